@@ -1,8 +1,9 @@
-"""The base class of our cfn-lint rules."""
+"""The base class of our cfn-lint rules, and the decorators that make one of a function."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -10,20 +11,18 @@ from cfnlint.rules import CloudFormationLintRule, RuleMatch
 from cfnlint.template import Template as LintedTemplate
 
 from template_rules.intrinsics import Stack
-from template_rules.templates import Assembly, Problem, Template
+from template_rules.templates import Assembly, Problem, Resource, Template
 
+Problems = Callable[[Assembly], Iterator[Problem]]
+SOURCE_URL = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/"
 _assemblies: WeakKeyDictionary[Any, Assembly] = WeakKeyDictionary()
 
 
 class TemplateRule(CloudFormationLintRule):
-    """A cfn-lint rule on one template with resolved values."""
+    """A cfn-lint rule on one template with resolved values, which is an assembly of one."""
 
-    source_url = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/"
     tags: ClassVar[list[str]] = ["sagemaker"]
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        """Yield the faults of a template, which is an assembly of one."""
-        raise NotImplementedError
+    problems: ClassVar[Problems]
 
     def match(self, cfn: LintedTemplate) -> list[RuleMatch]:
         """Return the faults as cfn-lint takes them."""
@@ -32,5 +31,40 @@ class TemplateRule(CloudFormationLintRule):
             document = cfn.template if isinstance(cfn.template, dict) else {}
             template = Template(str(cfn.filename), document, stack=Stack(region=region))
             _assemblies[cfn] = Assembly([template])
-        found = self.problems(_assemblies[cfn])
-        return [RuleMatch(problem.keys, problem.message) for problem in found]
+        problems = type(self).problems(_assemblies[cfn])
+        return [RuleMatch(problem.keys, problem.message) for problem in problems]
+
+
+def template_rule(
+    id: str, shortdesc: str, *, source_url: str = SOURCE_URL
+) -> Callable[[Problems], type[TemplateRule]]:
+    """Return a decorator that makes a rule of a function of a template; its docstring is shown."""
+
+    def decorate(function: Problems) -> type[TemplateRule]:
+        members = {
+            "__doc__": function.__doc__,
+            "__module__": function.__module__,
+            "id": id,
+            "shortdesc": shortdesc,
+            "source_url": source_url,
+            "problems": staticmethod(function),
+        }
+        return type(function.__name__, (TemplateRule,), members)
+
+    return decorate
+
+
+def resource_rule(
+    id: str, shortdesc: str, *types: str, source_url: str = SOURCE_URL
+) -> Callable[[Callable[[Resource], Iterator[Problem]]], type[TemplateRule]]:
+    """Return a decorator that makes a rule of a function of a resource of one of these types."""
+
+    def decorate(function: Callable[[Resource], Iterator[Problem]]) -> type[TemplateRule]:
+        @wraps(function)
+        def problems(assembly: Assembly) -> Iterator[Problem]:
+            for resource in assembly.of_type(*types):
+                yield from function(resource)
+
+        return template_rule(id, shortdesc, source_url=source_url)(problems)
+
+    return decorate

@@ -20,7 +20,7 @@ from template_rules.metrics import (
     compared_quantities,
     is_of_sagemaker,
 )
-from template_rules.rule import TemplateRule
+from template_rules.rule import resource_rule, template_rule
 from template_rules.rules.scaling_policies import utilization_fault
 from template_rules.templates import Assembly, Problem, Resource, metadata
 from template_rules.values import at, boolean, is_known, known_text, number, texts
@@ -42,35 +42,31 @@ SCALES = {
 """Quantity -> unit in a description -> factor to the metric's own unit."""
 
 
-class AlarmPeriods(TemplateRule):
+@template_rule("E9190", "Period or evaluation range that CloudWatch refuses, or that has no data")
+def alarm_periods(assembly: Assembly) -> Iterator[Problem]:
     """An alarm's period is one that CloudWatch has and SageMaker publishes, for a day at most."""
-
-    id = "E9190"
-    shortdesc = "Period or evaluation range that CloudWatch refuses, or that has no data"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for alarm in assembly.of_type(ALARM):
-            count = number(alarm.properties.get("EvaluationPeriods"))
-            points = number(alarm.properties.get("DatapointsToAlarm"))
-            if points is not None and count is not None and points > count:
-                what = "more data points are needed than there are periods"
-                yield alarm.problem("DatapointsToAlarm", what, f"at most {count:g}", value=points)
-            for use in alarm_metrics(alarm):
-                period = number(use.period)
-                path = f"{use.path}.Period" if use.path else "Period"
-                if period is None:
-                    continue
-                if period not in SHORT_PERIODS and (period < 60 or period % 60):
-                    what, allowed = "CloudWatch has no such period", "10, 20, 30 or n x 60"
-                    yield alarm.problem(path, what, "take one", value=period, allowed=allowed)
-                elif period < _published_every(assembly, use) and is_of_sagemaker(use):
-                    what = f"most periods have no data: {use.metric} is published every minute"
-                    yield alarm.problem(path, what, "take 60 or more", value=f"{period:g} s")
-                most = DAY_SECONDS if period < 3600 else 7 * DAY_SECONDS
-                if count is not None and period * count > most:
-                    what, value = "the alarm looks back too far", f"{count:g} x {period:g} s"
-                    allowed = f"at most {most} s in all"
-                    yield alarm.problem(path, what, "shorten it", value=value, allowed=allowed)
+    for alarm in assembly.of_type(ALARM):
+        count = number(alarm.properties.get("EvaluationPeriods"))
+        points = number(alarm.properties.get("DatapointsToAlarm"))
+        if points is not None and count is not None and points > count:
+            what = "more data points are needed than there are periods"
+            yield alarm.problem("DatapointsToAlarm", what, f"at most {count:g}", value=points)
+        for use in alarm_metrics(alarm):
+            period = number(use.period)
+            path = f"{use.path}.Period" if use.path else "Period"
+            if period is None:
+                continue
+            if period not in SHORT_PERIODS and (period < 60 or period % 60):
+                what, allowed = "CloudWatch has no such period", "10, 20, 30 or n x 60"
+                yield alarm.problem(path, what, "take one", value=period, allowed=allowed)
+            elif period < _published_every(assembly, use) and is_of_sagemaker(use):
+                what = f"most periods have no data: {use.metric} is published every minute"
+                yield alarm.problem(path, what, "take 60 or more", value=f"{period:g} s")
+            most = DAY_SECONDS if period < 3600 else 7 * DAY_SECONDS
+            if count is not None and period * count > most:
+                what, value = "the alarm looks back too far", f"{count:g} x {period:g} s"
+                allowed = f"at most {most} s in all"
+                yield alarm.problem(path, what, "shorten it", value=value, allowed=allowed)
 
 
 def _published_every(assembly: Assembly, use: MetricUse) -> float:
@@ -83,28 +79,23 @@ def _published_every(assembly: Assembly, use: MetricUse) -> float:
     return number(given) or 60.0
 
 
-class AlarmStatistic(TemplateRule):
+@resource_rule("E9195", "Statistic that does not fit the metric", ALARM)
+def alarm_statistic(alarm: Resource) -> Iterator[Problem]:
     """A metric is read by a statistic that fits it: no sum of latencies, no minimum of loads."""
-
-    id = "E9195"
-    shortdesc = "Statistic that does not fit the metric"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for alarm in assembly.of_type(ALARM):
-            uses = alarm_metrics(alarm)
-            for use in uses:
-                fault = _statistic_fault(use)
-                if fault is not None:
-                    path = f"{use.path}.Stat" if use.path else "Statistic"
-                    what, way_out = fault
-                    yield alarm.problem(path, what, way_out, value=use.statistic)
-            described = re.findall(PERCENTILE, str(alarm.properties.get("AlarmDescription")))
-            latencies = [use for use in uses if use.quantity == MICROSECONDS]
-            given = {str(use.statistic) for use in latencies} - {"Average", "Maximum"}
-            if described and given - set(described):
-                what, allowed = "the description promises another percentile", ", ".join(described)
-                value = ", ".join(sorted(given - set(described)))
-                yield alarm.problem("Statistic", what, "take that", value=value, allowed=allowed)
+    uses = alarm_metrics(alarm)
+    for use in uses:
+        fault = _statistic_fault(use)
+        if fault is not None:
+            path = f"{use.path}.Stat" if use.path else "Statistic"
+            what, way_out = fault
+            yield alarm.problem(path, what, way_out, value=use.statistic)
+    described = re.findall(PERCENTILE, str(alarm.properties.get("AlarmDescription")))
+    latencies = [use for use in uses if use.quantity == MICROSECONDS]
+    given = {str(use.statistic) for use in latencies} - {"Average", "Maximum"}
+    if described and given - set(described):
+        what, allowed = "the description promises another percentile", ", ".join(described)
+        value = ", ".join(sorted(given - set(described)))
+        yield alarm.problem("Statistic", what, "take that", value=value, allowed=allowed)
 
 
 def _statistic_fault(use: MetricUse) -> tuple[str, str] | None:
@@ -122,22 +113,18 @@ def _statistic_fault(use: MetricUse) -> tuple[str, str] | None:
     return None
 
 
-class AlarmThreshold(TemplateRule):
+@template_rule("E9194", "Threshold in another unit than the metric")
+def alarm_threshold(assembly: Assembly) -> Iterator[Problem]:
     """A threshold is in the unit of what it is compared with, and can be passed."""
-
-    id = "E9194"
-    shortdesc = "Threshold in another unit than the metric"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for alarm in assembly.of_type(ALARM):
-            threshold = number(alarm.properties.get("Threshold"))
-            if threshold is None:
-                continue
-            for quantity in sorted(compared_quantities(alarm)):
-                fault = _threshold_fault(assembly, alarm, quantity, threshold)
-                if fault is not None:
-                    what, way_out = fault
-                    yield alarm.problem("Threshold", what, way_out, value=f"{threshold:g}")
+    for alarm in assembly.of_type(ALARM):
+        threshold = number(alarm.properties.get("Threshold"))
+        if threshold is None:
+            continue
+        for quantity in sorted(compared_quantities(alarm)):
+            fault = _threshold_fault(assembly, alarm, quantity, threshold)
+            if fault is not None:
+                what, way_out = fault
+                yield alarm.problem("Threshold", what, way_out, value=f"{threshold:g}")
 
 
 def _threshold_fault(
@@ -190,31 +177,27 @@ def _promised(alarm: Resource, quantity: str) -> set[float]:
     return found | ({slo * 1000} if slo is not None and quantity == MICROSECONDS else set())
 
 
-class AlarmComparison(TemplateRule):
+@template_rule("E9196", "Comparison in the wrong direction")
+def alarm_comparison(assembly: Assembly) -> Iterator[Problem]:
     """An alarm rings when a metric is bad: high latencies, errors and loads, missing hosts."""
-
-    id = "E9196"
-    shortdesc = "Comparison in the wrong direction"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for alarm in assembly.of_type(ALARM):
-            operator = known_text(alarm.properties.get("ComparisonOperator"))
-            uses, quantities = alarm_metrics(alarm), compared_quantities(alarm)
-            if operator is None or not uses or not all(map(is_of_sagemaker, uses)):
-                continue
-            if not operator.startswith(("Less", "Greater")) or _scales(assembly, alarm):
-                continue
-            low_is_bad = quantities == {PRESENCE} or _low_is_bad(uses)
-            if low_is_bad is None:
-                continue
-            if operator.startswith("Less") != low_is_bad:
-                bad = "low" if low_is_bad else "high"
-                yield alarm.problem(
-                    "ComparisonOperator",
-                    f"the alarm rings while all is well: {uses[0].metric} is bad when it is {bad}",
-                    f"write {'LessThanThreshold' if low_is_bad else 'GreaterThanThreshold'}",
-                    value=operator,
-                )
+    for alarm in assembly.of_type(ALARM):
+        operator = known_text(alarm.properties.get("ComparisonOperator"))
+        uses, quantities = alarm_metrics(alarm), compared_quantities(alarm)
+        if operator is None or not uses or not all(map(is_of_sagemaker, uses)):
+            continue
+        if not operator.startswith(("Less", "Greater")) or _scales(assembly, alarm):
+            continue
+        low_is_bad = quantities == {PRESENCE} or _low_is_bad(uses)
+        if low_is_bad is None:
+            continue
+        if operator.startswith("Less") != low_is_bad:
+            bad = "low" if low_is_bad else "high"
+            yield alarm.problem(
+                "ComparisonOperator",
+                f"the alarm rings while all is well: {uses[0].metric} is bad when it is {bad}",
+                f"write {'LessThanThreshold' if low_is_bad else 'GreaterThanThreshold'}",
+                value=operator,
+            )
 
 
 def _low_is_bad(uses: list[MetricUse]) -> bool | None:
@@ -235,63 +218,54 @@ def _scales(assembly: Assembly, alarm: Resource) -> bool:
     )
 
 
-class AlarmMissingData(TemplateRule):
+@resource_rule("E9197", "TreatMissingData against the alarm's purpose", ALARM)
+def alarm_missing_data(alarm: Resource) -> Iterator[Problem]:
     """Missing data is breaching where hosts must report, and nowhere else."""
-
-    id = "E9197"
-    shortdesc = "TreatMissingData against the alarm's purpose"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for alarm in assembly.of_type(ALARM):
-            uses = alarm_metrics(alarm)
-            treatment = alarm.properties.get("TreatMissingData", "missing")
-            if not uses or not all(map(is_of_sagemaker, uses)) or not is_known(treatment):
-                continue
-            less = str(alarm.properties.get("ComparisonOperator")).startswith("Less")
-            if compared_quantities(alarm) == {PRESENCE} and less:
-                if treatment != "breaching":
-                    what = "hosts that are gone report nothing, and the alarm stays quiet"
-                    way_out = "write breaching"
-                    yield alarm.problem("TreatMissingData", what, way_out, value=treatment)
-            elif treatment == "breaching" and _low_is_bad(uses) is not None:
-                what = "the metric has no data while there are no requests, and the alarm rings"
-                yield alarm.problem("TreatMissingData", what, "write notBreaching", value=treatment)
-            elif treatment in ("ignore", "missing") and _low_is_bad(uses) is not None:
-                what = "without requests the alarm keeps its state, or has none"
-                yield alarm.problem("TreatMissingData", what, "write notBreaching", value=treatment)
+    uses = alarm_metrics(alarm)
+    treatment = alarm.properties.get("TreatMissingData", "missing")
+    if not uses or not all(map(is_of_sagemaker, uses)) or not is_known(treatment):
+        return
+    less = str(alarm.properties.get("ComparisonOperator")).startswith("Less")
+    if compared_quantities(alarm) == {PRESENCE} and less:
+        if treatment != "breaching":
+            what = "hosts that are gone report nothing, and the alarm stays quiet"
+            way_out = "write breaching"
+            yield alarm.problem("TreatMissingData", what, way_out, value=treatment)
+    elif treatment == "breaching" and _low_is_bad(uses) is not None:
+        what = "the metric has no data while there are no requests, and the alarm rings"
+        yield alarm.problem("TreatMissingData", what, "write notBreaching", value=treatment)
+    elif treatment in ("ignore", "missing") and _low_is_bad(uses) is not None:
+        what = "without requests the alarm keeps its state, or has none"
+        yield alarm.problem("TreatMissingData", what, "write notBreaching", value=treatment)
 
 
-class AlarmSettings(TemplateRule):
+@template_rule("E9199", "Alarm without a setting, or with an action elsewhere")
+def alarm_settings(assembly: Assembly) -> Iterator[Problem]:
     """An alarm has all that an evaluation needs, and actions in its own region."""
-
-    id = "E9199"
-    shortdesc = "Alarm without a setting, or with an action elsewhere"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        needed = [
-            ("ComparisonOperator",),
-            ("EvaluationPeriods",),
-            ("Threshold", "ThresholdMetricId"),
-        ]
-        single = [("Namespace",), ("Period",), ("Statistic", "ExtendedStatistic")]
-        for alarm in assembly.of_type(ALARM):
-            given = alarm.properties
-            for names in (*needed, *(single if "MetricName" in given else ())):
-                if not set(names) & set(given) and "EvaluationCriteria" not in given:
-                    either = " or ".join(names)
-                    yield alarm.problem(names[0], f"the alarm has no {either}", f"write {either}")
-            if boolean(given.get("ActionsEnabled", True)) is False:
-                yield alarm.problem("ActionsEnabled", "the alarm calls nobody", "remove it")
-            region = alarm.template.stack.region
-            for key in ("AlarmActions", "OKActions", "InsufficientDataActions"):
-                for action in texts(given.get(key)):
-                    parts = action.split(":")
-                    if not is_known(parts[0]):
-                        continue
-                    elsewhere = len(parts) > 3 and region and parts[3] not in ("", region)
-                    if parts[0] != "arn" or (elsewhere and is_known(parts[3])):
-                        what = "an action is an ARN of the alarm's own region"
-                        yield alarm.problem(key, what, "name one here", value=action)
+    needed = [
+        ("ComparisonOperator",),
+        ("EvaluationPeriods",),
+        ("Threshold", "ThresholdMetricId"),
+    ]
+    single = [("Namespace",), ("Period",), ("Statistic", "ExtendedStatistic")]
+    for alarm in assembly.of_type(ALARM):
+        given = alarm.properties
+        for names in (*needed, *(single if "MetricName" in given else ())):
+            if not set(names) & set(given) and "EvaluationCriteria" not in given:
+                either = " or ".join(names)
+                yield alarm.problem(names[0], f"the alarm has no {either}", f"write {either}")
+        if boolean(given.get("ActionsEnabled", True)) is False:
+            yield alarm.problem("ActionsEnabled", "the alarm calls nobody", "remove it")
+        region = alarm.template.stack.region
+        for key in ("AlarmActions", "OKActions", "InsufficientDataActions"):
+            for action in texts(given.get(key)):
+                parts = action.split(":")
+                if not is_known(parts[0]):
+                    continue
+                elsewhere = len(parts) > 3 and region and parts[3] not in ("", region)
+                if parts[0] != "arn" or (elsewhere and is_known(parts[3])):
+                    what = "an action is an ARN of the alarm's own region"
+                    yield alarm.problem(key, what, "name one here", value=action)
 
 
 def _variant(assembly: Assembly, use: MetricUse) -> Any:

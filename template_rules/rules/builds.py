@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from onboarding.nearest import did_you_mean
-from template_rules.rule import TemplateRule
+from template_rules.rule import resource_rule
 from template_rules.serving_images import image_name
-from template_rules.templates import Assembly, Problem
+from template_rules.templates import Problem, Resource
 from template_rules.values import boolean, fields, is_known, items, known_text
 
 PROJECT = "AWS::CodeBuild::Project"
@@ -58,89 +58,71 @@ EVENT_FIELDS = [
 ]
 
 
-class BuildMachine(TemplateRule):
+@resource_rule("E9250", "Environment or compute type that CodeBuild does not have", PROJECT)
+def build_machine(project: Resource) -> Iterator[Problem]:
     """A project's environment and compute type are ones that CodeBuild has."""
-
-    id = "E9250"
-    shortdesc = "Environment or compute type that CodeBuild does not have"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for project in assembly.of_type(PROJECT):
-            kind = known_text(project.at("Environment.Type"))
-            compute = known_text(project.at("Environment.ComputeType"))
-            if kind is not None and kind not in COMPUTE_TYPES:
-                yield project.problem(
-                    "Environment.Type",
-                    "CodeBuild has no such environment",
-                    did_you_mean(kind, COMPUTE_TYPES, "take one of these"),
-                    value=kind,
-                    allowed=", ".join(COMPUTE_TYPES),
-                )
-            elif kind is not None and compute is not None and compute not in COMPUTE_TYPES[kind]:
-                yield project.problem(
-                    "Environment.ComputeType",
-                    f"{kind} has no such compute type, or TensorRT does not support its GPU",
-                    "take one of these",
-                    value=compute,
-                    allowed=", ".join(COMPUTE_TYPES[kind]),
-                )
+    kind = known_text(project.at("Environment.Type"))
+    compute = known_text(project.at("Environment.ComputeType"))
+    if kind is not None and kind not in COMPUTE_TYPES:
+        yield project.problem(
+            "Environment.Type",
+            "CodeBuild has no such environment",
+            did_you_mean(kind, COMPUTE_TYPES, "take one of these"),
+            value=kind,
+            allowed=", ".join(COMPUTE_TYPES),
+        )
+    elif kind is not None and compute is not None and compute not in COMPUTE_TYPES[kind]:
+        yield project.problem(
+            "Environment.ComputeType",
+            f"{kind} has no such compute type, or TensorRT does not support its GPU",
+            "take one of these",
+            value=compute,
+            allowed=", ".join(COMPUTE_TYPES[kind]),
+        )
 
 
-class BuildImage(TemplateRule):
+@resource_rule("E9255", "Image that the build cannot pull", PROJECT)
+def build_image(project: Resource) -> Iterator[Problem]:
     """A private image is pulled with the project's role, CodeBuild's own by CodeBuild."""
-
-    id = "E9255"
-    shortdesc = "Image that the build cannot pull"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for project in assembly.of_type(PROJECT):
-            image = known_text(project.at("Environment.Image")) or ""
-            given = project.at("Environment.ImagePullCredentialsType") or "CODEBUILD"
-            wanted = None
-            if image_name(image) is not None:
-                wanted = "SERVICE_ROLE"
-            elif image.startswith("aws/codebuild/"):
-                wanted = "CODEBUILD"
-            if wanted is not None and is_known(given) and given != wanted:
-                path, what = "Environment.ImagePullCredentialsType", "the image cannot be pulled"
-                yield project.problem(path, what, f"write {wanted}", value=given, allowed=wanted)
+    image = known_text(project.at("Environment.Image")) or ""
+    given = project.at("Environment.ImagePullCredentialsType") or "CODEBUILD"
+    wanted = None
+    if image_name(image) is not None:
+        wanted = "SERVICE_ROLE"
+    elif image.startswith("aws/codebuild/"):
+        wanted = "CODEBUILD"
+    if wanted is not None and is_known(given) and given != wanted:
+        path, what = "Environment.ImagePullCredentialsType", "the image cannot be pulled"
+        yield project.problem(path, what, f"write {wanted}", value=given, allowed=wanted)
 
 
-class BuildPrivileges(TemplateRule):
+@resource_rule(
+    "E9254", "Privileged build without Docker, or image build without privileges", PROJECT
+)
+def build_privileges(project: Resource) -> Iterator[Problem]:
     """A build is privileged to run Docker, and only then."""
-
-    id = "E9254"
-    shortdesc = "Privileged build without Docker, or image build without privileges"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for project in assembly.of_type(PROJECT):
-            commands = (known_text(project.at("Source.BuildSpec")) or "").lower()
-            privileged = boolean(project.at("Environment.PrivilegedMode") or False)
-            images = re.search(r"docker|buildx|podman|images?\.py|images\.json", commands)
-            if "\n" in commands and privileged is not None and privileged != bool(images):
-                what = "only a build of images needs Docker, and it does"
-                value = str(privileged).lower()
-                path, way_out = "Environment.PrivilegedMode", f"write {str(bool(images)).lower()}"
-                yield project.problem(path, what, way_out, value=value)
+    commands = (known_text(project.at("Source.BuildSpec")) or "").lower()
+    privileged = boolean(project.at("Environment.PrivilegedMode") or False)
+    images = re.search(r"docker|buildx|podman|images?\.py|images\.json", commands)
+    if "\n" in commands and privileged is not None and privileged != bool(images):
+        what = "only a build of images needs Docker, and it does"
+        value = str(privileged).lower()
+        path, way_out = "Environment.PrivilegedMode", f"write {str(bool(images)).lower()}"
+        yield project.problem(path, what, way_out, value=value)
 
 
-class BuildSpecification(TemplateRule):
+@resource_rule("E9256", "Build specification that CodeBuild refuses", PROJECT)
+def build_specification(project: Resource) -> Iterator[Problem]:
     """A project without a source has a build specification, with commands in known phases."""
-
-    id = "E9256"
-    shortdesc = "Build specification that CodeBuild refuses"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for project in assembly.of_type(PROJECT):
-            given = project.at("Source.BuildSpec")
-            fault = None
-            if project.at("Source.Type") == "NO_SOURCE" and given is None:
-                fault = "there is no source, and no build specification"
-            elif isinstance(given, str) and is_known(given) and "\n" in given:
-                fault = _build_specification_fault(given)
-            if fault is not None:
-                way_out = "write `version: 0.2` and phases with commands"
-                yield project.problem("Source.BuildSpec", fault, way_out)
+    given = project.at("Source.BuildSpec")
+    fault = None
+    if project.at("Source.Type") == "NO_SOURCE" and given is None:
+        fault = "there is no source, and no build specification"
+    elif isinstance(given, str) and is_known(given) and "\n" in given:
+        fault = _build_specification_fault(given)
+    if fault is not None:
+        way_out = "write `version: 0.2` and phases with commands"
+        yield project.problem("Source.BuildSpec", fault, way_out)
 
 
 def _build_specification_fault(text: str) -> str | None:
@@ -157,24 +139,19 @@ def _build_specification_fault(text: str) -> str | None:
     return None if any(commands) else "the build specification has no command"
 
 
-class EventPattern(TemplateRule):
+@resource_rule("E9270", "Event pattern that EventBridge refuses", "AWS::Events::Rule")
+def event_pattern(rule: Resource) -> Iterator[Problem]:
     """An event pattern is an object whose fields each list what they match."""
-
-    id = "E9270"
-    shortdesc = "Event pattern that EventBridge refuses"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for rule in assembly.of_type("AWS::Events::Rule"):
-            pattern = rule.properties.get("EventPattern")
-            if isinstance(pattern, str) and is_known(pattern):
-                try:
-                    pattern = json.loads(pattern)
-                except ValueError:
-                    pattern = {}
-            if pattern is None or isinstance(pattern, str):
-                continue
-            for fault in _pattern_faults(pattern):
-                yield rule.problem("EventPattern", fault, 'write fields such as {"source": [...]}')
+    pattern = rule.properties.get("EventPattern")
+    if isinstance(pattern, str) and is_known(pattern):
+        try:
+            pattern = json.loads(pattern)
+        except ValueError:
+            pattern = {}
+    if pattern is None or isinstance(pattern, str):
+        return
+    for fault in _pattern_faults(pattern):
+        yield rule.problem("EventPattern", fault, 'write fields such as {"source": [...]}')
 
 
 def _pattern_faults(pattern: Any) -> Iterator[str]:

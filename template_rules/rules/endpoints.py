@@ -17,7 +17,7 @@ from template_rules.hosting import (
     scaled_endpoint,
     variants,
 )
-from template_rules.rule import TemplateRule
+from template_rules.rule import resource_rule, template_rule
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import at, boolean, fields, is_known, known_text, number, objects
 
@@ -34,53 +34,45 @@ BATCHES = (
 """Path, traffic routing type, noun, least and most percent. Source: SageMaker API reference."""
 
 
-class EndpointConfigName(TemplateRule):
+@template_rule("E9140", "Endpoint of a config that the template does not have")
+def endpoint_config_name(assembly: Assembly) -> Iterator[Problem]:
     """An endpoint's config is one that the template has, by its name."""
-
-    id = "E9140"
-    shortdesc = "Endpoint of a config that the template does not have"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        names = assembly.names(ENDPOINT_CONFIG)
-        for endpoint in assembly.of_type(ENDPOINT):
-            name = endpoint.properties.get("EndpointConfigName")
-            if str(name).startswith("arn:"):
-                what = "Ref of an endpoint config is its ARN, and a name is needed"
-                way_out = "write Fn::GetAtt [EndpointConfig, EndpointConfigName]"
-                yield endpoint.problem("EndpointConfigName", what, way_out, value=name)
-            elif names and known_text(name) and config_of(assembly, endpoint) is None:
-                yield endpoint.problem(
-                    "EndpointConfigName",
-                    "no endpoint config of this template has the name",
-                    "name one of these",
-                    value=name,
-                    allowed=", ".join(names),
-                )
+    names = assembly.names(ENDPOINT_CONFIG)
+    for endpoint in assembly.of_type(ENDPOINT):
+        name = endpoint.properties.get("EndpointConfigName")
+        if str(name).startswith("arn:"):
+            what = "Ref of an endpoint config is its ARN, and a name is needed"
+            way_out = "write Fn::GetAtt [EndpointConfig, EndpointConfigName]"
+            yield endpoint.problem("EndpointConfigName", what, way_out, value=name)
+        elif names and known_text(name) and config_of(assembly, endpoint) is None:
+            yield endpoint.problem(
+                "EndpointConfigName",
+                "no endpoint config of this template has the name",
+                "name one of these",
+                value=name,
+                allowed=", ".join(names),
+            )
 
 
-class BatchSizes(TemplateRule):
+@template_rule("E9141", "Canary, linear step or rolling batch without a size, or out of bounds")
+def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
     """Canaries, linear steps and rolling batches have the sizes that SageMaker takes."""
-
-    id = "E9141"
-    shortdesc = "Canary, linear step or rolling batch without a size, or out of bounds"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for endpoint in assembly.of_type(ENDPOINT):
-            kind = known_text(endpoint.at(f"{ROUTING}.Type"))
-            rolling = endpoint.at(ROLLING)
-            for path, needed_by, noun, least, most in BATCHES:
-                size = endpoint.at(path)
-                bounds = f"{least} to {most} %"
-                if size is None:
-                    needed = kind == needed_by if needed_by else isinstance(rolling, dict)
-                    if needed and "Rollback" not in path:
-                        way_out = f"write {bounds}"
-                        yield endpoint.problem(path, f"{noun} has no size", way_out)
-                elif needed_by is not None and kind is not None and kind != needed_by:
-                    what = f"{kind} traffic routing has no {path.rsplit('.', 1)[-1]}"
-                    yield endpoint.problem(path, what, "remove it")
-                elif isinstance(size, dict):
-                    yield from _size(assembly, endpoint, size, path, noun, least, most)
+    for endpoint in assembly.of_type(ENDPOINT):
+        kind = known_text(endpoint.at(f"{ROUTING}.Type"))
+        rolling = endpoint.at(ROLLING)
+        for path, needed_by, noun, least, most in BATCHES:
+            size = endpoint.at(path)
+            bounds = f"{least} to {most} %"
+            if size is None:
+                needed = kind == needed_by if needed_by else isinstance(rolling, dict)
+                if needed and "Rollback" not in path:
+                    way_out = f"write {bounds}"
+                    yield endpoint.problem(path, f"{noun} has no size", way_out)
+            elif needed_by is not None and kind is not None and kind != needed_by:
+                what = f"{kind} traffic routing has no {path.rsplit('.', 1)[-1]}"
+                yield endpoint.problem(path, what, "remove it")
+            elif isinstance(size, dict):
+                yield from _size(assembly, endpoint, size, path, noun, least, most)
 
 
 def _size(
@@ -108,67 +100,63 @@ def _size(
         yield endpoint.problem(path, what, "take fewer", value=given, allowed=allowed)
 
 
-class UpdatePolicy(TemplateRule):
+@template_rule("E9145", "Two update policies, or a rolling update of several variants")
+def update_policy(assembly: Assembly) -> Iterator[Problem]:
     """A deployment is blue/green or rolling; a rolling one has one variant with instances."""
-
-    id = "E9145"
-    shortdesc = "Two update policies, or a rolling update of several variants"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for endpoint in assembly.of_type(ENDPOINT):
-            if isinstance(endpoint.at(ROLLING), dict):
-                found = variants(config_of(assembly, endpoint))
-                if endpoint.at(BLUE_GREEN) is not None:
-                    what = "the endpoint has both update policies"
-                    yield endpoint.problem("DeploymentConfig", what, "keep one of them")
-                serverless = any("ServerlessConfig" in item.properties for item in found)
-                if len(found) > 1 or serverless:
-                    what = "a rolling update takes one variant, with instances"
-                    yield endpoint.problem(ROLLING, what, "use BlueGreenUpdatePolicy")
+    for endpoint in assembly.of_type(ENDPOINT):
+        if isinstance(endpoint.at(ROLLING), dict):
+            found = variants(config_of(assembly, endpoint))
+            if endpoint.at(BLUE_GREEN) is not None:
+                what = "the endpoint has both update policies"
+                yield endpoint.problem("DeploymentConfig", what, "keep one of them")
+            serverless = any("ServerlessConfig" in item.properties for item in found)
+            if len(found) > 1 or serverless:
+                what = "a rolling update takes one variant, with instances"
+                yield endpoint.problem(ROLLING, what, "use BlueGreenUpdatePolicy")
 
 
-class RolloutWaits(TemplateRule):
+@template_rule(
+    "E9152",
+    "Rollout without a baking period, or ended before its waits are over",
+    source_url="https://docs.aws.amazon.com/sagemaker/latest/dg/deployment-guardrails.html",
+)
+def rollout_waits(assembly: Assembly) -> Iterator[Problem]:
     """A rollout waits long enough for its alarms, and has the time that its waits take."""
+    for endpoint in assembly.of_type(ENDPOINT):
+        alarms = bool(rollback_alarms(endpoint))
+        kind = known_text(endpoint.at(f"{ROUTING}.Type"))
+        waits = []
+        if kind in ("CANARY", "LINEAR"):
+            waits.append(f"{ROUTING}.WaitIntervalInSeconds")
+        if isinstance(endpoint.at(ROLLING), dict):
+            waits.append(f"{ROLLING}.WaitIntervalInSeconds")
+        if alarms and isinstance(endpoint.at(BLUE_GREEN), dict):
+            waits.append(f"{BLUE_GREEN}.TerminationWaitInSeconds")
+        for path in waits:
+            value = endpoint.at(path)
+            if value is None or number(value) == 0:
+                what = "no alarm has time to stop a bad version"
+                way_out = "wait at least as long as an alarm needs to ring, such as 300 s"
+                yield endpoint.problem(path, what, way_out, value=value)
+        yield from _too_short(endpoint)
 
-    id = "E9152"
-    shortdesc = "Rollout without a baking period, or ended before its waits are over"
-    source_url = "https://docs.aws.amazon.com/sagemaker/latest/dg/deployment-guardrails.html"
 
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for endpoint in assembly.of_type(ENDPOINT):
-            alarms = bool(rollback_alarms(endpoint))
-            kind = known_text(endpoint.at(f"{ROUTING}.Type"))
-            waits = []
-            if kind in ("CANARY", "LINEAR"):
-                waits.append(f"{ROUTING}.WaitIntervalInSeconds")
-            if isinstance(endpoint.at(ROLLING), dict):
-                waits.append(f"{ROLLING}.WaitIntervalInSeconds")
-            if alarms and isinstance(endpoint.at(BLUE_GREEN), dict):
-                waits.append(f"{BLUE_GREEN}.TerminationWaitInSeconds")
-            for path in waits:
-                value = endpoint.at(path)
-                if value is None or number(value) == 0:
-                    what = "no alarm has time to stop a bad version"
-                    way_out = "wait at least as long as an alarm needs to ring, such as 300 s"
-                    yield endpoint.problem(path, what, way_out, value=value)
-            yield from self._too_short(endpoint)
-
-    def _too_short(self, endpoint: Resource) -> Iterator[Problem]:
-        update, routing = fields(endpoint.at(BLUE_GREEN)), fields(endpoint.at(ROUTING))
-        most = number(update.get("MaximumExecutionTimeoutInSeconds"))
-        wait = number(routing.get("WaitIntervalInSeconds", 0))
-        after = number(update.get("TerminationWaitInSeconds", 0))
-        steps = _steps(routing)
-        if most is None or wait is None or after is None or steps is None:
-            return
-        if most <= steps * wait + after:
-            yield endpoint.problem(
-                f"{BLUE_GREEN}.MaximumExecutionTimeoutInSeconds",
-                "the rollout is ended before its own waits are over",
-                "raise it, also by the time that new instances take to start",
-                value=f"{most:g} s",
-                allowed=f"more than {steps * wait + after:g} s",
-            )
+def _too_short(endpoint: Resource) -> Iterator[Problem]:
+    update, routing = fields(endpoint.at(BLUE_GREEN)), fields(endpoint.at(ROUTING))
+    most = number(update.get("MaximumExecutionTimeoutInSeconds"))
+    wait = number(routing.get("WaitIntervalInSeconds", 0))
+    after = number(update.get("TerminationWaitInSeconds", 0))
+    steps = _steps(routing)
+    if most is None or wait is None or after is None or steps is None:
+        return
+    if most <= steps * wait + after:
+        yield endpoint.problem(
+            f"{BLUE_GREEN}.MaximumExecutionTimeoutInSeconds",
+            "the rollout is ended before its own waits are over",
+            "raise it, also by the time that new instances take to start",
+            value=f"{most:g} s",
+            allowed=f"more than {steps * wait + after:g} s",
+        )
 
 
 def _steps(routing: dict[str, Any]) -> int | None:
@@ -180,71 +168,58 @@ def _steps(routing: dict[str, Any]) -> int | None:
     return math.ceil(100 / share) if kind == "LINEAR" and percent and share else None
 
 
-class RollbackAlarmCount(TemplateRule):
+@resource_rule("E9147", "No rollback alarm, too many, or one twice", ENDPOINT)
+def rollback_alarm_count(endpoint: Resource) -> Iterator[Problem]:
     """A deployment is rolled back by one to ten alarms, each named once."""
+    deployment = endpoint.properties.get("DeploymentConfig")
+    path = "DeploymentConfig.AutoRollbackConfiguration.Alarms"
+    alarms = endpoint.at(path)
+    if not isinstance(deployment, dict) or not (alarms is None or isinstance(alarms, list)):
+        return
+    names = [str(name) for _, name in rollback_alarms(endpoint)]
+    if not 1 <= len(names) <= ROLLBACK_ALARM_COUNT or len(set(names)) < len(names):
+        yield endpoint.problem(
+            path,
+            "no bad version is rolled back, or an alarm is named twice",
+            "name alarms of this endpoint, several of them in a composite alarm",
+            value=f"{len(names)} alarms",
+            allowed=f"1 to {ROLLBACK_ALARM_COUNT} different alarms",
+        )
 
-    id = "E9147"
-    shortdesc = "No rollback alarm, too many, or one twice"
 
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for endpoint in assembly.of_type(ENDPOINT):
-            deployment = endpoint.properties.get("DeploymentConfig")
-            path = "DeploymentConfig.AutoRollbackConfiguration.Alarms"
-            alarms = endpoint.at(path)
-            if not isinstance(deployment, dict) or not (alarms is None or isinstance(alarms, list)):
-                continue
-            names = [str(name) for _, name in rollback_alarms(endpoint)]
-            if not 1 <= len(names) <= ROLLBACK_ALARM_COUNT or len(set(names)) < len(names):
+@template_rule("E9151", "ExcludeRetainedVariantProperties that contradict")
+def retained_properties(assembly: Assembly) -> Iterator[Problem]:
+    """What an update keeps of a variant is said once, with RetainAllVariantProperties."""
+    path = "ExcludeRetainedVariantProperties"
+    for endpoint in assembly.of_type(ENDPOINT):
+        types = [item.get("VariantPropertyType") for _, item in objects(endpoint.at(path))]
+        retained = boolean(endpoint.properties.get("RetainAllVariantProperties", False))
+        if types and retained is False:
+            what = "RetainAllVariantProperties is off, so that nothing can be excluded"
+            yield endpoint.problem(path, what, "set RetainAllVariantProperties")
+        for name in {name for name in types if is_known(name)}:
+            if name not in RETAINED or types.count(name) > 1:
                 yield endpoint.problem(
                     path,
-                    "no bad version is rolled back, or an alarm is named twice",
-                    "name alarms of this endpoint, several of them in a composite alarm",
-                    value=f"{len(names)} alarms",
-                    allowed=f"1 to {ROLLBACK_ALARM_COUNT} different alarms",
+                    "the property is unknown or named twice",
+                    "name each once",
+                    value=name,
+                    allowed=", ".join(RETAINED),
                 )
 
 
-class RetainedProperties(TemplateRule):
-    """What an update keeps of a variant is said once, with RetainAllVariantProperties."""
-
-    id = "E9151"
-    shortdesc = "ExcludeRetainedVariantProperties that contradict"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        path = "ExcludeRetainedVariantProperties"
-        for endpoint in assembly.of_type(ENDPOINT):
-            types = [item.get("VariantPropertyType") for _, item in objects(endpoint.at(path))]
-            retained = boolean(endpoint.properties.get("RetainAllVariantProperties", False))
-            if types and retained is False:
-                what = "RetainAllVariantProperties is off, so that nothing can be excluded"
-                yield endpoint.problem(path, what, "set RetainAllVariantProperties")
-            for name in {name for name in types if is_known(name)}:
-                if name not in RETAINED or types.count(name) > 1:
-                    yield endpoint.problem(
-                        path,
-                        "the property is unknown or named twice",
-                        "name each once",
-                        value=name,
-                        allowed=", ".join(RETAINED),
-                    )
-
-
-class UpdateKeepsCount(TemplateRule):
+@template_rule("E9153", "Update that resets the instance count of a scaled variant")
+def update_keeps_count(assembly: Assembly) -> Iterator[Problem]:
     """An update of a scaled endpoint keeps the instance count that scaling chose."""
-
-    id = "E9153"
-    shortdesc = "Update that resets the instance count of a scaled variant"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        what = "an update starts with InitialInstanceCount, however many instances are in use"
-        for target in assembly.of_type(TARGET):
-            endpoint = scaled_endpoint(assembly, target)
-            if endpoint is None or target.properties.get("ScalableDimension") != INSTANCE_COUNT:
-                continue
-            path = "ExcludeRetainedVariantProperties"
-            excluded = [item.get("VariantPropertyType") for _, item in objects(endpoint.at(path))]
-            if boolean(endpoint.properties.get("RetainAllVariantProperties", False)) is False:
-                key = "RetainAllVariantProperties"
-                yield endpoint.problem(key, what, "set it to true for updates", value="false")
-            elif "DesiredInstanceCount" in excluded:
-                yield endpoint.problem(path, what, "remove DesiredInstanceCount from the list")
+    what = "an update starts with InitialInstanceCount, however many instances are in use"
+    for target in assembly.of_type(TARGET):
+        endpoint = scaled_endpoint(assembly, target)
+        if endpoint is None or target.properties.get("ScalableDimension") != INSTANCE_COUNT:
+            continue
+        path = "ExcludeRetainedVariantProperties"
+        excluded = [item.get("VariantPropertyType") for _, item in objects(endpoint.at(path))]
+        if boolean(endpoint.properties.get("RetainAllVariantProperties", False)) is False:
+            key = "RetainAllVariantProperties"
+            yield endpoint.problem(key, what, "set it to true for updates", value="false")
+        elif "DesiredInstanceCount" in excluded:
+            yield endpoint.problem(path, what, "remove DesiredInstanceCount from the list")

@@ -13,8 +13,8 @@ from template_rules.policies import (
     resource_statements,
     trust_statements,
 )
-from template_rules.rule import TemplateRule
-from template_rules.templates import Assembly, Problem
+from template_rules.rule import resource_rule, template_rule
+from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import display, fields, is_known, known_text, texts
 
 EVERYTHING = re.compile(r"\*|arn:[^:]*:(\*|[a-z0-9-]*):[^:]*:[^:]*:\*")
@@ -34,162 +34,130 @@ servicequotas:GetServiceQuota
 """Actions that take `*` only. Source: Service Authorization Reference."""
 
 
-class ExactActions(TemplateRule):
+@template_rule("E9220", "Policy that allows all actions, a whole service, or all but some")
+def exact_actions(assembly: Assembly) -> Iterator[Problem]:
     """A policy allows actions by name."""
-
-    id = "E9220"
-    shortdesc = "Policy that allows all actions, a whole service, or all but some"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for statement in identity_statements(assembly):
-            if not statement.allows:
-                continue
-            for key in ("NotAction", "NotResource"):
-                if key in statement.content:
-                    what = f"{key} allows everything else"
-                    yield _problem(statement, key, what, f"write {key[3:]}")
-            for action in statement.actions:
-                if "*" in action or "?" in action:
-                    what, way_out = "the action has a wildcard", "name the actions that are used"
-                    yield _problem(statement, "Action", what, way_out, action)
+    for statement in identity_statements(assembly):
+        if not statement.allows:
+            continue
+        for key in ("NotAction", "NotResource"):
+            if key in statement.content:
+                what = f"{key} allows everything else"
+                yield _problem(statement, key, what, f"write {key[3:]}")
+        for action in statement.actions:
+            if "*" in action or "?" in action:
+                what, way_out = "the action has a wildcard", "name the actions that are used"
+                yield _problem(statement, "Action", what, way_out, action)
 
 
-class ExactResources(TemplateRule):
+@template_rule("E9222", "Policy on every resource")
+def exact_resources(assembly: Assembly) -> Iterator[Problem]:
     """A policy names what its actions are about, where the action takes resources."""
-
-    id = "E9222"
-    shortdesc = "Policy on every resource"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        buckets = re.compile(r"arn:[^:]*:s3:::(\*|[^/]*\*[^/]*)(/.*)?")
-        for statement in identity_statements(assembly):
-            if not statement.allows:
-                continue
-            wide = [name for name in statement.actions if name.lower() not in WITHOUT_RESOURCES]
-            narrowed = bool(statement.condition_keys())
-            for arn in statement.resources:
-                if buckets.fullmatch(arn) or (EVERYTHING.fullmatch(arn) and wide and not narrowed):
-                    value = f"{', '.join(wide[:3])} on {display(arn)}"
-                    way_out = "name ARNs, or narrow it with a Condition"
-                    what = "the policy is about every resource"
-                    yield _problem(statement, "Resource", what, way_out, value)
-            publishes = "cloudwatch:putmetricdata" in [name.lower() for name in statement.actions]
-            if publishes and "cloudwatch:namespace" not in statement.condition_keys():
-                what = "metrics may be written into every namespace"
-                way_out = "add a condition on cloudwatch:namespace"
-                yield _problem(statement, "Condition", what, way_out)
+    buckets = re.compile(r"arn:[^:]*:s3:::(\*|[^/]*\*[^/]*)(/.*)?")
+    for statement in identity_statements(assembly):
+        if not statement.allows:
+            continue
+        wide = [name for name in statement.actions if name.lower() not in WITHOUT_RESOURCES]
+        narrowed = bool(statement.condition_keys())
+        for arn in statement.resources:
+            if buckets.fullmatch(arn) or (EVERYTHING.fullmatch(arn) and wide and not narrowed):
+                value = f"{', '.join(wide[:3])} on {display(arn)}"
+                way_out = "name ARNs, or narrow it with a Condition"
+                what = "the policy is about every resource"
+                yield _problem(statement, "Resource", what, way_out, value)
+        publishes = "cloudwatch:putmetricdata" in [name.lower() for name in statement.actions]
+        if publishes and "cloudwatch:namespace" not in statement.condition_keys():
+            what = "metrics may be written into every namespace"
+            way_out = "add a condition on cloudwatch:namespace"
+            yield _problem(statement, "Condition", what, way_out)
 
 
-class KeyUse(TemplateRule):
+@template_rule("E9223", "Use of every KMS key")
+def key_use(assembly: Assembly) -> Iterator[Problem]:
     """A role may use keys by ARN, or by an alias in a condition."""
-
-    id = "E9223"
-    shortdesc = "Use of every KMS key"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for statement in identity_statements(assembly):
-            uses = [name for name in statement.actions if name.lower().startswith("kms:")]
-            wild = [
-                arn for arn in statement.resources if arn.endswith(("key/*", ":*")) or arn == "*"
-            ]
-            aliases = "kms:resourcealiases" in statement.condition_keys()
-            if statement.allows and uses and wild and not aliases:
-                what = "the role may use every key"
-                way_out = "name the key, or add a condition on kms:ResourceAliases"
-                yield _problem(statement, "Condition", what, way_out, wild[0])
+    for statement in identity_statements(assembly):
+        uses = [name for name in statement.actions if name.lower().startswith("kms:")]
+        wild = [arn for arn in statement.resources if arn.endswith(("key/*", ":*")) or arn == "*"]
+        aliases = "kms:resourcealiases" in statement.condition_keys()
+        if statement.allows and uses and wild and not aliases:
+            what = "the role may use every key"
+            way_out = "name the key, or add a condition on kms:ResourceAliases"
+            yield _problem(statement, "Condition", what, way_out, wild[0])
 
 
-class PassRole(TemplateRule):
+@template_rule("E9224", "iam:PassRole of every role, or to every service")
+def pass_role(assembly: Assembly) -> Iterator[Problem]:
     """A role may pass roles that are named, to services that are named."""
-
-    id = "E9224"
-    shortdesc = "iam:PassRole of every role, or to every service"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for statement in identity_statements(assembly):
-            passes = [name for name in statement.actions if name.lower() == "iam:passrole"]
-            if not passes or not statement.allows:
-                continue
-            for arn in statement.resources:
-                if "*" in arn:
-                    what, way_out = "every role may be passed", "name the role"
-                    yield _problem(statement, "Resource", what, way_out, arn)
-            if "iam:passedtoservice" not in statement.condition_keys():
-                what = "the role may be passed to every service"
-                way_out = "add a condition on iam:PassedToService"
-                yield _problem(statement, "Condition", what, way_out)
+    for statement in identity_statements(assembly):
+        passes = [name for name in statement.actions if name.lower() == "iam:passrole"]
+        if not passes or not statement.allows:
+            continue
+        for arn in statement.resources:
+            if "*" in arn:
+                what, way_out = "every role may be passed", "name the role"
+                yield _problem(statement, "Resource", what, way_out, arn)
+        if "iam:passedtoservice" not in statement.condition_keys():
+            what = "the role may be passed to every service"
+            way_out = "add a condition on iam:PassedToService"
+            yield _problem(statement, "Condition", what, way_out)
 
 
-class ManagedPolicies(TemplateRule):
+@resource_rule("E9225", "Managed policy with full access", *IDENTITIES)
+def managed_policies(identity: Resource) -> Iterator[Problem]:
     """No managed policy gives full access."""
-
-    id = "E9225"
-    shortdesc = "Managed policy with full access"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for identity in assembly.of_type(*IDENTITIES):
-            for arn in texts(identity.properties.get("ManagedPolicyArns")):
-                if FULL_ACCESS.search(arn):
-                    what, way_out = "the managed policy gives full access", "write statements"
-                    yield identity.problem("ManagedPolicyArns", what, way_out, value=arn)
+    for arn in texts(identity.properties.get("ManagedPolicyArns")):
+        if FULL_ACCESS.search(arn):
+            what, way_out = "the managed policy gives full access", "write statements"
+            yield identity.problem("ManagedPolicyArns", what, way_out, value=arn)
 
 
-class Trust(TemplateRule):
+@resource_rule("E9226", "Role that others than its own account's services may assume", ROLE)
+def trust(role: Resource) -> Iterator[Problem]:
     """A role is assumed by services and accounts that are named, for its own account."""
-
-    id = "E9226"
-    shortdesc = "Role that others than its own account's services may assume"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for role in assembly.of_type(ROLE):
-            account = role.template.stack.account
-            for statement in trust_statements(role):
-                if not statement.allows:
-                    continue
-                anybody = [name for name in statement.principals if name == "*"]
-                if anybody and not statement.condition_keys():
-                    way_out = "name the service or the account"
-                    yield _problem(statement, "Principal", "anybody may assume it", way_out, "*")
-                given = {
-                    known_text(value)
-                    for _, key, values in statement.conditions
-                    if key.lower() == "aws:sourceaccount"
-                    for value in texts(values)
-                }
-                own = set(statement.principals) & set(OWN_SERVICES)
-                foreign = account is not None and None not in given and given - {account}
-                if (own and not statement.condition_keys()) or foreign:
-                    what = "the service may assume the role for another account"
-                    way_out = "add a condition on aws:SourceAccount with this account"
-                    value = ", ".join(filter(None, given)) or "no condition"
-                    yield _problem(statement, "Condition", what, way_out, value)
+    account = role.template.stack.account
+    for statement in trust_statements(role):
+        if not statement.allows:
+            continue
+        anybody = [name for name in statement.principals if name == "*"]
+        if anybody and not statement.condition_keys():
+            way_out = "name the service or the account"
+            yield _problem(statement, "Principal", "anybody may assume it", way_out, "*")
+        given = {
+            known_text(value)
+            for _, key, values in statement.conditions
+            if key.lower() == "aws:sourceaccount"
+            for value in texts(values)
+        }
+        own = set(statement.principals) & set(OWN_SERVICES)
+        foreign = account is not None and None not in given and given - {account}
+        if (own and not statement.condition_keys()) or foreign:
+            what = "the service may assume the role for another account"
+            way_out = "add a condition on aws:SourceAccount with this account"
+            value = ", ".join(filter(None, given)) or "no condition"
+            yield _problem(statement, "Condition", what, way_out, value)
 
 
-class OpenResourcePolicy(TemplateRule):
+@template_rule("E9227", "Resource policy that is open to others")
+def open_resource_policy(assembly: Assembly) -> Iterator[Problem]:
     """A resource's policy lets nobody in whom it does not name, nor another account's services."""
-
-    id = "E9227"
-    shortdesc = "Resource policy that is open to others"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for statement in resource_statements(assembly):
-            account = statement.resource.template.stack.account
-            if not statement.allows:
-                continue
-            network = statement.resource.type == "AWS::EC2::VPCEndpoint"
-            conditions = statement.condition_keys()
-            for principal in statement.principals:
-                match = re.match(r"(?:arn:[^:]*:iam::)?(\d{12})(?::|$)", principal)
-                service = principal.endswith(".amazonaws.com")
-                open_network = network and not conditions and "*" in statement.resources
-                foreign = match is not None and account is not None and match[1] != account
-                if (principal == "*" and not conditions and not network) or open_network or foreign:
-                    what, way_out = "others are let in", "name principals of this account"
-                    yield _problem(statement, "Principal", what, way_out, principal)
-                elif service and not conditions & {"aws:sourceaccount", "aws:sourcearn"}:
-                    what = "the service is let in for every account"
-                    way_out = "add a condition on aws:SourceAccount"
-                    yield _problem(statement, "Condition", what, way_out, principal)
+    for statement in resource_statements(assembly):
+        account = statement.resource.template.stack.account
+        if not statement.allows:
+            continue
+        network = statement.resource.type == "AWS::EC2::VPCEndpoint"
+        conditions = statement.condition_keys()
+        for principal in statement.principals:
+            match = re.match(r"(?:arn:[^:]*:iam::)?(\d{12})(?::|$)", principal)
+            service = principal.endswith(".amazonaws.com")
+            open_network = network and not conditions and "*" in statement.resources
+            foreign = match is not None and account is not None and match[1] != account
+            if (principal == "*" and not conditions and not network) or open_network or foreign:
+                what, way_out = "others are let in", "name principals of this account"
+                yield _problem(statement, "Principal", what, way_out, principal)
+            elif service and not conditions & {"aws:sourceaccount", "aws:sourcearn"}:
+                what = "the service is let in for every account"
+                way_out = "add a condition on aws:SourceAccount"
+                yield _problem(statement, "Condition", what, way_out, principal)
 
 
 def _problem(

@@ -8,49 +8,40 @@ from collections.abc import Iterator
 
 from template_rules.hosting import ALARM
 from template_rules.metrics import MetricMath, alarm_metrics
-from template_rules.rule import TemplateRule
-from template_rules.templates import Assembly, Problem
+from template_rules.rule import resource_rule
+from template_rules.templates import Problem, Resource
 from template_rules.values import boolean, known_text, objects
 
 
-class AlarmMetricMath(TemplateRule):
+@resource_rule("E9198", "Metric math that contradicts itself", ALARM)
+def alarm_metric_math(alarm: Resource) -> Iterator[Problem]:
     """Metric math names ids that exist, returns one of them, and compares like with like."""
-
-    id = "E9198"
-    shortdesc = "Metric math that contradicts itself"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for alarm in assembly.of_type(ALARM):
-            queries = [query for _, query in objects(alarm.properties.get("Metrics"))]
-            ids = [str(query.get("Id")) for query in queries]
-            for name in (name for name, count in Counter(ids).items() if count > 1):
-                yield alarm.problem("Metrics", "two metrics have one Id", "rename one", value=name)
-            band = alarm.properties.get("ThresholdMetricId")
-            watched = [query for query in queries if band is None or query.get("Id") != band]
-            returned = [
-                item for item in watched if boolean(item.get("ReturnData", True)) is not False
-            ]
-            if queries and len(returned) != 1:
-                what, value = "an alarm watches one returned metric", f"{len(returned)}"
-                way_out = "set ReturnData: false on the others"
-                yield alarm.problem("Metrics", what, way_out, value=value)
-            uses = alarm_metrics(alarm)
-            quantities = {str(use.identifier): {use.quantity or "unknown"} for use in uses}
-            for query in queries:
-                expression = known_text(query.get("Expression"))
-                if expression is None:
-                    continue
-                for name in sorted(unknown_ids(expression, ids)):
-                    what, allowed = "no metric has the Id", ", ".join(ids)
-                    yield alarm.problem(
-                        "Metrics", what, "name one of these", value=name, allowed=allowed
-                    )
-                math = MetricMath(quantities)
-                math.quantities(expression)
-                for fault in math.faults:
-                    way_out = "take the statistic that gives what the expression expects"
-                    what = f"the expression {fault}"
-                    yield alarm.problem("Metrics", what, way_out, value=expression)
+    queries = [query for _, query in objects(alarm.properties.get("Metrics"))]
+    ids = [str(query.get("Id")) for query in queries]
+    for name in (name for name, count in Counter(ids).items() if count > 1):
+        yield alarm.problem("Metrics", "two metrics have one Id", "rename one", value=name)
+    band = alarm.properties.get("ThresholdMetricId")
+    watched = [query for query in queries if band is None or query.get("Id") != band]
+    returned = [item for item in watched if boolean(item.get("ReturnData", True)) is not False]
+    if queries and len(returned) != 1:
+        what, value = "an alarm watches one returned metric", f"{len(returned)}"
+        way_out = "set ReturnData: false on the others"
+        yield alarm.problem("Metrics", what, way_out, value=value)
+    uses = alarm_metrics(alarm)
+    quantities = {str(use.identifier): {use.quantity or "unknown"} for use in uses}
+    for query in queries:
+        expression = known_text(query.get("Expression"))
+        if expression is None:
+            continue
+        for name in sorted(unknown_ids(expression, ids)):
+            what, allowed = "no metric has the Id", ", ".join(ids)
+            yield alarm.problem("Metrics", what, "name one of these", value=name, allowed=allowed)
+        math = MetricMath(quantities)
+        math.quantities(expression)
+        for fault in math.faults:
+            way_out = "take the statistic that gives what the expression expects"
+            what = f"the expression {fault}"
+            yield alarm.problem("Metrics", what, way_out, value=expression)
 
 
 def unknown_ids(expression: str, ids: list[str]) -> set[str]:

@@ -18,26 +18,22 @@ from template_rules.hosting import (
     watched_endpoints,
 )
 from template_rules.policies import ROLE, attached_policies
-from template_rules.rule import TemplateRule
+from template_rules.rule import template_rule
 from template_rules.templates import Assembly, Problem, Resource
 
 
-class CreationOrder(TemplateRule):
+@template_rule("E9173", "Resource that may be created before what it needs")
+def creation_order(assembly: Assembly) -> Iterator[Problem]:
     """A resource that names another by its name is created after it."""
-
-    id = "E9173"
-    shortdesc = "Resource that may be created before what it needs"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for resource, other in needed_before(assembly):
-            template = resource.template
-            if resource is other or other.template is not template:
-                continue
-            if not template.waits_for(resource.logical_id, other.logical_id):
-                noun = other.type.rsplit("::", 1)[-1]
-                what = f"it may be created before the {noun} that it needs"
-                way_out = f"add DependsOn: {other.logical_id}"
-                yield resource.problem("DependsOn", what, way_out, value=other.name)
+    for resource, other in needed_before(assembly):
+        template = resource.template
+        if resource is other or other.template is not template:
+            continue
+        if not template.waits_for(resource.logical_id, other.logical_id):
+            noun = other.type.rsplit("::", 1)[-1]
+            what = f"it may be created before the {noun} that it needs"
+            way_out = f"add DependsOn: {other.logical_id}"
+            yield resource.problem("DependsOn", what, way_out, value=other.name)
 
 
 def needed_before(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:

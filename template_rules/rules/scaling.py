@@ -20,103 +20,91 @@ from template_rules.hosting import (
     variant_named,
     variants,
 )
-from template_rules.rule import TemplateRule
+from template_rules.rule import resource_rule, template_rule
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import fields, is_known, is_unknown, known_text, number, objects
 
 
-class ResourceId(TemplateRule):
+@template_rule("E9161", "ResourceId that names no variant")
+def resource_id(assembly: Assembly) -> Iterator[Problem]:
     """A ResourceId has the form of its scalable dimension, and names a variant that exists."""
-
-    id = "E9161"
-    shortdesc = "ResourceId that names no variant"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for resource in assembly.of_type(TARGET, POLICY):
-            identifier = resource.properties.get("ResourceId")
-            dimension = known_text(resource.properties.get("ScalableDimension"))
-            if not isinstance(identifier, str) or is_unknown(identifier):
-                continue
-            if dimension is None or not dimension.startswith("sagemaker:variant:"):
-                continue
-            match = VARIANT_ID.fullmatch(identifier)
-            if match is None:
-                what, allowed = "the ResourceId names no variant", "endpoint/<name>/variant/<name>"
-                yield resource.problem(
-                    "ResourceId", what, "write it so", value=identifier, allowed=allowed
-                )
-                continue
-            endpoint = scaled_endpoint(assembly, resource)
-            found = variants(config_of(assembly, endpoint))
-            names = [variant.name for variant in found if not variant.shadow]
-            if endpoint is None and assembly.names(ENDPOINT) and is_known(match["endpoint"]):
-                what, names = "no endpoint of this template has the name", assembly.names(ENDPOINT)
-            elif names and is_known(match["variant"]) and match["variant"] not in names:
-                what = "the endpoint has no such production variant"
-            else:
-                continue
+    for resource in assembly.of_type(TARGET, POLICY):
+        identifier = resource.properties.get("ResourceId")
+        dimension = known_text(resource.properties.get("ScalableDimension"))
+        if not isinstance(identifier, str) or is_unknown(identifier):
+            continue
+        if dimension is None or not dimension.startswith("sagemaker:variant:"):
+            continue
+        match = VARIANT_ID.fullmatch(identifier)
+        if match is None:
+            what, allowed = "the ResourceId names no variant", "endpoint/<name>/variant/<name>"
             yield resource.problem(
+                "ResourceId", what, "write it so", value=identifier, allowed=allowed
+            )
+            continue
+        endpoint = scaled_endpoint(assembly, resource)
+        found = variants(config_of(assembly, endpoint))
+        names = [variant.name for variant in found if not variant.shadow]
+        if endpoint is None and assembly.names(ENDPOINT) and is_known(match["endpoint"]):
+            what, names = "no endpoint of this template has the name", assembly.names(ENDPOINT)
+        elif names and is_known(match["variant"]) and match["variant"] not in names:
+            what = "the endpoint has no such production variant"
+        else:
+            continue
+        yield resource.problem(
+            "ResourceId",
+            what,
+            "name one of these",
+            value=identifier,
+            allowed=", ".join(map(str, names)),
+        )
+
+
+@template_rule("E9163", "Scaling policy without a scalable target")
+def policy_target(assembly: Assembly) -> Iterator[Problem]:
+    """A policy scales a variant that a scalable target registers."""
+    keys = ("ServiceNamespace", "ScalableDimension", "ResourceId")
+    registered = [
+        [target.properties.get(key) for key in keys] for target in assembly.of_type(TARGET)
+    ]
+    for policy in assembly.of_type(POLICY):
+        scaled = [policy.properties.get(key) for key in keys]
+        if "ResourceId" in policy.properties and scaled not in registered:
+            yield policy.problem(
                 "ResourceId",
-                what,
-                "name one of these",
-                value=identifier,
-                allowed=", ".join(map(str, names)),
+                "no scalable target of this template registers what the policy scales",
+                "make the three properties the same, or refer to the target",
+                value=", ".join(map(str, scaled)),
             )
 
 
-class PolicyTarget(TemplateRule):
-    """A policy scales a variant that a scalable target registers."""
-
-    id = "E9163"
-    shortdesc = "Scaling policy without a scalable target"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        keys = ("ServiceNamespace", "ScalableDimension", "ResourceId")
-        registered = [
-            [target.properties.get(key) for key in keys] for target in assembly.of_type(TARGET)
-        ]
-        for policy in assembly.of_type(POLICY):
-            scaled = [policy.properties.get(key) for key in keys]
-            if "ResourceId" in policy.properties and scaled not in registered:
-                yield policy.problem(
-                    "ResourceId",
-                    "no scalable target of this template registers what the policy scales",
-                    "make the three properties the same, or refer to the target",
-                    value=", ".join(map(str, scaled)),
-                )
-
-
-class CapacityBounds(TemplateRule):
+@template_rule("E9160", "MinCapacity above MaxCapacity, or 0 for a real-time endpoint")
+def capacity_bounds(assembly: Assembly) -> Iterator[Problem]:
     """A minimum is at most its maximum, and 0 only where SageMaker scales to zero."""
-
-    id = "E9160"
-    shortdesc = "MinCapacity above MaxCapacity, or 0 for a real-time endpoint"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for target in assembly.of_type(TARGET):
-            config = config_of(assembly, scaled_endpoint(assembly, target))
-            asynchronous = config is None or "AsyncInferenceConfig" in config.properties
-            dimension = target.properties.get("ScalableDimension")
-            for path, bounds in _bounds(target):
-                least, most = number(bounds.get("MinCapacity")), number(bounds.get("MaxCapacity"))
-                if least is not None and most is not None and least > most:
-                    yield target.problem(
-                        f"{path}MinCapacity",
-                        "the minimum is over the maximum",
-                        "change one of them",
-                        value=f"{least:g}",
-                        allowed=f"at most {most:g}",
-                    )
-                if least == 0 and not asynchronous and dimension == INSTANCE_COUNT:
-                    what = "a variant of a real-time endpoint does not scale to zero"
-                    yield target.problem(f"{path}MinCapacity", what, "write 1", value="0")
-        for variant in all_variants(assembly):
-            managed = fields(variant.properties.get("ManagedInstanceScaling"))
-            least, most = (number(managed.get(f"{end}InstanceCount")) for end in ("Min", "Max"))
+    for target in assembly.of_type(TARGET):
+        config = config_of(assembly, scaled_endpoint(assembly, target))
+        asynchronous = config is None or "AsyncInferenceConfig" in config.properties
+        dimension = target.properties.get("ScalableDimension")
+        for path, bounds in _bounds(target):
+            least, most = number(bounds.get("MinCapacity")), number(bounds.get("MaxCapacity"))
             if least is not None and most is not None and least > most:
-                path = f"{variant.path}.ManagedInstanceScaling.MinInstanceCount"
-                what = "the minimum is over the maximum"
-                yield variant.config.problem(path, what, "change one of them", value=f"{least:g}")
+                yield target.problem(
+                    f"{path}MinCapacity",
+                    "the minimum is over the maximum",
+                    "change one of them",
+                    value=f"{least:g}",
+                    allowed=f"at most {most:g}",
+                )
+            if least == 0 and not asynchronous and dimension == INSTANCE_COUNT:
+                what = "a variant of a real-time endpoint does not scale to zero"
+                yield target.problem(f"{path}MinCapacity", what, "write 1", value="0")
+    for variant in all_variants(assembly):
+        managed = fields(variant.properties.get("ManagedInstanceScaling"))
+        least, most = (number(managed.get(f"{end}InstanceCount")) for end in ("Min", "Max"))
+        if least is not None and most is not None and least > most:
+            path = f"{variant.path}.ManagedInstanceScaling.MinInstanceCount"
+            what = "the minimum is over the maximum"
+            yield variant.config.problem(path, what, "change one of them", value=f"{least:g}")
 
 
 def _bounds(target: Resource) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -126,53 +114,44 @@ def _bounds(target: Resource) -> Iterator[tuple[str, dict[str, Any]]]:
         yield path, fields(action.get("ScalableTargetAction"))
 
 
-class FirstCount(TemplateRule):
+@template_rule("E9171", "InitialInstanceCount outside MinCapacity and MaxCapacity")
+def first_count(assembly: Assembly) -> Iterator[Problem]:
     """The first instance count lies between the bounds of scaling."""
-
-    id = "E9171"
-    shortdesc = "InitialInstanceCount outside MinCapacity and MaxCapacity"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for target in assembly.of_type(TARGET):
-            match = scaled_variant(target)
-            variant = match and variant_named(assembly, match["endpoint"], match["variant"])
-            given = variant.properties.get("InitialInstanceCount") if variant else None
-            first, least, most = (
-                number(value)
-                for value in (given, *map(target.properties.get, ("MinCapacity", "MaxCapacity")))
+    for target in assembly.of_type(TARGET):
+        match = scaled_variant(target)
+        variant = match and variant_named(assembly, match["endpoint"], match["variant"])
+        given = variant.properties.get("InitialInstanceCount") if variant else None
+        first, least, most = (
+            number(value)
+            for value in (given, *map(target.properties.get, ("MinCapacity", "MaxCapacity")))
+        )
+        if not variant or first is None or least is None or most is None:
+            continue
+        if not max(least, 1) <= first <= max(most, 1):
+            yield variant.config.problem(
+                f"{variant.path}.InitialInstanceCount",
+                "scaling changes the count as soon as it begins",
+                "start within the bounds",
+                value=f"{first:g}",
+                allowed=f"{least:g} to {most:g}",
             )
-            if not variant or first is None or least is None or most is None:
-                continue
-            if not max(least, 1) <= first <= max(most, 1):
-                yield variant.config.problem(
-                    f"{variant.path}.InitialInstanceCount",
-                    "scaling changes the count as soon as it begins",
-                    "start within the bounds",
-                    value=f"{first:g}",
-                    allowed=f"{least:g} to {most:g}",
-                )
 
 
-class ScheduledActions(TemplateRule):
+@resource_rule(
+    "E9172", "Scheduled action that Application Auto Scaling refuses or replaces", TARGET
+)
+def scheduled_actions(target: Resource) -> Iterator[Problem]:
     """A scheduled action has a name of its own, a schedule, a time zone and a bound."""
-
-    id = "E9172"
-    shortdesc = "Scheduled action that Application Auto Scaling refuses or replaces"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for target in assembly.of_type(TARGET):
-            actions = list(objects(target.properties.get("ScheduledActions")))
-            names = Counter(known_text(action.get("ScheduledActionName")) for _, action in actions)
-            for index, action in actions:
-                path = f"ScheduledActions[{index}]"
-                name = known_text(action.get("ScheduledActionName"))
-                if name is not None and names[name] > 1:
-                    what = (
-                        "two scheduled actions have one name, and the last one replaces the other"
-                    )
-                    place = f"{path}.ScheduledActionName"
-                    yield target.problem(place, what, "rename one", value=name)
-                yield from _schedule_problems(target, path, action)
+    actions = list(objects(target.properties.get("ScheduledActions")))
+    names = Counter(known_text(action.get("ScheduledActionName")) for _, action in actions)
+    for index, action in actions:
+        path = f"ScheduledActions[{index}]"
+        name = known_text(action.get("ScheduledActionName"))
+        if name is not None and names[name] > 1:
+            what = "two scheduled actions have one name, and the last one replaces the other"
+            place = f"{path}.ScheduledActionName"
+            yield target.problem(place, what, "rename one", value=name)
+        yield from _schedule_problems(target, path, action)
 
 
 def _schedule_problems(target: Resource, path: str, action: dict[str, Any]) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from typing import Any
 from onboarding.nearest import did_you_mean
 from template_rules.hosting import INSTANCE_COUNT, POLICY, Variant, instance_facts, variant_named
 from template_rules.metrics import CUSTOMIZED, PERCENT, SECONDS, metric_uses
-from template_rules.rule import TemplateRule
+from template_rules.rule import template_rule
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import at, is_unknown, known_text, number, objects
 
@@ -34,33 +34,29 @@ PREDEFINED = {
 """Predefined metrics of each scalable dimension. Source: Application Auto Scaling API."""
 
 
-class PolicyConfiguration(TemplateRule):
+@template_rule("E9164", "Scaling policy whose configuration does not fit")
+def policy_configuration(assembly: Assembly) -> Iterator[Problem]:
     """A policy has the configuration of its type, with one metric of what it scales."""
-
-    id = "E9164"
-    shortdesc = "Scaling policy whose configuration does not fit"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        needed = {"TargetTrackingScaling": TRACKING, "StepScaling": STEPS}
-        seen: set[tuple[str, str]] = set()
-        for policy in assembly.of_type(POLICY):
-            name = known_text(policy.properties.get("PolicyName"))
-            pair = (str(name), str(policy.properties.get("ResourceId")))
-            if name is not None and pair in seen:
-                what = "two policies of a variant have one name, and one replaces the other"
-                yield policy.problem("PolicyName", what, "rename one", value=name)
-            seen.add(pair)
-            kind = known_text(policy.properties.get("PolicyType"))
-            given = [name for name in needed.values() if name in policy.properties]
-            if kind in needed and given != [needed[kind]]:
-                what, value = f"a {kind} policy has {needed[kind]} only", " and ".join(given)
-                yield policy.problem(needed[kind], what, "write that", value=value or "nothing")
-            tracking = policy.properties.get(TRACKING)
-            if isinstance(tracking, dict):
-                yield from _tracking_problems(policy, tracking)
-            steps = policy.properties.get(STEPS)
-            if isinstance(steps, dict):
-                yield from _step_problems(policy, steps)
+    needed = {"TargetTrackingScaling": TRACKING, "StepScaling": STEPS}
+    seen: set[tuple[str, str]] = set()
+    for policy in assembly.of_type(POLICY):
+        name = known_text(policy.properties.get("PolicyName"))
+        pair = (str(name), str(policy.properties.get("ResourceId")))
+        if name is not None and pair in seen:
+            what = "two policies of a variant have one name, and one replaces the other"
+            yield policy.problem("PolicyName", what, "rename one", value=name)
+        seen.add(pair)
+        kind = known_text(policy.properties.get("PolicyType"))
+        given = [name for name in needed.values() if name in policy.properties]
+        if kind in needed and given != [needed[kind]]:
+            what, value = f"a {kind} policy has {needed[kind]} only", " and ".join(given)
+            yield policy.problem(needed[kind], what, "write that", value=value or "nothing")
+        tracking = policy.properties.get(TRACKING)
+        if isinstance(tracking, dict):
+            yield from _tracking_problems(policy, tracking)
+        steps = policy.properties.get(STEPS)
+        if isinstance(steps, dict):
+            yield from _step_problems(policy, steps)
 
 
 def _tracking_problems(policy: Resource, tracking: dict[str, Any]) -> Iterator[Problem]:
@@ -121,44 +117,36 @@ def _step_problems(policy: Resource, configuration: dict[str, Any]) -> Iterator[
             yield policy.problem(path, what, "let each begin where the other ends", value=value)
 
 
-class PolicyStatistic(TemplateRule):
+@template_rule("E9168", "Scaling policy by a statistic that grows with the instances")
+def policy_statistic(assembly: Assembly) -> Iterator[Problem]:
     """A policy follows a statistic that does not grow with the number of instances."""
-
-    id = "E9168"
-    shortdesc = "Scaling policy by a statistic that grows with the instances"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for use in metric_uses(assembly):
-            if use.resource.type != POLICY or use.statistic not in ("Sum", "SampleCount"):
-                continue
-            per_instance = use.metric is not None and use.metric.startswith("InvocationsPer")
-            if use.is_utilization or use.quantity in (PERCENT, SECONDS) or not per_instance:
-                yield use.resource.problem(
-                    f"{CUSTOMIZED}.Statistic",
-                    f"{use.statistic} of {use.metric} grows with every instance and data point",
-                    "take Average",
-                    value=use.statistic,
-                    allowed="Average or Maximum; Sum for InvocationsPerInstance",
-                )
+    for use in metric_uses(assembly):
+        if use.resource.type != POLICY or use.statistic not in ("Sum", "SampleCount"):
+            continue
+        per_instance = use.metric is not None and use.metric.startswith("InvocationsPer")
+        if use.is_utilization or use.quantity in (PERCENT, SECONDS) or not per_instance:
+            yield use.resource.problem(
+                f"{CUSTOMIZED}.Statistic",
+                f"{use.statistic} of {use.metric} grows with every instance and data point",
+                "take Average",
+                value=use.statistic,
+                allowed="Average or Maximum; Sum for InvocationsPerInstance",
+            )
 
 
-class UtilizationTarget(TemplateRule):
+@template_rule("E9167", "Target of utilization out of the metric's range")
+def utilization_target(assembly: Assembly) -> Iterator[Problem]:
     """A target of utilization is a percentage of all GPUs of an instance, as the metric is."""
-
-    id = "E9167"
-    shortdesc = "Target of utilization out of the metric's range"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for use in metric_uses(assembly):
-            target = number(at(use.resource.properties, TRACKING, "TargetValue"))
-            if use.resource.type != POLICY or not use.is_utilization or target is None:
-                continue
-            given = use.dimensions or {}
-            variant = variant_named(assembly, given.get("EndpointName"), given.get("VariantName"))
-            fault = utilization_fault(variant, target, str(use.metric))
-            if fault is not None:
-                path = f"{TRACKING}.TargetValue"
-                yield use.resource.problem(path, fault[0], fault[1], value=f"{target:g}")
+    for use in metric_uses(assembly):
+        target = number(at(use.resource.properties, TRACKING, "TargetValue"))
+        if use.resource.type != POLICY or not use.is_utilization or target is None:
+            continue
+        given = use.dimensions or {}
+        variant = variant_named(assembly, given.get("EndpointName"), given.get("VariantName"))
+        fault = utilization_fault(variant, target, str(use.metric))
+        if fault is not None:
+            path = f"{TRACKING}.TargetValue"
+            yield use.resource.problem(path, fault[0], fault[1], value=f"{target:g}")
 
 
 def utilization_fault(variant: Variant | None, value: float, metric: str) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from template_rules.hosting import MODEL, containers
 from template_rules.policies import resource_statements
-from template_rules.rule import TemplateRule
+from template_rules.rule import resource_rule, template_rule
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import at, boolean, fields, known_text, number, objects
 
@@ -21,139 +21,120 @@ SECRET_NAME = re.compile(r"(PASSWORD|PASSWD|SECRET|PRIVATE_KEY|API_?KEY|(^|_)TOK
 SECRET_VALUE = re.compile(r"AKIA[0-9A-Z]{16}|hf_[A-Za-z0-9]{20,}|ghp_[A-Za-z0-9]{30,}")
 
 
-class DeletionPolicy(TemplateRule):
+@template_rule("E9400", "Stateful resource without a deletion policy that keeps it")
+def deletion_policy(assembly: Assembly) -> Iterator[Problem]:
     """A stateful resource is kept when its stack or its logical id goes."""
-
-    id = "E9400"
-    shortdesc = "Stateful resource without a deletion policy that keeps it"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        allowed = {
-            "DeletionPolicy": ("Retain", "RetainExceptOnCreate"),
-            "UpdateReplacePolicy": ("Retain",),
-        }
-        for resource in assembly.of_type(*STATEFUL):
-            for key, values in allowed.items():
-                given = resource.raw.get(key)
-                if given not in values:
-                    what = "CloudFormation deletes the resource with its data"
-                    way_out = f"write {key}: {values[-1]}"
-                    yield resource.problem(key, what, way_out, value=given)
+    allowed = {
+        "DeletionPolicy": ("Retain", "RetainExceptOnCreate"),
+        "UpdateReplacePolicy": ("Retain",),
+    }
+    for resource in assembly.of_type(*STATEFUL):
+        for key, values in allowed.items():
+            given = resource.raw.get(key)
+            if given not in values:
+                what = "CloudFormation deletes the resource with its data"
+                way_out = f"write {key}: {values[-1]}"
+                yield resource.problem(key, what, way_out, value=given)
 
 
-class StoreEncryption(TemplateRule):
+@template_rule("E9401", "Store without a customer managed key, or a key without rotation")
+def store_encryption(assembly: Assembly) -> Iterator[Problem]:
     """Buckets, topics and queues are encrypted with a customer managed key that rotates."""
-
-    id = "E9401"
-    shortdesc = "Store without a customer managed key, or a key without rotation"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for bucket in assembly.of_type(BUCKET):
-            rules = list(objects(bucket.at("BucketEncryption.ServerSideEncryptionConfiguration")))
-            defaults = [fields(rule.get("ServerSideEncryptionByDefault")) for _, rule in rules]
-            named = [default.get("KMSMasterKeyID") for default in defaults]
-            if not named or any(key is None or "alias/aws/" in str(key) for key in named):
-                what = "the bucket is not encrypted with a key of yours"
-                yield bucket.problem("BucketEncryption", what, "write aws:kms and KMSMasterKeyID")
-        for store in assembly.of_type(TOPIC, "AWS::SQS::Queue"):
-            key = store.properties.get("KmsMasterKeyId")
-            if key is None or "alias/aws/" in str(key) or str(key).startswith("aws/"):
-                what = "services cannot publish through a key of AWS, and data has no key of yours"
-                way_out = "name a key whose policy lets the publishers use it"
-                yield store.problem("KmsMasterKeyId", what, way_out, value=key)
-        for key in assembly.of_type(KEY):
-            symmetric = key.properties.get("KeySpec", "SYMMETRIC_DEFAULT") == "SYMMETRIC_DEFAULT"
-            if symmetric and boolean(key.properties.get("EnableKeyRotation", False)) is False:
-                yield key.problem("EnableKeyRotation", "the key does not rotate", "write true")
-            if boolean(key.properties.get("Enabled", True)) is False:
-                yield key.problem("Enabled", "nobody can use the key", "remove it")
+    for bucket in assembly.of_type(BUCKET):
+        rules = list(objects(bucket.at("BucketEncryption.ServerSideEncryptionConfiguration")))
+        defaults = [fields(rule.get("ServerSideEncryptionByDefault")) for _, rule in rules]
+        named = [default.get("KMSMasterKeyID") for default in defaults]
+        if not named or any(key is None or "alias/aws/" in str(key) for key in named):
+            what = "the bucket is not encrypted with a key of yours"
+            yield bucket.problem("BucketEncryption", what, "write aws:kms and KMSMasterKeyID")
+    for store in assembly.of_type(TOPIC, "AWS::SQS::Queue"):
+        key = store.properties.get("KmsMasterKeyId")
+        if key is None or "alias/aws/" in str(key) or str(key).startswith("aws/"):
+            what = "services cannot publish through a key of AWS, and data has no key of yours"
+            way_out = "name a key whose policy lets the publishers use it"
+            yield store.problem("KmsMasterKeyId", what, way_out, value=key)
+    for key in assembly.of_type(KEY):
+        symmetric = key.properties.get("KeySpec", "SYMMETRIC_DEFAULT") == "SYMMETRIC_DEFAULT"
+        if symmetric and boolean(key.properties.get("EnableKeyRotation", False)) is False:
+            yield key.problem("EnableKeyRotation", "the key does not rotate", "write true")
+        if boolean(key.properties.get("Enabled", True)) is False:
+            yield key.problem("Enabled", "nobody can use the key", "remove it")
 
 
-class BucketAccess(TemplateRule):
+@resource_rule("E9402", "Bucket that is open to the public, or without versions", BUCKET)
+def bucket_access(bucket: Resource) -> Iterator[Problem]:
     """A bucket blocks every kind of public access, and keeps versions."""
-
-    id = "E9402"
-    shortdesc = "Bucket that is open to the public, or without versions"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for bucket in assembly.of_type(BUCKET):
-            block = bucket.properties.get("PublicAccessBlockConfiguration")
-            open_blocks = [name for name in BLOCKS if not boolean(fields(block).get(name, False))]
-            if open_blocks and (block is None or isinstance(block, dict)):
-                path, value = "PublicAccessBlockConfiguration", ", ".join(open_blocks)
-                what = "the bucket does not block public access"
-                yield bucket.problem(path, what, "set all four to true", value=value)
-            acl = known_text(bucket.properties.get("AccessControl")) or ""
-            if acl.startswith(("Public", "Authenticated")):
-                what = "the bucket's ACL is public"
-                yield bucket.problem("AccessControl", what, "remove it", value=acl)
-            status = bucket.at("VersioningConfiguration.Status")
-            if status in (None, "Suspended") and not isinstance(
-                bucket.properties.get("VersioningConfiguration"), str
-            ):
-                path, what = "VersioningConfiguration", "an object can be overwritten for good"
-                yield bucket.problem(path, what, "write Status: Enabled", value=status)
+    block = bucket.properties.get("PublicAccessBlockConfiguration")
+    open_blocks = [name for name in BLOCKS if not boolean(fields(block).get(name, False))]
+    if open_blocks and (block is None or isinstance(block, dict)):
+        path, value = "PublicAccessBlockConfiguration", ", ".join(open_blocks)
+        what = "the bucket does not block public access"
+        yield bucket.problem(path, what, "set all four to true", value=value)
+    acl = known_text(bucket.properties.get("AccessControl")) or ""
+    if acl.startswith(("Public", "Authenticated")):
+        what = "the bucket's ACL is public"
+        yield bucket.problem("AccessControl", what, "remove it", value=acl)
+    status = bucket.at("VersioningConfiguration.Status")
+    if status in (None, "Suspended") and not isinstance(
+        bucket.properties.get("VersioningConfiguration"), str
+    ):
+        path, what = "VersioningConfiguration", "an object can be overwritten for good"
+        yield bucket.problem(path, what, "write Status: Enabled", value=status)
 
 
-class SecureTransport(TemplateRule):
+@template_rule("E9403", "Bucket or topic that takes requests without TLS")
+def secure_transport(assembly: Assembly) -> Iterator[Problem]:
     """A bucket and a topic refuse requests without TLS."""
-
-    id = "E9403"
-    shortdesc = "Bucket or topic that takes requests without TLS"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        policies = {
-            BUCKET: ("AWS::S3::BucketPolicy", "Bucket"),
-            TOPIC: ("AWS::SNS::TopicPolicy", "Topics"),
-        }
-        for kind, (policy_type, key) in policies.items():
-            for store in assembly.of_type(kind):
-                names = {store.name, store.arn}
-                owners = [
-                    policy
-                    for policy in assembly.of_type(policy_type)
-                    if names & set(map(str, _as_list(policy.properties.get(key))))
-                ]
-                denied = [
-                    statement
-                    for statement in resource_statements(assembly, policy_type)
-                    if statement.resource in owners and self._denies(statement.content, kind)
-                ]
-                if not denied:
-                    what = "requests without TLS are taken"
-                    way_out = "deny it in the policy where aws:SecureTransport is false"
-                    named = "BucketName" if kind == BUCKET else "TopicName"
-                    yield store.problem(named, what, way_out)
-
-    def _denies(self, content: dict[str, Any], kind: str) -> bool:
-        plain = boolean(at(content, "Condition", "Bool", "aws:SecureTransport")) is False
-        everybody = content.get("Principal") in ("*", {"AWS": "*"})
-        actions = set(map(str, _as_list(content.get("Action"))))
-        needed = {"s3:*", "*"} if kind == BUCKET else {"sns:Publish", "SNS:Publish", "sns:*", "*"}
-        return content.get("Effect") == "Deny" and plain and everybody and bool(actions & needed)
+    policies = {
+        BUCKET: ("AWS::S3::BucketPolicy", "Bucket"),
+        TOPIC: ("AWS::SNS::TopicPolicy", "Topics"),
+    }
+    for kind, (policy_type, key) in policies.items():
+        for store in assembly.of_type(kind):
+            names = {store.name, store.arn}
+            owners = [
+                policy
+                for policy in assembly.of_type(policy_type)
+                if names & set(map(str, _as_list(policy.properties.get(key))))
+            ]
+            denied = [
+                statement
+                for statement in resource_statements(assembly, policy_type)
+                if statement.resource in owners and _denies(statement.content, kind)
+            ]
+            if not denied:
+                what = "requests without TLS are taken"
+                way_out = "deny it in the policy where aws:SecureTransport is false"
+                named = "BucketName" if kind == BUCKET else "TopicName"
+                yield store.problem(named, what, way_out)
 
 
-class Repository(TemplateRule):
+def _denies(content: dict[str, Any], kind: str) -> bool:
+    plain = boolean(at(content, "Condition", "Bool", "aws:SecureTransport")) is False
+    everybody = content.get("Principal") in ("*", {"AWS": "*"})
+    actions = set(map(str, _as_list(content.get("Action"))))
+    needed = {"s3:*", "*"} if kind == BUCKET else {"sns:Publish", "SNS:Publish", "sns:*", "*"}
+    return content.get("Effect") == "Deny" and plain and everybody and bool(actions & needed)
+
+
+@resource_rule(
+    "E9404",
+    "Image repository with mutable tags, without scans, or with a faulty lifecycle",
+    REPOSITORY,
+)
+def repository(repository: Resource) -> Iterator[Problem]:
     """An image repository has tags that are never moved, and scans what is pushed."""
-
-    id = "E9404"
-    shortdesc = "Image repository with mutable tags, without scans, or with a faulty lifecycle"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for repository in assembly.of_type(REPOSITORY):
-            mutability = repository.properties.get("ImageTagMutability", "MUTABLE")
-            if str(mutability).startswith("MUTABLE"):
-                what = "a tag can be moved to another image"
-                yield repository.problem(
-                    "ImageTagMutability", what, "write IMMUTABLE", value=mutability
-                )
-            if not boolean(repository.at("ImageScanningConfiguration.ScanOnPush") or False):
-                what, path = "images are not scanned when pushed", "ImageScanningConfiguration"
-                yield repository.problem(path, what, "write ScanOnPush: true")
-            policy = repository.at("LifecyclePolicy.LifecyclePolicyText")
-            for fault in _lifecycle_faults(policy) if known_text(policy) else ():
-                path = "LifecyclePolicy.LifecyclePolicyText"
-                yield repository.problem(path, fault, "change the rule")
+    mutability = repository.properties.get("ImageTagMutability", "MUTABLE")
+    if str(mutability).startswith("MUTABLE"):
+        what = "a tag can be moved to another image"
+        yield repository.problem("ImageTagMutability", what, "write IMMUTABLE", value=mutability)
+    if not boolean(repository.at("ImageScanningConfiguration.ScanOnPush") or False):
+        what, path = "images are not scanned when pushed", "ImageScanningConfiguration"
+        yield repository.problem(path, what, "write ScanOnPush: true")
+    policy = repository.at("LifecyclePolicy.LifecyclePolicyText")
+    for fault in _lifecycle_faults(policy) if known_text(policy) else ():
+        path = "LifecyclePolicy.LifecyclePolicyText"
+        yield repository.problem(path, fault, "change the rule")
 
 
 def _lifecycle_faults(policy: str) -> Iterator[str]:
@@ -178,28 +159,19 @@ def _lifecycle_faults(policy: str) -> Iterator[str]:
             yield "a lifecycle rule has no countNumber of 1 or more"
 
 
-class LogRetention(TemplateRule):
+@resource_rule("E9405", "Log group without retention", LOG_GROUP)
+def log_retention(group: Resource) -> Iterator[Problem]:
     """A log group says how long it keeps its events."""
-
-    id = "E9405"
-    shortdesc = "Log group without retention"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for group in assembly.of_type(LOG_GROUP):
-            if "RetentionInDays" not in group.properties:
-                what = "events are kept, and paid for, for ever"
-                yield group.problem("RetentionInDays", what, "write how long, such as 90")
+    if "RetentionInDays" not in group.properties:
+        what = "events are kept, and paid for, for ever"
+        yield group.problem("RetentionInDays", what, "write how long, such as 90")
 
 
-class ServedObjects(TemplateRule):
+@template_rule("E9406", "Lifecycle rule that takes away what a model serves")
+def served_objects(assembly: Assembly) -> Iterator[Problem]:
     """No lifecycle rule takes away or archives what a model serves, and each has its own Id."""
-
-    id = "E9406"
-    shortdesc = "Lifecycle rule that takes away what a model serves"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for bucket in assembly.of_type(BUCKET):
-            yield from lifecycle_problems(assembly, bucket)
+    for bucket in assembly.of_type(BUCKET):
+        yield from lifecycle_problems(assembly, bucket)
 
 
 def lifecycle_problems(assembly: Assembly, bucket: Resource) -> Iterator[Problem]:
@@ -237,22 +209,16 @@ def _served_keys(assembly: Assembly, bucket: Resource) -> list[str]:
     return found or ["engines/"]
 
 
-class PlainSecrets(TemplateRule):
+@template_rule("E9407", "Secret in plain text")
+def plain_secrets(assembly: Assembly) -> Iterator[Problem]:
     """No secret is in a template as plain text."""
-
-    id = "E9407"
-    shortdesc = "Secret in plain text"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for resource, path, name, value in _variables(assembly):
-            text = known_text(value) or ""
-            secret = SECRET_NAME.search(name) and len(text) >= 8
-            if SECRET_VALUE.search(text) or (
-                secret and not text.startswith(("arn:", "/", "s3://"))
-            ):
-                what = f"variable {name} looks like a secret, and readers of the template see it"
-                way_out = "keep it in Secrets Manager or Parameter Store"
-                yield resource.problem(path, what, way_out, value=f"{text[:4]}…")
+    for resource, path, name, value in _variables(assembly):
+        text = known_text(value) or ""
+        secret = SECRET_NAME.search(name) and len(text) >= 8
+        if SECRET_VALUE.search(text) or (secret and not text.startswith(("arn:", "/", "s3://"))):
+            what = f"variable {name} looks like a secret, and readers of the template see it"
+            way_out = "keep it in Secrets Manager or Parameter Store"
+            yield resource.problem(path, what, way_out, value=f"{text[:4]}…")
 
 
 def _variables(assembly: Assembly) -> Iterator[tuple[Resource, str, str, Any]]:

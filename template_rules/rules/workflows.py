@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from onboarding.nearest import did_you_mean
-from template_rules.rule import TemplateRule
+from template_rules.rule import resource_rule, template_rule
 from template_rules.state_machine import (
     MACHINE,
     argument_faults,
@@ -15,54 +15,46 @@ from template_rules.state_machine import (
     operations,
     states,
 )
-from template_rules.templates import Assembly, Problem
+from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import at, is_known
 
 PATH = "DefinitionString"
 
 
-class WorkflowCalls(TemplateRule):
+@template_rule(
+    "E9280",
+    "Task that calls an unknown API operation, or passes unknown arguments",
+    source_url="https://docs.aws.amazon.com/step-functions/latest/dg/supported-services-awssdk.html",
+)
+def workflow_calls(assembly: Assembly) -> Iterator[Problem]:
     """A task calls an API operation that the service has, with arguments that it takes."""
-
-    id = "E9280"
-    shortdesc = "Task that calls an unknown API operation, or passes unknown arguments"
-    source_url = (
-        "https://docs.aws.amazon.com/step-functions/latest/dg/supported-services-awssdk.html"
-    )
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for call in calls(assembly):
-            if call.integration != "aws-sdk":
-                continue
-            known = operations(call.service)
-            where = f"state {call.state}"
-            if not known:
-                what = f"{where}: AWS SDK integrations have no service {call.service}"
-                yield call.machine.problem(PATH, what, "write the SDK's name of the service")
-            elif call.operation not in known or call.action[:1].isupper():
-                names = [name[:1].lower() + name[1:] for name in known]
-                what = f"{where}: {call.service} has no such action"
-                way_out = did_you_mean(call.action, names, "write one that it has")
-                yield call.machine.problem(PATH, what, way_out, value=call.action)
-            else:
-                for fault in argument_faults(known[call.operation].input_shape, call.arguments):
-                    what = f"{where}: {call.service}:{call.action}: {fault}"
-                    yield call.machine.problem(PATH, what, "write the API's own names")
+    for call in calls(assembly):
+        if call.integration != "aws-sdk":
+            continue
+        known = operations(call.service)
+        where = f"state {call.state}"
+        if not known:
+            what = f"{where}: AWS SDK integrations have no service {call.service}"
+            yield call.machine.problem(PATH, what, "write the SDK's name of the service")
+        elif call.operation not in known or call.action[:1].isupper():
+            names = [name[:1].lower() + name[1:] for name in known]
+            what = f"{where}: {call.service} has no such action"
+            way_out = did_you_mean(call.action, names, "write one that it has")
+            yield call.machine.problem(PATH, what, way_out, value=call.action)
+        else:
+            for fault in argument_faults(known[call.operation].input_shape, call.arguments):
+                what = f"{where}: {call.service}:{call.action}: {fault}"
+                yield call.machine.problem(PATH, what, "write the API's own names")
 
 
-class WorkflowStates(TemplateRule):
+@resource_rule("E9281", "State that the workflow's type does not run", MACHINE)
+def workflow_states(machine: Resource) -> Iterator[Problem]:
     """A distributed map and a callback run in standard workflows; waits are whole seconds."""
-
-    id = "E9281"
-    shortdesc = "State that the workflow's type does not run"
-
-    def problems(self, assembly: Assembly) -> Iterator[Problem]:
-        for machine in assembly.of_type(MACHINE):
-            express = machine.properties.get("StateMachineType", "STANDARD") == "EXPRESS"
-            for name, state in states(definition(machine)):
-                for what in _faults(state, express=express):
-                    way_out = "write a standard workflow, or another state"
-                    yield machine.problem(PATH, f"state {name}: {what}", way_out)
+    express = machine.properties.get("StateMachineType", "STANDARD") == "EXPRESS"
+    for name, state in states(definition(machine)):
+        for what in _faults(state, express=express):
+            way_out = "write a standard workflow, or another state"
+            yield machine.problem(PATH, f"state {name}: {what}", way_out)
 
 
 def _faults(state: dict[str, Any], *, express: bool) -> Iterator[str]:
