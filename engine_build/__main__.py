@@ -38,99 +38,89 @@ def main(
     arguments: Sequence[str], environment: Mapping[str, str], stdout: TextIO, stderr: TextIO
 ) -> int:
     """Exit codes: 0 built or known; 1, 3, 4, 5, 6 as in errors.py; 130 interrupted."""
-    log = Log(stderr)
+    log, as_json = Log(stderr), wants_json(arguments)
     try:
-        wanted = options(arguments)
-    except InputRefused as error:
-        return _failed(error.exit_code, str(error), log, stdout if wants_json(arguments) else None)
-    with_json = stdout if wanted.format == "json" else None
-    try:
+        chosen = options(arguments)
+        as_json = chosen.format == "json"
         with ExitStack() as stack:
-            context = _context(wanted, environment, log, stack)
-            result = build_networks(context) if wanted.networks_only else build(context)
+            context = build_context(chosen, environment, log, stack)
+            result = build_networks(context) if chosen.networks_only else build(context)
             log.note(f"peak memory {peak_mib():.0f} MiB")
-        _print_result(_format_result(result, log, as_json=wanted.format == "json"), stdout)
+        _print_result(_format_result(result, log, as_json=as_json), stdout)
         return 0
     except BuildError as error:
-        return _failed(error.exit_code, str(error), log, with_json)
+        code, reason = error.exit_code, str(error)
     except OSError as error:
-        return _failed(1, _disk_failure(error), log, with_json)
+        subject, fault = error.filename or "the disk", error.strerror or error
+        code, reason = 1, f"{subject}: {fault}; repair that, and run the same command again."
     except KeyboardInterrupt:
-        return _failed(
-            INTERRUPTED,
-            "interrupted; the same command goes on from what is finished.",
-            log,
-            with_json,
-        )
+        code = INTERRUPTED
+        reason = "interrupted; the same command goes on from what is finished."
     except Exception as error:
         log.note(traceback.format_exc())
-        reason = " ".join(str(error).split())[:300]
-        sentence = (
-            f"unforeseen fault, {type(error).__name__}: {reason}; please report it with the log."
-        )
-        return _failed(1, sentence, log, with_json)
+        text = " ".join(str(error).split())[:300]
+        code = 1
+        reason = f"unforeseen fault, {type(error).__name__}: {text}; please report it with the log."
+    path = None if log.path is None else str(log.path)
+    if as_json:
+        failure = {"status": "failed", "exit_code": code, "reason": reason, "log": path}
+        with suppress(InputRefused):
+            _print_result(json.dumps(failure), stdout)
+    log.line(f"FAILED: {reason}" + ("" if path is None else f" (log: {path})"))
+    return code
 
 
-def _context(
-    wanted: Options, environment: Mapping[str, str], log: Log, stack: ExitStack
+def build_context(
+    chosen: Options, environment: Mapping[str, str], log: Log, stack: ExitStack
 ) -> BuildContext:
-    resolved = build_request(wanted, log)
-    work = stack.enter_context(WorkFolder(wanted.out))
+    """Resolve a request and enter its work folder. Raises InputRefused."""
+    request = build_request(chosen, log)
+    work = stack.enter_context(WorkFolder(chosen.out))
     log.keep(work.log_path)
     runner = ProcessRunner(log)
     runner.record(work.script_path)
+    publish_to = None if chosen.publish is None else store_at(chosen.publish, region=request.region)
     return BuildContext(
-        request=resolved,
+        request=request,
         settings=settings(environment),
         log=log,
         runner=runner,
         work=work,
-        publish_to=None
-        if wanted.publish is None
-        else store_at(wanted.publish, region=resolved.region),
-        code_root=Path(__file__).resolve().parent.parent,
+        publish_to=publish_to,
+        code_root=Path(__file__).resolve().parents[1],
         now=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
 
 
 def _format_result(result: Result | BuiltNetworks, log: Log, *, as_json: bool) -> str:
-    seconds = {name: round(taken, 2) for name, taken in log.seconds.items()}
+    seconds = {name: round(duration, 2) for name, duration in log.seconds.items()}
     if isinstance(result, BuiltNetworks):
-        fields = {
-            "status": "networks",
-            "network_keys": result.keys,
-            "place": result.place,
-            "seconds": seconds,
-        }
+        fields = {"status": "networks", "network_keys": result.keys, "place": result.place}
         keys = ", ".join(f"{name} {key}" for name, key in result.keys.items())
-        return json.dumps(fields) if as_json else f"Networks are in {result.place}: {keys}."
-    manifest, archive = result.entry.manifest, result.entry.archive
-    if not as_json:
-        verb = "is there already" if result.status == "known" else "is built"
-        return (
-            f"Engine {manifest.engine_key} of {manifest.model} {verb}: "
-            f"{result.place}/{archive.path} ({manifest.precision}). "
-            f"Its card: {result.place}/{engine_card_path(manifest.engine_key)}."
-        )
-    return json.dumps(
-        {
+        text = f"Networks are in {result.place}: {keys}."
+    else:
+        manifest, archive = result.entry.manifest, result.entry.archive
+        card = engine_card_path(manifest.engine_key)
+        fields = {
             "status": result.status,
             "engine_key": manifest.engine_key,
             "place": result.place,
             "archive": archive.model_dump(mode="json"),
-            "card": engine_card_path(manifest.engine_key),
+            "card": card,
             "precision": manifest.precision,
             "decision": manifest.decision,
-            "seconds": seconds,
         }
-    )
+        verb = "is there already" if result.status == "known" else "is built"
+        text = (
+            f"Engine {manifest.engine_key} of {manifest.model} {verb}: "
+            f"{result.place}/{archive.path} ({manifest.precision}). "
+            f"Its card: {result.place}/{card}."
+        )
+    return json.dumps({**fields, "seconds": seconds}) if as_json else text
 
 
 def _print_result(text: str, stdout: TextIO) -> None:
-    """Says it at once, while a stream that nobody reads can still be told from one that is read.
-
-    Raises InputRefused.
-    """
+    """Print and flush, so that a stream without a reader fails here. Raises InputRefused."""
     try:
         print(text, file=stdout, flush=True)
     except (OSError, ValueError) as error:
@@ -140,28 +130,6 @@ def _print_result(text: str, stdout: TextIO) -> None:
         raise InputRefused(
             f"stdout takes no result ({error}); mend it, and run the same command again."
         ) from error
-
-
-def _failed(code: int, reason: str, log: Log, stdout: TextIO | None) -> int:
-    place = "" if log.path is None else f" (log: {log.path})"
-    if stdout is not None:
-        failure = {
-            "status": "failed",
-            "exit_code": code,
-            "reason": reason,
-            "log": None if log.path is None else str(log.path),
-        }
-        with suppress(InputRefused):
-            _print_result(json.dumps(failure), stdout)
-    log.line(f"FAILED: {reason}{place}")
-    return code
-
-
-def _disk_failure(error: OSError) -> str:
-    return (
-        f"{error.filename or 'the disk'}: {error.strerror or error}; repair that, and run the same "
-        "command again."
-    )
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

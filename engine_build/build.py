@@ -1,4 +1,4 @@
-"""One build: a published engine is found, and only a missing one is built."""
+"""One build: a published engine is known, and only a missing one is built."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Literal
 
 from engine_build.context import BuildContext
 from engine_build.packaging.archive import known_engine
-from engine_build.request import BuildRequest
 from engine_build.store import sha256_of
 from onboarding.lock import LockEntry
 from onboarding.names import engine_archive_path
@@ -32,22 +31,29 @@ class Result:
 
 def build(context: BuildContext) -> Result:
     """Find an engine, or build and publish it. Raises BuildError."""
-    store, request = context.destination, context.request
+    store, request, log = context.destination, context.request, context.log
+    title = (
+        f"engine {request.engine_key} of {request.model.name} ({request.model.engine.precision}, "
+        f"{request.runtime.name} {request.runtime.version}, compute capability "
+        f"{request.compute_capability})"
+    )
     known = known_engine(store, request.engine_key)
     if known is not None:
-        context.log.line(f"{_title(request)}: already in {store.place}; nothing to build.")
+        log.line(f"{title}: already in {store.place}; nothing to build.")
         return Result(status="known", entry=known, place=store.place)
     # The numeric libraries load here, so that a known engine answers at once.
     from engine_build.pipeline import publish_finished, run_steps, step_names
     from engine_build.steps.compile import refuse_unfit_machine
 
-    finished = _finished(context)
-    if finished is None:
-        context.log.line(f"{_title(request)}: {step_names(context)}; what is finished is reused.")
+    # The engine of an earlier run in this work folder that did not get as far as the store.
+    finished = known_engine(context.work_store, request.engine_key)
+    archive = context.work_store.path(engine_archive_path(request.engine_key))
+    if finished is not None and sha256_of(archive) == finished.archive.sha256:
+        entry = publish_finished(context, finished)
+    else:
+        log.line(f"{title}: {', '.join(step_names(context))}; what is finished is reused.")
         refuse_unfit_machine(context)
         entry = run_steps(context).entry
-    else:
-        entry = publish_finished(context, finished)
     return Result(status="built", entry=entry, place=store.place)
 
 
@@ -56,24 +62,10 @@ def build_networks(context: BuildContext) -> BuiltNetworks:
     from engine_build.pipeline import STEPS_OF_NETWORKS, run_steps, step_names
 
     request = context.request
+    steps = ", ".join(step_names(context, STEPS_OF_NETWORKS))
     context.log.line(
         f"networks of {request.model.name} ({', '.join(request.network_keys.values())}), no "
-        f"engine: {step_names(context, STEPS_OF_NETWORKS)}; what is finished is reused."
+        f"engine: {steps}; what is finished is reused."
     )
     run_steps(context, STEPS_OF_NETWORKS)
     return BuiltNetworks(keys=request.network_keys, place=context.destination.place)
-
-
-def _title(request: BuildRequest) -> str:
-    runtime = f"{request.runtime.name} {request.runtime.version}"
-    return (
-        f"engine {request.engine_key} of {request.model.name} ({request.model.engine.precision}, "
-        f"{runtime}, compute capability {request.compute_capability})"
-    )
-
-
-def _finished(context: BuildContext) -> LockEntry | None:
-    """The engine of an earlier run in this work folder that did not get as far as the store."""
-    entry = known_engine(context.work_store, context.request.engine_key)
-    archive = context.work_store.path(engine_archive_path(context.request.engine_key))
-    return entry if entry is not None and sha256_of(archive) == entry.archive.sha256 else None

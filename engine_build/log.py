@@ -1,7 +1,4 @@
-"""The build log: plain lines, to a stream and to a file.
-
-It says how long each step took, and how far the one under way is.
-"""
+"""The build log: plain lines, to a stream and to a file, with the time of each step."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import TextIO, TypeVar
 
-GivenT = TypeVar("GivenT")
-FoundT = TypeVar("FoundT")
-SAY_AGAIN_SECONDS = 10.0
+ArgumentT = TypeVar("ArgumentT")
+ResultT = TypeVar("ResultT")
+PROGRESS_SECONDS = 10.0
 """Between two lines of progress where there is no terminal to show it in place."""
 WIDTH = 100
 
@@ -24,7 +21,8 @@ class Log:
 
     def __init__(self, stream: TextIO, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
-        self._file: Path | None = None
+        self.path: Path | None = None
+        """The file, once there is one."""
         self._clock = clock
         self._in_place = stream.isatty()
         self._shown = False
@@ -32,19 +30,16 @@ class Log:
         self.seconds: dict[str, float] = {}
         """Of every step that ended."""
 
-    @property
-    def path(self) -> Path | None:
-        """The file, once there is one."""
-        return self._file
-
     def keep(self, path: Path) -> None:
         """Writes a copy of every further line to a file, which starts empty."""
         path.write_text("", encoding="utf-8")
-        self._file = path
+        self.path = path
 
     def line(self, text: str) -> None:
         """One line, or several."""
-        self._clear()
+        if self._shown:
+            self._write(f"\r{'':<{WIDTH + 2}}\r")
+            self._shown = False
         self.note(text)
         self._write(f"{text}\n")
 
@@ -53,33 +48,33 @@ class Log:
         if self._in_place:
             self._write(f"\r  {text[:WIDTH]:<{WIDTH}}")
             self._shown = True
-        elif self._clock() - self._progress >= SAY_AGAIN_SECONDS:
+        elif self._clock() - self._progress >= PROGRESS_SECONDS:
             self._progress = self._clock()
             self.line(f"  … {text}")
 
     def count_calls(
-        self, function: Callable[[GivenT], FoundT], total: int, what: str
-    ) -> Callable[[GivenT], FoundT]:
+        self, function: Callable[[ArgumentT], ResultT], total: int, unit: str
+    ) -> Callable[[ArgumentT], ResultT]:
         """The function, telling progress at each of its `total` calls: "12 of 36 batches"."""
         calls = count()
 
-        def counting_call(given: GivenT) -> FoundT:
-            self.progress(f"{next(calls)} of {total} {what}")
-            return function(given)
+        def counting_call(argument: ArgumentT) -> ResultT:
+            self.progress(f"{next(calls)} of {total} {unit}")
+            return function(argument)
 
         return counting_call
 
     def note(self, text: str) -> None:
         """Something for the file alone."""
-        if self._file is None:
+        if self.path is None:
             return
         try:
-            with self._file.open("a", encoding="utf-8") as file:
+            with self.path.open("a", encoding="utf-8") as file:
                 file.write(text + "\n")
         except OSError as error:
             # A full disk must not keep the build from saying so.
-            place, self._file = self._file, None
-            self._write(f"  {place} takes no more lines: {error.strerror}\n")
+            path, self.path = self.path, None
+            self._write(f"  {path} takes no more lines: {error.strerror}\n")
 
     @contextmanager
     def step(self, name: str, intent: str) -> Iterator[None]:
@@ -89,11 +84,6 @@ class Log:
         yield
         self.seconds[name] = self._clock() - begin
         self.line(f"{name} … {self.seconds[name]:.1f} seconds")
-
-    def _clear(self) -> None:
-        if self._shown:
-            self._write(f"\r{'':<{WIDTH + 2}}\r")
-            self._shown = False
 
     def _write(self, text: str) -> None:
         if self._stream.closed:

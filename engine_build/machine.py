@@ -31,10 +31,7 @@ def peak_mib() -> float:
 
 
 def return_memory() -> None:
-    """Gives the machine what this process freed but its allocator keeps.
-
-    Gigabytes after a large export. glibc only.
-    """
+    """Give back what this process freed and glibc keeps: gigabytes after a large export."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -18,6 +18,7 @@ from engine_build.machine import cores
 
 Device = Literal["cpu", "cuda"]
 CUDA_PROVIDER = "CUDAExecutionProvider"
+PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": CUDA_PROVIDER}
 
 
 class OrtNetwork:
@@ -28,23 +29,12 @@ class OrtNetwork:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = cores()
         options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        options.add_session_config_entry(
-            "session.intra_op.allow_spinning", "1" if as_served else "0"
-        )
+        spinning = "1" if as_served else "0"
+        options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         # Threads that went on waiting busily after a run would take the cores from whatever is
         # measured next.
         options.add_session_config_entry("session.force_spinning_stop", "1")
-        model = network if isinstance(network, bytes) else str(network)
-        try:
-            self._session = onnxruntime.InferenceSession(
-                model, options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:
-            reason = " ".join(str(error).split())[:300]
-            raise SourceFault(
-                f"ONNX Runtime {version()} refuses the network ({reason}); export it with opset 17."
-            ) from error
+        self._session = _session(network, options, "cpu")
         self.inputs: tuple[str, ...] = tuple(tensor.name for tensor in self._session.get_inputs())
 
     def rows(self, feed: Feed) -> Array:
@@ -59,13 +49,47 @@ class OrtNetwork:
         if not names:
             # ONNX Runtime takes an empty list for all of them.
             return {}
-        return dict(
-            zip(
-                names,
-                self._session.run(list(names), {name: feed[name] for name in self.inputs}),
-                strict=True,
+        outputs = self._session.run(list(names), {name: feed[name] for name in self.inputs})
+        return dict(zip(names, outputs, strict=True))
+
+
+class BoundNetwork:
+    """A network, loaded on a device; the CPU runs what the provider has no kernel for."""
+
+    def __init__(self, network: Path, *, device: Device = "cuda") -> None:
+        self._session = _session(network, onnxruntime.SessionOptions(), device)
+        if PROVIDERS[device] not in self._session.get_providers():
+            raise SourceFault(
+                f"ONNX Runtime fell back from {PROVIDERS[device]}: its CUDA or cuDNN libraries do "
+                "not load."
             )
-        )
+        self._device = device
+        self.inputs: tuple[str, ...] = tuple(tensor.name for tensor in self._session.get_inputs())
+        self._outputs = tuple(tensor.name for tensor in self._session.get_outputs())
+
+    def rows(self, feed: Feed) -> Array:
+        """float32 [rows, values]; inputs go to the device once, and only outputs come back."""
+        binding = self._session.io_binding()
+        for name in self.inputs:
+            value = onnxruntime.OrtValue.ortvalue_from_numpy(feed[name], self._device, 0)
+            binding.bind_ortvalue_input(name, value)
+        for name in self._outputs:
+            binding.bind_output(name, self._device, 0)
+        self._session.run_with_iobinding(binding)
+        return flattened(binding.copy_outputs_to_cpu())
+
+
+def _session(network: Path | bytes, options: Any, device: Device) -> Any:
+    options.log_severity_level = 3
+    model = network if isinstance(network, bytes) else str(network)
+    providers = list(dict.fromkeys([PROVIDERS[device], PROVIDERS["cpu"]]))
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=providers)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise SourceFault(
+            f"ONNX Runtime {version()} refuses the network ({reason}); export it with opset 17."
+        ) from error
 
 
 def flattened(outputs: Sequence[Array]) -> Array:
@@ -83,43 +107,3 @@ def flattened(outputs: Sequence[Array]) -> Array:
 def version() -> str:
     """The ONNX Runtime of this process."""
     return str(onnxruntime.__version__)
-
-
-PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": CUDA_PROVIDER}
-
-
-class BoundNetwork:
-    """A network, loaded on a device; the CPU runs what the provider has no kernel for."""
-
-    def __init__(self, network: Path, *, device: Device = "cuda") -> None:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        providers = list(dict.fromkeys([PROVIDERS[device], PROVIDERS["cpu"]]))
-        try:
-            self._session: Any = onnxruntime.InferenceSession(
-                str(network), options, providers=providers
-            )
-        except Exception as error:
-            raise SourceFault(
-                f"ONNX Runtime refuses the network: {' '.join(str(error).split())}"
-            ) from error
-        if PROVIDERS[device] not in self._session.get_providers():
-            raise SourceFault(
-                f"ONNX Runtime fell back from {PROVIDERS[device]}: its CUDA or cuDNN libraries do "
-                "not load."
-            )
-        self._device = device
-        self.inputs: tuple[str, ...] = tuple(tensor.name for tensor in self._session.get_inputs())
-        self._outputs = tuple(tensor.name for tensor in self._session.get_outputs())
-
-    def rows(self, feed: Feed) -> Array:
-        """float32 [rows, values]; inputs go to the device once, and only outputs come back."""
-        binding = self._session.io_binding()
-        for name in self.inputs:
-            binding.bind_ortvalue_input(
-                name, onnxruntime.OrtValue.ortvalue_from_numpy(feed[name], self._device, 0)
-            )
-        for name in self._outputs:
-            binding.bind_output(name, self._device, 0)
-        self._session.run_with_iobinding(binding)
-        return flattened(binding.copy_outputs_to_cpu())

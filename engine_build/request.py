@@ -1,7 +1,4 @@
-"""One build, resolved: what to make, of what, for which runtime.
-
-Read from the onboarding tree and then never changed.
-"""
+"""One build, resolved from the onboarding tree: what to make, of what, for which runtime."""
 
 from __future__ import annotations
 
@@ -77,48 +74,48 @@ class BuildRequest:
     def max_batch_size(self) -> int:
         """Rows of the largest batch that is served."""
         largest = self.model.serving.dynamic_batching.max_batch_size
-        return (
-            max(p.batch[2] for p in self.model.engine.optimization_profiles)
-            if largest is None
-            else largest
-        )
+        if largest is not None:
+            return largest
+        return max(profile.batch[2] for profile in self.model.engine.optimization_profiles)
 
 
 def build_request(options: Options, log: Log) -> BuildRequest:
-    """Reads the tree and resolves one build. Raises InputRefused."""
+    """Read the tree and resolve one build. Raises InputRefused."""
     tree = read_tree(options.root)
+    known = _without_other_faults(tree, options, log)
     try:
-        deployment, wanted = target(
-            _without_other_faults(tree, options, log),
-            options.environment,
-            options.model,
-            options.compute_capability,
+        deployment, engine = target(
+            known, options.environment, options.model, options.compute_capability
         )
     except FaultsError as error:
-        raise InputRefused(_reason(error, log)) from error
-    model, instance = wanted.model, wanted.instance_type
-    calibration = model.engine.calibration if "int8" in network_precisions(model) else None
-    result = BuildRequest(
+        if len(error.faults) == 1:
+            raise InputRefused(str(error.faults[0])) from error
+        log.line(str(error))
+        reason = f"{len(error.faults)} faults stand above, the first: {error.faults[0]}"
+        raise InputRefused(reason) from error
+    model, instance = engine.model, engine.instance_type
+    may_be_int8 = "int8" in network_precisions(model) and model.engine.calibration is not None
+    calibration = model.engine.calibration if may_be_int8 else None
+    search = model.engine.sensitivity_search if may_be_int8 else None
+    request = BuildRequest(
         root=options.root,
         environment=deployment.environment.name,
         region=deployment.environment.region,
         model=model,
         platform=deployment.platform,
         compute_capability=instance.compute_capability,
-        gpu=wanted.plan_gpu,
+        gpu=engine.plan_gpu,
         runtime=runtime_identity(deployment.platform, instance),
         quantization=quantization_mode(model, deployment.platform),
-        engine_key=wanted.engine_key,
-        network_keys=wanted.network_keys,
+        engine_key=engine.engine_key,
+        network_keys=engine.network_keys,
         calibration=_first(options.root, calibration),
-        search=_first(
-            options.root, None if calibration is None else model.engine.sensitivity_search
-        ),
+        search=_first(options.root, search),
         validation=samples(options.root / model.accuracy.dataset),
         validation_sha256=tree.dataset_digests[model.accuracy.dataset],
     )
-    check_request(result)
-    return result
+    check_request(request)
+    return request
 
 
 def _without_other_faults(tree: Tree, options: Options, log: Log) -> Tree:
@@ -132,37 +129,47 @@ def _without_other_faults(tree: Tree, options: Options, log: Log) -> Tree:
     others = [
         fault
         for fault in tree.faults
-        if fault.file not in read and fault.file.startswith(("models/", "endpoints/"))
+        if fault.file.startswith(("models/", "endpoints/")) and fault.file not in read
     ]
-    if not others:
-        return tree
-    log.line(f"{len(others)} faults of files that this build does not read, such as {others[0]}")
+    if others:
+        count = len(others)
+        log.line(f"{count} faults of files that this build does not read, such as {others[0]}")
     faults = tuple(fault for fault in tree.faults if fault not in others)
     return dataclasses.replace(tree, faults=faults)
 
 
 def check_request(request: BuildRequest) -> None:
-    """Refuses what is known to fail before anything is fetched."""
-    _check_source(request.model)
-    accuracy, engine = request.model.accuracy, request.model.engine
-    used = {
-        "calibration": (engine.calibration, request.calibration),
-        "search": (engine.sensitivity_search, request.search),
-    }
-    for use, (spec, found) in used.items():
-        if spec is not None and request.may_be_int8:
-            _check_count(use, spec, found)
-            _check_overlap(use, spec.dataset, found, accuracy.dataset, request.validation)
-    if engine.sensitivity_search is not None and engine.calibration is not None:
-        searched = engine.sensitivity_search.dataset
-        _check_overlap(
-            "calibration", engine.calibration.dataset, request.calibration, searched, request.search
-        )
-    if engine.precision not in ("fp32", "auto") and len(request.validation) < ENOUGH_SAMPLES:
+    """Refuse what is known to fail before anything is fetched. Raises InputRefused."""
+    model = request.model
+    if model.task == "tensors" and model.source.onnx is None:
         raise InputRefused(
-            f"accuracy dataset {accuracy.dataset} has {len(request.validation)} samples, too few "
-            f"to judge {engine.precision}; give {ENOUGH_SAMPLES} or more, or ask for precision "
-            "fp32."
+            f"task tensors of {model.name} needs an ONNX file; allowed: source.onnx with its "
+            "sha256. Export the checkpoint, or name the task that it was trained for."
+        )
+    accuracy, engine = model.accuracy, model.engine
+    rows = (
+        ("calibration", engine.calibration, request.calibration),
+        ("search", engine.sensitivity_search, request.search),
+    )
+    for use, spec, dataset in rows:
+        if spec is None or not request.may_be_int8:
+            continue
+        if len(dataset) < spec.samples:
+            raise InputRefused(
+                f"{use} dataset {spec.dataset} has {len(dataset)} samples, but {spec.samples} are "
+                "asked for; add samples, or lower `samples`."
+            )
+        _check_overlap(use, spec.dataset, dataset, accuracy.dataset, request.validation)
+    calibration, search = engine.calibration, engine.sensitivity_search
+    if search is not None and calibration is not None:
+        _check_overlap(
+            "calibration", calibration.dataset, request.calibration, search.dataset, request.search
+        )
+    count = len(request.validation)
+    if engine.precision not in ("fp32", "auto") and count < ENOUGH_SAMPLES:
+        raise InputRefused(
+            f"accuracy dataset {accuracy.dataset} has {count} samples, too few to judge "
+            f"{engine.precision}; give {ENOUGH_SAMPLES} or more, or ask for precision fp32."
         )
 
 
@@ -170,41 +177,15 @@ def _first(root: Path, spec: CalibrationSpec | SensitivitySearchSpec | None) -> 
     return Samples() if spec is None else samples(root / spec.dataset).first(spec.samples)
 
 
-def _check_source(model: ModelSpec) -> None:
-    if model.task == "tensors" and model.source.onnx is None:
-        raise InputRefused(
-            f"task tensors of {model.name} needs an ONNX file; allowed: source.onnx with its "
-            "sha256. Export the checkpoint, or name the task that it was trained for."
-        )
-
-
-def _check_count(use: str, spec: CalibrationSpec | SensitivitySearchSpec, found: Samples) -> None:
-    if len(found) < spec.samples:
-        raise InputRefused(
-            f"{use} dataset {spec.dataset} has {len(found)} samples, but {spec.samples} are asked "
-            "for; add samples, or lower `samples`."
-        )
-
-
 def _check_overlap(
-    use: str, used: str, seen: Samples, accuracy_dataset: str, validation: Samples
+    use: str, dataset: str, seen: Samples, unseen_dataset: str, unseen: Samples
 ) -> None:
     known = set(seen.identities())
-    both = [
-        sample
-        for sample, identity in zip(validation.values, validation.identities(), strict=True)
-        if identity in known
-    ]
+    rows = zip(unseen.values, unseen.identities(), strict=True)
+    both = [sample for sample, identity in rows if identity in known]
     if both:
         such = f", such as {both[0]!r}" if isinstance(both[0], str) else ""
         raise InputRefused(
-            f"{len(both)} samples of dataset {accuracy_dataset} are in {use} dataset {used} "
+            f"{len(both)} samples of dataset {unseen_dataset} are in {use} dataset {dataset} "
             f"too{such}; judge on samples that {use} never saw."
         )
-
-
-def _reason(error: FaultsError, log: Log) -> str:
-    if len(error.faults) == 1:
-        return str(error.faults[0])
-    log.line(str(error))
-    return f"{len(error.faults)} faults stand above, the first: {error.faults[0]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import shlex
@@ -9,16 +10,15 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Any, Protocol
 
 from engine_build.log import Log
 
 TICK_SECONDS = 1.0
-"""Between two words on how long a process runs already."""
-LOGS = "logs"
+"""Between two reports of how long a process runs already."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,22 @@ class Ended:
         """As a verb's phrase: with its code, or by which signal."""
         if self.code == -signal.SIGKILL:
             return f"was killed by signal {signal.SIGKILL:d}, most often for want of memory,"
-        return (
-            f"was killed by signal {-self.code}"
-            if self.code < 0
-            else f"ended with code {self.code}"
-        )
+        verb = "was killed by signal" if self.code < 0 else "ended with code"
+        return f"{verb} {abs(self.code)}"
+
+    @property
+    def last_error(self) -> str:
+        """The last line of the error output; empty where there is none."""
+        return (self.errors.strip().splitlines() or [""])[-1]
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The JSON object in the last line of the output; empty where there is none."""
+        try:
+            report = json.loads(self.output.strip().splitlines()[-1])
+        except (IndexError, ValueError):
+            return {}
+        return report if isinstance(report, dict) else {}
 
 
 class Runner(Protocol):
@@ -79,7 +90,6 @@ class ProcessRunner:
         self._log = log
         self._tick_seconds = tick_seconds
         self._script: Path | None = None
-        self._logs: Path | None = None
         self._count = 0
 
     def record(self, script: Path) -> None:
@@ -91,9 +101,8 @@ class ProcessRunner:
             "#!/bin/sh\n# The processes of the last build, in order.\nset -e\n", encoding="utf-8"
         )
         self._script = script
-        self._logs = script.parent / LOGS
-        shutil.rmtree(self._logs, ignore_errors=True)
-        self._logs.mkdir()
+        shutil.rmtree(script.parent / "logs", ignore_errors=True)
+        (script.parent / "logs").mkdir()
 
     def run(self, command: Command) -> Ended:
         """Run a command.
@@ -102,10 +111,12 @@ class ProcessRunner:
         """
         self._log.line(f"  $ {command}")
         self._count += 1
+        path = Path(os.devnull)
         if self._script is not None:
+            path = self._script.parent / f"logs/{self._count:02}-{command.name}.log"
             with self._script.open("a", encoding="utf-8") as file:
                 file.write(f"{command}\n")
-        ended = self._wait_for_end(command)
+        ended = self._wait_for_end(command, path)
         for text in filter(None, (ended.output.strip(), ended.errors.strip())):
             self._log.note(text)
         return ended
@@ -114,71 +125,47 @@ class ProcessRunner:
         """Looks along PATH."""
         return shutil.which(program)
 
-    def _wait_for_end(self, command: Command) -> Ended:
-        path = (
-            os.devnull
-            if self._logs is None
-            else self._logs / f"{self._count:02}-{command.name}.log"
-        )
-        with Path(path).open("wb") as file:
-            try:
-                # A session of its own, so that a process ends together with those that it started.
-                process = subprocess.Popen(
-                    command.argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                return Ended(code=127, output="", errors=f"cannot be started: {error.strerror}")
-            with process:
-                listening = _OutputReader(
-                    process,
-                    file,
-                    self._tick_seconds,
-                    lambda seconds: self._report(command, seconds),
-                )
-                try:
-                    in_time = listening.until(time.monotonic() + command.timeout_seconds)
-                finally:
-                    _end(process)
-        output, errors = listening.texts()
-        if not in_time:
-            return Ended(
-                code=124,
-                output=output,
-                errors=f"{errors}still running after {command.timeout_seconds:g} seconds; stopped",
+    def _wait_for_end(self, command: Command, path: Path) -> Ended:
+        try:
+            # A session of its own, so that a process ends together with those that it started.
+            process = subprocess.Popen(
+                command.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
             )
-        return Ended(code=process.returncode, output=output, errors=errors)
+        except OSError as error:
+            return Ended(code=127, output="", errors=f"cannot be started: {error.strerror}")
+        with process:
+            assert process.stdout is not None and process.stderr is not None
+            streams = (process.stdout, process.stderr)
+            parts: dict[int, list[bytes]] = {stream.fileno(): [] for stream in streams}
+            try:
+                in_time = self._read(process, command, parts, path)
+            finally:
+                # What is left of its session.
+                if process.poll() is None:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+        output, errors = (b"".join(part).decode("utf-8", "replace") for part in parts.values())
+        if in_time:
+            return Ended(code=process.returncode, output=output, errors=errors)
+        late = f"still running after {command.timeout_seconds:g} seconds; stopped"
+        return Ended(code=124, output=output, errors=errors + late)
 
-    def _report(self, command: Command, seconds: float) -> None:
-        self._log.progress(f"{command.name}, {seconds:.0f} seconds")
-
-
-class _OutputReader:
-    """Reads what a process writes as it comes, into its log and into memory."""
-
-    def __init__(
+    def _read(
         self,
         process: subprocess.Popen[bytes],
-        file: IO[bytes],
-        tick_seconds: float,
-        report: Callable[[float], None],
-    ) -> None:
-        assert process.stdout is not None and process.stderr is not None
-        self._process = process
-        self._streams = (process.stdout, process.stderr)
-        self._heard: dict[int, list[bytes]] = {stream.fileno(): [] for stream in self._streams}
-        self._file = file
-        self._tick_seconds = tick_seconds
-        self._report = report
-
-    def until(self, end: float) -> bool:
-        """True when the process ended by itself; False at the end of its time."""
+        command: Command,
+        parts: dict[int, list[bytes]],
+        path: Path,
+    ) -> bool:
+        """Read both streams into `parts` and a log as they come; False at the end of its time."""
         begin = reported = time.monotonic()
-        with selectors.DefaultSelector() as selector:
-            for stream in self._streams:
+        end = begin + command.timeout_seconds
+        with selectors.DefaultSelector() as selector, path.open("wb", buffering=0) as log:
+            for stream in parts:
                 selector.register(stream, selectors.EVENT_READ)
             while selector.get_map():
                 now = time.monotonic()
@@ -186,35 +173,15 @@ class _OutputReader:
                     return False
                 if now >= reported + self._tick_seconds:
                     reported = now
-                    self._report(now - begin)
+                    self._log.progress(f"{command.name}, {now - begin:.0f} seconds")
                 for key, _ in selector.select(min(self._tick_seconds, end - now)):
-                    if not self._hear(key.fd):
-                        selector.unregister(key.fileobj)
+                    part = os.read(key.fd, 1 << 16)
+                    parts[key.fd].append(part)
+                    log.write(part)
+                    if not part:
+                        selector.unregister(key.fd)
         try:
-            self._process.wait(max(0.0, end - time.monotonic()))
+            process.wait(max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             return False
         return True
-
-    def texts(self) -> tuple[str, str]:
-        """What came on the two streams."""
-        output, errors = (
-            b"".join(parts).decode("utf-8", "replace") for parts in self._heard.values()
-        )
-        return output, errors
-
-    def _hear(self, stream: int) -> bool:
-        part = os.read(stream, 1 << 16)
-        self._heard[stream].append(part)
-        self._file.write(part)
-        self._file.flush()
-        return bool(part)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills what is left of a process's session."""
-    if process.poll() is None:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return

@@ -16,31 +16,16 @@ class Settings:
     source_commit: str | None = None
     image: str | None = None
     forward_compatible: bool = False
-    """NVIDIA's image found that its own CUDA driver libraries run on the host's driver, and put
-    them first.
-    """
+    """NVIDIA's image uses its own CUDA driver libraries, which run on the host's driver."""
     benchmark_seconds: float = 10.0
     """For all shapes together; one round of each is never left out."""
 
 
 def settings(environment: Mapping[str, str]) -> Settings:
-    """The settings of a process environment; an empty variable counts as unset.
-
-    Raises InputRefused.
-    """
-
-    def value(*names: str) -> str | None:
-        return next((environment[name] for name in names if environment.get(name)), None)
-
-    return Settings(
-        source_commit=value("ROUNDHOUSE_SOURCE_COMMIT"),
-        image=value("ROUNDHOUSE_IMAGE", "CODEBUILD_BUILD_IMAGE"),
-        forward_compatible=value("_CUDA_COMPAT_STATUS") == "CUDA Driver OK",
-        benchmark_seconds=_seconds(value("ROUNDHOUSE_BENCHMARK_SECONDS")),
-    )
-
-
-def _seconds(text: str | None) -> float:
+    """Read a process environment; an empty variable counts as unset. Raises InputRefused."""
+    variables = {name: value for name, value in environment.items() if value}
+    image = variables.get("ROUNDHOUSE_IMAGE", variables.get("CODEBUILD_BUILD_IMAGE"))
+    text = variables.get("ROUNDHOUSE_BENCHMARK_SECONDS")
     try:
         seconds = Settings.benchmark_seconds if text is None else float(text)
     except ValueError:
@@ -50,4 +35,9 @@ def _seconds(text: str | None) -> float:
             f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, 0 or more, such "
             "as 10."
         )
-    return seconds
+    return Settings(
+        source_commit=variables.get("ROUNDHOUSE_SOURCE_COMMIT"),
+        image=image,
+        forward_compatible=variables.get("_CUDA_COMPAT_STATUS") == "CUDA Driver OK",
+        benchmark_seconds=seconds,
+    )

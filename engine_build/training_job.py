@@ -3,15 +3,14 @@
 One build as a SageMaker training job, by the contract of /opt/ml.
 
 The builder images hold this file alone, as the program `train`: everything else comes in the job's
-channel `source`, the zip that
-a CodeBuild build gets too, or a folder. So it imports the standard library only, and engine_build
-from what the channel brings.
-(Run with -m in a checkout, the checkout's engine_build builds the channel's models.)
-Hyperparameters: environment, model, publish
-(s3://BUCKET) and, if wanted, compute_capability, commit and image, all strings. Unfinished work
-lies in /opt/ml/checkpoints, so
-a job with a CheckpointConfig goes on where an interrupted one stopped. Never run by SageMaker where
-this was written.
+channel `source`, the zip that a CodeBuild build gets too, or a folder. So it imports the standard
+library only, and engine_build from what the channel brings. (Run with -m in a checkout, the
+checkout's engine_build builds the channel's models.)
+
+Hyperparameters: environment, model, publish (s3://BUCKET) and, if wanted, compute_capability,
+commit and image, all strings. Unfinished work lies in /opt/ml/checkpoints, so a job with a
+CheckpointConfig goes on where an interrupted one stopped. Never run by SageMaker where this was
+written.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import signal
 import sys
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TextIO
@@ -35,9 +33,7 @@ REQUIRED = ("environment", "model", "publish")
 OPTIONAL = {"compute_capability": "--compute-capability"}
 """Hyperparameters that may be left out, and the options that they become."""
 VARIABLES = {"commit": "ROUNDHOUSE_SOURCE_COMMIT", "image": "ROUNDHOUSE_IMAGE"}
-"""Hyperparameters that may be left out, and the variables of engine_build's settings that they
-become.
-"""
+"""Hyperparameters that may be left out, and engine_build's variables that they become."""
 SAGEMAKERS_OWN = "sagemaker_"
 """What the names of hyperparameters begin with that the SageMaker SDK adds by itself."""
 LONGEST_REASON = 1024
@@ -50,86 +46,58 @@ class JobRefused(Exception):
     """The job cannot begin; the message is one sentence."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Places:
-    """Where SageMaker puts and takes files."""
+class JobPaths:
+    """Where SageMaker puts and takes files; a zip is unpacked to `tree`."""
 
-    ml: Path = Path("/opt/ml")
-    tree: Path = Path("/tmp/roundhouse-source")
-    """Where a zip is unpacked."""
-
-    @property
-    def hyperparameters(self) -> Path:
-        """One JSON object of strings."""
-        return self.ml / "input/config/hyperparameters.json"
-
-    @property
-    def source(self) -> Path:
-        """The channel `source`."""
-        return self.ml / "input/data/source"
-
-    @property
-    def out(self) -> Path:
-        """The work folder.
-
-        SageMaker copies it to S3, and back, when the job has a CheckpointConfig.
-        """
-        return self.ml / "checkpoints/engine"
-
-    @property
-    def failure(self) -> Path:
-        """Why the job failed."""
-        return self.ml / "output/failure"
-
-    @property
-    def data(self) -> Path:
+    def __init__(
+        self, ml: Path = Path("/opt/ml"), tree: Path = Path("/tmp/roundhouse-source")
+    ) -> None:
+        self.ml = ml
+        self.tree = tree
+        self.hyperparameters = ml / "input/config/hyperparameters.json"
+        self.source = ml / "input/data/source"
+        self.out = ml / "checkpoints/engine"
+        """The work folder; SageMaker copies it to S3, and back, with a CheckpointConfig."""
+        self.failure = ml / "output/failure"
+        self.data = ml / "output/data"
         """What SageMaker keeps of a job, failed or not."""
-        return self.ml / "output/data"
 
 
 def main(
-    places: Places,
+    paths: JobPaths,
     environment: Mapping[str, str],
     stdout: TextIO,
     stderr: TextIO,
     load: Callable[[Path], Build] | None = None,
 ) -> int:
-    """0, or the exit code of the build that failed.
-
-    Then the failure file holds the reason in one sentence.
-    """
-    output = io.StringIO()
+    """Return 0, or the exit code of a build that failed, whose reason the failure file tells."""
+    output, reason = io.StringIO(), None
     try:
-        hyperparameter_values = hyperparameters(places.hyperparameters)
-        tree = source_tree(places)
+        values = hyperparameters(paths.hyperparameters)
+        tree = source_tree(paths)
         build = (load_build if load is None else load)(tree)
-        code = build(
-            arguments(hyperparameter_values, tree, places.out),
-            {**environment, **variables(hyperparameter_values)},
-            output,
-            stderr,
-        )
-        reason = None if code == 0 else _reason(output.getvalue(), code)
+        named = {VARIABLES[name]: value for name, value in values.items() if name in VARIABLES}
+        options = arguments(values, tree, paths.out)
+        code = build(options, {**environment, **named}, output, stderr)
+        if code != 0:
+            reason = _reason(output.getvalue(), code)
     except JobRefused as error:
         code, reason = REFUSED, str(error)
     except KeyboardInterrupt:
         code, reason = INTERRUPTED, "interrupted before the build began; start the job again."
     except Exception as error:
-        code, reason = (
-            REFUSED,
-            f"the source cannot be run ({type(error).__name__}: {' '.join(str(error).split())}); "
-            "upload it whole.",
-        )
-    keep_results(places, output.getvalue())
+        fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        code, reason = REFUSED, f"the source cannot be run ({fault}); upload it whole."
+    _keep_results(paths, output.getvalue())
     print(output.getvalue(), end="", file=stdout, flush=True)
     if reason is not None:
         print(f"training job failed: {reason}", file=stderr, flush=True)
-        _write(places.failure, reason[:LONGEST_REASON])
+        _write(paths.failure, reason[:LONGEST_REASON])
     return code
 
 
 def hyperparameters(path: Path) -> dict[str, str]:
-    """The job's wishes. Raises JobRefused for each that is missing, unknown or no string."""
+    """Read the job's own. Raises JobRefused for each that is missing, unknown or no string."""
     try:
         read = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -138,41 +106,39 @@ def hyperparameters(path: Path) -> dict[str, str]:
         ) from error
     if not isinstance(read, dict):
         raise JobRefused(f"{path} holds {type(read).__name__}; give an object of strings.")
-    given = {name: value for name, value in read.items() if not name.startswith(SAGEMAKERS_OWN)}
+    values = {name: value for name, value in read.items() if not name.startswith(SAGEMAKERS_OWN)}
     known = (*REQUIRED, *OPTIONAL, *VARIABLES)
-    faults = [
-        *(f"{name} is missing" for name in REQUIRED if name not in given),
-        *(f"{name} is unknown" for name in given if name not in known),
-        *(
-            f"{name} is {value!r}"
-            for name, value in given.items()
-            if name in known and not (isinstance(value, str) and value)
-        ),
+    faults = [f"{name} is missing" for name in REQUIRED if name not in values]
+    faults += [f"{name} is unknown" for name in values if name not in known]
+    faults += [
+        f"{name} is {value!r}"
+        for name, value in values.items()
+        if name in known and not (isinstance(value, str) and value)
     ]
     if faults:
         raise JobRefused(
             f"hyperparameters: {', '.join(faults)}; allowed: {', '.join(known)}, each a string "
             "that is not empty."
         )
-    return given
+    return values
 
 
-def source_tree(places: Places) -> Path:
+def source_tree(paths: JobPaths) -> Path:
     """Return the folder with models/ and engine_build/ that the channel brings.
 
     A zip is unpacked. Raises JobRefused.
     """
-    zips = sorted(places.source.glob("*.zip"))
+    zips, tree = sorted(paths.source.glob("*.zip")), paths.source
     if len(zips) == 1:
+        tree = paths.tree
         try:
-            shutil.rmtree(places.tree, ignore_errors=True)
+            shutil.rmtree(tree, ignore_errors=True)
             with zipfile.ZipFile(zips[0]) as archive:
-                archive.extractall(places.tree)
+                archive.extractall(tree)
         except (OSError, zipfile.BadZipFile) as error:
             raise JobRefused(
                 f"{zips[0].name} of channel source cannot be unpacked ({error}); upload it again."
             ) from error
-    tree = places.tree if len(zips) == 1 else places.source
     if not (tree / "models").is_dir():
         raise JobRefused(
             f"channel source brings no models/ ({len(zips)} zips); give it one zip of the "
@@ -182,7 +148,7 @@ def source_tree(places: Places) -> Path:
 
 
 def load_build(tree: Path) -> Build:
-    """The tree's own engine_build.
+    """Import the tree's own engine_build.
 
     Its child processes find it because the tree becomes the current folder.
     """
@@ -194,38 +160,12 @@ def load_build(tree: Path) -> Build:
     return build
 
 
-def arguments(hyperparameter_values: Mapping[str, str], tree: Path, out: Path) -> tuple[str, ...]:
-    """The command line that builds."""
-    named = {
-        "--root": str(tree),
-        "--out": str(out),
-        **{f"--{name}": hyperparameter_values[name] for name in REQUIRED},
-    }
-    chosen = {
-        option: hyperparameter_values[name]
-        for name, option in OPTIONAL.items()
-        if name in hyperparameter_values
-    }
-    return (*(word for pair in {**named, **chosen}.items() for word in pair), "--format", "json")
-
-
-def variables(hyperparameter_values: Mapping[str, str]) -> dict[str, str]:
-    """The hyperparameters that engine_build reads from its environment."""
-    return {
-        variable: hyperparameter_values[name]
-        for name, variable in VARIABLES.items()
-        if name in hyperparameter_values
-    }
-
-
-def keep_results(places: Places, output: str) -> None:
-    """Copy the log, the script that repeats the build, and its result to the job's output."""
-    for name in RESULTS:
-        if (places.out / name).is_file():
-            places.data.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(places.out / name, places.data / name)
-    if output:
-        _write(places.data / "result.json", output)
+def arguments(values: Mapping[str, str], tree: Path, out: Path) -> tuple[str, ...]:
+    """Return the command line that builds."""
+    options = {"--root": str(tree), "--out": str(out)}
+    options |= {f"--{name}": values[name] for name in REQUIRED}
+    options |= {option: values[name] for name, option in OPTIONAL.items() if name in values}
+    return (*(word for pair in options.items() for word in pair), "--format", "json")
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -237,10 +177,19 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _keep_results(paths: JobPaths, output: str) -> None:
+    """Copy the log, the script that repeats the build, and its result to the job's output."""
+    for name in RESULTS:
+        if (paths.out / name).is_file():
+            paths.data.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(paths.out / name, paths.data / name)
+    if output:
+        _write(paths.data / "result.json", output)
+
+
 def _reason(output: str, code: int) -> str:
     try:
-        reason: str = json.loads(output.strip().splitlines()[-1])["reason"]
-        return reason
+        return str(json.loads(output.strip().splitlines()[-1])["reason"])
     except (IndexError, KeyError, TypeError, ValueError):
         return f"the build ended with code {code}; its log has the reason."
 
@@ -252,4 +201,4 @@ def _write(path: Path, text: str) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, interrupt)
-    sys.exit(main(Places(), os.environ, sys.stdout, sys.stderr))
+    sys.exit(main(JobPaths(), os.environ, sys.stdout, sys.stderr))

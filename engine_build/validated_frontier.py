@@ -9,38 +9,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import ExitStack
 
+from engine_build.__main__ import build_context
 from engine_build.context import BuildContext
 from engine_build.errors import BuildError, InputRefused
 from engine_build.log import Log
 from engine_build.options import options
+from engine_build.pipeline import NETWORK_STEPS, run_steps
 from engine_build.quantization.sensitivity import Point, format_points, search_on
-from engine_build.request import build_request
-from engine_build.runner import ProcessRunner
-from engine_build.settings import Settings
-from engine_build.steps.prepare import prepare
 from engine_build.steps.quantize import quantization_of, validation_split
-from engine_build.work_folder import WorkFolder
 
 
 def main(arguments: Sequence[str]) -> int:
     """Exit codes as of a build."""
     log = Log(sys.stderr)
     try:
-        wanted = options(arguments)
-        with WorkFolder(wanted.out) as work:
-            context = BuildContext(
-                request=build_request(wanted, log),
-                settings=Settings(),
-                log=log,
-                runner=ProcessRunner(log),
-                work=work,
-                publish_to=None,
-                code_root=Path(__file__).resolve().parents[2],
-                now=str,
-            )
-            points = validated_points(context)
+        with ExitStack() as stack:
+            points = validated_points(build_context(options(arguments), {}, log, stack))
         print(format_points(points))
         return 0
     except BuildError as error:
@@ -50,16 +36,16 @@ def main(arguments: Sequence[str]) -> int:
 
 def validated_points(context: BuildContext) -> list[Point]:
     """Each point of the search, on the validation samples. Raises InputRefused without a search."""
-    prepared = prepare(context)
-    facts = prepared.networks["int8"].facts if "int8" in prepared.networks else {}
+    state = run_steps(context, NETWORK_STEPS)
+    facts = state.networks["int8"].facts if "int8" in state.networks else {}
     if "frontier" not in facts:
         raise InputRefused(
             f"{context.request.model.name} asks for no sensitivity_search, so there is no "
             "frontier; add one."
         )
-    quantization = quantization_of(context, prepared.networks["float"], prepared.encoder)
-    split = validation_split(context.request, prepared.networks["float"])
-    search = search_on(quantization.calibrated_network(), split, prepared.encoder)
+    quantization = quantization_of(context, state.networks["float"], state.encoder)
+    split = validation_split(context.request, state.networks["float"])
+    search = search_on(quantization.calibrated_network(), split, state.encoder)
     return [search.point(facts["leaving"][-point["int8_layers"] :]) for point in facts["frontier"]]
 
 

@@ -1,7 +1,4 @@
-"""The folder of one build: its log, its finished parts, its scratch.
-
-A killed build leaves one that the next goes on from.
-"""
+"""The folder of one build, which the next one goes on from where a build was killed."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import fcntl
 import os
 import shutil
 from pathlib import Path
-from types import TracebackType
 
 from engine_build.errors import InputRefused
 from engine_build.store import HALF_WRITTEN, FolderStore
@@ -21,49 +17,35 @@ KEPT = (NETWORKS_PREFIX, ENGINES_PREFIX, TIMING_CACHES_PREFIX, "ranges")
 
 
 class WorkFolder:
-    """Held by one build at a time.
-
-    `store` keeps finished networks and engines, under the names that are published.
-    """
+    """Held by one build at a time; `store` has what is finished, under its published names."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.store = FolderStore(path)
+        self.log_path = path / "build.log"
+        self.script_path = path / "reproduce.sh"
+        """The script that repeats the build's processes."""
         self._handle: int | None = None
 
     def __enter__(self) -> WorkFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-            self._hold(self._handle)
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._empty_scratch()
             self.log_path.write_text("", encoding="utf-8")
         except OSError as error:
             self._release()
-            raise InputRefused(
-                f"--out {self.path} cannot be used: {error.strerror}; "
-                "name a folder that can be written."
-            ) from error
+            if isinstance(error, BlockingIOError):
+                fault = "is in use by another build; wait for it, or name another folder."
+            else:
+                fault = f"cannot be used: {error.strerror}; name a folder that can be written."
+            raise InputRefused(f"--out {self.path} {fault}") from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         shutil.rmtree(self.path / SCRATCH, ignore_errors=True)
         self._release()
-
-    @property
-    def log_path(self) -> Path:
-        """The build log."""
-        return self.path / "build.log"
-
-    @property
-    def script_path(self) -> Path:
-        """The script that repeats the build's processes."""
-        return self.path / "reproduce.sh"
 
     def scratch(self, name: str) -> Path:
         """A fresh folder for half-done work; gone when the build ends, or when the next begins."""
@@ -72,21 +54,8 @@ class WorkFolder:
         folder.mkdir(parents=True)
         return folder
 
-    def _hold(self, handle: int) -> None:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._release()
-            raise InputRefused(
-                f"--out {self.path} is in use by another build; wait for it, or name another "
-                "folder."
-            ) from error
-
     def _empty_scratch(self) -> None:
-        """Takes away half-done work, and what a killed build was writing into the store.
-
-        The folder is this build's alone.
-        """
+        """Delete half-done work, and what a killed build was writing into the store."""
         shutil.rmtree(self.path / SCRATCH, ignore_errors=True)
         for folder in KEPT:
             for left in list((self.path / folder).rglob(f"{HALF_WRITTEN}*")):

@@ -97,10 +97,7 @@ def _frontier_caption(title: str, points: Sequence[Mapping[str, Any]], name: str
 
 
 def frontier_chart(
-    title: str,
-    points: Sequence[Mapping[str, Any]],
-    name: str,
-    budgets: Mapping[str, float | None],
+    title: str, points: Sequence[Mapping[str, Any]], name: str, budgets: Mapping[str, float | None]
 ) -> str:
     """Return a chart of an accuracy against the share of INT8 multiply-accumulates."""
     budget = budgets.get(name)
@@ -136,10 +133,7 @@ def _frontier_cells(point: Mapping[str, Any]) -> Cells:
 
 def _layer_cells(layer: Mapping[str, Any], has_costs: bool, badge: Markup, code: Markup) -> Cells:
     drift, mean = layer.get("drift"), layer.get("mean")
-    costs = (
-        "–" if drift is None else f"{drift:.2e}",
-        "–" if mean is None else score(float(mean)),
-    )
+    costs = ("–" if drift is None else f"{drift:.2e}", "–" if mean is None else score(float(mean)))
     return (
         code(str(layer["node"])),
         str(layer.get("operator", "")),

@@ -22,12 +22,7 @@ from engine_build.card.formats import (
 )
 from engine_build.card.int8 import int8_values
 from engine_build.card.render import milliseconds, per_second, render
-from onboarding.manifest import (
-    AccuracyRecord,
-    BenchmarkRecord,
-    RuntimeRecord,
-    SpeedupRecord,
-)
+from onboarding.manifest import AccuracyRecord, BenchmarkRecord, RuntimeRecord, SpeedupRecord
 
 METRICS = {
     "cosine": "cosine to the source model's output",

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Feed, Shape
 from engine_build.errors import BuildError
 from engine_build.evaluation.comparison import format_footprints
-from engine_build.evaluation.decision import LEAST_ROUNDS, Candidate, speedup
+from engine_build.evaluation.decision import (
+    LEAST_ROUNDS,
+    Candidate,
+    Evaluation,
+    decide,
+    speedup,
+)
 from engine_build.evaluation.footprint import Footprint, load_measured, measure_in_child
 from engine_build.evaluation.latency import (
     CONTROL,
@@ -36,7 +42,7 @@ from engine_build.evaluation.runtimes import (
     missing_runtimes,
     runnable,
 )
-from engine_build.steps.prepare import Prepared
+from engine_build.steps.step import BuildState, Step
 from engine_build.steps.verify import QDQ
 from onboarding.manifest import BenchmarkRecord, RuntimeRecord, SpeedupRecord
 from onboarding.model_spec import OptimizationProfileSpec
@@ -45,63 +51,37 @@ OPT_WEIGHT = 3.0
 """Opt shapes decide between candidates, so they have more of the benchmark's time."""
 OTHERS_EVERY = 4
 """What cannot be chosen runs in every fourth round."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """The records of a benchmark."""
-
-    benchmark: tuple[BenchmarkRecord, ...]
-    speedups: tuple[SpeedupRecord, ...]
-    runtimes: tuple[RuntimeRecord, ...]
-    """The engines first, in the order of the candidates."""
-
-
-Measured = tuple[Engine, Footprint | None]
+Measured = list[tuple[Engine, Footprint | None]]
 """None for the duplicate control, and for what was loaded before."""
 
 
-def benchmark(
-    context: BuildContext,
-    prepared: Prepared,
-    candidates: Sequence[Candidate],
-    *,
-    decides: bool,
-    load: Load = load_engine,
-) -> Measurement:
-    """Measure candidates, the first being the baseline, and other runtimes of the model.
-
-    `decides`: as many rounds as an interval needs are run at opt shapes, however long they take.
-    """
-    profiles = context.request.model.engine.optimization_profiles
-    samples = context.request.validation.values
-    feeds = {shape: prepared.encoder.shaped(samples, shape) for shape in profile_shapes(profiles)}
-    opt = opt_shapes(profiles)
-    here = machine_runtimes()
-    others = runnable(_other_artifacts(context, prepared), here)
-    intent = (
-        f"{len(candidates)} engines, a duplicate control and {len(others)} other runtimes, "
-        f"{len(feeds)} shapes, random order"
-    )
-    with context.log.step("benchmark", intent), ExitStack() as stack:
-        if (missing := missing_runtimes(here)) is not None:
-            context.log.line(f"  {missing}")
-        feed = feeds[context.request.opt_shape]
-        measured = [
-            *_load_candidates(context, candidates, feed, load, stack),
-            *_load_others(context, others, feed, stack),
-        ]
-        engines = [engine for engine, _ in measured]
-        latencies = measure_latencies(
-            engines, _tracks(feeds, opt, decides), seconds=context.settings.benchmark_seconds
-        )
+def choose_candidate(
+    context: BuildContext, state: BuildState, *, load: Load = load_engine
+) -> Evaluation:
+    """Time every verified candidate, the baseline first, and other runtimes, and choose one."""
+    spec, verified = context.request.model.engine, state.verified
+    findings = verified.findings
+    # Where speed decides, opt shapes have the rounds that an interval needs, however long.
+    by_speed = spec.precision == "auto" and findings.may_be_chosen("int8")
+    opt = dict.fromkeys(_shape(profile, 1) for profile in spec.optimization_profiles)
+    least = LEAST_ROUNDS if by_speed else 1
+    measured, latencies = _measure(context, state, tuple(opt), least, load)
+    summary = summaries([engine for engine, _ in measured], latencies)
     footprints = [(engine, footprint) for engine, footprint in measured if footprint is not None]
-    summary = summaries(engines, latencies)
     context.log.line(format_latencies(summary))
     context.log.line(format_footprints(footprints))
-    return Measurement(
+    compared = [item for item in latencies if item.shape in opt]
+    speedups = _speedups(verified.candidates, compared)
+    decision = decide(spec.precision, findings, speedups)
+    context.log.line(f"decision: {decision.sentence}")
+    precision = decision.precision
+    others = [record for name, record in findings.accuracy.items() if name != precision]
+    return Evaluation(
+        chosen=next(item for item in verified.candidates if item.precision == precision),
+        decision=decision,
+        accuracy=(*verified.network_records, *others, findings.accuracy[precision]),
         benchmark=tuple(BenchmarkRecord(**asdict(latency)) for latency in summary),
-        speedups=_speedups(candidates, latencies, opt),
+        speedups=speedups,
         runtimes=tuple(
             RuntimeRecord(runtime=engine.runtime, precision=engine.precision, **asdict(footprint))
             for engine, footprint in footprints
@@ -109,49 +89,65 @@ def benchmark(
     )
 
 
-def profile_shapes(profiles: Sequence[OptimizationProfileSpec]) -> tuple[Shape, ...]:
-    """Return min, opt and max of every profile, each once."""
-    return tuple(
-        dict.fromkeys(_shape(profile, place) for profile in profiles for place in range(3))
+def _measure(
+    context: BuildContext, state: BuildState, opt: Sequence[Shape], least: int, load: Load
+) -> tuple[Measured, Sequence[Latencies]]:
+    """Measure at min, opt and max of every profile, each shape once."""
+    request, samples = context.request, context.request.validation.values
+    profiles = request.model.engine.optimization_profiles
+    shapes = dict.fromkeys(_shape(profile, size) for profile in profiles for size in range(3))
+    feeds = {shape: state.encoder.shaped(samples, shape) for shape in shapes}
+    tracks = [
+        Track(shape=shape, feed=feed, weight=OPT_WEIGHT, least=least)
+        if shape in opt
+        else Track(shape=shape, feed=feed)
+        for shape, feed in feeds.items()
+    ]
+    here = machine_runtimes()
+    others = runnable(_other_artifacts(context, state), here)
+    intent = (
+        f"{len(state.verified.candidates)} engines, a duplicate control and {len(others)} other "
+        f"runtimes, {len(feeds)} shapes, random order"
     )
+    with context.log.step("benchmark", intent), ExitStack() as stack:
+        if (missing := missing_runtimes(here)) is not None:
+            context.log.line(f"  {missing}")
+        feed = feeds[request.opt_shape]
+        measured = _load_candidates(context, state.verified.candidates, feed, load, stack)
+        measured += _load_others(context, others, feed, stack)
+        seconds = context.settings.benchmark_seconds
+        engines = [engine for engine, _ in measured]
+        return measured, measure_latencies(engines, tracks, seconds=seconds)
 
 
-def opt_shapes(profiles: Sequence[OptimizationProfileSpec]) -> tuple[Shape, ...]:
-    """Return the opt shape of every profile, each once."""
-    return tuple(dict.fromkeys(_shape(profile, 1) for profile in profiles))
+def _shape(profile: OptimizationProfileSpec, size: int) -> Shape:
+    sequence = None if profile.sequence is None else profile.sequence[size]
+    return Shape(batch=profile.batch[size], sequence=sequence)
 
 
-def _shape(profile: OptimizationProfileSpec, place: int) -> Shape:
-    sequence = None if profile.sequence is None else profile.sequence[place]
-    return Shape(batch=profile.batch[place], sequence=sequence)
-
-
-def _other_artifacts(context: BuildContext, prepared: Prepared) -> Artifacts:
+def _other_artifacts(context: BuildContext, state: BuildState) -> Artifacts:
     """Return what is no candidate: a CPU runs the Q/DQ network besides, a GPU the float one."""
     name, network = (QDQ, "int8") if context.request.is_cpu else ("fp32", "float")
-    known = prepared.networks.get(network)
-    return Artifacts(networks={} if known is None else {name: known.path}, source=prepared.source)
+    known = state.networks.get(network)
+    return Artifacts(networks={} if known is None else {name: known.path}, source=state.model)
 
 
 def _load_candidates(
     context: BuildContext, candidates: Sequence[Candidate], feed: Feed, load: Load, stack: ExitStack
-) -> list[Measured]:
+) -> Measured:
     """Load the candidates, and a second copy of the first: memory's layout differs by copy."""
     runtime, scratch = context.request.runtime.name, context.work.scratch("benchmark")
     # Each in a process of its own, before this one fills its memory and the GPU's.
-    footprints: list[Footprint | None] = [
-        measure_in_child(candidate.path, feed, scratch, context.runner) for candidate in candidates
+    subjects: list[tuple[str, Candidate, Footprint | None]] = [
+        (item.precision, item, measure_in_child(item.path, feed, scratch, context.runner))
+        for item in candidates
     ]
-    first = candidates[0]
-    names = [candidate.precision for candidate in candidates]
     measured = []
-    for name, path, footprint in zip(
-        [*names, first.precision + CONTROL],
-        [*(candidate.path for candidate in candidates), first.path],
-        [*footprints, None],
-        strict=True,
+    for name, candidate, footprint in (
+        *subjects,
+        (candidates[0].precision + CONTROL, candidates[0], None),
     ):
-        running = load(runtime, path)
+        running = load(runtime, candidate.path)
         stack.callback(close, running)
         measured.append((Engine(runtime=runtime, precision=name, run=running.rows), footprint))
     return measured
@@ -159,47 +155,39 @@ def _load_candidates(
 
 def _load_others(
     context: BuildContext, subjects: Sequence[Subject], feed: Feed, stack: ExitStack
-) -> list[Measured]:
+) -> Measured:
     """Load other runtimes; one that does not run is left out, for no engine depends on it."""
-    measured = []
+    measured: Measured = []
     for subject in subjects:
-        import_runtime(subject.runtime)
+        runtime, precision = subject.runtime, subject.precision
+        import_runtime(runtime)
         try:
             running, footprint = load_measured(subject.load, feed)
         except (BuildError, RuntimeError, MemoryError) as error:
             reason = " ".join(str(error).split())[:200]
-            context.log.line(f"  {subject.runtime} {subject.precision} is left out: {reason}")
+            context.log.line(f"  {runtime} {precision} is left out: {reason}")
             continue
         stack.callback(close, running)
-        engine = Engine(
-            runtime=subject.runtime,
-            precision=subject.precision,
-            run=running.rows,
-            every=OTHERS_EVERY,
-        )
+        engine = Engine(runtime=runtime, precision=precision, run=running.rows, every=OTHERS_EVERY)
         measured.append((engine, None if subject.is_loaded else footprint))
     return measured
 
 
-def _tracks(feeds: dict[Shape, Feed], opt: Sequence[Shape], decides: bool) -> list[Track]:
-    least = LEAST_ROUNDS if decides else 1
-    return [
-        Track(shape=shape, feed=feed, weight=OPT_WEIGHT, least=least)
-        if shape in opt
-        else Track(shape=shape, feed=feed)
-        for shape, feed in feeds.items()
-    ]
-
-
 def _speedups(
-    candidates: Sequence[Candidate], measured: Sequence[Latencies], opt: Sequence[Shape]
+    candidates: Sequence[Candidate], measured: Sequence[Latencies]
 ) -> tuple[SpeedupRecord, ...]:
     baseline, control = (0, candidates[0].precision), len(candidates)
     return tuple(
-        speedup(
-            latencies, candidate=(place, candidate.precision), baseline=baseline, control=control
-        )
+        speedup(latencies, candidate=(index, item.precision), baseline=baseline, control=control)
         for latencies in measured
-        if latencies.shape in opt and len(latencies.milliseconds) >= LEAST_ROUNDS
-        for place, candidate in enumerate(candidates[1:], 1)
+        if len(latencies.milliseconds) >= LEAST_ROUNDS
+        for index, item in enumerate(candidates[1:], 1)
     )
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Time the candidates, and choose one."""
+    state.evaluation = choose_candidate(context, state)
+
+
+BENCHMARK = Step(name="benchmark", run=run)

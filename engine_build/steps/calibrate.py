@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,8 +24,8 @@ from engine_build.quantization.calibration_cache import (
     version_digits,
 )
 from engine_build.quantization.calibrator import MISSING
-from engine_build.request import BuildRequest
 from engine_build.runner import Command, Ended
+from engine_build.steps.step import BuildState, int8_step
 from engine_build.store import Store
 
 TIMEOUT_SECONDS = 3600
@@ -46,15 +45,17 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
     known = _known_cache(context)
     if known is not None:
         return known
-    request = context.request
+    request, samples = context.request, context.request.calibration.values
     path = context.work.scratch("calibration-cache") / CACHE_NAME
     folder = context.work.scratch("calibration-feeds")
+    shape = request.opt_shape
     intent = (
-        f"{len(request.calibration)} samples in batches of {request.opt_shape} through TensorRT "
-        f"{request.platform.tensorrt}"
+        f"{len(samples)} samples in batches of {shape} through TensorRT {request.platform.tensorrt}"
     )
     with context.log.step("calibrate", intent):
-        save_feeds(calibration_batches(request, encoder), folder)
+        begins = range(0, len(samples), shape.batch)
+        batches = (samples[begin : begin + shape.batch] for begin in begins)
+        save_feeds((encoder.shaped(batch, shape) for batch in batches), folder)
         ended = context.runner.run(calibrate_command(network.path, folder, path))
         cache = _written_cache(ended, path)
     context.log.line(f"  {len(cache.entries)} tensors have a scale")
@@ -70,15 +71,8 @@ def calibrate_command(network: Path, feeds: Path, cache: Path) -> Command:
     return Command(argv=argv, timeout_seconds=TIMEOUT_SECONDS)
 
 
-def calibration_batches(request: BuildRequest, encoder: Encoder) -> Iterable[Feed]:
-    """Yield the calibration samples, all batches in one shape."""
-    values, shape = request.calibration.values, request.opt_shape
-    for begin in range(0, len(values), shape.batch):
-        yield encoder.shaped(values[begin : begin + shape.batch], shape)
-
-
 def save_feeds(feeds: Iterable[Feed], folder: Path) -> None:
-    """Write one .npz a batch, in request."""
+    """Write one .npz a batch, in order."""
     for number, feed in enumerate(feeds):
         arrays: dict[str, Any] = dict(feed)
         np.savez(folder / f"{number:06}.npz", **arrays)
@@ -90,27 +84,14 @@ def _written_cache(ended: Ended, path: Path) -> CalibrationCache:
             "the Python bindings of TensorRT or CUDA are not on this machine, and a calibration "
             "cache needs both; build it in the GPU builder image, as `roundhouse build` does."
         )
-    reason = _failure(ended)
+    last = ended.last_error or "no error output"
+    reason = ended.report.get("reason", f"the process {ended.how} ({last})")
     if reason is not None or not path.is_file():
         raise NetworkRefused(
             f"TensorRT gives no calibration cache: {reason or 'it wrote none'}; "
             "the log has its output."
         )
     return read_cache(path)
-
-
-def _failure(ended: Ended) -> str | None:
-    try:
-        reason: str | None = json.loads(ended.output.strip().splitlines()[-1])["reason"]
-        return reason
-    except (IndexError, KeyError, TypeError, ValueError):
-        how = (
-            f"was killed by signal {-ended.code}"
-            if ended.code < 0
-            else f"ended with code {ended.code}"
-        )
-        last = (ended.errors.strip().splitlines() or ["no error output"])[-1]
-        return f"the process {how} ({last})"
 
 
 def _known_cache(context: BuildContext) -> Path | None:
@@ -145,3 +126,11 @@ def _is_usable(context: BuildContext, store: Store, name: str) -> bool:
         f"it is made anew for {version}"
     )
     return False
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Find or make the calibration cache. Raises InputRefused and NetworkRefused."""
+    calibrate_cache(context, state.networks["float"], state.encoder)
+
+
+CALIBRATE = int8_step("calibrate", "calibration-cache", run)

@@ -10,10 +10,9 @@ import hashlib
 import json
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -31,28 +30,14 @@ from onboarding.model_spec import OptimizationProfileSpec
 from onboarding.names import network_path
 
 TOOL = "tensorrt_rtx"
+DISTRIBUTION = "tensorrt-rtx-cu13"
 INTENT = (
     "TensorRT-RTX parses and compiles each network with the spec's profiles, strongly typed, "
     "no GPU; not the serving engine"
 )
-UNKNOWN = "?"
 UNAVAILABLE = 3
 """Exit code of the child when there is no TensorRT-RTX for this machine."""
-
-
-def check_command(network: Path, profiles: Sequence[OptimizationProfileSpec]) -> Command:
-    """The child process of one check."""
-    shapes = [profile.model_dump(mode="json") for profile in profiles]
-    return Command(
-        argv=(
-            sys.executable,
-            "-m",
-            "engine_build.onnx_graph.rtx",
-            str(network),
-            json.dumps(shapes),
-        ),
-        timeout_seconds=600,
-    )
+PREFIX = "check-"
 
 
 def compile_checks(
@@ -61,66 +46,50 @@ def compile_checks(
     runner: Runner,
     log: Log,
 ) -> tuple[CompileCheckRecord, ...]:
-    """A record of each network that passed; none where the tool is missing.
+    """Return a record of each network that passed; none where the tool is missing.
 
     Raises NetworkRefused at the first that does not.
     """
-    records = []
+    records, shapes = [], json.dumps([profile.model_dump(mode="json") for profile in profiles])
     for network in networks:
-        ended = runner.run(check_command(network.path, profiles))
+        name, unchecked = network.precision, f"the {network.precision} network was NOT checked"
+        module = "engine_build.onnx_graph.rtx"
+        argv = (sys.executable, "-m", module, str(network.path), shapes)
+        ended = runner.run(Command(argv=argv, timeout_seconds=600))
         if ended.code == UNAVAILABLE:
-            log.line(
-                f"  {TOOL} cannot be loaded here ({_last_words(ended)}): the {network.precision} "
-                "network was NOT checked"
-            )
+            log.line(f"  {TOOL} cannot be loaded here ({_last_error(ended)}): {unchecked}")
             continue
         record = check_record(network, ended)
         log.line(
-            f"  {record.network}: {record.verdict} in {record.seconds:.1f} seconds ({record.tool} "
-            f"{record.version})"
+            f"  {name}: {record.verdict} in {record.seconds:.1f} seconds ({TOOL} {record.version})"
         )
-        if record.verdict == "fail":
-            lacking = _operators_of_tensorrt_alone(network, ended)
-            if lacking:
-                log.line(
-                    f"  warning: {TOOL} lacks {', '.join(sorted(lacking))}, which TensorRT itself "
-                    f"supports; the {network.precision} network was NOT checked"
-                )
-                continue
+        if record.verdict == "pass":
+            records.append(record)
+            continue
+        lacking = refused_operators(network.path, _faults(ended))
+        if not lacking or not lacking <= TENSORRT_ONLY:
             raise NetworkRefused(
-                f"TensorRT-RTX {record.version} refuses the {record.network} network: "
-                f"{record.reason}."
+                f"TensorRT-RTX {record.version} refuses the {name} network: {record.reason}."
             )
-        records.append(record)
+        log.line(
+            f"  warning: {TOOL} lacks {', '.join(sorted(lacking))}, which TensorRT itself "
+            f"supports; {unchecked}"
+        )
     return tuple(records)
 
 
-def _operators_of_tensorrt_alone(network: Network, ended: Ended) -> frozenset[str]:
-    """Return the refused operators if TensorRT supports all of them; none otherwise."""
-    faults = [Fault(**fault) for fault in _child_result(ended).get("faults", ())]
-    operators = refused_operators(network.path, faults)
-    return operators if operators <= TENSORRT_ONLY else frozenset()
-
-
-def _child_result(ended: Ended) -> dict[str, Any]:
-    try:
-        result = json.loads(ended.output.strip().splitlines()[-1])
-    except (IndexError, ValueError):
-        return {}
-    return result if isinstance(result, dict) else {}
-
-
 def check_record(network: Network, ended: Ended) -> CompileCheckRecord:
-    """What a child said, or how it died."""
+    """Return what a child reported, or how it died."""
     try:
-        result = json.loads(ended.output.strip().splitlines()[-1])
-        faults = [Fault(**fault) for fault in result.pop("faults", ())]
+        fields = dict(ended.report)
+        fields.pop("faults", None)
+        faults = _faults(ended)
         reason = explanation(network.path, faults) if faults else None
-        return CompileCheckRecord(tool=TOOL, network=network.precision, reason=reason, **result)
-    except (IndexError, TypeError, ValueError):
+        return CompileCheckRecord(tool=TOOL, network=network.precision, reason=reason, **fields)
+    except (TypeError, ValueError):
         return CompileCheckRecord(
             tool=TOOL,
-            version=UNKNOWN,
+            version="?",
             network=network.precision,
             verdict="fail",
             seconds=0.0,
@@ -128,31 +97,28 @@ def check_record(network: Network, ended: Ended) -> CompileCheckRecord:
         )
 
 
+def _faults(ended: Ended) -> list[Fault]:
+    return [Fault(**fault) for fault in ended.report.get("faults", ())]
+
+
 def _death(ended: Ended) -> str:
-    last = _last_words(ended)
+    last = _last_error(ended)
     if ended.code == -signal.SIGKILL:
         return (
             f"the compiler was killed ({last}), most often for want of memory: use a machine with "
             "more of it"
         )
-    how = (
-        f"was killed by signal {-ended.code}" if ended.code < 0 else f"ended with code {ended.code}"
-    )
     return (
-        f"the compiler {how} ({last}); export with another opset or exporter, and report the "
+        f"the compiler {ended.how} ({last}); export with another opset or exporter, and report the "
         "network to NVIDIA"
     )
 
 
-def _last_words(ended: Ended) -> str:
-    return (ended.errors.strip().splitlines() or ["it said nothing"])[-1]
+def _last_error(ended: Ended) -> str:
+    return ended.last_error or "it wrote no error"
 
 
-DISTRIBUTION = "tensorrt-rtx-cu13"
-PREFIX = "check-"
-
-
-def check_path(request: BuildRequest, network: Network) -> str | None:
+def _check_path(request: BuildRequest, network: Network) -> str | None:
     """Return where the check of a network lies; None where there is no compiler.
 
     The network's bytes, the profiles and the compiler decide it.
@@ -161,18 +127,14 @@ def check_path(request: BuildRequest, network: Network) -> str | None:
         version = metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         return None
-    profiles = [
-        profile.model_dump(mode="json") for profile in request.model.engine.optimization_profiles
-    ]
+    profiles = [item.model_dump(mode="json") for item in request.model.engine.optimization_profiles]
     words = json.dumps([version, profiles, sha256_of(network.path)])
-    return network_path(
-        request.network_keys[network.precision],
-        f"{PREFIX}{hashlib.sha256(words.encode()).hexdigest()[:16]}.json",
-    )
+    digest = hashlib.sha256(words.encode()).hexdigest()[:16]
+    return network_path(request.network_keys[network.precision], f"{PREFIX}{digest}.json")
 
 
 def check_names(store: FolderStore, request: BuildRequest) -> tuple[str, ...]:
-    """Every check of a request's networks in a folder."""
+    """Return every check of a request's networks in a folder."""
     folders = [Path(network_path(key, PREFIX)).parent for key in request.network_keys.values()]
     return tuple(
         (folder / path.name).as_posix()
@@ -181,12 +143,10 @@ def check_names(store: FolderStore, request: BuildRequest) -> tuple[str, ...]:
     )
 
 
-def stored_check(stores: Sequence[Store], path: str | None) -> CompileCheckRecord | None:
-    """The check, if a store has it."""
-    found = () if path is None else filter(None, (store.read(path) for store in stores))
-    for data in found:
+def _stored_check(stores: Sequence[Store], path: str) -> CompileCheckRecord | None:
+    for store in stores:
         try:
-            record = CompileCheckRecord.model_validate_json(data)
+            record = CompileCheckRecord.model_validate_json(store.read(path) or b"")
         except ValidationError:
             continue
         if record.verdict == "pass":
@@ -194,37 +154,28 @@ def stored_check(stores: Sequence[Store], path: str | None) -> CompileCheckRecor
     return None
 
 
-def check_networks(
-    context: BuildContext, networks: Mapping[str, Network]
-) -> tuple[CompileCheckRecord, ...]:
-    """A record of every network, kept or made now; none where the compiler is missing.
-
-    Raises NetworkRefused.
-    """
-    with context.log.step("check", INTENT):
-        paths = {name: check_path(context.request, network) for name, network in networks.items()}
-        selected = {name: stored_check(context.stores, path) for name, path in paths.items()}
-        for name in (name for name, record in selected.items() if record is not None):
-            context.log.line(f"  {name}: passed when the network was made")
-        missing = tuple(networks[name] for name, record in selected.items() if record is None)
-        made = compile_checks(
-            missing, context.request.model.engine.optimization_profiles, context.runner, context.log
-        )
-        for record in made:
-            _keep(context.work_store, paths[record.network], record, context.work.scratch("check"))
-    return tuple(record for record in (*selected.values(), *made) if record is not None)
-
-
-def _keep(store: Store, path: str | None, record: CompileCheckRecord, scratch: Path) -> None:
-    if path is not None:
-        file = scratch / "check.json"
-        file.write_text(record.model_dump_json(), encoding="utf-8")
-        store.upload(file, path)
-
-
 def run(context: BuildContext, state: BuildState) -> None:
-    """Check every network. Raises NetworkRefused."""
-    state.checks = check_networks(context, state.networks)
+    """Check every network, or find its record. Raises NetworkRefused."""
+    request, log = context.request, context.log
+    with log.step("check", INTENT):
+        paths = {name: _check_path(request, item) for name, item in state.networks.items()}
+        known = {
+            name: record
+            for name, path in paths.items()
+            if path is not None and (record := _stored_check(context.stores, path)) is not None
+        }
+        for name in known:
+            log.line(f"  {name}: passed when the network was made")
+        missing = [network for name, network in state.networks.items() if name not in known]
+        profiles = request.model.engine.optimization_profiles
+        new = compile_checks(missing, profiles, context.runner, log)
+        file = context.work.scratch("check") / "check.json"
+        for record in new:
+            path = paths[record.network]
+            if path is not None:
+                file.write_text(record.model_dump_json(), encoding="utf-8")
+                context.work_store.upload(file, path)
+    state.checks = (*known.values(), *new)
 
 
 CHECK = Step(name="check", run=run)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from engine_build.context import BuildContext
 from engine_build.errors import InputRefused, NothingForInt8
@@ -24,37 +23,22 @@ from engine_build.tensorrt.trtexec import PROGRAM
 from onboarding.keys import chosen_network
 from onboarding.values import Precision
 
-ON_CPU: tuple[Precision, ...] = ("fp32", "int8")
-ON_GPU: tuple[Precision, ...] = ("fp32", "fp16", "bf16", "int8")
-
-
-def precisions(request: BuildRequest) -> tuple[Precision, ...]:
-    """The precisions tried, the plainest first."""
-    requested = request.model.engine.precision
-    if requested != "auto":
-        return (requested,)
-    plain: Precision = "fp32" if request.is_cpu else "fp16"
-    return (plain, "int8") if request.may_be_int8 else (plain,)
-
 
 def check_machine(
     request: BuildRequest, runner: Runner, *, forward_compatible: bool = False
 ) -> GpuHost | None:
-    """The GPU that builds; None for a CPU engine.
+    """Return the GPU that builds; None for a CPU engine.
 
     Refuses, before anything is fetched, what this machine cannot make.
     """
-    allowed = ON_CPU if request.is_cpu else ON_GPU
-    unknown = sorted(set(precisions(request)) - set(allowed))
-    if unknown:
-        reason = (
-            "nothing here calibrates an FP8 network"
-            if unknown[0] == "fp8"
-            else "ONNX Runtime on a CPU gains nothing by it"
-        )
+    precision = request.model.engine.precision
+    on_gpu = () if request.is_cpu else ("fp16", "bf16")
+    allowed = ("fp32", *on_gpu, "int8", "auto")
+    if precision not in allowed:
+        on_cpu = "ONNX Runtime on a CPU gains nothing by it"
+        reason = "nothing here calibrates an FP8 network" if precision == "fp8" else on_cpu
         raise InputRefused(
-            f"precision {unknown[0]} cannot be built: {reason}; allowed: {', '.join(allowed)}, "
-            "auto."
+            f"precision {precision} cannot be built: {reason}; allowed: {', '.join(allowed)}."
         )
     if request.may_be_int8 and request.quantization == "calibration-cache":
         check_calibration(request)
@@ -75,13 +59,18 @@ def compile_candidates(
     context: BuildContext, networks: Mapping[str, Network]
 ) -> tuple[Candidate, ...]:
     """Return every candidate of a request, the plainest first. Raises BuildError."""
-    wanted = candidate_precisions(context.request, networks)
+    precisions = _precisions(context.request, networks)
     if not context.request.is_cpu:
-        return _plans(context, networks, wanted)
-    folder, candidates = context.work.scratch("engines"), []
-    for precision in wanted:
+        return _plans(context, networks, precisions)
+    folder, network, candidates = context.work.scratch("engines"), networks["float"].path, []
+    for precision in precisions:
+        path = folder / f"{precision}.onnx"
         try:
-            candidates.append(_cpu_candidate(precision, networks["float"], folder))
+            if precision == "fp32":
+                shutil.copyfile(network, path)
+            else:
+                quantize_dynamically(network, path)
+            candidates.append(Candidate(precision=precision, path=path))
         except NothingForInt8 as error:
             if context.request.model.engine.precision != "auto":
                 raise
@@ -89,16 +78,14 @@ def compile_candidates(
     return tuple(candidates)
 
 
-def candidate_precisions(
-    request: BuildRequest, networks: Mapping[str, Network]
-) -> tuple[Precision, ...]:
-    """The precisions that there are networks for."""
-    by_cache = request.quantization == "calibration-cache"
-    return tuple(
-        precision
-        for precision in precisions(request)
-        if precision != "int8" or by_cache or "int8" in networks
-    )
+def _precisions(request: BuildRequest, networks: Mapping[str, Network]) -> tuple[Precision, ...]:
+    """Return the precisions that there are networks for."""
+    requested = request.model.engine.precision
+    has_int8 = request.quantization == "calibration-cache" or "int8" in networks
+    if requested != "auto":
+        return (requested,) if requested != "int8" or has_int8 else ()
+    plain: Precision = "fp32" if request.is_cpu else "fp16"
+    return (plain, "int8") if request.may_be_int8 and has_int8 else (plain,)
 
 
 def fallback(context: BuildContext, networks: Mapping[str, Network]) -> Candidate | None:
@@ -109,28 +96,18 @@ def fallback(context: BuildContext, networks: Mapping[str, Network]) -> Candidat
 
 
 def _plans(
-    context: BuildContext, networks: Mapping[str, Network], wanted: Sequence[Precision]
+    context: BuildContext, networks: Mapping[str, Network], precisions: Sequence[Precision]
 ) -> tuple[Candidate, ...]:
     gpu, tensorrt = gpu_host(context.runner).gpu, trtexec_version(context.runner)
     by_cache = context.request.quantization == "calibration-cache"
     candidates = []
-    for precision in wanted:
+    for precision in precisions:
         network = networks["float" if by_cache else chosen_network(precision)]
-        made = Compilation(
+        path, record = Compilation(
             context=context, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt
-        )
-        path, record = made.compile()
+        ).compile()
         candidates.append(Candidate(precision=precision, path=path, plan=record))
     return tuple(candidates)
-
-
-def _cpu_candidate(precision: Precision, network: Network, folder: Path) -> Candidate:
-    path = folder / f"{precision}.onnx"
-    if precision == "fp32":
-        shutil.copyfile(network.path, path)
-    else:
-        quantize_dynamically(network.path, path)
-    return Candidate(precision=precision, path=path)
 
 
 def refuse_unfit_machine(context: BuildContext) -> None:
@@ -148,8 +125,8 @@ def refuse_unfit_machine(context: BuildContext) -> None:
 
 def run(context: BuildContext, state: BuildState) -> None:
     """Compile every candidate. Raises InputRefused and NetworkRefused."""
-    wanted = ", ".join(candidate_precisions(context.request, state.networks))
-    with context.log.step("compile", f"{wanted} for {context.request.runtime.name}"):
+    precisions = ", ".join(_precisions(context.request, state.networks))
+    with context.log.step("compile", f"{precisions} for {context.request.runtime.name}"):
         state.candidates = compile_candidates(context, state.networks)
 
 

@@ -16,6 +16,7 @@ from engine_build.request import BuildRequest
 MOST_CUT = 0.5
 """Share of texts that may be longer than the engine takes."""
 BATCH = 16
+CLASS_METRICS = ("agreement", "accuracy")
 
 
 def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log: Log) -> None:
@@ -30,7 +31,7 @@ def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log
             encoder.feed(samples.values[:1])
             _check_sizes(dataset, samples, encoder, request)
     metric, validation = request.model.accuracy.metric, request.model.accuracy.dataset
-    if metric in ("agreement", "accuracy"):
+    if metric in CLASS_METRICS:
         # An empty list asks no more than whether the network has classes.
         class_indices((), network, validation)
     if metric == "accuracy" and request.validation.labels is not None:
@@ -42,42 +43,25 @@ def check_calibration_classes(request: BuildRequest, network: Network, encoder: 
 
     Their labels decide, or else what the network answers.
     """
-    spec, samples = request.model.engine.calibration, request.calibration
-    is_classifier = (
-        request.model.task == "text-classification"
-        or request.model.accuracy.metric
-        in (
-            "agreement",
-            "accuracy",
-        )
-    )
-    if spec is None or not is_classifier or class_count(network) is None:
+    spec, samples, model = request.model.engine.calibration, request.calibration, request.model
+    by_class = model.task == "text-classification" or model.accuracy.metric in CLASS_METRICS
+    if spec is None or not by_class or class_count(network) is None:
         return
-    found = _some_classes(samples, network, encoder)
-    if len(found) == 1:
-        by = "labels" if samples.labels is not None else "the source model's own answers"
+    by, classes = "labels", set(samples.labels or ())
+    if samples.labels is None:
+        by, answer = "the source model's own answers", OrtNetwork(network.path)
+        for feed in encoder.feeds(samples.values, BATCH):
+            classes |= {str(index) for index in answer.rows(feed).argmax(axis=1)}
+            if len(classes) > 1:
+                return
+        if network.labels is not None:
+            classes = {network.labels[int(index)] for index in classes}
+    if len(classes) == 1:
         raise InputRefused(
             f"calibration dataset {spec.dataset} has samples of one class only "
-            f"({next(iter(found))}, by {by}); INT8 ranges would be of that class alone: give "
+            f"({classes.pop()}, by {by}); INT8 ranges would be of that class alone: give "
             "samples of every class."
         )
-
-
-def _some_classes(samples: Samples, network: Network, encoder: Encoder) -> set[str]:
-    """The classes, or the first two of them."""
-    if samples.labels is not None:
-        return set(samples.labels)
-    found: set[str] = set()
-    answer = OrtNetwork(network.path)
-    for feed in encoder.feeds(samples.values, BATCH):
-        found |= {_name(network, int(index)) for index in answer.rows(feed).argmax(axis=1)}
-        if len(found) > 1:
-            break
-    return found
-
-
-def _name(network: Network, index: int) -> str:
-    return str(index) if network.labels is None else network.labels[index]
 
 
 def _datasets(request: BuildRequest) -> Iterator[tuple[str, Samples]]:
@@ -107,19 +91,13 @@ def _check_lengths(dataset: str, samples: Samples, encoder: TextEncoder, log: Lo
 def _check_sizes(
     dataset: str, samples: Samples, encoder: TensorEncoder, request: BuildRequest
 ) -> None:
-    profiles = [
-        profile.sequence
-        for profile in request.model.engine.optimization_profiles
-        if profile.sequence is not None
-    ]
-    if not profiles:
+    profiles = request.model.engine.optimization_profiles
+    sequences = [profile.sequence for profile in profiles if profile.sequence is not None]
+    if not sequences:
         return
-    least, most = min(sizes[0] for sizes in profiles), max(sizes[2] for sizes in profiles)
-    outside = [
-        size
-        for size in map(encoder.sequence, samples.values)
-        if size is not None and not least <= size <= most
-    ]
+    least, most = min(sizes[0] for sizes in sequences), max(sizes[2] for sizes in sequences)
+    sizes = map(encoder.sequence, samples.values)
+    outside = [size for size in sizes if size is not None and not least <= size <= most]
     if outside:
         raise InputRefused(
             f"{len(outside)} of the {len(samples)} samples of {dataset} have {outside[0]} values "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from engine_build.context import BuildContext
 from engine_build.errors import InputRefused
 from engine_build.onnx_graph.network_store import Network
@@ -15,14 +13,8 @@ from engine_build.steps.step import BuildState, Step
 
 def run(context: BuildContext, state: BuildState) -> None:
     """Make and keep the float network, unless a store had it. Raises BuildError."""
-    request = context.request
-    known = state.networks.get("float")
-    network = known
-    if state.source is not None and state.source.is_file():
-        network = _check_given(context, state.source, known)
-    elif network is None:
-        network = _exported(context, state)
-    assert network is not None
+    request, known = context.request, state.networks.get("float")
+    network = _network(context, state, known)
     if known is None:
         network = state.network_store.keep(request.network_keys["float"], network)
     if "opset" in network.facts:
@@ -47,27 +39,23 @@ def refuse_quantized_network(network: Network, precision: str) -> None:
         )
 
 
-def _check_given(context: BuildContext, source: Path, known: Network | None) -> Network:
-    """Check an ONNX file; one that a store has is run all the same, for its samples may be new."""
-    with context.log.step("export", f"{source.name} is a network already; it is checked"):
-        folder = context.work.scratch("float")
-        network = read_network(source, context.request, folder) if known is None else known
-        return check_answers(network, context.request)
-
-
-def _exported(context: BuildContext, state: BuildState) -> Network:
+def _network(context: BuildContext, state: BuildState, known: Network | None) -> Network:
+    """Find or make it; an ONNX file that a store has is run all the same, on samples maybe new."""
+    request, log = context.request, context.log
+    if state.source is not None and state.source.is_file():
+        with log.step("export", f"{state.source.name} is a network already; it is checked"):
+            folder = context.work.scratch("float")
+            network = read_network(state.source, request, folder) if known is None else known
+            return check_answers(network, request)
+    if known is not None:
+        return known
     from engine_build.sources.export import INTENT, export
 
-    request = context.request
     assert state.model is not None and request.longest_sequence is not None
-    with context.log.step("export", INTENT):
-        network = export(
-            state.model,
-            request.validation.values,
-            context.work.scratch("float"),
-            longest=request.longest_sequence,
-        )
-    context.log.line(f"  largest difference from PyTorch {network.facts['max_abs_difference']:.2g}")
+    samples, longest = request.validation.values, request.longest_sequence
+    with log.step("export", INTENT):
+        network = export(state.model, samples, context.work.scratch("float"), longest=longest)
+    log.line(f"  largest difference from PyTorch {network.facts['max_abs_difference']:.2g}")
     return network
 
 

@@ -7,107 +7,90 @@ from typing import Any
 from engine_build import machine
 from engine_build.card.files import card_files
 from engine_build.context import BuildContext
-from engine_build.evaluation.decision import Candidate, Evaluation
 from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import archive, entry_bytes, model_repository
-from engine_build.packaging.repository import Repository, repository
+from engine_build.packaging.repository import repository
 from engine_build.packaging.served import Served
 from engine_build.request import BuildRequest
 from engine_build.runner import Command
-from engine_build.steps.prepare import Prepared, prepared_parts
 from engine_build.steps.step import BuildState, Step
 from engine_build.tensorrt.host import gpu_host
-from onboarding.lock import LockEntry
-from onboarding.manifest import (
-    BuilderRecord,
-    CompileCheckRecord,
-    Manifest,
-    ProfileRecord,
-    QuantizationRecord,
-)
+from onboarding.manifest import BuilderRecord, Manifest, ProfileRecord, QuantizationRecord
 from onboarding.names import engine_archive_path, engine_record_path
 
 DIRTY = "-dirty"
 """What follows a commit whose working tree had changes, as in `git describe --dirty`."""
 
 
-def package(
-    context: BuildContext,
-    made: Prepared,
-    chosen: Candidate,
-    evaluation: Evaluation,
-    checks: tuple[CompileCheckRecord, ...],
-) -> LockEntry:
-    """Writes the archive, the card and, last, the record into the work folder's store.
+def run(context: BuildContext, state: BuildState) -> None:
+    """Write the archive, the card and, last, the record into the work folder's store.
 
     Raises InputRefused.
     """
-    request, network = context.request, made.networks["float"]
-    with context.log.step(
-        "package", f"model repository of {request.model.name}, manifest, deterministic tar.gz, card"
-    ):
-        shown = served_engine(request, network)
-        roots = (request.root, context.code_root)
+    request, network, store = context.request, state.networks["float"], context.work_store
+    intent = f"model repository of {request.model.name}, manifest, deterministic tar.gz, card"
+    with context.log.step("package", intent):
+        served = served_engine(request, network)
         laid = repository(
-            shown, chosen.path, network.tokenizer, is_cpu=request.is_cpu, code_roots=roots
+            served,
+            state.evaluation.chosen.path,
+            network.tokenizer,
+            is_cpu=request.is_cpu,
+            code_roots=(request.root, context.code_root),
         )
         folder = context.work.scratch("archive")
-        files = model_repository(folder, laid.files)
-        fields = (
-            _manifest(context, made, chosen, evaluation)
-            | _served_fields(shown, laid, network)
-            | {"files": files}
+        manifest = Manifest(
+            files=model_repository(folder, laid.files),
+            engine_file=laid.engine_file,
+            tokenizer_file=laid.tokenizer_file,
+            labels=network.labels,
+            **_served_fields(served),
+            **_measured_fields(context, state),
         )
         packed = context.work.scratch("packed") / "model.tar.gz"
-        entry = archive(folder, Manifest(**fields, compile_checks=checks), packed)
-        context.work_store.upload(packed, engine_archive_path(request.engine_key))
-        for name, path in card_files(request, entry, context.work_store, packed.parent):
-            context.work_store.upload(path, name)
+        entry = archive(folder, manifest, packed)
+        store.upload(packed, engine_archive_path(request.engine_key))
+        for name, path in card_files(request, entry, store, packed.parent):
+            store.upload(path, name)
         record = packed.with_name("record")
         record.write_bytes(entry_bytes(entry))
-        context.work_store.upload(record, engine_record_path(request.engine_key))
+        store.upload(record, engine_record_path(request.engine_key))
     context.log.line(f"  {entry.archive.size_bytes / 1e6:.1f} MB, sha256 {entry.archive.sha256}")
-    return entry
+    state.entry = entry
 
 
 def served_engine(request: BuildRequest, network: Network) -> Served:
-    """The engine of a request as clients see it."""
+    """Return the engine of a request as clients see it."""
     return Served(
         model=request.model.name,
         task=request.model.task,
         inputs=network.inputs,
         outputs=network.outputs,
         profiles=tuple(
-            ProfileRecord(batch=p.batch, sequence=p.sequence)
-            for p in request.model.engine.optimization_profiles
+            ProfileRecord(batch=profile.batch, sequence=profile.sequence)
+            for profile in request.model.engine.optimization_profiles
         ),
         max_batch_size=request.max_batch_size,
         serving=request.model.serving,
     )
 
 
-def _served_fields(shown: Served, laid: Repository, network: Network) -> dict[str, Any]:
-    """What a server reads."""
+def _served_fields(served: Served) -> dict[str, Any]:
     return {
-        "model": shown.model,
-        "task": shown.task,
-        "engine_file": laid.engine_file,
-        "tokenizer_file": laid.tokenizer_file,
-        "inputs": shown.client_inputs,
-        "outputs": shown.client_outputs,
-        "labels": network.labels,
-        "optimization_profiles": shown.profiles,
-        "max_batch_size": shown.max_batch_size,
-        "warm_up": shown.serving.warm_up,
-        "auto_truncate": shown.serving.auto_truncate,
+        "model": served.model,
+        "task": served.task,
+        "inputs": served.client_inputs,
+        "outputs": served.client_outputs,
+        "optimization_profiles": served.profiles,
+        "max_batch_size": served.max_batch_size,
+        "warm_up": served.serving.warm_up,
+        "auto_truncate": served.serving.auto_truncate,
     }
 
 
-def _manifest(
-    context: BuildContext, made: Prepared, chosen: Candidate, evaluation: Evaluation
-) -> dict[str, Any]:
-    """What was asked for, what was measured, and by whom."""
-    request = context.request
+def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]:
+    """Return what was asked for, what was measured, and by whom."""
+    request, evaluation = context.request, state.evaluation
     return {
         "engine_key": request.engine_key,
         "network_keys": request.network_keys,
@@ -116,17 +99,18 @@ def _manifest(
         "compute_capability": request.compute_capability,
         "gpu": request.gpu,
         "requested_precision": request.model.engine.precision,
-        "precision": chosen.precision,
+        "precision": evaluation.chosen.precision,
         "decision": evaluation.decision.sentence,
         "accuracy": evaluation.accuracy,
         "benchmark": evaluation.benchmark,
         "speedups": evaluation.speedups,
         "runtimes": evaluation.runtimes,
-        "quantization": quantization(request, made.networks.get("int8")),
-        "plan": chosen.plan,
+        "quantization": quantization(request, state.networks.get("int8")),
+        "plan": evaluation.chosen.plan,
         "load_seconds": evaluation.footprint.load_seconds,
         "host_memory_mib": evaluation.footprint.host_memory_mib,
         "device_memory_mib": evaluation.footprint.device_memory_mib,
+        "compile_checks": state.checks,
         "builder": _builder(context),
     }
 
@@ -136,31 +120,21 @@ def quantization(request: BuildRequest, network: Network | None) -> Quantization
 
     The facts that its network was kept with tell it, or the calibration cache.
     """
-    if network is None:
-        return _by_cache(request)
-    facts = network.facts
-    return QuantizationRecord(
-        mode=facts.get("mode", request.quantization),
-        method=facts["method"],
-        samples=facts["samples"],
-        int8_share_of_matmul_macs=facts["int8_share_of_matmul_macs"],
-        share_at_sequence=facts.get("share_at_sequence"),
-        int8_layers=facts["int8_layers"],
-        float_layers=tuple(facts["float_layers"]),
-    )
-
-
-def _by_cache(request: BuildRequest) -> QuantizationRecord | None:
-    calibration = request.model.engine.calibration
-    if (
-        calibration is None
-        or not request.may_be_int8
-        or request.quantization != "calibration-cache"
-    ):
+    if network is not None:
+        facts = network.facts
+        return QuantizationRecord(
+            mode=facts.get("mode", request.quantization),
+            method=facts["method"],
+            samples=facts["samples"],
+            int8_share_of_matmul_macs=facts["int8_share_of_matmul_macs"],
+            share_at_sequence=facts.get("share_at_sequence"),
+            int8_layers=facts["int8_layers"],
+            float_layers=tuple(facts["float_layers"]),
+        )
+    spec, by_cache = request.model.engine.calibration, request.quantization == "calibration-cache"
+    if spec is None or not request.may_be_int8 or not by_cache:
         return None
-    return QuantizationRecord(
-        mode="calibration-cache", method=calibration.method, samples=calibration.samples
-    )
+    return QuantizationRecord(mode="calibration-cache", method=spec.method, samples=spec.samples)
 
 
 def _builder(context: BuildContext) -> BuilderRecord:
@@ -194,12 +168,6 @@ def source_commit(context: BuildContext) -> str | None:
     commit = head.output.strip() if given is None else given
     is_marked = commit.endswith(DIRTY) or not changes.output.strip()
     return commit if is_marked else f"{commit}{DIRTY}"
-
-
-def run(context: BuildContext, state: BuildState) -> None:
-    """Package the chosen engine. Raises InputRefused."""
-    chosen = state.evaluation.chosen
-    state.entry = package(context, prepared_parts(state), chosen, state.evaluation, state.checks)
 
 
 PACKAGE = Step(name="package", run=run)

@@ -1,8 +1,8 @@
 """The publish step: networks, archive, card, and the record that makes an engine visible.
 
 An archive is never replaced while it is whole, and the record follows from the archive alone. So
-two builds of one key that
-publish at once agree on the record, and a publish that was interrupted is finished by the next.
+two builds of one key that publish at once agree on the record, and a publish that was interrupted
+is finished by the next.
 """
 
 from __future__ import annotations
@@ -36,71 +36,41 @@ def publish(
     log: Log,
     card: Callable[[LockEntry], Sequence[File]] = lambda entry: (),
 ) -> LockEntry:
-    """Publishes what is missing and returns the entry of the archive that is there now.
+    """Publish what is missing and return the entry of the archive that is there now.
 
-    Raises PublishFailed.
-
-    `card` makes the files that are published beside that archive, whoever built it.
+    `card` makes the files that are published beside that archive, whoever built it. Raises
+    PublishFailed.
     """
     publish_networks(store, networks)
-    published = _published_archive(store, entry, archive, scratch, log)
-    for name, path in card(published):
-        store.upload(path, name)
+    name = engine_archive_path(entry.manifest.engine_key)
+    if not store.upload(archive, name, only_if_absent=True):
+        present = scratch / "present.tar.gz"
+        store.download(name, present)
+        try:
+            entry = entry_of(present, entry.manifest.engine_key)
+            log.line(
+                f"  {name} is in {store.place} already, from another build of the same key; it is "
+                "kept"
+            )
+        except ValueError as error:
+            log.line(f"  {name} in {store.place} is replaced: {error}")
+            store.upload(archive, name)
+    for card_name, path in card(entry):
+        store.upload(path, card_name)
     record = scratch / "record"
-    record.write_bytes(entry_bytes(published))
+    record.write_bytes(entry_bytes(entry))
     store.upload(record, engine_record_path(entry.manifest.engine_key))
-    return published
+    return entry
 
 
 def publish_networks(store: Store, networks: Sequence[File]) -> None:
-    """Uploads the files of networks that are missing, in order: a network's record is its last.
+    """Upload the files of networks that are missing, in order: a network's record is its last.
 
     Raises PublishFailed.
     """
     for name, path in networks:
         if store.size(name) != path.stat().st_size:
             store.upload(path, name)
-
-
-def _published_archive(
-    store: Store, entry: LockEntry, archive: Path, scratch: Path, log: Log
-) -> LockEntry:
-    name = engine_archive_path(entry.manifest.engine_key)
-    if store.upload(archive, name, only_if_absent=True):
-        return entry
-    present = scratch / "present.tar.gz"
-    store.download(name, present)
-    try:
-        found = entry_of(present, entry.manifest.engine_key)
-        log.line(
-            f"  {name} is in {store.place} already, from another build of the same key; it is kept"
-        )
-        return found
-    except ValueError as error:
-        log.line(f"  {name} in {store.place} is replaced: {error}")
-        store.upload(archive, name)
-        return entry
-
-
-def run(context: BuildContext, state: BuildState) -> None:
-    """Publish the engine; the entry becomes the one that the store has. Raises PublishFailed."""
-    store, request = context.destination, context.request
-    with context.log.step(
-        "publish", f"{store.place}: networks, archive, card, and the record last"
-    ):
-        archive = context.work_store.path(engine_archive_path(request.engine_key))
-        scratch = context.work.scratch("publish")
-        card = partial(card_files, request, networks=context.work_store, folder=scratch)
-        state.entry = publish(
-            store, state.entry, archive, network_files(context), scratch, context.log, card
-        )
-
-
-def run_networks(context: BuildContext, state: BuildState) -> None:
-    """Publish the networks alone. Raises PublishFailed."""
-    place = context.destination.place
-    with context.log.step("publish", f"{place}: networks, each one's record last"):
-        publish_networks(context.destination, network_files(context))
 
 
 def network_files(context: BuildContext) -> list[File]:
@@ -113,9 +83,28 @@ def network_files(context: BuildContext) -> list[File]:
     return [(name, path) for name, path in paths if path.is_file()]
 
 
-def _publishes(context: BuildContext) -> bool:
+def run(context: BuildContext, state: BuildState) -> None:
+    """Publish the engine; the entry becomes the one that the store has. Raises PublishFailed."""
+    store, request = context.destination, context.request
+    intent = f"{store.place}: networks, archive, card, and the record last"
+    with context.log.step("publish", intent):
+        archive = context.work_store.path(engine_archive_path(request.engine_key))
+        scratch = context.work.scratch("publish")
+        card = partial(card_files, request, networks=context.work_store, folder=scratch)
+        networks = network_files(context)
+        state.entry = publish(store, state.entry, archive, networks, scratch, context.log, card)
+
+
+def run_networks(context: BuildContext, state: BuildState) -> None:
+    """Publish the networks alone. Raises PublishFailed."""
+    place = context.destination.place
+    with context.log.step("publish", f"{place}: networks, each one's record last"):
+        publish_networks(context.destination, network_files(context))
+
+
+def _has_store(context: BuildContext) -> bool:
     return context.publish_to is not None
 
 
-PUBLISH = Step(name="publish", run=run, applies=_publishes)
-PUBLISH_NETWORKS = Step(name="publish", run=run_networks, applies=_publishes)
+PUBLISH = Step(name="publish", run=run, applies=_has_store)
+PUBLISH_NETWORKS = Step(name="publish", run=run_networks, applies=_has_store)

@@ -6,42 +6,60 @@ from functools import partial
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder, Samples
-from engine_build.errors import InputRefused
+from engine_build.errors import InputRefused, NothingForInt8
 from engine_build.evaluation.accuracy import Standard, accuracy, output_sizes
 from engine_build.evaluation.answers import rows_by_length
-from engine_build.onnx_graph.network_store import Network, Networks, class_indices
+from engine_build.machine import return_memory
+from engine_build.onnx_graph.network_store import Network, class_indices
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization, format_share
 from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import BATCH, Score, Split, holds_budget
 from engine_build.request import BuildRequest
+from engine_build.steps.step import BuildState, int8_step
 
 
-def quantize_network(
-    context: BuildContext, networks: Networks, network: Network, encoder: Encoder, reference: Array
-) -> Network:
-    """Make the INT8 network of the float one, and keep it. Raises SourceFault.
+def run(context: BuildContext, state: BuildState) -> None:
+    """Find or make the Q/DQ network, without which only `auto` goes on. Raises SourceFault."""
+    request = context.request
+    try:
+        int8 = state.network_store.find("int8", request.network_keys["int8"])
+        state.networks["int8"] = _quantized_network(context, state) if int8 is None else int8
+    except NothingForInt8 as error:
+        if request.model.engine.precision != "auto":
+            raise
+        context.log.line(f"  int8 is not tried: {error}")
+        state.without_int8 = str(error)
+    return_memory()
 
-    `reference` holds the source model's answers to the validation samples. A search's choice is
-    confirmed on those samples, in ONNX Runtime; while they refuse it, the next smaller share is
-    taken.
+
+def _quantized_network(context: BuildContext, state: BuildState) -> Network:
+    """Make the INT8 network of the float one, and keep it.
+
+    A search's choice is confirmed on the validation samples, in ONNX Runtime; while they refuse it,
+    the next smaller share is taken.
     """
-    quantization, request = quantization_of(context, network, encoder), context.request
+    assert state.reference is not None
+    request, network = context.request, state.networks["float"]
+    quantization = quantization_of(context, network, state.encoder)
     with context.log.step("quantize", quantization.description):
         int8 = quantization.run(context.log.line)
         if quantization.search is not None:
-            score = validation_split(request, network).score(reference)
-            int8 = quantization.confirm(int8, partial(_holds, context, score, encoder))
-        networks.keep(request.network_keys["int8"], int8)
+            score = validation_split(request, network).score(state.reference)
+            int8 = quantization.confirm(int8, partial(_holds, context, score, state.encoder))
+        state.network_store.keep(request.network_keys["int8"], int8)
     context.log.line(f"  {format_share(int8.facts, request.opt_shape)}")
     return int8
 
 
 def quantization_of(context: BuildContext, network: Network, encoder: Encoder) -> Quantization:
     """Return the quantization that a build asks for."""
-    request = context.request
+    request, spec = context.request, context.request.model.engine.sensitivity_search
     calibration = request.model.engine.calibration
     assert calibration is not None
+    search = None
+    if spec is not None and len(request.search):
+        search = _split(request, network, request.search, spec.dataset)
     return Quantization(
         network=network,
         encoder=encoder,
@@ -50,7 +68,7 @@ def quantization_of(context: BuildContext, network: Network, encoder: Encoder) -
         shape=request.opt_shape,
         cache=RangeCache(context.stores, context.work.scratch("ranges")),
         folder=context.work.scratch("int8"),
-        search=_search_split(request, network),
+        search=search,
         progress=context.log.progress,
     )
 
@@ -58,13 +76,6 @@ def quantization_of(context: BuildContext, network: Network, encoder: Encoder) -
 def validation_split(request: BuildRequest, network: Network) -> Split:
     """Return the samples that neither calibration nor a search has seen."""
     return _split(request, network, request.validation, request.model.accuracy.dataset)
-
-
-def _search_split(request: BuildRequest, network: Network) -> Split | None:
-    spec = request.model.engine.sensitivity_search
-    if spec is None or len(request.search) == 0:
-        return None
-    return _split(request, network, request.search, spec.dataset)
 
 
 def _split(request: BuildRequest, network: Network, samples: Samples, dataset: str) -> Split:
@@ -100,3 +111,6 @@ def _holds(context: BuildContext, score: Score, encoder: Encoder, network: Netwo
         f"{'within the budget' if holds else 'refused'}"
     )
     return holds
+
+
+QUANTIZE = int8_step("quantize", "explicit", run)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from pathlib import Path
 
 import numpy as np
 
@@ -26,11 +25,12 @@ def run(context: BuildContext, state: BuildState) -> None:
     """Compute and keep the reference, unless a store had it. Raises SourceFault."""
     if state.reference is not None:
         return
-    intent = f"{len(context.request.validation)} validation samples through the source model"
+    request = context.request
+    intent = f"{len(request.validation)} validation samples through the source model"
     with context.log.step("reference", intent):
         rows = _rows(context, state)
-        if not np.isfinite(rows).all():
-            broken = int((~np.isfinite(rows)).any(axis=1).sum())
+        broken = int((~np.isfinite(rows)).any(axis=1).sum())
+        if broken:
             raise SourceFault(
                 f"the source model gives NaN or Inf for {broken} of {len(rows)} validation "
                 "samples; repair it."
@@ -40,7 +40,9 @@ def run(context: BuildContext, state: BuildState) -> None:
                 f"the source model answers all {len(rows)} validation samples alike, so nothing "
                 "can be judged."
             )
-        keep_reference(context.work_store, context.request, rows, context.work.scratch("reference"))
+        path = context.work.scratch("reference") / "reference.npy"
+        np.save(path, rows, allow_pickle=False)
+        context.work_store.upload(path, reference_path(request))
     state.reference = rows
     if state.model is not None:
         # What follows needs its answers only; the benchmark loads it again.
@@ -58,57 +60,35 @@ def _rows(context: BuildContext, state: BuildState) -> Array:
         return rows_by_length(counted, state.encoder, samples, REFERENCE_BATCH)
     model.release()
     encode = context.log.count_calls(reference_encoder(model.folder, longest), batches, "batches")
-    places = by_length(state.encoder, samples)
-    sorted_rows = np.concatenate(
-        [
-            encode([samples[place] for place in places[begin : begin + REFERENCE_BATCH]])
-            for begin in range(0, len(places), REFERENCE_BATCH)
-        ]
-    )
+    order = by_length(state.encoder, samples)
+    begins = range(0, len(order), REFERENCE_BATCH)
+    groups = [order[begin : begin + REFERENCE_BATCH] for begin in begins]
+    sorted_rows = np.concatenate([encode([samples[i] for i in group]) for group in groups])
     rows: Array = np.empty_like(sorted_rows)
-    rows[places] = sorted_rows
+    rows[order] = sorted_rows
     first = network.rows(state.encoder.feed(samples[:REFERENCE_BATCH]))
     refuse_other_vectors(first, rows[:REFERENCE_BATCH])
     return rows
 
 
 def reference_path(request: BuildRequest) -> str:
-    """Where they lie: samples and truncation decide them, and the network's key says the source."""
+    """Return where they lie: samples and truncation decide them, and the source by its key."""
     words = f"{request.validation_sha256} {request.longest_sequence}"
-    return network_path(
-        request.network_keys["float"],
-        f"reference-{hashlib.sha256(words.encode()).hexdigest()[:16]}.npy",
-    )
+    digest = hashlib.sha256(words.encode()).hexdigest()[:16]
+    return network_path(request.network_keys["float"], f"reference-{digest}.npy")
 
 
 def stored_reference(stores: tuple[Store, ...], request: BuildRequest) -> Array | None:
-    """The answers [samples, values] from the first store that has them whole."""
+    """Return the answers [samples, values] from the first store that has them whole."""
     for store in stores:
         data = store.read(reference_path(request))
-        rows = None if data is None else _read_rows(data)
-        if (
-            rows is not None
-            and rows.ndim == 2
-            and len(rows) == len(request.validation)
-            and np.isfinite(rows).all()
-        ):
+        try:
+            rows: Array = np.load(io.BytesIO(data or b""), allow_pickle=False)
+        except DAMAGED:
+            continue
+        if rows.ndim == 2 and len(rows) == len(request.validation) and np.isfinite(rows).all():
             return rows
     return None
-
-
-def keep_reference(store: Store, request: BuildRequest, rows: Array, scratch: Path) -> None:
-    """Keeps them in a store."""
-    path = scratch / "reference.npy"
-    np.save(path, rows, allow_pickle=False)
-    store.upload(path, reference_path(request))
-
-
-def _read_rows(data: bytes) -> Array | None:
-    try:
-        rows: Array = np.load(io.BytesIO(data), allow_pickle=False)
-    except DAMAGED:
-        return None
-    return rows
 
 
 REFERENCE = Step(name="reference", run=run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +56,12 @@ class Step:
     applies: Callable[[BuildContext], bool] = lambda context: True
 
 
-def applicable(steps: Sequence[Step], context: BuildContext) -> tuple[Step, ...]:
-    """Return the steps that a build has."""
-    return tuple(step for step in steps if step.applies(context))
+def int8_step(name: str, mode: str, run: Callable[[BuildContext, BuildState], None]) -> Step:
+    """Return a step of the builds that may be INT8 in a quantization mode."""
+    return Step(
+        name=name,
+        run=run,
+        applies=lambda context: (
+            context.request.may_be_int8 and context.request.quantization == mode
+        ),
+    )

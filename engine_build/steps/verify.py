@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,33 +18,87 @@ from engine_build.evaluation.accuracy import (
     worst_sample,
 )
 from engine_build.evaluation.answers import rows_by_length, rows_in_order
-from engine_build.evaluation.decision import Candidate, Findings
+from engine_build.evaluation.decision import Candidate, Findings, Verified, refuse_missed_budget
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
-from engine_build.onnx_graph.network_store import class_indices
-from engine_build.steps.prepare import Prepared
+from engine_build.onnx_graph.network_store import Network, class_indices
+from engine_build.steps.compile import fallback
 from engine_build.steps.reference import REFERENCE_BATCH
+from engine_build.steps.step import BuildState, Step
 from onboarding.manifest import AccuracyRecord
 from onboarding.values import Precision
 
 QDQ = "int8 Q/DQ network"
+Fallback = Callable[[BuildContext, Mapping[str, Network]], Candidate | None]
 
 
-class Verification:
+def verify_candidates(
+    context: BuildContext,
+    state: BuildState,
+    *,
+    load: Load = load_engine,
+    compile_fallback: Fallback = fallback,
+) -> Verified:
+    """Hold every candidate's answers against the reference. Raises BudgetMissed.
+
+    `compile_fallback` makes the float32 engine that `auto` takes where FP16 misses the budget.
+    """
+    verification, requested = _Verification(context, state, load), context.request.model.engine
+    candidates = list(state.candidates)
+    with context.log.step("verify", _intent(context, candidates)):
+        network_records = verification.verify_network()
+        for candidate in candidates:
+            verification.verify(candidate)
+    if requested.precision == "auto" and verification.findings.fallback is None:
+        float32 = compile_fallback(context, state.networks)
+        if float32 is not None:
+            with context.log.step("verify again", _intent(context, [float32])):
+                verification.verify(float32)
+            candidates.append(float32)
+    findings = verification.findings
+    refuse_missed_budget(requested.precision, findings)
+    measurable = [item for item in candidates if item.precision in findings.accuracy]
+    # The engine that would be taken otherwise comes first: it is the baseline.
+    measurable.sort(key=lambda candidate: candidate.precision != findings.fallback)
+    return Verified(
+        findings=findings, network_records=network_records, candidates=tuple(measurable)
+    )
+
+
+def standard(context: BuildContext, state: BuildState) -> Standard:
+    """Return what a build's answers are compared with.
+
+    Raises InputRefused and SourceFault for labels that decide nothing.
+    """
+    assert state.reference is not None
+    request, network, numbers = context.request, state.networks["float"], None
+    spec, labels = request.model.accuracy, request.validation.labels
+    if spec.metric == "accuracy" and labels is not None:
+        numbers = class_indices(labels, network, spec.dataset)
+        refuse_useless_labels(state.reference, numbers, spec.dataset)
+    return Standard(
+        reference=state.reference,
+        metric=spec.metric,
+        budget=spec.budget,
+        labels=numbers,
+        outputs=output_sizes(network.outputs),
+    )
+
+
+class _Verification:
     """The accuracy of one build's candidates, the first ones and any that come later."""
 
-    def __init__(self, context: BuildContext, prepared: Prepared, load: Load = load_engine) -> None:
+    def __init__(self, context: BuildContext, state: BuildState, load: Load) -> None:
         self._context = context
+        self._state = state
         self._load = load
-        self._prepared = prepared
-        self._standard = standard(context, prepared)
+        self._standard = standard(context, state)
         self._accuracy: dict[Precision, AccuracyRecord] = {}
         self._broken: dict[Precision, str] = {}
 
     @property
     def findings(self) -> Findings:
-        """All results so far."""
-        without_int8 = self._prepared.without_int8
-        if without_int8 is None and "int8" in self._prepared.networks:
+        without_int8 = self._state.without_int8
+        if without_int8 is None and "int8" in self._state.networks:
             without_int8 = "ONNX Runtime cannot quantize the network dynamically; the log says why"
         return Findings(accuracy=self._accuracy, broken=self._broken, without_int8=without_int8)
 
@@ -53,7 +107,7 @@ class Verification:
 
         Raises BrokenAnswers.
         """
-        network = self._prepared.networks.get("int8")
+        network = self._state.networks.get("int8")
         if network is None:
             return ()
         return (self._record(QDQ, self._rows("onnxruntime", network.path)),)
@@ -75,10 +129,10 @@ class Verification:
         record = accuracy(subject, rows, self._standard)
         self._context.log.line(f"  {format_record(record)}")
         if record.verdict != "pass":
-            place = worst_sample(rows, self._standard)
-            sample = self._context.request.validation.values[place]
+            index = worst_sample(rows, self._standard)
+            sample = self._context.request.validation.values[index]
             text = f", {sample[:80]!r}" if isinstance(sample, str) else ""
-            self._context.log.line(f"    its worst is sample {place + 1}{text}")
+            self._context.log.line(f"    its worst is sample {index + 1}{text}")
         return record
 
     def _rows(self, runtime: RuntimeName, path: Path, *, as_served: bool = False) -> Array:
@@ -88,41 +142,26 @@ class Verification:
         answer depends on the rest of its batch. Otherwise by length, which is faster and gives the
         same rows.
         """
-        request, encoder = self._context.request, self._prepared.encoder
+        request, log = self._context.request, self._context.log
         samples = request.validation.values
         batch = request.opt_shape.batch if as_served else REFERENCE_BATCH
         with ExitStack() as stack:
             engine = self._load(runtime, path, as_served=False)
             stack.callback(close, engine)
-            answer = self._context.log.count_calls(
-                engine.rows, -(-len(samples) // batch), "batches"
-            )
+            answer = log.count_calls(engine.rows, -(-len(samples) // batch), "batches")
             rows = rows_in_order if as_served else rows_by_length
-            return rows(answer, encoder, samples, batch)
+            return rows(answer, self._state.encoder, samples, batch)
 
 
-def standard(context: BuildContext, prepared: Prepared) -> Standard:
-    """Return what a build's answers are compared with.
-
-    Raises InputRefused and SourceFault for labels that decide nothing.
-    """
-    request, network = context.request, prepared.networks["float"]
-    spec, labels = request.model.accuracy, request.validation.labels
-    numbers = None
-    if spec.metric == "accuracy" and labels is not None:
-        numbers = class_indices(labels, network, spec.dataset)
-        refuse_useless_labels(prepared.reference, numbers, spec.dataset)
-    return Standard(
-        reference=prepared.reference,
-        metric=spec.metric,
-        budget=spec.budget,
-        labels=numbers,
-        outputs=output_sizes(network.outputs),
-    )
-
-
-def verify_intent(context: BuildContext, candidates: Sequence[Candidate]) -> str:
-    """Say what the step does."""
+def _intent(context: BuildContext, candidates: Sequence[Candidate]) -> str:
     engines = ", ".join(candidate.precision for candidate in candidates)
     count = len(context.request.validation)
     return f"{engines} against the source model, {count} samples that calibration never saw"
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Verify every candidate. Raises BudgetMissed before anything is timed."""
+    state.verified = verify_candidates(context, state)
+
+
+VERIFY = Step(name="verify", run=run)

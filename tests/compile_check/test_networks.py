@@ -14,11 +14,11 @@ from onnx import TensorProto, helper
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
+from engine_build.pipeline import NETWORK_STEPS, run_steps
 from engine_build.runner import ProcessRunner
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
 from engine_build.steps.check import compile_checks
-from engine_build.steps.prepare import prepare
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.architectures import (
     CLASSES,
@@ -78,7 +78,8 @@ def test_quantized_vision_network_compiles(name, tmp_path):
     )
     tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
     with tools.work:
-        records = check_networks(prepare(tools).networks["int8"].path, ROWS)
+        network = run_steps(tools, NETWORK_STEPS).networks["int8"]
+        records = check_networks(network.path, ROWS)
     assert [record.verdict for record in records] == ["pass"]
 
 

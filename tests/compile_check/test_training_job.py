@@ -14,7 +14,7 @@ import sys
 import pytest
 
 from engine_build import training_job
-from engine_build.training_job import Places
+from engine_build.training_job import JobPaths
 from roundhouse.deploy.builds.source import source_zip
 from tests.unit.engine_build.test_training_job import ENTRY
 from tests.unit.engine_build.tiny import model, write_tree
@@ -42,7 +42,7 @@ def run(places, wheel, **hyperparameter_values):
 def places(tmp_path):
     from tests.unit.engine_build.stand_ins import ROOT
 
-    found = Places(ml=tmp_path / "ml", tree=tmp_path / "source")
+    found = JobPaths(ml=tmp_path / "ml", tree=tmp_path / "source")
     found.source.mkdir(parents=True)
     tree = write_tree(tmp_path / "tree", model("tiny", "fp32"))
     (found.source / "0123.zip").write_bytes(source_zip(ROOT, tree))

@@ -17,10 +17,9 @@ from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, Sour
 from engine_build.evaluation.answers import rows_in_order
 from engine_build.log import Log
 from engine_build.ort import OrtNetwork
-from engine_build.pipeline import STEPS
+from engine_build.pipeline import step_names
 from engine_build.runner import Ended
 from engine_build.sources.source_model import SourceModel
-from engine_build.steps.step import applicable
 from engine_build.store import FolderStore, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import LockEntry
@@ -301,5 +300,5 @@ def test_steps_that_are_printed_are_those_that_run(wheel, tmp_path):
     with tools.work:
         build(tools)
     printed = stream.getvalue().splitlines()[0].split("): ")[1].split("; ")[0].split(", ")
-    assert printed == [step.name for step in applicable(STEPS, tools)] == list(tools.log.seconds)
+    assert printed == step_names(tools) == list(tools.log.seconds)
     assert printed[0] == "fetch" and printed[-1] == "publish" and "quantize" not in printed

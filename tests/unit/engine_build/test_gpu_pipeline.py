@@ -11,9 +11,10 @@ import tarfile
 import pytest
 
 from engine_build.build import build
+from engine_build.pipeline import NETWORK_STEPS, run_steps
+from engine_build.steps.benchmark import choose_candidate
 from engine_build.steps.compile import check_machine, compile_candidates
-from engine_build.steps.evaluate import choose_candidate, verify_candidates
-from engine_build.steps.prepare import prepare
+from engine_build.steps.verify import verify_candidates
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine, install_runtime
@@ -45,10 +46,10 @@ def context(wheel, tmp_path, monkeypatch):
 def evaluation(tools):
     with tools.work:
         check_machine(tools.request, tools.runner)
-        prepared = prepare(tools)
-        candidates = compile_candidates(tools, prepared.networks)
-        verified = verify_candidates(tools, prepared, candidates)
-        return choose_candidate(tools, prepared, verified)
+        state = run_steps(tools, NETWORK_STEPS)
+        state.candidates = compile_candidates(tools, state.networks)
+        state.verified = verify_candidates(tools, state)
+        return choose_candidate(tools, state)
 
 
 def test_gpu_engine_is_built_judged_and_packed(context):

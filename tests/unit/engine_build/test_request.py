@@ -172,11 +172,7 @@ def test_request_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
         found(None).compute_capability,
         found("8.6").compute_capability,
         found("8.9").compute_capability,
-    ) == (
-        "8.6",
-        "8.6",
-        "8.9",
-    )
+    ) == ("8.6", "8.6", "8.9")
     assert found("8.9").engine_key != found("8.6").engine_key == found(None).engine_key
 
 

@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 from engine_build import training_job
-from engine_build.training_job import JobRefused, Places, hyperparameters, main, source_tree
+from engine_build.training_job import JobPaths, JobRefused, hyperparameters, main, source_tree
 
 WISHES = {"environment": "dev", "model": "tiny", "publish": "s3://bucket"}
 REASON = "accuracy budget missed: 0.5."
 
 
 @pytest.fixture
-def places(tmp_path) -> Places:
+def places(tmp_path) -> JobPaths:
     """A job with a good source and good hyperparameters."""
-    found = Places(ml=tmp_path / "ml", tree=tmp_path / "tree")
+    found = JobPaths(ml=tmp_path / "ml", tree=tmp_path / "tree")
     (found.source / "models").mkdir(parents=True)
     wish(found, WISHES)
     return found
@@ -121,15 +121,15 @@ def test_engine_build_takes_those_arguments():
 
 
 def test_unfinished_work_lies_where_sagemaker_saves_it():
-    assert (Places().out, Places().failure) == (
+    assert (JobPaths().out, JobPaths().failure) == (
         Path("/opt/ml/checkpoints/engine"),
         Path("/opt/ml/output/failure"),
     )
-    assert (Places().source, Places().data) == (
+    assert (JobPaths().source, JobPaths().data) == (
         Path("/opt/ml/input/data/source"),
         Path("/opt/ml/output/data"),
     )
-    assert Places().hyperparameters == Path("/opt/ml/input/config/hyperparameters.json")
+    assert JobPaths().hyperparameters == Path("/opt/ml/input/config/hyperparameters.json")
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -245,7 +245,7 @@ import signal, sys, runpy
 from pathlib import Path
 job = runpy.run_path(sys.argv[1])
 signal.signal(signal.SIGTERM, job["interrupt"])
-places = job["Places"](ml=Path(sys.argv[2]), tree=Path(sys.argv[3]))
+places = job["JobPaths"](ml=Path(sys.argv[2]), tree=Path(sys.argv[3]))
 sys.exit(job["main"](places, {}, sys.stdout, sys.stderr))
 """
 

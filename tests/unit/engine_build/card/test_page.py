@@ -257,10 +257,7 @@ def test_files_are_made_without_networks_that_are_gone(built, request_of, tmp_pa
         request_of(built), built.result.entry, FolderStore(tmp_path / "none"), tmp_path
     )
     data = next(path for name, path in files if name.endswith("card.json")).read_bytes()
-    assert json.loads(data)["networks"] == {
-        "float": {},
-        "int8": {},
-    }
+    assert json.loads(data)["networks"] == {"float": {}, "int8": {}}
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from engine_build.datasets.dataset import Samples, Shape
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.onnx_graph.network_store import Network
+from engine_build.pipeline import NETWORK_STEPS, run_steps
 from engine_build.quantization.calibration_cache import (
     cache_bytes,
     cache_path,
@@ -25,7 +26,6 @@ from engine_build.quantization.calibration_cache import (
 from engine_build.runner import Ended
 from engine_build.steps.calibrate import calibrate_cache, calibrate_command
 from engine_build.steps.compile import check_machine
-from engine_build.steps.prepare import prepare
 from engine_build.steps.publish import network_files as published_networks
 from engine_build.store import FolderStore
 from onboarding.manifest import TensorRecord
@@ -324,9 +324,9 @@ def test_build_makes_a_cache_in_the_place_of_a_qdq_network_and_publishes_it(
     )
     tools = dataclasses.replace(tools, runner=runner)
     with tools.work:
-        prepared = prepare(tools)
+        state = run_steps(tools, NETWORK_STEPS)
         published = [name for name, _ in published_networks(tools)]
-    assert list(prepared.networks) == ["float"]
+    assert list(state.networks) == ["float"]
     assert len(runner.batches) == 48 / tools.request.opt_shape.batch
     assert cache_path(tools.request) in published
 

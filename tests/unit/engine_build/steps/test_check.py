@@ -62,6 +62,6 @@ def test_compiler_without_memory_says_so(tmp_path):
     network = Network(precision="float", path=tmp_path, inputs=(), outputs=(), facts={})
     record = check_record(network, Ended(code=-9, output="", errors=""))
     assert record.reason == (
-        "the compiler was killed (it said nothing), most often for want of memory: use a machine "
+        "the compiler was killed (it wrote no error), most often for want of memory: use a machine "
         "with more of it"
     )

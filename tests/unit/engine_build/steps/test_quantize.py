@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from engine_build.errors import InputRefused
-from engine_build.steps.prepare import prepare
+from engine_build.pipeline import NETWORK_STEPS, run_steps
 from engine_build.steps.quantize import quantization_of
 from engine_build.validated_frontier import main, validated_points
 from tests.unit.engine_build.stand_ins import StandInRunner, context
@@ -35,8 +35,8 @@ def said(tools):
 def test_a_search_choice_is_confirmed_on_the_validation_split(tools):
     with tools.work:
         tools.log.keep(tools.work.log_path)
-        prepared = prepare(tools)
-    facts = prepared.networks["int8"].facts
+        state = run_steps(tools, NETWORK_STEPS)
+    facts = state.networks["int8"].facts
     assert facts["search_samples"] == 100
     assert facts["int8_layers"] == 12
     assert "INT8 on the validation split" in said(tools) and "within the budget" in said(tools)
@@ -45,7 +45,7 @@ def test_a_search_choice_is_confirmed_on_the_validation_split(tools):
 def test_frontier_is_judged_again_on_the_validation_split(tools):
     with tools.work:
         points = validated_points(tools)
-        again = prepare(tools).networks["int8"].facts["frontier"]
+        again = run_steps(tools, NETWORK_STEPS).networks["int8"].facts["frontier"]
     assert [len(point.int8) for point in points] == [point["int8_layers"] for point in again]
     assert all(point.accuracy.samples == len(tools.request.validation) for point in points)
     assert points[-1].accuracy.worst > points[0].accuracy.worst > 0.99
@@ -56,7 +56,7 @@ def test_without_a_search_nothing_is_judged(wheel, tmp_path):
     plain = context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
     with plain.work:
         plain.log.keep(plain.work.log_path)
-        assert "frontier" not in prepare(plain).networks["int8"].facts
+        assert "frontier" not in run_steps(plain, NETWORK_STEPS).networks["int8"].facts
         assert "validation split" not in said(plain)
         with pytest.raises(InputRefused, match="asks for no sensitivity_search"):
             validated_points(plain)
@@ -64,14 +64,14 @@ def test_without_a_search_nothing_is_judged(wheel, tmp_path):
 
 def test_refuses_a_search_without_labels_for_the_metric_accuracy(tools):
     with tools.work:
-        prepared = prepare(tools)
+        state = run_steps(tools, NETWORK_STEPS)
         accuracy = tools.request.model.accuracy.model_copy(update={"metric": "accuracy"})
         spec = tools.request.model.model_copy(update={"accuracy": accuracy})
         by_label = dataclasses.replace(
             tools, request=dataclasses.replace(tools.request, model=spec)
         )
         with pytest.raises(InputRefused, match=r"dataset models/data/search.txt has no labels"):
-            quantization_of(by_label, prepared.networks["float"], prepared.encoder)
+            quantization_of(by_label, state.networks["float"], state.encoder)
 
 
 def test_refuses_unknown_arguments_in_a_sentence(capsys):

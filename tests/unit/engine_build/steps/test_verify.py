@@ -1,0 +1,216 @@
+"""Verify, benchmark, decide: engines whose answers and faults the test chooses."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine_build.datasets.dataset import Samples
+from engine_build.errors import BudgetMissed, InputRefused
+from engine_build.evaluation.accuracy import BrokenAnswers
+from engine_build.evaluation.decision import Candidate
+from engine_build.log import Log
+from engine_build.onnx_graph.network_store import Network
+from engine_build.steps.benchmark import choose_candidate
+from engine_build.steps.step import BuildState
+from engine_build.steps.verify import standard, verify_candidates
+from onboarding.manifest import TensorRecord
+from onboarding.model_spec import AccuracySpec, BudgetSpec
+from tests.unit.engine_build.stand_ins import StandInRunner, context
+from tests.unit.engine_build.tiny import model, sentences, write_tree
+
+ROWS = np.random.default_rng(0).standard_normal((120, 8)).astype(np.float32)
+OVERFLOWN = ROWS.copy()
+OVERFLOWN[4] = np.inf
+POOR = np.random.default_rng(1).standard_normal((120, 8)).astype(np.float32)
+ANSWERS = {"good": ROWS, "overflown": OVERFLOWN, "poor": POOR}
+
+FLOAT = Network(
+    precision="float",
+    path=Path("f.onnx"),
+    inputs=(),
+    outputs=(TensorRecord(name="logits", datatype="FP32", shape=(-1, 8)),),
+    facts={},
+    labels=tuple("abcdefgh"),
+)
+
+
+class Encoder:
+    """A text's feed is its place in the dataset."""
+
+    inputs = ("place",)
+
+    def __init__(self, texts):
+        self._places = {text: place for place, text in enumerate(texts)}
+
+    def feeds(self, texts, batch):
+        for begin in range(0, len(texts), batch):
+            yield {"place": np.array([self._places[text] for text in texts[begin : begin + batch]])}
+
+    def length(self, text):
+        return len(text)
+
+    def shaped(self, texts, shape):
+        return {"place": np.zeros(shape.batch, dtype=np.int64)}
+
+
+class Engine:
+    """Answers with rows that were chosen for it."""
+
+    def __init__(self, rows):
+        self._rows = rows
+        self.closed = False
+
+    def rows(self, feed):
+        return self._rows[feed["place"]]
+
+    def close(self):
+        self.closed = True
+
+
+class Machine:
+    """Loads what lies at a path named after its answers, and compiles float32 for `auto`."""
+
+    def __init__(self, float32=None):
+        self.engines = []
+        self.compiled = 0
+        self._float32 = float32
+
+    def load(self, runtime, path, *, as_served=True):
+        self.engines.append(Engine(ANSWERS[path.stem]))
+        return self.engines[-1]
+
+    def compile_fallback(self, context, networks):
+        self.compiled += 1
+        path = Path(f"{self._float32}.plan")
+        return None if self._float32 is None else Candidate(precision="fp32", path=path)
+
+
+@pytest.fixture
+def start(tmp_path):
+    def start_build(precision="auto", **accuracy):
+        spec, texts = model("tiny", precision), sentences(120, seed=2)
+        root = write_tree(tmp_path / "root", spec, validation=texts)
+        tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
+        accuracy_spec = AccuracySpec(dataset="v.txt", **accuracy)
+        spec = tools.request.model.model_copy(update={"accuracy": accuracy_spec})
+        request = dataclasses.replace(tools.request, model=spec)
+        return dataclasses.replace(tools, request=request, log=Log(io.StringIO()))
+
+    return start_build
+
+
+def state_of(tools):
+    state = BuildState(tools)
+    state.networks["float"] = FLOAT
+    state.encoder, state.reference = Encoder(tools.request.validation.values), ROWS
+    return state
+
+
+def evaluation(tools, machine, **answers):
+    fallback = machine.compile_fallback
+    with tools.work:
+        state = state_of(tools)
+        state.candidates = [
+            Candidate(precision=precision, path=Path(f"{name}.plan"))
+            for precision, name in answers.items()
+        ]
+        state.verified = verify_candidates(
+            tools, state, load=machine.load, compile_fallback=fallback
+        )
+        return choose_candidate(tools, state, load=machine.load)
+
+
+def test_record_has_every_measurement_and_the_chosen_engine_last(start):
+    machine = Machine()
+    result = evaluation(start(), machine, fp32="good", int8="good")
+    chosen = result.chosen.precision
+    assert {record.subject for record in result.accuracy} == {"fp32 engine", "int8 engine"}
+    assert result.accuracy[-1].subject == f"{chosen} engine"
+    assert {
+        (record.candidate, record.baseline, record.batch, record.sequence)
+        for record in result.speedups
+    } == {("int8", "fp32", 2, 8)}
+    loads = [(record.precision, record.load_seconds) for record in result.runtimes]
+    assert loads == [("fp32", 0.1), ("int8", 0.1)]
+    assert result.footprint.precision == chosen
+    assert "fp32 (duplicate control)" in {record.precision for record in result.benchmark}
+    assert machine.compiled == 0 and all(engine.closed for engine in machine.engines)
+
+
+def test_control_is_a_second_copy_of_the_baseline(start):
+    machine = Machine()
+    evaluation(start(), machine, fp32="good")
+    # One to verify, one to measure, and its copy.
+    assert len(machine.engines) == 3
+
+
+def test_fp16_that_overflows_is_replaced_by_fp32_and_never_timed(start):
+    machine = Machine(float32="good")
+    result = evaluation(start(), machine, fp16="overflown", int8="poor")
+    assert (result.chosen.precision, machine.compiled) == ("fp32", 1)
+    fault = "fp16 engine gives NaN or Inf for 1 of 120 samples, the first being sample 5"
+    assert fault in result.decision.sentence
+    assert "fp16" not in {record.precision for record in result.benchmark}
+
+
+def test_int8_that_passes_is_measured_against_the_fp32_that_replaces_fp16(start):
+    result = evaluation(start(), Machine(float32="good"), fp16="poor", int8="good")
+    baselines = {record.baseline for record in result.speedups if record.candidate == "int8"}
+    assert baselines == {"fp32"}
+
+
+def test_log_names_the_worst_sample_of_an_engine_that_does_not_pass(start):
+    stream = io.StringIO()
+    tools = dataclasses.replace(start(), log=Log(stream))
+    evaluation(tools, Machine(), fp32="good", int8="poor")
+    lengths = np.linalg.norm(POOR, axis=1) * np.linalg.norm(ROWS, axis=1)
+    worst = int(((POOR * ROWS).sum(axis=1) / lengths).argmin())
+    assert f"its worst is sample {worst + 1}, '" in stream.getvalue()
+    assert "not on this machine: " in stream.getvalue() and "load s" in stream.getvalue()
+
+
+def test_refuses_a_requested_engine_that_answers_nan(start):
+    machine = Machine(float32="good")
+    with pytest.raises(BrokenAnswers, match="int8 engine gives NaN or Inf for 1 of 120 samples"):
+        evaluation(start("int8"), machine, int8="overflown")
+    assert (BrokenAnswers.exit_code, machine.compiled) == (3, 0)
+    assert all(engine.closed for engine in machine.engines)
+
+
+def test_refuses_auto_whose_every_engine_misses_the_budget_before_anything_is_timed(start):
+    machine = Machine(float32="poor")
+    words = r"precision auto misses its accuracy budget: the closest, "
+    with pytest.raises(BudgetMissed, match=words):
+        evaluation(start(), machine, fp16="poor", int8="poor")
+    assert len(machine.engines) == 3
+
+
+def test_refuses_a_requested_engine_on_an_interval_that_holds_the_budget(start):
+    ANSWERS["nearly"] = np.concatenate([-ROWS[:2], ROWS[2:]])
+    tools = start("int8", budget=BudgetSpec(mean=0.95))
+    words = r"precision int8 cannot be judged: .*about [\d,]+ samples"
+    with pytest.raises(BudgetMissed, match=words):
+        evaluation(tools, Machine(), int8="nearly")
+
+
+def with_labels(tools, labels):
+    validation = Samples(values=tools.request.validation.values, labels=labels)
+    request = dataclasses.replace(tools.request, validation=validation)
+    return dataclasses.replace(tools, request=request)
+
+
+def test_labels_are_classes_by_name(start):
+    classes = ROWS.argmax(axis=1)
+    tools = with_labels(start(metric="accuracy"), tuple("abcdefgh"[index] for index in classes))
+    assert (standard(tools, state_of(tools)).labels == classes).all()
+
+
+def test_refuses_labels_that_are_no_class(start):
+    tools = with_labels(start(metric="accuracy"), ("z",) * 120)
+    with pytest.raises(InputRefused, match="no class of the model, such as 'z'"):
+        standard(tools, state_of(tools))
