@@ -1,7 +1,4 @@
-"""The build machine's definitions that are golden.
-
-`python -m tests.synth.golden_build_machine` writes their files anew.
-"""
+"""The build machine's golden definition: `python -m tests.synth.golden_build_machine` writes it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
 from stacks.builds.machine import build_machine
 from tests.synth.deployments import environment
 
-FOLDER = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parent / "golden" / "build-machine.json"
 IMAGE = (
     "111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-dev/builder-gpu:0123456789abcdef0123"
 )
@@ -32,17 +29,11 @@ def whole() -> EnvironmentSpec:
 
 
 def definitions() -> dict[str, dict[str, Any]]:
-    """By file name.
-
-    The machine of the shipped environment `dev`, and of one that names everything.
-    """
+    """The machine of the shipped environment `dev`, and of one that names everything."""
+    routes = ["cpu", "gpu"]
     return {
-        "build-machine.json": build_machine(
-            environment("dev"), projects=["cpu", "gpu"], training_image=IMAGE
-        ),
-        "build-machine-whole.json": build_machine(
-            whole(), projects=["cpu", "gpu", "fleet"], training_image=IMAGE
-        ),
+        "dev": build_machine(environment("dev"), projects=routes, training_image=IMAGE),
+        "whole": build_machine(whole(), projects=[*routes, "fleet"], training_image=IMAGE),
     }
 
 
@@ -52,6 +43,4 @@ def text(definition: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for name, definition in definitions().items():
-        (FOLDER / name).write_text(text(definition), encoding="utf-8")
+    GOLDEN.write_text(text(definitions()["whole"]), encoding="utf-8")

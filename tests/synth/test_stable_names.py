@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from tests.unit.onboarding.trees import tree_root
 
 pytestmark = pytest.mark.synth
 
-GOLDEN = Path(__file__).parent / "golden" / "stable-names.json"
+GOLDEN = Path(__file__).parent / "golden" / "stable-names.txt"
 STATEFUL = {
     "AWS::CloudFormation::WaitConditionHandle",
     "AWS::ECR::Repository",
@@ -70,21 +71,14 @@ def fixed_engines(deployment: Deployment) -> Deployment:
     return with_locks(deployment.with_targets(with_key)).with_targets(with_manifest)
 
 
-def stable_facts(stacks: Stacks) -> dict[str, Any]:
-    """Type and names of every stateful resource, by stack and logical id."""
-    return {
-        name: {
-            logical_id: {"Type": resource["Type"]}
-            | {
-                key: value
-                for key, value in sorted(resource.get("Properties", {}).items())
-                if key in NAMES
-            }
-            for logical_id, resource in sorted(stack.template["Resources"].items())
-            if resource["Type"] in STATEFUL
-        }
-        for name, stack in sorted(stacks.items())
-    }
+def stable_lines(environment: str, stacks: Stacks) -> Iterator[str]:
+    """A line for every stateful resource: environment, stack, logical id, type, names."""
+    for name, stack in sorted(stacks.items()):
+        for logical_id, resource in sorted(stack.template["Resources"].items()):
+            if resource["Type"] in STATEFUL:
+                properties = resource.get("Properties", {})
+                given = [json.dumps(properties[key]) for key in NAMES if key in properties]
+                yield " ".join([f"[{environment}] {name}", logical_id, resource["Type"], *given])
 
 
 def environments(folder: Path) -> dict[str, Stacks]:
@@ -119,8 +113,8 @@ def environments(folder: Path) -> dict[str, Stacks]:
 
 def golden_text(folder: Path) -> str:
     """The golden file of the present tree."""
-    facts = {name: stable_facts(stacks) for name, stacks in environments(folder).items()}
-    return json.dumps(facts, indent=1) + "\n"
+    stages = environments(folder).items()
+    return "".join(f"{line}\n" for name, stacks in stages for line in stable_lines(name, stacks))
 
 
 def test_logical_ids_and_names_of_what_is_deployed_stay_as_they_are(tmp_path):
@@ -128,16 +122,11 @@ def test_logical_ids_and_names_of_what_is_deployed_stay_as_they_are(tmp_path):
 
 
 def test_endpoint_names_are_those_of_the_environment_and_the_file():
-    facts = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    endpoints = {
-        resource["EndpointName"]
-        for stack in facts["dev"].values()
-        for resource in stack.values()
-        if "EndpointName" in resource
-    }
-    assert endpoints == {
+    lines = GOLDEN.read_text(encoding="utf-8")
+    endpoints = re.findall(r'^\[dev\] .* AWS::SageMaker::Endpoint "([^"]+)"', lines, re.MULTILINE)
+    assert endpoints == [
         names.endpoint_name(environment("dev"), deployment.name) for deployment in unlocked("dev")
-    }
+    ]
 
 
 if __name__ == "__main__":

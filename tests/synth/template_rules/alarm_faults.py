@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tests.synth.template_rules.fault import EMBEDDER, EXAMPLE, SHARED, add
 from tests.synth.template_rules.stacks import POLICY, Stacks, alarm, metric, one
 
-STATISTICS = "statistics and units"
+fault = partial(add, "statistics and units")
 
 
 def alarm_fault(
     name: str, end: str, /, assembly: str = "dev", stack: str = EMBEDDER, **new: Any
 ) -> None:
     """Add a fault that sets properties of an alarm."""
-    add(STATISTICS, name, assembly, lambda s: alarm(s[stack], end).update(new))
+    fault(name, assembly, lambda s: alarm(s[stack], end).update(new))
 
 
 def statistic(name: str, end: str, identifier: str, value: str) -> None:
     """Add a fault that changes a statistic in an alarm's metric math."""
-    add(
-        STATISTICS,
-        name,
-        "dev",
-        lambda s: metric(alarm(s[EMBEDDER], end), identifier).update(Stat=value),
-    )
+    fault(name, "dev", lambda s: metric(alarm(s[EMBEDDER], end), identifier).update(Stat=value))
 
 
 def drift_by_sum(s: Stacks) -> None:
@@ -34,7 +30,7 @@ def drift_by_sum(s: Stacks) -> None:
     properties["Statistic"] = "Sum"
 
 
-add(STATISTICS, "latency by Sum", "dev", drift_by_sum)
+fault("latency by Sum", "dev", drift_by_sum)
 statistic("latency of the SLO by Sum", "-latency", "p99", "Sum")
 statistic("share of server errors by Sum", "-server-errors", "share", "Sum")
 statistic("share of client errors by Sum", "-client-errors", "share", "Sum")
@@ -89,7 +85,7 @@ def policy_statistic(s: Stacks, value: str = "Sum") -> None:
     )
 
 
-add(STATISTICS, "utilization policy by Sum", "dev", policy_statistic)
+fault("utilization policy by Sum", "dev", policy_statistic)
 
 
 def backlog_by_sum(s: Stacks) -> None:
@@ -100,7 +96,7 @@ def backlog_by_sum(s: Stacks) -> None:
     )
 
 
-add(STATISTICS, "backlog policy by Sum", "queue", backlog_by_sum)
+fault("backlog policy by Sum", "queue", backlog_by_sum)
 
 
 def target_share(s: Stacks) -> None:
@@ -109,4 +105,4 @@ def target_share(s: Stacks) -> None:
     tracking["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] = 0.7
 
 
-add(STATISTICS, "utilization target as a share", "dev", target_share)
+fault("utilization target as a share", "dev", target_share)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from tests.synth.template_rules.fault import EMBEDDER, EXAMPLE, add, at
@@ -30,7 +31,7 @@ def without_dependency(template: Document, kind: str, other: str, text: str = ""
         resource["DependsOn"] = [name for name in given if name not in gone]
 
 
-ORDER = "order"
+order_fault = partial(add, "order")
 for kind, other, text in (
     (MODEL, "AWS::IAM::Policy", ""),
     (CONFIG, MODEL, ""),
@@ -46,10 +47,10 @@ for kind, other, text in (
     def order(s: Stacks, k: str = kind, o: str = other, t: str = text) -> None:
         without_dependency(s[EMBEDDER], k, o, t)
 
-    add(ORDER, f"{noun} {text} without {needed}", "dev", order)
+    order_fault(f"{noun} {text} without {needed}", "dev", order)
 
 ROUTING = ("DeploymentConfig", "BlueGreenUpdatePolicy", "TrafficRoutingConfiguration")
-ROLLOUT = "rollout"
+rollout = partial(add, "rollout")
 
 
 def endpoint_fault(name: str, *path: str, value: Any, assembly: str = "dev") -> None:
@@ -58,7 +59,7 @@ def endpoint_fault(name: str, *path: str, value: Any, assembly: str = "dev") -> 
     def change(s: Stacks) -> None:
         at(one(s[EMBEDDER], ENDPOINT), *path[:-1])[path[-1]] = value
 
-    add(ROLLOUT, name, assembly, change)
+    rollout(name, assembly, change)
 
 
 def canary(percent: int = 50, wait: int = 300) -> Document:
@@ -82,20 +83,11 @@ def rollback_name(s: Stacks, name: str) -> None:
     config["Alarms"][0]["AlarmName"] = name
 
 
-add(
-    ROLLOUT,
-    "alarm of another endpoint",
-    "dev",
-    lambda s: rollback_name(s, "dev-text-shared-server-errors"),
+rollout(
+    "alarm of another endpoint", "dev", lambda s: rollback_name(s, "dev-text-shared-server-errors")
 )
-add(
-    ROLLOUT,
-    "alarm that no stack has",
-    "dev",
-    lambda s: rollback_name(s, "dev-sentence-embedder-5xx"),
-)
-add(
-    ROLLOUT,
+rollout("alarm that no stack has", "dev", lambda s: rollback_name(s, "dev-sentence-embedder-5xx"))
+rollout(
     "alarm by its ARN",
     "dev",
     lambda s: rollback_name(s, "arn:aws:cloudwatch:us-east-1:111122223333:alarm:a"),
@@ -109,9 +101,8 @@ def long_period(s: Stacks) -> None:
             query["MetricStat"]["Period"] = 3600
 
 
-add(ROLLOUT, "alarm of a long period", "dev", long_period)
-add(
-    ROLLOUT,
+rollout("alarm of a long period", "dev", long_period)
+rollout(
     "alarm of many periods",
     "dev",
     lambda s: alarm(s[EMBEDDER], "-server-errors").update(
@@ -127,15 +118,14 @@ def other_dimensions(s: Stacks) -> None:
     properties["Metrics"] = json.loads(text.replace("dev-sentence-embedder", "dev-text-shared"))
 
 
-add(ROLLOUT, "alarm that watches another endpoint", "dev", other_dimensions)
-add(
-    ROLLOUT,
+rollout("alarm that watches another endpoint", "dev", other_dimensions)
+rollout(
     "no rollback",
     "dev",
     lambda s: one(s[EMBEDDER], ENDPOINT)["DeploymentConfig"].pop("AutoRollbackConfiguration"),
 )
 
-SCALING = "scaling"
+scaling = partial(add, "scaling")
 
 
 def action(s: Stacks, index: int = 0) -> Document:
@@ -155,54 +145,37 @@ def target_a_second(s: Stacks) -> None:
     tracking["TargetValue"] = 200
 
 
-add(SCALING, "two policies of one name", "dev", policy_name)
-add(SCALING, "target of requests a second", "dev", target_a_second)
-add(
-    SCALING, "unknown time zone", "everything", lambda s: action(s).update(Timezone="Europe/Belrin")
-)
-add(SCALING, "abbreviated time zone", "everything", lambda s: action(s).update(Timezone="CEST"))
-add(
-    SCALING,
+scaling("two policies of one name", "dev", policy_name)
+scaling("target of requests a second", "dev", target_a_second)
+scaling("unknown time zone", "everything", lambda s: action(s).update(Timezone="Europe/Belrin"))
+scaling("abbreviated time zone", "everything", lambda s: action(s).update(Timezone="CEST"))
+scaling(
     "two actions of one name",
     "everything",
     lambda s: action(s, 1).update(ScheduledActionName=action(s)["ScheduledActionName"]),
 )
-add(
-    SCALING,
-    "cron of five fields",
-    "everything",
-    lambda s: action(s).update(Schedule="cron(0 7 * * *)"),
-)
-add(
-    SCALING,
-    "action without bounds",
-    "everything",
-    lambda s: action(s).update(ScalableTargetAction={}),
-)
-add(
-    SCALING,
+scaling("cron of five fields", "everything", lambda s: action(s).update(Schedule="cron(0 7 * * *)"))
+scaling("action without bounds", "everything", lambda s: action(s).update(ScalableTargetAction={}))
+scaling(
     "floor above ceiling in a schedule",
     "everything",
     lambda s: action(s)["ScalableTargetAction"].update(MinCapacity=9),
 )
-add(
-    SCALING,
+scaling(
     "first count above the maximum",
     "dev",
     lambda s: one(s[EMBEDDER], CONFIG)["ProductionVariants"][0].update(InitialInstanceCount=9),
 )
-add(SCALING, "floor above ceiling", "dev", lambda s: one(s[EMBEDDER], TARGET).update(MinCapacity=9))
-add(SCALING, "floor of zero", "dev", lambda s: one(s[EMBEDDER], TARGET).update(MinCapacity=0))
-add(
-    SCALING,
+scaling("floor above ceiling", "dev", lambda s: one(s[EMBEDDER], TARGET).update(MinCapacity=9))
+scaling("floor of zero", "dev", lambda s: one(s[EMBEDDER], TARGET).update(MinCapacity=0))
+scaling(
     "update that resets counts",
     "dev",
     lambda s: one(s[EMBEDDER], ENDPOINT).update(
         RetainAllVariantProperties=False, ExcludeRetainedVariantProperties=[]
     ),
 )
-add(
-    SCALING,
+scaling(
     "update that excludes the count",
     "dev",
     lambda s: one(s[EMBEDDER], ENDPOINT).update(
@@ -210,16 +183,14 @@ add(
         ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredInstanceCount"}],
     ),
 )
-add(
-    SCALING,
+scaling(
     "target of another variant",
     "dev",
     lambda s: one(s[EMBEDDER], TARGET).update(
         ResourceId="endpoint/dev-sentence-embedder/variant/Blue"
     ),
 )
-add(
-    SCALING,
+scaling(
     "policy of another endpoint",
     "dev",
     lambda s: one(s[EMBEDDER], POLICY).update(

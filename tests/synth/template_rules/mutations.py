@@ -2,273 +2,135 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 Document = dict[str, Any]
-Change = Callable[[Document], None]
+Change = Callable[[Document], object]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mutation:
-    """One fault."""
-
-    name: str
-    change: Change
-
-    def of(self, document: Document) -> Document:
-        """The template with the fault."""
-        changed = copy.deepcopy(document)
-        self.change(changed)
-        return changed
+def resources(document: Document, kind: str) -> Iterator[Document]:
+    """Every resource of a type."""
+    return (item for item in document["Resources"].values() if item["Type"] == f"AWS::{kind}")
 
 
-MUTATIONS: list[Mutation] = []
-
-
-def mutation(name: str) -> Callable[[Change], Change]:
-    """Adds a mutation to the table."""
-
-    def add(change: Change) -> Change:
-        MUTATIONS.append(Mutation(name=name, change=change))
-        return change
-
-    return add
-
-
-def resource(document: Document, resource_type: str) -> Document:
-    """The first resource of a type."""
-    return next(item for item in document["Resources"].values() if item["Type"] == resource_type)
-
-
-def properties(document: Document, resource_type: str) -> Document:
+def properties(document: Document, kind: str) -> Document:
     """The properties of the first resource of a type."""
-    return resource(document, resource_type)["Properties"]
+    return next(resources(document, kind))["Properties"]
+
+
+def endpoint(document: Document) -> Document:
+    return properties(document, "SageMaker::Endpoint")
 
 
 def variant(document: Document) -> Document:
     """The first production variant."""
-    return properties(document, "AWS::SageMaker::EndpointConfig")["ProductionVariants"][0]
+    return properties(document, "SageMaker::EndpointConfig")["ProductionVariants"][0]
+
+
+def target(document: Document) -> Document:
+    return properties(document, "ApplicationAutoScaling::ScalableTarget")
 
 
 def policy(document: Document) -> Document:
     """The first target tracking configuration with a predefined metric."""
-    found = [
-        item["Properties"]
-        for item in document["Resources"].values()
-        if item["Type"].endswith("::ScalingPolicy")
-    ]
-    return next(
-        item["TargetTrackingScalingPolicyConfiguration"]
-        for item in found
-        if "PredefinedMetricSpecification" in item["TargetTrackingScalingPolicyConfiguration"]
+    tracking = (
+        item["Properties"]["TargetTrackingScalingPolicyConfiguration"]
+        for item in resources(document, "ApplicationAutoScaling::ScalingPolicy")
     )
+    return next(item for item in tracking if "PredefinedMetricSpecification" in item)
 
 
 def statement(document: Document) -> Document:
     """The first statement of the first role with policies."""
-    roles = [
-        item["Properties"]
-        for item in document["Resources"].values()
-        if item["Type"] == "AWS::IAM::Role"
-    ]
-    return next(role for role in roles if "Policies" in role)["Policies"][0]["PolicyDocument"][
-        "Statement"
-    ][0]
+    roles = (item["Properties"] for item in resources(document, "IAM::Role"))
+    policies = next(role["Policies"] for role in roles if "Policies" in role)
+    return policies[0]["PolicyDocument"]["Statement"][0]
 
 
-@mutation("bad instance type")
-def bad_instance_type(document):
-    variant(document)["InstanceType"] = "ml.g5.tiny"
-
-
-@mutation("missing VariantName")
-def missing_variant_name(document):
-    del variant(document)["VariantName"]
-
-
-@mutation("non-integer count")
-def non_integer_count(document):
-    variant(document)["InitialInstanceCount"] = "one"
-
-
-@mutation("bad Mode")
-def bad_mode(document):
-    properties(document, "AWS::SageMaker::Model")["PrimaryContainer"]["Mode"] = "ManyModels"
-
-
-@mutation("unknown property")
-def unknown_property(document):
-    properties(document, "AWS::SageMaker::Endpoint")["InstanceType"] = "ml.g5.xlarge"
-
-
-@mutation("missing EndpointConfigName")
-def missing_endpoint_config_name(document):
-    del properties(document, "AWS::SageMaker::Endpoint")["EndpointConfigName"]
-
-
-@mutation("bad endpoint name")
-def bad_endpoint_name(document):
-    properties(document, "AWS::SageMaker::Endpoint")["EndpointName"] = "dev_sentence_embedder"
-
-
-@mutation("too long endpoint name")
-def too_long_endpoint_name(document):
-    properties(document, "AWS::SageMaker::Endpoint")["EndpointName"] = "e" * 80
-
-
-@mutation("bad ScalableDimension")
-def bad_scalable_dimension(document):
-    properties(document, "AWS::ApplicationAutoScaling::ScalableTarget")["ScalableDimension"] = (
-        "sagemaker:variant:InstanceCount"
+def circular_dependency(document: Document) -> None:
+    role = next(
+        key for key, item in document["Resources"].items() if item["Type"] == "AWS::IAM::Role"
     )
+    document["Resources"][role]["DependsOn"] = "FailedBuilds"
+    next(resources(document, "Events::Rule"))["DependsOn"] = [role]
 
 
-@mutation("bad predefined metric")
-def bad_predefined_metric(document):
-    policy(document)["PredefinedMetricSpecification"]["PredefinedMetricType"] = (
-        "SageMakerInvocations"
-    )
-
-
-@mutation("missing TargetValue")
-def missing_target_value(document):
-    del policy(document)["TargetValue"]
-
-
-@mutation("bad alarm operator")
-def bad_alarm_operator(document):
-    properties(document, "AWS::CloudWatch::Alarm")["ComparisonOperator"] = "GreaterThan"
-
-
-@mutation("CodeBuild timeout > 2160")
-def code_build_timeout(document):
-    properties(document, "AWS::CodeBuild::Project")["TimeoutInMinutes"] = 3000
-
-
-@mutation("dangling Ref")
-def dangling_ref(document):
-    properties(document, "AWS::Lambda::Permission")["FunctionName"] = {"Ref": "NoFunction"}
-
-
-@mutation("bad GetAtt")
-def bad_get_att(document):
-    properties(document, "AWS::SageMaker::Model")["ExecutionRoleArn"]["Fn::GetAtt"][1] = "RoleArn"
-
-
-@mutation("circular dependency")
-def circular_dependency(document):
-    resource(document, "AWS::IAM::Role")["DependsOn"] = "FailedBuilds"
-    resource(document, "AWS::Events::Rule")["DependsOn"] = [
-        next(key for key, item in document["Resources"].items() if item["Type"] == "AWS::IAM::Role")
-    ]
-
-
-@mutation("bad bucket name")
-def bad_bucket_name(document):
-    properties(document, "AWS::S3::Bucket")["BucketName"] = "Artifacts_Of_Dev"
-
-
-@mutation("bad Step Functions StartAt")
-def bad_start_at(document):
+def bad_start_at(document: Document) -> None:
+    definition = '{"StartAt": "Begin", "States": {"Start": {"Type": "Succeed"}}}'
+    role = {"Fn::GetAtt": ["FunctionRole", "Arn"]}
     document["Resources"]["Machine"] = {
         "Type": "AWS::StepFunctions::StateMachine",
-        "Properties": {
-            "RoleArn": {"Fn::GetAtt": ["FunctionRole", "Arn"]},
-            "DefinitionString": '{"StartAt": "Begin", "States": {"Start": {"Type": "Succeed"}}}',
-        },
+        "Properties": {"RoleArn": role, "DefinitionString": definition},
     }
 
 
-@mutation("bad Lambda runtime")
-def bad_lambda_runtime(document):
-    properties(document, "AWS::Lambda::Function")["Runtime"] = "python3.99"
-
-
-@mutation("bad SSM type")
-def bad_ssm_type(document):
-    properties(document, "AWS::SSM::Parameter")["Type"] = "Text"
-
-
-@mutation("alarm Period=45")
-def alarm_period(document):
-    alarms = [
-        item["Properties"]
-        for item in document["Resources"].values()
-        if item["Type"] == "AWS::CloudWatch::Alarm"
-    ]
+def alarm_period(document: Document) -> None:
+    alarms = (item["Properties"] for item in resources(document, "CloudWatch::Alarm"))
     next(item for item in alarms if "Period" in item)["Period"] = 45
 
 
-@mutation("misspelt IAM action")
-def misspelt_action(document):
-    statement(document)["Action"] = ["ecr:BatchGetImages"]
+def two_endpoints_with_one_name(document: Document) -> None:
+    first, second = list(resources(document, "SageMaker::Endpoint"))[:2]
+    second["Properties"]["EndpointName"] = first["Properties"]["EndpointName"]
 
 
-@mutation("invalid EventPattern")
-def invalid_event_pattern(document):
-    properties(document, "AWS::Events::Rule")["EventPattern"] = {"source": "aws.codebuild"}
-
-
-@mutation("MinCapacity > MaxCapacity")
-def minimum_over_maximum(document):
-    target = properties(document, "AWS::ApplicationAutoScaling::ScalableTarget")
-    target["MinCapacity"], target["MaxCapacity"] = 9, 2
-
-
-@mutation("ResourceId not naming a variant")
-def resource_id_without_variant(document):
-    target = properties(document, "AWS::ApplicationAutoScaling::ScalableTarget")
-    target["ResourceId"] = target["ResourceId"].split("/variant/")[0]
-
-
-@mutation("policy with both metric kinds")
-def both_metric_kinds(document):
-    policy(document)["CustomizedMetricSpecification"] = {
-        "Namespace": "AWS/SageMaker",
-        "MetricName": "InvocationsPerInstance",
-        "Statistic": "Sum",
-    }
-
-
-@mutation("two endpoints with one name")
-def two_endpoints_with_one_name(document):
-    first, second = [
-        item["Properties"]
-        for item in document["Resources"].values()
-        if item["Type"] == "AWS::SageMaker::Endpoint"
-    ][:2]
-    second["EndpointName"] = first["EndpointName"]
-
-
-@mutation("Model without ExecutionRoleArn")
-def model_without_role(document):
-    del properties(document, "AWS::SageMaker::Model")["ExecutionRoleArn"]
-
-
-@mutation("CodeBuild type LINUX_GPU")
-def code_build_type(document):
-    properties(document, "AWS::CodeBuild::Project")["Environment"]["Type"] = "LINUX_GPU"
-
-
-@mutation("invalid dashboard JSON")
-def invalid_dashboard(document):
-    dashboard = properties(document, "AWS::CloudWatch::Dashboard")
+def invalid_dashboard(document: Document) -> None:
+    dashboard = properties(document, "CloudWatch::Dashboard")
     dashboard["DashboardBody"] = str(dashboard["DashboardBody"])[:-1]
 
 
-@mutation("IAM *:*")
-def everything_allowed(document):
-    statement(document).update({"Action": "*", "Resource": "*"})
-
-
-@mutation("bucket without encryption")
-def bucket_without_encryption(document):
-    del properties(document, "AWS::S3::Bucket")["BucketEncryption"]
-
-
-@mutation("bucket without public access block")
-def bucket_without_block(document):
-    del properties(document, "AWS::S3::Bucket")["PublicAccessBlockConfiguration"]
+BOTH = {"Namespace": "AWS/SageMaker", "MetricName": "InvocationsPerInstance", "Statistic": "Sum"}
+MODEL, ALARM, PROJECT = "SageMaker::Model", "CloudWatch::Alarm", "CodeBuild::Project"
+BUCKET = "S3::Bucket"
+MUTATIONS: dict[str, Change] = {
+    "bad instance type": lambda d: variant(d).update(InstanceType="ml.g5.tiny"),
+    "missing VariantName": lambda d: variant(d).pop("VariantName"),
+    "non-integer count": lambda d: variant(d).update(InitialInstanceCount="one"),
+    "bad Mode": lambda d: properties(d, MODEL)["PrimaryContainer"].update(Mode="ManyModels"),
+    "unknown property": lambda d: endpoint(d).update(InstanceType="ml.g5.xlarge"),
+    "missing EndpointConfigName": lambda d: endpoint(d).pop("EndpointConfigName"),
+    "bad endpoint name": lambda d: endpoint(d).update(EndpointName="dev_sentence_embedder"),
+    "too long endpoint name": lambda d: endpoint(d).update(EndpointName="e" * 80),
+    "bad ScalableDimension": lambda d: target(d).update(
+        ScalableDimension="sagemaker:variant:InstanceCount"
+    ),
+    "bad predefined metric": lambda d: policy(d)["PredefinedMetricSpecification"].update(
+        PredefinedMetricType="SageMakerInvocations"
+    ),
+    "missing TargetValue": lambda d: policy(d).pop("TargetValue"),
+    "bad alarm operator": lambda d: properties(d, ALARM).update(ComparisonOperator="GreaterThan"),
+    "CodeBuild timeout > 2160": lambda d: properties(d, PROJECT).update(TimeoutInMinutes=3000),
+    "dangling Ref": lambda d: properties(d, "Lambda::Permission").update(
+        FunctionName={"Ref": "NoFunction"}
+    ),
+    "bad GetAtt": lambda d: properties(d, MODEL)["ExecutionRoleArn"].update(
+        {"Fn::GetAtt": [properties(d, MODEL)["ExecutionRoleArn"]["Fn::GetAtt"][0], "RoleArn"]}
+    ),
+    "circular dependency": circular_dependency,
+    "bad bucket name": lambda d: properties(d, BUCKET).update(BucketName="Artifacts_Of_Dev"),
+    "bad Step Functions StartAt": bad_start_at,
+    "bad Lambda runtime": lambda d: properties(d, "Lambda::Function").update(Runtime="python3.99"),
+    "bad SSM type": lambda d: properties(d, "SSM::Parameter").update(Type="Text"),
+    "alarm Period=45": alarm_period,
+    "misspelt IAM action": lambda d: statement(d).update(Action=["ecr:BatchGetImages"]),
+    "invalid EventPattern": lambda d: properties(d, "Events::Rule").update(
+        EventPattern={"source": "aws.codebuild"}
+    ),
+    "MinCapacity > MaxCapacity": lambda d: target(d).update(MinCapacity=9, MaxCapacity=2),
+    "ResourceId not naming a variant": lambda d: target(d).update(
+        ResourceId=target(d)["ResourceId"].split("/variant/")[0]
+    ),
+    "policy with both metric kinds": lambda d: policy(d).update(CustomizedMetricSpecification=BOTH),
+    "two endpoints with one name": two_endpoints_with_one_name,
+    "Model without ExecutionRoleArn": lambda d: properties(d, MODEL).pop("ExecutionRoleArn"),
+    "CodeBuild type LINUX_GPU": lambda d: properties(d, PROJECT)["Environment"].update(
+        Type="LINUX_GPU"
+    ),
+    "invalid dashboard JSON": invalid_dashboard,
+    "IAM *:*": lambda d: statement(d).update(Action="*", Resource="*"),
+    "bucket without encryption": lambda d: properties(d, BUCKET).pop("BucketEncryption"),
+    "bucket without public access block": lambda d: properties(d, BUCKET).pop(
+        "PublicAccessBlockConfiguration"
+    ),
+}

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tests.synth.template_rules.fault import ELSEWHERE, EMBEDDER, EXAMPLE, TEXT, add
 from tests.synth.template_rules.stacks import ROLE, Stacks, deny, one, replace
 
-ROLES = "roles"
+fault = partial(add, "roles")
 
 
 def lacks(
     name: str, assembly: str, stack: str, action: str, role: str = "Role", text: str = ""
 ) -> None:
     """Add a fault that takes an action from a role."""
-    add(ROLES, name, assembly, lambda s: deny(s[stack], action, role, text))
+    fault(name, assembly, lambda s: deny(s[stack], action, role, text))
 
 
 def states_elsewhere(
     name: str, assembly: str, stack: str, old: str, new: str, role: str = "Role", text: str = ""
 ) -> None:
     """Add a fault that changes a text in a role's statements."""
-    add(ROLES, name, assembly, lambda s: replace(s[stack], old, new, role, text))
+    fault(name, assembly, lambda s: replace(s[stack], old, new, role, text))
 
 
 lacks("endpoint cannot decrypt", "dev", EMBEDDER, "kms:Decrypt")
@@ -141,15 +142,13 @@ def trust(s: Stacks, stack: str, **new: Any) -> None:
     one(s[stack], ROLE)["AssumeRolePolicyDocument"]["Statement"][0].update(new)
 
 
-add(ROLES, "SourceAccount of elsewhere", "dev", lambda s: trust(s, EMBEDDER, Condition=ELSEWHERE))
-add(
-    ROLES,
+fault("SourceAccount of elsewhere", "dev", lambda s: trust(s, EMBEDDER, Condition=ELSEWHERE))
+fault(
     "build's SourceAccount of elsewhere",
     "everything",
     lambda s: trust(s, "Builds", Condition=ELSEWHERE),
 )
-add(
-    ROLES,
+fault(
     "trust in another service",
     "dev",
     lambda s: trust(s, EMBEDDER, Principal={"Service": "ec2.amazonaws.com"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from tests.synth.template_rules.fault import ELSEWHERE, EMBEDDER, EXAMPLE, TEXT, add, without
@@ -22,9 +23,8 @@ from tests.synth.template_rules.stacks import (
     resources,
 )
 
-BUILDS = "builds and workflow"
-add(
-    BUILDS,
+builds = partial(add, "builds and workflow")
+builds(
     "log group that no stack has",
     "everything",
     lambda s: one(s["Builds"], PROJECT)["LogsConfig"]["CloudWatchLogs"].update(
@@ -34,8 +34,7 @@ add(
 
 
 LOGS = "AWS::Logs::LogGroup"
-add(
-    BUILDS,
+builds(
     "log group without retention",
     "everything",
     lambda s: without(s, "Builds", LOGS, "RetentionInDays"),
@@ -48,77 +47,66 @@ def no_log_group(s: Stacks) -> None:
     del template["Resources"][logical_id(template, LOGS)]
 
 
-add(BUILDS, "no log group", "everything", no_log_group)
-add(
-    BUILDS,
+builds("no log group", "everything", no_log_group)
+builds(
     "VPC without groups",
     "everything",
     lambda s: without(s, "Builds", PROJECT, "VpcConfig", "SecurityGroupIds", text="VpcConfig"),
 )
-add(
-    BUILDS,
+builds(
     "VPC with an empty list of groups",
     "everything",
     lambda s: one(s["Builds"], PROJECT, "VpcConfig")["VpcConfig"].update(SecurityGroupIds=[]),
 )
-add(
-    BUILDS,
+builds(
     "misspelt SDK action",
     "everything",
     lambda s: machine(s["Builds"], "codebuild:startBuild", "codebuild:startBuilds"),
 )
-add(
-    BUILDS,
+builds(
     "misspelt SDK service",
     "everything",
     lambda s: machine(s["Builds"], "aws-sdk:sagemaker:describe", "aws-sdk:sagemakr:describe"),
 )
-add(
-    BUILDS,
+builds(
     "misspelt argument",
     "everything",
     lambda s: machine(s["Builds"], "SourceLocationOverride", "SourceLocationOveride"),
 )
-add(
-    BUILDS,
+builds(
     "misspelt inner argument",
     "everything",
     lambda s: machine(s["Builds"], "MaxRuntimeInSeconds", "MaxRuntimeSeconds"),
 )
-add(
-    BUILDS,
+builds(
     "distributed map in an express workflow",
     "everything",
     lambda s: one(s["Builds"], MACHINE).update(StateMachineType="EXPRESS"),
 )
-add(
-    BUILDS,
+builds(
     "express child executions",
     "everything",
     lambda s: machine(
         s["Builds"], '\\"ExecutionType\\":\\"STANDARD\\"', '\\"ExecutionType\\":\\"EXPRESS\\"'
     ),
 )
-add(
-    BUILDS,
+builds(
     "project that no stack has",
     "everything",
     lambda s: machine(s["Builds"], "roundhouse-cloud-build-", "roundhouse-cloud-builds-"),
 )
-add(
-    BUILDS,
+builds(
     "image pulled without the role",
     "everything",
     lambda s: one(s["Builds"], PROJECT)["Environment"].update(ImagePullCredentialsType="CODEBUILD"),
 )
-add(
-    BUILDS,
+builds(
     "privileged engine build",
     "everything",
     lambda s: one(s["Builds"], PROJECT)["Environment"].update(PrivilegedMode=True),
 )
 
-STORES = "stores and network"
+store = partial(add, "stores and network")
 BUCKET, KEY, TOPIC, TOPIC_POLICY = (
     "AWS::S3::Bucket",
     "AWS::KMS::Key",
@@ -132,7 +120,7 @@ def foundation(
     name: str, kind: str, assembly: str = "everything", text: str = "", **new: Any
 ) -> None:
     """Add a fault that sets properties of a resource of the foundation."""
-    add(STORES, name, assembly, lambda s: one(s["Foundation"], kind, text).update(new))
+    store(name, assembly, lambda s: one(s["Foundation"], kind, text).update(new))
 
 
 def topic_statement(s: Stacks, sid: str) -> Document:
@@ -141,14 +129,12 @@ def topic_statement(s: Stacks, sid: str) -> Document:
     return next(item for item in document if item["Effect"] == sid)
 
 
-add(
-    STORES,
+store(
     "bucket without TLS",
     "dev",
     lambda s: one(s["Foundation"], "AWS::S3::BucketPolicy")["PolicyDocument"].update(Statement=[]),
 )
-add(
-    STORES,
+store(
     "topic without TLS",
     "dev",
     lambda s: one(s["Foundation"], TOPIC_POLICY)["PolicyDocument"]["Statement"].remove(
@@ -156,36 +142,31 @@ add(
     ),
 )
 foundation("topic with SNS's own key", TOPIC, KmsMasterKeyId="alias/aws/sns")
-add(
-    STORES,
+store(
     "bucket with S3's own key",
     "dev",
     lambda s: one(s["Foundation"], BUCKET)["BucketEncryption"]["ServerSideEncryptionConfiguration"][
         0
     ].update(ServerSideEncryptionByDefault={"SSEAlgorithm": "aws:kms"}),
 )
-add(
-    STORES,
+store(
     "topic policy without its publisher",
     "dev",
     lambda s: one(s["Foundation"], TOPIC_POLICY)["PolicyDocument"]["Statement"].remove(
         topic_statement(s, "Allow")
     ),
 )
-add(
-    STORES,
+store(
     "topic policy of another publisher",
     "dev",
     lambda s: topic_statement(s, "Allow").update(Principal={"Service": "events.amazonaws.com"}),
 )
-add(
-    STORES,
+store(
     "topic policy of another account",
     "dev",
     lambda s: topic_statement(s, "Allow").update(Condition=ELSEWHERE),
 )
-add(
-    STORES,
+store(
     "topic policy of another topic",
     "dev",
     lambda s: topic_statement(s, "Allow").update(
@@ -202,17 +183,15 @@ def key_without_cloudwatch(s: Stacks) -> None:
     ]
 
 
-add(STORES, "key that alarms may not use", "dev", key_without_cloudwatch)
-add(
-    STORES,
+store("key that alarms may not use", "dev", key_without_cloudwatch)
+store(
     "alarm to a topic that no stack has",
     "dev",
     lambda s: alarm(s[EMBEDDER], "-disk").update(
         AlarmActions=["arn:aws:sns:us-east-1:111122223333:other"]
     ),
 )
-add(
-    STORES,
+store(
     "alarm to another region",
     "dev",
     lambda s: alarm(s[EMBEDDER], "-disk").update(
@@ -239,16 +218,14 @@ foundation(
 )
 foundation("private DNS off", VPC_ENDPOINT, text="us-east-1.kms", PrivateDnsEnabled=False)
 foundation("VPC endpoint without groups", VPC_ENDPOINT, text="us-east-1.kms", SecurityGroupIds=[])
-add(
-    STORES,
+store(
     "dashboard of a missing alarm",
     "dev",
     lambda s: dashboard(
         s["Observability"], "dev-sentence-embedder-server-errors", "dev-sentence-embedder-5xx"
     ),
 )
-add(
-    STORES,
+store(
     "dashboard of a missing endpoint's alarm",
     "everything",
     lambda s: dashboard(s["Observability"], "alarm:cloud-shared-drift", "alarm:cloud-share-drift"),
@@ -261,47 +238,37 @@ for stateful in (BUCKET, KEY, REPOSITORY):
         def kept(s: Stacks, kind: str = stateful, name: str = key) -> None:
             next(resources(s["Foundation"], kind)).pop(name)
 
-        add(STORES, f"{stateful} without {key}", "dev", kept)
+        store(f"{stateful} without {key}", "dev", kept)
 foundation("key that does not rotate", KEY, "dev", EnableKeyRotation=False)
 foundation(
     "bucket without versions", BUCKET, "dev", VersioningConfiguration={"Status": "Suspended"}
 )
-add(
-    STORES,
+store(
     "captures without a key",
     "everything",
     lambda s: without(s, EXAMPLE, CONFIG, "DataCaptureConfig", "KmsKeyId"),
 )
-add(
-    STORES,
+store(
     "captures with an alias that no stack has",
     "everything",
     lambda s: one(s[EXAMPLE], CONFIG)["DataCaptureConfig"].update(KmsKeyId="alias/other"),
 )
-add(
-    STORES,
+store(
     "repository that no stack has",
     "dev",
     lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(
         Image="111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-dev/tritn:e1"
     ),
 )
-add(
-    STORES,
-    "model outside of the VPC",
-    "everything",
-    lambda s: without(s, EXAMPLE, MODEL, "VpcConfig"),
-)
-add(
-    STORES,
+store("model outside of the VPC", "everything", lambda s: without(s, EXAMPLE, MODEL, "VpcConfig"))
+store(
     "archive of another bucket",
     "dev",
     lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(
         ModelDataUrl="s3://other/engines/a/model.tar.gz"
     ),
 )
-add(
-    STORES,
+store(
     "archive that the role may not read",
     "dev",
     lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(
@@ -315,9 +282,8 @@ def two_endpoints(s: Stacks) -> None:
     one(s[TEXT], ENDPOINT)["EndpointName"] = "dev-sentence-embedder"
 
 
-add(STORES, "two endpoints of one name", "dev", two_endpoints)
-add(
-    STORES,
+store("two endpoints of one name", "dev", two_endpoints)
+store(
     "dashboard in another stack of no endpoint",
     "dev",
     lambda s: dashboard(s["Observability"], "dev-text-shared", "dev-text"),
