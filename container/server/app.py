@@ -28,9 +28,9 @@ from container.server.data_plane.model import (
     model_batcher,
     servable_model,
 )
-from container.server.data_plane.multi_model import LoadedModels, ModelBackend, WarmEngine
+from container.server.data_plane.multi_model import LoadedModels, ModelBackend
 from container.server.data_plane.plane import Backend, DataPlane
-from container.server.engines.engine import Engine
+from container.server.engines.engine import Costs, Engine
 from container.server.engines.loading import load_engine, running
 from container.server.http.application import (
     http_limits,
@@ -327,15 +327,10 @@ def _models(
         known[plane] = model
         return plane
 
-    def backend(name: str, warm: WarmEngine, plane: DataPlane) -> ModelBackend:
+    def backend(name: str, engine: Engine, costs: Costs, plane: DataPlane) -> ModelBackend:
         count_truncated(plane, known[plane], metric_values, name=name)
-        return model_batcher(
-            known[plane],
-            warm.engine,
-            warm.costs,
-            settings,
-            BatchMetrics(metric_values, name, log=log),
-        )
+        metrics = BatchMetrics(metric_values, name, log=log)
+        return model_batcher(known[plane], engine, costs, settings, metrics)
 
     return LoadedModels(
         verify=verify,

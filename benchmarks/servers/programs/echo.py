@@ -19,7 +19,7 @@ import numpy as np
 import uvloop
 
 from container.server.app import serve_one_process, serve_several_processes
-from container.server.data_plane.model import Model, model_signature, platform_name
+from container.server.data_plane.model import PLATFORMS, Model, model_signature
 from container.server.engines.engine import Costs, LinearCosts
 from container.server.engines.tokens import Tokens
 from container.server.processes.http_worker import HttpWorker
@@ -110,7 +110,7 @@ def model(settings: Settings) -> Model:
     """The echo as the server sees it."""
     return Model(
         signature=model_signature(MANIFEST),
-        platform=platform_name(MANIFEST),
+        platform=PLATFORMS[MANIFEST.runtime.name],
         encoder=EchoEncoder(),
         probe=[ROW],
         max_tokens=MAX_ROWS * len(ROW),

@@ -1,17 +1,24 @@
-"""What every KServe v2 request and answer has around its tensors.
+"""What KServe v2 requests and responses have around their tensors: JSON header and binary tail.
 
-JSON header, binary tail, id, wanted outputs. Pure.
+Pure.
 """
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import orjson
 
-from container.server.types import RequestFault, UnsupportedEncoding
+from container.server.types import (
+    Array,
+    RequestFault,
+    Signature,
+    TensorSignature,
+    UnsupportedEncoding,
+)
 
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
@@ -19,6 +26,13 @@ READ_TYPES = frozenset(
     {"", JSON_TYPE, BINARY_TYPE, "application/octet-stream", "application/x-www-form-urlencoded"}
 )
 """Content types of JSON: its own, none, and what clients send that name none (boto3, curl)."""
+DATATYPES = {
+    "BOOL": np.dtype(np.bool_),
+    **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"UINT{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+}
+"""Array types by KServe v2 datatype, little-endian as the binary extension has them."""
 _HEADER_SIZE = "json-header-size="
 _LONGEST_TIMEOUT_US = 2**53
 
@@ -27,7 +41,10 @@ _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 4, 60
 
 
 def read_envelope(body: bytes, content_type: str) -> tuple[dict[str, Any], bytes]:
-    """The document of a body, which has "inputs", and the bytes after it. Raises RequestFault."""
+    """Return the document of a body, which has "inputs", and the bytes after it.
+
+    Raises RequestFault.
+    """
     header, tail = (body, b"") if content_type == JSON_TYPE else _split(body, content_type)
     document = read_document(header)
     if "inputs" not in document:
@@ -36,7 +53,7 @@ def read_envelope(body: bytes, content_type: str) -> tuple[dict[str, Any], bytes
 
 
 def read_document(header: bytes) -> dict[str, Any]:
-    """The JSON object in a body or header. Raises RequestFault."""
+    """Return the JSON object in a body or header. Raises RequestFault."""
     try:
         document = orjson.loads(header)
     except orjson.JSONDecodeError as fault:
@@ -50,29 +67,29 @@ def read_document(header: bytes) -> dict[str, Any]:
 
 def request_id(document: Mapping[str, Any]) -> str | None:
     """Return the request's id, which the response repeats."""
-    found = document.get("id")
-    if found is not None and not isinstance(found, str):
-        raise RequestFault(f'"id" must be a string, not {json_type(found)}.')
-    return found
+    value = document.get("id")
+    if value is not None and not isinstance(value, str):
+        raise RequestFault(f'"id" must be a string, not {json_type(value)}.')
+    return value
 
 
 def timeout_seconds(document: Mapping[str, Any]) -> float | None:
     """Return the client's timeout: `parameters.timeout` in whole microseconds, 0 being no limit."""
     if "parameters" not in document:
         return None
-    found = _parameters(document).get("timeout", 0)
-    if type(found) is not int or not 0 <= found <= _LONGEST_TIMEOUT_US:
+    timeout = _parameters(document).get("timeout", 0)
+    if type(timeout) is not int or not 0 <= timeout <= _LONGEST_TIMEOUT_US:
         raise RequestFault(
-            f'"timeout" is {excerpt(found)}; it must be a whole number of microseconds, 0 being '
+            f'"timeout" is {excerpt(timeout)}; it must be a whole number of microseconds, 0 being '
             "no limit."
         )
-    return found / 1e6 if found else None
+    return timeout / 1e6 if timeout else None
 
 
 def wanted_outputs(
     document: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[tuple[int, bool], ...]:
-    """Return the outputs that the client requests, by place, each with whether it is binary.
+    """Return the outputs that the client requests, by index, each with whether it is binary.
 
     All of them when it names none. Each may be requested once: a request cannot make its response
     larger than the model's.
@@ -82,7 +99,7 @@ def wanted_outputs(
     )
     outputs = document.get("outputs")
     if outputs is None or outputs == []:
-        return tuple([(place, default) for place in range(len(names))])
+        return tuple([(index, default) for index in range(len(names))])
     if not isinstance(outputs, list) or not all(isinstance(output, dict) for output in outputs):
         raise RequestFault('"outputs" must be a list of objects with a "name".')
     if len(outputs) > len(names):
@@ -90,10 +107,59 @@ def wanted_outputs(
             f'"outputs" names {len(outputs)} outputs; the model gives {len(names)}, each to be '
             "asked for once."
         )
-    wanted = tuple((_place(output, names), _is_binary(output, default)) for output in outputs)
-    if len({place for place, _ in wanted}) != len(wanted):
+    wanted: dict[int, bool] = {}
+    for output in outputs:
+        if output.get("name") not in names:
+            raise RequestFault(
+                f"Unknown output {excerpt(output.get('name'))}; the model gives "
+                f"{', '.join(map(repr, names))}."
+            )
+        parameters = output.get("parameters")
+        wanted[names.index(output["name"])] = (
+            _boolean(parameters, "binary_data", default=default)
+            if isinstance(parameters, dict)
+            else default
+        )
+    if len(wanted) != len(outputs):
         raise RequestFault('"outputs" asks for the same output twice.')
-    return wanted
+    return tuple(wanted.items())
+
+
+def binary_size(tensor: Mapping[str, Any]) -> Any:
+    """Return what an input gives as its size in the binary tail; None where it gives none."""
+    parameters = tensor.get("parameters")
+    return parameters.get("binary_data_size") if isinstance(parameters, dict) else None
+
+
+def encode_outputs(
+    signature: Signature | TensorSignature,
+    id: str | None,
+    arrays: Iterable[tuple[str, str, Array, bool]],
+) -> tuple[bytes, str]:
+    """Return body and content type of a response.
+
+    `arrays` are the outputs' names, datatypes, contiguous values, and whether each is binary.
+    """
+    outputs, tails = [], []
+    for name, datatype, array, is_binary in arrays:
+        output: dict[str, Any] = {"name": name, "datatype": datatype, "shape": list(array.shape)}
+        if is_binary:
+            tails.append(array.astype(DATATYPES[datatype], copy=False).tobytes())
+            output["parameters"] = {"binary_data_size": len(tails[-1])}
+        else:
+            output["data"] = array.reshape(-1)
+        outputs.append(output)
+    document: dict[str, Any] = {
+        "model_name": signature.model,
+        "model_version": signature.version,
+        "outputs": outputs,
+    }
+    if id is not None:
+        document["id"] = id
+    header = json_bytes(document)
+    if not tails:
+        return header, JSON_TYPE
+    return b"".join((header, *tails)), f"{BINARY_TYPE};{_HEADER_SIZE}{len(header)}"
 
 
 def json_bytes(document: Mapping[str, Any]) -> bytes:
@@ -105,19 +171,13 @@ def json_bytes(document: Mapping[str, Any]) -> bytes:
     return data
 
 
-def binary_answer(document: Mapping[str, Any], tails: Sequence[bytes]) -> tuple[bytes, str]:
-    """Body and content type of an answer with a binary tail."""
-    header = json_bytes(document)
-    return b"".join((header, *tails)), f"{BINARY_TYPE};{_HEADER_SIZE}{len(header)}"
-
-
 def fault_document(sentence: str) -> bytes:
     """Return the body of an error response."""
     return json_bytes({"error": sentence})
 
 
 def excerpt(value: object) -> str:
-    """A client's value, short enough for one sentence."""
+    """Return a client's value, short enough for one sentence."""
     text = _SHORT.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
@@ -131,21 +191,20 @@ def json_type(value: object) -> str:
 
 
 def _split(body: bytes, content_type: str) -> tuple[bytes, bytes]:
-    """The JSON header and the binary tail of a body."""
+    """Return the JSON header and the binary tail of a body."""
     base, _, parameters = content_type.partition(";")
-    named = base.strip().lower()
-    if named not in READ_TYPES:
+    name = base.strip().lower()
+    if name not in READ_TYPES:
         raise UnsupportedEncoding(
             f"Content-Type is {base[:60]!r}; {JSON_TYPE} and {BINARY_TYPE} are read."
         )
-    if named != BINARY_TYPE:
+    if name != BINARY_TYPE:
         return body, b""
-    stripped = (part.strip() for part in parameters.split(";"))
-    size = next(
-        (part.removeprefix(_HEADER_SIZE) for part in stripped if part.startswith(_HEADER_SIZE)),
-        None,
-    )
-    if size is None:
+    for parameter in parameters.split(";"):
+        key, is_size, size = parameter.strip().partition(_HEADER_SIZE)
+        if is_size and not key:
+            break
+    else:
         return body, b""
     if not size.isascii() or not size.isdigit() or len(size) > 12 or int(size) > len(body):
         raise RequestFault(
@@ -156,30 +215,18 @@ def _split(body: bytes, content_type: str) -> tuple[bytes, bytes]:
 
 
 def _parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = document.get("parameters")
-    if found is None:
+    parameters = document.get("parameters")
+    if parameters is None:
         return {}
-    if not isinstance(found, dict):
-        raise RequestFault(f'"parameters" must be an object, not {json_type(found)}.')
-    return found
-
-
-def _place(output: Mapping[str, Any], names: Sequence[str]) -> int:
-    if output.get("name") in names:
-        return names.index(output["name"])
-    gives = ", ".join(map(repr, names))
-    raise RequestFault(f"Unknown output {excerpt(output.get('name'))}; the model gives {gives}.")
-
-
-def _is_binary(output: Mapping[str, Any], default: bool) -> bool:
-    chosen = output.get("parameters")
-    return _boolean(chosen, "binary_data", default=default) if isinstance(chosen, dict) else default
+    if not isinstance(parameters, dict):
+        raise RequestFault(f'"parameters" must be an object, not {json_type(parameters)}.')
+    return parameters
 
 
 def _boolean(parameters: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    found = parameters.get(name)
-    if found is None:
+    value = parameters.get(name)
+    if value is None:
         return default
-    if not isinstance(found, bool):
-        raise RequestFault(f'"{name}" is {excerpt(found)}; it must be true or false.')
-    return found
+    if not isinstance(value, bool):
+        raise RequestFault(f'"{name}" is {excerpt(value)}; it must be true or false.')
+    return value

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from container.server.codecs.envelope import (
-    JSON_TYPE,
-    binary_answer,
+    DATATYPES,
+    binary_size,
+    encode_outputs,
     excerpt,
-    json_bytes,
     read_envelope,
     request_id,
     timeout_seconds,
@@ -25,13 +25,6 @@ from onboarding.manifest import TensorRecord
 
 TensorRow = tuple[Array, ...]
 """One row of every input, in the signature's order."""
-DATATYPES = {
-    "BOOL": np.dtype(np.bool_),
-    **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
-    **{f"UINT{bits}": np.dtype(f"<u{bits // 8}") for bits in (8, 16, 32, 64)},
-    **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
-}
-"""Array types by KServe v2 datatype, little-endian as the binary extension has them."""
 
 TAKES: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}}
 """The JSON values that an array kind takes, by numpy's letter; a boolean is no number."""
@@ -55,7 +48,7 @@ class TensorRows(Sequence[TensorRow]):
 class TensorRequest:
     """Rows to answer.
 
-    `wanted` holds the place of each requested output, and whether it is binary.
+    `wanted` holds the index of each requested output, and whether it is binary.
     """
 
     rows: TensorRows
@@ -65,7 +58,7 @@ class TensorRequest:
 
 
 def decode_request(body: bytes, content_type: str, signature: TensorSignature) -> TensorRequest:
-    """The request in a body. Raises RequestFault with the sentence for the client."""
+    """Return the request in a body. Raises RequestFault with the sentence for the client."""
     document, tail = read_envelope(body, content_type)
     tensors = _tensors(document["inputs"], signature)
     pieces = _pieces(document["inputs"], tail)
@@ -73,16 +66,15 @@ def decode_request(body: bytes, content_type: str, signature: TensorSignature) -
         _input_array(tensors[record.name], pieces.get(record.name), record)
         for record in signature.inputs
     ]
-    counts = {
-        record.name: len(array) for record, array in zip(signature.inputs, arrays, strict=True)
-    }
-    if len(set(counts.values())) != 1:
-        listed = ", ".join(f"{name!r} {count}" for name, count in counts.items())
-        raise RequestFault(f"The inputs have different numbers of rows: {listed}.")
-    wanted = wanted_outputs(document, [record.name for record in signature.outputs])
+    if len(set(map(len, arrays))) != 1:
+        counts = ", ".join(
+            f"{record.name!r} {len(array)}"
+            for record, array in zip(signature.inputs, arrays, strict=True)
+        )
+        raise RequestFault(f"The inputs have different numbers of rows: {counts}.")
     return TensorRequest(
         rows=TensorRows(arrays),
-        wanted=wanted,
+        wanted=wanted_outputs(document, [record.name for record in signature.outputs]),
         id=request_id(document),
         timeout_seconds=timeout_seconds(document),
     )
@@ -91,32 +83,17 @@ def decode_request(body: bytes, content_type: str, signature: TensorSignature) -
 def encode_response(
     arrays: Sequence[Array], request: TensorRequest, signature: TensorSignature
 ) -> tuple[bytes, str]:
-    """Body and content type of an answer; `arrays` are all outputs, rows on axis 0, contiguous."""
-    outputs, tails = [], []
-    for place, is_binary in request.wanted:
-        record, array = signature.outputs[place], arrays[place]
-        output: dict[str, Any] = {
-            "name": record.name,
-            "datatype": record.datatype,
-            "shape": list(array.shape),
-        }
-        if is_binary:
-            tails.append(array.astype(DATATYPES[record.datatype], copy=False).tobytes())
-            output["parameters"] = {"binary_data_size": len(tails[-1])}
-        else:
-            output["data"] = array.reshape(-1)
-        outputs.append(output)
-    document = {
-        "model_name": signature.model,
-        "model_version": signature.version,
-        "outputs": outputs,
-    }
-    document |= {} if request.id is None else {"id": request.id}
-    return binary_answer(document, tails) if tails else (json_bytes(document), JSON_TYPE)
+    """Return body and content type; `arrays` are all outputs, rows on axis 0, contiguous."""
+    records = signature.outputs
+    outputs = [
+        (records[index].name, records[index].datatype, arrays[index], is_binary)
+        for index, is_binary in request.wanted
+    ]
+    return encode_outputs(signature, request.id, outputs)
 
 
 def _tensors(inputs: object, signature: TensorSignature) -> dict[str, Mapping[str, Any]]:
-    """The client's tensors by name: exactly the model's inputs."""
+    """Return the client's tensors by name: exactly the model's inputs."""
     if not isinstance(inputs, list) or not all(isinstance(tensor, dict) for tensor in inputs):
         raise RequestFault(
             '"inputs" must be a list of tensors, each with "name", "shape", "datatype" and "data".'
@@ -137,17 +114,16 @@ def _tensors(inputs: object, signature: TensorSignature) -> dict[str, Mapping[st
 
 
 def _pieces(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str, bytes]:
-    """The part of the tail that each input claims, in the request's order."""
+    """Return the part of the tail that each input claims, in the request's order."""
     pieces, offset = {}, 0
     for tensor in inputs:
-        parameters = tensor.get("parameters")
-        size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
+        size = binary_size(tensor)
         if size is None:
             continue
         if type(size) is not int or not 0 <= size <= len(tail) - offset:
-            carried = f"the body carries {len(tail) - offset} more bytes after its header"
             raise RequestFault(
-                f"Input {tensor['name']!r} has binary_data_size {excerpt(size)} but {carried}."
+                f"Input {tensor['name']!r} has binary_data_size {excerpt(size)} but the body "
+                f"carries {len(tail) - offset} more bytes after its header."
             )
         pieces[tensor["name"]] = tail[offset : offset + size]
         offset += size
@@ -161,42 +137,32 @@ def _pieces(inputs: Sequence[Mapping[str, Any]], tail: bytes) -> dict[str, bytes
 def _input_array(tensor: Mapping[str, Any], piece: bytes | None, record: TensorRecord) -> Array:
     """Return one input in the shape that the request gives and the model takes."""
     if tensor.get("datatype") != record.datatype:
-        found = excerpt(tensor.get("datatype"))
         raise RequestFault(
-            f"Input {record.name!r} has datatype {found}; it must be {record.datatype!r}."
+            f"Input {record.name!r} has datatype {excerpt(tensor.get('datatype'))}; it must be "
+            f"{record.datatype!r}."
         )
-    shape = _shape(tensor.get("shape"), record)
-    values: Array = (
-        _json_values(tensor.get("data"), record) if piece is None else _binary_values(piece, record)
-    )
-    if values.size != math.prod(shape):
-        raise RequestFault(
-            f"Input {record.name!r} has shape {list(shape)} but {values.size} values."
-        )
-    try:
-        shaped: Array = values.reshape(shape)
-    except (
-        ValueError
-    ) as fault:  # Nothing times anything is nothing, but numpy has no arrays of 2**62 x 0.
-        raise RequestFault(
-            f"Input {record.name!r} has shape {list(shape)}, larger than any array."
-        ) from fault
-    return shaped
-
-
-def _shape(shape: object, record: TensorRecord) -> tuple[int, ...]:
-    whole = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
-    if not isinstance(shape, list) or not whole or len(shape) != len(record.shape):
+    shape = tensor.get("shape")
+    if (
+        not isinstance(shape, list)
+        or len(shape) != len(record.shape)
+        or not all(type(size) is int and size >= 0 for size in shape)
+        or any(wanted not in (-1, size) for wanted, size in zip(record.shape, shape, strict=True))
+    ):
         raise RequestFault(
             f"Input {record.name!r} has shape {excerpt(shape)}; it must be {list(record.shape)}, "
             "-1 being any size."
         )
-    if any(wanted not in (-1, size) for wanted, size in zip(record.shape, shape, strict=True)):
+    values = (
+        _json_values(tensor.get("data"), record) if piece is None else _binary_values(piece, record)
+    )
+    if values.size != math.prod(shape):
+        raise RequestFault(f"Input {record.name!r} has shape {shape} but {values.size} values.")
+    try:
+        return values.reshape(shape)
+    except ValueError as fault:  # the product is 0, but numpy has no arrays of 2**62 x 0
         raise RequestFault(
-            f"Input {record.name!r} has shape {shape}; it must be {list(record.shape)}, -1 being "
-            "any size."
-        )
-    return tuple(shape)
+            f"Input {record.name!r} has shape {shape}, larger than any array."
+        ) from fault
 
 
 def _binary_values(piece: bytes, record: TensorRecord) -> Array:
@@ -211,38 +177,26 @@ def _binary_values(piece: bytes, record: TensorRecord) -> Array:
 
 
 def _json_values(data: object, record: TensorRecord) -> Array:
-    """Flat or nested data. Numbers that the datatype cannot hold are refused, not wrapped."""
+    """Return flat or nested data; refuse numbers that the datatype cannot hold."""
     if not isinstance(data, list):
         raise RequestFault(f'Input {record.name!r} needs "data" with a list of values.')
     dtype = DATATYPES[record.datatype]
-    flat, kinds = _flattened(data, record)
-    if not kinds <= TAKES[dtype.kind]:
-        raise RequestFault(
-            f"Input {record.name!r} is {record.datatype}, so its data must be {NOUNS[dtype.kind]}."
-        )
-    try:
-        with np.errstate(over="raise"):
-            values: Array = (
-                np.array(flat, np.float64).astype(dtype)
-                if dtype.kind == "f"
-                else np.array(flat, dtype)
-            )
-    except (FloatingPointError, OverflowError) as fault:
-        raise RequestFault(
-            f"Input {record.name!r} holds a number that {record.datatype} cannot."
-        ) from fault
-    return values
-
-
-def _flattened(data: list[Any], record: TensorRecord) -> tuple[list[Any], set[type]]:
-    """The values of lists in lists, and their kinds.
-
-    The lists of one depth must be of one length.
-    """
     kinds = set(map(type, data))
     while kinds == {list}:
         if len(set(map(len, data))) > 1:
             raise RequestFault(f"Input {record.name!r} has data whose lists differ in length.")
         data = list(chain.from_iterable(data))
         kinds = set(map(type, data))
-    return data, kinds
+    if not kinds <= TAKES[dtype.kind]:
+        raise RequestFault(
+            f"Input {record.name!r} is {record.datatype}, so its data must be {NOUNS[dtype.kind]}."
+        )
+    try:
+        with np.errstate(over="raise"):
+            if dtype.kind == "f":
+                return np.array(data, np.float64).astype(dtype)
+            return np.array(data, dtype)
+    except (FloatingPointError, OverflowError) as fault:
+        raise RequestFault(
+            f"Input {record.name!r} holds a number that {record.datatype} cannot."
+        ) from fault

@@ -13,7 +13,8 @@ import numpy as np
 
 from container.server.codecs.envelope import (
     JSON_TYPE,
-    binary_answer,
+    binary_size,
+    encode_outputs,
     excerpt,
     json_bytes,
     json_type,
@@ -26,104 +27,83 @@ from container.server.types import RequestFault, Signature, TextRequest
 
 
 def decode_request(body: bytes, content_type: str, signature: Signature) -> TextRequest:
-    """The request in a body. Raises RequestFault with the sentence for the client."""
+    """Return the request in a body. Raises RequestFault with the sentence for the client."""
     document, tail = read_envelope(body, content_type)
     inputs = document["inputs"]
-    if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and _are_all_texts(inputs)):
+    texts = (inputs,) if isinstance(inputs, str) else inputs
+    if isinstance(texts, tuple | list) and set(map(type, texts)) == {str}:
         _refuse_tail(tail)
-        texts = (inputs,) if isinstance(inputs, str) else tuple(inputs)
-        return TextRequest(texts=texts, dialect="plain", timeout_seconds=timeout_seconds(document))
-    return _kserve(document, tail, signature)
-
-
-def encode_response(
-    rows: np.ndarray[Any, Any], request: TextRequest, signature: Signature
-) -> tuple[bytes, str]:
-    """Body and content type of an answer; `rows` is float32 [texts, ...], contiguous."""
-    if request.dialect == "plain":
-        return json_bytes({"outputs": rows}), JSON_TYPE
-    output: dict[str, Any] = {
-        "name": signature.output_name,
-        "datatype": "FP32",
-        "shape": list(rows.shape),
-    }
-    document: dict[str, Any] = {
-        "model_name": signature.model,
-        "model_version": signature.version,
-        "outputs": [output],
-    }
-    if request.id is not None:
-        document["id"] = request.id
-    if not request.binary:
-        output["data"] = rows.reshape(-1)
-        return json_bytes(document), JSON_TYPE
-    output["parameters"] = {"binary_data_size": rows.nbytes}
-    return binary_answer(document, (rows.astype("<f4", copy=False).tobytes(),))
-
-
-def _are_all_texts(items: list[Any]) -> bool:
-    return {type(item) for item in items} == {str}
-
-
-def _kserve(document: Mapping[str, Any], tail: bytes, signature: Signature) -> TextRequest:
-    inputs = document["inputs"]
-    if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
-        raise RequestFault(
-            '"inputs" must be a list of texts or a list of one tensor named '
-            f"{signature.input_name!r}."
-        )
-    tensor = inputs[0]
-    if tensor.get("name") != signature.input_name:
-        raise RequestFault(
-            f"Unknown input {excerpt(tensor.get('name'))}; the model takes "
-            f"{signature.input_name!r}."
-        )
-    if tensor.get("datatype") != "BYTES":
-        raise RequestFault(
-            f"Input {signature.input_name!r} has datatype {excerpt(tensor.get('datatype'))}; it "
-            "must be 'BYTES'."
-        )
-    rows = _row_count(tensor.get("shape"), signature.input_name)
-    texts = _texts(tensor, tail, signature.input_name)
-    if len(texts) != rows:
-        raise RequestFault(
-            f"Input {signature.input_name!r} has shape {tensor['shape']} but {len(texts)} texts."
-        )
-    binary = wanted_outputs(document, (signature.output_name,))[0][1]
+        timeout = timeout_seconds(document)
+        return TextRequest(texts=tuple(texts), dialect="plain", timeout_seconds=timeout)
     return TextRequest(
-        texts=texts,
+        texts=_kserve_texts(inputs, tail, signature.input_name),
         dialect="kserve",
-        binary=binary,
+        binary=wanted_outputs(document, (signature.output_name,))[0][1],
         id=request_id(document),
         timeout_seconds=timeout_seconds(document),
     )
 
 
+def encode_response(
+    rows: np.ndarray[Any, Any], request: TextRequest, signature: Signature
+) -> tuple[bytes, str]:
+    """Return body and content type; `rows` is float32 [texts, ...], contiguous."""
+    if request.dialect == "plain":
+        return json_bytes({"outputs": rows}), JSON_TYPE
+    output = (signature.output_name, "FP32", rows, request.binary)
+    return encode_outputs(signature, request.id, (output,))
+
+
+def _kserve_texts(inputs: object, tail: bytes, name: str) -> tuple[str, ...]:
+    """Return the texts of the one tensor that a request has."""
+    if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
+        raise RequestFault(
+            f'"inputs" must be a list of texts or a list of one tensor named {name!r}.'
+        )
+    tensor = inputs[0]
+    if tensor.get("name") != name:
+        raise RequestFault(
+            f"Unknown input {excerpt(tensor.get('name'))}; the model takes {name!r}."
+        )
+    if tensor.get("datatype") != "BYTES":
+        raise RequestFault(
+            f"Input {name!r} has datatype {excerpt(tensor.get('datatype'))}; it must be 'BYTES'."
+        )
+    shape = tensor.get("shape")
+    rows = _row_count(shape, name)
+    texts = _texts(tensor, tail, name)
+    if len(texts) != rows:
+        raise RequestFault(f"Input {name!r} has shape {shape} but {len(texts)} texts.")
+    return texts
+
+
 def _row_count(shape: object, name: str) -> int:
-    """Rows of shape [n] or [n, 1]."""
+    """Return the rows of shape [n] or [n, 1]."""
     if (
         isinstance(shape, list)
-        and len(shape) in (1, 2)
-        and (len(shape) == 1 or (type(shape[1]) is int and shape[1] == 1))
+        and 1 <= len(shape) <= 2
+        and all(type(size) is int for size in shape)
+        and shape[1:] in ([], [1])
+        and shape[0] >= 0
     ):
-        rows = shape[0]
-        if type(rows) is int and rows >= 0:
-            return rows
+        return int(shape[0])
     raise RequestFault(f"Input {name!r} has shape {excerpt(shape)}; it must be [texts, 1].")
 
 
 def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> tuple[str, ...]:
-    parameters = tensor.get("parameters")
-    size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
+    size = binary_size(tensor)
     if size is not None:
         if type(size) is not int or size != len(tail):
-            carried = f"the body carries {len(tail)} bytes after its header"
             raise RequestFault(
-                f"Input {name!r} has binary_data_size {excerpt(size)} but {carried}."
+                f"Input {name!r} has binary_data_size {excerpt(size)} but the body carries "
+                f"{len(tail)} bytes after its header."
             )
         return tuple(_binary_texts(tail, name))
     _refuse_tail(tail)
-    return tuple([_json_text(item, name) for item in _text_list(tensor.get("data"), name)])
+    data = tensor.get("data")
+    if not isinstance(data, list):
+        raise RequestFault(f'Input {name!r} needs "data" with a list of texts.')
+    return tuple([_json_text(item, name) for item in data])
 
 
 def _refuse_tail(tail: bytes) -> None:
@@ -134,14 +114,8 @@ def _refuse_tail(tail: bytes) -> None:
         )
 
 
-def _text_list(data: object, name: str) -> list[Any]:
-    if not isinstance(data, list):
-        raise RequestFault(f'Input {name!r} needs "data" with a list of texts.')
-    return data
-
-
 def _json_text(item: object, name: str) -> str:
-    """A text of flat or nested data."""
+    """Return a text of flat or nested data."""
     text = item[0] if isinstance(item, list) and len(item) == 1 else item
     if not isinstance(text, str):
         raise RequestFault(f"Input {name!r} holds {json_type(text)} where a text belongs.")
@@ -149,7 +123,7 @@ def _json_text(item: object, name: str) -> str:
 
 
 def _binary_texts(tail: bytes, name: str) -> Iterator[str]:
-    """Each text is its length as 4 bytes, little-endian, then UTF-8."""
+    """Yield texts; each is its length as 4 bytes, little-endian, then UTF-8."""
     offset = 0
     while offset < len(tail):
         end = offset + 4

@@ -1,14 +1,12 @@
-"""A model that can be served.
-
-How it is asked, what its batches may hold, how its engine is loaded.
-"""
+"""A model that can be served: its signature, the limits of its batches, how its engine loads."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from container.archive import EngineArchive
 from container.server.batching.batch import Limits
@@ -25,12 +23,15 @@ from container.server.telemetry.metrics import BatchMetrics, counter
 from container.server.types import MemoryShort, OutOfMemory, Signature, TensorSignature
 from onboarding.manifest import Manifest
 
+UNBOUNDED_SEQUENCE = 512
+"""Tokens of a row whose engine sets no limit."""
+PLATFORMS = {"onnxruntime": "onnxruntime_onnx", "tensorrt": "tensorrt_plan"}
+"""The names of runtimes in Triton's and KServe's metadata."""
+Result = TypeVar("Result")
+
 
 def model_signature(manifest: Manifest) -> Signature | TensorSignature:
-    """The served model as a client sees it.
-
-    Of texts when the archive has a tokenizer, else of tensors.
-    """
+    """Return the served model as a client sees it: of texts when it has a tokenizer."""
     if manifest.tokenizer_file is None:
         return TensorSignature(
             model=manifest.model, inputs=manifest.inputs, outputs=manifest.outputs
@@ -40,27 +41,6 @@ def model_signature(manifest: Manifest) -> Signature | TensorSignature:
         input_name=manifest.inputs[0].name,
         output_name=manifest.outputs[0].name,
     )
-
-
-def text_encoder(archive: EngineArchive) -> TextEncoder | None:
-    """Return the encoder of texts into rows; `None` for a model of tensors.
-
-    Raises what the tokenizer's file raises.
-    """
-    if archive.tokenizer is None:
-        return None
-    manifest = archive.manifest
-    most = longest_sequence(manifest.optimization_profiles)
-    return TextEncoder(archive.tokenizer, max_tokens=most, truncates=manifest.auto_truncate)
-
-
-def platform_name(manifest: Manifest) -> str:
-    """Return the engine's platform as Triton and KServe's metadata name it."""
-    return {"onnxruntime": "onnxruntime_onnx", "tensorrt": "tensorrt_plan"}[manifest.runtime.name]
-
-
-UNBOUNDED_SEQUENCE = 512
-"""Tokens of a row whose engine sets no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,21 +64,35 @@ class Model:
 
 
 def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[], Engine]) -> Model:
-    """The model of a verified archive. Raises what a broken tokenizer makes its library raise."""
-    manifest, encoder = archive.manifest, text_encoder(archive)
+    """Return the model of a verified archive.
+
+    Raises what a broken tokenizer makes its library raise.
+    """
+    manifest = archive.manifest
+    encoder: TextEncoder | None = None
+    if archive.tokenizer is None:
+        probe: Sequence[Any] = [tuple(array[0] for array in zeros(manifest.inputs, 1, None))]
+        row_tokens = len(manifest.inputs)
+    else:
+        longest = longest_sequence(manifest.optimization_profiles)
+        encoder = TextEncoder(
+            archive.tokenizer, max_tokens=longest, truncates=manifest.auto_truncate
+        )
+        probe = encoder.probe()
+        row_tokens = UNBOUNDED_SEQUENCE if longest is None else longest
     most = settings.max_batch_tokens
     return Model(
         signature=model_signature(manifest),
-        platform=platform_name(manifest),
+        platform=PLATFORMS[manifest.runtime.name],
         encoder=encoder,
-        probe=_probe(manifest, encoder),
-        max_tokens=_largest_batch(manifest) if most is None else most,
+        probe=probe,
+        max_tokens=manifest.max_batch_size * row_tokens if most is None else most,
         load=load,
     )
 
 
 def data_plane_of(model: Model, settings: Settings) -> DataPlane:
-    """The model's data plane, which answers once it is opened."""
+    """Return the model's data plane, which answers once it is opened."""
     return DataPlane(
         signature=model.signature,
         encoder=model.encoder,
@@ -112,11 +106,8 @@ def count_truncated(
 ) -> None:
     """Count the texts that a plane truncates, under the name that the model was loaded by."""
     if model.encoder is not None:
-        plane.on_truncated(
-            counter(
-                metric_values, "roundhouse_truncated_texts", model.name if name is None else name
-            ).add
-        )
+        name = model.name if name is None else name
+        plane.on_truncated(counter(metric_values, "roundhouse_truncated_texts", name).add)
 
 
 async def load_batcher(
@@ -126,17 +117,21 @@ async def load_batcher(
 
     Raises what loading raises.
     """
+
+    def warm() -> tuple[Engine, Costs]:
+        engine = model.load()
+        return engine, engine.warm_up()
+
     first = SlotThread("slot 0")
     try:
-        engine, costs = await _run_in_thread(first, lambda: _warm(model.load()))
+        engine, costs = await _run_in_thread(first, warm)
         engine.warm_up_inline()
     except BaseException:
         first.close()
         raise
     threads = slot_threads(engine.slots, first)
-    return model_batcher(
-        model, engine, costs, settings, BatchMetrics(metric_values, model.name, log=log), threads
-    )
+    metrics = BatchMetrics(metric_values, model.name, log=log)
+    return model_batcher(model, engine, costs, settings, metrics, threads)
 
 
 def model_batcher(
@@ -166,47 +161,20 @@ def model_batcher(
     return batcher
 
 
-def _warm(engine: Engine) -> tuple[Engine, Costs]:
-    return engine, engine.warm_up()
-
-
-async def _run_in_thread(thread: SlotThread, work: Callable[[], Any]) -> Any:
+async def _run_in_thread(thread: SlotThread, work: Callable[[], Result]) -> Result:
     """Run work in a slot's thread and return its result."""
-    loop = asyncio.get_running_loop()
-    coming: asyncio.Future[Any] = loop.create_future()
+    future: Future[Result] = Future()
 
     def run() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
         try:
-            result, fault = work(), None
-        except BaseException as raised:
-            result, fault = None, raised
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(_set_outcome, coming, result, fault)
+            future.set_result(work())
+        except BaseException as fault:
+            future.set_exception(fault)
 
     thread.put(run)
-    return await coming
-
-
-def _set_outcome(coming: asyncio.Future[Any], result: Any, fault: BaseException | None) -> None:
-    if coming.done():
-        return
-    if fault is None:
-        coming.set_result(result)
-    else:
-        coming.set_exception(fault)
-
-
-def _probe(manifest: Manifest, encoder: TextEncoder | None) -> Sequence[Any]:
-    if encoder is not None:
-        return encoder.probe()
-    return [tuple(array[0] for array in zeros(manifest.inputs, 1, None))]
-
-
-def _largest_batch(manifest: Manifest) -> int:
-    if manifest.tokenizer_file is None:
-        return manifest.max_batch_size * len(manifest.inputs)
-    longest = longest_sequence(manifest.optimization_profiles)
-    return manifest.max_batch_size * (UNBOUNDED_SEQUENCE if longest is None else longest)
+    return await asyncio.wrap_future(future)
 
 
 def _shapes(row: Sequence[Any]) -> tuple[tuple[int, ...], ...]:

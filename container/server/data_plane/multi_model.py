@@ -27,41 +27,28 @@ class ModelBackend(Backend, Protocol):
     """A backend that can be waited for and ended; the batcher is one."""
 
     async def drained(self) -> None:
-        """Returns when nothing waits and nothing runs."""
-        ...
+        """Return when nothing waits and nothing runs."""
 
     def close(self) -> None:
-        """Refuses what comes, and ends its threads."""
-        ...
+        """Refuse new requests, and end its threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class WarmEngine:
-    """A model on its way: its engine runs and is warm."""
-
-    archive: EngineArchive
-    engine: Engine
-    costs: Costs
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """A loaded model: the name that requests use, and the path of its archive."""
+class LoadedModel:
+    """A model by the name that requests use; `url` is the path of its archive."""
 
     name: str
     url: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Loaded:
-    entry: Entry
     engine: Engine
     backend: ModelBackend
     plane: DataPlane
 
 
 class LoadedModels:
-    """The loaded models; methods run on the event loop, loading runs in threads."""
+    """The loaded models; methods run on the event loop, loading runs in threads.
+
+    The methods that take the name of a loaded model raise UnknownPath.
+    """
 
     def __init__(
         self,
@@ -69,7 +56,7 @@ class LoadedModels:
         verify: Callable[[Path], EngineArchive],
         load_engine: Callable[[EngineArchive], Engine],
         plane: Callable[[EngineArchive], DataPlane],
-        backend: Callable[[str, WarmEngine, DataPlane], ModelBackend],
+        backend: Callable[[str, Engine, Costs, DataPlane], ModelBackend],
         free_mib: Callable[[], float | None],
         log: FailureLog,
         unloaded: Callable[[str], object] = bool,
@@ -79,16 +66,12 @@ class LoadedModels:
         `verify` raises ArchiveRefused, `load_engine` EngineOutOfMemory; `unloaded` is called with
         the name of a model that is gone.
         """
-        self._verify, self._open_engine, self._plane, self._backend = (
-            verify,
-            load_engine,
-            plane,
-            backend,
-        )
+        self._verify, self._load_engine = verify, load_engine
+        self._plane, self._backend = plane, backend
         self._free_mib, self._log, self._unloaded = free_mib, log, unloaded
-        self._models: dict[str, _Loaded] = {}
+        self._models: dict[str, LoadedModel] = {}
         self._reserved: dict[str, float] = {}
-        """MiB that are spoken for, by the name of a model that comes or goes."""
+        """MiB that are reserved, by the name of a model that is being loaded or unloaded."""
 
     def __len__(self) -> int:
         return len(self._models)
@@ -98,15 +81,43 @@ class LoadedModels:
 
         Raises Conflict, OutOfMemory, RequestFault.
         """
-        if name in self._models or name in self._reserved:
-            state = (
-                "loaded already" if name in self._models else "being loaded, or unloaded, already"
-            )
-            raise Conflict(f"Model {name!r} is {state}.")
+        if name in self._models:
+            raise Conflict(f"Model {name!r} is loaded already.")
+        if name in self._reserved:
+            raise Conflict(f"Model {name!r} is being loaded, or unloaded, already.")
         self._reserved[name] = 0.0
         loading = asyncio.ensure_future(self._load(name, url))
         loading.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(loading)
+
+    def page(self, token: str | None, limit: int) -> tuple[list[LoadedModel], str | None]:
+        """Return a page of models by name, and the next page's token: that page's first name."""
+        names = sorted(name for name in self._models if token is None or name >= token)
+        following = names[limit] if len(names) > limit else None
+        return [self._models[name] for name in names[:limit]], following
+
+    def entry(self, name: str) -> LoadedModel:
+        model = self._models.get(name)
+        if model is None:
+            raise UnknownPath(f"Model {name[:60]!r} is not loaded; POST /models loads it.")
+        return model
+
+    def plane(self, name: str) -> DataPlane:
+        return self.entry(name).plane
+
+    async def unload(self, name: str) -> None:
+        """Refuse new requests, wait for running ones, then free the memory."""
+        model = self.entry(name)
+        del self._models[name]
+        model.plane.drain()
+        self._reserved[name] = 0.0
+        await asyncio.shield(asyncio.ensure_future(self._end(model)))
+
+    async def close(self) -> None:
+        """Unload every model; what does not end in time is left to the end of the process."""
+        ends = asyncio.gather(*map(self.unload, list(self._models)), return_exceptions=True)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ends, LAST_SECONDS)
 
     async def _load(self, name: str, url: str) -> None:
         """Load a model, even if its client leaves: the thread that loads cannot be stopped."""
@@ -128,100 +139,54 @@ class LoadedModels:
         finally:
             del self._reserved[name]
 
-    def page(self, token: str | None, limit: int) -> tuple[list[Entry], str | None]:
-        """A page of models by name, and the next page's token, which is that page's first name."""
-        names = sorted(self._models)
-        if token is not None:
-            names = [name for name in names if name >= token]
-        following = names[limit] if len(names) > limit else None
-        return [self._models[name].entry for name in names[:limit]], following
-
-    def entry(self, name: str) -> Entry:
-        """Raises UnknownPath."""
-        return self._loaded_model(name).entry
-
-    def plane(self, name: str) -> DataPlane:
-        """Raises UnknownPath."""
-        return self._loaded_model(name).plane
-
-    async def unload(self, name: str) -> None:
-        """Refuse new requests, wait for running ones, then free the memory.
-
-        Raises UnknownPath.
-        """
-        model = self._loaded_model(name)
-        del self._models[name]
-        model.plane.drain()
-        self._reserved[name] = 0.0
-        await asyncio.shield(asyncio.ensure_future(self._end(model)))
-
-    async def close(self) -> None:
-        """Unloads every model; an engine.
-
-        Does not end in time is left to the end of the process.
-        """
-        ends = asyncio.gather(*map(self.unload, list(self._models)), return_exceptions=True)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(ends, LAST_SECONDS)
-
-    def _loaded_model(self, name: str) -> _Loaded:
-        model = self._models.get(name)
-        if model is None:
-            raise UnknownPath(f"Model {name[:60]!r} is not loaded; POST /models loads it.")
-        return model
-
-    async def _load_model(self, name: str, url: str) -> _Loaded:
+    async def _load_model(self, name: str, url: str) -> LoadedModel:
         archive = await asyncio.to_thread(self._verify, _folder(url))
         self._reserve(name, archive.manifest.host_memory_mib)
-        opened, plane = await asyncio.to_thread(self._load_engine, archive)
+        plane, engine, costs = await asyncio.to_thread(self._warm_engine, archive)
         try:
-            opened.engine.warm_up_inline()
-            backend = self._backend(name, opened, plane)
+            engine.warm_up_inline()
+            backend = self._backend(name, engine, costs, plane)
         except BaseException:
-            opened.engine.close()
+            engine.close()
             raise
         plane.open(backend)
-        return _Loaded(
-            entry=Entry(name=name, url=url), engine=opened.engine, backend=backend, plane=plane
-        )
+        return LoadedModel(name=name, url=url, engine=engine, backend=backend, plane=plane)
 
-    def _reserve(self, name: str, wanted: float) -> None:
+    def _reserve(self, name: str, mib: float) -> None:
         """Reserve memory; what other loads have reserved is not free."""
         free = self._free_mib()
-        if free is not None and wanted > free - sum(self._reserved.values()):
+        left = None if free is None else free - sum(self._reserved.values())
+        if left is not None and mib > left:
             raise OutOfMemory(
-                f"Model {name!r} takes {wanted:.0f} MiB and "
-                f"{max(0.0, free - sum(self._reserved.values())):.0f} MiB are left; "
+                f"Model {name!r} takes {mib:.0f} MiB and {max(0.0, left):.0f} MiB are left; "
                 "unload others first."
             )
-        self._reserved[name] = wanted
+        self._reserved[name] = mib
 
-    def _load_engine(self, archive: EngineArchive) -> tuple[WarmEngine, DataPlane]:
+    def _warm_engine(self, archive: EngineArchive) -> tuple[DataPlane, Engine, Costs]:
         """Read the tokenizer, load the engine and warm it up, in a thread.
 
         Raises EngineOutOfMemory, RequestFault.
         """
+        engine = None
         try:
             plane = self._plane(archive)
-            engine = self._open_engine(archive)
-        except (RequestFault, ArchiveRefused):
-            raise
+            engine = self._load_engine(archive)
+            return plane, engine, engine.warm_up()
         except Exception as fault:
-            if _is_shortage(fault):
+            if engine is not None:
+                engine.close()
+            if isinstance(fault, RequestFault | ArchiveRefused) or _is_shortage(fault):
                 raise
-            raise _load_fault(archive, fault) from fault
-        try:
-            return WarmEngine(archive=archive, engine=engine, costs=engine.warm_up()), plane
-        except Exception as fault:
-            engine.close()
-            if _is_shortage(fault):
-                raise
-            raise _load_fault(archive, fault) from fault
+            raise RequestFault(
+                f"The engine {archive.manifest.engine_file} cannot be loaded: "
+                f"{first_line(fault)[:300]}"
+            ) from fault
 
     def _report(self, event: str, fault: BaseException, name: str, status: int) -> None:
         self._log.report(event, fault, stage="load", level="warning", status=status, model=name)
 
-    async def _end(self, model: _Loaded) -> None:
+    async def _end(self, model: LoadedModel) -> None:
         """Unload a model, even if its client leaves."""
         try:
             await model.plane.drained()
@@ -229,8 +194,8 @@ class LoadedModels:
             model.backend.close()
             await asyncio.to_thread(model.engine.close)
         finally:
-            del self._reserved[model.entry.name]
-            self._unloaded(model.entry.name)
+            del self._reserved[model.name]
+            self._unloaded(model.name)
 
 
 def _is_shortage(fault: Exception) -> bool:
@@ -249,9 +214,3 @@ def _folder(url: str) -> Path:
             "/opt/ml/models/NAME/model."
         )
     return path
-
-
-def _load_fault(archive: EngineArchive, fault: Exception) -> RequestFault:
-    return RequestFault(
-        f"The engine {archive.manifest.engine_file} cannot be loaded: {first_line(fault)[:300]}"
-    )

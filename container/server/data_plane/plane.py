@@ -26,26 +26,22 @@ class Backend(Protocol):
     @property
     def is_broken(self) -> bool:
         """True when no further request can be answered."""
-        ...
 
     @property
     def waiting(self) -> int:
         """Rows that no batch holds yet."""
-        ...
 
     def refuse(self, rows: int) -> None:
-        """Raises what `submit` would raise now of so many rows, which need not be made yet."""
-        ...
+        """Raise what `submit` would raise now of so many rows, which need not be made yet."""
 
     def submit(
         self, rows: Sequence[Any], *, deadline: float | None = None
     ) -> asyncio.Future[Arrays]:
-        """One array per output, rows in order; cancelling takes the rows out.
+        """Return one array per output, rows in order; cancelling takes the rows out.
 
         `deadline` is a time of the event loop. Raises QueueFull and Unavailable; the future may
         fail with any RequestFault.
         """
-        ...
 
 
 CHARACTERS_AT_ONCE = 1_000_000
@@ -83,9 +79,7 @@ class EncodingBudget:
         try:
             await turn
         except asyncio.CancelledError:
-            if (
-                turn.done() and not turn.cancelled()
-            ):  # the turn came in the moment of the cancellation
+            if turn.done() and not turn.cancelled():  # both came at once
                 self._taken -= characters
             else:
                 self._waiting.remove((characters, turn))
@@ -110,8 +104,6 @@ class EncodingBudget:
 
 SHARED = EncodingBudget()
 """Of all models of a process: they share its memory."""
-
-
 INLINE_CHARACTERS = 4096
 """Texts up to this much are tokenized on the event loop (about a tenth of a millisecond per
 thousand characters).
@@ -124,12 +116,10 @@ class Encoder(Protocol):
     """Turns texts into the engine's rows."""
 
     def encode(self, texts: Sequence[Any]) -> Encoded:
-        """One row per text, in order. Raises RequestFault."""
-        ...
+        """Return one row per text, in order. Raises RequestFault."""
 
     def cost(self, texts: Sequence[Any]) -> int:
         """Return the cost of encoding, in characters."""
-        ...
 
 
 class DataPlane:
@@ -146,8 +136,7 @@ class DataPlane:
     ) -> None:
         """Without an `encoder` rows go to the engine as they come.
 
-        `deadline_seconds` is the longest that a request may take. `budget` bounds what is tokenized
-        at once.
+        `deadline_seconds` is the longest that a request may take.
         """
         self.signature = signature
         self._encoder = encoder
@@ -178,10 +167,7 @@ class DataPlane:
         self._draining = True
 
     async def drained(self) -> None:
-        """Drain, and wait until the backend has every request.
-
-        The backend's `drained` waits for answers.
-        """
+        """Drain, and wait until the backend has every request; its `drained` waits for answers."""
         self.drain()
         if self._encoding:
             if self._encoded_all is None:
@@ -191,12 +177,15 @@ class DataPlane:
     def submit_short(
         self, rows: Sequence[Any], *, deadline: float | None = None
     ) -> asyncio.Future[Arrays] | None:
-        """Submit at once, or return None for texts that would block the event loop.
-
-        Raises RequestFault.
-        """
+        """Submit, or return None for texts that would block the event loop. Raises RequestFault."""
         backend = self._open_backend()
-        self._refuse_size(len(rows))
+        if not rows:
+            raise RequestFault(f"The request holds no {self.signature.rows}.")
+        if len(rows) > self._max_request_rows:
+            raise TooLarge(
+                f"The request holds {len(rows)} {self.signature.rows}; at most "
+                f"{self._max_request_rows} are taken at once."
+            )
         if self._encoder is None:
             return backend.submit(rows, deadline=self._bounded(deadline))
         backend.refuse(len(rows))
@@ -224,12 +213,9 @@ class DataPlane:
             return self._submitted(backend, encoded, deadline)
         finally:
             self._encoding -= 1
-            if (
-                self._encoding == 0
-                and self._encoded_all is not None
-                and not self._encoded_all.done()
-            ):
-                self._encoded_all.set_result(None)
+            waiting = self._encoded_all
+            if not self._encoding and waiting is not None and not waiting.done():
+                waiting.set_result(None)
 
     async def _encoded(self, encoder: Encoder, rows: Sequence[Any], deadline: float) -> Encoded:
         def encode() -> Encoded | None:
@@ -261,12 +247,3 @@ class DataPlane:
         if self._backend is None:
             raise Unavailable(LOADING)
         return self._backend
-
-    def _refuse_size(self, rows: int) -> None:
-        if not rows:
-            raise RequestFault(f"The request holds no {self.signature.rows}.")
-        if rows > self._max_request_rows:
-            held = f"{rows} {self.signature.rows}"
-            raise TooLarge(
-                f"The request holds {held}; at most {self._max_request_rows} are taken at once."
-            )

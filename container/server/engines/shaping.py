@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from container.server.codecs.tensors import DATATYPES, TensorRow
+from container.server.codecs.envelope import DATATYPES
+from container.server.codecs.tensors import TensorRow
 from container.server.engines.buckets import Bucket, Buckets
 from container.server.engines.tokens import Tokens, pad_rows
 from container.server.types import Array, Arrays

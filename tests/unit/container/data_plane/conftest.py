@@ -1,9 +1,9 @@
-"""Models on a bench, given back when the test is over."""
+"""Coroutine tests run on an event loop of their own; the models of `bench` are closed there."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import inspect
 from typing import Any
 
 import pytest
@@ -12,18 +12,23 @@ from tests.unit.container.data_plane.models import Bench
 
 
 @pytest.fixture
-def tried(tmp_path):
-    def run(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> Bench:
-        bench = Bench(tmp_path)
+def bench(tmp_path) -> Bench:
+    return Bench(tmp_path)
 
-        async def whole() -> None:
-            try:
-                await asyncio.wait_for(test(bench), 30)
-            finally:
-                await bench.models.close()
-                bench.log.close()
 
-        asyncio.run(whole())
-        return bench
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(_run(pyfuncitem.obj, {name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
-    return run
+
+async def _run(test: Any, arguments: dict[str, Any]) -> None:
+    try:
+        await asyncio.wait_for(test(**arguments), 60)
+    finally:
+        if "bench" in arguments:
+            await arguments["bench"].models.close()
+            arguments["bench"].log.close()

@@ -12,11 +12,12 @@ from container.archive import ArchiveRefused, EngineArchive
 from container.server.batching.batch import Limits
 from container.server.batching.batcher import Batcher
 from container.server.data_plane.model import model_signature
-from container.server.data_plane.multi_model import LoadedModels, WarmEngine
+from container.server.data_plane.multi_model import LoadedModels
 from container.server.data_plane.plane import DataPlane
 from container.server.engines.engine import LinearCosts
 from container.server.engines.tokens import Tokens
 from container.server.telemetry.failure_log import FailureLog
+from onboarding.manifest import Manifest
 from tests.fixtures.tiny_embedder.archive import write_archive
 
 ROWS = [Tokens(np.arange(3, dtype=np.int32))]
@@ -85,11 +86,8 @@ class Bench:
     def verify(self, root: Path) -> EngineArchive:
         if "refused" in root.name:
             raise ArchiveRefused("Refused: it is foreign.")
-        from onboarding.manifest import Manifest
-
-        return EngineArchive(
-            root=root, manifest=Manifest.from_bytes((root / "manifest.json").read_bytes())
-        )
+        manifest = Manifest.from_bytes((root / "manifest.json").read_bytes())
+        return EngineArchive(root=root, manifest=manifest)
 
     def open(self, archive: EngineArchive) -> Engine:
         self.opening.set()
@@ -99,13 +97,9 @@ class Bench:
         self.engines.append(Engine())
         return self.engines[-1]
 
-    def backend(self, name: str, opened: WarmEngine, plane: DataPlane) -> Batcher:
-        return Batcher(
-            engine=opened.engine,
-            probe=ROWS,
-            limits=Limits(max_tokens=100, queue_rows=50),
-            costs=opened.costs,
-        )
+    def backend(self, name: str, engine: Engine, costs: LinearCosts, plane: DataPlane) -> Batcher:
+        limits = Limits(max_tokens=100, queue_rows=50)
+        return Batcher(engine=engine, probe=ROWS, limits=limits, costs=costs)
 
     async def ask(self, name: str) -> Any:
         return await (await self.models.plane(name).submit(ROWS))

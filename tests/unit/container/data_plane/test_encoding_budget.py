@@ -38,93 +38,72 @@ def with_work(budget, *sizes):
     return started, [Work(budget, size, started) for size in sizes]
 
 
-def test_as_many_run_as_fit_and_the_others_in_their_order():
-    async def run():
-        started, (first, second, third, fourth) = with_work(EncodingBudget(100), 60, 40, 50, 1)
-        await eventually(lambda: sorted(started) == [40, 60])
-        first.go_on.set()
-        assert await first.task == 60
-        await eventually(lambda: sorted(started) == [1, 40, 50, 60])
-        for work in (second, third, fourth):
-            work.go_on.set()
-        assert [await work.task for work in (second, third, fourth)] == [40, 50, 1]
-
-    asyncio.run(run())
+async def test_as_many_run_as_fit_and_the_others_in_their_order():
+    started, (first, second, third, fourth) = with_work(EncodingBudget(100), 60, 40, 50, 1)
+    await eventually(lambda: sorted(started) == [40, 60])
+    first.go_on.set()
+    assert await first.task == 60
+    await eventually(lambda: sorted(started) == [1, 40, 50, 60])
+    for work in (second, third, fourth):
+        work.go_on.set()
+    assert [await work.task for work in (second, third, fourth)] == [40, 50, 1]
 
 
-def test_a_small_one_does_not_overtake_a_large_one_that_waits():
-    async def run():
-        started, (first, large, small) = with_work(EncodingBudget(100), 60, 90, 1)
-        await eventually(lambda: started == [60])
-        await settled()
-        assert started == [60]
-        for work in (first, large, small):
-            work.go_on.set()
-            await work.task
-        assert started[:2] == [60, 90]
-
-    asyncio.run(run())
+async def test_a_small_one_does_not_overtake_a_large_one_that_waits():
+    started, (first, large, small) = with_work(EncodingBudget(100), 60, 90, 1)
+    await eventually(lambda: started == [60])
+    await settled()
+    assert started == [60]
+    for work in (first, large, small):
+        work.go_on.set()
+        await work.task
+    assert started[:2] == [60, 90]
 
 
-def test_what_is_larger_than_all_of_it_goes_alone():
-    async def run():
-        started, (huge, small) = with_work(EncodingBudget(100), 1000, 1)
-        await eventually(lambda: started == [1000])
-        huge.go_on.set()
-        small.go_on.set()
-        assert [await huge.task, await small.task] == [1000, 1]
-
-    asyncio.run(run())
+async def test_what_is_larger_than_all_of_it_goes_alone():
+    started, (huge, small) = with_work(EncodingBudget(100), 1000, 1)
+    await eventually(lambda: started == [1000])
+    huge.go_on.set()
+    small.go_on.set()
+    assert [await huge.task, await small.task] == [1000, 1]
 
 
-def test_whoever_leaves_while_it_encodes_gives_back_when_its_thread_has_ended():
-    async def run():
-        started, (gone, waits) = with_work(EncodingBudget(100), 100, 100)
-        await eventually(lambda: started == [100])
-        gone.task.cancel()
-        await settled()
-        assert gone.task.cancelled() and started == [100]
-        gone.go_on.set()
-        waits.go_on.set()
-        assert await waits.task == 100
-
-    asyncio.run(run())
+async def test_whoever_leaves_while_it_encodes_gives_back_when_its_thread_has_ended():
+    started, (gone, waits) = with_work(EncodingBudget(100), 100, 100)
+    await eventually(lambda: started == [100])
+    gone.task.cancel()
+    await settled()
+    assert gone.task.cancelled() and started == [100]
+    gone.go_on.set()
+    waits.go_on.set()
+    assert await waits.task == 100
 
 
-def test_whoever_leaves_while_it_waits_is_not_waited_for():
-    async def run():
-        started, (first, gone, last) = with_work(EncodingBudget(100), 60, 90, 40)
-        await eventually(lambda: started == [60])
-        gone.task.cancel()
-        await eventually(lambda: started == [60, 40])
-        for work in (first, last):
-            work.go_on.set()
-            await work.task
-
-    asyncio.run(run())
+async def test_whoever_leaves_while_it_waits_is_not_waited_for():
+    started, (first, gone, last) = with_work(EncodingBudget(100), 60, 90, 40)
+    await eventually(lambda: started == [60])
+    gone.task.cancel()
+    await eventually(lambda: started == [60, 40])
+    for work in (first, last):
+        work.go_on.set()
+        await work.task
 
 
-def test_a_turn_that_comes_as_its_owner_leaves_is_handed_on():
-    async def run():
-        budget = EncodingBudget(100)
-        started, (first, gone, last) = with_work(budget, 100, 100, 100)
-        await eventually(lambda: started == [100])
-        turns = budget._admit_waiting
-        budget._admit_waiting = lambda: (turns(), gone.task.cancel())
-        first.go_on.set()
-        await first.task
-        last.go_on.set()
-        assert await asyncio.wait_for(last.task, 60) == 100
-        assert gone.task.cancelled() and started == [100, 100]
-
-    asyncio.run(run())
+async def test_a_turn_that_comes_as_its_owner_leaves_is_handed_on():
+    budget = EncodingBudget(100)
+    started, (first, gone, last) = with_work(budget, 100, 100, 100)
+    await eventually(lambda: started == [100])
+    turns = budget._admit_waiting
+    budget._admit_waiting = lambda: (turns(), gone.task.cancel())
+    first.go_on.set()
+    await first.task
+    last.go_on.set()
+    assert await asyncio.wait_for(last.task, 60) == 100
+    assert gone.task.cancelled() and started == [100, 100]
 
 
-def test_what_an_encoder_raises_is_raised_and_its_place_is_free():
-    async def run():
-        budget = EncodingBudget(100)
-        with pytest.raises(ValueError, match="no text"):
-            await budget.run(100, lambda: int("no text"))
-        assert await budget.run(100, lambda: 1) == 1
-
-    asyncio.run(run())
+async def test_what_an_encoder_raises_is_raised_and_its_place_is_free():
+    budget = EncodingBudget(100)
+    with pytest.raises(ValueError, match="no text"):
+        await budget.run(100, lambda: int("no text"))
+    assert await budget.run(100, lambda: 1) == 1

@@ -8,57 +8,44 @@ import pytest
 
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.types import Conflict, OutOfMemory, RequestFault, UnknownPath
-from tests.unit.container.data_plane.models import Bench
 
 
-def test_refuses_what_is_loaded_or_being_loaded(tried):
-    async def test(bench: Bench) -> None:
-        url = bench.archive("a")
-        bench.may_open.clear()
-        loading = asyncio.ensure_future(bench.models.load("one", url))
-        await asyncio.to_thread(bench.opening.wait, 20)
-        with pytest.raises(Conflict, match="being loaded"):
-            await bench.models.load("one", url)
-        bench.may_open.set()
-        await loading
-        with pytest.raises(Conflict, match="loaded already"):
-            await bench.models.load("one", url)
-
-    tried(test)
-
-
-def test_refuses_a_model_that_memory_is_too_short_for_and_loads_it_once_there_is_room(tried):
-    async def test(bench: Bench) -> None:
-        url = bench.archive("a", mib=101)
-        with pytest.raises(OutOfMemory, match="takes 101 MiB and 100 MiB are left"):
-            await bench.models.load("one", url)
-        assert not bench.engines
-        bench.free = 102
+async def test_refuses_what_is_loaded_or_being_loaded(bench):
+    url = bench.archive("a")
+    bench.may_open.clear()
+    loading = asyncio.ensure_future(bench.models.load("one", url))
+    await asyncio.to_thread(bench.opening.wait, 20)
+    with pytest.raises(Conflict, match="being loaded"):
+        await bench.models.load("one", url)
+    bench.may_open.set()
+    await loading
+    with pytest.raises(Conflict, match="loaded already"):
         await bench.models.load("one", url)
 
-    tried(test)
+
+async def test_refuses_a_model_that_memory_is_too_short_for_and_loads_it_once_there_is_room(bench):
+    url = bench.archive("a", mib=101)
+    with pytest.raises(OutOfMemory, match="takes 101 MiB and 100 MiB are left"):
+        await bench.models.load("one", url)
+    assert not bench.engines
+    bench.free = 102
+    await bench.models.load("one", url)
 
 
-def test_refuses_to_promise_the_same_memory_to_two_loads(tried):
-    async def test(bench: Bench) -> None:
-        one, two = bench.archive("a", mib=60), bench.archive("b", mib=60)
-        bench.may_open.clear()
-        loading = asyncio.ensure_future(bench.models.load("one", one))
-        await asyncio.to_thread(bench.opening.wait, 20)
-        with pytest.raises(OutOfMemory, match="takes 60 MiB and 40 MiB are left"):
-            await bench.models.load("two", two)
-        bench.may_open.set()
-        await loading
-
-    tried(test)
+async def test_refuses_to_promise_the_same_memory_to_two_loads(bench):
+    one, two = bench.archive("a", mib=60), bench.archive("b", mib=60)
+    bench.may_open.clear()
+    loading = asyncio.ensure_future(bench.models.load("one", one))
+    await asyncio.to_thread(bench.opening.wait, 20)
+    with pytest.raises(OutOfMemory, match="takes 60 MiB and 40 MiB are left"):
+        await bench.models.load("two", two)
+    bench.may_open.set()
+    await loading
 
 
-def test_memory_that_cannot_be_read_refuses_nothing(tried):
-    async def test(bench: Bench) -> None:
-        bench.free = None
-        await bench.models.load("one", bench.archive("a", mib=1e9))
-
-    tried(test)
+async def test_memory_that_cannot_be_read_refuses_nothing(bench):
+    bench.free = None
+    await bench.models.load("one", bench.archive("a", mib=1e9))
 
 
 @pytest.mark.parametrize(
@@ -70,43 +57,33 @@ def test_memory_that_cannot_be_read_refuses_nothing(tried):
         (RuntimeError("not a network\nat all"), RequestFault),
     ],
 )
-def test_refuses_engines_that_do_not_load_and_forgets_them(tried, fault, refusal):
-    async def test(bench: Bench) -> None:
-        bench.fault = fault
-        url = bench.archive("a")
-        with pytest.raises(refusal) as found:
-            await bench.models.load("one", url)
-        assert type(found.value) is refusal and "\n" not in str(found.value)
-        bench.fault = None
+async def test_refuses_engines_that_do_not_load_and_forgets_them(bench, fault, refusal):
+    bench.fault = fault
+    url = bench.archive("a")
+    with pytest.raises(refusal) as raised:
         await bench.models.load("one", url)
+    assert type(raised.value) is refusal and "\n" not in str(raised.value)
+    bench.fault = None
+    await bench.models.load("one", url)
+    bench.log.close()
+    assert len(bench.lines) == 1
 
-    assert len(tried(test).lines) == 1
 
-
-def test_refuses_archives_that_are_not_ours(tried):
-    async def test(bench: Bench) -> None:
-        with pytest.raises(RequestFault, match="Refused: it is foreign") as found:
-            await bench.models.load("one", bench.archive("refused"))
-        assert found.value.status == 400 and len(bench.models) == 0
-
-    tried(test)
+async def test_refuses_archives_that_are_not_ours(bench):
+    with pytest.raises(RequestFault, match="Refused: it is foreign") as raised:
+        await bench.models.load("one", bench.archive("refused"))
+    assert raised.value.status == 400 and len(bench.models) == 0
 
 
 @pytest.mark.parametrize("url", ["", "relative", "/does/not/exist", "s3://bucket/key"])
-def test_refuses_places_that_hold_no_archive(tried, url):
-    async def test(bench: Bench) -> None:
-        with pytest.raises(RequestFault, match="must be the directory"):
-            await bench.models.load("one", url)
-
-    tried(test)
+async def test_refuses_places_that_hold_no_archive(bench, url):
+    with pytest.raises(RequestFault, match="must be the directory"):
+        await bench.models.load("one", url)
 
 
-def test_refuses_models_that_are_not_loaded(tried):
-    async def test(bench: Bench) -> None:
-        for act in (bench.models.entry, bench.models.plane):
-            with pytest.raises(UnknownPath, match="'one' is not loaded"):
-                act("one")
-        with pytest.raises(UnknownPath):
-            await bench.models.unload("one")
-
-    tried(test)
+async def test_refuses_models_that_are_not_loaded(bench):
+    for act in (bench.models.entry, bench.models.plane):
+        with pytest.raises(UnknownPath, match="'one' is not loaded"):
+            act("one")
+    with pytest.raises(UnknownPath):
+        await bench.models.unload("one")

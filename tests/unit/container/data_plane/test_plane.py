@@ -64,172 +64,151 @@ class Encoder:
         return sum(map(len, texts))
 
 
-def plane(encoder: Encoder | None = None, **changes: Any) -> DataPlane:
+def data_plane(encoder: Encoder | None = None, **changes: Any) -> DataPlane:
     return DataPlane(
-        **(
-            {
-                "signature": SIGNATURE,
-                "encoder": encoder,
-                "max_request_rows": 3,
-                "deadline_seconds": 60,
-            }
-            | changes
-        )
+        signature=SIGNATURE,
+        encoder=encoder,
+        max_request_rows=3,
+        **{"deadline_seconds": 60} | changes,
     )
 
 
-def opened(encoder: Encoder | None = None, **changes: Any) -> tuple[DataPlane, Backend]:
-    made, backend = plane(encoder, **changes), Backend()
-    made.open(backend)
-    return made, backend
+def open_plane(encoder: Encoder | None = None, **changes: Any) -> tuple[DataPlane, Backend]:
+    plane, backend = data_plane(encoder, **changes), Backend()
+    plane.open(backend)
+    return plane, backend
 
 
-async def answer(made: DataPlane, rows: Sequence[Any], **arguments: Any) -> Any:
-    return await (await made.submit(rows, **arguments))
+async def answer(plane: DataPlane, rows: Sequence[Any], **arguments: Any) -> Any:
+    return await (await plane.submit(rows, **arguments))
 
 
-def test_texts_are_encoded_and_tensors_go_as_they_come():
+async def test_texts_are_encoded_and_tensors_go_as_they_come():
     for encoder, expected in ((Encoder(), ["A", "B"]), (None, ["a", "b"])):
-        made, backend = opened(encoder)
-        (array,) = asyncio.run(answer(made, ["a", "b"]))
+        plane, backend = open_plane(encoder)
+        (array,) = await answer(plane, ["a", "b"])
         assert array.shape == (2, 2) and backend.taken[0][0] == expected
 
 
-def test_short_texts_are_encoded_inline_and_long_ones_beside_the_event_loop():
+async def test_short_texts_are_encoded_inline_and_long_ones_beside_the_event_loop():
     encoder = Encoder()
-    made, _ = opened(encoder)
-    asyncio.run(answer(made, ["a" * INLINE_CHARACTERS]))
-    asyncio.run(answer(made, ["a" * INLINE_CHARACTERS, "b"]))
+    plane, _ = open_plane(encoder)
+    await answer(plane, ["a" * INLINE_CHARACTERS])
+    await answer(plane, ["a" * INLINE_CHARACTERS, "b"])
     here = threading.get_ident()
     assert [thread == here for thread in encoder.threads] == [True, False]
 
 
-def test_long_texts_are_encoded_as_many_at_once_as_memory_is_meant_for():
+async def test_long_texts_are_encoded_as_many_at_once_as_memory_is_meant_for():
     encoder = Encoder()
     encoder.go_on.clear()
-    made, _ = opened(encoder, budget=EncodingBudget(2 * INLINE_CHARACTERS))
-
-    async def run() -> None:
-        asked = [
-            asyncio.ensure_future(answer(made, ["a" * INLINE_CHARACTERS + "b"])) for _ in range(3)
-        ]
-        await asyncio.to_thread(encoder.begun.wait, 20)
-        assert len(encoder.threads) == 1
-        encoder.go_on.set()
-        await asyncio.gather(*asked)
-
-    asyncio.run(run())
+    plane, _ = open_plane(encoder, budget=EncodingBudget(2 * INLINE_CHARACTERS))
+    answers = [
+        asyncio.ensure_future(answer(plane, ["a" * INLINE_CHARACTERS + "b"])) for _ in range(3)
+    ]
+    await asyncio.to_thread(encoder.begun.wait, 20)
+    assert len(encoder.threads) == 1
+    encoder.go_on.set()
+    await asyncio.gather(*answers)
     assert len(encoder.threads) == 3
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["inline", "beside the event loop"])
-def test_texts_that_are_cut_are_told_on_the_event_loop_when_the_backend_takes_them(beside):
-    made, backend = opened(Encoder(longest=3))
-    listed: list[tuple[int, int]] = []
-    made.on_truncated(lambda count: listed.append((count, threading.get_ident())))
+async def test_cut_texts_are_counted_on_the_event_loop_when_the_backend_takes_them(beside):
+    plane, backend = open_plane(Encoder(longest=3))
+    truncated: list[tuple[int, int]] = []
+    plane.on_truncated(lambda count: truncated.append((count, threading.get_ident())))
     texts = ["aaaa", "aaa", "a" * (INLINE_CHARACTERS if beside else 4)]
-    asyncio.run(answer(made, texts))
-    asyncio.run(answer(made, ["aaa"]))
-    assert listed == [(2, threading.get_ident())]
+    await answer(plane, texts)
+    await answer(plane, ["aaa"])
+    assert truncated == [(2, threading.get_ident())]
     backend.fault = Unavailable("It is full.")
     with pytest.raises(Unavailable):
-        asyncio.run(answer(made, texts))
-    assert len(listed) == 1
+        await answer(plane, texts)
+    assert len(truncated) == 1
 
 
 @pytest.mark.parametrize(
     "text", ["a", "a" * INLINE_CHARACTERS + "b"], ids=["inline", "beside the event loop"]
 )
-def test_refuses_before_it_encodes_what_the_backend_does_not_take(text):
+async def test_refuses_before_it_encodes_what_the_backend_does_not_take(text):
     encoder = Encoder()
-    made, backend = opened(encoder)
+    plane, backend = open_plane(encoder)
     backend.refused = Unavailable("It is full.")
     with pytest.raises(Unavailable, match="full"):
-        asyncio.run(answer(made, [text]))
+        await answer(plane, [text])
     assert not encoder.threads and not backend.taken
 
 
 def test_ready_between_open_and_drain_while_the_backend_is_sound():
-    made, backend = plane(), Backend()
-    assert not made.ready
-    made.open(backend)
-    assert made.ready
+    plane, backend = data_plane(), Backend()
+    assert not plane.ready
+    plane.open(backend)
+    assert plane.ready
     backend.is_broken = True
-    assert not made.ready
+    assert not plane.ready
     backend.is_broken = False
-    made.drain()
-    assert not made.ready
+    plane.drain()
+    assert not plane.ready
 
 
-def test_deadline_is_the_earlier_of_the_clients_and_the_servers():
-    made, backend = opened(deadline_seconds=10)
-
-    async def run() -> None:
-        now = asyncio.get_running_loop().time()
-        for wanted in (None, now + 5, now + 50):
-            await answer(made, ["a"], deadline=wanted)
-        servers, clients, bounded = (deadline - now for _, deadline in backend.taken)
-        assert clients == 5 and 10 <= servers <= bounded < 20
-
-    asyncio.run(run())
+async def test_deadline_is_the_earlier_of_the_clients_and_the_servers():
+    plane, backend = open_plane(deadline_seconds=10)
+    now = asyncio.get_running_loop().time()
+    for wanted in (None, now + 5, now + 50):
+        await answer(plane, ["a"], deadline=wanted)
+    servers, clients, bounded = (deadline - now for _, deadline in backend.taken)
+    assert clients == 5 and 10 <= servers <= bounded < 20
 
 
-def test_draining_waits_for_texts_that_are_being_encoded_and_gives_them_to_the_backend():
+async def test_draining_waits_for_texts_that_are_being_encoded_and_gives_them_to_the_backend():
     encoder = Encoder()
-    made, backend = opened(encoder)
-
-    async def run() -> None:
-        encoder.go_on.clear()
-        asking = asyncio.ensure_future(answer(made, ["a" * INLINE_CHARACTERS, "b"]))
-        await asyncio.sleep(0)
-        await asyncio.to_thread(encoder.begun.wait, 20)
-        draining = asyncio.ensure_future(made.drained())
-        await asyncio.sleep(0)
-        assert not draining.done()
-        encoder.go_on.set()
-        await draining
-        assert len(backend.taken) == 1
-        await asking
-
-    asyncio.run(run())
+    plane, backend = open_plane(encoder)
+    encoder.go_on.clear()
+    answering = asyncio.ensure_future(answer(plane, ["a" * INLINE_CHARACTERS, "b"]))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(encoder.begun.wait, 20)
+    draining = asyncio.ensure_future(plane.drained())
+    await asyncio.sleep(0)
+    assert not draining.done()
+    encoder.go_on.set()
+    await draining
+    assert len(backend.taken) == 1
+    await answering
 
 
-def test_drained_at_once_when_nothing_is_encoded():
-    made, _ = opened()
-    asyncio.run(made.drained())
-    assert not made.ready
+async def test_drained_at_once_when_nothing_is_encoded():
+    plane, _ = open_plane()
+    await plane.drained()
+    assert not plane.ready
 
 
 @pytest.mark.parametrize(
     ("rows", "fault", "sentence"),
     [([], RequestFault, "holds no texts"), (["a"] * 4, TooLarge, "holds 4 texts; at most 3")],
 )
-def test_refuses_too_few_or_too_many_rows(rows, fault, sentence):
-    made, backend = opened()
+async def test_refuses_too_few_or_too_many_rows(rows, fault, sentence):
+    plane, backend = open_plane()
     with pytest.raises(fault, match=sentence):
-        asyncio.run(answer(made, rows))
+        await answer(plane, rows)
     assert not backend.taken
 
 
-def test_refuses_while_loading_and_draining():
-    made = plane()
+async def test_refuses_while_loading_and_draining():
+    plane = data_plane()
     with pytest.raises(Unavailable, match="loading"):
-        asyncio.run(answer(made, ["a"]))
-    made.open(Backend())
-    made.drain()
+        await answer(plane, ["a"])
+    plane.open(Backend())
+    plane.drain()
     with pytest.raises(Unavailable, match="draining"):
-        asyncio.run(answer(made, ["a"]))
+        await answer(plane, ["a"])
 
 
-def test_refuses_texts_whose_encoding_took_all_their_time():
+async def test_refuses_texts_whose_encoding_took_all_their_time():
     encoder = Encoder()
-    made, backend = opened(encoder)
-
-    async def run() -> None:
-        with pytest.raises(DeadlinePassed, match="tokenized"):
-            await answer(
-                made, ["a" * INLINE_CHARACTERS, "b"], deadline=asyncio.get_running_loop().time()
-            )
-
-    asyncio.run(run())
+    plane, backend = open_plane(encoder)
+    with pytest.raises(DeadlinePassed, match="tokenized"):
+        await answer(
+            plane, ["a" * INLINE_CHARACTERS, "b"], deadline=asyncio.get_running_loop().time()
+        )
     assert not backend.taken
