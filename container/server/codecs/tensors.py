@@ -193,9 +193,8 @@ def _json_values(data: object, record: TensorRecord) -> Array:
         )
     try:
         with np.errstate(over="raise"):
-            if dtype.kind == "f":
-                return np.array(data, np.float64).astype(dtype)
-            return np.array(data, dtype)
+            values: Array = np.array(data, np.float64 if dtype.kind == "f" else dtype)
+            return values.astype(dtype, copy=False)
     except (FloatingPointError, OverflowError) as fault:
         raise RequestFault(
             f"Input {record.name!r} holds a number that {record.datatype} cannot."

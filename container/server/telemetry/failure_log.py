@@ -1,7 +1,4 @@
-"""One JSON line per failure on stderr, few enough to read.
-
-Written where no request waits for it.
-"""
+"""One JSON line per failure on stderr, few enough to read, written where no request waits."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Literal
 
 import orjson
@@ -23,7 +19,6 @@ LINES_PER_SECOND = 10
 """Of one event; further lines are counted, and the count is logged."""
 BACKLOG_LINES = 1000
 """Lines that may wait for a slow reader of stderr; further lines are counted."""
-STDERR = 2
 Level = Literal["warning", "error"]
 Part = Literal["decode", "tokenize", "queue", "engine", "encode", "load", "process", "http"]
 CLIENT_PARTS = ("decode", "tokenize", "encode")
@@ -31,11 +26,8 @@ CLIENT_PARTS = ("decode", "tokenize", "encode")
 
 
 def stderr(line: bytes) -> None:
-    """Writes a line to stderr in one piece, past Python's own buffer.
-
-    The event loop's prints share.
-    """
-    os.write(STDERR, line)
+    """Write a line to stderr in one piece, past Python's own buffer that the prints share."""
+    os.write(2, line)
 
 
 class FailureLog:
@@ -52,9 +44,7 @@ class FailureLog:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`write` is called in the log's own thread, with a line and its line feed."""
-        self._write = write
-        self._model = model
-        self._clock = clock
+        self._write, self._model, self._clock = write, model, clock
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._windows: dict[str, _Window] = {}
@@ -79,21 +69,13 @@ class FailureLog:
             if not window.admits(self._clock()) or self._lines.qsize() >= BACKLOG_LINES:
                 window.suppressed += 1
                 return
-        line: dict[str, Any] = {
-            "time": _now(),
-            "level": level,
-            "model": self._model if model is None else model,
-            "event": event,
-        }
-        line |= (
-            {"status": status, "request_id": request_id, "stage": stage}
-            | (_failure_fields(fault, stage) if fault is not None else {})
-            | numbers
-        )
-        self._lines.put(_line(line))
+        fields = {"status": status, "request_id": request_id, "stage": stage} | numbers
+        if fault is not None:
+            fields |= _failure_fields(fault, stage)
+        self._lines.put(_line(level, self._model if model is None else model, event, fields))
 
     def close(self) -> None:
-        """Writes what waits."""
+        """Write what waits."""
         self._lines.put(None)
         self._thread.join(timeout=2)
 
@@ -112,22 +94,13 @@ class FailureLog:
                     return
 
     def _suppressed(self, *, everything: bool) -> list[bytes]:
-        """A line for each event whose second is over and of which lines were left out."""
+        """Return a line for each event whose second is over and of which lines were left out."""
         now, lines = self._clock(), []
         with self._lock:
             for event, window in self._windows.items():
                 if window.suppressed and (everything or window.over(now)):
-                    lines.append(
-                        _line(
-                            {
-                                "time": _now(),
-                                "level": "warning",
-                                "event": event,
-                                "model": self._model,
-                                "suppressed": window.suppressed,
-                            }
-                        )
-                    )
+                    fields = {"suppressed": window.suppressed}
+                    lines.append(_line("warning", self._model, event, fields))
                     window.suppressed = 0
         return lines
 
@@ -141,11 +114,10 @@ class _Window:
         self.begin, self.lines, self.suppressed = begin, 0, 0
 
     def over(self, now: float) -> bool:
-        """True when the second has passed."""
         return now - self.begin >= 1
 
     def admits(self, now: float) -> bool:
-        """Counts one line, unless this second has had its own."""
+        """Count a line, and return whether this second has room for it."""
         if self.over(now):
             self.begin, self.lines = now, 0
         self.lines += 1
@@ -153,32 +125,20 @@ class _Window:
 
 
 def _failure_fields(fault: BaseException, stage: Part) -> dict[str, Any]:
-    """Type and message of a fault; of our own bugs where they are, too."""
-    listed: dict[str, Any] = {"exception": type(fault).__name__}
-    ours = not isinstance(fault, RequestFault)
-    if stage not in CLIENT_PARTS and (ours or _status(fault) >= 500):
-        listed["message"] = str(fault)[:2000]
-    if ours and stage != "engine":
-        listed["traceback"] = _places(fault.__traceback__)
-    return listed
+    """Return a fault's type and message, and of our own bugs the frames, never values."""
+    fields: dict[str, Any] = {"exception": type(fault).__name__}
+    status = fault.status if isinstance(fault, RequestFault) else None
+    if stage not in CLIENT_PARTS and (status is None or status >= 500):
+        fields["message"] = str(fault)[:2000]
+    if status is None and stage != "engine":
+        frames = traceback.extract_tb(fault.__traceback__)
+        fields["traceback"] = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+    return fields
 
 
-def _status(fault: BaseException) -> int:
-    return fault.status if isinstance(fault, RequestFault) else 500
-
-
-def _places(found: TracebackType | None) -> list[str]:
-    """File, line and function of every frame; never values."""
-    return [
-        f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(found)
-    ]
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _line(document: dict[str, Any]) -> bytes:
+def _line(level: Level, model: str | None, event: str, fields: dict[str, Any]) -> bytes:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    document = {"time": now, "level": level, "model": model, "event": event} | fields
     data: bytes = orjson.dumps(
         {name: value for name, value in document.items() if value is not None}
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from itertools import accumulate
+from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -24,12 +24,7 @@ from container.server.telemetry.metric_values import (
 )
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-SECONDS = (
-    *(float(f"{step}e{power}") for power in range(-5, 1) for step in (1, 2, 5)),
-    10.0,
-    30.0,
-    60.0,
-)
+SECONDS = (*(float(f"{step}e{power}") for power in range(-5, 1) for step in (1, 2, 5)), 10, 30, 60)
 """Bounds from 10 microseconds to a request's longest time."""
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 STAGES = ("decode", "tokenize", "wait", "encode")
@@ -37,8 +32,7 @@ STAGES = ("decode", "tokenize", "wait", "encode")
 INFER, HEALTH = "infer", "health"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Family:
+class Family(NamedTuple):
     """One metric; a histogram has bounds."""
 
     kind: Literal["counter", "gauge", "histogram"]
@@ -49,53 +43,37 @@ class Family:
 
 FAMILIES = {
     "roundhouse_requests": Family(
-        kind="counter", help="HTTP requests, by kind of path.", labels=("path", "model", "status")
+        "counter", "HTTP requests, by kind of path.", ("path", "model", "status")
     ),
     "roundhouse_request_seconds": Family(
-        kind="histogram", help="Seconds of an inference request, answered or not.", bounds=SECONDS
+        "histogram", "Seconds of an inference request, answered or not.", bounds=SECONDS
     ),
     "roundhouse_stage_seconds": Family(
-        kind="histogram",
-        help="Seconds of an inference request's stages; wait: for queue, engine and the way to "
-        "them.",
-        labels=("stage",),
-        bounds=SECONDS,
+        "histogram",
+        "Seconds of an inference request's stages; wait: for queue, engine and the way to them.",
+        ("stage",),
+        SECONDS,
     ),
     "roundhouse_queue_seconds": Family(
-        kind="histogram",
-        help="Seconds that an answered request's last row waited.",
-        labels=("model",),
-        bounds=SECONDS,
+        "histogram", "Seconds that an answered request's last row waited.", ("model",), SECONDS
     ),
-    "roundhouse_engine_seconds": Family(
-        kind="histogram", help="Seconds of a batch.", labels=("model",), bounds=SECONDS
-    ),
-    "roundhouse_batch_rows": Family(
-        kind="histogram", help="Rows of a batch.", labels=("model",), bounds=ROWS
-    ),
+    "roundhouse_engine_seconds": Family("histogram", "Seconds of a batch.", ("model",), SECONDS),
+    "roundhouse_batch_rows": Family("histogram", "Rows of a batch.", ("model",), ROWS),
     "roundhouse_tokens": Family(
-        kind="counter",
-        help="Tokens that the engine ran: real, or padding.",
-        labels=("model", "kind"),
+        "counter", "Tokens that the engine ran: real, or padding.", ("model", "kind")
     ),
     "roundhouse_truncated_texts": Family(
-        kind="counter", help="Texts cut to the engine's longest sequence.", labels=("model",)
+        "counter", "Texts cut to the engine's longest sequence.", ("model",)
     ),
-    "roundhouse_dropped_rows": Family(
-        kind="counter", help="Rows without an answer.", labels=("model", "reason")
-    ),
+    "roundhouse_dropped_rows": Family("counter", "Rows without an answer.", ("model", "reason")),
     "roundhouse_engine_failures": Family(
-        kind="counter", help="Batches on which the engine failed.", labels=("model",)
+        "counter", "Batches on which the engine failed.", ("model",)
     ),
-    "roundhouse_queue_rows": Family(
-        kind="gauge", help="Rows that no batch holds yet.", labels=("model",)
-    ),
-    "roundhouse_models_loaded": Family(kind="gauge", help="Models that would answer now."),
-    "roundhouse_connections": Family(kind="gauge", help="Open HTTP connections."),
-    "roundhouse_http_processes": Family(kind="gauge", help="HTTP processes that take connections."),
-    "roundhouse_http_process_deaths": Family(
-        kind="counter", help="HTTP processes that ended unasked."
-    ),
+    "roundhouse_queue_rows": Family("gauge", "Rows that no batch holds yet.", ("model",)),
+    "roundhouse_models_loaded": Family("gauge", "Models that would answer now."),
+    "roundhouse_connections": Family("gauge", "Open HTTP connections."),
+    "roundhouse_http_processes": Family("gauge", "HTTP processes that take connections."),
+    "roundhouse_http_process_deaths": Family("counter", "HTTP processes that ended unasked."),
 }
 GAUGES = frozenset(name for name, family in FAMILIES.items() if family.kind == "gauge")
 """What a process that has ended no longer has."""
@@ -126,27 +104,23 @@ class BatchMetrics:
         engine_seconds: float,
         queue_seconds: float,
     ) -> None:
-        """A batch came back."""
         self._rows.observe(rows)
         self._real.value += tokens
         self._padding.value += padded_tokens - tokens
         self._engine.observe(engine_seconds)
 
     def request_over(self, *, queue_seconds: float) -> None:
-        """A request is answered."""
         self._queue.observe(queue_seconds)
 
     def record_drop(self, *, reason: Drop, rows: int) -> None:
-        """Rows end without an answer."""
-        found = self._dropped.get(reason)
-        if found is None:
-            found = self._dropped[reason] = counter(
+        dropped = self._dropped.get(reason)
+        if dropped is None:
+            dropped = self._dropped[reason] = counter(
                 self._metric_values, "roundhouse_dropped_rows", self._model, reason
             )
-        found.value += rows
+        dropped.value += rows
 
     def engine_failed(self, *, fault: Exception, rows: int) -> None:
-        """The engine failed on a batch."""
         self._failures.value += 1
         if self._log is not None:
             self._log.report("engine_failed", fault, stage="engine", model=self._model, rows=rows)
@@ -162,10 +136,7 @@ class RequestMetrics:
     def __init__(
         self, metric_values: MetricValues, *, model: str = "", log: FailureLog | None = None
     ) -> None:
-        """`model`: the only one.
-
-        `log` gets a line for every request that this server cannot answer now.
-        """
+        """`model` is the only one; `log` gets a line for every request that cannot be answered."""
         self._metric_values, self._model, self._log = metric_values, model, log
         self._seconds = histogram(metric_values, "roundhouse_request_seconds")
         self._stages = {
@@ -183,20 +154,18 @@ class RequestMetrics:
         *,
         model: str | None = None,
     ) -> None:
-        """A request is over, answered or not."""
         # Only a request that was decoded has found its model: other names are whatever clients
         # write.
         known = model if model is not None and "decode" in stages else self._model
         if self._forgets != self._metric_values.forgets:
             self._forgets = self._metric_values.forgets
             self._requests.clear()
-        found = self._requests.get((path_kind, known, status))
-        if found is None:
-            found = counter(
+        requests = self._requests.get((path_kind, known, status))
+        if requests is None:
+            requests = self._requests[path_kind, known, status] = counter(
                 self._metric_values, "roundhouse_requests", path_kind, known, str(status)
             )
-            self._requests[path_kind, known, status] = found
-        found.value += 1
+        requests.value += 1
         if path_kind == INFER:
             self._seconds.observe(seconds)
             for stage, taken in stages.items():
@@ -206,21 +175,21 @@ class RequestMetrics:
 
 
 def counter(metric_values: MetricValues, name: str, *labels: str) -> Counter:
-    """A counter of a known family."""
+    """Return a counter of a known family."""
     _refuse_unknown(name, "counter", labels)
     return metric_values.counter(name, *labels)
 
 
 def histogram(metric_values: MetricValues, name: str, *labels: str) -> Histogram:
-    """A histogram of a known family."""
+    """Return a histogram of a known family."""
     _refuse_unknown(name, "histogram", labels)
     return metric_values.histogram(name, FAMILIES[name].bounds, *labels)
 
 
-def gauge(metric_values: MetricValues, name: str, value: Callable[[], float], *labels: str) -> None:
+def gauge(metric_values: MetricValues, name: str, read: Callable[[], float], *labels: str) -> None:
     """Register a gauge of a known family."""
     _refuse_unknown(name, "gauge", labels)
-    metric_values.gauge(name, value, *labels)
+    metric_values.gauge(name, read, *labels)
 
 
 def forget_model(metric_values: MetricValues, model: str) -> None:
@@ -245,11 +214,18 @@ def _refuse_unknown(name: str, kind: str, labels: tuple[str, ...]) -> None:
 
 
 def exposition(snapshot: bytes) -> bytes:
-    """A snapshot as Prometheus reads it, of content type CONTENT_TYPE."""
+    """Return a snapshot as Prometheus reads it, of content type CONTENT_TYPE."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Snapshot(snapshot))
     text: bytes = generate_latest(registry)
     return text
+
+
+KINDS = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 
 
 class _Snapshot:
@@ -259,32 +235,17 @@ class _Snapshot:
         self._snapshot = snapshot
 
     def collect(self) -> list[Metric]:
-        """One metric per family that has samples."""
+        """Return one metric per family that has samples."""
         metrics: dict[str, Metric] = {}
         for (name, labels), values in sorted(parse_snapshot(self._snapshot).items()):
-            metric = metrics[name] if name in metrics else metrics.setdefault(name, _metric(name))
-            if isinstance(metric, HistogramMetricFamily):
-                metric.add_metric(labels, _buckets(FAMILIES[name].bounds, values), values[-1])
-            elif isinstance(metric, CounterMetricFamily | GaugeMetricFamily):
-                metric.add_metric(labels, values[0])
+            family = FAMILIES[name]
+            if name not in metrics:
+                metrics[name] = KINDS[family.kind](name, family.help, labels=family.labels)
+            if family.kind == "histogram":
+                bounds = (*(f"{bound:g}" for bound in family.bounds), "+Inf")
+                counts = accumulate(map(float, values[:-1]))
+                buckets = list(zip(bounds, counts, strict=True))
+                metrics[name].add_metric(labels, buckets, values[-1])
+            else:
+                metrics[name].add_metric(labels, values[0])
         return list(metrics.values())
-
-
-def _metric(name: str) -> Metric:
-    family = FAMILIES[name]
-    made = {
-        "counter": CounterMetricFamily,
-        "gauge": GaugeMetricFamily,
-        "histogram": HistogramMetricFamily,
-    }[family.kind]
-    metric: Metric = made(name, family.help, labels=family.labels)
-    return metric
-
-
-def _buckets(bounds: tuple[float, ...], values: list[float]) -> list[tuple[str, float]]:
-    """Cumulative counts by bound, as Prometheus has them."""
-    total, buckets = 0.0, []
-    for bound, count in zip((*(f"{bound:g}" for bound in bounds), "+Inf"), values, strict=False):
-        total += count
-        buckets.append((bound, total))
-    return buckets

@@ -27,58 +27,54 @@ class Written:
         return [json.loads(line) for line in self.raw]
 
 
-def raised(fault: Exception) -> Exception:
+def with_traceback(fault: Exception) -> Exception:
     try:
         raise fault
     except Exception as caught:
         return caught
 
 
-def test_line_says_what_failed_where():
-    written = Written()
-    written.log.report(
-        "engine_failed",
-        raised(RuntimeError("CUDA error")),
-        stage="engine",
-        status=503,
-        request_id="7",
-        rows=4,
-    )
+def test_line_has_what_failed_and_where():
+    fault, written = with_traceback(RuntimeError("CUDA error")), Written()
+    written.log.report("engine_failed", fault, stage="engine", status=503, request_id="7", rows=4)
     (line,) = written.lines()
     assert line.pop("time").endswith("Z")
     assert line == {
-        "level": "error", "model": "m", "event": "engine_failed", "status": 503, "request_id": "7",
+        "level": "error",
+        "model": "m",
+        "event": "engine_failed",
+        "status": 503,
+        "request_id": "7",
         "stage": "engine",
-        "exception": "RuntimeError", "message": "CUDA error", "rows": 4,
-    }  # fmt: skip
+        "exception": "RuntimeError",
+        "message": "CUDA error",
+        "rows": 4,
+    }
 
 
-def test_our_own_bug_has_its_places_and_no_values():
+def test_our_own_bug_has_its_frames_and_no_values():
     written = Written()
-    written.log.report("request_failed", raised(KeyError(SECRET)), stage="decode")
+    written.log.report("request_failed", with_traceback(KeyError(SECRET)), stage="decode")
     (line,) = written.lines()
-    assert "test_failure_log.py" in line["traceback"][0] and line["traceback"][0].endswith(
-        " raised"
-    )
+    assert "test_failure_log.py" in line["traceback"][0]
+    assert line["traceback"][0].endswith(" with_traceback")
     assert SECRET not in json.dumps(line) and "message" not in line
 
 
-@pytest.mark.parametrize("fault", [RequestFault(SECRET), EngineRefused(SECRET)])
-def test_sentences_that_may_quote_a_client_are_not_logged(fault):
+@pytest.mark.parametrize(
+    ("fault", "stage", "message"),
+    [
+        (RequestFault(SECRET), "http", None),
+        (EngineRefused(SECRET), "http", None),
+        (Unavailable("The engine is gone."), "process", "The engine is gone."),
+    ],
+)
+def test_only_sentences_that_quote_no_client_are_logged(fault, stage, message):
     written = Written()
-    written.log.report("refused", raised(fault), stage="http")
+    written.log.report("refused", with_traceback(fault), stage=stage)
     (line,) = written.lines()
-    assert (
-        SECRET not in json.dumps(line)
-        and line["exception"] == type(fault).__name__
-        and "traceback" not in line
-    )
-
-
-def test_sentences_of_the_server_are_logged():
-    written = Written()
-    written.log.report("refused", Unavailable("The engine is gone."), stage="process")
-    assert written.lines()[0]["message"] == "The engine is gone."
+    assert SECRET not in json.dumps(line) and "traceback" not in line
+    assert (line["exception"], line.get("message")) == (type(fault).__name__, message)
 
 
 def test_each_event_has_so_many_lines_a_second_and_the_rest_are_counted():
@@ -87,11 +83,8 @@ def test_each_event_has_so_many_lines_a_second_and_the_rest_are_counted():
         written.log.report("one", stage="http")
     written.log.report("other", stage="http")
     lines = written.lines()
-    assert [line["event"] for line in lines].count("other") == 1
-    assert (
-        sum(1 for line in lines if line["event"] == "one" and "suppressed" not in line)
-        == LINES_PER_SECOND
-    )
+    events = [line["event"] for line in lines if "suppressed" not in line]
+    assert (events.count("one"), events.count("other")) == (LINES_PER_SECOND, 1)
     assert [line["suppressed"] for line in lines if "suppressed" in line] == [5]
 
 
