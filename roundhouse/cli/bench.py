@@ -138,6 +138,7 @@ OTHER_PARAMETERS = {"context", "workers", "root", "form"}
 def load(paths: Paths, report: Report, options: LoadOptions, form: Format) -> int:
     """Run a load test, record it if wanted, print its result; return the exit code."""
     from roundhouse.load_test.bench import load_table, run_bench
+    from roundhouse.load_test.document import load_document
     from roundhouse.load_test.recording import record
     from roundhouse.report import print_json
     from roundhouse.reports.load_report import load_page
@@ -152,7 +153,7 @@ def load(paths: Paths, report: Report, options: LoadOptions, form: Format) -> in
     result = done.result
     if form is Format.json:
         document = {
-            **result.as_dict(),
+            **load_document(result),
             "files": {"html": str(done.page), "json": str(done.data)},
         }
         if recorded is not None:

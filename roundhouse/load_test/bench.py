@@ -19,13 +19,12 @@ from rich.table import Table
 
 from engine_build.card.render import milliseconds, per_second
 from roundhouse.errors import RoundhouseError, WrongAnswerError
-from roundhouse.load_test.load_test import LoadTest, Measured, Runner
-from roundhouse.load_test.measurement import Measurement
+from roundhouse.load_test.document import load_document
+from roundhouse.load_test.load_test import LoadTest, Runner
+from roundhouse.load_test.measurement import Measurement, Outcome
 from roundhouse.load_test.options import LoadOptions, Loop
 from roundhouse.load_test.result import LoadResult, circumstances
-from roundhouse.load_test.saturation import Outcome, Verdict
 from roundhouse.load_test.subject import load_test, require_answer
-from roundhouse.load_test.summary import load_result
 from roundhouse.paths import Paths
 from roundhouse.report import Report, Step
 
@@ -50,72 +49,81 @@ def run_bench(
     Raises WrongAnswerError, after the report is written, when no request was answered;
     RoundhouseError and NotReadyError before the load.
     """
-    folder = _writable_folder(paths.build / "load" if options.output is None else options.output)
+    folder = paths.build / "load" if options.output is None else options.output
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
     test = load_test(paths, report, options)
     asyncio.run(require_answer(test))
-    result = load_result(test, _run(test, report), circumstances())
+    result = _run(test, report)
     written = _write(folder, result, render(result))
     if not result.broken_off and not any(phase.answered for phase in result.phases):
-        errors = [reason for phase in result.phases for reason in phase.errors]
-        reason = errors[0] if errors else "none was sent"
+        reasons = [reason for phase in result.phases for reason, _ in phase.errors.most_common()]
+        reason = reasons[0] if reasons else "none was sent"
         raise WrongAnswerError(
-            f"{result.subject}: no request was answered ({reason}); the report is {written.page}."
+            f"{test.subject}: no request was answered ({reason}); the report is {written.page}."
         )
     return written
 
 
-def _run(test: LoadTest, report: Report) -> Measured:
+def _run(test: LoadTest, report: Report) -> LoadResult:
     import uvloop
 
     with report.step(f"Load on {test.subject}") as step:
+        runner = Runner(
+            test=test,
+            on_second=lambda measurement: _update(step, measurement),
+            on_phase=lambda phase: report.console.print(f"  {_phase_line(phase)}", soft_wrap=True),
+        )
 
-        def show_phase(measurement: Measurement, verdict: Verdict | None) -> None:
-            line = f"  {_phase_line(measurement)}{_verdict_text(verdict)}"
-            report.console.print(line, soft_wrap=True)
-
-        async def run() -> Measured:
-            runner = Runner(
-                test=test, on_second=lambda second: _update(step, second), on_phase=show_phase
-            )
+        async def run() -> None:
             with _interrupts(runner.interrupted):
-                return await runner.run()
+                await runner.run()
 
-        measured: Measured = uvloop.run(run())
-        answers = sum(phase.answered for phase in measured.phases)
-        step.finish("broken off" if measured.interrupted else f"{answers:,} answers")
-    return measured
+        uvloop.run(run())
+        is_broken_off = runner.interrupted.is_set()
+        answers = sum(phase.answered for phase in runner.phases)
+        step.finish("broken off" if is_broken_off else f"{answers:,} answers")
+    return LoadResult(
+        test=test,
+        phases=runner.phases,
+        circumstances=circumstances(),
+        steps=runner.steps,
+        probe_per_second=runner.probe_per_second,
+        stopped=runner.stopped,
+        broken_off=is_broken_off,
+    )
 
 
 @contextmanager
 def _interrupts(interrupted: asyncio.Event) -> Iterator[None]:
     """Let the first Ctrl-C end the load, and the second one the command."""
-    loop = asyncio.get_running_loop()
-    before: dict[int, Any] = {
-        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    loop, signals = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+    before: list[Any] = [signal.getsignal(number) for number in signals]
+
+    def restore() -> None:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if interrupted.is_set():
-            raise KeyboardInterrupt
         loop.call_soon_threadsafe(interrupted.set)
-        signal.signal(number, before[number])
+        restore()
 
-    for number in before:
+    for number in signals:
         signal.signal(number, interrupt)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        restore()
 
 
 def _update(step: Step, measurement: Measurement) -> None:
     second, phase = measurement.seconds_seen[-1], measurement.phase
     users = f" · {second.users} users"
-    load = users if phase.loop is Loop.closed else f" of {per_second(second.intended)}"
+    load = users if phase.loop is Loop.closed else f" of {per_second(second.offered)}"
     step.update(
         f"{phase.name} · {second.second + 1} s · {per_second(second.answered)}/s{load} · "
-        f"p50 {milliseconds(measurement.newest(50))}{_error_text(measurement, ' · ')}"
+        f"p50 {milliseconds(measurement.newest(50))}{_errors(measurement, ' · ')}"
     )
 
 
@@ -125,51 +133,43 @@ def _phase_line(measurement: Measurement) -> str:
         f"p{percentile} {milliseconds(measurement.latency.percentile(percentile))}"
         for percentile in PERCENTILES
     )
-    return escape(
+    line = escape(
         f"{measurement.phase.name}: {per_second(measurement.answered_per_second)}"
         f"{offered if measurement.phase.loop is Loop.open else ''} answers/s, {latencies}"
-        f"{_error_text(measurement, ', ')}"
+        f"{_errors(measurement, ', ')}"
     )
+    verdict = measurement.verdict
+    if verdict is None:
+        return line
+    reason = "" if verdict.outcome is Outcome.held else f" ({escape(verdict.reason)})"
+    return f"{line}  [{COLORS.get(verdict.outcome, 'yellow')}]{verdict.outcome}[/]{reason}"
 
 
-def _error_text(measurement: Measurement, separator: str) -> str:
+def _errors(measurement: Measurement, separator: str) -> str:
     return f"{separator}{measurement.failed:,} errors" if measurement.failed else ""
 
 
-def _verdict_text(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return ""
-    reason = "" if verdict.outcome is Outcome.held else f" ({escape(verdict.reason)})"
-    return f"  [{COLORS.get(verdict.outcome, 'yellow')}]{verdict.outcome}[/]{reason}"
-
-
-def _writable_folder(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    return folder
-
-
-def _unwritable(folder: Path, error: OSError) -> RoundhouseError:
-    return RoundhouseError(
-        f"--output {folder}: {error.strerror}; give a folder that can be written."
-    )
-
-
 def _write(folder: Path, result: LoadResult, html: bytes) -> LoadReport:
-    stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{result.subject} {result.circumstances.date}").strip("-")
-    names = (folder / f"{stem}{f'-{number}' if number else ''}.html" for number in range(10_000))
-    page = next(path for path in names if not path.exists())
+    name = f"{result.test.subject} {result.circumstances.date}"
+    stem = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
+    pages = (folder / f"{stem}{f'-{number}' if number else ''}.html" for number in range(10_000))
+    page = next(path for path in pages if not path.exists())
     data = page.with_suffix(".json")
-    document = json.dumps(result.as_dict(), indent=2, allow_nan=False)
-    try:
+    document = json.dumps(load_document(result), indent=2, allow_nan=False)
+    with _writing(folder):
         page.write_bytes(html)
         data.write_text(document + "\n", encoding="utf-8")
-    except OSError as error:
-        raise _unwritable(folder, error) from error
     return LoadReport(result=result, page=page, data=data)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RoundhouseError(
+            f"--output {folder}: {error.strerror}; give a folder that can be written."
+        ) from error
 
 
 def load_table(result: LoadResult) -> Table:
@@ -177,14 +177,16 @@ def load_table(result: LoadResult) -> Table:
     table = Table()
     for column in ("Phase", "Offered/s", "Answered/s", "p50", "p95", "p99", "Errors", "SLO"):
         table.add_column(column, justify="left" if column in ("Phase", "SLO") else "right")
-    for phase in result.phases:
+    chief = result.chief
+    for measurement in result.phases:
+        phase, verdict = measurement.phase, measurement.verdict
         table.add_row(
             escape(phase.name),
-            per_second(phase.offered_per_second) if phase.loop == Loop.open else "–",
-            per_second(phase.answered_per_second),
-            *(milliseconds(phase.latency_ms[f"p{percentile}"]) for percentile in PERCENTILES),
-            f"{phase.failed:,}",
-            "–" if phase.outcome is None else phase.outcome,
-            style="bold" if phase is result.chief else None,
+            per_second(measurement.offered_per_second) if phase.loop is Loop.open else "–",
+            per_second(measurement.answered_per_second),
+            *(milliseconds(measurement.latency.percentile(p)) for p in PERCENTILES),
+            f"{measurement.failed:,}",
+            "–" if verdict is None else verdict.outcome,
+            style="bold" if measurement is chief else None,
         )
     return table

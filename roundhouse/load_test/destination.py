@@ -19,9 +19,7 @@ MAX_LETTERS = 160
 """Of a refusal's message."""
 SIGNATURE_SECONDS = 120.0
 """How long a signature is used again for the same body; AWS accepts it for five minutes."""
-SIGNATURE_HEADERS = (
-    "X-Amz-Date", "X-Amz-Security-Token", "Authorization", "X-Amz-Content-SHA256",
-)  # fmt: skip
+SIGNATURE_HEADERS = ("X-Amz-Date", "X-Amz-Security-Token", "Authorization", "X-Amz-Content-SHA256")
 Sign = Callable[[Body], Mapping[str, str]]
 """Returns the headers that sign one body now."""
 
@@ -39,11 +37,11 @@ def server_url(url: str) -> str:
     """Return a server's URL, with SageMaker's path where it has none. Raises RoundhouseError."""
     parts = urlsplit(url)
     try:
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname)
-        valid = valid and (parts.port is None or parts.port > 0)
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_valid = is_http and (parts.port is None or parts.port > 0)
     except ValueError:
-        valid = False
-    if not valid or parts.username is not None or parts.fragment:
+        is_valid = False
+    if not is_valid or parts.username is not None or parts.fragment:
         raise RoundhouseError(
             f"--url {url}: is no server's address; write http://HOST:PORT/invocations."
         )
@@ -53,7 +51,7 @@ def server_url(url: str) -> str:
 def signer(destination: Destination) -> Sign | None:
     """Return what signs requests to a destination; None where nothing is signed.
 
-    Raises AwsError without credentials.
+    Raises AwsError without credentials, and so do the signatures when they can't be renewed.
     """
     region = destination.region
     if region is None:
@@ -61,18 +59,19 @@ def signer(destination: Destination) -> Sign | None:
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
 
-    from roundhouse.aws.clients import frozen_credentials
+    from roundhouse.aws.clients import calling, frozen_credentials
 
-    credentials = frozen_credentials("Signing the requests")
+    purpose = "Signing the requests"
+    credentials = frozen_credentials(purpose)
 
     def sign(body: Body) -> Mapping[str, str]:
         headers = {"Content-Type": body.content_type, **destination.headers}
         request: Any = AWSRequest("POST", destination.url, headers=headers, data=body.data)
         # Frozen anew for every signature: credentials of a role are renewed while the load runs.
-        SigV4Auth(credentials(), SERVICE, region).add_auth(request)
-        return {
-            name: request.headers[name] for name in SIGNATURE_HEADERS if name in request.headers
-        }
+        with calling(purpose):
+            SigV4Auth(credentials(), SERVICE, region).add_auth(request)
+        signed = request.headers
+        return {name: signed[name] for name in SIGNATURE_HEADERS if name in signed}
 
     return sign
 
@@ -103,17 +102,15 @@ class Requests:
 
 def refusal(status: int, body: bytes) -> str:
     """Return a refusal's status and message; behind SageMaker, those of the container."""
+    message = error_sentence(body)
     try:
         document = json.loads(body)
     except ValueError:
         document = None
-    message = error_sentence(body)
     if isinstance(document, dict) and "error" not in document:
-        original = document.get("OriginalMessage")
-        if original:
+        if original := document.get("OriginalMessage"):
             status = document.get("OriginalStatusCode", status)
             message = error_sentence(str(original))
         else:
-            messages = [document[key] for key in ("Message", "message") if document.get(key)]
-            message = str(messages[0]) if messages else message
+            message = str(document.get("Message") or document.get("message") or message)
     return f"HTTP {status}" + (f": {message[:MAX_LETTERS]}" if message else "")

@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import os
 import random
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextvars import ContextVar
@@ -18,13 +17,16 @@ from weakref import WeakSet
 import aiohttp
 from yarl import URL
 
+from roundhouse.errors import AwsError
 from roundhouse.load_test.destination import Destination, Requests, refusal
 from roundhouse.load_test.measurement import Measurement
-from roundhouse.load_test.options import Arrivals, Loop, Phase
+from roundhouse.load_test.options import MINUTE, Arrivals, LoadOptions, Loop, Phase
 
 CONNECT_SECONDS = 10.0
+DRAIN_SECONDS = 10.0
+"""Wait for answers after a phase's end, unless --timeout is shorter."""
 ERROR_PAUSE_SECONDS = 0.1
-"""A user that was refused waits so long, instead of invocation as fast as the machine can."""
+"""A user that was refused waits so long, instead of asking as fast as the machine can."""
 TICK_SECONDS = 0.05
 ERROR_BYTES = 4096
 BURST = 64
@@ -37,19 +39,18 @@ CLOCK_MONOTONIC = 1
 TFD_TIMER_ABSTIME = 1
 LIBC = ctypes.CDLL(None)
 
-Answered = asyncio.Future[bool]
+USED_CONNECTIONS: WeakSet[Any] = WeakSet()
 CONNECTION_REUSED = ContextVar("CONNECTION_REUSED", default=False)
 
 
 class Timer:
     """Wakes a coroutine to some ten microseconds with Linux's timerfd, else to a millisecond.
 
-    An event loop's own timers are up to a millisecond late, which is a short answer's time.
-    Python has os.timerfd_create from 3.13 on.
+    An event loop's own timers are up to a millisecond late. Python 3.13 has os.timerfd_create.
     """
 
     def __init__(self) -> None:
-        create = getattr(LIBC, "timerfd_create", None) if sys.platform == "linux" else None
+        create = getattr(LIBC, "timerfd_create", None)
         self._file = -1 if create is None else int(create(CLOCK_MONOTONIC, TFD_FLAGS))
         self._wake = asyncio.Event()
         if self._file >= 0:
@@ -65,9 +66,8 @@ class Timer:
         if self._file < 0:
             await asyncio.sleep(max(0.0, moment - time.monotonic()))
             return
-        nanoseconds = max(1, int(moment * NANOSECONDS))
         # struct itimerspec: no interval, then the absolute time.
-        value = (ctypes.c_long * 4)(0, 0, nanoseconds // NANOSECONDS, nanoseconds % NANOSECONDS)
+        value = (ctypes.c_long * 4)(0, 0, *divmod(max(1, int(moment * NANOSECONDS)), NANOSECONDS))
         self._wake.clear()
         LIBC.timerfd_settime(self._file, TFD_TIMER_ABSTIME, ctypes.byref(value), None)
         await self._wake.wait()
@@ -91,32 +91,36 @@ def arrival_moments(phase: Phase, arrivals: Arrivals, seed: str) -> Iterator[flo
 
 def user_moments(phase: Phase) -> Iterator[float]:
     """Yield the seconds into a closed loop's phase at which its users start."""
-    user = 0
-    while (moment := phase.spawned(user)) < phase.seconds:
+    yield from [0.0] * int(phase.start)
+    later = 1
+    while phase.spawn > 0 and (moment := later * MINUTE / phase.spawn) < phase.seconds:
         yield moment
-        user += 1
+        later += 1
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Driver:
     """Sends requests over kept-alive connections, which stay open from phase to phase."""
 
     session: aiohttp.ClientSession
     url: URL
     requests: Requests
-    arrivals: Arrivals
-    seed: int
-    connections: int
-    timeout_seconds: float
+    options: LoadOptions
     drain_seconds: float
-    phases: int = 0
+
+    async def post(self, data: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        """Return an answer's status, and its body where it is a refusal."""
+        async with self.session.post(
+            self.url, data=data, headers=headers, allow_redirects=False
+        ) as response:
+            body = await response.read()
+            return response.status, b"" if response.status == 200 else body[:ERROR_BYTES]
 
     async def run(
         self, measurement: Measurement, halt: asyncio.Event, progress: Callable[[], None]
     ) -> None:
         """Run one phase; `progress` is called every second. `halt` ends it and drops the rest."""
         run = _PhaseRun(driver=self, measurement=measurement)
-        self.phases += 1
         try:
             await run.run(halt, progress)
         finally:
@@ -129,30 +133,32 @@ class _PhaseRun:
     driver: Driver
     measurement: Measurement
     timer: Timer = field(default_factory=Timer)
-    begin: float = field(default_factory=time.monotonic)
-    due: asyncio.Queue[tuple[float, Answered | None]] = field(default_factory=asyncio.Queue)
+    begin: float = 0.0
+    due: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     """Moments at which requests were due, while they wait for a connection."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    senders: int = 0
-    idle: int = 0
     users: int = 0
     in_flight: int = 0
     given_up: str | None = None
 
     async def run(self, halt: asyncio.Event, progress: Callable[[], None]) -> None:
-        measurement, drain_seconds = self.measurement, self.driver.drain_seconds
+        measurement, connections = self.measurement, self.driver.options.connections
+        drain_seconds, is_open = self.driver.drain_seconds, measurement.phase.loop is Loop.open
+        for _ in range(connections if is_open else 0):
+            self._start(self._send_due())
+        await asyncio.sleep(0)
+        self.begin = time.monotonic()
         end = self.begin + measurement.phase.seconds
-        is_open = measurement.phase.loop is Loop.open
-        clocks = (time.monotonic(), time.process_time())
+        clocks = (self.begin, time.process_time())
         second = measurement.start_second(0)
         source = self._start(self._offer() if is_open else self._spawn())
-        now = time.monotonic()
+        now = self.begin
         while not source.done() or self.pending or (now < end and not is_open):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await halt.wait()
             now = time.monotonic()
-            measurement.max_waiting = max(measurement.max_waiting, self.due.qsize())
+            measurement.max_waiting = max(measurement.max_waiting, self.pending - connections)
             if halt.is_set():
                 measurement.dropped = self.pending
                 break
@@ -173,7 +179,7 @@ class _PhaseRun:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         while self.given_up is not None and not self.due.empty():
-            due, _ = self.due.get_nowait()
+            due = self.due.get_nowait()
             self.measurement.record_unanswered(self.given_up, due, due, time.monotonic())
 
     @property
@@ -195,9 +201,8 @@ class _PhaseRun:
         return task
 
     async def _offer(self) -> None:
-        driver = self.driver
-        seed = f"{driver.seed} {driver.phases}"
-        moments = arrival_moments(self.measurement.phase, driver.arrivals, seed)
+        phase, options = self.measurement.phase, self.driver.options
+        moments = arrival_moments(phase, options.arrivals, f"{options.seed} {phase.name}")
         for number, moment in enumerate(moments):
             due = self.begin + moment
             if due > time.monotonic():
@@ -205,7 +210,12 @@ class _PhaseRun:
             elif number % BURST == 0:
                 await asyncio.sleep(0)
             self.measurement.record_due(time.monotonic() - due)
-            self._submit(due, None)
+            self.due.put_nowait(due)
+
+    async def _send_due(self) -> None:
+        """Send due requests one after the other, as one connection does."""
+        while True:
+            await self._exchange(await self.due.get())
 
     async def _spawn(self) -> None:
         for moment in user_moments(self.measurement.phase):
@@ -217,45 +227,25 @@ class _PhaseRun:
         end = self.begin + self.measurement.phase.seconds
         while (due := time.monotonic()) < end:
             self.measurement.record_due(None)
-            answered: Answered = asyncio.get_running_loop().create_future()
-            self._submit(due, answered)
-            if not await answered:
+            if not await self._exchange(due):
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)
-
-    def _submit(self, due: float, answered: Answered | None) -> None:
-        self.due.put_nowait((due, answered))
-        if self.due.qsize() > self.idle and self.senders < self.driver.connections:
-            self.senders += 1
-            self.idle += 1
-            self._start(self._send_due())
-
-    async def _send_due(self) -> None:
-        """Send due requests one after the other, as one connection does."""
-        while True:
-            due, answered = await self.due.get()
-            self.idle -= 1
-            is_answered = await self._exchange(due)
-            if answered is not None:
-                answered.set_result(is_answered)
-            self.idle += 1
 
     async def _exchange(self, due: float) -> bool:
         """Send one request and record its answer; return whether it was answered."""
         measurement, sent = self.measurement, time.monotonic()
-        measurement.sent += 1
         self.in_flight += 1
         try:
             status, body = await self._send(*self.driver.requests.next())
-        except TimeoutError:
-            reason = f"no answer within {self.driver.timeout_seconds:g} s"
-            measurement.record_unanswered(reason, due, sent, time.monotonic())
-            return False
         except asyncio.CancelledError:
             if self.given_up is not None:
                 measurement.record_unanswered(self.given_up, due, sent, time.monotonic())
             raise
-        except aiohttp.ClientError as error:
+        except (aiohttp.ClientError, AwsError) as error:
             measurement.record_error(_reason(error))
+            return False
+        except TimeoutError:
+            reason = f"no answer within {self.driver.options.timeout:g} s"
+            measurement.record_unanswered(reason, due, sent, time.monotonic())
             return False
         finally:
             self.in_flight -= 1
@@ -269,20 +259,12 @@ class _PhaseRun:
         """Send a request, once more if the server closed the idle connection it was sent over."""
         CONNECTION_REUSED.set(False)
         try:
-            return await self._post(data, headers)
+            return await self.driver.post(data, headers)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             if not CONNECTION_REUSED.get():
                 raise
             self.measurement.reconnected += 1
-            return await self._post(data, headers)
-
-    async def _post(self, data: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        driver = self.driver
-        async with driver.session.post(
-            driver.url, data=data, headers=headers, allow_redirects=False
-        ) as response:
-            body = await response.read()
-            return response.status, b"" if response.status == 200 else body[:ERROR_BYTES]
+            return await self.driver.post(data, headers)
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -291,18 +273,14 @@ class _Connector(aiohttp.TCPConnector):
     aiohttp's own tracing does the same and takes some 30 % more of the processor.
     """
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._used: WeakSet[Any] = WeakSet()
-
     async def connect(self, *arguments: Any, **options: Any) -> Any:
         connection = await super().connect(*arguments, **options)
-        CONNECTION_REUSED.set(connection.protocol in self._used)
-        self._used.add(connection.protocol)
+        CONNECTION_REUSED.set(connection.protocol in USED_CONNECTIONS)
+        USED_CONNECTIONS.add(connection.protocol)
         return connection
 
 
-def _reason(error: aiohttp.ClientError) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"no connection: {error.os_error.strerror or error.os_error!r}"
     if isinstance(error, aiohttp.ServerTimeoutError):
@@ -311,22 +289,30 @@ def _reason(error: aiohttp.ClientError) -> str:
         return "connection lost: closed by the server"
     if isinstance(error, aiohttp.ClientResponseError):
         return f"the answer is no HTTP ({error.message})"
+    if isinstance(error, AwsError):
+        return str(error)
     return f"connection lost: {error or type(error).__name__}"
 
 
 @contextlib.asynccontextmanager
 async def open_driver(
-    destination: Destination, requests: Requests, **limits: Any
+    destination: Destination,
+    requests: Requests,
+    options: LoadOptions,
+    drain_seconds: float = DRAIN_SECONDS,
 ) -> AsyncIterator[Driver]:
-    """Open a driver with its HTTP session; `limits` are the driver's other fields."""
+    """Open a driver with its HTTP session."""
     async with aiohttp.ClientSession(
-        connector=_Connector(limit=limits["connections"], keepalive_timeout=60),
-        timeout=aiohttp.ClientTimeout(
-            total=limits["timeout_seconds"], sock_connect=CONNECT_SECONDS
-        ),
+        connector=_Connector(limit=options.connections, keepalive_timeout=60),
+        timeout=aiohttp.ClientTimeout(total=options.timeout, sock_connect=CONNECT_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
     ) as session:
-        url = URL(destination.url, encoded=True)
-        yield Driver(session=session, url=url, requests=requests, **limits)
+        yield Driver(
+            session=session,
+            url=URL(destination.url, encoded=True),
+            requests=requests,
+            options=options,
+            drain_seconds=min(drain_seconds, options.timeout),
+        )

@@ -6,10 +6,10 @@ import hashlib
 import io
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from onboarding.arrays import array_headers
 from roundhouse.errors import RoundhouseError
@@ -26,13 +26,11 @@ ALLOWED = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Body:
-    """One request's body; `rows` of texts or tensors."""
+class Body(NamedTuple):
+    """One request's body."""
 
     data: bytes
     content_type: str
-    rows: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +46,14 @@ class Inputs:
     """Of the file."""
 
     @property
-    def mean_bytes(self) -> float:
+    def mean_bytes(self) -> int:
         """Mean size of a body."""
-        return sum(len(body.data) for body in self.bodies) / len(self.bodies)
+        return round(sum(len(body.data) for body in self.bodies) / len(self.bodies))
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the bodies, without parameters."""
+        return self.bodies[0].content_type.partition(";")[0]
 
 
 def read_inputs(path: Path, *, rows_per_request: int, binary: bool | None) -> Inputs:
@@ -62,10 +65,11 @@ def read_inputs(path: Path, *, rows_per_request: int, binary: bool | None) -> In
         data = path.read_bytes()
     except OSError as error:
         raise RoundhouseError(f"--input {path}: {error.strerror}; {ALLOWED}.") from error
-    rows = "rows" if path.suffix == ".npz" else "texts"
     if path.suffix == ".npz":
+        rows = "rows"
         bodies, description = _array_bodies(path, data, rows_per_request, binary is not False)
     elif path.suffix in (".txt", ".tsv"):
+        rows = "texts"
         bodies, description = _text_bodies(path, data, rows_per_request, binary is True)
     else:
         raise RoundhouseError(f"--input {path}: is no file of texts or arrays; {ALLOWED}.")
@@ -99,7 +103,9 @@ def arrays_in(data: bytes, path: Path) -> dict[str, Array]:
         raise RoundhouseError(damaged) from error
 
 
-def _texts(data: bytes, path: Path) -> list[str]:
+def _text_bodies(path: Path, data: bytes, count: int, binary: bool) -> tuple[list[Body], str]:
+    from container.wire import text_request
+
     try:
         lines = [line.strip() for line in data.decode().splitlines()]
     except UnicodeDecodeError as error:
@@ -109,21 +115,16 @@ def _texts(data: bytes, path: Path) -> list[str]:
         ) from error
     if path.suffix == ".tsv":
         lines = [line.partition("\t")[2] for line in lines]
-    return [line for line in lines if line]
-
-
-def _text_bodies(path: Path, data: bytes, count: int, binary: bool) -> tuple[list[Body], str]:
-    from container.wire import text_request
-
-    texts = _texts(data, path)
-    _require_rows(path, len(texts), count, "texts")
-    groups = [texts[start : start + count] for start in range(0, len(texts) - count + 1, count)]
-    words = sorted(len(text.split()) for group in groups for text in group)
+    texts = [line for line in lines if line]
+    starts = _request_starts(path, len(texts), count, "texts")
+    texts = texts[: len(starts) * count]
+    words = sorted(len(text.split()) for text in texts)
     description = (
-        f"{len(words):,} texts of {path.name}, {words[0]} to {words[-1]} words, "
+        f"{len(texts):,} texts of {path.name}, {words[0]} to {words[-1]} words, "
         f"{words[len(words) // 2]} in the median"
     )
-    return [_body(text_request(group, binary=binary), count) for group in groups], description
+    bodies = [Body(*text_request(texts[at : at + count], binary=binary)) for at in starts]
+    return bodies, description
 
 
 def _array_bodies(path: Path, data: bytes, count: int, binary: bool) -> tuple[list[Body], str]:
@@ -132,47 +133,39 @@ def _array_bodies(path: Path, data: bytes, count: int, binary: bool) -> tuple[li
     arrays = arrays_in(data, path)
     lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
     if len(set(lengths.values())) != 1:
-        found = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        rows = ", ".join(f"{name} {length}" for name, length in lengths.items()) or "none"
         raise RoundhouseError(
-            f"--input {path}: needs arrays with the same number of rows on axis 0; "
-            f"it has {found or 'none'}."
+            f"--input {path}: needs arrays with the same number of rows on axis 0; it has {rows}."
         )
-    rows = next(iter(lengths.values()))
-    _require_rows(path, rows, count, "rows")
+
+    def body(start: int) -> Body:
+        part = {name: array[start : start + count] for name, array in arrays.items()}
+        return Body(*array_request(part, binary=binary))
+
     try:
-        bodies = [
-            _body(
-                array_request(
-                    {n: a[start : start + count] for n, a in arrays.items()}, binary=binary
-                ),
-                count,
-            )
-            for start in range(0, rows - count + 1, count)
-        ]
+        bodies = [body(at) for at in _request_starts(path, max(lengths.values()), count, "rows")]
     except ValueError as error:
         raise RoundhouseError(f"--input {path}: {error}") from error
     shapes = ", ".join(f"{n} {list(array.shape[1:])} {array.dtype}" for n, array in arrays.items())
     return bodies, f"{len(bodies) * count:,} rows of {path.name}: {shapes}"
 
 
-def _body(request: tuple[bytes, str], rows: int) -> Body:
-    return Body(data=request[0], content_type=request[1], rows=rows)
-
-
-def _require_rows(path: Path, rows: int, count: int, noun: str) -> None:
+def _request_starts(path: Path, rows: int, count: int, noun: str) -> range:
+    """Return the first row of each request of `count` rows."""
     if rows < count:
         raise RoundhouseError(
             f"--input {path}: holds {rows} {noun}, a request takes {count}; "
             "give more, or ask for fewer."
         )
+    return range(0, rows - count + 1, count)
 
 
-def _limited(bodies: Sequence[Body]) -> tuple[Body, ...]:
+def _limited(bodies: Iterable[Body]) -> tuple[Body, ...]:
     kept: list[Body] = []
     size = 0
-    for body in bodies[:MAX_BODIES]:
+    for body in bodies:
         size += len(body.data)
-        if kept and size > MAX_BYTES:
+        if kept and (size > MAX_BYTES or len(kept) == MAX_BODIES):
             break
         kept.append(body)
     return tuple(kept)

@@ -12,16 +12,9 @@ from roundhouse.errors import WrongAnswerError
 from roundhouse.load_test.destination import Destination, Requests, signer
 from roundhouse.load_test.driver import Driver, open_driver
 from roundhouse.load_test.inputs import Inputs
-from roundhouse.load_test.measurement import Measurement, samples_needed
-from roundhouse.load_test.options import LatencyStop, LoadOptions, Loop, Phase
-from roundhouse.load_test.saturation import (
-    SLO_PERCENTILE,
-    Outcome,
-    Step,
-    Verdict,
-    next_rate,
-    verdict,
-)
+from roundhouse.load_test.measurement import Measurement, Outcome, Verdict, samples_needed
+from roundhouse.load_test.options import MINUTE, LatencyStop, LoadOptions, Loop, Phase
+from roundhouse.load_test.saturation import SLO_PERCENTILE, Step, next_rate, verdict
 
 PROBE_USERS = 32
 PROBE_SECONDS = 4.0
@@ -31,7 +24,6 @@ FIRST_SHARE = 0.3
 LONGEST_STEP_SECONDS = 120.0
 SURPLUS = 1.15
 """More requests than the percentile needs, as arrivals vary."""
-DRAIN_SECONDS = 10.0
 HOPELESS_SLOS = 2.0
 """A step whose median is this many SLOs is not run to its end."""
 
@@ -51,57 +43,45 @@ class LoadTest:
 
 
 @dataclass(kw_only=True)
-class Measured:
-    """Phases that were run; `verdicts` stand beside them where there is an SLO."""
-
-    phases: list[Measurement] = field(default_factory=list)
-    verdicts: list[Verdict | None] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
-    probe: Measurement | None = None
-    stopped: str | None = None
-    """The stopping condition that was met."""
-    interrupted: bool = False
-
-
-@dataclass(kw_only=True)
 class Runner:
     """One load test under way; setting `interrupted` ends it, and what was measured stays."""
 
     test: LoadTest
     on_second: Callable[[Measurement], None] = lambda measurement: None
-    on_phase: Callable[[Measurement, Verdict | None], None] = lambda measurement, result: None
+    on_phase: Callable[[Measurement], None] = lambda measurement: None
     interrupted: asyncio.Event = field(default_factory=asyncio.Event)
-    measured: Measured = field(default_factory=Measured)
+    phases: list[Measurement] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    probe_per_second: float | None = None
+    stopped: str | None = None
+    """The stopping condition that was met."""
 
-    async def run(self) -> Measured:
+    async def run(self) -> None:
         """Run it all. Raises WrongAnswerError when the whole warm-up fails, AwsError."""
-        test, options = self.test, self.test.options
+        test = self.test
         sign = signer(test.destination)
-        requests = Requests(test.destination, test.inputs.bodies, options.seed, sign)
-        async with open_driver(
-            test.destination,
-            requests,
-            arrivals=options.arrivals,
-            seed=options.seed,
-            connections=options.connections,
-            timeout_seconds=options.timeout,
-            drain_seconds=min(DRAIN_SECONDS, options.timeout),
-        ) as driver:
+        requests = Requests(test.destination, test.inputs.bodies, test.options.seed, sign)
+        async with open_driver(test.destination, requests, test.options) as driver:
             await self._warm_up(driver)
             if test.phases:
                 await self._run_phases(driver)
             else:
                 await self._search(driver)
-        self.measured.interrupted = self.interrupted.is_set()
-        return self.measured
 
     async def _run_phases(self, driver: Driver) -> None:
         for phase in self.test.phases:
-            if self.interrupted.is_set() or self.measured.stopped is not None:
+            if self.interrupted.is_set() or self.stopped is not None:
                 return
-            measurement = await self._run_counted(driver, phase, self.test.stop)
+            measurement = await self._run_counted(driver, phase, self._reason_to_stop)
             if not self.interrupted.is_set():
-                self.measured.stopped = measurement.ended_early
+                self.stopped = measurement.ended_early
+
+    def _reason_to_stop(self, measurement: Measurement) -> str | None:
+        stop, most = self.test.stop, self.test.options.max_requests
+        if stop is not None and measurement.is_above(stop):
+            return str(stop)
+        answered = measurement.answered + sum(phase.answered for phase in self.phases)
+        return None if most is None or answered < most else f"{most:,} requests were answered"
 
     async def _search(self, driver: Driver) -> None:
         first, slo_ms = self.test.options.first_rate, self.test.slo_ms
@@ -109,41 +89,69 @@ class Runner:
         if await self._single_user_misses(driver, slo_ms):
             return
         if first is None:
-            probe = _closed_phase("probe", PROBE_USERS, PROBE_SECONDS)
-            self.measured.probe = await self._run(driver, probe, None)
-            first = max(self.measured.probe.answered_per_second * FIRST_SHARE, 0.5)
-        steps = self.measured.steps
+            probe = await self._run(driver, _closed_phase("probe", PROBE_USERS, PROBE_SECONDS))
+            self.probe_per_second = probe.answered_per_second
+            first = max(self.probe_per_second * FIRST_SHARE, 0.5)
         hopeless = LatencyStop(percentile=50, milliseconds=HOPELESS_SLOS * slo_ms)
-        while not self.interrupted.is_set() and (rate := next_rate(steps, first)) is not None:
-            await self._run_counted(driver, self._step(rate, len(steps) + 1), hopeless)
-            result = self.measured.verdicts[-1]
-            if result is not None:
-                steps.append(Step(rate=rate, outcome=result.outcome))
+        while not self.interrupted.is_set() and (rate := next_rate(self.steps, first)) is not None:
+            measurement = await self._run_counted(
+                driver, self._step(rate), lambda m: str(hopeless) if m.is_above(hopeless) else None
+            )
+            if measurement.verdict is not None:
+                self.steps.append(Step(rate=rate, outcome=measurement.verdict.outcome))
 
     async def _single_user_misses(self, driver: Driver, slo_ms: float) -> bool:
         """Return whether even a single user waits longer than the SLO: then no rate holds it."""
-        single = _closed_phase("one user", 1, SINGLE_USER_SECONDS)
-        measurement = await self._run(driver, single, None)
+        measurement = await self._run(driver, _closed_phase("one user", 1, SINGLE_USER_SECONDS))
         p50 = measurement.latency.percentile_of_any(50)
         if not p50 > slo_ms:
             return False
         reason = f"one user alone waits {milliseconds(p50)} in the median"
-        self.measured.phases.append(measurement)
-        self.measured.verdicts.append(Verdict(outcome=Outcome.missed, reason=reason))
+        measurement.verdict = Verdict(outcome=Outcome.missed, reason=reason)
+        self.phases.append(measurement)
         return True
 
+    def _step(self, rate: float) -> Phase:
+        """Return a search's step, long enough for its p99."""
+        needed = samples_needed(SLO_PERCENTILE) * SURPLUS / rate
+        seconds = min(max(self.test.options.step_seconds, needed), LONGEST_STEP_SECONDS)
+        name = f"step {len(self.steps) + 1}: {per_second(rate)}/s"
+        return Phase(name=name, loop=Loop.open, start=rate, seconds=float(math.ceil(seconds)))
+
+    async def _warm_up(self, driver: Driver) -> None:
+        """Run a little of the first phase's load, not counted: connections open, caches fill."""
+        seconds = self.test.options.warm_up
+        if seconds <= 0:
+            return
+        phase = _closed_phase("warm-up", 4, seconds)
+        if self.test.phases and self.test.phases[0].loop is Loop.open:
+            first = self.test.phases[0]
+            rate = max(first.start, first.spawn / MINUTE)
+            phase = Phase(name="warm-up", loop=Loop.open, start=rate, seconds=seconds)
+        measurement = await self._run(driver, phase)
+        if measurement.failed and not measurement.answered:
+            reason, _ = measurement.errors.most_common(1)[0]
+            raise WrongAnswerError(
+                f"{self.test.subject}: all {measurement.failed:,} requests of the warm-up failed "
+                f"({reason})."
+            )
+
     async def _run_counted(
-        self, driver: Driver, phase: Phase, stop: LatencyStop | None
+        self, driver: Driver, phase: Phase, reason_to_stop: Callable[[Measurement], str | None]
     ) -> Measurement:
-        measurement = await self._run(driver, phase, stop)
-        slo_ms, is_whole = self.test.slo_ms, not self.interrupted.is_set()
-        result = verdict(measurement, slo_ms) if slo_ms is not None and is_whole else None
-        self.measured.phases.append(measurement)
-        self.measured.verdicts.append(result)
-        self.on_phase(measurement, result)
+        measurement = await self._run(driver, phase, reason_to_stop)
+        if self.test.slo_ms is not None and not self.interrupted.is_set():
+            measurement.verdict = verdict(measurement, self.test.slo_ms)
+        self.phases.append(measurement)
+        self.on_phase(measurement)
         return measurement
 
-    async def _run(self, driver: Driver, phase: Phase, stop: LatencyStop | None) -> Measurement:
+    async def _run(
+        self,
+        driver: Driver,
+        phase: Phase,
+        reason_to_stop: Callable[[Measurement], str | None] = lambda measurement: None,
+    ) -> Measurement:
         interval = self.test.options.expected_interval
         measurement = Measurement(
             phase=phase, expected_interval_seconds=None if interval is None else interval / 1000
@@ -152,7 +160,7 @@ class Runner:
 
         def check() -> None:
             self.on_second(measurement)
-            reason = self._reason_to_stop(measurement, stop)
+            reason = reason_to_stop(measurement)
             if reason is not None and measurement.seconds_seen[-1].second < phase.seconds:
                 measurement.ended_early = measurement.ended_early or reason
                 halt.set()
@@ -169,43 +177,6 @@ class Runner:
             watching.cancel()
         return measurement
 
-    def _reason_to_stop(self, measurement: Measurement, stop: LatencyStop | None) -> str | None:
-        if stop is not None and measurement.is_above(stop):
-            return str(stop)
-        earlier = sum(phase.answered for phase in self.measured.phases)
-        most = self.test.options.max_requests
-        is_counted = measurement.phase.counted
-        if most is not None and is_counted and earlier + measurement.answered >= most:
-            return f"{most:,} requests were answered"
-        return None
-
-    async def _warm_up(self, driver: Driver) -> None:
-        """Run a little of the first phase's load, not counted: connections open, caches fill."""
-        seconds = self.test.options.warm_up
-        if seconds <= 0:
-            return
-        phase = _closed_phase("warm-up", 4, seconds)
-        if self.test.phases and self.test.phases[0].loop is Loop.open:
-            first = self.test.phases[0]
-            rate = max(first.start, first.spawn / 60)
-            phase = Phase(
-                name="warm-up", loop=Loop.open, start=rate, seconds=seconds, counted=False
-            )
-        measurement = await self._run(driver, phase, None)
-        if measurement.failed and not measurement.answered:
-            reason, _ = measurement.errors.most_common(1)[0]
-            raise WrongAnswerError(
-                f"{self.test.subject}: all {measurement.failed:,} requests of the warm-up failed "
-                f"({reason})."
-            )
-
-    def _step(self, rate: float, number: int) -> Phase:
-        """Return a search's step, long enough for its p99."""
-        needed = samples_needed(SLO_PERCENTILE) * SURPLUS / rate
-        longest = min(max(self.test.options.step_seconds, needed), LONGEST_STEP_SECONDS)
-        name = f"step {number}: {per_second(rate)}/s"
-        return Phase(name=name, loop=Loop.open, start=rate, seconds=float(math.ceil(longest)))
-
 
 def _closed_phase(name: str, users: int, seconds: float) -> Phase:
-    return Phase(name=name, loop=Loop.closed, start=users, seconds=seconds, counted=False)
+    return Phase(name=name, loop=Loop.closed, start=users, seconds=seconds)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from hdrh.histogram import HdrHistogram
 
@@ -19,12 +20,8 @@ WINDOW_SECONDS = 3
 """A latency stop looks at least at so many of the newest seconds."""
 MAX_ERROR_KINDS = 20
 OTHER_ERRORS = "other errors"
-# fmt: off
-CURVE = (
-    0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99,
-    99.995, 99.999,
-)
-# fmt: on
+CURVE = (0, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99, 99.995, 99.999)
+"""Percentiles of the plotted distribution."""
 
 
 def samples_needed(percentile: float) -> int:
@@ -33,11 +30,10 @@ def samples_needed(percentile: float) -> int:
 
 
 def exact_percentile(milliseconds: Sequence[float], percentile: float) -> float | None:
-    """Return a percentile of sorted values; None when too few lie beyond it."""
+    """Return a percentile of values in any order; None when too few lie beyond it."""
     if len(milliseconds) < samples_needed(percentile):
         return None
-    rank = math.ceil(percentile / 100 * len(milliseconds))
-    return milliseconds[max(rank - 1, 0)]
+    return sorted(milliseconds)[max(math.ceil(percentile / 100 * len(milliseconds)) - 1, 0)]
 
 
 class Latencies:
@@ -58,16 +54,13 @@ class Latencies:
         # Not record_corrected_value: it goes on below the interval, which HdrHistogram's own
         # definition does not.
         self.record(seconds)
-        missing = seconds - interval_seconds
-        while missing >= interval_seconds:
-            self.record(missing)
-            missing -= interval_seconds
+        while (seconds := seconds - interval_seconds) >= interval_seconds:
+            self.record(seconds)
 
     def percentile(self, percentile: float) -> float | None:
         """Return a percentile in milliseconds; None when too few values lie beyond it."""
-        if len(self) < samples_needed(percentile):
-            return None
-        return self.percentile_of_any(percentile)
+        enough = len(self) >= samples_needed(percentile)
+        return self.percentile_of_any(percentile) if enough else None
 
     def percentile_of_any(self, percentile: float) -> float:
         """Return a percentile in milliseconds of however few values; NaN of none."""
@@ -86,9 +79,26 @@ class Latencies:
         return float(self._histogram.get_mean_value()) / 1000 if len(self) else None
 
     def curve(self) -> tuple[tuple[float, float], ...]:
-        """(percentile, milliseconds) as far as there are enough values."""
-        known = (percentile for percentile in CURVE if len(self) >= samples_needed(percentile))
-        return tuple((percentile, self.percentile_of_any(percentile)) for percentile in known)
+        """Return (percentile, milliseconds) as far as there are enough values."""
+        values = ((float(percentile), self.percentile(percentile)) for percentile in CURVE)
+        return tuple((percentile, value) for percentile, value in values if value is not None)
+
+
+class Outcome(StrEnum):
+    """Result of a phase against the SLO."""
+
+    held = "held"
+    missed = "missed"
+    unproven = "too few samples"
+    tool = "tool's limit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """An outcome with its reason."""
+
+    outcome: Outcome
+    reason: str
 
 
 @dataclass(kw_only=True)
@@ -96,13 +106,17 @@ class Second:
     """Counts of one second of a phase, and the latencies of the answers that came in it."""
 
     second: int
-    intended: int = 0
+    offered: int = 0
     answered: int = 0
     errors: int = 0
     users: int = 0
     in_flight: int = 0
     cpu_share: float = 0.0
     milliseconds: list[float] = field(default_factory=list)
+
+    def percentile(self, percentile: float) -> float | None:
+        """Return a percentile in milliseconds; None when too few values lie beyond it."""
+        return exact_percentile(self.milliseconds, percentile)
 
 
 @dataclass(kw_only=True)
@@ -121,8 +135,6 @@ class Measurement:
     service: Latencies = field(default_factory=Latencies)
     lag: Latencies = field(default_factory=Latencies)
     corrected: Latencies = field(default_factory=Latencies)
-    intended: int = 0
-    sent: int = 0
     answered: int = 0
     reconnected: int = 0
     dropped: int = 0
@@ -130,6 +142,8 @@ class Measurement:
     """Most requests that were due and waited for a connection."""
     ended_early: str | None = None
     """The reason why it did not last as long as it should."""
+    verdict: Verdict | None = None
+    """Set where there is an SLO and the phase was run to its end."""
 
     def start_second(self, number: int) -> Second:
         """Begin a new second."""
@@ -138,8 +152,7 @@ class Measurement:
 
     def record_due(self, lag_seconds: float | None) -> None:
         """Count a request whose moment has come."""
-        self.intended += 1
-        self.seconds_seen[-1].intended += 1
+        self.seconds_seen[-1].offered += 1
         if lag_seconds is not None:
             self.lag.record(lag_seconds)
 
@@ -169,6 +182,11 @@ class Measurement:
             self.corrected.record_corrected(now - sent, self.expected_interval_seconds)
 
     @property
+    def offered(self) -> int:
+        """Requests that were due."""
+        return sum(second.offered for second in self.seconds_seen)
+
+    @property
     def failed(self) -> int:
         """Requests without an answer of status 200."""
         return sum(self.errors.values())
@@ -186,15 +204,19 @@ class Measurement:
         return [second for second in self.seconds_seen if second.second < self.phase.seconds]
 
     @property
+    def answered_while_sending(self) -> int:
+        """Answers while requests were sent."""
+        return sum(second.answered for second in self.sending_seconds)
+
+    @property
     def offered_per_second(self) -> float:
         """Requests that were due."""
-        return self.intended / self.seconds if self.seconds else 0.0
+        return self.offered / self.seconds if self.seconds else 0.0
 
     @property
     def answered_per_second(self) -> float:
         """Answers while requests were sent."""
-        answered = sum(second.answered for second in self.sending_seconds)
-        return answered / self.seconds if self.seconds else 0.0
+        return self.answered_while_sending / self.seconds if self.seconds else 0.0
 
     @property
     def cpu_share(self) -> float:
@@ -205,10 +227,10 @@ class Measurement:
     def newest(self, percentile: float) -> float | None:
         """Return a percentile, in milliseconds, of the fewest newest seconds that prove one."""
         values: list[float] = []
-        for position, second in enumerate(reversed(self.seconds_seen), 1):
+        for count, second in enumerate(reversed(self.seconds_seen), 1):
             values += second.milliseconds
-            if position >= WINDOW_SECONDS and len(values) >= samples_needed(percentile):
-                return exact_percentile(sorted(values), percentile)
+            if count >= WINDOW_SECONDS and len(values) >= samples_needed(percentile):
+                return exact_percentile(values, percentile)
         return None
 
     def is_above(self, stop: LatencyStop) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -40,28 +40,13 @@ class Phase:
     start: float
     seconds: float
     spawn: float = 0.0
-    counted: bool = True
-    """False for the warm-up and probes."""
-
-    @property
-    def highest(self) -> float:
-        """Users, or requests a second, at the end of the phase."""
-        return self.start + self.spawn / MINUTE * self.seconds
 
     def moment(self, count: float) -> float:
-        """Seconds into an open loop's phase by which `count` requests are due, or infinity."""
+        """Return seconds into an open loop's phase by which `count` requests are due, or inf."""
         # Not the textbook's root, which divides by the growth: without any it is 0 / 0.
-        twice_the_mean_rate = self.start + math.sqrt(
-            self.start**2 + 2 * self.spawn / MINUTE * count
-        )
+        growth = self.spawn / MINUTE
+        twice_the_mean_rate = self.start + math.sqrt(self.start**2 + 2 * growth * count)
         return 2 * count / twice_the_mean_rate if twice_the_mean_rate > 0 else math.inf
-
-    def spawned(self, user: int) -> float:
-        """Seconds into a closed loop's phase at which user number `user` starts, or infinity."""
-        later = user - math.floor(self.start) + 1
-        if later <= 0:
-            return 0.0
-        return later * MINUTE / self.spawn if self.spawn > 0 else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,63 +103,48 @@ class LoadOptions:
         return Loop.open if self.rate is not None or self.phase else None
 
     def require_consistent(self) -> None:
-        """Raise RoundhouseError for options that exclude each other."""
-        for field in fields(self):
-            value = getattr(self, field.name)
+        """Raise RoundhouseError for options that exclude each other, or that are not finite."""
+        for option in fields(self):
+            value = getattr(self, option.name)
             if isinstance(value, float) and not math.isfinite(value):
-                flag = field.name.replace("_", "-")
+                flag = option.name.replace("_", "-")
                 raise RoundhouseError(f"--{flag}: {value} is not allowed; give a finite number.")
-        message = next((message for wrong, message in self._conflicts() if wrong), None)
-        if message is not None:
-            raise RoundhouseError(f"{message}.")
+        for conflict in (*self._load_conflicts(), *self._target_conflicts()):
+            raise RoundhouseError(f"{conflict}.")
 
-    def _conflicts(self) -> tuple[tuple[bool, str], ...]:
-        is_search, is_closed = self.loop is None, self.loop is Loop.closed
-        single = (self.rate, self.users, self.spawn, self.seconds)
-        # fmt: off
-        return (
-            (is_closed and self.rate is not None, (
-                "--closed-loop and --rate: a closed loop has no "
-                "rate; give --users"
-            )),
-            (not is_closed and self.users is not None, (
-                "--users: belongs to --closed-loop; an open "
-                "loop has --rate"
-            )),
-            (bool(self.phase) and single != (None,) * 4, PHASES_ONLY),
-            (is_search and (self.spawn, self.seconds) != (None, None), SEARCH_STEPS),
-            (is_search and (self.stop, self.max_requests) != (None, None), SEARCH_STOPS),
-            (self.first_rate is not None and self.first_rate > MAX_RATE, (
-                f"--first-rate: at most {MAX_RATE:,.0f} requests can "
-                f"be sent a second"
-            )),
-            (not is_search and self.first_rate is not None, (
-                "--first-rate: belongs to the search, which "
-                "takes no phases"
-            )),
-            (not is_closed and self.expected_interval is not None, (
-                "--expected-interval: belongs to --closed-loop; an open loop "
-                "needs no correction"
-            )),
-            ((self.endpoint is None) == (self.url is None), "ENDPOINT or --url: give one of them"),
-            (self.endpoint is not None and self.env is None, (
-                "--env: is missing; an endpoint belongs to "
-                "an environment"
-            )),
-            (self.url is not None and self.env is not None, (
-                "--env: belongs to an ENDPOINT; a server by its "
-                "URL has none"
-            )),
-            (self.record and self.endpoint is None, (
-                "--record: needs an ENDPOINT; a server by its "
-                "URL has no lock"
-            )),
-            (self.record and not is_search, (
-                "--record: takes no load; it searches for the highest rate "
-                "itself, then holds it"
-            )),
-        )
-        # fmt: on
+    def _load_conflicts(self) -> Iterator[str]:
+        is_search, is_closed = self.loop is None, self.closed_loop
+        if is_closed and self.rate is not None:
+            yield "--closed-loop and --rate: a closed loop has no rate; give --users"
+        if not is_closed and self.users is not None:
+            yield "--users: belongs to --closed-loop; an open loop has --rate"
+        if not is_closed and self.expected_interval is not None:
+            yield "--expected-interval: belongs to --closed-loop; an open loop needs no correction"
+        if self.phase and (self.rate, self.users, self.spawn, self.seconds) != (None,) * 4:
+            flags = "--rate, --users, --spawn and --seconds"
+            yield f"--phase: has start, spawn and seconds itself; leave {flags} out"
+        if is_search and (self.spawn, self.seconds) != (None, None):
+            owners = "--rate or --closed-loop; the search has --step-seconds"
+            yield f"--spawn and --seconds: belong to {owners}"
+        if is_search and (self.stop, self.max_requests) != (None, None):
+            owners = "--rate, --closed-loop or --phase; the search stops by itself"
+            yield f"--stop and --max-requests: belong to {owners}"
+        if not is_search and self.first_rate is not None:
+            yield "--first-rate: belongs to the search, which takes no phases"
+        if self.first_rate is not None and self.first_rate > MAX_RATE:
+            yield f"--first-rate: at most {MAX_RATE:,.0f} requests can be sent a second"
+
+    def _target_conflicts(self) -> Iterator[str]:
+        if (self.endpoint is None) == (self.url is None):
+            yield "ENDPOINT or --url: give one of them"
+        if self.endpoint is not None and self.env is None:
+            yield "--env: is missing; an endpoint belongs to an environment"
+        if self.url is not None and self.env is not None:
+            yield "--env: belongs to an ENDPOINT; a server by its URL has none"
+        if self.record and self.endpoint is None:
+            yield "--record: needs an ENDPOINT; a server by its URL has no lock"
+        if self.record and self.loop is not None:
+            yield "--record: takes no load; it searches for the highest rate itself, then holds it"
 
     def phases(self) -> tuple[Phase, ...]:
         """Return the phases; none for a search. Raises RoundhouseError."""
@@ -183,48 +153,34 @@ class LoadOptions:
             return ()
         if self.phase:
             return tuple(parse_phase(text, loop, n) for n, text in enumerate(self.phase, 1))
-        users = DEFAULT_USERS if self.users is None else self.users
-        rate = 0.0 if self.rate is None else self.rate
-        start, flags = (
-            (float(users), f"--users {users}")
-            if loop is Loop.closed
-            else (rate, f"--rate {rate:g}")
-        )
+        if loop is Loop.closed:
+            start = float(DEFAULT_USERS if self.users is None else self.users)
+            flags = f"--users {start:.0f}"
+        else:
+            start = 0.0 if self.rate is None else self.rate
+            flags = f"--rate {start:g}"
         seconds = DEFAULT_SECONDS if self.seconds is None else self.seconds
         spawn = 0.0 if self.spawn is None else self.spawn
-        phase = Phase(name="phase 1", loop=loop, start=start, seconds=seconds, spawn=spawn)
         flags += f" --spawn {spawn:g} --seconds {seconds:g}" if spawn else ""
+        phase = Phase(name="phase 1", loop=loop, start=start, seconds=seconds, spawn=spawn)
         return (_bounded(phase, flags),)
-
-
-PHASES_ONLY = (
-    "--phase: has start, spawn and seconds itself; leave --rate, --users, --spawn and --seconds out"
-)
-SEARCH_STEPS = (
-    "--spawn and --seconds: belong to --rate or --closed-loop; the search has --step-seconds"
-)
-SEARCH_STOPS = (
-    "--stop and --max-requests: belong to --rate, --closed-loop or --phase; "
-    "the search stops by itself"
-)
 
 
 def parse_phase(text: str, loop: Loop, number: int) -> Phase:
     """Return the phase of `start=10,spawn=60,seconds=30`; spawn may be left out."""
-    values = _numbers(text)
+    pairs = [part.partition("=") for part in text.split(",")]
+    try:
+        values = {name.strip(): float(value) for name, _, value in pairs}
+    except ValueError:
+        values = {}
     usage = (
         f"--phase {text!r}: write start=NUMBER,spawn=NUMBER,seconds=NUMBER "
         f"({_unit(loop)} at its start, more a minute, length)"
     )
-    if not {"start", "seconds"} <= set(values) <= {"start", "spawn", "seconds"}:
+    is_plain = len(values) == len(pairs) and all(map(math.isfinite, values.values()))
+    if not is_plain or not {"start", "seconds"} <= set(values) <= {"start", "spawn", "seconds"}:
         raise RoundhouseError(f"{usage}; spawn may be left out.")
-    phase = Phase(
-        name=f"phase {number}",
-        loop=loop,
-        start=values["start"],
-        seconds=values["seconds"],
-        spawn=values.get("spawn", 0.0),
-    )
+    phase = Phase(name=f"phase {number}", loop=loop, **values)
     if phase.seconds <= 0 or phase.start < 0 or phase.spawn < 0:
         raise RoundhouseError(f"{usage}; seconds above 0, the others 0 or more.")
     if loop is Loop.closed and phase.start != int(phase.start):
@@ -248,25 +204,17 @@ def parse_latency_stop(text: str) -> LatencyStop:
 
 
 def _bounded(phase: Phase, flags: str) -> Phase:
-    if phase.highest <= 0:
+    highest = phase.start + phase.spawn / MINUTE * phase.seconds
+    if highest <= 0:
         raise RoundhouseError(
             f"{flags}: sends nothing; begin with more than 0, or add some each minute."
         )
-    if not phase.highest <= MAX_RATE:
+    if not highest <= MAX_RATE:
         raise RoundhouseError(
-            f"{flags}: comes to {phase.highest:,.6g} {_unit(phase.loop)}; "
+            f"{flags}: comes to {highest:,.6g} {_unit(phase.loop)}; "
             f"at most {MAX_RATE:,.0f} can be sent."
         )
     return phase
-
-
-def _numbers(text: str) -> Mapping[str, float]:
-    pairs = [part.partition("=") for part in text.split(",")]
-    try:
-        values = {name.strip(): float(value) for name, _, value in pairs}
-    except ValueError:
-        return {}
-    return values if all(map(math.isfinite, values.values())) and len(values) == len(pairs) else {}
 
 
 def _unit(loop: Loop) -> str:

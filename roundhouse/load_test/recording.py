@@ -13,15 +13,12 @@ from onboarding.lock import ServedCapacity, record_capacity
 from onboarding.names import endpoint_name
 from roundhouse.errors import RoundhouseError
 from roundhouse.load_test.bench import LoadReport
-from roundhouse.load_test.measurement import samples_needed
+from roundhouse.load_test.load_test import SURPLUS
+from roundhouse.load_test.measurement import Outcome, samples_needed
 from roundhouse.load_test.options import LoadOptions
 from roundhouse.load_test.result import LoadResult
-from roundhouse.load_test.saturation import CLOSE_ENOUGH, SLO_PERCENTILE, Outcome
-from roundhouse.load_test.served_engine import (
-    ServedEngine,
-    gpu_utilization_percent,
-    served_engine,
-)
+from roundhouse.load_test.saturation import CLOSE_ENOUGH, SLO_PERCENTILE
+from roundhouse.load_test.served_engine import gpu_utilization_percent, served_engine
 from roundhouse.paths import Paths
 from roundhouse.report import Report
 from roundhouse.session import Session
@@ -29,10 +26,8 @@ from roundhouse.session import Session
 HOLD_SECONDS = 180.0
 """Two whole minutes of metrics, wherever in a minute it begins."""
 MAX_HOLDS = 3
-SURPLUS = 1.15
 
 Bench = Callable[[Paths, Report, LoadOptions], LoadReport]
-Moment = datetime.datetime
 Utilization = Callable[..., float | None]
 
 
@@ -62,7 +57,6 @@ def record(
     *,
     run: Bench,
     utilization: Utilization = gpu_utilization_percent,
-    hold_seconds: float = HOLD_SECONDS,
 ) -> Recorded:
     """Measure a capacity and write it into the lock of the model behind the endpoint.
 
@@ -77,16 +71,29 @@ def record(
     deployment = next(deployment for deployment in deployments if target in deployment.targets)
     folder = _lock_folder(session)
     served = served_engine(session.clients, deployment, target)
-    search = run(session.paths, session.report, options)
-    _require_fit(search_fault(search.result), search)
-    held, begin, end = _hold(session, options, search, run, hold_seconds)
+    held = _hold(session, options, run(session.paths, session.report, options), run)
+    end = datetime.datetime.now(datetime.UTC)
     if served_engine(session.clients, deployment, target) != served:
         raise RoundhouseError(
             "--record: the endpoint changed during the load test; nothing was recorded, "
             "measure it again."
         )
-    percent = _gpu_percent(session, deployment, target, (begin, end), utilization)
-    capacity = _capacity(deployment, held.result, served, percent)
+    (phase,), test = held.result.phases, held.result.test
+    assert test.slo_ms is not None
+    begin = end - datetime.timedelta(seconds=phase.seconds)
+    capacity = ServedCapacity(
+        # Rounded downward, as everything that is promised.
+        requests_per_second=max(math.floor(phase.phase.start / served.instances * 1000), 1) / 1000,
+        rows_per_request=test.inputs.rows_per_request,
+        slo_ms=test.slo_ms,
+        percentile=SLO_PERCENTILE,
+        instance_type=served.instance_type,
+        server=deployment.server,
+        gpu_utilization_percent=_gpu_percent(session, deployment, target, begin, end, utilization),
+        endpoint=endpoint_name(deployment.environment, deployment.name),
+        date=held.result.circumstances.date[:10],
+        tool=f"roundhouse bench, held for {phase.seconds:g} s",
+    )
     lock = record_capacity(folder, target.model.name, target.engine_key, capacity)
     return Recorded(capacity=capacity, lock=lock, load_report=held)
 
@@ -94,31 +101,41 @@ def record(
 def search_fault(result: LoadResult) -> str | None:
     """Return why a search did not find the highest rate within the SLO; None when it did."""
     saturation = result.saturation
-    if result.broken_off:
-        return "the load test was broken off"
     if saturation is None:
         return "the load test searched for no saturation point"
+    if (fault := _load_fault(result)) is not None:
+        return fault
     if saturation.rate is None:
         return "no rate held the SLO"
-    if result.chief_tool_limit is not None:
-        return f"the load tool was part of what it measured ({result.chief_tool_limit})"
     if saturation.exact:
         return None
-    doubtful = [p for p in result.phases if p.outcome not in (Outcome.held, Outcome.missed)]
-    reason = "".join(f" ({p.name}: {p.outcome}, {p.reason})" for p in doubtful[-1:])
+    doubts = [
+        f" ({phase.phase.name}: {phase.verdict.outcome}, {phase.verdict.reason})"
+        for phase in result.phases
+        if phase.verdict is not None and phase.verdict.outcome not in (Outcome.held, Outcome.missed)
+    ]
+    reason = "".join(doubts[-1:])
     return f"the highest rate was not found, only that {saturation.rate:g} a second holds{reason}"
 
 
 def hold_fault(result: LoadResult) -> str | None:
     """Return why a rate was not held; None when it was."""
+    if (fault := _load_fault(result)) is not None:
+        return fault
+    (phase,) = result.phases
+    assert phase.verdict is not None
+    if phase.verdict.outcome is Outcome.held:
+        return None
+    rate = f"{phase.phase.start:g} a second were not held"
+    return f"{rate} for {phase.seconds:g} s ({phase.verdict.reason})"
+
+
+def _load_fault(result: LoadResult) -> str | None:
     if result.broken_off:
         return "the load test was broken off"
     if result.chief_tool_limit is not None:
         return f"the load tool was part of what it measured ({result.chief_tool_limit})"
-    (phase,) = result.phases
-    if phase.outcome == Outcome.held:
-        return None
-    return f"{phase.start:g} a second were not held for {phase.seconds:g} s ({phase.reason})"
+    return None
 
 
 def _lock_folder(session: Session) -> Path:
@@ -134,52 +151,42 @@ def _lock_folder(session: Session) -> Path:
     return folder
 
 
-def _hold(
-    session: Session, options: LoadOptions, search: LoadReport, run: Bench, hold_seconds: float
-) -> tuple[LoadReport, Moment, Moment]:
-    """Hold the rate for minutes, a little lower when it is not held.
-
-    The search's steps are short.
-    """
-    assert search.result.saturation is not None and search.result.saturation.rate is not None
-    rate, reason = search.result.saturation.rate, "nothing was held"
+def _hold(session: Session, options: LoadOptions, search: LoadReport, run: Bench) -> LoadReport:
+    """Hold the rate found for minutes, as a search's steps are short; lower if it is not held."""
+    fault = search_fault(search.result)
+    if fault is not None:
+        raise _refusal(fault, search)
+    saturation = search.result.saturation
+    assert saturation is not None and saturation.rate is not None
+    rate = saturation.rate
     for _ in range(MAX_HOLDS):
         needed = math.ceil(samples_needed(SLO_PERCENTILE) * SURPLUS / rate)
-        seconds = max(hold_seconds, needed)
-        load = replace(
-            options,
-            rate=rate,
-            seconds=float(seconds),
-            slo=search.result.slo_ms,
-            first_rate=None,
-            record=False,
-        )
-        begin = datetime.datetime.now(datetime.UTC)
+        seconds, slo = max(HOLD_SECONDS, float(needed)), search.result.test.slo_ms
+        load = replace(options, rate=rate, seconds=seconds, slo=slo, first_rate=None, record=False)
         held = run(session.paths, session.report, load)
-        end = datetime.datetime.now(datetime.UTC)
         fault = hold_fault(held.result)
         if fault is None:
-            return held, max(begin, end - datetime.timedelta(seconds=seconds)), end
+            return held
         if held.result.broken_off:
-            _require_fit(fault, held)
-        rate, reason = rate / CLOSE_ENOUGH, fault
+            raise _refusal(fault, held)
+        rate /= CLOSE_ENOUGH
     raise RoundhouseError(
-        f"--record: {reason}; nothing was recorded, and the reports are in {search.page.parent}."
+        f"--record: {fault}; nothing was recorded, and the reports are in {search.page.parent}."
     )
 
 
-def _require_fit(fault: str | None, report: LoadReport) -> None:
-    if fault is not None:
-        raise RoundhouseError(
-            f"--record: {fault}; nothing was recorded, and the report is {report.page}."
-        )
+def _refusal(fault: str, report: LoadReport) -> RoundhouseError:
+    return RoundhouseError(
+        f"--record: {fault}; nothing was recorded, and the report is {report.page}."
+    )
 
 
 def _gpu_percent(
     session: Session,
     deployment: Deployment,
     target: Target,
-    held: tuple[Moment, Moment],
+    begin: datetime.datetime,
+    end: datetime.datetime,
     utilization: Utilization,
 ) -> float | None:
     """Return the GPUs' utilization; None on a CPU, in the local cloud, and without a metric."""
@@ -190,26 +197,6 @@ def _gpu_percent(
         return None
     name = endpoint_name(deployment.environment, deployment.name)
     with session.report.step("Reading the GPUs' utilization") as step:
-        percent = utilization(session.clients("cloudwatch"), name, gpus, *held)
+        percent = utilization(session.clients("cloudwatch"), name, gpus, begin, end)
         step.finish("no metric came" if percent is None else f"{percent:g} % of each")
     return percent
-
-
-def _capacity(
-    deployment: Deployment, result: LoadResult, served: ServedEngine, percent: float | None
-) -> ServedCapacity:
-    (phase,) = result.phases
-    assert result.slo_ms is not None
-    return ServedCapacity(
-        # Rounded downward, as everything that is promised.
-        requests_per_second=max(math.floor(phase.start / served.instances * 1000), 1) / 1000,
-        rows_per_request=int(result.inputs["rows_per_request"]),
-        slo_ms=result.slo_ms,
-        percentile=SLO_PERCENTILE,
-        instance_type=served.instance_type,
-        server=deployment.server,
-        gpu_utilization_percent=percent,
-        endpoint=endpoint_name(deployment.environment, deployment.name),
-        date=result.circumstances.date[:10],
-        tool=f"roundhouse bench, held for {phase.seconds:g} s",
-    )

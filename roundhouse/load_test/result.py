@@ -1,19 +1,25 @@
-"""The result of a load test: what its report, its JSON and the recording of a capacity read."""
+"""The result of a load test with its headline."""
 
 from __future__ import annotations
 
 import datetime
 import platform
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from engine_build import machine
-from roundhouse.load_test.saturation import (
-    Outcome,
-)
+from engine_build.card.render import milliseconds, per_second
+from roundhouse.load_test.load_test import LoadTest
+from roundhouse.load_test.measurement import Latencies, Measurement, Outcome
+from roundhouse.load_test.options import Loop
+from roundhouse.load_test.saturation import ANSWERED_SHARE, Step, bounds, is_exact, tool_limit
+from roundhouse.text import quantity
 
-Numbers = dict[str, float | None]
-"""Milliseconds by percentile's name; None: too few samples."""
+HEADLINE_PERCENTILES = (50.0, 95.0, 99.0)
+CLOSED_LOOP = (
+    "A closed loop: users wait for answers before they ask again, "
+    "so slow spells hold fewer requests than they would."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,59 +38,7 @@ def circumstances() -> Circumstances:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecondResult:
-    """One second; percentiles are of the answers that came in it."""
-
-    second: int
-    offered: int
-    answered: int
-    errors: int
-    users: int
-    in_flight: int
-    p50_ms: float | None
-    p95_ms: float | None
-    p99_ms: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PhaseResult:
-    """One phase: `latency_ms` counts from the moment of being due, `service_ms` from sending.
-
-    They are the same in a closed loop, where `corrected_ms` is what a caller with the expected
-    interval would have seen.
-    """
-
-    name: str
-    loop: str
-    start: float
-    spawn_per_minute: float
-    seconds: float
-    offered_per_second: float
-    answered_per_second: float
-    rows_per_second: float
-    answered: int
-    failed: int
-    dropped: int
-    errors: dict[str, int]
-    samples: int
-    latency_ms: Numbers
-    mean_ms: float | None
-    longest_ms: float | None
-    service_ms: Numbers
-    corrected_ms: Numbers | None
-    lag_ms: Numbers
-    cpu_share: float
-    max_waiting_for_connection: int
-    reconnected: int
-    ended_early: str | None
-    outcome: str | None
-    reason: str | None
-    curve: tuple[tuple[float, float], ...]
-    by_second: tuple[SecondResult, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SaturationResult:
+class Saturation:
     """The highest rate that held the SLO; `exact`: a rate a few percent higher missed it."""
 
     rate: float | None
@@ -95,42 +49,158 @@ class SaturationResult:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadResult:
-    """A load test, whole."""
+    """A load test with what was measured."""
 
-    version: int
-    subject: str
-    kind: str
-    slo_ms: float | None
-    saturation: SaturationResult | None
-    phases: tuple[PhaseResult, ...]
-    stopped: str | None
-    broken_off: bool
-    tool_limits: dict[str, str]
-    """Reasons why the load tool itself was the limit, by phase."""
-    inputs: dict[str, Any]
-    settings: dict[str, Any]
+    test: LoadTest
+    phases: Sequence[Measurement]
     circumstances: Circumstances
-    headline: str = ""
+    steps: Sequence[Step] = ()
+    """Of a search."""
+    probe_per_second: float | None = None
+    """Answers to the probe of a search."""
+    stopped: str | None = None
+    """The stopping condition that was met."""
+    broken_off: bool = False
 
     @property
-    def chief(self) -> PhaseResult | None:
+    def kind(self) -> str:
+        """A search, or the loop of its phases."""
+        phases = self.test.phases
+        return f"{phases[0].loop} loop" if phases else "search for the saturation point"
+
+    @property
+    def saturation(self) -> Saturation | None:
+        """The result of a search; None where phases were given."""
+        if self.test.phases:
+            return None
+        known = bounds(self.steps)
+        held = [
+            position
+            for position, measurement in enumerate(self.phases)
+            if outcome_of(measurement) is Outcome.held and measurement.phase.start == known.held
+        ]
+        return Saturation(
+            rate=known.held,
+            phase=held[-1] if held else None,
+            lowest_missed=known.missed,
+            exact=is_exact(self.steps),
+        )
+
+    @property
+    def chief(self) -> Measurement | None:
         """The phase that the report is about: the saturation point, else the last with answers."""
-        if self.saturation is not None and self.saturation.phase is not None:
-            return self.phases[self.saturation.phase]
+        saturation = self.saturation
+        if saturation is not None and saturation.phase is not None:
+            return self.phases[saturation.phase]
         return next((phase for phase in reversed(self.phases) if phase.answered), None)
+
+    @property
+    def tool_limits(self) -> dict[str, str]:
+        """Reasons why the load tool itself was the limit, by phase."""
+        limits = {m.phase.name: tool_limit(m, self.test.slo_ms) for m in self.phases}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
     @property
     def chief_tool_limit(self) -> str | None:
         """Why the load tool took part in the numbers of the chief phase; None: it did not."""
-        return None if self.chief is None else self.tool_limits.get(self.chief.name)
+        return None if self.chief is None else self.tool_limits.get(self.chief.phase.name)
 
     @property
     def slo_missed(self) -> bool:
         """Whether a phase missed the SLO or, in a search, no rate held it."""
         if self.saturation is not None:
             return self.saturation.rate is None and not self.broken_off
-        return any(phase.outcome == Outcome.missed for phase in self.phases)
+        return any(outcome_of(phase) is Outcome.missed for phase in self.phases)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON."""
-        return asdict(self)
+    @property
+    def headline(self) -> str:
+        """What a reader takes away: rate, percentiles, errors, and what makes them doubtful."""
+        saturation = self.saturation
+        summary = _phases_summary(self) if saturation is None else _search_summary(self, saturation)
+        return " ".join([summary, *_doubts(self)])
+
+
+def outcome_of(measurement: Measurement) -> Outcome | None:
+    """Return a phase's outcome; None where nothing was to be held."""
+    return None if measurement.verdict is None else measurement.verdict.outcome
+
+
+def percentiles_text(latencies: Latencies) -> str:
+    """Format `p50 3.20 ms, p95 …`; those without enough samples are left out."""
+    known = [(percentile, latencies.percentile(percentile)) for percentile in HEADLINE_PERCENTILES]
+    texts = [f"p{name:g} {milliseconds(value)}" for name, value in known if value is not None]
+    return ", ".join(texts) if texts else "too few answers for a percentile"
+
+
+def _search_summary(result: LoadResult, saturation: Saturation) -> str:
+    slo, chief = f"p99 ≤ {result.test.slo_ms:g} ms", result.chief
+    if saturation.rate is None or chief is None:
+        return _nothing_held(result, slo)
+    inputs, rate = result.test.inputs, per_second(saturation.rate)
+    rows = f" ({per_second(saturation.rate * inputs.rows_per_request)} {inputs.rows} a second)"
+    return (
+        f"{'Saturates at' if saturation.exact else 'Holds at least'} {rate} requests a second"
+        f"{'' if inputs.rows_per_request == 1 else rows} with {slo}: "
+        f"there {percentiles_text(chief.latency)}, {_errors(chief)}."
+    )
+
+
+def _nothing_held(result: LoadResult, slo: str) -> str:
+    if not result.phases:
+        return "Nothing was measured."
+    known = [(m.phase, m.verdict) for m in result.phases if m.verdict is not None]
+    if not known:
+        return f"No step was run to its end, so nothing is known of {slo}."
+    phase, verdict = min(known, key=lambda pair: pair[0].start)
+    if phase.loop is Loop.closed:
+        return f"No rate holds {slo}: {verdict.reason}."
+    lowest = f"the lowest was {per_second(phase.start)} requests a second: {verdict.reason}"
+    return f"No rate that was tried holds {slo}; {lowest}."
+
+
+def _phases_summary(result: LoadResult) -> str:
+    chief = result.chief
+    if chief is None:
+        failed = next((phase for phase in result.phases if phase.failed), None)
+        return "No request was answered" + ("." if failed is None else f": {_errors(failed)}.")
+    count, is_open = len(result.phases), chief.phase.loop is Loop.open
+    is_short = chief.answered_per_second < ANSWERED_SHARE * chief.offered_per_second
+    offered = f" of {per_second(chief.offered_per_second)} requests offered"
+    summary = (
+        f"{per_second(chief.answered_per_second)} answers a second"
+        f"{offered if is_short and is_open else ''}"
+        f"{'' if count == 1 else f' in {chief.phase.name}, the last of {count}'}: "
+        f"{percentiles_text(chief.latency)}, {_errors(chief)}."
+    )
+    if is_open:
+        return summary
+    if chief.expected_interval_seconds is None:
+        return f"{summary} {CLOSED_LOOP}"
+    corrected = percentiles_text(chief.corrected)
+    return f"{summary} Corrected for the requests that slow answers held back: {corrected}."
+
+
+def _errors(phase: Measurement) -> str:
+    if not phase.failed:
+        return "no errors"
+    worst, _ = phase.errors.most_common(1)[0]
+    return f"{quantity(phase.failed, 'error')} (most: {worst})"
+
+
+def _doubts(result: LoadResult) -> list[str]:
+    doubts, outcomes = [], [outcome_of(phase) for phase in result.phases]
+    if result.broken_off:
+        doubts.append("Broken off: what is here was measured until then.")
+    if result.stopped is not None:
+        doubts.append(f"Stopped early: {result.stopped}.")
+    if result.saturation is None:
+        doubts += [
+            f"{measurement.phase.name} missed the SLO: {measurement.verdict.reason}."
+            for measurement in result.phases
+            if measurement.verdict is not None and measurement.verdict.outcome is Outcome.missed
+        ]
+    elif not result.saturation.exact and Outcome.tool in outcomes:
+        doubts.append("Higher rates were the load tool's limit, not the server's.")
+    if (limit := result.chief_tool_limit) is not None:
+        doubts.append(f"The load tool itself takes part in these numbers: {limit}.")
+    return doubts

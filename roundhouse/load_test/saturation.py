@@ -6,10 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from engine_build.card.render import milliseconds, per_second
-from roundhouse.load_test.measurement import Measurement, samples_needed
+from roundhouse.load_test.measurement import Measurement, Outcome, Verdict, samples_needed
 from roundhouse.load_test.options import Loop
 from roundhouse.text import quantity
 
@@ -27,26 +26,9 @@ MIN_PILED_UP = 20
 STEP_UP = 1.5
 STEP_DOWN = 0.5
 CLOSE_ENOUGH = 1.04
-MAX_STEPS = 30
+MAX_STEPS = 40
 MIN_SHARE = 1 / 32
 """Of the first rate: the search goes no lower."""
-
-
-class Outcome(StrEnum):
-    """Result of a phase against the SLO."""
-
-    held = "held"
-    missed = "missed"
-    unproven = "too few samples"
-    tool = "tool's limit"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """An outcome with its reason."""
-
-    outcome: Outcome
-    reason: str
 
 
 def tool_limit(measurement: Measurement, slo_ms: float | None = None) -> str | None:
@@ -63,11 +45,12 @@ def tool_limit(measurement: Measurement, slo_ms: float | None = None) -> str | N
 
 def verdict(measurement: Measurement, slo_ms: float) -> Verdict:
     """Return whether p99 is within the SLO, without errors, pile-up, or too few samples."""
-    reason = _miss(measurement, slo_ms)
-    limit = tool_limit(measurement, slo_ms)
-    if reason is not None:
-        if limit is None or _server_missed(measurement, slo_ms):
-            return Verdict(outcome=Outcome.missed, reason=reason)
+    miss, limit = _miss(measurement, slo_ms), tool_limit(measurement, slo_ms)
+    if miss is not None:
+        service = measurement.service.percentile(SLO_PERCENTILE)
+        is_slow = service is not None and service > slo_ms and measurement.cpu_share <= BUSY_SHARE
+        if limit is None or measurement.failed or is_slow:
+            return Verdict(outcome=Outcome.missed, reason=miss)
         return Verdict(outcome=Outcome.tool, reason=limit)
     p99 = measurement.latency.percentile(SLO_PERCENTILE)
     if p99 is None:
@@ -75,12 +58,6 @@ def verdict(measurement: Measurement, slo_ms: float) -> Verdict:
         needed = samples_needed(SLO_PERCENTILE)
         return Verdict(outcome=Outcome.unproven, reason=f"{answers}; p99 needs {needed:,}")
     return Verdict(outcome=Outcome.held, reason=f"p99 {milliseconds(p99)} within {slo_ms:g} ms")
-
-
-def _server_missed(measurement: Measurement, slo_ms: float) -> bool:
-    service = measurement.service.percentile(SLO_PERCENTILE)
-    slow = service is not None and service > slo_ms and measurement.cpu_share <= BUSY_SHARE
-    return measurement.failed > 0 or slow
 
 
 def _miss(measurement: Measurement, slo_ms: float) -> str | None:
@@ -96,8 +73,8 @@ def _miss(measurement: Measurement, slo_ms: float) -> str | None:
         latency = measurement.latency.percentile(percentile)
         if latency is not None and latency > slo_ms:
             return f"even p{percentile:g} {milliseconds(latency)} is above {slo_ms:g} ms"
-    unanswered = measurement.intended - sum(s.answered for s in measurement.sending_seconds)
-    allowed = max(MIN_PILED_UP, (1 - ANSWERED_SHARE) * measurement.intended)
+    unanswered = measurement.offered - measurement.answered_while_sending
+    allowed = max(MIN_PILED_UP, (1 - ANSWERED_SHARE) * measurement.offered)
     if measurement.phase.loop is Loop.open and unanswered > allowed:
         offered = per_second(measurement.offered_per_second)
         answered = per_second(measurement.answered_per_second)
@@ -121,7 +98,7 @@ class Bounds:
     missed: float | None
 
     @property
-    def close(self) -> bool:
+    def are_close(self) -> bool:
         """Whether both are known and lie close together."""
         known = self.held is not None and self.missed is not None
         return known and (self.missed or 0) <= (self.held or 0) * CLOSE_ENOUGH
@@ -129,7 +106,9 @@ class Bounds:
 
 def bounds(steps: Sequence[Step]) -> Bounds:
     """Return the bounds: a rate counts by the majority of its steps, below the lowest miss."""
-    scores = _scores(steps)
+    scores: Counter[float] = Counter()
+    for step in steps:
+        scores[step.rate] += 1 if step.outcome is Outcome.held else -1
     missed = min((rate for rate, score in scores.items() if score < 0), default=None)
     held = [rate for rate, s in scores.items() if s > 0 and (missed is None or rate < missed)]
     return Bounds(held=max(held, default=None), missed=missed)
@@ -138,16 +117,15 @@ def bounds(steps: Sequence[Step]) -> Bounds:
 def next_rate(steps: Sequence[Step], first: float) -> float | None:
     """Return the rate of the next step; None when the search is over.
 
-    The two rates that are reported, the highest held and the lowest missed, have two steps of the
-    same outcome each: one bad or one good moment of a shared machine decides neither.
+    A rate has held, or missed, when two steps of at most three say so: one bad or one good moment
+    of a shared machine decides neither, and the result leans neither up nor down.
     """
     if not steps:
         return first
     if len(steps) >= MAX_STEPS or steps[-1].outcome is Outcome.unproven:
         return None
-    scores = _scores(steps)
     last = steps[-1].rate
-    if scores[last] in (0, -1) and not _decided(steps, last):
+    if not _is_decided(steps, last):
         return last
     known = bounds(steps)
     if known.missed is None:
@@ -155,27 +133,18 @@ def next_rate(steps: Sequence[Step], first: float) -> float | None:
     if known.held is None:
         lower = known.missed * STEP_DOWN
         return lower if lower >= first * MIN_SHARE else None
-    if not known.close:
-        return math.sqrt(known.held * known.missed)
-    return None if _decided(steps, known.held) else known.held
+    return None if known.are_close else math.sqrt(known.held * known.missed)
 
 
 def is_exact(steps: Sequence[Step]) -> bool:
     """Return whether the bounds are close, decided, and the miss is the server's own."""
     known = bounds(steps)
-    if known.held is None or known.missed is None or not known.close:
+    if known.held is None or known.missed is None or not known.are_close:
         return False
     missed = any(s.rate == known.missed and s.outcome is Outcome.missed for s in steps)
-    return missed and _decided(steps, known.held) and _decided(steps, known.missed)
+    return missed and _is_decided(steps, known.held) and _is_decided(steps, known.missed)
 
 
-def _scores(steps: Sequence[Step]) -> Counter[float]:
-    scores: Counter[float] = Counter()
-    for step in steps:
-        scores[step.rate] += 1 if step.outcome is Outcome.held else -1
-    return scores
-
-
-def _decided(steps: Sequence[Step], rate: float) -> bool:
+def _is_decided(steps: Sequence[Step], rate: float) -> bool:
     held = [step.outcome is Outcome.held for step in steps if step.rate == rate]
     return max(held.count(True), held.count(False)) >= 2

@@ -36,102 +36,87 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
     Raises RoundhouseError when it serves another engine than the lock's, or not by one variant.
     """
     name = endpoint_name(deployment.environment, deployment.name)
-    environment, expected = deployment.environment.name, target.instance_type.name
-    if target.lock_entry is None:
-        raise _refusal(
-            name,
-            f"the lock has no engine {target.engine_key} to record it for; "
-            f"run: roundhouse build --env {environment} --model {target.model.name}",
-        )
     sagemaker = clients("sagemaker")
+
+    def require(fault: str | None) -> None:
+        if fault is not None:
+            raise RoundhouseError(f"--record: {name}: {fault}.")
+
+    require(_lock_fault(deployment, target))
     with calling("SageMaker"):
         endpoint = sagemaker.describe_endpoint(EndpointName=name)
         status = endpoint["EndpointStatus"]
-        if status != "InService":
-            raise _refusal(name, f"it is {status}; wait until it is InService")
+        require(None if status == "InService" else f"it is {status}; wait until it is InService")
         config_name = str(endpoint["EndpointConfigName"])
         config = sagemaker.describe_endpoint_config(EndpointConfigName=config_name)
-        variant = _single_variant(name, config)
+        require(_variants_fault(config))
+        (variant,) = config["ProductionVariants"]
         model = sagemaker.describe_model(ModelName=variant["ModelName"])
-    _require_engine(clients, deployment, target, target.lock_entry, model)
-    instances = _instances(name, endpoint)
-    if variant["InstanceType"] != expected:
-        raise _refusal(
-            name,
-            f"it runs on {variant['InstanceType']}, and the files have {expected}; "
-            f"run: roundhouse deploy --env {environment}",
-        )
-    if deployment.multi_model and instances > 1:
-        raise _refusal(
-            name,
-            f"{instances} instances share its models unevenly; scale it to one and measure again",
+    require(_engine_fault(clients, deployment, target, model["PrimaryContainer"]))
+    (counts,) = endpoint["ProductionVariants"]
+    instances, instance_type = int(counts["CurrentInstanceCount"]), str(variant["InstanceType"])
+    require(_instances_fault(instances, int(counts["DesiredInstanceCount"]), deployment))
+    if instance_type != target.instance_type.name:
+        require(
+            f"it runs on {instance_type}, and the files have {target.instance_type.name}; "
+            f"run: roundhouse deploy --env {deployment.environment.name}"
         )
     return ServedEngine(
-        endpoint_config=config_name,
-        instance_type=str(variant["InstanceType"]),
-        instances=instances,
+        endpoint_config=config_name, instance_type=instance_type, instances=instances
     )
 
 
-def _single_variant(name: str, config: Any) -> Any:
+def _lock_fault(deployment: Deployment, target: Target) -> str | None:
+    if target.lock_entry is not None:
+        return None
+    command = f"build --env {deployment.environment.name} --model {target.model.name}"
+    key = target.engine_key
+    return f"the lock has no engine {key} to record it for; run: roundhouse {command}"
+
+
+def _variants_fault(config: Any) -> str | None:
     variants = config["ProductionVariants"]
     if config.get("AsyncInferenceConfig") is not None:
-        raise _refusal(name, "it is asynchronous: its queue hides how long an instance takes")
+        return "it is asynchronous: its queue hides how long an instance takes"
     if len(variants) != 1:
-        raise _refusal(
-            name,
-            f"{len(variants)} variants share its requests; measure a model on an endpoint of "
-            "its own",
-        )
+        own = "measure a model on an endpoint of its own"
+        return f"{len(variants)} variants share its requests; {own}"
     if variants[0].get("InstancePools"):
-        raise _refusal(
-            name,
-            "it has several instance types, and which one answered is not known; "
-            "measure each on its own",
-        )
-    return variants[0]
+        unknown = "which one answered is not known; measure each on its own"
+        return f"it has several instance types, and {unknown}"
+    return None
 
 
-def _instances(name: str, endpoint: Any) -> int:
-    (variant,) = endpoint["ProductionVariants"]
-    current, desired = int(variant["CurrentInstanceCount"]), int(variant["DesiredInstanceCount"])
+def _instances_fault(current: int, desired: int, deployment: Deployment) -> str | None:
     if current != desired or current < 1:
-        raise _refusal(
-            name,
-            f"it has {current} instances and {desired} are desired; wait until they are the same",
-        )
-    return current
+        desire = f"{desired} are desired; wait until they are the same"
+        return f"it has {current} instances and {desire}"
+    if deployment.multi_model and current > 1:
+        uneven = "instances share its models unevenly; scale it to one and measure again"
+        return f"{current} {uneven}"
+    return None
 
 
-def _require_engine(
-    clients: Clients, deployment: Deployment, target: Target, entry: LockEntry, model: Any
-) -> None:
+def _engine_fault(
+    clients: Clients, deployment: Deployment, target: Target, container: Any
+) -> str | None:
     """Compare the archive's path and manifest digest, or a multi-model target's record in S3."""
-    name = endpoint_name(deployment.environment, deployment.name)
+    assert target.lock_entry is not None
+    key, archive = target.engine_key, target.lock_entry.archive
     deploy = f"run: roundhouse deploy --env {deployment.environment.name}"
     if deployment.multi_model:
         bucket = artifact_bucket(deployment.environment)
-        record = object_bytes(clients("s3"), bucket, engine_record_path(target.engine_key))
+        record = object_bytes(clients("s3"), bucket, engine_record_path(key))
         stored = None if record is None else LockEntry.model_validate_json(record).archive.sha256
-        if stored != entry.archive.sha256:
-            raise _refusal(
-                name, f"the archive of engine {target.engine_key} in S3 is not the lock's; {deploy}"
-            )
-        return
-    container = model["PrimaryContainer"]
-    served, locked = str(container["ModelDataUrl"]), engine_archive_path(target.engine_key)
+        fault = f"the archive of engine {key} in S3 is not the lock's; {deploy}"
+        return None if stored == archive.sha256 else fault
+    served, locked = str(container["ModelDataUrl"]), engine_archive_path(key)
     if not served.endswith(f"/{locked}"):
         path = served.split("/", 3)[-1]
-        raise _refusal(name, f"it serves {path}, and the lock's engine is {locked}; {deploy}")
-    if container.get("Environment", {}).get(MANIFEST_VARIABLE) != entry.archive.manifest_sha256:
-        raise _refusal(
-            name,
-            f"it serves an archive of engine {target.engine_key} that is not the lock's; {deploy}",
-        )
-
-
-def _refusal(name: str, reason: str) -> RoundhouseError:
-    return RoundhouseError(f"--record: {name}: {reason}.")
+        return f"it serves {path}, and the lock's engine is {locked}; {deploy}"
+    if container.get("Environment", {}).get(MANIFEST_VARIABLE) != archive.manifest_sha256:
+        return f"it serves an archive of engine {key} that is not the lock's; {deploy}"
+    return None
 
 
 def gpu_utilization_percent(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -36,31 +35,25 @@ def load_test(paths: Paths, report: Report, options: LoadOptions) -> LoadTest:
             "The search for the saturation point needs an SLO; give --slo MILLISECONDS, "
             "or a load with --rate."
         )
+    if options.input is not None:
+        file = options.input
+    elif model is not None:
+        file = paths.tree / model.accuracy.dataset  # a real mix of lengths
+    else:
+        raise RoundhouseError(
+            "--url: has no inputs; give --input FILE, or --model NAME for those of "
+            "models/NAME.yaml."
+        )
+    inputs = read_inputs(file, rows_per_request=options.texts_per_request, binary=options.binary)
     return LoadTest(
         subject=subject,
         destination=destination,
-        inputs=read_inputs(
-            _input_file(paths, options, model),
-            rows_per_request=options.texts_per_request,
-            binary=options.binary,
-        ),
+        inputs=inputs,
         slo_ms=slo_ms,
         phases=phases,
         stop=stop,
         options=options,
     )
-
-
-def _input_file(paths: Paths, options: LoadOptions, model: ModelSpec | None) -> Path:
-    """Return the file given, else the model's accuracy dataset: a real mix of lengths."""
-    if options.input is not None:
-        return options.input
-    if model is None:
-        raise RoundhouseError(
-            "--url: has no inputs; give --input FILE, or --model NAME for those of "
-            "models/NAME.yaml."
-        )
-    return paths.tree / model.accuracy.dataset
 
 
 def _endpoint(
@@ -72,15 +65,17 @@ def _endpoint(
 
     session = open_session(paths, report, str(options.env))
     deployments = session.deployments()
-    to, target = invocation.address(deployments, str(options.endpoint), options.model)
+    address, target = invocation.address(deployments, str(options.endpoint), options.model)
     slo_ms = next(d.endpoint.latency_slo_ms for d in deployments if target in d.targets)
     runtime_url = session.clients("sagemaker-runtime").meta.endpoint_url
+    subject, headers = address.endpoint, {}
+    if address.target_model is not None:
+        subject, headers = f"{subject}, {target.model.name}", {TARGET_MODEL: address.target_model}
     destination = Destination(
-        url=f"{runtime_url}/endpoints/{to.endpoint}/invocations",
-        headers={} if to.target_model is None else {TARGET_MODEL: to.target_model},
+        url=f"{runtime_url}/endpoints/{address.endpoint}/invocations",
+        headers=headers,
         region=session.environment.region,
     )
-    subject = to.endpoint if to.target_model is None else f"{to.endpoint}, {target.model.name}"
     return subject, destination, target.model, slo_ms
 
 
@@ -124,28 +119,26 @@ async def require_answer(test: LoadTest) -> None:
     from container.wire import AnswerFault, arrays_of
 
     destination = test.destination
+    url = URL(destination.url, encoded=True)
     requests = Requests(destination, test.inputs.bodies[:1], 0, signer(destination))
     data, headers = requests.next()
     timeout = aiohttp.ClientTimeout(total=test.options.timeout)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
-            session.post(URL(destination.url, encoded=True), data=data, headers=headers) as answer,
+            session.post(url, data=data, headers=headers) as answer,
         ):
-            status, content_type = answer.status, answer.headers.get("Content-Type", "")
             body = await answer.read()
     except (aiohttp.ClientError, TimeoutError) as fault:
-        parts = urlsplit(destination.url)
         os_error = fault.os_error if isinstance(fault, aiohttp.ClientConnectorError) else None
         reason = (os_error and os_error.strerror) or str(fault) or repr(fault)
         raise NotReadyError(
-            f"{parts.scheme}://{parts.netloc}: does not answer ({reason}); "
-            "is the server, or the cloud, up?"
+            f"{url.origin()}: does not answer ({reason}); is the server, or the cloud, up?"
         ) from fault
-    if status != 200:
-        raise _refusal(test, status, body)
+    if answer.status != 200:
+        raise _refusal(test, answer.status, body)
     try:
-        arrays_of(body, content_type)
+        arrays_of(body, answer.headers.get("Content-Type", ""))
     except AnswerFault as fault:
         raise WrongAnswerError(f"{test.subject}: {fault}") from fault
 
@@ -153,10 +146,8 @@ async def require_answer(test: LoadTest) -> None:
 def _refusal(test: LoadTest, status: int, body: bytes) -> RoundhouseError:
     message = f"{test.subject}: refused the first request with {refusal(status, body).rstrip('.')}"
     if test.destination.region is not None:
-        return RoundhouseError(
-            f"{message}; `roundhouse status` shows what is deployed, "
-            "`roundhouse deploy` deploys it."
-        )
+        deployed = "`roundhouse status` shows what is deployed, `roundhouse deploy` deploys it"
+        return RoundhouseError(f"{message}; {deployed}.")
     if status >= 500:
         return NotReadyError(f"{message}; is the server ready (/ping)?")
     return RoundhouseError(

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from operator import attrgetter, methodcaller
 from pathlib import Path
 
 from engine_build.card.charts import Axis, Frame, Line, Mark, Points, axis, line_chart, scale
 from engine_build.card.render import milliseconds, per_second, render
-from roundhouse.load_test.headline import percentiles_text
-from roundhouse.load_test.result import LoadResult, PhaseResult, SecondResult
+from roundhouse.load_test.load_test import PROBE_USERS
+from roundhouse.load_test.measurement import Measurement, Outcome, Second
+from roundhouse.load_test.options import Arrivals, Loop
+from roundhouse.load_test.result import LoadResult, outcome_of, percentiles_text
 from roundhouse.text import quantity
 
 TEMPLATES = Path(__file__).parent / "templates"
 FRAME = Frame(width=460, height=250, left=52, right=446, top=24, bottom=208)
 MAX_CURVES = 6
-PERCENTILES = (("p50", "low"), ("p95", "middle"), ("p99", "high"))
+PERCENTILES = ((50, "low"), (95, "middle"), (99, "high"))
 NINES = (50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
 NOTHING = milliseconds(None)
 TEXT_COLUMNS = ("phase", "SLO")
@@ -26,30 +29,30 @@ Chart = tuple[str, str, Sequence[Line]]
 
 def load_page(result: LoadResult) -> bytes:
     """Return UTF-8 HTML."""
-    cells = [_cells(phase) for phase in result.phases]
-    heads = (
-        [head for head in cells[0] if any(row[head] != NOTHING for row in cells)] if cells else []
-    )
+    cells, chief = [_cells(measurement) for measurement in result.phases], result.chief
+    heads = [head for head in (cells or [{}])[0] if any(row[head] != NOTHING for row in cells)]
 
     def rows(badge: Callable[..., str]) -> list[tuple[list[str], bool]]:
-        found = []
-        for phase, row in zip(result.phases, cells, strict=True):
-            slo = row["SLO"] if phase.outcome is None else badge(phase.outcome, phase.reason)
-            texts = [{**row, "SLO": slo}[head] for head in heads]
-            found.append((texts, phase is result.chief))
-        return found
+        for measurement, row in zip(result.phases, cells, strict=True):
+            if (verdict := measurement.verdict) is not None:
+                row["SLO"] = badge(verdict.outcome, verdict.reason)
+        return [
+            ([row[head] for head in heads], measurement is chief)
+            for measurement, row in zip(result.phases, cells, strict=True)
+        ]
 
     values = {
         "result": result,
+        "is_open": any(measurement.phase.loop is Loop.open for measurement in result.phases),
         "chips": _chips(result),
-        "tiles": _tiles(result),
+        "tiles": [] if chief is None else _tiles(result, chief),
         "columns": [(head, "" if head in TEXT_COLUMNS else "number") for head in heads],
         "rows": rows,
         "charts": charts(result),
         "errors": [
-            ((phase.name, reason, f"{count:,}"), False)
-            for phase in result.phases
-            for reason, count in phase.errors.items()
+            ((measurement.phase.name, reason, f"{count:,}"), False)
+            for measurement in result.phases
+            for reason, count in measurement.errors.most_common()
         ],
         "circumstances": lambda code: _circumstances(result, code),
     }
@@ -58,113 +61,94 @@ def load_page(result: LoadResult) -> bytes:
 
 
 def _chips(result: LoadResult) -> list[str]:
-    slo = [] if result.slo_ms is None else [f"SLO p99 ≤ {result.slo_ms:g} ms"]
-    rows = quantity(result.inputs["rows_per_request"], result.inputs["rows"].removesuffix("s"))
+    inputs, slo_ms = result.test.inputs, result.test.slo_ms
+    slo = [] if slo_ms is None else [f"SLO p99 ≤ {slo_ms:g} ms"]
+    rows = quantity(inputs.rows_per_request, inputs.rows.removesuffix("s"))
     return [result.kind, *slo, f"{rows} a request", result.circumstances.date]
 
 
-def _tiles(result: LoadResult) -> list[tuple[str, str, str]]:
-    chief = result.chief
-    if chief is None:
-        return []
-    saturated = result.saturation is not None and result.saturation.rate is not None
-    rate = chief.start if saturated else chief.answered_per_second
-    rows = f"{per_second(rate * result.inputs['rows_per_request'])} {result.inputs['rows']}/s"
-    is_offered = chief.loop == "open" and not saturated
+def _tiles(result: LoadResult, chief: Measurement) -> list[tuple[str, str, str]]:
+    inputs, saturation = result.test.inputs, result.saturation
+    is_saturated = saturation is not None and saturation.rate is not None
+    rate = chief.phase.start if is_saturated else chief.answered_per_second
+    is_offered = chief.phase.loop is Loop.open and not is_saturated
     load = per_second(chief.offered_per_second if is_offered else rate)
     note = f"at {load} requests a second{' offered' if is_offered else ''}"
-    errors = f"of {chief.answered + chief.failed:,} requests"
+    rows = f"requests; {per_second(rate * inputs.rows_per_request)} {inputs.rows}/s"
+    latencies = [(f"p{p}", milliseconds(chief.latency.percentile(p)), note) for p, _ in PERCENTILES]
     return [
-        (
-            "Saturation" if saturated else "Throughput",
-            f"{per_second(rate)}/s",
-            f"requests; {rows}",
-        ),
-        *((name, milliseconds(chief.latency_ms[name]), note) for name, _ in PERCENTILES),
-        ("Errors", f"{chief.failed:,}", errors),
+        ("Saturation" if is_saturated else "Throughput", f"{per_second(rate)}/s", rows),
+        *latencies,
+        ("Errors", f"{chief.failed:,}", f"of {chief.answered + chief.failed:,} requests"),
     ]
 
 
-def _cells(phase: PhaseResult) -> dict[str, str]:
+def _cells(measurement: Measurement) -> dict[str, str]:
     """Return a row's cells by column; a column that has nothing in any row is left out."""
-    is_open = phase.loop == "open"
-    users = max((second.users for second in phase.by_second), default=0)
+    phase, latency = measurement.phase, measurement.latency
+    is_open = phase.loop is Loop.open
+    users = max((second.users for second in measurement.sending_seconds), default=0)
     return {
-        "phase": f"{phase.name} · {phase.seconds:.0f} s",
-        "offered/s": per_second(phase.offered_per_second) if is_open else NOTHING,
-        "answered/s": per_second(phase.answered_per_second),
+        "phase": f"{phase.name} · {measurement.seconds:.0f} s",
+        "offered/s": per_second(measurement.offered_per_second) if is_open else NOTHING,
+        "answered/s": per_second(measurement.answered_per_second),
         "users": NOTHING if is_open else f"{users:,}",
-        **{name: milliseconds(phase.latency_ms[name]) for name in ("p50", "p95", "p99", "p99.9")},
-        "errors": f"{phase.failed:,}",
-        "SLO": phase.outcome or phase.ended_early or NOTHING,
-        "longest": milliseconds(phase.longest_ms),
-        "tool's lag": milliseconds(phase.lag_ms["p99"]),
-        "its CPU": f"{phase.cpu_share:.0%}",
+        **{f"p{p:g}": milliseconds(latency.percentile(p)) for p in (50, 95, 99, 99.9)},
+        "errors": f"{measurement.failed:,}",
+        "SLO": outcome_of(measurement) or measurement.ended_early or NOTHING,
+        "longest": milliseconds(latency.longest_ms),
+        "tool's lag": milliseconds(measurement.lag.percentile(99)),
+        "its CPU": f"{measurement.cpu_share:.0%}",
     }
 
 
 def _circumstances(result: LoadResult, code: Callable[[str], str]) -> list[tuple[str, str]]:
-    settings, inputs, where = result.settings, result.inputs, result.circumstances
-    is_open = any(phase.loop == "open" for phase in result.phases)
-    arrivals = {"poisson": f"Poisson, seed {settings['seed']}", "even": "even"}
-    signed = "signed with SigV4" if settings["signed"] else "not signed"
-    bodies = f"{inputs['bodies']:,} bodies of {inputs['mean_bytes']:,} bytes in the mean"
-    probe = settings["probe_per_second"]
-    facts = [
-        (
-            "Tool",
-            "roundhouse bench: HTTP/1.1 over kept-alive connections, "
-            f"at most {settings['connections']}; {signed}",
-        ),
-        (
-            "Arrivals",
-            arrivals[settings["arrivals"]] if is_open else "each user by its own answers",
-        ),
-        ("Destination", code(settings["url"])),
-        ("Inputs", f"{inputs['description']}; {bodies}, {inputs['content_type']}"),
-        ("Their digest", code(inputs["sha256"])),
-        ("Warm-up", f"{settings['warm_up_seconds']:g} s, not counted"),
-    ]
-    if probe is not None:
-        reached = f"a closed loop of 32 users reached {per_second(probe)} answers a second"
-        facts.append(("Probe", reached))
-    if settings["stop"] is not None:
-        facts.append(("Stopping condition", settings["stop"]))
-    machine = f"{where.machine}; Python {where.python}: that of the load tool"
-    return [*facts, ("Machine", machine), ("Date", where.date)]
+    test, where, probe = result.test, result.circumstances, result.probe_per_second
+    inputs, options = test.inputs, test.options
+    signed = "not signed" if test.destination.region is None else "signed with SigV4"
+    arrivals = "even" if options.arrivals is Arrivals.even else f"Poisson, seed {options.seed}"
+    is_open = any(measurement.phase.loop is Loop.open for measurement in result.phases)
+    bodies = f"{len(inputs.bodies):,} bodies of {inputs.mean_bytes:,} bytes in the mean"
+    reached = f"a closed loop of {PROBE_USERS} users reached {per_second(probe or 0)} answers a"
+    connections = f"HTTP/1.1 over kept-alive connections, at most {options.connections}"
+    facts = (
+        ("Tool", f"roundhouse bench: {connections}; {signed}"),
+        ("Arrivals", arrivals if is_open else "each user by its own answers"),
+        ("Destination", code(test.destination.url)),
+        ("Inputs", f"{inputs.description}; {bodies}, {inputs.content_type}"),
+        ("Their digest", code(inputs.sha256)),
+        ("Warm-up", f"{options.warm_up:g} s, not counted"),
+        ("Probe", None if probe is None else f"{reached} second"),
+        ("Stopping condition", None if test.stop is None else str(test.stop)),
+        ("Machine", f"{where.machine}; Python {where.python}: that of the load tool"),
+        ("Date", where.date),
+    )
+    return [(name, value) for name, value in facts if value is not None]
 
 
 def charts(result: LoadResult) -> list[Chart]:
     """Return the charts that there is data for."""
-    drawn = (
-        _against_rate(result),
-        _throughput(result),
-        _over_time(result),
-        _by_percentile(result),
-        _users(result),
-    )
-    return [chart for chart in drawn if chart is not None]
+    kinds = (_against_rate, _throughput, _over_time, _by_percentile, _users)
+    return [chart for draw in kinds if (chart := draw(result)) is not None]
 
 
 def _latency_chart(
     caption: str, result: LoadResult, lines: Sequence[Line], across: Axis, marks: Sequence[Mark]
 ) -> Chart:
     """Return a chart on a logarithmic axis of milliseconds, with the SLO."""
-    values = [value for line in lines for _, value in line.points]
-    if result.slo_ms is not None:
-        values.append(result.slo_ms)
-        label = f"SLO {result.slo_ms:g} ms"
-        marks = [*marks, Mark(value=result.slo_ms, label=label, kind="slo")]
+    values, slo_ms = [value for line in lines for _, value in line.points], result.test.slo_ms
+    if slo_ms is not None:
+        values.append(slo_ms)
+        marks = [*marks, Mark(value=slo_ms, label=f"SLO {slo_ms:g} ms", kind="slo")]
     return caption, line_chart("Latency", lines, FRAME, across, _logarithmic(values), marks), lines
 
 
-def _count_chart(
-    caption: str, result: LoadResult, title: str, unit: str, lines: Sequence[Line]
-) -> Chart:
-    values = [value for line in lines for _, value in line.points]
-    high = scale(0.0, max(*values, 1e-3), FRAME.bottom, FRAME.top, ticks=5)
+def _count_chart(title: str, result: LoadResult, unit: str, lines: Sequence[Line]) -> Chart:
+    highest = max(value for line in lines for _, value in line.points)
+    high = scale(0.0, max(highest, 1e-3), FRAME.bottom, FRAME.top, ticks=5)
     across, up = _seconds(lines), axis(high, unit, "{:,g}".format)
-    return caption, line_chart(title, lines, FRAME, across, up, _borders(result)), lines
+    drawing = line_chart(title, lines, FRAME, across, up, _borders(result))
+    return f"{title} over time", drawing, lines
 
 
 def _seconds(lines: Sequence[Line]) -> Axis:
@@ -198,70 +182,63 @@ def _nines(highest: float) -> Axis:
         return -math.log10(1 - min(value, 99.9995) / 100)
 
     width = (FRAME.right - FRAME.left) / max(nines(highest), 0.3)
-    ticks = [(value, f"{value:g} %") for value in NINES if value <= highest + 1e-9]
     return Axis(
         position=lambda value: FRAME.left + nines(value) * width,
-        ticks=ticks,
+        ticks=[(value, f"{value:g} %") for value in NINES if value <= highest + 1e-9],
         title="percentile of requests",
     )
 
 
 def _against_rate(result: LoadResult) -> Chart | None:
     """Latency against the offered rate: for each rate the step that held, else the last."""
-    if result.saturation is None:
-        return None
-    chosen: dict[float, PhaseResult] = {}
-    for phase in result.phases:
-        known = chosen.get(phase.start)
-        if phase.answered and (known is None or known.outcome != "held"):
-            chosen[phase.start] = phase
-    steps = [chosen[start] for start in sorted(chosen)]
-    lines = [
-        Line(
-            name=name,
-            kind=kind,
-            radius=3,
-            points=[(step.start, value) for step in steps if (value := step.latency_ms[name])],
-        )
-        for name, kind in PERCENTILES
-    ]
+    saturation = result.saturation
+    chosen: dict[float, Measurement] = {}
+    for measurement in result.phases if saturation is not None else ():
+        known = chosen.get(measurement.phase.start)
+        if measurement.answered and (known is None or outcome_of(known) is not Outcome.held):
+            chosen[measurement.phase.start] = measurement
+    steps = sorted(chosen.items())
+    lines = []
+    for percentile, kind in PERCENTILES:
+        points = [(rate, step.latency.percentile(percentile)) for rate, step in steps]
+        known_points = [(rate, value) for rate, value in points if value]
+        lines.append(Line(name=f"p{percentile}", kind=kind, radius=3, points=known_points))
     lines = [line for line in lines if line.points]
-    if not lines or len(steps) < 2:
+    if saturation is None or not lines or len(steps) < 2:
         return None
-    marks, saturation = [], result.saturation
+    marks = []
     if saturation.rate is not None:
         label = f"{per_second(saturation.rate)}/s" + ("" if saturation.exact else " or more")
         marks.append(Mark(value=saturation.rate, label=label, kind="point", upright=True))
-    rates = scale(0.0, steps[-1].start, FRAME.left, FRAME.right, ticks=5)
+    rates = scale(0.0, steps[-1][0], FRAME.left, FRAME.right, ticks=5)
     across = axis(rates, "requests a second offered", "{:,g}".format)
     return _latency_chart("Latency against offered rate", result, lines, across, marks)
 
 
 def _throughput(result: LoadResult) -> Chart | None:
-    answered = _timeline(result, lambda second: second.answered)
-    errors = _timeline(result, lambda second: second.errors)
+    answered = _timeline(result, attrgetter("answered"))
+    errors = _timeline(result, attrgetter("errors"))
     if len(answered) < 2:
         return None
     lines = [Line(name="answered", kind="low", points=answered)]
-    if any(phase.loop == "open" for phase in result.phases):
-        offered = _timeline(result, lambda second: second.offered)
+    if any(measurement.phase.loop is Loop.open for measurement in result.phases):
+        offered = _timeline(result, attrgetter("offered"))
         lines.insert(0, Line(name="offered", kind="plain", points=offered))
     if any(value for _, value in errors):
         lines.append(Line(name="errors", kind="high", points=errors))
-    return _count_chart("Throughput over time", result, "Throughput", "a second", lines)
+    return _count_chart("Throughput", result, "a second", lines)
 
 
 def _over_time(result: LoadResult) -> Chart | None:
-    values: dict[str, Callable[[SecondResult], float | None]] = {
-        "p50": lambda second: second.p50_ms,
-        "p95": lambda second: second.p95_ms,
-        "p99": lambda second: second.p99_ms,
-    }
-    lines = [
-        Line(name=name, kind=kind, points=_timeline(result, values[name]), longest_gap=1.01)
-        for name, kind in PERCENTILES
+    timelines = [
+        (f"p{percentile}", kind, _timeline(result, methodcaller("percentile", percentile)))
+        for percentile, kind in PERCENTILES
     ]
-    lines = [line for line in lines if len(line.points) > 1]
+    lines = [
+        Line(name=name, kind=kind, points=points, longest_gap=1.01)
+        for name, kind, points in timelines
+        if len(points) > 1
+    ]
     if not lines:
         return None
     return _latency_chart("Latency over time", result, lines, _seconds(lines), _borders(result))
@@ -270,52 +247,49 @@ def _over_time(result: LoadResult) -> Chart | None:
 def _by_percentile(result: LoadResult) -> Chart | None:
     """The distribution of latency, the report's own phase before the others."""
     chief = result.chief
-    others = [phase for phase in result.phases if phase is not chief and len(phase.curve) > 2]
-    if chief is None or len(chief.curve) < 3:
+    if chief is None or len(chief.latency.curve()) < 3:
         return None
+    others = [m for m in result.phases if m is not chief and len(m.latency.curve()) > 2]
     if result.saturation is None:
         kinds = ("low", "middle", "plain")
-        pairs = [(phase, kinds[index % 3]) for index, phase in enumerate(others[-MAX_CURVES:])]
+        pairs = [(other, kinds[index % 3]) for index, other in enumerate(others[-MAX_CURVES:])]
     else:
-        above = [(phase, "plain") for phase in others if phase.start > chief.start]
-        below = [(phase, "low") for phase in others if phase.start < chief.start]
-        lowest = [sorted(group, key=lambda pair: pair[0].start)[:1] for group in (above, below)]
-        pairs = lowest[0] + lowest[1]
-    lines = [Line(name=phase.name, kind=kind, points=phase.curve) for phase, kind in pairs]
-    lines.insert(0, Line(name=chief.name, kind="high", points=chief.curve))
-    if chief.corrected_ms is not None:
-        known = [(name, value) for name, value in chief.corrected_ms.items() if value is not None]
-        points = [(float(name.removeprefix("p")), value) for name, value in known]
+        others.sort(key=lambda measurement: measurement.phase.start)
+        above = [(other, "plain") for other in others if other.phase.start > chief.phase.start]
+        below = [(other, "low") for other in others if other.phase.start < chief.phase.start]
+        pairs = above[:1] + below[:1]
+    lines = [
+        Line(name=measurement.phase.name, kind=kind, points=measurement.latency.curve())
+        for measurement, kind in [(chief, "high"), *pairs]
+    ]
+    if chief.expected_interval_seconds is not None:
+        known = [(p, chief.corrected.percentile(p)) for p in (50, 90, 95, 99, 99.9, 99.99)]
+        points = [(float(percentile), value) for percentile, value in known if value is not None]
         lines.append(Line(name="corrected", kind="middle", radius=3, points=points))
     across = _nines(max(x for line in lines for x, _ in line.points))
     return _latency_chart("Latency by percentile", result, lines, across, [])
 
 
 def _users(result: LoadResult) -> Chart | None:
-    points = _timeline(result, lambda second: second.users)
+    points = _timeline(result, attrgetter("users"))
     if len({value for _, value in points}) < 2:
         return None
-    line = Line(name="users", kind="plain", points=points)
-    return _count_chart("Users over time", result, "Users", "users", [line])
+    return _count_chart("Users", result, "users", [Line(name="users", kind="plain", points=points)])
 
 
-def _timeline(result: LoadResult, value: Callable[[SecondResult], float | None]) -> Points:
+def _timeline(result: LoadResult, value: Callable[[Second], float | None]) -> Points:
     """Return a value of every second, phases one after the other."""
     points, begin = [], 0.0
-    for phase in result.phases:
-        for second in phase.by_second:
+    for measurement in result.phases:
+        for second in measurement.sending_seconds:
             number = value(second)
-            if number is not None and second.second + 1 <= max(phase.seconds, 1):
+            if number is not None and second.second + 1 <= max(measurement.seconds, 1):
                 points.append((begin + second.second + 0.5, float(number)))
-        begin += math.ceil(phase.seconds)
+        begin += math.ceil(measurement.seconds)
     return points
 
 
 def _borders(result: LoadResult) -> list[Mark]:
     """Return a mark where phases meet."""
-    ends, border = 0.0, Mark(value=0.0, label="", kind="border", upright=True)
-    marks = []
-    for phase in result.phases[:-1]:
-        ends += math.ceil(phase.seconds)
-        marks.append(replace(border, value=ends))
-    return marks
+    ends = itertools.accumulate(math.ceil(m.seconds) for m in result.phases[:-1])
+    return [Mark(value=end, label="", kind="border", upright=True) for end in ends]

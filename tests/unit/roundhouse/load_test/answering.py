@@ -1,4 +1,4 @@
-"""A small HTTP server in a thread, that answers as a test tells it to."""
+"""A small HTTP server in a thread, whose answers a test decides."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ ANSWER = json.dumps(
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What to say.
-
-    `close` ends the connection afterwards, unannounced; `silent` says nothing at all, `raw` just
-    that.
-    """
+    """An answer: `close` ends the connection after it, `silent` sends none, `raw` just that."""
 
     status: int = 200
     body: bytes = ANSWER
@@ -33,7 +29,7 @@ class Answer:
 
 @dataclass(kw_only=True)
 class Server:
-    """Its address, and what it was asked."""
+    """Its address, and the requests that came."""
 
     answer: Callable[[int], Answer]
     port: int = 0
@@ -55,12 +51,9 @@ class Server:
             writer.close()
 
     async def one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = {
-            line.partition(":")[0].lower(): line.partition(":")[2].strip()
-            for line in head[1:]
-            if line
-        }
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        pairs = [line.partition(":") for line in lines[1:] if line]
+        headers = {name.lower(): value.strip() for name, _, value in pairs}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         self.requests.append((headers, body))
         answer = self.answer(len(self.requests))
@@ -71,18 +64,16 @@ class Server:
             return False
         if answer.after_seconds:
             await asyncio.sleep(answer.after_seconds)
-        length = (
-            f"Content-Length: {len(answer.body)}\r\nContent-Type: "
-            f"application/json\r\n{answer.headers}"
-        )
-        writer.write(f"HTTP/1.1 {answer.status} Said\r\n{length}\r\n".encode() + answer.body)
+        fields = f"Content-Length: {len(answer.body)}\r\nContent-Type: application/json\r\n"
+        head = f"HTTP/1.1 {answer.status} Said\r\n{fields}{answer.headers}\r\n"
+        writer.write(head.encode() + answer.body)
         await writer.drain()
         return not answer.close
 
 
 @contextmanager
 def serve(answer: Callable[[int], Answer] = lambda number: Answer()) -> Iterator[Server]:
-    """A server for the time of a test; `answer` is told the number of the request, from 1 on."""
+    """Serve for the time of a test; `answer` takes the number of the request, from 1 on."""
     server, ready, loop = Server(answer=answer), threading.Event(), asyncio.new_event_loop()
 
     async def run() -> None:

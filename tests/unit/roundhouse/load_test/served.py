@@ -17,27 +17,24 @@ from roundhouse.session import Session
 from tests.unit.roundhouse.engines import copied_tree, entry_for
 
 
-class SageMaker:
-    """Describes one endpoint.
+def instances(current, desired):
+    counts = {"CurrentInstanceCount": current, "DesiredInstanceCount": desired}
+    return {"endpoint": {"ProductionVariants": [counts]}}
 
-    `changes` replace what it says of it, and a second description may differ.
-    """
+
+class SageMaker:
+    """Describes one endpoint; `changes` replace parts, `later` those of the second description."""
 
     def __init__(self, deployment, target, **changes):
         entry, bucket = target.lock_entry, artifact_bucket(deployment.environment)
-        self.endpoint = {"EndpointStatus": "InService", "EndpointConfigName": "c-1"}
-        self.endpoint["ProductionVariants"] = [
-            {"CurrentInstanceCount": 1, "DesiredInstanceCount": 1}
-        ]
-        variant = {
-            "VariantName": "AllTraffic",
-            "ModelName": "m",
-            "InstanceType": target.instance_type.name,
-        }
-        self.config = {"ProductionVariants": [variant]}
+        type_name = target.instance_type.name
+        variant = {"VariantName": "AllTraffic", "ModelName": "m", "InstanceType": type_name}
         url = f"s3://{bucket}/{engine_archive_path(target.engine_key)}"
         digest = "d" * 64 if entry is None else entry.archive.manifest_sha256
         container = {"ModelDataUrl": url, "Environment": {"ROUNDHOUSE_MANIFEST_SHA256": digest}}
+        self.endpoint = {"EndpointStatus": "InService", "EndpointConfigName": "c-1"}
+        self.endpoint |= instances(1, 1)["endpoint"]
+        self.config = {"ProductionVariants": [variant]}
         self.model = {"PrimaryContainer": container}
         self.later = {}
         self.calls = 0
@@ -74,9 +71,8 @@ class Served:
 
     @property
     def session(self):
-        paths = Paths(code=self.root, tree=self.root, build=self.root / "build")
         return Session(
-            paths=paths,
+            paths=Paths(code=self.root, tree=self.root, build=self.root / "build"),
             environment=self.deployment.environment,
             variables={},
             clients=self.clients.__getitem__,
@@ -97,41 +93,22 @@ class Served:
 def served_endpoint(
     root, environment="dev", endpoint="sentence-embedder", model=None, *, build=True, changes=None
 ):
-    copied_tree(root)
+    """Serve an endpoint of the tree at `root`, which is copied from the repository if empty."""
+    if not (root / "models").exists():
+        copied_tree(root)
 
     def find():
-        deployment = next(
-            item for item in deployments(read_tree(root), environment) if item.name == endpoint
-        )
-        return deployment, next(
-            target for target in deployment.targets if model in (None, target.model.name)
-        )
+        every = deployments(read_tree(root), environment)
+        deployment = next(item for item in every if item.name == endpoint)
+        targets = deployment.targets
+        return deployment, next(item for item in targets if model in (None, item.model.name))
 
     deployment, target = find()
     if build:
-        write_lock_entry(
-            root / deployment.environment.locks, target.model.name, entry_for(deployment, target)
-        )
+        locks = root / deployment.environment.locks
+        write_lock_entry(locks, target.model.name, entry_for(deployment, target))
         deployment, target = find()
-    sagemaker = SageMaker(deployment, target, **({} if changes is None else changes))
     record = b"{}" if target.lock_entry is None else target.lock_entry.model_dump_json().encode()
-    return Served(
-        root=root,
-        deployment=deployment,
-        target=target,
-        clients={"sagemaker": sagemaker, "s3": S3(record), "cloudwatch": None},
-    )
-
-
-def served_tree(root, environment):
-    """A deployment over the tree as it stands."""
-    deployment = next(
-        item
-        for item in deployments(read_tree(root), environment)
-        if item.name == "sentence-embedder"
-    )
-    (target,) = deployment.targets
-    write_lock_entry(
-        root / deployment.environment.locks, target.model.name, entry_for(deployment, target)
-    )
-    return Served(root=root, deployment=deployment, target=target, clients={"sagemaker": None})
+    sagemaker = SageMaker(deployment, target, **(changes or {}))
+    clients = {"sagemaker": sagemaker, "s3": S3(record), "cloudwatch": None}
+    return Served(root=root, deployment=deployment, target=target, clients=clients)

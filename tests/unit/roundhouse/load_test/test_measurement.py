@@ -14,14 +14,15 @@ from roundhouse.load_test.measurement import (
     exact_percentile,
     samples_needed,
 )
+from roundhouse.load_test.options import LatencyStop
 from tests.unit.roundhouse.load_test.phases import measurement, second
 
 
 def histogram(*seconds: float) -> Latencies:
-    result = Latencies()
+    latencies = Latencies()
     for value in seconds:
-        result.record(value)
-    return result
+        latencies.record(value)
+    return latencies
 
 
 @given(st.lists(st.floats(1e-6, 100), min_size=1, max_size=200), st.sampled_from([50, 90, 95, 99]))
@@ -29,8 +30,8 @@ def test_percentiles_are_those_of_the_values_to_three_digits(seconds, percentile
     """Give or take one rank: the library rounds a rank where others take the next one."""
     ordered, rank = sorted(seconds), math.ceil(percentile / 100 * len(seconds))
     low, high = ordered[max(rank - 2, 0)] * 1000, ordered[rank - 1] * 1000
-    found = histogram(*seconds).percentile_of_any(percentile)
-    assert low * 0.998 - 0.002 <= found <= high * 1.002 + 0.002
+    value = histogram(*seconds).percentile_of_any(percentile)
+    assert low * 0.998 - 0.002 <= value <= high * 1.002 + 0.002
 
 
 def test_a_percentile_needs_ten_values_beyond_it():
@@ -39,38 +40,42 @@ def test_a_percentile_needs_ten_values_beyond_it():
 
 
 def test_refuses_a_percentile_of_too_few():
-    found = histogram(*[0.001] * 999)
-    assert found.percentile(99) is None
-    assert found.percentile(95) == pytest.approx(1, rel=2e-3)
-    found.record(0.001)
-    assert found.percentile(99) is not None
+    latencies = histogram(*[0.001] * 999)
+    assert latencies.percentile(99) is None
+    assert latencies.percentile(95) == pytest.approx(1, rel=2e-3)
+    latencies.record(0.001)
+    assert latencies.percentile(99) is not None
     assert Latencies().longest_ms is None and Latencies().curve() == ()
     assert exact_percentile([1.0] * 19, 50) is None
 
 
 def test_an_exact_percentile_is_a_value():
-    assert exact_percentile([float(value) for value in range(1, 101)], 50) == 50
+    assert exact_percentile([float(value) for value in range(100, 0, -1)], 50) == 50
 
 
-def test_a_slow_answer_counts_for_the_requests_that_it_delayed():
-    found = Latencies()
-    found.record_corrected(1.0, 0.25)
-    assert len(found) == 4
-    assert found.mean_ms == pytest.approx(1000 * (1.0 + 0.75 + 0.5 + 0.25) / 4, rel=2e-3)
+@pytest.mark.parametrize(
+    ("seconds", "recorded"), [(1.0, [1.0, 0.75, 0.5, 0.25]), (0.3, [0.3])], ids=["slow", "fast"]
+)
+def test_a_slow_answer_counts_for_the_requests_that_it_delayed(seconds, recorded):
+    latencies = Latencies()
+    latencies.record_corrected(seconds, 0.25)
+    assert len(latencies) == len(recorded)
+    assert latencies.mean_ms == pytest.approx(1000 * sum(recorded) / len(recorded), rel=2e-3)
 
 
-def test_a_fast_answer_delayed_nothing():
-    found = Latencies()
-    found.record_corrected(0.3, 0.25)
-    assert len(found) == 1
-
-
-def test_what_is_too_long_counts_as_the_longest():
+def test_a_duration_above_the_longest_counts_as_the_longest():
     assert histogram(1e9).longest_ms == pytest.approx(600_000, rel=2e-3)
 
 
 def test_kinds_of_errors_are_limited():
-    found = measurement(second(count=1, errors={f"error {n}": 1 for n in range(30)}))
-    assert found.failed == 30
-    assert len(found.errors) == MAX_ERROR_KINDS + 1
-    assert found.errors["other errors"] == 10
+    phase = measurement(second(count=1, errors={f"error {n}": 1 for n in range(30)}))
+    assert phase.failed == 30
+    assert len(phase.errors) == MAX_ERROR_KINDS + 1
+    assert phase.errors["other errors"] == 10
+
+
+def test_a_latency_stop_looks_at_the_newest_seconds():
+    slow = [second(5.0)] * 5 + [second(50.0)] * 3
+    assert measurement(*slow).is_above(LatencyStop(percentile=95, milliseconds=20))
+    assert not measurement(*slow[:6]).is_above(LatencyStop(percentile=50, milliseconds=20))
+    assert not measurement(*slow[:2]).is_above(LatencyStop(percentile=50, milliseconds=1))

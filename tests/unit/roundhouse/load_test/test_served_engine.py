@@ -12,37 +12,27 @@ pytestmark = pytest.mark.unit
 
 
 class CloudWatch:
-    """Gives one more datapoint each time it is calls."""
+    """Gives one more datapoint at each call."""
 
-    def __init__(self, *averages, at_once=0):
-        self.averages, self.there, self.calls = averages, at_once, []
+    def __init__(self, *averages):
+        self.averages, self.calls = averages, []
 
     def get_metric_statistics(self, **request):
         self.calls.append(request)
-        self.there += 1
-        return {"Datapoints": [{"Average": item} for item in self.averages[: self.there]]}
+        return {"Datapoints": [{"Average": item} for item in self.averages[: len(self.calls)]]}
 
 
 BEGIN = datetime.datetime(2026, 11, 21, 10, 0, 30, tzinfo=datetime.UTC)
 END = BEGIN + datetime.timedelta(minutes=3)
 
 
-class Clock:
-    def __init__(self):
-        self.seconds = 0.0
-
-    def sleep(self, seconds):
-        self.seconds += seconds
-
-    def now(self):
-        return self.seconds
-
-
-def utilization(cloudwatch, gpus=1, begin=BEGIN, end=END):
-    clock = Clock()
-    return gpu_utilization_percent(
-        cloudwatch, "dev-e", gpus, begin, end, sleep=clock.sleep, now=clock.now
-    ), clock.seconds
+def utilization(cloudwatch, gpus=1, end=END):
+    """Return the percentage and the seconds that were waited for it."""
+    waits = [0.0]
+    percent = gpu_utilization_percent(
+        cloudwatch, "dev-e", gpus, BEGIN, end, sleep=waits.append, now=lambda: sum(waits)
+    )
+    return percent, sum(waits)
 
 
 def test_utilization_is_the_mean_of_the_whole_minutes_for_each_gpu():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -10,9 +11,9 @@ from html.parser import HTMLParser
 import pytest
 
 from engine_build.card.charts import Line, axis, line_chart, scale
-from roundhouse.load_test.load_test import Measured
+from roundhouse.load_test.document import load_document
 from roundhouse.load_test.options import Loop
-from roundhouse.load_test.summary import load_result
+from roundhouse.load_test.result import LoadResult
 from roundhouse.reports.load_report import FRAME, load_page
 from tests.unit.roundhouse.load_test.phases import (
     HERE,
@@ -26,12 +27,14 @@ from tests.unit.roundhouse.load_test.phases import (
 VOID = {"meta", "br"}
 
 
-class Checked(HTMLParser):
+class Page(HTMLParser):
     """Fails on a tag that is not closed, and keeps the texts."""
 
-    def __init__(self):
+    def __init__(self, result):
         super().__init__()
         self.open, self.texts = [], []
+        self.feed(load_page(result).decode())
+        assert self.open == []
 
     def handle_starttag(self, tag, attrs):
         if tag not in VOID:
@@ -44,126 +47,128 @@ class Checked(HTMLParser):
         self.texts.append(data)
 
 
-def texts_of(result):
-    page = Checked()
-    page.feed(load_page(result).decode())
-    assert page.open == []
-    return " ".join(page.texts)
+def text_of(result):
+    return " ".join(Page(result).texts)
 
 
-def steps():
-    held = [
-        measurement(second(5.0), second(6.0), rate=1000.0, name=f"step {number}")
-        for number in (1, 4)
-    ]
-    missed = [
-        measurement(second(30.0), second(40.0), rate=1030.0, name=f"step {number}")
-        for number in (2, 3)
-    ]
-    return *held, *missed
+def step(number, rate, *milliseconds):
+    return measurement(*map(second, milliseconds), rate=rate, name=f"step {number}")
 
 
-def test_headline_says_the_saturation_point():
-    found = searched(*steps())
-    assert found.saturation.exact
-    assert found.headline == (
+def held():
+    return [step(number, 1000.0, 5.0, 6.0) for number in (1, 4)]
+
+
+def missed():
+    return [step(number, 1030.0, 30.0, 40.0) for number in (2, 3)]
+
+
+def broken_off():
+    return LoadResult(test=load_test(), phases=missed()[:1], circumstances=HERE, broken_off=True)
+
+
+def test_headline_names_the_saturation_point():
+    result = searched(*held(), *missed())
+    assert result.saturation.exact
+    assert result.headline == (
         "Saturates at 1,000 requests a second (2,000 texts a second) with p99 ≤ 20 ms: there "
-        "p50 5.00 ms, p95 6.00 ms, "
-        "p99 6.00 ms, no errors."
+        "p50 5.00 ms, p95 6.00 ms, p99 6.00 ms, no errors."
     )
 
 
-def test_headline_says_at_least_where_no_rate_missed():
-    assert searched(steps()[0]).headline.startswith("Holds at least 1,000 requests a second")
+@pytest.mark.parametrize(
+    ("result", "beginning"),
+    [
+        (searched(held()[0]), "Holds at least 1,000 requests a second"),
+        (
+            searched(*missed()),
+            "No rate that was tried holds p99 ≤ 20 ms; the lowest was 1,030 requests a second: ",
+        ),
+        (
+            broken_off(),
+            "No step was run to its end, so nothing is known of p99 ≤ 20 ms. Broken off:",
+        ),
+        (
+            load_of(measurement(second(count=0, errors={"no connection": 3}))),
+            "No request was answered: 3 errors (most: no connection).",
+        ),
+        (load_of(measurement(second(count=0))), "No request was answered."),
+        (
+            load_of(measurement(second(offered=20_000))),
+            "1,000 answers a second of 20,000 requests offered: p50",
+        ),
+    ],
+    ids=["no miss", "no hold", "broken off", "errors", "nothing", "few of many"],
+)
+def test_headline_of_a_load_that_found_no_limit(result, beginning):
+    assert result.headline.startswith(beginning)
 
 
-def test_headline_says_when_nothing_held():
-    *_, first, last = steps()
-    missed = (first, last)
-    assert searched(*missed).headline.startswith(
-        "No rate that was tried holds p99 ≤ 20 ms; the lowest was 1,030"
-    )
+@pytest.mark.parametrize(
+    ("phase", "part"),
+    [
+        (
+            measurement(second(), loop=Loop.closed),
+            "A closed loop: users wait for answers before they ask again",
+        ),
+        (
+            measurement(second(errors={"HTTP 503: full": 7})),
+            "7 errors (most: HTTP 503: full)",
+        ),
+    ],
+    ids=["closed loop", "errors"],
+)
+def test_headline_names_what_makes_it_doubtful(phase, part):
+    assert part in load_of(phase).headline
 
 
-def test_headline_of_a_search_broken_off_in_its_first_step_judges_nothing():
-    found = load_result(
-        load_test(), Measured(phases=[steps()[2]], verdicts=[None], interrupted=True), HERE
-    )
-    assert found.headline.startswith(
-        "No step was run to its end, so nothing is known of p99 ≤ 20 ms. Broken off:"
-    )
-
-
-def test_headline_and_page_say_what_was_offered_where_little_was_answered():
-    found = load_of(measurement(second(intended=20_000)))
-    assert found.headline.startswith("1,000 answers a second of 20,000 requests offered: p50")
-    assert "at 20,000 requests a second offered" in texts_of(found)
+def test_offered_rate_is_shown_where_little_was_answered():
+    few = load_of(measurement(second(offered=20_000)))
+    assert "at 20,000 requests a second offered" in text_of(few)
     assert "offered" not in load_of(measurement(second())).headline
 
 
-def test_headline_of_a_closed_loop_says_what_it_leaves_out():
-    message = load_of(measurement(second(), loop=Loop.closed)).headline
-    assert "A closed loop: users wait for answers before they ask again" in message
-
-
-def test_headline_says_errors():
-    message = load_of(measurement(second(errors={"HTTP 503: full": 7}))).headline
-    assert "7 errors (most: HTTP 503: full)" in message
-
-
-def test_headline_of_nothing_answered():
-    nothing = measurement(second(count=0, errors={"no connection": 3}))
-    assert load_of(nothing).headline == "No request was answered: 3 errors (most: no connection)."
-    assert load_of(measurement(second(count=0))).headline == "No request was answered."
-    assert "no connection" in texts_of(load_of(nothing))
-
-
 def test_json_is_plain_and_whole():
-    data = json.loads(json.dumps(searched(*steps()).as_dict(), allow_nan=False))
-    assert data["saturation"] == {
-        "rate": 1000.0,
-        "phase": 1,
-        "lowest_missed": 1030.0,
-        "exact": True,
-    }
+    result = searched(*held(), *missed())
+    data = json.loads(json.dumps(load_document(result), allow_nan=False))
+    saturation = {"rate": 1000.0, "phase": 1, "lowest_missed": 1030.0, "exact": True}
+    assert data["saturation"] == saturation
     assert data["phases"][0]["latency_ms"]["p99.99"] is None
     assert [phase["outcome"] for phase in data["phases"]] == ["held", "held", "missed", "missed"]
     assert data["circumstances"]["machine"] == "a machine"
 
 
-def test_the_page_shows_headline_phases_plots_and_how_it_was_measured():
-    found = searched(*steps())
-    text = texts_of(found)
-    for message in (
-        found.headline,
-        "step 3",
-        "Latency against offered rate",
-        "SLO 20 ms",
-        "Latency by percentile",
-        "a machine",
-        "10 texts",
-    ):
-        assert message in text
-    assert text.count("Users over time") == 0
+def test_page_shows_headline_phases_plots_and_how_it_was_measured():
+    result = searched(*held(), *missed())
+    text = text_of(result)
+    plots = ("Latency against offered rate", "SLO 20 ms", "Latency by percentile")
+    for part in (result.headline, "step 3", *plots, "a machine", "10 texts"):
+        assert part in text
+    assert "Users over time" not in text
 
 
-def test_the_page_of_a_closed_loop_shows_corrected_values():
+def test_page_shows_errors():
+    nothing = load_of(measurement(second(count=0, errors={"no connection": 3})))
+    assert "no connection" in text_of(nothing)
+
+
+def test_page_of_a_closed_loop_shows_corrected_values():
     seconds = second(1000.0, 100), second(1000.0, 100, users=3)
     phase = measurement(*seconds, loop=Loop.closed, interval=0.001)
-    text = texts_of(load_of(phase, expected_interval=1.0))
+    text = text_of(load_of(phase, expected_interval=1.0))
     assert re.search(r"corrected for an expected interval: p50 50\d ms", text)
     assert "Users over time" in text
 
 
 @pytest.mark.parametrize("subject", ["<script>alert(1)</script>", 'a"b&c'])
-def test_the_page_shows_names_as_they_are(subject):
-    import dataclasses
+def test_page_shows_names_as_they_are(subject):
+    result = searched(*held(), *missed())
+    named = dataclasses.replace(result, test=load_test(subject=subject))
+    assert subject in text_of(named)
+    assert b"<script" not in load_page(named)
 
-    assert subject in texts_of(dataclasses.replace(searched(*steps()), subject=subject))
-    assert b"<script" not in load_page(dataclasses.replace(searched(*steps()), subject=subject))
 
-
-def test_a_line_is_broken_where_nothing_is_known():
+def test_line_is_broken_where_nothing_is_known():
     points = [(0, 1), (1, 2), (4, 1), (5, 3)]
     axes = axis(scale(0, 5, 0, 100)), axis(scale(0, 3, 100, 0))
     for gap, pieces in ((1.01, 2), (math.inf, 1)):
