@@ -12,7 +12,8 @@ from onboarding.memory import PoolMemory, pool_memories
 from onboarding.memory_findings import memory_faults, placement_change, pool_notes
 from onboarding.model_spec import ScheduledFloorSpec
 from onboarding.names import endpoint_name
-from stacks.capacity.variant import Capacity, capacity_warnings, variant_capacity
+from stacks.capacity.engine import Capacity
+from stacks.capacity.variant import capacity_warnings, variant_capacity
 from stacks.dashboards.lines import instance_prices
 from stacks.scaling.targets import (
     TargetValue,

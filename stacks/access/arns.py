@@ -36,6 +36,11 @@ def key_alias(environment: EnvironmentSpec) -> str:
     return f"alias/roundhouse-{environment.name}"
 
 
+def key_id(environment: EnvironmentSpec) -> str:
+    """The environment's own key by its ARN, or the foundation's by its alias."""
+    return environment.kms_key_arn or key_alias(environment)
+
+
 def alarm_topic_name(environment: EnvironmentSpec) -> str:
     """Name of the topic that alarms are sent to."""
     return f"roundhouse-{environment.name}-alarms"

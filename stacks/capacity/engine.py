@@ -1,7 +1,4 @@
-"""What an engine's own benchmark says of an instance.
-
-Its best rate within the SLO, with what waiting and sharing add.
-"""
+"""What an engine's own benchmark says of an instance: its best rate within the SLO."""
 
 from __future__ import annotations
 
@@ -14,17 +11,27 @@ from onboarding.deployment import Deployment, Target
 from onboarding.manifest import BenchmarkRecord, Manifest
 from onboarding.platform import InstanceType, is_gpu_model
 
+USUAL_SHARE = 0.5
+"""AWS's safety factor: the share of a capacity at which one more instance is asked for."""
+LEAST_COUNTED = 0.25
+"""At an eighth of an engine's rate hardly a request waits, whatever its batches."""
+BEYOND = 100
+"""One request of so many may wait longer."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class EngineRate:
-    """Requests a second of one instance, and how that was derived."""
+class Capacity:
+    """Requests a second of one instance, and how that was derived.
+
+    `within_slo`: nothing that is served misses it.
+    """
 
     requests_per_second: float
     within_slo: bool
     derivation: str
 
 
-def engine_rate(deployment: Deployment, target: Target) -> EngineRate | str:
+def engine_capacity(deployment: Deployment, target: Target) -> Capacity | str:
     """The rate of the best batch size within the SLO on every GPU that the server uses.
 
     A sentence's part when it is not known. Of it counts what requests that come at random leave
@@ -34,15 +41,12 @@ def engine_rate(deployment: Deployment, target: Target) -> EngineRate | str:
     best = best_record(deployment, target)
     if isinstance(best, str):
         return best
-    gpus, within_slo = (
-        gpus_used(deployment, target.instance_type),
-        keeps_slo(deployment, target, best),
-    )
+    gpus = gpus_used(deployment, target.instance_type)
     share = Decimal(str(share_of(deployment, target, best)))
-    return EngineRate(
+    return Capacity(
         requests_per_second=float(Decimal(str(best.rows_per_second)) * max(1, gpus) * share),
-        within_slo=within_slo,
-        derivation=_derivation(deployment, target, best, gpus, within_slo=within_slo),
+        within_slo=keeps_slo(deployment, target, best),
+        derivation=_derivation(deployment, target, best, gpus),
     )
 
 
@@ -66,15 +70,12 @@ def best_record(deployment: Deployment, target: Target) -> BenchmarkRecord | str
         )
     kept = [record for record in records if keeps_slo(deployment, target, record)]
     if not kept:
-        return min(records, key=_rate)
+        return min(records, key=lambda record: record.rows_per_second)
     return max(kept, key=lambda item: item.rows_per_second * share_of(deployment, target, item))
 
 
 def keeps_slo(deployment: Deployment, target: Target, record: BenchmarkRecord) -> bool:
-    """Whether an answer at a record's batch size is within the endpoint's SLO.
-
-    Always where it promises none.
-    """
+    """Whether an answer at a record's batch size is within the endpoint's SLO, if it has one."""
     slo = deployment.endpoint.latency_slo_ms
     return slo is None or latency_ms(deployment, target, record.p99_ms) <= slo
 
@@ -99,19 +100,17 @@ def latency_ms(deployment: Deployment, target: Target, p99_ms: float) -> float:
     """The longest that an answer takes when the engine never rests, in milliseconds.
 
     A request waits out the queue delay and the batch under way, then runs in its own. Copies of the
-    engine on one GPU share it:
-    a batch takes as many times as long as there are copies, and one of them ends every `p99_ms`.
+    engine on one GPU share it: a batch takes as many times as long as there are copies, and one of
+    them ends every `p99_ms`.
     """
     return queue_ms(deployment, target) + p99_ms + copies(deployment, target) * p99_ms
 
 
 def queue_ms(deployment: Deployment, target: Target) -> float:
     """How long a request may wait for others; the Python server takes whatever waits, at once."""
-    return (
-        target.model.serving.dynamic_batching.max_queue_delay_us / 1000
-        if deployment.server == "triton"
-        else 0.0
-    )
+    if deployment.server != "triton":
+        return 0.0
+    return target.model.serving.dynamic_batching.max_queue_delay_us / 1000
 
 
 def copies(deployment: Deployment, target: Target) -> int:
@@ -124,60 +123,49 @@ def was_measured_on(gpu: str | None, instance: InstanceType) -> bool:
 
     One compute capability has several.
     """
-    if gpu is None or instance.gpu is None:
-        return True
-    return is_gpu_model(gpu, instance.gpu)
+    return gpu is None or instance.gpu is None or is_gpu_model(gpu, instance.gpu)
 
 
 def _records_as_served(manifest: Manifest) -> Sequence[BenchmarkRecord]:
     """The engine's records at its longest tuned sequence, else at the longest measured one."""
-    own = [
-        item
-        for item in manifest.benchmark
-        if (item.runtime, item.precision) == (manifest.runtime.name, manifest.precision)
-    ]
+    served = (manifest.runtime.name, manifest.precision)
+    own = [record for record in manifest.benchmark if (record.runtime, record.precision) == served]
     tuned = {
         profile.sequence[1]
         for profile in manifest.optimization_profiles
         if profile.sequence is not None
     }
-    lengths = {entry.sequence for entry in own if entry.sequence is not None}
+    lengths = {record.sequence for record in own if record.sequence is not None}
     longest = max(lengths & tuned, default=max(lengths, default=None))
-    return [element for element in own if element.sequence == longest]
+    return [record for record in own if record.sequence == longest]
 
 
-def _rate(record: BenchmarkRecord) -> float:
-    return record.rows_per_second
+def batch_text(record: BenchmarkRecord) -> str:
+    """Batch size, and sequence length where there is one."""
+    tokens = "" if record.sequence is None else f" of {record.sequence} tokens"
+    return f"batch {record.batch}{tokens}"
 
 
-def _derivation(
-    deployment: Deployment, target: Target, record: BenchmarkRecord, gpus: int, *, within_slo: bool
-) -> str:
+def _derivation(deployment: Deployment, target: Target, record: BenchmarkRecord, gpus: int) -> str:
     slo, several = deployment.endpoint.latency_slo_ms, copies(deployment, target)
-    parts = [
-        f"batch {record.batch}"
-        + ("" if record.sequence is None else f" of {record.sequence} tokens")
-    ]
-    parts.append(f"p99 {record.p99_ms:g} ms")
+    parts = [batch_text(record), f"p99 {record.p99_ms:g} ms"]
     if slo is None:
         parts.append("no latency SLO")
     else:
         shared = "" if several == 1 else f" for each of {several} copies that share the GPU"
-        busy = (
-            f"{latency_ms(deployment, target, record.p99_ms):g} ms behind the batch under"
-            f" way{shared}"
-        )
-        parts += [busy, f"{'within' if within_slo else 'OVER'} the SLO of {slo:g} ms"]
+        busy_ms = latency_ms(deployment, target, record.p99_ms)
+        kept = "within" if keeps_slo(deployment, target, record) else "OVER"
+        parts.append(f"{busy_ms:g} ms behind the batch under way{shared}")
+        parts.append(f"{kept} the SLO of {slo:g} ms")
     if not target.instance_type.is_gpu and target.lock_entry is not None:
         # A CPU has no name to compare, and the machine that built may have other cores than the one
         # that serves.
         parts.append(f"on its builder's CPU ({target.lock_entry.manifest.builder.machine})")
-    engine = f"the engine alone: {record.runtime} {record.precision}, {', '.join(parts)}"
     times = f" x {gpus} GPUs" if gpus > 1 else ""
-    counted = _share_text(deployment, target, record)
     return (
-        f"{target.model.name}: {record.rows_per_second:.10g} rows/s measured"
-        f" ({engine}){times}{counted}"
+        f"{target.model.name}: {record.rows_per_second:.10g} rows/s measured (the engine alone:"
+        f" {record.runtime} {record.precision}, {', '.join(parts)}){times}"
+        f"{_share_text(deployment, target, record)}"
     )
 
 
@@ -185,22 +173,9 @@ def _share_text(deployment: Deployment, target: Target, record: BenchmarkRecord)
     share = share_of(deployment, target, record)
     if share == 1:
         return ""
-    if keeps_slo(deployment, target, record):
-        return (
-            f" x {share:g}, as requests come at random and pile up behind batches of {record.batch}"
-        )
-    return f" x {share:g}, so that few requests wait"
-
-
-USUAL_SHARE = 0.5
-"""AWS's safety factor.
-
-The share of a capacity at which one more instance is asked for, unless the file says otherwise.
-"""
-LEAST_COUNTED = 0.25
-"""At an eighth of an engine's rate hardly a request waits, whatever its batches."""
-BEYOND = 100
-"""One request of so many may wait longer."""
+    if not keeps_slo(deployment, target, record):
+        return f" x {share:g}, so that few requests wait"
+    return f" x {share:g}, as requests come at random and pile up behind batches of {record.batch}"
 
 
 def counted_share(batch: int, waits: float) -> float:

@@ -4,238 +4,153 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onboarding.deployment import Deployment, Pool, Target, Variant
 from onboarding.lock import ServedCapacity
-from stacks.capacity.engine import EngineRate, best_record, engine_rate, latency_ms
+from stacks.capacity.engine import (
+    Capacity,
+    batch_text,
+    best_record,
+    engine_capacity,
+    latency_ms,
+)
 
-
-@dataclass(frozen=True, kw_only=True)
-class Capacity:
-    """Requests a second of one instance, and how that was derived.
-
-    `within_slo`: nothing that the variant serves misses it.
-    """
-
-    requests_per_second: float
-    within_slo: bool
-    derivation: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TargetCapacity:
-    """What one instance type answers with one engine: `rate`, or None and why it is not known."""
-
-    pool: Pool
-    target: Target
-    rate: EngineRate | None
-    unknown: str | None = None
+DRIFT_FACTOR = 1.5
 
 
 def variant_capacity(deployment: Deployment, variant: Variant) -> Capacity | None:
-    """The slowest target's on the slowest instance type.
+    """The slowest target's on the slowest instance type; None when one was not measured as served.
 
-    None when a target was not measured as it is served. Any mix of requests may come, and the
-    metric that scales is a mean over instances of every type.
+    Any mix of requests may come, and the metric that scales is a mean over instances of every type.
     """
-    rates = [capacity.rate for capacity in target_capacities(deployment, variant)]
-    known = [rate for rate in rates if rate is not None]
-    if not known or len(known) < len(rates):
+    capacities = [capacity for _, capacity in _target_capacities(deployment, variant)]
+    known = [capacity for capacity in capacities if not isinstance(capacity, str)]
+    if not known or len(known) < len(capacities):
         return None
-    slowest = min(known, key=lambda rate: rate.requests_per_second)
+    slowest = min(known, key=lambda capacity: capacity.requests_per_second)
+    counts = ((len(variant.targets), "models"), (len(variant.pools), "instance types"))
+    among = " on ".join(f"{count} {noun}" for count, noun in counts if count > 1)
     return Capacity(
         requests_per_second=slowest.requests_per_second,
-        within_slo=all(rate.within_slo for rate in known),
-        derivation=slowest.derivation + _slowest_of(variant),
-    )
-
-
-def instance_capacity(deployment: Deployment) -> Capacity | None:
-    """Of the endpoint's own variant."""
-    return variant_capacity(deployment, deployment.own)
-
-
-def target_capacities(deployment: Deployment, variant: Variant) -> tuple[TargetCapacity, ...]:
-    """Every engine on every instance type of a variant."""
-    return tuple(
-        _target_capacity(deployment, pool, target)
-        for pool in variant.pools
-        for target in pool.targets
+        within_slo=all(capacity.within_slo for capacity in known),
+        derivation=slowest.derivation + (f", the slowest of {among}" if among else ""),
     )
 
 
 def capacity_warnings(deployment: Deployment, variant: Variant) -> Iterator[str]:
     """What is not known or not kept, one sentence each, with the way out."""
-    for capacity in target_capacities(deployment, variant):
+    for pool, capacity in _target_capacities(deployment, variant):
         where = (
-            f"Endpoint '{deployment.name}', variant {variant.name}, on"
-            f" {capacity.pool.instance_type.name}"
+            f"Endpoint '{deployment.name}', variant {variant.name}, on {pool.instance_type.name}"
         )
-        if capacity.rate is None:
+        if isinstance(capacity, str):
             yield (
-                f"{where}: {capacity.unknown}, so its capacity is not known and nothing scales "
-                "on its"
+                f"{where}: {capacity}, so its capacity is not known and nothing scales on its"
                 " requests."
             )
-        elif not capacity.rate.within_slo:
-            yield f"{where} cannot keep its latency SLO: {capacity.rate.derivation}."
+        elif not capacity.within_slo:
+            yield f"{where} cannot keep its latency SLO: {capacity.derivation}."
 
 
-def _target_capacity(deployment: Deployment, pool: Pool, target: Target) -> TargetCapacity:
-    """What was served counts before what the engine alone did.
+def _target_capacities(
+    deployment: Deployment, variant: Variant
+) -> Iterator[tuple[Pool, Capacity | str]]:
+    """Every engine on every instance type of a variant."""
+    for pool in variant.pools:
+        for target in pool.targets:
+            yield pool, _target_capacity(deployment, target)
+
+
+def _target_capacity(deployment: Deployment, target: Target) -> Capacity | str:
+    """What was served counts before what the engine alone did; or why neither is known.
 
     At a looser SLO it still is the most that can be believed.
     """
-    measured, slo = served_capacity(deployment, target), deployment.endpoint.latency_slo_ms
-    if measured is not None and (slo is None or measured.slo_ms <= slo):
-        rate = EngineRate(
-            requests_per_second=measured.requests_per_second,
-            within_slo=True,
-            derivation=(
-                f"{target.model.name}: {measured.requests_per_second:.10g} requests/s served"
-                f" ({measured.explanation})"
-            ),
-        )
-        return TargetCapacity(pool=pool, target=target, rate=rate)
-    found = engine_rate(deployment, target)
-    if isinstance(found, str):
-        return TargetCapacity(pool=pool, target=target, rate=None, unknown=found)
-    return TargetCapacity(
-        pool=pool, target=target, rate=found if measured is None else capped(found, measured)
+    served, slo = served_capacity(deployment, target), deployment.endpoint.latency_slo_ms
+    if served is None:
+        return engine_capacity(deployment, target)
+    rate = served.requests_per_second
+    if slo is None or served.slo_ms <= slo:
+        text = f"{target.model.name}: {rate:.10g} requests/s served ({measurement_text(served)})"
+        return Capacity(requests_per_second=rate, within_slo=True, derivation=text)
+    alone = engine_capacity(deployment, target)
+    if isinstance(alone, str):
+        return alone
+    rows = served.rows_per_request
+    text = alone.derivation if rows == 1 else f"{alone.derivation} / {rows} rows of a request"
+    return replace(
+        alone,
+        requests_per_second=min(alone.requests_per_second / rows, rate),
+        derivation=f"{text}; at most the {rate:.10g} requests/s served"
+        f" ({measurement_text(served)})",
     )
 
 
-def _slowest_of(variant: Variant) -> str:
-    """Says what the slowest was taken from, where there was a choice."""
-    types, models = len(variant.pools), len(variant.targets)
-    among = [
-        f"{count} {what}"
-        for count, what in ((models, "models"), (types, "instance types"))
-        if count > 1
-    ]
-    return f", the slowest of {' on '.join(among)}" if among else ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Served:
-    """A load test's outcome that fits a deployment; `explanation` says how it was measured."""
-
-    requests_per_second: float
-    rows_per_request: int
-    slo_ms: float
-    gpu_utilization_percent: float | None
-    explanation: str
-
-
-def served_capacity(deployment: Deployment, target: Target) -> Served | None:
-    """What an instance of the target's type answered with exactly this engine, on the same server.
+def served_capacity(deployment: Deployment, target: Target) -> ServedCapacity | None:
+    """The load test of an instance of the target's type with exactly this engine and server.
 
     None: not measured.
     """
     entry = target.lock_entry
     if entry is None or entry.capacity is None or entry.manifest.engine_key != target.engine_key:
         return None
-    found = entry.capacity.get(target.instance_type.name)
-    if found is None or found.server != deployment.server:
-        return None
-    return Served(
-        requests_per_second=found.requests_per_second,
-        rows_per_request=found.rows_per_request,
-        slo_ms=found.slo_ms,
-        gpu_utilization_percent=found.gpu_utilization_percent,
-        explanation=_measurement_text(found),
-    )
+    served = entry.capacity.get(target.instance_type.name)
+    return served if served is not None and served.server == deployment.server else None
 
 
-def capped(rate: EngineRate, measured: Served) -> EngineRate:
-    """The engine's own rate at a stricter SLO, in served requests, at most the served rate."""
-    rows = measured.rows_per_request
-    least = min(rate.requests_per_second / rows, measured.requests_per_second)
-    alone = rate.derivation if rows == 1 else f"{rate.derivation} / {rows} rows of a request"
-    bound = (
-        f"at most the {measured.requests_per_second:.10g} requests/s served "
-        f"({measured.explanation})"
-    )
-    return EngineRate(
-        requests_per_second=least, within_slo=rate.within_slo, derivation=f"{alone}; {bound}"
-    )
-
-
-def _measurement_text(found: ServedCapacity) -> str:
-    rows = "" if found.rows_per_request == 1 else f", {found.rows_per_request} rows each"
+def measurement_text(served: ServedCapacity) -> str:
+    """How a load test measured a capacity."""
+    rows = "" if served.rows_per_request == 1 else f", {served.rows_per_request} rows each"
     return (
-        f"{found.tool}, {found.endpoint} on {found.instance_type}, {found.server}{rows}, "
-        f"p{found.percentile:g} within {found.slo_ms:g} ms, {found.date}"
+        f"{served.tool}, {served.endpoint} on {served.instance_type}, {served.server}{rows}, "
+        f"p{served.percentile:g} within {served.slo_ms:g} ms, {served.date}"
     )
-
-
-DRIFT_FACTOR = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExpectedLatency:
-    """The longest that an answer should take, p99, in milliseconds, and how that was derived."""
+class DerivedLatency:
+    """A p99 latency in milliseconds, and how it was derived."""
 
     milliseconds: float
     derivation: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class DriftLimit:
-    """Whole milliseconds, and how they were derived."""
+def expected_latency(deployment: Deployment, variant: Variant) -> DerivedLatency | None:
+    """The longest that an answer should take: the slowest target's, behind the batch under way.
 
-    milliseconds: int
-    derivation: str
-
-
-def expected_latency(deployment: Deployment, variant: Variant) -> ExpectedLatency | None:
-    """The slowest target's on the slowest instance type, behind the batch under way.
-
-    None when one was not measured there.
+    None when one was not measured on its instance type.
     """
-    found = [_of_target(deployment, target) for pool in variant.pools for target in pool.targets]
-    known = [item for item in found if item is not None]
-    if not known or len(known) < len(found):
-        return None
-    return max(known, key=lambda entry: entry.milliseconds)
+    expected = []
+    for target in (target for pool in variant.pools for target in pool.targets):
+        record = best_record(deployment, target)
+        if isinstance(record, str):
+            return None
+        latency = latency_ms(deployment, target, record.p99_ms)
+        explanation = (
+            f"{target.model.name} at {batch_text(record)}, p99 measured {record.p99_ms:g} ms,"
+            f" {latency:g} ms behind the batch under way"
+        )
+        expected.append(DerivedLatency(milliseconds=latency, derivation=explanation))
+    return max(expected, key=lambda latency: latency.milliseconds, default=None)
 
 
-def drift_limit(deployment: Deployment, variant: Variant) -> DriftLimit | None:
-    """Half as much again as expected, at most halfway from there to the SLO.
+def drift_limit(deployment: Deployment, variant: Variant) -> DerivedLatency | None:
+    """Half as much again as expected, at most halfway from there to the SLO, whole.
 
     None where nothing is expected within the SLO.
     """
     expected, slo = expected_latency(deployment, variant), deployment.endpoint.latency_slo_ms
     if expected is None:
         return None
-    limit, explanation = (
-        expected.milliseconds * DRIFT_FACTOR,
-        f"{DRIFT_FACTOR:g} x what was expected of {expected.derivation}",
-    )
+    limit = expected.milliseconds * DRIFT_FACTOR
+    explanation = f"{DRIFT_FACTOR:g} x what was expected of {expected.derivation}"
     if slo is not None and (halfway := (expected.milliseconds + slo) / 2) < limit:
-        limit, explanation = (
-            halfway,
-            f"halfway to the SLO of {slo:g} ms from what was expected of {expected.derivation}",
+        limit = halfway
+        explanation = (
+            f"halfway to the SLO of {slo:g} ms from what was expected of {expected.derivation}"
         )
     whole = math.ceil(limit)
-    return (
-        None
-        if slo is not None and whole >= slo
-        else DriftLimit(milliseconds=whole, derivation=explanation)
-    )
-
-
-def _of_target(deployment: Deployment, target: Target) -> ExpectedLatency | None:
-    record = best_record(deployment, target)
-    if isinstance(record, str):
+    if slo is not None and whole >= slo:
         return None
-    expected = latency_ms(deployment, target, record.p99_ms)
-    shape = f"batch {record.batch}" + (
-        "" if record.sequence is None else f" of {record.sequence} tokens"
-    )
-    explanation = (
-        f"{target.model.name} at {shape}, p99 measured {record.p99_ms:g} ms, {expected:g} ms behind"
-        " the batch under way"
-    )
-    return ExpectedLatency(milliseconds=expected, derivation=explanation)
+    return DerivedLatency(milliseconds=whole, derivation=explanation)

@@ -8,6 +8,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
+from onboarding.model_spec import AsynchronousSpec
 from onboarding.serve_environment import python_server_environment, serve_environment
 from stacks.access import arns
 from stacks.images import serving_image
@@ -34,24 +35,22 @@ Models = Mapping[str, Sequence[EndpointModel]]
 
 def endpoint_config_properties(deployment: Deployment, models: Models) -> Properties:
     """An `AWS::SageMaker::EndpointConfig` without its name."""
-    production = [variant for variant in deployment.variants if variant.role == "variant"]
-    shadows = [variant for variant in deployment.variants if variant.role == "shadow"]
-    properties: Properties = {
-        "ProductionVariants": [
-            variant_properties(deployment, variant, models[variant.name]) for variant in production
-        ]
-    }
-    if shadows:
-        properties["ShadowProductionVariants"] = [
-            variant_properties(deployment, variant, models[variant.name]) for variant in shadows
-        ]
+    properties: Properties = {}
+    for key, role in (("ProductionVariants", "variant"), ("ShadowProductionVariants", "shadow")):
+        variants = [variant for variant in deployment.variants if variant.role == role]
+        if variants:
+            properties[key] = [
+                variant_properties(deployment, variant, models[variant.name])
+                for variant in variants
+            ]
     if deployment.endpoint.data_capture is not None:
-        properties["DataCaptureConfig"] = _data_capture(
-            deployment, deployment.endpoint.data_capture.percent
-        )
+        percent = deployment.endpoint.data_capture.percent
+        properties["DataCaptureConfig"] = _data_capture(deployment, percent)
     if deployment.endpoint.asynchronous is not None:
-        properties["AsyncInferenceConfig"] = _asynchronous(deployment)
-    properties["KmsKeyId"] = _key_id(deployment)
+        properties["AsyncInferenceConfig"] = _async_inference(
+            deployment, deployment.endpoint.asynchronous
+        )
+    properties["KmsKeyId"] = arns.key_id(deployment.environment)
     return properties
 
 
@@ -73,7 +72,10 @@ def variant_properties(
     }
     if variant.instance_type.is_gpu and deployment.inference_ami_version is not None:
         properties["InferenceAmiVersion"] = deployment.inference_ami_version
-    if _routes_by_load(deployment, variant):
+    queued = deployment.endpoint.asynchronous is not None
+    # Instance pools demand it. A multi-model endpoint routes a target to the instance that has it
+    # loaded, a queue to any.
+    if len(variant.pools) > 1 or not (deployment.multi_model or queued):
         properties["RoutingConfig"] = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
     return properties
 
@@ -94,13 +96,12 @@ def endpoint_properties(
     }
     if counts_move:
         weights = [{"VariantPropertyType": "DesiredWeight"}]
-        properties["RetainAllVariantProperties"] = _if_retained(True)
-        properties["ExcludeRetainedVariantProperties"] = _if_retained(weights)
+        for key, value in (
+            ("RetainAllVariantProperties", True),
+            ("ExcludeRetainedVariantProperties", weights),
+        ):
+            properties[key] = {"Fn::If": [RETAINED, value, {"Ref": "AWS::NoValue"}]}
     return properties
-
-
-def _if_retained(value: Any) -> Properties:
-    return {"Fn::If": [RETAINED, value, {"Ref": "AWS::NoValue"}]}
 
 
 def _instances(variant: Variant, models: Sequence[EndpointModel]) -> Properties:
@@ -117,76 +118,50 @@ def _instances(variant: Variant, models: Sequence[EndpointModel]) -> Properties:
     return {"InstancePools": pools, "VariantInstanceProvisionTimeoutInSeconds": PROVISION_SECONDS}
 
 
-def _routes_by_load(deployment: Deployment, variant: Variant) -> bool:
-    """Instance pools demand it.
-
-    A multi-model endpoint routes a target to the instance that has it loaded, a queue to any.
-    """
-    return len(variant.pools) > 1 or not (
-        deployment.multi_model or deployment.endpoint.asynchronous is not None
-    )
-
-
 def _data_capture(deployment: Deployment, percent: int) -> Properties:
+    bucket = names.artifact_bucket(deployment.environment)
     return {
         "EnableCapture": True,
         "InitialSamplingPercentage": percent,
-        "DestinationS3Uri": (
-            f"s3://{names.artifact_bucket(deployment.environment)}/{names.CAPTURES_PREFIX}"
-        ),
-        "KmsKeyId": _key_id(deployment),
+        "DestinationS3Uri": f"s3://{bucket}/{names.CAPTURES_PREFIX}",
+        "KmsKeyId": arns.key_id(deployment.environment),
         "CaptureOptions": [{"CaptureMode": "Input"}, {"CaptureMode": "Output"}],
         "CaptureContentTypeHeader": {"JsonContentTypes": ["application/json"]},
     }
 
 
-def _asynchronous(deployment: Deployment) -> Properties:
-    environment, asynchronous = deployment.environment, deployment.endpoint.asynchronous
-    assert asynchronous is not None
+def _async_inference(deployment: Deployment, asynchronous: AsynchronousSpec) -> Properties:
+    environment = deployment.environment
     prefix = names.answers_prefix(environment, deployment.name)
     answers = f"s3://{names.artifact_bucket(environment)}/{prefix}"
     output: Properties = {
         "S3OutputPath": f"{answers}/answered",
         "S3FailurePath": f"{answers}/failed",
-        "KmsKeyId": _key_id(deployment),
+        "KmsKeyId": arns.key_id(environment),
     }
     if asynchronous.notify:
         topic = arns.answer_topic(environment)
         output["NotificationConfig"] = {"SuccessTopic": topic, "ErrorTopic": topic}
     properties: Properties = {"OutputConfig": output}
-    if asynchronous.max_concurrent_invocations is not None:
-        properties["ClientConfig"] = {
-            "MaxConcurrentInvocationsPerInstance": asynchronous.max_concurrent_invocations
-        }
+    most = asynchronous.max_concurrent_invocations
+    if most is not None:
+        properties["ClientConfig"] = {"MaxConcurrentInvocationsPerInstance": most}
     return properties
 
 
-def _key_id(deployment: Deployment) -> str:
-    environment = deployment.environment
-    return (
-        arns.key_alias(environment) if environment.kms_key_arn is None else environment.kms_key_arn
-    )
-
-
-MODEL = "AWS::SageMaker::Model"
 OWN_MODEL = "Model"
 
 
 def variant_models(
     deployment: Deployment, variant: Variant, image_uris: Mapping[str, str]
 ) -> tuple[EndpointModel, ...]:
-    """The model of each pool, in the order of the pools.
-
-    Pools with the same engine have the same model.
-    """
-    made: list[EndpointModel] = []
+    """The model of each pool, in their order; pools with the same engine have the same model."""
+    models: list[EndpointModel] = []
     for pool in variant.pools:
         content = model_properties(deployment, pool, image_uris)
-        same = next((model for model in made if model.properties == content), None)
-        made.append(
-            _model(deployment, _logical_id(variant, pool), content) if same is None else same
-        )
-    return tuple(made)
+        same = next((model for model in models if model.properties == content), None)
+        models.append(same or _model(deployment, _logical_id(variant, pool), content))
+    return tuple(models)
 
 
 def model_properties(
@@ -194,12 +169,11 @@ def model_properties(
 ) -> dict[str, Any]:
     """An `AWS::SageMaker::Model` without its name and role."""
     network = deployment.environment.network
-    image_uri = image_uris[serving_image(deployment.server, pool.instance_type)]
-    container = (_multi_model if deployment.multi_model else _single_model)(
-        deployment, pool, image_uri
-    )
     properties: dict[str, Any] = {
-        "PrimaryContainer": container,
+        "PrimaryContainer": {
+            "Image": image_uris[serving_image(deployment.server, pool.instance_type)],
+            **(_multi_model if deployment.multi_model else _single_model)(deployment, pool),
+        },
         "EnableNetworkIsolation": deployment.endpoint.network_isolation,
     }
     if network is not None:
@@ -211,14 +185,14 @@ def model_properties(
 
 
 def _model(deployment: Deployment, logical_id: str, content: dict[str, Any]) -> EndpointModel:
-    """The role is no part of the name.
+    """The role is no part of the name: its logical id stays, and its statements change in place.
 
-    Its logical id never changes, and its statements change in place. The logical id is, but for the
-    first model: a model that moves to another id, as when two pools change places, is made before
-    the old one of that content is deleted, and must not be called the same.
+    The logical id is, but for the first model: a model that moves to another id, as when two pools
+    change places, is made before the old one of that content is deleted, and must not be called the
+    same.
     """
-    named = content if logical_id == OWN_MODEL else {"LogicalId": logical_id, **content}
-    name = content_name(names.endpoint_name(deployment.environment, deployment.name), named)
+    identity = content if logical_id == OWN_MODEL else {"LogicalId": logical_id, **content}
+    name = content_name(names.endpoint_name(deployment.environment, deployment.name), identity)
     return EndpointModel(logical_id=logical_id, name=name, properties=content)
 
 
@@ -228,30 +202,26 @@ def _logical_id(variant: Variant, pool: Pool) -> str:
         return variant_id(variant, OWN_MODEL)
     family, size = pool.instance_type.name.removeprefix("ml.").split(".")
     suffix = "" if variant.name == VARIANT else variant_id(variant, "Of")
-    return f"PoolModel{_capitalized(family)}{_capitalized(size)}{suffix}"
+    return f"PoolModel{family[:1].upper()}{family[1:]}{size[:1].upper()}{size[1:]}{suffix}"
 
 
-def _single_model(deployment: Deployment, pool: Pool, image_uri: str) -> dict[str, Any]:
+def _single_model(deployment: Deployment, pool: Pool) -> dict[str, Any]:
     (target,) = pool.targets
     assert target.lock_entry is not None
+    bucket = names.artifact_bucket(deployment.environment)
     pinned = {"ROUNDHOUSE_MANIFEST_SHA256": target.lock_entry.archive.manifest_sha256}
     return {
-        "Image": image_uri,
         "Mode": "SingleModel",
-        "ModelDataUrl": (
-            f"s3://{names.artifact_bucket(deployment.environment)}/{names.engine_archive_path(target.engine_key)}"
-        ),
+        "ModelDataUrl": f"s3://{bucket}/{names.engine_archive_path(target.engine_key)}",
         "Environment": {**pinned, **_environment(deployment, pool, target.model.name)},
     }
 
 
-def _multi_model(deployment: Deployment, pool: Pool, image_uri: str) -> dict[str, Any]:
+def _multi_model(deployment: Deployment, pool: Pool) -> dict[str, Any]:
+    bucket = names.artifact_bucket(deployment.environment)
     return {
-        "Image": image_uri,
         "Mode": "MultiModel",
-        "ModelDataUrl": (
-            f"s3://{names.artifact_bucket(deployment.environment)}/{names.ENGINES_PREFIX}/"
-        ),
+        "ModelDataUrl": f"s3://{bucket}/{names.ENGINES_PREFIX}/",
         "Environment": _environment(deployment, pool, None),
     }
 
@@ -265,10 +235,6 @@ def _environment(deployment: Deployment, pool: Pool, model: str | None) -> dict[
     return serve_environment(
         model,
         version_compatible=pool.instance_type.is_gpu
-        and any(entry.engine.version_compatible for entry in models),
-        response_cache=any(item.serving.response_cache for item in models),
+        and any(model.engine.version_compatible for model in models),
+        response_cache=any(model.serving.response_cache for model in models),
     )
-
-
-def _capitalized(word: str) -> str:
-    return word[:1].upper() + word[1:]

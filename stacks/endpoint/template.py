@@ -15,7 +15,6 @@ from stacks.alarms.properties import alarms, rollback_alarm_ids
 from stacks.dashboards.endpoint import endpoint_dashboard
 from stacks.endpoint.faults import engine_faults, signature_faults
 from stacks.endpoint.properties import (
-    MODEL,
     RETAINED,
     RETAINS,
     Models,
@@ -26,7 +25,7 @@ from stacks.endpoint.properties import (
 from stacks.endpoint.statements import endpoint_statements, version_policy
 from stacks.rollout import deployment_config
 from stacks.scaling.resources import held_counts, scaling_resources
-from stacks.template import Resource, Resources, Template, content_name
+from stacks.template import Resources, Template, content_name
 
 
 def endpoint_faults(deployment: Deployment) -> tuple[str, ...]:
@@ -61,18 +60,17 @@ def endpoint_resources(deployment: Deployment, image_uris: Mapping[str, str]) ->
 
     The endpoint has no `endpoint_faults`.
     """
-    statements = endpoint_statements(deployment)
     role = exact_role(
-        deployment.environment, service="sagemaker.amazonaws.com", statements=statements
+        deployment.environment,
+        service="sagemaker.amazonaws.com",
+        statements=endpoint_statements(deployment),
     )
     models = {
         variant.name: variant_models(deployment, variant, image_uris)
         for variant in deployment.variants
     }
-    scaling, version = (
-        {**held_counts(deployment), **scaling_resources(deployment)},
-        version_policy(deployment),
-    )
+    scaling = {**held_counts(deployment), **scaling_resources(deployment)}
+    version = version_policy(deployment)
     return {
         "Role": {"Type": "AWS::IAM::Role", "Properties": role},
         **version,
@@ -86,11 +84,10 @@ def endpoint_resources(deployment: Deployment, image_uris: Mapping[str, str]) ->
 def _model_resources(models: Models, *, waits_for: Sequence[str]) -> Resources:
     """Waiting is no property: another policy alone makes no other model."""
     role = {"ExecutionRoleArn": {"Fn::GetAtt": ["Role", "Arn"]}}
-    waits = {"DependsOn": list(waits_for)}
     return {
         model.logical_id: {
-            "Type": MODEL,
-            **waits,
+            "Type": "AWS::SageMaker::Model",
+            "DependsOn": list(waits_for),
             "Properties": {"ModelName": model.name, **role, **model.properties},
         }
         for of_variant in models.values()
@@ -101,7 +98,8 @@ def _model_resources(models: Models, *, waits_for: Sequence[str]) -> Resources:
 def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> Resources:
     """The config, the endpoint, and its alarms.
 
-    Those that take a rollout back are there before it, the others watch it.
+    Those that take a rollout back are there before it; the others wait for the endpoint, so that
+    none trips before there is an instance.
     """
     content = endpoint_config_properties(deployment, models)
     watching, rollback = alarms(deployment), rollback_alarm_ids(deployment)
@@ -111,18 +109,21 @@ def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> Re
         names.endpoint_name(deployment.environment, deployment.name),
         {**content, "DeploymentConfig": rollout},
     )
+    model_ids = {model.logical_id for of_variant in models.values() for model in of_variant}
     return {
         "EndpointConfig": {
             "Type": "AWS::SageMaker::EndpointConfig",
-            "DependsOn": sorted(
-                {model.logical_id for of_variant in models.values() for model in of_variant}
-            ),
+            "DependsOn": sorted(model_ids),
             # What the images hold, for the template rules: a digest does not say which CUDA.
             "Metadata": {"Roundhouse": {"platform": deployment.platform.name}},
             "Properties": {"EndpointConfigName": config_name, **content},
         },
         **{
-            alarm: _alarm(properties, waits=alarm not in rollback)
+            alarm: {
+                "Type": "AWS::CloudWatch::Alarm",
+                **({} if alarm in rollback else {"DependsOn": ["Endpoint"]}),
+                "Properties": properties,
+            }
             for alarm, properties in watching.items()
         },
         "Endpoint": {
@@ -135,36 +136,22 @@ def _hosting(deployment: Deployment, models: Models, *, counts_move: bool) -> Re
     }
 
 
-def _alarm(properties: dict[str, Any], *, waits: bool) -> Resource:
-    """An alarm that waits for the endpoint does not cry before there is an instance."""
-    return {
-        "Type": "AWS::CloudWatch::Alarm",
-        **({"DependsOn": ["Endpoint"]} if waits else {}),
-        "Properties": properties,
-    }
-
-
 def endpoint_outputs(deployment: Deployment) -> dict[str, dict[str, Any]]:
     """The `Outputs` of an endpoint's template."""
-    environment = deployment.environment
+    environment, endpoint = deployment.environment, deployment.endpoint
     values: dict[str, Any] = {"EndpointName": {"Fn::GetAtt": ["Endpoint", "EndpointName"]}}
     if deployment.multi_model:
         ids = target_model_ids([target.model.name for target in deployment.targets])
-        values |= {
-            ids[target.model.name]: names.target_model(target.engine_key)
-            for target in deployment.targets
-        }
-    if deployment.endpoint.asynchronous is not None:
-        values["RequestsPrefix"] = _uri(
-            deployment, names.requests_prefix(environment, deployment.name)
-        )
-        values["AnswersPrefix"] = _uri(
-            deployment, names.answers_prefix(environment, deployment.name)
-        )
-    if deployment.endpoint.data_capture is not None:
-        values["CapturesPrefix"] = _uri(
-            deployment, names.captures_prefix(environment, deployment.name)
-        )
+        for target in deployment.targets:
+            values[ids[target.model.name]] = names.target_model(target.engine_key)
+    prefixes = []
+    if endpoint.asynchronous is not None:
+        prefixes += [("Requests", names.requests_prefix), ("Answers", names.answers_prefix)]
+    if endpoint.data_capture is not None:
+        prefixes.append(("Captures", names.captures_prefix))
+    bucket = names.artifact_bucket(environment)
+    for noun, prefix in prefixes:
+        values[f"{noun}Prefix"] = f"s3://{bucket}/{prefix(environment, deployment.name)}/"
     return {output: {"Value": value} for output, value in values.items()}
 
 
@@ -187,7 +174,3 @@ def target_model_ids(models: list[str]) -> dict[str, str]:
 def output_id(model: str) -> str:
     """Output name of a target model, such as `TargetModelSentenceEmbedder`."""
     return "TargetModel" + "".join(part[:1].upper() + part[1:] for part in model.split("-"))
-
-
-def _uri(deployment: Deployment, prefix: str) -> str:
-    return f"s3://{names.artifact_bucket(deployment.environment)}/{prefix}/"

@@ -29,27 +29,18 @@ def endpoint_warnings(deployment: Deployment) -> tuple[str, ...]:
     )
 
 
-def endpoint_notes(deployment: Deployment) -> tuple[str, ...]:
-    """Return what a person may take otherwise than it is, one sentence each."""
-    return (*_local_disks(deployment), *_rollout(deployment))
+def endpoint_notes(deployment: Deployment) -> Iterator[str]:
+    """Yield what a person may take otherwise than it is, one sentence each.
 
-
-def _local_disks(deployment: Deployment) -> Iterator[str]:
-    """Source: SageMaker API reference, `KmsKeyId` of CreateEndpointConfig."""
-    types = {
-        pool.instance_type.name
-        for variant in deployment.variants
-        for pool in variant.pools
-        if pool.instance_type.local_nvme
-    }
-    if types:
+    Source: SageMaker API reference, `KmsKeyId` of CreateEndpointConfig.
+    """
+    instances = (pool.instance_type for variant in deployment.variants for pool in variant.pools)
+    local_disks = sorted({instance.name for instance in instances if instance.local_nvme})
+    if local_disks:
         yield (
             f"Endpoint '{deployment.name}': the KMS key encrypts the storage volume, and not the "
-            f"local NVMe disk of {', '.join(sorted(types))}, which its hardware encrypts."
+            f"local NVMe disk of {', '.join(local_disks)}, which its hardware encrypts."
         )
-
-
-def _rollout(deployment: Deployment) -> Iterator[str]:
     given, used = deployment.endpoint.rollout, effective_rollout(deployment)
     if given != used:
         yield (
@@ -61,11 +52,8 @@ def _rollout(deployment: Deployment) -> Iterator[str]:
 
 def _isolation(deployment: Deployment) -> Iterator[str]:
     if not deployment.endpoint.network_isolation:
-        reaches = (
-            "the internet"
-            if deployment.environment.network is None
-            else "what the VPC's routes reach"
-        )
+        in_vpc = deployment.environment.network is not None
+        reaches = "what the VPC's routes reach" if in_vpc else "the internet"
         yield (
             f"Endpoint '{deployment.name}': its containers reach {reaches}, since network_isolation"
             " is false; no server of ours needs that."
@@ -95,15 +83,17 @@ def _stuck_shadows(deployment: Deployment) -> Iterator[str]:
 
 
 def scaling_warnings(deployment: Deployment) -> tuple[str, ...]:
-    """Of every production variant.
+    """Warnings of the scaling of every production variant.
 
-    Capacity that is not measured or misses the SLO, and schedules that only ever add instances.
-    Then the evictions of a multi-model endpoint.
+    Capacity that is not measured or misses the SLO, schedules that only ever add instances, and the
+    evictions of a multi-model endpoint.
     """
-    variants = [item for item in deployment.variants if item.role == "variant"]
-    unmeasured = [
-        warning for variant in variants for warning in capacity_warnings(deployment, variant)
-    ]
+    unmeasured = (
+        warning
+        for variant in deployment.variants
+        if variant.role == "variant"
+        for warning in capacity_warnings(deployment, variant)
+    )
     return (*unmeasured, *_raised_for_good(deployment), *memory_notes(deployment))
 
 
@@ -112,28 +102,24 @@ def _raised_for_good(deployment: Deployment) -> Iterator[str]:
     for variant in scaled_variants(deployment):
         if _has_policy(deployment, variant):
             continue
+        subject = f"Endpoint '{deployment.name}', variant {variant.name}"
         if deployment.endpoint.asynchronous is not None and fewest(variant) == 0:
             yield (
-                f"Endpoint '{deployment.name}', variant {variant.name}: the first request brings"
-                " one instance, and nothing takes it back to 0 or adds another, since no policy"
-                " follows the queue; measure the capacity."
+                f"{subject}: the first request brings one instance, and nothing takes it back to 0"
+                " or adds another, since no policy follows the queue; measure the capacity."
             )
         floors = variant.scaling.schedule
-        highest = max((item.min for item in floors), default=0)
+        highest = max((floor.min for floor in floors), default=0)
         ceilings = [variant.scaling.max if floor.max is None else floor.max for floor in floors]
-        if any(entry.min < highest for entry in floors) and min(ceilings) >= highest:
+        if any(floor.min < highest for floor in floors) and min(ceilings) >= highest:
             yield (
-                f"Endpoint '{deployment.name}', variant {variant.name}: its schedule raises the"
-                f" count to {highest}, and nothing takes it back: a lower min removes no instance,"
-                " and no policy follows the load; give the schedule with the lower min a max too,"
-                " or measure the capacity."
+                f"{subject}: its schedule raises the count to {highest}, and nothing takes it back:"
+                " a lower min removes no instance, and no policy follows the load; give the"
+                " schedule with the lower min a max too, or measure the capacity."
             )
 
 
 def _has_policy(deployment: Deployment, variant: Variant) -> bool:
-    targets = (
-        (backlog_target,)
-        if deployment.endpoint.asynchronous is not None
-        else (invocations_target, gpu_target)
-    )
+    queued = deployment.endpoint.asynchronous is not None
+    targets = (backlog_target,) if queued else (invocations_target, gpu_target)
     return any(target(deployment, variant) is not None for target in targets)

@@ -8,7 +8,7 @@ from decimal import ROUND_FLOOR, Decimal
 
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
 from stacks.capacity.engine import gpus_used
-from stacks.capacity.variant import served_capacity, variant_capacity
+from stacks.capacity.variant import measurement_text, served_capacity, variant_capacity
 
 SECONDS_A_MINUTE = 60
 LEAST_TARGET = 1.0
@@ -81,7 +81,7 @@ def _saturation_percent(deployment: Deployment, variant: Variant, pool: Pool) ->
     """
     served = [served_capacity(deployment, target) for target in pool.targets]
     measured = [
-        (capacity.gpu_utilization_percent, capacity.explanation)
+        (capacity.gpu_utilization_percent, measurement_text(capacity))
         for capacity in served
         if capacity is not None and capacity.gpu_utilization_percent is not None
     ]

@@ -8,7 +8,14 @@ from typing import Any
 from onboarding.deployment import Deployment, Pool, Target, Variant
 from onboarding.lock import ServedCapacity
 from onboarding.platform import instance_types
+from stacks.capacity.engine import Capacity
+from stacks.capacity.variant import variant_capacity
 from tests.synth.deployments import changed
+
+
+def instance_capacity(deployment: Deployment) -> Capacity | None:
+    """Capacity of an instance of the endpoint's own variant."""
+    return variant_capacity(deployment, deployment.own)
 
 
 def served_capacity(rate: float, **fields: Any) -> ServedCapacity:

@@ -9,7 +9,7 @@ import pytest
 from onboarding.manifest import BuilderRecord, ProfileRecord
 from onboarding.platform import instance_types
 from stacks.capacity.engine import was_measured_on
-from stacks.capacity.variant import capacity_warnings, instance_capacity, variant_capacity
+from stacks.capacity.variant import capacity_warnings, variant_capacity
 from tests.synth.deployments import (
     benchmark,
     changed,
@@ -20,7 +20,13 @@ from tests.synth.deployments import (
     with_instance_type,
     with_locks,
 )
-from tests.synth.scaled import with_own_pools, with_served, with_serving, with_variant
+from tests.synth.scaled import (
+    instance_capacity,
+    with_own_pools,
+    with_served,
+    with_serving,
+    with_variant,
+)
 
 pytestmark = pytest.mark.synth
 

@@ -12,7 +12,7 @@ from roundhouse.errors import RoundhouseError
 from roundhouse.load_test.bench import LoadReport
 from roundhouse.load_test.options import LoadOptions
 from roundhouse.load_test.recording import hold_fault, record, search_fault
-from stacks.capacity.variant import instance_capacity
+from tests.synth.scaled import instance_capacity
 from tests.unit.roundhouse.engines import copied_tree
 from tests.unit.roundhouse.load_test.phases import load_of, measurement, searched, second
 from tests.unit.roundhouse.load_test.served import S3, instances, served_endpoint

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from local_cloud.cloudwatch.series import Question
+from onboarding.metrics import HOST, INVOCATIONS
 from onboarding.model_spec import AsynchronousSpec
 from roundhouse.reports.dashboards.page import alarm_state
 from roundhouse.reports.dashboards.pictures import END
@@ -18,7 +19,6 @@ from roundhouse.reports.dashboards.synthetic import (
     variant_day,
 )
 from stacks.alarms.properties import alarms
-from onboarding.metrics import HOST, INVOCATIONS
 from tests.synth.deployments import one, with_endpoint
 from tests.synth.scaled import with_variant
 
