@@ -1,7 +1,4 @@
-"""`python -m engine_build.evaluation`: networks, plans and a checkpoint, side by side.
-
-It measures them in every runtime that the machine has.
-"""
+"""`python -m engine_build.evaluation`: networks, plans and a checkpoint in every runtime here."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from engine_build.evaluation.comparison import (
 )
 from engine_build.evaluation.runtimes import (
     Artifacts,
-    Runtime,
+    Runtimes,
     Source,
     machine_runtimes,
     missing_runtimes,
@@ -40,7 +37,7 @@ def main(
     stdout: TextIO,
     stderr: TextIO,
     *,
-    runtimes: Sequence[Runtime] | None = None,
+    runtimes: Runtimes | None = None,
 ) -> int:
     """Exit with 0 when measured; with 1 for what cannot run here."""
     runtimes = machine_runtimes() if runtimes is None else runtimes
@@ -58,7 +55,11 @@ def main(
     if missing is not None:
         print(missing, file=stdout)
     if parsed.json is not None:
-        machine = {"machine": description(), "gpu": _gpu(), "missing": missing}
+        torch = sys.modules.get("torch")
+        gpu = None
+        if torch is not None and torch.cuda.is_available():
+            gpu = str(torch.cuda.get_device_name(0))
+        machine = {"machine": description(), "gpu": gpu, "missing": missing}
         text = json.dumps(machine | comparison_data(comparison), indent=2) + "\n"
         try:
             parsed.json.write_text(text, encoding="utf-8")
@@ -73,26 +74,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m engine_build.evaluation", description=__doc__, allow_abbrev=False
     )
-    files = {
-        "--network": "ONNX file; NAME is its precision, fp32",
-        "--plan": "TensorRT plan; NAME is its precision, fp16",
-    }
-    for option, text in files.items():
-        parser.add_argument(
-            option, action="append", default=[], metavar="[NAME=]FILE", help=f"{text} unless given"
-        )
-    parser.add_argument(
-        "--checkpoint",
-        type=Path,
-        metavar="FOLDER",
-        help="the source model of a text task, for PyTorch",
-    )
-    parser.add_argument(
-        "--task", default="text-embedding", choices=("text-embedding", "text-classification")
-    )
-    parser.add_argument(
-        "--shapes", default=SHAPES, help=f"BATCHxSEQUENCE or BATCH, with commas; default {SHAPES}"
-    )
+    files = (("--network", "ONNX file", "fp32"), ("--plan", "TensorRT plan", "fp16"))
+    for option, file, precision in files:
+        text = f"{file}; NAME is its precision, {precision} unless given"
+        parser.add_argument(option, action="append", default=[], metavar="[NAME=]FILE", help=text)
+    source = "the source model of a text task, for PyTorch"
+    parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help=source)
+    tasks = ("text-embedding", "text-classification")
+    parser.add_argument("--task", default=tasks[0], choices=tasks)
+    shapes = f"BATCHxSEQUENCE or BATCH, with commas; default {SHAPES}"
+    parser.add_argument("--shapes", default=SHAPES, help=shapes)
     parser.add_argument("--seconds", type=_seconds, default=20.0, help="for everything together")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the numbers go as JSON")
     return parser
@@ -103,7 +94,7 @@ def _artifacts(parsed: argparse.Namespace, shapes: Sequence[Shape]) -> Artifacts
     if parsed.checkpoint is not None:
         from engine_build.sources.source_model import SourceModel
 
-        longest = max((shape.sequence for shape in shapes if shape.sequence is not None), default=1)
+        longest = max(1 if shape.sequence is None else shape.sequence for shape in shapes)
         source = SourceModel(parsed.checkpoint, longest=longest, task=parsed.task)
     return Artifacts(
         networks=_files(parsed.network, "fp32"), plans=_files(parsed.plan, "fp16"), source=source
@@ -135,13 +126,6 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, such as 20")
     return seconds
-
-
-def _gpu() -> str | None:
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available():
-        return None
-    return str(torch.cuda.get_device_name(0))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ only no fail: its network was compared with the source model when it was exporte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
@@ -40,10 +40,7 @@ from onboarding.values import Metric
 Verdict = Literal["pass", "fail", "not enough data"]
 ORDER: tuple[Verdict, ...] = ("fail", "not enough data", "pass")
 DIGITS = 6
-"""Of every recorded number.
-
-The verdict follows from the recorded ones, so that a reader of the lock can repeat it.
-"""
+"""Of every recorded number: the verdict follows from those, so that a reader can repeat it."""
 METRICS: dict[Metric, Callable[[Array, Array], Array]] = {
     "cosine": cosines,
     "agreement": agreements,
@@ -77,13 +74,6 @@ class Standard:
     """Name and number of values of each output, in the order of a row; () for a single one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Scored:
-    scores: Array
-    mean: float
-    interval: Interval
-
-
 def output_sizes(outputs: Sequence[TensorRecord]) -> tuple[tuple[str, int], ...]:
     """Return a standard's outputs; () for one output, or for sizes that only a run decides."""
     sizes = tuple((record.name, prod(record.shape[1:])) for record in outputs)
@@ -92,14 +82,32 @@ def output_sizes(outputs: Sequence[TensorRecord]) -> tuple[tuple[str, int], ...]
 
 
 def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
-    """Return the record of one engine or network. Raises BrokenAnswers for NaN and Inf."""
-    refuse_broken(subject, rows, standard.reference)
+    """Return the record of one engine or network.
+
+    Raises BrokenAnswers for NaN and Inf, SourceFault for those of the source model and for rows of
+    another shape.
+    """
+    if rows.shape != standard.reference.shape:
+        raise SourceFault(
+            f"{subject} answers with shape {list(rows.shape)}, the source model with "
+            f"{list(standard.reference.shape)}; export the source again, or delete the work folder."
+        )
+    if (broken := _not_finite(standard.reference)) is not None:
+        raise SourceFault(
+            f"the source model gives {broken}; repair its weights, or the samples, before engines "
+            "are compared with it."
+        )
+    if (broken := _not_finite(rows)) is not None:
+        raise BrokenAnswers(
+            f"{subject} gives {broken}: values beyond its precision's range are the usual cause; "
+            "ask for precision bf16 or fp32, or keep the layers that overflow in fp32."
+        )
     return _furthest_output(subject, rows, standard)[0]
 
 
 def worst_sample(rows: Array, standard: Standard) -> int:
-    """Return the place of the sample whose score is the lowest."""
-    return int(_furthest_output("", rows, standard)[1].scores.argmin())
+    """Return the index of the sample whose score is the lowest."""
+    return int(_furthest_output("", rows, standard)[1].argmin())
 
 
 def verdict(
@@ -125,30 +133,8 @@ def shortfall(record: AccuracyRecord) -> float:
     return mean if record.budget_worst is None else max(mean, record.budget_worst - record.worst)
 
 
-def refuse_broken(subject: str, rows: Array, reference: Array) -> None:
-    """Refuse rows of another shape, NaN and Inf.
-
-    Raises BrokenAnswers for the engine's, SourceFault for the source model's.
-    """
-    if rows.shape != reference.shape:
-        raise SourceFault(
-            f"{subject} answers with shape {list(rows.shape)}, the source model with "
-            f"{list(reference.shape)}; export the source again, or delete the work folder."
-        )
-    if (broken := _not_finite(reference)) is not None:
-        raise SourceFault(
-            f"the source model gives {broken}; repair its weights, or the samples, before engines "
-            "are compared with it."
-        )
-    if (broken := _not_finite(rows)) is not None:
-        raise BrokenAnswers(
-            f"{subject} gives {broken}: values beyond its precision's range are the usual cause; "
-            "ask for precision bf16 or fp32, or keep the layers that overflow in fp32."
-        )
-
-
 def refuse_useless_labels(reference: Array, labels: Array, dataset: str) -> None:
-    """Raises SourceFault when the source model has no accuracy of which a part could be kept."""
+    """Raise SourceFault when the source model has no accuracy of which a part could be kept."""
     if not hits(reference, labels).any():
         raise SourceFault(
             f"the source model gets none of the {len(labels)} labels of {dataset} right, so no "
@@ -159,10 +145,10 @@ def refuse_useless_labels(reference: Array, labels: Array, dataset: str) -> None
 
 def format_record(record: AccuracyRecord) -> str:
     """Return the record in one line."""
-    neighbours = record.nearest_neighbour_agreement
-    same = "" if neighbours is None else f", same nearest neighbour {neighbours:.0%}"
-    budget = format_budget(record)
-    return f"{record.subject}: {format_scores(record)}{same}; budget {budget}: {record.verdict}"
+    agreement = record.nearest_neighbour_agreement
+    scores = f"{record.subject}: {format_scores(record)}"
+    neighbours = "" if agreement is None else f", same nearest neighbour {agreement:.0%}"
+    return f"{scores}{neighbours}; budget {format_budget(record)}: {record.verdict}"
 
 
 def format_scores(record: AccuracyRecord) -> str:
@@ -194,16 +180,13 @@ def way_out(record: AccuracyRecord) -> str:
     """Return what the user may do about a verdict that is no pass."""
     if record.verdict == "fail":
         return "lower the budget, ask for another precision, or give better calibration samples"
+    give = "give the accuracy dataset"
     if record.samples < ENOUGH_SAMPLES:
-        return (
-            f"give the accuracy dataset {ENOUGH_SAMPLES} samples or more, or ask for precision fp32"
-        )
+        return f"{give} {ENOUGH_SAMPLES} samples or more, or ask for precision fp32"
     needed = samples_needed(record)
     count = "more" if needed is None else f"about {needed:,}"
-    return (
-        f"give the accuracy dataset {count} samples so that the interval is narrower, lower the "
-        "budget, or ask for fp32"
-    )
+    narrower = f"{give} {count} samples so that the interval is narrower"
+    return f"{narrower}, lower the budget, or ask for fp32"
 
 
 def samples_needed(record: AccuracyRecord) -> int | None:
@@ -220,35 +203,27 @@ def samples_needed(record: AccuracyRecord) -> int | None:
     return None if needed > MOST_SAMPLES else max(needed, record.samples + 1)
 
 
-def _furthest_output(
-    subject: str, rows: Array, standard: Standard
-) -> tuple[AccuracyRecord, _Scored]:
-    """Score each output by itself; return the worst verdict, then the largest shortfall."""
+def _furthest_output(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, Array]:
+    """Score each output by itself; return the worst verdict, then the largest shortfall.
+
+    The array holds the scores of its samples.
+    """
+    if not standard.outputs or standard.metric == "accuracy":
+        return _record(subject, rows, standard)
+    ends = np.cumsum([size for _, size in standard.outputs])[:-1]
+    references = np.split(standard.reference, ends, axis=1)
+    parts = zip(standard.outputs, np.split(rows, ends, axis=1), references, strict=True)
     results = [
-        _record(name, part, part_standard)
-        for name, part, part_standard in _outputs(subject, rows, standard)
+        _record(f"{subject}, output {name}", part, replace(standard, reference=reference))
+        for (name, _), part, reference in parts
     ]
     return min(results, key=lambda result: (ORDER.index(result[0].verdict), -shortfall(result[0])))
 
 
-def _outputs(
-    subject: str, rows: Array, standard: Standard
-) -> Iterator[tuple[str, Array, Standard]]:
-    if not standard.outputs or standard.metric == "accuracy":
-        yield subject, rows, standard
-        return
-    begin = 0
-    for name, size in standard.outputs:
-        part = slice(begin, begin + size)
-        begin += size
-        reference = standard.reference[:, part]
-        yield f"{subject}, output {name}", rows[:, part], replace(standard, reference=reference)
-
-
-def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, _Scored]:
-    scored = _score(rows, standard)
-    mean, worst = round(scored.mean, DIGITS), round(float(scored.scores.min()), DIGITS)
-    low, high = (round(end, DIGITS) for end in scored.interval)
+def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, Array]:
+    scores, exact_mean, interval = _score(rows, standard)
+    mean, worst = round(exact_mean, DIGITS), round(float(scores.min()), DIGITS)
+    low, high = (round(end, DIGITS) for end in interval)
     budget, neighbours = standard.budget, None
     if standard.metric == "cosine" and len(rows) > 1:
         same = nearest(rows) == nearest(standard.reference)
@@ -266,19 +241,19 @@ def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyReco
         budget_worst=floor,
         verdict=verdict((low, high), worst, len(rows), mean_budget=budget.mean, worst_budget=floor),
     )
-    return record, scored
+    return record, scores
 
 
-def _score(rows: Array, standard: Standard) -> _Scored:
+def _score(rows: Array, standard: Standard) -> tuple[Array, float, Interval]:
+    """Return the scores of the samples, their mean and its interval."""
     if standard.metric != "accuracy":
         scores = METRICS[standard.metric](rows, standard.reference)
-        return _Scored(scores=scores, mean=float(scores.mean()), interval=mean_interval(scores))
+        return scores, float(scores.mean()), mean_interval(scores)
     assert standard.labels is not None
     own, source = hits(rows, standard.labels), hits(standard.reference, standard.labels)
     # MLPerf's share of the source model's accuracy; only what the engine alone has wrong scores 0.
     lost: Array = np.where((source == 1) & (own == 0), 0.0, 1.0)
-    share = float(own.mean() / source.mean())
-    return _Scored(scores=lost, mean=share, interval=ratio_interval(own, source))
+    return lost, float(own.mean() / source.mean()), ratio_interval(own, source)
 
 
 def _not_finite(rows: Array) -> str | None:

@@ -11,32 +11,28 @@ from engine_build.datasets.dataset import Array, Encoder, Feed, Sample, by_lengt
 Answer = Callable[[Feed], Array]
 
 
-def rows_in_order(answer: Answer, encoder: Encoder, samples: Sequence[Sample], batch: int) -> Array:
-    """Return one row per sample, run in batches in the order given, as a server would."""
-    return _rows(answer, encoder, samples, batch, range(len(samples)))
-
-
 def rows_by_length(
     answer: Answer, encoder: Encoder, samples: Sequence[Sample], batch: int
 ) -> Array:
-    """Return the same rows with less padding, for networks whose rows are independent."""
-    return _rows(answer, encoder, samples, batch, by_length(encoder, samples))
+    """Return one row per sample with little padding, for networks whose rows are independent."""
+    return rows_in_order(answer, encoder, samples, batch, by_length(encoder, samples))
 
 
-def _rows(
+def rows_in_order(
     answer: Answer,
     encoder: Encoder,
     samples: Sequence[Sample],
     batch: int,
-    order: Sequence[int],
+    order: Sequence[int] | None = None,
 ) -> Array:
-    """Hold no more than one batch as inputs."""
-    rows: Array | None = None
+    """Return one row per sample, run in batches of the samples as given, or in another order."""
+    order = range(len(samples)) if order is None else order
+    rows: Array = np.empty((0, 0), dtype=np.float32)
     begin = 0
-    for feed in encoder.feeds([samples[place] for place in order], batch):
+    for feed in encoder.feeds([samples[index] for index in order], batch):
         part = answer(feed)
-        if rows is None:
+        if begin == 0:
             rows = np.empty((len(samples), *part.shape[1:]), dtype=part.dtype)
         rows[list(order[begin : begin + len(part)])] = part
         begin += len(part)
-    return np.empty((0, 0), dtype=np.float32) if rows is None else rows
+    return rows

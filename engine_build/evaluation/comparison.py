@@ -16,7 +16,6 @@ from engine_build.evaluation.latency import (
     CONTROL,
     Engine,
     Latencies,
-    Latency,
     Track,
     format_latencies,
     format_table,
@@ -47,21 +46,10 @@ class Input:
 class Comparison:
     """The measurements; the last engine is a second copy of the first."""
 
-    footprints: tuple[Footprint | None, ...]
-    """None for what was loaded before."""
     engines: tuple[Engine, ...]
+    footprints: tuple[tuple[Engine, Footprint], ...]
+    """Of the engines that were not loaded before."""
     measured: tuple[Latencies, ...]
-
-    @property
-    def latencies(self) -> tuple[Latency, ...]:
-        """Every engine at every shape."""
-        return summaries(self.engines, self.measured)
-
-    @property
-    def known_footprints(self) -> list[tuple[Engine, Footprint]]:
-        """The engines whose footprint was measured."""
-        pairs = zip(self.engines, self.footprints, strict=False)
-        return [(engine, footprint) for engine, footprint in pairs if footprint is not None]
 
 
 def compare(
@@ -73,39 +61,31 @@ def compare(
             "no runtime of this machine runs what was given; give --network with onnxruntime, or "
             "--checkpoint."
         )
-    feeds = [random_feed(inputs, shape) for shape in shapes]
-    largest = max(feeds, key=lambda feed: sum(array.size for array in feed.values()))
+    tracks = [Track(shape=shape, feed=random_feed(inputs, shape)) for shape in shapes]
+    largest = max(tracks, key=lambda track: sum(values.size for values in track.feed.values()))
     for subject in subjects:
         import_runtime(subject.runtime)
-    loaded = [load_measured(subject.load, largest) for subject in subjects]
     first = subjects[0]
-    engines = [
-        Engine(
+    engines, footprints = [], []
+    for subject in subjects:
+        running, footprint = load_measured(subject.load, largest.feed)
+        is_beside_gpu = subject.runtime in ON_CPU and first.runtime not in ON_CPU
+        engine = Engine(
             runtime=subject.runtime,
             precision=subject.precision,
             run=running.rows,
-            every=rounds_between(subject, first),
+            every=EVERY_ON_CPU if is_beside_gpu else 1,
         )
-        for subject, (running, _) in zip(subjects, loaded, strict=True)
-    ]
-    engines.append(
-        Engine(runtime=first.runtime, precision=first.precision + CONTROL, run=first.load().rows)
-    )
-    tracks = [Track(shape=shape, feed=feed) for shape, feed in zip(shapes, feeds, strict=True)]
+        engines.append(engine)
+        if not subject.is_loaded:
+            footprints.append((engine, footprint))
+    control = first.precision + CONTROL
+    engines.append(Engine(runtime=first.runtime, precision=control, run=first.load().rows))
     return Comparison(
-        footprints=tuple(
-            None if subject.is_loaded else footprint
-            for subject, (_, footprint) in zip(subjects, loaded, strict=True)
-        ),
         engines=tuple(engines),
+        footprints=tuple(footprints),
         measured=measure_latencies(engines, tracks, seconds=seconds),
     )
-
-
-def rounds_between(subject: Subject, first: Subject) -> int:
-    """Return in which rounds a subject runs: 1, all; 8, every eighth."""
-    beside_gpu = subject.runtime in ON_CPU and first.runtime not in ON_CPU
-    return EVERY_ON_CPU if beside_gpu else 1
 
 
 def artifact_inputs(artifacts: Artifacts) -> tuple[Input, ...]:
@@ -130,18 +110,16 @@ def network_inputs(path: Path) -> tuple[Input, ...]:
         reason = " ".join(str(error).split())[:200]
         raise InputRefused(f"{path} is no ONNX file that can be read ({reason}).") from error
     weights = {weight.name for weight in graph.initializer}
-    return tuple(
-        Input(
-            name=value.name,
-            type=np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)),
-            shape=tuple(
-                int(dim.dim_value) if dim.HasField("dim_value") else -1
-                for dim in value.type.tensor_type.shape.dim
-            ),
-        )
-        for value in graph.input
-        if value.name not in weights
-    )
+    inputs = []
+    for value in graph.input:
+        if value.name not in weights:
+            kind = value.type.tensor_type
+            shape = (
+                axis.dim_value if axis.HasField("dim_value") else -1 for axis in kind.shape.dim
+            )
+            numpy_type = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+            inputs.append(Input(name=value.name, type=numpy_type, shape=tuple(shape)))
+    return tuple(inputs)
 
 
 def text_inputs(names: Sequence[str]) -> tuple[Input, ...]:
@@ -152,13 +130,33 @@ def text_inputs(names: Sequence[str]) -> tuple[Input, ...]:
 def random_feed(inputs: Sequence[Input], shape: Shape) -> Feed:
     """Return seeded values of every input: normal floats, small token numbers, masks of ones."""
     random = np.random.default_rng(0)
-    return {item.name: _values(item, _sizes(item, shape), random) for item in inputs}
+    feed: Feed = {}
+    for tensor in inputs:
+        sizes = _sizes(tensor, shape)
+        values: Array
+        if tensor.type.kind == "f":
+            values = random.standard_normal(sizes)
+        elif tensor.name in FIXED:
+            values = np.full(sizes, FIXED[tensor.name])
+        else:
+            values = random.integers(0, 2 if tensor.type.kind == "b" else FEWEST_TOKENS, size=sizes)
+        feed[tensor.name] = values.astype(tensor.type)
+    return feed
+
+
+def _sizes(tensor: Input, shape: Shape) -> tuple[int, ...]:
+    if shape.sequence is None and -1 in tensor.shape[1:]:
+        raise InputRefused(
+            f"input {tensor.name} has a sequence axis; give shapes as BATCHxSEQUENCE, such as 8x64."
+        )
+    sequence = 0 if shape.sequence is None else shape.sequence
+    return (shape.batch, *(sequence if size < 0 else size for size in tensor.shape[1:]))
 
 
 def format_comparison(comparison: Comparison) -> str:
     """Return two tables: latencies, and footprints."""
-    footprints = format_footprints(comparison.known_footprints)
-    return f"{format_latencies(comparison.latencies)}\n\n{footprints}"
+    latencies = format_latencies(summaries(comparison.engines, comparison.measured))
+    return f"{latencies}\n\n{format_footprints(comparison.footprints)}"
 
 
 def format_footprints(footprints: Sequence[tuple[Engine, Footprint]]) -> str:
@@ -175,10 +173,12 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
     """Return the same as JSON, with each engine's median paired ratio against the first."""
     engines = comparison.engines
     return {
-        "latencies": [asdict(latency) for latency in comparison.latencies],
+        "latencies": [
+            record.model_dump(mode="json") for record in summaries(engines, comparison.measured)
+        ],
         "held": [
             {"runtime": engine.runtime, "precision": engine.precision, **asdict(footprint)}
-            for engine, footprint in comparison.known_footprints
+            for engine, footprint in comparison.footprints
         ],
         "times_as_fast_as_the_first": [
             _ratio(engines[index], latencies, index)
@@ -200,23 +200,3 @@ def _ratio(engine: Engine, latencies: Latencies, index: int) -> dict[str, Any]:
         "high": round(high, 4),
         "rounds": len(ratios),
     }
-
-
-def _sizes(item: Input, shape: Shape) -> tuple[int, ...]:
-    rest = [shape.sequence if size < 0 else size for size in item.shape[1:]]
-    if any(size is None for size in rest):
-        raise InputRefused(
-            f"input {item.name} has a sequence axis; give shapes as BATCHxSEQUENCE, such as 8x64."
-        )
-    return (shape.batch, *(size for size in rest if size is not None))
-
-
-def _values(item: Input, sizes: tuple[int, ...], random: np.random.Generator) -> Array:
-    values: Array
-    if item.type.kind == "f":
-        values = random.standard_normal(sizes)
-    elif item.name in FIXED:
-        values = np.full(sizes, FIXED[item.name])
-    else:
-        values = random.integers(0, 2 if item.type.kind == "b" else FEWEST_TOKENS, size=sizes)
-    return values.astype(item.type)

@@ -95,10 +95,10 @@ class Findings:
 
     def may_be_chosen(self, precision: Precision) -> bool:
         """Return True for a pass, and for a float32 engine that does not fail."""
-        record = self.accuracy.get(precision)
-        return record is not None and (
-            record.verdict == "pass" or (precision == "fp32" and record.verdict != "fail")
-        )
+        if precision not in self.accuracy:
+            return False
+        verdict = self.accuracy[precision].verdict
+        return verdict == "pass" or (precision == "fp32" and verdict != "fail")
 
     @property
     def fallback(self) -> Precision | None:
@@ -120,21 +120,18 @@ class Verified:
 def speedup(
     latencies: Latencies, *, candidate: tuple[int, str], baseline: tuple[int, str], control: int
 ) -> SpeedupRecord:
-    """Return the record of one shape; subjects are (place in the measurement, name)."""
+    """Return the record of one shape; subjects are (index in the measurement, name)."""
     ratios = latencies.ratios(baseline[0], candidate[0])
-    low, high = median_interval(ratios)
     copies = latencies.ratios(baseline[0], control)
-    control_low, control_high = (round(float(np.quantile(copies, part)), 4) for part in NOISE)
+    statistics = (np.median(ratios), *median_interval(ratios), *np.quantile(copies, NOISE))
+    names = ("ratio", "low", "high", "control_low", "control_high")
+    numbers = {name: round(float(value), 4) for name, value in zip(names, statistics, strict=True)}
     return SpeedupRecord(
         candidate=candidate[1],
         baseline=baseline[1],
         batch=latencies.shape.batch,
         sequence=latencies.shape.sequence,
-        ratio=round(float(np.median(ratios)), 4),
-        low=round(low, 4),
-        high=round(high, 4),
-        control_low=control_low,
-        control_high=control_high,
+        **numbers,
     )
 
 
@@ -164,10 +161,9 @@ def refuse_missed_budget(requested: str, findings: Findings) -> None:
         return
     if not findings.accuracy:
         raise BudgetMissed(next(iter(findings.broken.values())))
-    precision, closest = min(findings.accuracy.items(), key=lambda item: shortfall(item[1]))
-    verb = (
-        "cannot be judged" if closest.verdict == "not enough data" else "misses its accuracy budget"
-    )
+    precision, closest = min(findings.accuracy.items(), key=lambda pair: shortfall(pair[1]))
+    is_unclear = closest.verdict == "not enough data"
+    verb = "cannot be judged" if is_unclear else "misses its accuracy budget"
     raise BudgetMissed(
         f"precision {requested} {verb}: the closest, {precision}, has {format_scores(closest)}, "
         f"wanted {format_budget(closest)}; {way_out(closest)}."
@@ -175,9 +171,9 @@ def refuse_missed_budget(requested: str, findings: Findings) -> None:
 
 
 def decide(requested: str, findings: Findings, speedups: Sequence[SpeedupRecord]) -> Decision:
-    """Choose the requested precision.
+    """Choose the requested precision; for `auto`, int8 if it is accurate and faster.
 
-    For `auto`, int8 if it is accurate enough and faster at the opt shape of every profile.
+    It must be faster at the opt shape of every profile.
     """
     if requested != "auto":
         precision = next(iter(findings.accuracy))
@@ -186,19 +182,17 @@ def decide(requested: str, findings: Findings, speedups: Sequence[SpeedupRecord]
     if plain is None:
         result = _result(findings, "int8")
         return _decision("int8", f": {result}; no float engine is within the budget")
-    against_int8 = _reason_against_int8(findings)
-    against_fp16 = _reason_against_fp16(plain, findings)
-    if against_int8 is not None:
-        return _decision(plain, f": {against_int8}{against_fp16}")
-    against = [
+    fp16 = "" if plain == "fp16" else _reason_against_fp16(findings)
+    if (reason := _reason_against_int8(findings)) is not None:
+        return _decision(plain, f": {reason}{fp16}")
+    measured = [
         record for record in speedups if (record.candidate, record.baseline) == ("int8", plain)
     ]
-    slow = [record for record in against if not is_faster(record)]
-    chosen: Precision = plain if slow or not against else "int8"
-    gains = "; ".join(map(format_speedup, slow or against)) or "not measured"
+    slow = [record for record in measured if not is_faster(record)]
+    chosen: Precision = plain if slow or not measured else "int8"
+    gains = "; ".join(map(format_speedup, slow or measured)) or "not measured"
     verb = "int8 is" if chosen == "int8" else "int8 is not faster by more than noise and 5 %:"
-    result = _result(findings, "int8")
-    return _decision(chosen, f": {verb} {gains}, and has {result}{against_fp16}")
+    return _decision(chosen, f": {verb} {gains}, and has {_result(findings, 'int8')}{fp16}")
 
 
 def _decision(precision: Precision, reason: str) -> Decision:
@@ -216,12 +210,10 @@ def _reason_against_int8(findings: Findings) -> str | None:
     return None if findings.may_be_chosen("int8") else f"int8 has {_result(findings, 'int8')}"
 
 
-def _reason_against_fp16(plain: Precision, findings: Findings) -> str:
-    if plain != "fp16" and "fp16" in findings.broken:
+def _reason_against_fp16(findings: Findings) -> str:
+    if "fp16" in findings.broken:
         return f"; {findings.broken['fp16'].rstrip('.')}"
-    if plain != "fp16" and "fp16" in findings.accuracy:
-        return f"; fp16 has {_result(findings, 'fp16')}"
-    return ""
+    return f"; fp16 has {_result(findings, 'fp16')}" if "fp16" in findings.accuracy else ""
 
 
 def _result(findings: Findings, precision: Precision) -> str:

@@ -57,12 +57,11 @@ def load_measured(
     seconds = time.monotonic() - begin
     running.rows(feed)
     after = used()
+    added = None if device is None or after is None else round(max(0.0, after - device), 1)
     return running, Footprint(
         load_seconds=round(seconds, 3),
         host_memory_mib=round(max(0.0, resident_mib() - host), 1),
-        device_memory_mib=None
-        if device is None or after is None
-        else round(max(0.0, after - device), 1),
+        device_memory_mib=added,
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine_build.datasets.dataset import Array, Feed, Shape
+from onboarding.manifest import BenchmarkRecord
 
 CONTROL = " (duplicate control)"
 WARM_UP_SECONDS = 0.03
@@ -22,18 +23,10 @@ WARM_UP_SECONDS = 0.03
 TURN_MILLISECONDS = 5.0
 MOST_RUNS_A_TURN = 8
 """Short runs are repeated within a turn: a scheduler's tick is as long as some of them."""
-HEADS = [
-    "runtime",
-    "precision",
-    "batch x tokens",
-    "average ms",
-    "p50",
-    "p95",
-    "p99",
-    "requests/s",
-    "rows/s",
-    "runs",
-]
+HEADS = (
+    *("runtime", "precision", "batch x tokens", "average ms", "p50", "p95", "p99"),
+    *("requests/s", "rows/s", "runs"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +62,8 @@ class Latencies:
     def of(self, engine: int) -> Array:
         """Return every run of an engine."""
         runs = self.milliseconds[:, engine].ravel()
-        selected: Array = runs[~np.isnan(runs)]
-        return selected
+        measured: Array = runs[~np.isnan(runs)]
+        return measured
 
     def ratios(self, slower: int, faster: int) -> Array:
         """Return how many times as fast one engine was as another, in each round of both.
@@ -83,22 +76,6 @@ class Latencies:
         return ratios
 
 
-@dataclass(frozen=True, kw_only=True)
-class Latency:
-    """One engine at one shape; a request is one batch."""
-
-    runtime: str
-    precision: str
-    batch: int
-    sequence: int | None
-    average_ms: float
-    p50_ms: float
-    p95_ms: float
-    p99_ms: float
-    rows_per_second: float
-    repetitions: int
-
-
 def measure_latencies(
     engines: Sequence[Engine],
     tracks: Sequence[Track],
@@ -106,18 +83,21 @@ def measure_latencies(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[Latencies, ...]:
-    """Measure for about so many seconds; warm-up counts.
-
-    The least rounds of every track are never left out.
-    """
+    """Measure for about so many seconds, warm-up included, and each track's least rounds."""
     order, end = random.Random(0), clock() + seconds
-    series = [_Series(engines, track, clock) for track in tracks]
+    tracked = [_Series(engines, track, clock) for track in tracks]
     while True:
         is_over = clock() >= end
-        waiting = [item for item in series if not is_over or item.rounds < item.track.least]
+        waiting = [
+            series for series in tracked if not is_over or len(series.rounds) < series.track.least
+        ]
         if not waiting:
-            return tuple(item.latencies() for item in series)
-        min(waiting, key=lambda item: item.spent / item.track.weight).run_round(order)
+            break
+        min(waiting, key=lambda series: series.spent / series.track.weight).run_round(order)
+    return tuple(
+        Latencies(shape=series.track.shape, milliseconds=np.stack(series.rounds))
+        for series in tracked
+    )
 
 
 class _Series:
@@ -126,27 +106,22 @@ class _Series:
     def __init__(self, engines: Sequence[Engine], track: Track, clock: Callable[[], float]) -> None:
         self.track = track
         self.spent = 0.0
+        self.rounds: list[Array] = []
         self._engines = engines
         self._clock = clock
-        self._runs = _runs_a_turn([self._warm_up(engine) for engine in engines])
-        self._rounds: list[Array] = []
-
-    @property
-    def rounds(self) -> int:
-        return len(self._rounds)
+        # The same for every engine: the best of more runs is better by luck alone.
+        typical = max(float(np.median([self._warm_up(engine) for engine in engines])), 1e-6)
+        self._runs = max(1, min(MOST_RUNS_A_TURN, math.ceil(TURN_MILLISECONDS / typical)))
 
     def run_round(self, order: random.Random) -> None:
         begin = self._clock()
         milliseconds = np.full((len(self._engines), self._runs), np.nan)
         for index in order.sample(range(len(self._engines)), len(self._engines)):
             engine = self._engines[index]
-            if self.rounds % engine.every == 0:
+            if len(self.rounds) % engine.every == 0:
                 milliseconds[index] = [self._time(engine) for _ in range(self._runs)]
-        self._rounds.append(milliseconds)
+        self.rounds.append(milliseconds)
         self.spent += self._clock() - begin
-
-    def latencies(self) -> Latencies:
-        return Latencies(shape=self.track.shape, milliseconds=np.stack(self._rounds))
 
     def _warm_up(self, engine: Engine) -> float:
         """Return the milliseconds of the last run."""
@@ -162,8 +137,10 @@ class _Series:
         return (self._clock() - begin) * 1000
 
 
-def summaries(engines: Sequence[Engine], measured: Sequence[Latencies]) -> tuple[Latency, ...]:
-    """Return every engine at every shape."""
+def summaries(
+    engines: Sequence[Engine], measured: Sequence[Latencies]
+) -> tuple[BenchmarkRecord, ...]:
+    """Return every engine at every shape; a request is one batch."""
     return tuple(
         summary(engine, latencies.shape, latencies.of(index))
         for latencies in measured
@@ -171,11 +148,11 @@ def summaries(engines: Sequence[Engine], measured: Sequence[Latencies]) -> tuple
     )
 
 
-def summary(engine: Engine, shape: Shape, milliseconds: Array) -> Latency:
+def summary(engine: Engine, shape: Shape, milliseconds: Array) -> BenchmarkRecord:
     """Return the statistics of an engine's runs."""
     p50, p95, p99 = (round(float(np.percentile(milliseconds, part)), 4) for part in (50, 95, 99))
     average = float(np.mean(milliseconds))
-    return Latency(
+    return BenchmarkRecord(
         runtime=engine.runtime,
         precision=engine.precision,
         batch=shape.batch,
@@ -189,34 +166,24 @@ def summary(engine: Engine, shape: Shape, milliseconds: Array) -> Latency:
     )
 
 
-def format_latencies(rows: Sequence[Latency]) -> str:
+def format_latencies(records: Sequence[BenchmarkRecord]) -> str:
     """Return the table, as plain text."""
-    return format_table([HEADS, *map(_cells, rows)], text_columns=2)
+    rows: list[tuple[str, ...]] = [HEADS]
+    for record in records:
+        shape = str(Shape(batch=record.batch, sequence=record.sequence))
+        times = (record.average_ms, record.p50_ms, record.p95_ms, record.p99_ms)
+        requests = f"{record.rows_per_second / record.batch:.1f}"
+        rates = (requests, f"{record.rows_per_second:.0f}", str(record.repetitions))
+        texts = (record.runtime, record.precision, shape)
+        rows.append((*texts, *(f"{milliseconds:.2f}" for milliseconds in times), *rates))
+    return format_table(rows, text_columns=2)
 
 
 def format_table(rows: Sequence[Sequence[str]], *, text_columns: int) -> str:
     """Return aligned rows under their heads: the first columns left, the numbers right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(_aligned(row, widths, text_columns) for row in rows)
-
-
-def _cells(row: Latency) -> tuple[str, ...]:
-    times = (row.average_ms, row.p50_ms, row.p95_ms, row.p99_ms)
-    shape = str(Shape(batch=row.batch, sequence=row.sequence))
-    rates = (f"{row.rows_per_second / row.batch:.1f}", f"{row.rows_per_second:.0f}")
-    numbers = (*(f"{time:.2f}" for time in times), *rates, str(row.repetitions))
-    return (row.runtime, row.precision, shape, *numbers)
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int], text_columns: int) -> str:
-    cells = [
-        cell.ljust(width) if place < text_columns else cell.rjust(width)
-        for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return "  " + "  ".join(cells).rstrip()
-
-
-def _runs_a_turn(warm_up: Sequence[float]) -> int:
-    """Return the same for every engine: the best of more runs is better by luck alone."""
-    typical = max(float(np.median(warm_up)), 1e-6)
-    return max(1, min(MOST_RUNS_A_TURN, math.ceil(TURN_MILLISECONDS / typical)))
+    alignments = ["<"] * text_columns + [">"] * (len(widths) - text_columns)
+    form = "  " + "  ".join(
+        f"{{:{align}{width}}}" for align, width in zip(alignments, widths, strict=True)
+    )
+    return "\n".join(form.format(*row).rstrip() for row in rows)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import copy
 import ctypes
-import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -31,6 +31,7 @@ MODULES: dict[RuntimeName, tuple[str, ...]] = {
     "tensorrt": ("engine_build.tensorrt.network", "cuda.bindings.runtime"),
 }
 ON_CPU: tuple[RuntimeName, ...] = ("onnxruntime", "pytorch")
+ORDER: tuple[RuntimeName, ...] = ("tensorrt", "onnxruntime CUDA", "pytorch CUDA", *ON_CPU)
 
 
 class Running(Protocol):
@@ -60,24 +61,31 @@ class Load(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Runtime:
-    """A runtime, and why this machine lacks it."""
+Runtimes = Mapping[RuntimeName, str | None]
+"""Why this machine lacks a runtime; None where it has it."""
 
-    name: RuntimeName
-    lacks: str | None
-    """None where the machine has it."""
+
+def _has_gpu() -> bool:
+    try:
+        driver = ctypes.CDLL(DRIVER)
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    calls = (("cuInit", 0), ("cuDeviceGetCount", ctypes.byref(count)))
+    return all(getattr(driver, name)(value) == 0 for name, value in calls) and count.value > 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probes:
-    """Questions to the machine."""
+    """Questions to the machine; nothing heavy is imported unless there is a GPU."""
 
-    has_module: Callable[[str], bool]
-    has_gpu: Callable[[], bool]
-    providers: Callable[[], Sequence[str]]
+    has_module: Callable[[str], bool] = lambda name: importlib.util.find_spec(name) is not None
+    has_gpu: Callable[[], bool] = _has_gpu
+    providers: Callable[[], Sequence[str]] = lambda: import_module(
+        "onnxruntime"
+    ).get_available_providers()
     """Execution providers of ONNX Runtime."""
-    torch_has_cuda: Callable[[], bool]
+    torch_has_cuda: Callable[[], bool] = lambda: bool(import_module("torch").cuda.is_available())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,85 +131,72 @@ class TorchModule:
         import torch
 
         with torch.inference_mode():
-            answer = self._module(
-                *(self._to_device(torch.from_numpy(feed[name])) for name in self._inputs)
-            )
+            tensors = [torch.from_numpy(feed[name]).to(self._device) for name in self._inputs]
+            if self._half:
+                tensors = [
+                    value.half() if value.is_floating_point() else value for value in tensors
+                ]
+            answer = self._module(*tensors)
             outputs = answer if isinstance(answer, (tuple, list)) else (answer,)
             flat = [output.reshape(len(output), -1).float().cpu().numpy() for output in outputs]
         rows: Array = flat[0] if len(flat) == 1 else np.concatenate(flat, axis=1)
         return rows
 
-    def _to_device(self, tensor: Any) -> Any:
-        there = tensor.to(self._device)
-        return there.half() if self._half and there.is_floating_point() else there
 
-
-def machine_runtimes(probes: Probes | None = None) -> tuple[Runtime, ...]:
-    """Return every known runtime; nothing heavy is imported unless there is a GPU."""
-    probes = machine_probes() if probes is None else probes
-    driver = None if probes.has_gpu() else "no NVIDIA GPU"
+def machine_runtimes(probes: Probes | None = None) -> Runtimes:
+    """Return every known runtime."""
+    probes = Probes() if probes is None else probes
+    gpu = None if probes.has_gpu() else "no NVIDIA GPU"
     torch = None if probes.has_module("torch") else "no package torch"
     onnxruntime = None if probes.has_module("onnxruntime") else "no package onnxruntime"
     lacks: dict[RuntimeName, str | None] = {
         "onnxruntime": onnxruntime,
-        "onnxruntime CUDA": driver if driver is not None else onnxruntime,
+        "onnxruntime CUDA": onnxruntime if gpu is None else gpu,
         "pytorch": torch,
-        "pytorch CUDA": driver if driver is not None else torch,
-        "tensorrt": driver,
+        "pytorch CUDA": torch if gpu is None else gpu,
+        "tensorrt": gpu,
     }
-    further = {
-        "onnxruntime CUDA": _lacks_provider,
-        "pytorch CUDA": _lacks_torch_cuda,
-        "tensorrt": _lacks_tensorrt,
-    }
-    return tuple(
-        Runtime(
-            name=name,
-            lacks=further[name](probes) if reason is None and name in further else reason,
-        )
-        for name, reason in lacks.items()
-    )
+    if lacks["onnxruntime CUDA"] is None:
+        from engine_build.ort import CUDA_PROVIDER
+
+        if CUDA_PROVIDER not in probes.providers():
+            lacks["onnxruntime CUDA"] = f"its build has no {CUDA_PROVIDER}"
+    if lacks["pytorch CUDA"] is None and not probes.torch_has_cuda():
+        lacks["pytorch CUDA"] = "torch sees no GPU"
+    if gpu is None and not any(map(probes.has_module, ("tensorrt", "tensorrt_bindings"))):
+        lacks["tensorrt"] = "no package tensorrt"
+    return lacks
 
 
-def missing_runtimes(runtimes: Sequence[Runtime]) -> str | None:
+def missing_runtimes(runtimes: Runtimes) -> str | None:
     """Return what this machine lacks, in one line; None where it has everything."""
-    missing = [f"{item.name} ({item.lacks})" for item in runtimes if item.lacks is not None]
+    missing = [f"{name} ({reason})" for name, reason in runtimes.items() if reason is not None]
     return f"not on this machine: {', '.join(missing)}" if missing else None
 
 
-def has_runtime(runtimes: Sequence[Runtime], name: RuntimeName) -> bool:
-    """Return True where the machine has a runtime."""
-    return any(runtime.name == name and runtime.lacks is None for runtime in runtimes)
-
-
-def machine_probes() -> Probes:
-    """Return the probes of the machine itself."""
-    return Probes(
-        has_module=lambda name: importlib.util.find_spec(name) is not None,
-        has_gpu=_has_gpu,
-        providers=lambda: importlib.import_module("onnxruntime").get_available_providers(),
-        torch_has_cuda=lambda: bool(importlib.import_module("torch").cuda.is_available()),
-    )
-
-
-def runnable(artifacts: Artifacts, runtimes: Sequence[Runtime]) -> tuple[Subject, ...]:
+def runnable(artifacts: Artifacts, runtimes: Runtimes) -> tuple[Subject, ...]:
     """Return what this machine can run of the artifacts, the GPU's first."""
-    source = artifacts.source
+    files: tuple[tuple[RuntimeName, Mapping[str, Path]], ...] = (
+        ("tensorrt", artifacts.plans),
+        ("onnxruntime CUDA", artifacts.networks),
+        ("onnxruntime", artifacts.networks),
+    )
     subjects = [
-        *(_file("tensorrt", name, path) for name, path in artifacts.plans.items()),
-        *(_file("onnxruntime CUDA", name, path) for name, path in artifacts.networks.items()),
-        *([] if source is None else [_torch_cuda(source, "fp32"), _torch_cuda(source, "fp16")]),
-        *(_file("onnxruntime", name, path) for name, path in artifacts.networks.items()),
-        *([] if source is None else [_torch_cpu(source)]),
+        Subject(runtime=runtime, precision=name, load=partial(load_engine, runtime, path))
+        for runtime, paths in files
+        for name, path in paths.items()
     ]
-    return tuple(subject for subject in subjects if has_runtime(runtimes, subject.runtime))
+    if artifacts.source is not None:
+        subjects += _torch_subjects(artifacts.source)
+    on_machine = (subject for subject in subjects if runtimes[subject.runtime] is None)
+    return tuple(sorted(on_machine, key=lambda subject: ORDER.index(subject.runtime)))
 
 
 def import_runtime(runtime: RuntimeName) -> None:
     """Import a runtime's library, so that no engine's load time includes it."""
     for module in MODULES[runtime]:
         with suppress(ImportError):
-            importlib.import_module(module)
+            import_module(module)
     if runtime == "tensorrt":
         # By whichever name it has: one process cannot hold both.
         with suppress(ImportError):
@@ -213,8 +208,7 @@ def load_engine(runtime: RuntimeName, path: Path, *, as_served: bool = True) -> 
     if runtime == "tensorrt":
         from engine_build.tensorrt.network import load_plan
 
-        # Plans measured here were compiled here, so the code inside a version-compatible one is
-        # ours.
+        # Plans measured here were compiled here: the code in a version-compatible one is ours.
         return load_plan(path, host_code=True)
     from engine_build.ort import BoundNetwork, OrtNetwork
 
@@ -230,49 +224,17 @@ def close(engine: Running) -> None:
         method()
 
 
-def _lacks_provider(probes: Probes) -> str | None:
-    from engine_build.ort import CUDA_PROVIDER
+def _torch_subjects(source: Source) -> list[Subject]:
+    def load_copy(*, half: bool) -> TorchModule:
+        return TorchModule(source.module, source.inputs, device="cuda", half=half)
 
-    return None if CUDA_PROVIDER in probes.providers() else f"its build has no {CUDA_PROVIDER}"
-
-
-def _lacks_torch_cuda(probes: Probes) -> str | None:
-    return None if probes.torch_has_cuda() else "torch sees no GPU"
-
-
-def _lacks_tensorrt(probes: Probes) -> str | None:
-    names = ("tensorrt", "tensorrt_bindings")
-    return None if any(map(probes.has_module, names)) else "no package tensorrt"
-
-
-def _has_gpu() -> bool:
-    try:
-        driver = ctypes.CDLL(DRIVER)
-    except OSError:
-        return False
-    count = ctypes.c_int(0)
-    return (
-        driver.cuInit(0) == 0
-        and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
-        and count.value > 0
-    )
-
-
-def _file(runtime: RuntimeName, name: str, path: Path) -> Subject:
-    return Subject(runtime=runtime, precision=name, load=partial(load_engine, runtime, path))
-
-
-def _torch_cuda(source: Source, precision: str) -> Subject:
-    def load() -> TorchModule:
-        return TorchModule(source.module, source.inputs, device="cuda", half=precision == "fp16")
-
-    return Subject(runtime="pytorch CUDA", precision=precision, load=load)
-
-
-def _torch_cpu(source: Source) -> Subject:
-    def load() -> Source:
+    def load_source() -> Source:
         # Its weights were released after the export; this reads them again before the first run.
         assert source.module is not None
         return source
 
-    return Subject(runtime="pytorch", precision="fp32", load=load, is_loaded=True)
+    return [
+        Subject(runtime="pytorch CUDA", precision="fp32", load=partial(load_copy, half=False)),
+        Subject(runtime="pytorch CUDA", precision="fp16", load=partial(load_copy, half=True)),
+        Subject(runtime="pytorch", precision="fp32", load=load_source, is_loaded=True),
+    ]

@@ -14,6 +14,7 @@ Resampling is seeded, so that the same numbers give the same interval, and its m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import wraps
 
 import numpy as np
 
@@ -31,20 +32,50 @@ DRAWS_AT_ONCE = 1 << 21
 Interval = tuple[float, float]
 
 
+Score = Callable[[Array, Array], Array]
+
+
+def in_blocks(score: Score) -> Score:
+    """Score blocks of rows one after the other, in double precision."""
+
+    @wraps(score)
+    def score_blocks(rows: Array, reference: Array) -> Array:
+        scores: Array = np.concatenate(
+            [
+                score(rows[part].astype(np.float64), reference[part].astype(np.float64))
+                for part in _blocks(len(rows), BLOCK)
+            ]
+        )
+        return scores
+
+    return score_blocks
+
+
+@in_blocks
 def cosines(rows: Array, reference: Array) -> Array:
     """Return [samples]; 1 where both rows are zero, 0 where one is."""
-    return _by_block(_cosine, rows, reference)
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(reference, axis=1)
+    products = np.einsum("ij,ij->i", rows, reference)
+    both_zero = ~rows.any(axis=1) & ~reference.any(axis=1)
+    cosine = np.clip(products / np.where(lengths > 0, lengths, 1.0), -1.0, 1.0)
+    score: Array = np.where(both_zero, 1.0, cosine)
+    return score
 
 
 def agreements(rows: Array, reference: Array) -> Array:
     """Return [samples], 0 or 1."""
-    same: Array = (rows.argmax(axis=1) == reference.argmax(axis=1)).astype(np.float64)
-    return same
+    return hits(rows, reference.argmax(axis=1))
 
 
+@in_blocks
 def relative_scores(rows: Array, reference: Array) -> Array:
     """Return [samples], -1 to 1."""
-    return _by_block(_relative, rows, reference)
+    lengths = np.linalg.norm(reference, axis=1)
+    errors = np.linalg.norm(rows - reference, axis=1)
+    of_zero = np.where(errors > 0, 2.0, 0.0)
+    relative = np.where(lengths > 0, errors / np.where(lengths > 0, lengths, 1.0), of_zero)
+    score: Array = np.maximum(1.0 - relative, -1.0)
+    return score
 
 
 def hits(rows: Array, labels: Array) -> Array:
@@ -60,15 +91,20 @@ def nearest(rows: Array, block: int = BLOCK) -> Array:
     best: Array = np.empty(len(unit), dtype=np.int64)
     for part in _blocks(len(unit), block):
         similarity = unit[part] @ unit.T
-        places = np.arange(len(similarity))
-        similarity[places, places + part.start] = -np.inf
+        own = np.arange(len(similarity))
+        similarity[own, own + part.start] = -np.inf
         best[part] = similarity.argmax(axis=1)
     return best
 
 
-def mean_interval(values: Array, *, draws_at_once: int = DRAWS_AT_ONCE) -> Interval:
+def mean_interval(values: Array) -> Interval:
     """Return the interval of the mean; equal values give one without width."""
-    return _interval(len(values), lambda drawn: values[drawn].mean(axis=1), draws_at_once)
+    return _interval(len(values), lambda drawn: values[drawn].mean(axis=1))
+
+
+def median_interval(values: Array) -> Interval:
+    """Return the interval of the median."""
+    return _interval(len(values), lambda drawn: np.median(values[drawn], axis=1))
 
 
 def ratio_interval(above: Array, below: Array) -> Interval:
@@ -86,16 +122,9 @@ def ratio_interval(above: Array, below: Array) -> Interval:
     return _interval(len(above), ratio)
 
 
-def median_interval(values: Array) -> Interval:
-    """Return the interval of the median."""
-    return _interval(len(values), lambda drawn: np.median(values[drawn], axis=1))
-
-
-def _interval(
-    count: int, statistic: Callable[[Array], Array], draws_at_once: int = DRAWS_AT_ONCE
-) -> Interval:
+def _interval(count: int, statistic: Callable[[Array], Array]) -> Interval:
     random = np.random.default_rng(0)
-    at_once = max(1, min(RESAMPLES, draws_at_once // count))
+    at_once = max(1, min(RESAMPLES, DRAWS_AT_ONCE // count))
     values = [
         statistic(random.integers(0, count, size=(min(at_once, RESAMPLES - begin), count)))
         for begin in range(0, RESAMPLES, at_once)
@@ -105,33 +134,5 @@ def _interval(
     return float(low), float(high)
 
 
-def _by_block(score: Callable[[Array, Array], Array], rows: Array, reference: Array) -> Array:
-    parts = [
-        score(rows[part].astype(np.float64), reference[part].astype(np.float64))
-        for part in _blocks(len(rows), BLOCK)
-    ]
-    scores: Array = np.concatenate(parts)
-    return scores
-
-
 def _blocks(count: int, block: int) -> Iterator[slice]:
     return (slice(begin, min(begin + block, count)) for begin in range(0, count, block))
-
-
-def _cosine(rows: Array, reference: Array) -> Array:
-    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(reference, axis=1)
-    products = np.einsum("ij,ij->i", rows, reference)
-    both_zero = ~rows.any(axis=1) & ~reference.any(axis=1)
-    cosine = np.clip(products / np.where(lengths > 0, lengths, 1.0), -1.0, 1.0)
-    score: Array = np.where(both_zero, 1.0, cosine)
-    return score
-
-
-def _relative(rows: Array, reference: Array) -> Array:
-    lengths = np.linalg.norm(reference, axis=1)
-    errors = np.linalg.norm(rows - reference, axis=1)
-    relative = np.where(
-        lengths > 0, errors / np.where(lengths > 0, lengths, 1.0), np.where(errors > 0, 2.0, 0.0)
-    )
-    score: Array = np.maximum(1.0 - relative, -1.0)
-    return score

@@ -44,7 +44,7 @@ from engine_build.evaluation.runtimes import (
 )
 from engine_build.steps.step import BuildState, Step
 from engine_build.steps.verify import QDQ
-from onboarding.manifest import BenchmarkRecord, RuntimeRecord, SpeedupRecord
+from onboarding.manifest import RuntimeRecord, SpeedupRecord
 from onboarding.model_spec import OptimizationProfileSpec
 
 OPT_WEIGHT = 3.0
@@ -80,7 +80,7 @@ def choose_candidate(
         chosen=next(item for item in verified.candidates if item.precision == precision),
         decision=decision,
         accuracy=(*verified.network_records, *others, findings.accuracy[precision]),
-        benchmark=tuple(BenchmarkRecord(**asdict(latency)) for latency in summary),
+        benchmark=summary,
         speedups=speedups,
         runtimes=tuple(
             RuntimeRecord(runtime=engine.runtime, precision=engine.precision, **asdict(footprint))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from engine_build.evaluation.answers import rows_by_length, rows_in_order
 
@@ -24,19 +25,16 @@ class Encoder:
         return len(text)
 
 
-def answer(feed):
-    return np.array([[len(text)] for text in feed])
-
-
-def test_rows_come_back_in_the_order_of_their_texts():
-    assert rows_by_length(answer, Encoder(), TEXTS, 3).tolist() == [[3], [1], [2], [4]]
-    assert rows_in_order(answer, Encoder(), TEXTS, 3).tolist() == [[3], [1], [2], [4]]
-
-
-def test_batches_by_length_hold_neighbours():
+@pytest.mark.parametrize(
+    ("rows", "batch", "batches"),
+    [
+        (rows_by_length, 2, [["a", "bb"], ["ccc", "dddd"]]),
+        (rows_in_order, 2, [["ccc", "a"], ["bb", "dddd"]]),
+        (rows_by_length, 3, [["a", "bb", "ccc"], ["dddd"]]),
+    ],
+)
+def test_rows_come_back_in_the_order_of_their_texts(rows, batch, batches):
     encoder = Encoder()
-    rows_by_length(answer, encoder, TEXTS, 2)
-    assert encoder.batches == [["a", "bb"], ["ccc", "dddd"]]
-    encoder = Encoder()
-    rows_in_order(answer, encoder, TEXTS, 2)
-    assert encoder.batches == [["ccc", "a"], ["bb", "dddd"]]
+    answers = rows(lambda feed: np.array([[len(text)] for text in feed]), encoder, TEXTS, batch)
+    assert answers.tolist() == [[3], [1], [2], [4]]
+    assert encoder.batches == batches

@@ -1,7 +1,4 @@
-"""The driver's own count, from a stand-in for its library.
-
-Loading an engine in a process of its own.
-"""
+"""The driver's own count, from a stand-in for its library, and engines loaded in a child."""
 
 from __future__ import annotations
 
@@ -10,21 +7,23 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.evaluation.footprint import MIB, device_memory_mib, main, measure_in_child
+from engine_build.evaluation.footprint import (
+    MIB,
+    Footprint,
+    device_memory_mib,
+    main,
+    measure_in_child,
+)
 from engine_build.evaluation.runtimes import DRIVER
 from engine_build.runner import Ended
+from tests.unit.engine_build.graphs import node, tensor, write_graph
 
 CALLS = (
-    "cuInit",
-    "cuDeviceGet",
-    "cuDevicePrimaryCtxRetain",
-    "cuCtxPushCurrent_v2",
-    "cuMemGetInfo_v2",
-    "cuCtxPopCurrent_v2",
+    *("cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2"),
+    *("cuMemGetInfo_v2", "cuCtxPopCurrent_v2"),
 )
 
 
@@ -32,12 +31,12 @@ class Driver:
     """Records its calls; `fails` answers with an error."""
 
     def __init__(self, fails=None):
-        self.called = []
+        self.calls = []
         self._fails = fails
 
     def __getattr__(self, name):
         def call(*arguments):
-            self.called.append(name)
+            self.calls.append(name)
             if name == "cuMemGetInfo_v2":
                 arguments[0]._obj.value, arguments[1]._obj.value = 30 * MIB, 100 * MIB
             return 2 if name == self._fails else 0
@@ -48,7 +47,7 @@ class Driver:
 def test_used_memory_is_what_is_not_free():
     driver = Driver()
     assert device_memory_mib(driver) == 70.0
-    assert tuple(driver.called) == CALLS
+    assert tuple(driver.calls) == CALLS
 
 
 @pytest.mark.parametrize("fails", CALLS)
@@ -69,7 +68,7 @@ FEED = {"x": np.ones((2, 3), dtype=np.float32)}
 
 
 class Runner:
-    """Answers as the child would, or runs the child's own function."""
+    """Answers as the child would."""
 
     def __init__(self, output):
         self._output = output
@@ -82,35 +81,18 @@ class Runner:
         return Ended(code=0, output=self._output, errors="")
 
 
-@pytest.fixture
-def network(tmp_path):
-    helper = onnx.helper
-    values = [
-        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", 3]) for name in "xy"
-    ]
-    graph = helper.make_graph(
-        [helper.make_node("Neg", ["x"], ["y"])], "negative", values[:1], values[1:]
-    )
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
-        tmp_path / "model.onnx",
-    )
-    return tmp_path / "model.onnx"
-
-
-def test_child_is_told_the_engine_and_its_feed(tmp_path):
-    runner = Runner(
-        'words of a library\n{"load_seconds": 1.5, "host_memory_mib": 20.0, "device_memory_mib": '
-        "64.0}\n"
-    )
-    found = measure_in_child(Path("fp16.plan"), FEED, tmp_path, runner)
-    assert (found.load_seconds, found.host_memory_mib, found.device_memory_mib) == (1.5, 20.0, 64.0)
+def test_child_gets_the_engine_and_its_feed(tmp_path):
+    values = {"load_seconds": 1.5, "host_memory_mib": 20.0, "device_memory_mib": 64.0}
+    runner = Runner(f"words of a library\n{json.dumps(values)}\n")
+    assert measure_in_child(Path("fp16.plan"), FEED, tmp_path, runner) == Footprint(**values)
     assert runner.command.argv[1:4] == ("-m", "engine_build.evaluation.footprint", "fp16.plan")
     with np.load(runner.command.argv[4]) as file:
         assert (file["x"] == FEED["x"]).all()
 
 
-def test_child_loads_and_runs_the_engine(network, tmp_path, capsys):
+def test_child_loads_and_runs_the_engine(tmp_path, capsys):
+    tensors = [tensor("x", "batch", 3)], [tensor("y", "batch", 3)]
+    network = write_graph(tmp_path / "model.onnx", [node("Neg", "x", "y")], *tensors)
     np.savez(tmp_path / "feed.npz", **FEED)
     assert main([str(network), str(tmp_path / "feed.npz")]) == 0
     assert json.loads(capsys.readouterr().out)["load_seconds"] >= 0

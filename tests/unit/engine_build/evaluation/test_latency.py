@@ -1,7 +1,4 @@
-"""Latencies in rounds, on a clock that the subjects themselves move.
-
-The classic table.
-"""
+"""Latencies in rounds, on a clock that the subjects themselves move; the classic table."""
 
 from __future__ import annotations
 
@@ -38,29 +35,32 @@ class Clock:
 
         return Engine(runtime="r", precision=name, run=run, **changes)
 
+    def measure(self, subjects, tracks, seconds):
+        return measure_latencies(subjects, tracks, seconds=seconds, clock=self)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
 
 def track(batch, **changes):
     return Track(shape=Shape(batch=batch, sequence=8), feed={"shape": batch}, **changes)
 
 
-def test_every_subject_takes_its_turn_in_every_round():
-    clock = Clock()
+def test_every_subject_takes_its_turn_in_every_round(clock):
     subjects = [clock.subject("slow", 20.0), clock.subject("fast", 10.0)]
-    (found,) = measure_latencies(subjects, [track(1)], seconds=1.0, clock=clock)
-    assert found.of(0) == pytest.approx(np.full(len(found.of(0)), 20.0))
-    assert len(found.of(0)) == len(found.of(1)) == len(found.ratios(0, 1))
-    assert found.ratios(0, 1) == pytest.approx(np.full(len(found.of(0)), 2.0))
+    (latencies,) = clock.measure(subjects, [track(1)], 1.0)
+    rounds = len(latencies.of(0))
+    assert latencies.of(0) == pytest.approx(np.full(rounds, 20.0))
+    assert len(latencies.of(1)) == rounds
+    assert latencies.ratios(0, 1) == pytest.approx(np.full(rounds, 2.0))
 
 
 def test_order_of_turns_is_random_and_the_same_every_time():
     def order():
         clock = Clock()
-        measure_latencies(
-            [clock.subject("a", 10.0), clock.subject("b", 10.0)],
-            [track(1)],
-            seconds=1.0,
-            clock=clock,
-        )
+        clock.measure([clock.subject("a", 10.0), clock.subject("b", 10.0)], [track(1)], 1.0)
         return [name for name, _ in clock.runs[8:]]
 
     assert order() == order()
@@ -68,99 +68,69 @@ def test_order_of_turns_is_random_and_the_same_every_time():
     assert {("a", "b"), ("b", "a")} <= pairs
 
 
-def test_measurement_ends_when_its_time_is_over():
-    clock = Clock()
-    measure_latencies([clock.subject("a", 10.0)], [track(1), track(2)], seconds=2.0, clock=clock)
+def test_measurement_ends_when_its_time_is_over(clock):
+    clock.measure([clock.subject("a", 10.0)], [track(1), track(2)], 2.0)
     assert clock.now == pytest.approx(2.0, abs=0.05)
 
 
-def test_shapes_take_turns_and_share_the_time_by_weight():
-    clock = Clock()
-    found = measure_latencies(
-        [clock.subject("a", 10.0)], [track(1), track(2, weight=3.0)], seconds=4.0, clock=clock
-    )
-    assert found[1].of(0).size == pytest.approx(3 * found[0].of(0).size, rel=0.05)
+def test_shapes_take_turns_and_share_the_time_by_weight(clock):
+    tracks = [track(1), track(2, weight=3.0)]
+    light, heavy = clock.measure([clock.subject("a", 10.0)], tracks, 4.0)
+    assert heavy.of(0).size == pytest.approx(3 * light.of(0).size, rel=0.05)
     half = [batch for _, batch in clock.runs[len(clock.runs) // 2 :]]
     assert set(half) == {1, 2}, "no shape is over while another has not begun"
 
 
-def test_least_rounds_are_measured_even_without_time():
-    clock = Clock()
-    found = measure_latencies(
-        [clock.subject("a", 10.0)], [track(1), track(2, least=7)], seconds=0.0, clock=clock
-    )
-    assert [each.milliseconds.shape[0] for each in found] == [1, 7]
+def test_least_rounds_are_measured_even_without_time(clock):
+    measured = clock.measure([clock.subject("a", 10.0)], [track(1), track(2, least=7)], 0.0)
+    assert [len(latencies.milliseconds) for latencies in measured] == [1, 7]
 
 
-def test_rivals_take_part_in_some_rounds_only():
-    clock = Clock()
+def test_rivals_take_part_in_some_rounds_only(clock):
     subjects = [clock.subject("a", 10.0), clock.subject("rival", 10.0, every=4)]
-    (found,) = measure_latencies(subjects, [track(1, least=9)], seconds=0.0, clock=clock)
-    assert (len(found.of(0)), len(found.of(1)), len(found.ratios(0, 1))) == (9, 3, 3)
+    (latencies,) = clock.measure(subjects, [track(1, least=9)], 0.0)
+    assert (len(latencies.of(0)), len(latencies.of(1))) == (9, 3)
+    assert len(latencies.ratios(0, 1)) == 3
 
 
-def test_short_runs_are_repeated_within_a_turn_as_often_for_everybody():
-    clock = Clock()
+def test_short_runs_are_repeated_within_a_turn_as_often_for_everybody(clock):
     subjects = [clock.subject("a", 0.1), clock.subject("b", 0.2)]
-    (found,) = measure_latencies(subjects, [track(1, least=2)], seconds=0.0, clock=clock)
-    assert found.milliseconds.shape == (2, 2, MOST_RUNS_A_TURN)
+    (latencies,) = clock.measure(subjects, [track(1, least=2)], 0.0)
+    assert latencies.milliseconds.shape == (2, 2, MOST_RUNS_A_TURN)
 
 
 def test_round_counts_by_its_best_run():
-    found = Latencies(shape=Shape(batch=1), milliseconds=np.array([[[10.0, 30.0], [5.0, 90.0]]]))
-    assert found.ratios(0, 1).tolist() == [2.0]
-    assert found.of(1).tolist() == [5.0, 90.0]
+    times = np.array([[[10.0, 30.0], [5.0, 90.0]]])
+    latencies = Latencies(shape=Shape(batch=1), milliseconds=times)
+    assert latencies.ratios(0, 1).tolist() == [2.0]
+    assert latencies.of(1).tolist() == [5.0, 90.0]
 
 
 SUBJECT = Engine(runtime="onnxruntime", precision="fp32", run=len)
 
 
 def test_summary_has_percentiles_and_rates():
-    found = summary(SUBJECT, Shape(batch=4, sequence=8), np.arange(1.0, 102.0))
-    assert (found.average_ms, found.p50_ms, found.p95_ms, found.p99_ms) == (51.0, 51.0, 96.0, 100.0)
-    assert (found.rows_per_second, found.repetitions) == (78.43, 101)
+    record = summary(SUBJECT, Shape(batch=4, sequence=8), np.arange(1.0, 102.0))
+    percentiles = (record.p50_ms, record.p95_ms, record.p99_ms)
+    assert (record.average_ms, percentiles) == (51.0, (51.0, 96.0, 100.0))
+    assert (record.rows_per_second, record.repetitions) == (78.43, 101)
 
 
 def test_table_has_a_line_for_every_subject_and_shape():
     shapes = [Shape(batch=1, sequence=8), Shape(batch=4)]
-    found = [Latencies(shape=shape, milliseconds=np.full((3, 1, 2), 20.0)) for shape in shapes]
-    lines = format_latencies(summaries([SUBJECT], found)).splitlines()
-    assert (
-        " ".join(lines[0].split())
-        == "runtime precision batch x tokens average ms p50 p95 p99 requests/s rows/s runs"
-    )
-    assert lines[1].split() == [
-        "onnxruntime",
-        "fp32",
-        "1",
-        "x",
-        "8",
-        "20.00",
-        "20.00",
-        "20.00",
-        "20.00",
-        "50.0",
-        "50",
-        "6",
-    ]
-    assert lines[2].split() == [
-        "onnxruntime",
-        "fp32",
-        "4",
-        "20.00",
-        "20.00",
-        "20.00",
-        "20.00",
-        "50.0",
-        "200",
-        "6",
+    times = np.full((3, 1, 2), 20.0)
+    measured = [Latencies(shape=shape, milliseconds=times) for shape in shapes]
+    lines = format_latencies(summaries([SUBJECT], measured)).splitlines()
+    assert [" ".join(line.split()) for line in lines] == [
+        "runtime precision batch x tokens average ms p50 p95 p99 requests/s rows/s runs",
+        "onnxruntime fp32 1 x 8 20.00 20.00 20.00 20.00 50.0 50 6",
+        "onnxruntime fp32 4 20.00 20.00 20.00 20.00 50.0 200 6",
     ]
     assert len({len(line) for line in lines}) == 1
 
 
 def test_subject_that_sat_rounds_out_is_summed_up_by_its_own_runs():
-    values = np.array([[[1.0], [2.0]], [[1.0], [np.nan]]])
-    first, second = summaries(
-        [SUBJECT, SUBJECT], [Latencies(shape=Shape(batch=1), milliseconds=values)]
-    )
+    times = np.array([[[1.0], [2.0]], [[1.0], [np.nan]]])
+    latencies = Latencies(shape=Shape(batch=1), milliseconds=times)
+    first, second = summaries([SUBJECT, SUBJECT], [latencies])
     assert (first.repetitions, second.repetitions, second.average_ms) == (2, 1, 2.0)

@@ -1,7 +1,4 @@
-"""Scores of samples: 1 is the source model's own answer, in every metric.
-
-Intervals by resampling.
-"""
+"""Scores of samples: 1 is the source model's own answer, in every metric; their intervals."""
 
 from __future__ import annotations
 
@@ -24,12 +21,8 @@ ROWS = RANDOM.standard_normal((300, 16)).astype(np.float32)
 
 
 @pytest.mark.parametrize("metric", [cosines, agreements, relative_scores])
-def test_same_rows_score_one(metric):
+def test_same_rows_score_one_and_opposite_rows_least(metric):
     assert metric(ROWS, ROWS) == pytest.approx(np.ones(300), abs=1e-12)
-
-
-@pytest.mark.parametrize("metric", [cosines, agreements, relative_scores])
-def test_opposite_rows_score_least(metric):
     assert metric(-ROWS, ROWS).max() == pytest.approx(0.0 if metric is agreements else -1.0)
 
 
@@ -38,20 +31,19 @@ def test_cosine_forgets_length_and_relative_error_does_not():
     assert relative_scores(1.25 * ROWS, ROWS) == pytest.approx(np.full(300, 0.75), abs=1e-6)
 
 
-def test_zero_rows_score_by_whether_both_are_zero():
-    zero, one = np.zeros((1, 4)), np.ones((1, 4))
-    assert (cosines(zero, zero)[0], cosines(zero, one)[0], cosines(one, zero)[0]) == (1, 0, 0)
-    assert (
-        relative_scores(zero, zero)[0],
-        relative_scores(one, zero)[0],
-        relative_scores(zero, one)[0],
-    ) == (1, -1, 0)
+@pytest.mark.parametrize(
+    ("metric", "expected"), [(cosines, [1, 0, 0]), (relative_scores, [1, 0, -1])]
+)
+def test_zero_rows_score_by_whether_both_are_zero(metric, expected):
+    rows, reference = np.array([[0.0] * 4, [0.0] * 4, [1.0] * 4]), np.zeros((3, 4))
+    reference[1] = 1
+    assert metric(rows, reference).tolist() == expected
 
 
 def test_agreement_and_hits_look_at_the_largest_value():
-    found = np.array([[0.1, 0.9], [0.8, 0.2], [0.4, 0.6]])
-    assert agreements(found, np.array([[0.0, 1.0], [0.0, 1.0], [5.0, 6.0]])).tolist() == [1, 0, 1]
-    assert hits(found, np.array([1, 1, 1])).tolist() == [1, 0, 1]
+    rows = np.array([[0.1, 0.9], [0.8, 0.2], [0.4, 0.6]])
+    assert agreements(rows, np.array([[0.0, 1.0], [0.0, 1.0], [5.0, 6.0]])).tolist() == [1, 0, 1]
+    assert hits(rows, np.array([1, 1, 1])).tolist() == [1, 0, 1]
 
 
 def test_nearest_row_is_never_itself_whatever_the_block():
@@ -66,22 +58,14 @@ def test_nearest_row_is_never_itself_whatever_the_block():
 VALUES = np.random.default_rng(1).normal(5.0, 2.0, size=400)
 
 
-def test_same_values_give_the_same_interval():
-    assert mean_interval(VALUES) == mean_interval(VALUES.copy())
-    assert median_interval(VALUES) == median_interval(VALUES.copy())
+@pytest.mark.parametrize("interval", [mean_interval, median_interval])
+def test_same_values_give_the_same_interval(interval):
+    assert interval(VALUES) == interval(VALUES.copy())
 
 
 def test_mean_interval_is_that_of_the_normal_approximation():
-    reach = 1.96 * VALUES.std() / np.sqrt(400)
-    assert mean_interval(VALUES) == pytest.approx(
-        (VALUES.mean() - reach, VALUES.mean() + reach), abs=0.02
-    )
-
-
-def test_interval_does_not_depend_on_how_many_draws_fit_into_memory():
-    assert mean_interval(VALUES, draws_at_once=400 * 3) == pytest.approx(
-        mean_interval(VALUES), abs=1e-12
-    )
+    mean, reach = VALUES.mean(), 1.96 * VALUES.std() / np.sqrt(400)
+    assert mean_interval(VALUES) == pytest.approx((mean - reach, mean + reach), abs=0.02)
 
 
 def test_values_that_are_all_the_same_have_an_interval_without_width():
@@ -93,12 +77,10 @@ def test_more_samples_give_a_narrower_interval():
     assert few[1] - few[0] > 2 * (many[1] - many[0])
 
 
-def test_ratio_is_drawn_in_pairs():
-    below = np.random.default_rng(2).integers(0, 2, size=200).astype(float)
-    assert ratio_interval(below, below) == (1.0, 1.0)
-
-
-def test_ratio_leaves_draws_out_that_have_nothing_to_divide_by():
-    below = np.zeros(100)
-    below[0] = 1
+@pytest.mark.parametrize(
+    "below",
+    [np.random.default_rng(2).integers(0, 2, size=200).astype(float), np.eye(1, 100)[0]],
+    ids=["drawn in pairs", "draws with nothing to divide by are left out"],
+)
+def test_ratio_of_equal_samples_is_one_in_every_draw(below):
     assert ratio_interval(below, below) == (1.0, 1.0)
