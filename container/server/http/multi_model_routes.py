@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from container.server.codecs.envelope import excerpt, json_type, read_document
-from container.server.data_plane.multi_model import Entry, LoadedModels
+from container.server.data_plane.multi_model import LoadedModel, LoadedModels
 from container.server.http.inference import decompressed_body, infer
 from container.server.http.messages import Application, Request, Response, json_response
 from container.server.http.routes import (
@@ -110,5 +110,5 @@ def _page(query: str) -> tuple[str | None, int]:
     return parameters.get("next_page_token", [None])[-1], min(int(limit), LARGEST_PAGE)
 
 
-def _document(entry: Entry) -> dict[str, str]:
-    return {"modelName": entry.name, "modelUrl": entry.url}
+def _document(model: LoadedModel) -> dict[str, str]:
+    return {"modelName": model.name, "modelUrl": model.url}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -49,11 +50,6 @@ def test_slots_share_a_session():
         assert np.array_equal(answers[slot][-1], work(slot)[0])
 
 
-def test_costs_come_from_the_declared_sizes():
-    costs = embedder(sizes=((1, 8), (32, 128))).warm_up()
-    assert 0 <= costs.fixed_seconds < 1 and costs.seconds_per_token > 0
-
-
 SIZES = ((1, 8), (8, 64), (32, 128))
 TIMED = {16: (1, 16), 128: (8, 16)}
 
@@ -86,6 +82,23 @@ def test_warm_up_works_on_every_slot_at_once_and_times_when_that_is_done():
     count = len(spread_sizes(SIZES, 2))
     assert sorted(runs[:count]) == sorted(spread_sizes(SIZES, 2))
     assert set(runs[count:]) == {(1, 16), (8, 16)}
+
+
+def test_costs_are_fitted_to_two_sizes():
+    def runner(size):
+        def run():
+            end = time.perf_counter() + 1e-3 + 1e-4 * size[0] * size[1]
+            while time.perf_counter() < end:
+                pass
+
+        return run
+
+    costs = warm_up_session(runner, ((1, 8),), timed=TIMED, slots=1)
+    assert 0 < costs.fixed_seconds < 1 and costs.seconds_per_token == pytest.approx(1e-4, rel=0.5)
+
+
+def test_engine_that_is_warm_has_costs():
+    assert embedder(sizes=((1, 8), (32, 128))).warm_up().seconds(1, 8) > 0
 
 
 def test_warms_nothing_where_no_size_is_declared():

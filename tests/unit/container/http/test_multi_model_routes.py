@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from container.server.data_plane.multi_model import Entry
 from container.server.http.messages import Request
 from container.server.http.multi_model_routes import multi_model_application
 from container.server.types import Conflict, OutOfMemory, UnknownPath
@@ -33,7 +33,7 @@ class LoadedModels:
             raise Conflict(f"{name!r} is loaded already.")
         if len(self.loaded) == 2:
             raise OutOfMemory("Two fit.")
-        self.loaded[name] = Entry(name=name, url=url)
+        self.loaded[name] = SimpleNamespace(name=name, url=url)
 
     async def unload(self, name):
         del self.loaded[self.entry(name).name]
