@@ -44,11 +44,8 @@ class EngineArchive:
 
     @property
     def runs_host_code(self) -> bool:
-        """True when trtexec compiled the plan version-compatible.
-
-        It then carries host code to run.
-        """
-        return VERSION_COMPATIBLE in _compiled_with(self.manifest)
+        """True when trtexec compiled the plan version-compatible, so that it carries host code."""
+        return VERSION_COMPATIBLE in _trtexec_arguments(self.manifest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +63,13 @@ def verify_archive(
 
     Raises ArchiveRefused.
     """
-    manifest = _manifest(root, manifest_sha256)
+    manifest = _read_manifest(root, manifest_sha256)
     _refuse_foreign_engine(manifest, running)
     _refuse_changed_files(root, manifest)
     return EngineArchive(root=root, manifest=manifest)
 
 
-def _manifest(root: Path, expected: str | None) -> Manifest:
+def _read_manifest(root: Path, expected: str | None) -> Manifest:
     path = root / MANIFEST_NAME
     if not path.is_file():
         raise ArchiveRefused(
@@ -80,68 +77,63 @@ def _manifest(root: Path, expected: str | None) -> Manifest:
             "are served."
         )
     data = path.read_bytes()
-    found = hashlib.sha256(data).hexdigest()
-    if expected is not None and found != expected:
+    digest = hashlib.sha256(data).hexdigest()
+    if expected is not None and digest != expected:
         raise ArchiveRefused(
-            f"Refused: {MANIFEST_NAME} has sha256 {found}, but the deployment pins {expected}; "
+            f"Refused: {MANIFEST_NAME} has sha256 {digest}, but the deployment pins {expected}; "
             "deploy the archive the lock names."
         )
     try:
         return Manifest.from_bytes(data)
     except ValidationError as fault:
         first = fault.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole file"
-        sentence = (
-            f"Refused: {MANIFEST_NAME} cannot be read ({place}: {first['msg']}); build "
-            "the engine again."
-        )
-        raise ArchiveRefused(sentence) from fault
+        location = ".".join(map(str, first["loc"])) or "the whole file"
+        raise ArchiveRefused(
+            f"Refused: {MANIFEST_NAME} cannot be read ({location}: {first['msg']}); build the "
+            "engine again."
+        ) from fault
 
 
 def _refuse_foreign_engine(manifest: Manifest, running: SupportedRuntimes) -> None:
-    name, version, wanted = manifest.runtime.name, _version(manifest), manifest.compute_capability
+    name, version = manifest.runtime.name, manifest.runtime.version
+    if manifest.plan is not None:  # the exact TensorRT build
+        version = manifest.plan.tensorrt
     absence = running.absences.get(name)
     lacking = "" if absence is None else f" ({absence})"
-    here = [(runtime, capability) for runtime, capability in running.pairs if runtime.name == name]
-    fitting = [capability for runtime, capability in here if _is_build(version, runtime.version)]
+    fitting = [
+        capability
+        for runtime, capability in running.pairs
+        if runtime.name == name and _is_build(version, runtime.version)
+    ]
     if not fitting:
-        listed = ", ".join(
-            dict.fromkeys(f"{runtime.name} {runtime.version}" for runtime, _ in running.pairs)
+        runtimes = dict.fromkeys(
+            f"{runtime.name} {runtime.version}" for runtime, _ in running.pairs
         )
         raise ArchiveRefused(
             f"Refused: the engine was made for {name} {version}, this server runs "
-            f"{listed}{lacking}; build it for this platform."
+            f"{', '.join(runtimes)}{lacking}; build it for this platform."
         )
     if not any(_runs_on(manifest, capability) for capability in fitting):
         raise ArchiveRefused(
-            f"Refused: the engine was made for compute capability {wanted}, "
+            f"Refused: the engine was made for compute capability {manifest.compute_capability}, "
             f"this server runs {', '.join(fitting)}{lacking}; build it for this target."
         )
 
 
-def _version(manifest: Manifest) -> str:
-    """Return the engine's exact TensorRT build where the manifest records it."""
-    return manifest.runtime.version if manifest.plan is None else manifest.plan.tensorrt
-
-
-def _is_build(wanted: str, found: str) -> bool:
-    """True when `found` begins with every part of `wanted`, such as 10.16.1.11 with 10.16."""
+def _is_build(wanted: str, version: str) -> bool:
+    """Return True when a version begins with every part of `wanted`: 10.16.1.11 with 10.16."""
     parts = wanted.split(".")
-    return found.split(".")[: len(parts)] == parts
+    return version.split(".")[: len(parts)] == parts
 
 
 def _runs_on(manifest: Manifest, capability: str) -> bool:
     if manifest.compute_capability == capability:
         return True
-    return (
-        capability != CPU
-        and HARDWARE_COMPATIBLE in _compiled_with(manifest)
-        and float(capability) >= LEAST_COMPATIBLE
-    )
+    is_portable = HARDWARE_COMPATIBLE in _trtexec_arguments(manifest)
+    return is_portable and capability != CPU and float(capability) >= LEAST_COMPATIBLE
 
 
-def _compiled_with(manifest: Manifest) -> list[str]:
-    """The arguments that trtexec had."""
+def _trtexec_arguments(manifest: Manifest) -> list[str]:
     return [] if manifest.plan is None else shlex.split(manifest.plan.command)
 
 
@@ -150,32 +142,23 @@ def _refuse_changed_files(root: Path, manifest: Manifest) -> None:
         path.relative_to(root).as_posix()
         for path in root.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
-    }
-    present.discard(MANIFEST_NAME)
-    needed = {
-        manifest.engine_file,
-        *([] if manifest.tokenizer_file is None else [manifest.tokenizer_file]),
-    }
-    for name in sorted((set(manifest.files) | needed) - present):
-        raise ArchiveRefused(
-            f"Refused: {name} is named in {MANIFEST_NAME} but is not in the archive; publish the "
-            "archive again."
-        )
-    for name in sorted(present - set(manifest.files)):
-        raise ArchiveRefused(
-            f"Refused: {name} is in the archive but not named in {MANIFEST_NAME}; publish the "
-            "archive again."
-        )
-    for name, digest in sorted(manifest.files.items()):
-        found = _sha256(root / name)
-        if found != digest:
-            sentence = (
-                f"Refused: {name} has sha256 {found}, but {MANIFEST_NAME} says {digest}; "
-                "publish the archive again."
-            )
-            raise ArchiveRefused(sentence)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    } - {MANIFEST_NAME}
+    needed = {*manifest.files, manifest.engine_file}
+    if manifest.tokenizer_file is not None:
+        needed.add(manifest.tokenizer_file)
+    faults = [
+        f"{name} is named in {MANIFEST_NAME} but is not in the archive"
+        for name in sorted(needed - present)
+    ]
+    faults += [
+        f"{name} is in the archive but not named in {MANIFEST_NAME}"
+        for name in sorted(present - set(manifest.files))
+    ]
+    for name, digest in sorted(manifest.files.items()) if not faults else ():
+        with (root / name).open("rb") as file:
+            actual = hashlib.file_digest(file, "sha256").hexdigest()
+        if actual != digest:
+            faults = [f"{name} has sha256 {actual}, but {MANIFEST_NAME} says {digest}"]
+            break
+    if faults:
+        raise ArchiveRefused(f"Refused: {faults[0]}; publish the archive again.")

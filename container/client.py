@@ -29,7 +29,7 @@ RETRIED_CODES = frozenset(
 RETRIED_STATUS = 503
 TRITON_QUEUE_FULL = "Exceeds maximum queue size"
 OUT_OF_TIME = ("Request timeout expired", "request's time", "as long as it may")
-"""In what Triton, and the Python server, say to a request that has waited its whole time."""
+"""Parts of Triton's, and the Python server's, sentences for a passed deadline."""
 FIRST_PAUSE_SECONDS = 0.2
 BEFORE_SIGN = "before-sign.sagemaker-runtime.InvokeEndpoint"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -39,8 +39,7 @@ class SageMakerRuntime(Protocol):
     """The one call of boto3's `sagemaker-runtime` client that is made."""
 
     def invoke_endpoint(self, **arguments: Any) -> Mapping[str, Any]:
-        """boto3's InvokeEndpoint."""
-        ...
+        """Call InvokeEndpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +67,7 @@ class EndpointClient:
     pause: Callable[[float], None] = field(default=time.sleep)
 
     def embed(self, texts: Sequence[str]) -> Array:
-        """One row per text, in order: vectors of an embedder, logits of a classifier."""
+        """Return one row per text, in order: vectors of an embedder, logits of a classifier."""
         request = text_request(texts, binary=self.binary, input_name=self.input_name)
         rows: Array = self._read(rows_of, request, self.output_name)
         if rows.ndim != 2 or len(rows) != len(texts):
@@ -79,10 +78,7 @@ class EndpointClient:
         return rows
 
     def scores(self, texts: Sequence[str]) -> Array:
-        """One row of class probabilities per text, in the order of the classifier's labels.
-
-        The caller has.
-        """
+        """Return class probabilities per text, in the order of the classifier's labels."""
         logits = self.embed(texts)
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities: Array = powers / powers.sum(axis=1, keepdims=True)
@@ -93,13 +89,13 @@ class EndpointClient:
 
         Raises InputFault for a type that KServe v2 does not have.
         """
-        found: dict[str, Array] = self._read(arrays_of, array_request(arrays, binary=self.binary))
-        return found
+        outputs: dict[str, Array] = self._read(arrays_of, array_request(arrays, binary=self.binary))
+        return outputs
 
     def _read(
         self, reader: Callable[..., Any], request: tuple[bytes, str], *more: str | None
     ) -> Any:
-        answer = self._invoked(self._arguments(*request))
+        answer = self._invoke(*request)
         try:
             body = answer["Body"].read()
         except Exception as fault:  # the request is answered, so it is not sent again
@@ -111,20 +107,18 @@ class EndpointClient:
         except AnswerFault as fault:
             raise AnswerFault(f"Endpoint {self.endpoint}: {fault}") from fault
 
-    def _arguments(self, body: bytes, content_type: str) -> dict[str, Any]:
-        arguments: dict[str, Any] = {
-            "EndpointName": self.endpoint,
-            "ContentType": content_type,
-            "Body": body,
-        }
+    def _invoke(self, body: bytes, content_type: str) -> Mapping[str, Any]:
+        arguments = {"EndpointName": self.endpoint, "ContentType": content_type, "Body": body}
         if self.target_model is not None:
             arguments["TargetModel"] = self.target_model
-        return arguments
-
-    def _invoked(self, arguments: dict[str, Any]) -> Mapping[str, Any]:
+        if self.gzip_from_bytes is not None and len(body) >= self.gzip_from_bytes:
+            # Kept for the client's other threads; a body that is not compressed is left alone.
+            events = self.runtime.meta.events  # type: ignore[attr-defined]
+            events.register(BEFORE_SIGN, name_encoding, unique_id="roundhouse-gzip")
+            arguments["Body"] = gzip.compress(body, 1)
         for attempt in range(1, self.attempts + 1):
             try:
-                return self._invoke(arguments)
+                return self.runtime.invoke_endpoint(**arguments)
             except Exception as fault:
                 if not is_retried(fault) or attempt == self.attempts:
                     raise EndpointFault(
@@ -137,15 +131,6 @@ class EndpointClient:
             "or more."
         )
 
-    def _invoke(self, arguments: dict[str, Any]) -> Mapping[str, Any]:
-        if self.gzip_from_bytes is None or len(arguments["Body"]) < self.gzip_from_bytes:
-            return self.runtime.invoke_endpoint(**arguments)
-        # Kept for the client's other threads; a body that is not compressed is left alone.
-        self.runtime.meta.events.register(BEFORE_SIGN, name_encoding, unique_id="roundhouse-gzip")  # type: ignore[attr-defined]
-        return self.runtime.invoke_endpoint(
-            **arguments | {"Body": gzip.compress(arguments["Body"], 1)}
-        )
-
 
 def name_encoding(request: Any, **_: Any) -> None:
     """Set Content-Encoding on a request whose body is compressed, before botocore signs it."""
@@ -154,7 +139,7 @@ def name_encoding(request: Any, **_: Any) -> None:
 
 
 def is_retried(fault: Exception) -> bool:
-    """True when botocore's fault is temporary: throttling, 503, or a model that still loads.
+    """Return True when botocore's fault is temporary: throttling, 503, or a model that still loads.
 
     A request that waited as long as it may is not sent again, though it is a 503: the server is
     late for every client, and a retry makes it later. A 4xx of the container is not temporary,
@@ -177,13 +162,9 @@ def format_fault(fault: Exception) -> str:
     if not isinstance(response, Mapping):
         return str(fault) if str(fault) else repr(fault)
     if response.get("OriginalMessage"):
-        return (
-            f"the server answered {response.get('OriginalStatusCode')}: "
-            f"{error_sentence(response['OriginalMessage'])}"
-        )
+        status = response.get("OriginalStatusCode")
+        return f"the server answered {status}: {error_sentence(response['OriginalMessage'])}"
     error = response.get("Error", {})
-    return (
-        f"AWS answered {error.get('Code')}: {error.get('Message')}"
-        if error.get("Message")
-        else str(fault)
-    )
+    if error.get("Message"):
+        return f"AWS answered {error.get('Code')}: {error['Message']}"
+    return str(fault)

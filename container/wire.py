@@ -44,9 +44,9 @@ def text_request(
     but a list of texts.
     """
     if isinstance(texts, str | bytes):
+        kind = type(texts).__name__
         raise InputFault(
-            f"The texts are one {type(texts).__name__}, {texts[:40]!r}; send a list of them, if "
-            "only of one."
+            f"The texts are one {kind}, {texts[:40]!r}; send a list of them, if only of one."
         )
     return array_request({input_name: np.array(texts, dtype=object).reshape(-1, 1)}, binary=binary)
 
@@ -60,19 +60,18 @@ def array_request(arrays: Mapping[str, Array], *, binary: bool = True) -> tuple[
     columns = {
         name: array.reshape(-1, 1) if array.ndim == 1 else array for name, array in arrays.items()
     }
-    if not binary:
-        inputs = [
-            _described(name, array) | {"data": _data(array)} for name, array in columns.items()
-        ]
-        return json.dumps(
-            {"inputs": inputs}, ensure_ascii=False, allow_nan=False
-        ).encode(), JSON_TYPE
-    tails = [_raw(array) for array in columns.values()]
-    sizes = [{"parameters": {"binary_data_size": len(tail)}} for tail in tails]
-    inputs = [
-        _described(name, array) | size
-        for (name, array), size in zip(columns.items(), sizes, strict=True)
+    inputs: list[dict[str, Any]] = [
+        {"name": name, "shape": list(array.shape), "datatype": datatype(array)}
+        for name, array in columns.items()
     ]
+    if not binary:
+        for tensor, array in zip(inputs, columns.values(), strict=True):
+            tensor["data"] = _data(array)
+        document = json.dumps({"inputs": inputs}, ensure_ascii=False, allow_nan=False)
+        return document.encode(), JSON_TYPE
+    tails = [_raw(array) for array in columns.values()]
+    for tensor, tail in zip(inputs, tails, strict=True):
+        tensor["parameters"] = {"binary_data_size": len(tail)}
     header = json.dumps(
         {"inputs": inputs, "parameters": {"binary_data_output": True}}, ensure_ascii=False
     ).encode()
@@ -80,58 +79,53 @@ def array_request(arrays: Mapping[str, Array], *, binary: bool = True) -> tuple[
 
 
 def arrays_of(body: bytes, content_type: str) -> dict[str, Array]:
-    """The arrays in an answer, by output, JSON or binary. Raises AnswerFault."""
+    """Return the arrays in an answer, by output, JSON or binary. Raises AnswerFault."""
     _, marker, size = content_type.partition(HEADER_SIZE)
+    arrays: dict[str, Array] = {}
     try:
         header = int(size.partition(";")[0]) if marker else len(body)
-        tail, found = body[header:], {}
+        tail = body[header:]
         for output in json.loads(body[:header])["outputs"]:
+            name = output.get("datatype", "FP32")
             if "data" in output:
-                values = _array_of(output)
+                values = np.array(output["data"], object if name == BYTES else DATATYPES[name])
             else:
                 length = int(output.get("parameters", {}).get("binary_data_size", len(tail)))
-                values, tail = (
-                    _decompressed(tail[:length], output.get("datatype", "FP32")),
-                    tail[length:],
-                )
-            found[output["name"]] = values.reshape(output["shape"])
+                values, tail = _array_of(tail[:length], name), tail[length:]
+            arrays[output["name"]] = values.reshape(output["shape"])
     except (ValueError, KeyError, TypeError, AttributeError, struct.error) as fault:
         raise AnswerFault(
             f"The answer cannot be read ({fault!r}); it begins with {body[:80]!r}."
         ) from fault
-    return found
+    return arrays
 
 
 def rows_of(body: bytes, content_type: str, output_name: str | None = None) -> Array:
-    """One output's rows; without a name, of the only output. Raises AnswerFault."""
-    found = arrays_of(body, content_type)
-    if output_name is None and len(found) == 1:
-        return next(iter(found.values()))
-    if output_name is None or output_name not in found:
+    """Return one output's rows; without a name, of the only output. Raises AnswerFault."""
+    arrays = arrays_of(body, content_type)
+    if output_name is None and len(arrays) == 1:
+        return next(iter(arrays.values()))
+    if output_name is None or output_name not in arrays:
         expected = "one output" if output_name is None else f"an output {output_name!r}"
         raise AnswerFault(
             f"The answer cannot be read: it should have {expected}, it has "
-            f"{', '.join(map(repr, found))}."
+            f"{', '.join(map(repr, arrays))}."
         )
-    return found[output_name]
+    return arrays[output_name]
 
 
 def error_sentence(body: bytes | str) -> str:
     """Return the sentence of an error response: its "error", or the beginning of its body."""
     try:
-        format_fault = json.loads(body)["error"]
+        sentence = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError):
-        format_fault = body.decode(errors="replace") if isinstance(body, bytes) else body
-    text = " ".join(str(format_fault).split())
+        sentence = body.decode(errors="replace") if isinstance(body, bytes) else body
+    text = " ".join(str(sentence).split())
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
-def _described(name: str, array: Array) -> dict[str, Any]:
-    return {"name": name, "shape": list(array.shape), "datatype": datatype(array)}
-
-
 def datatype(array: Array) -> str:
-    """KServe v2's name for an array's type; texts are BYTES. Raises InputFault."""
+    """Return KServe v2's name for an array's type; texts are BYTES. Raises InputFault."""
     if array.dtype.kind in "OUS":
         return BYTES
     for name, dtype in DATATYPES.items():
@@ -145,40 +139,32 @@ def _raw(array: Array) -> bytes:
     if name != BYTES:
         numbers: bytes = np.ascontiguousarray(array, DATATYPES[name]).tobytes()
         return numbers
-    return b"".join(struct.pack("<I", len(item)) + item for item in _texts(array))
+    return b"".join(struct.pack("<I", len(item)) + item for item in _utf8(array))
 
 
 def _data(array: Array) -> list[Any]:
-    """An array's values as JSON has them."""
-    return (
-        array.reshape(-1).tolist()
-        if datatype(array) != BYTES
-        else [text.decode() for text in _texts(array)]
-    )
+    if datatype(array) != BYTES:
+        return array.reshape(-1).tolist()
+    return [item.decode() for item in _utf8(array)]
 
 
-def _texts(array: Array) -> Iterator[bytes]:
-    """Each text in UTF-8. Raises InputFault."""
-    for place, text in enumerate(array.reshape(-1)):
+def _utf8(array: Array) -> Iterator[bytes]:
+    """Yield each text in UTF-8. Raises InputFault."""
+    for index, text in enumerate(array.reshape(-1)):
         if not isinstance(text, str | bytes):
             raise InputFault(
-                f"text[{place}] is {str(text)[:40]!r}, a {type(text).__name__}; it must be a str."
+                f"text[{index}] is {str(text)[:40]!r}, a {type(text).__name__}; it must be a str."
             )
         try:
             yield text.encode() if isinstance(text, str) else text.decode().encode()
         except (UnicodeEncodeError, UnicodeDecodeError) as fault:
             raise InputFault(
-                f"text[{place}] is no Unicode ({fault.reason}); send only what UTF-8 can write."
+                f"text[{index}] is no Unicode ({fault.reason}); send only what UTF-8 can write."
             ) from fault
 
 
-def _array_of(output: Mapping[str, Any]) -> Array:
-    name = output.get("datatype", "FP32")
-    values: Array = np.array(output["data"], object if name == BYTES else DATATYPES[name])
-    return values
-
-
-def _decompressed(data: bytes, name: str) -> Array:
+def _array_of(data: bytes, name: str) -> Array:
+    """Return the flat array of a datatype whose raw bytes these are."""
     if name != BYTES:
         numbers: Array = np.frombuffer(data, DATATYPES[name])
         return numbers

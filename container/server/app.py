@@ -1,8 +1,7 @@
 """Starts the Python server by its environment.
 
 Exit codes: 0 drained and stopped; 2 a setting is wrong; 3 the archive is refused; 4 the engine or
-the port cannot be used;
-5 its HTTP processes die all the time.
+the port cannot be used; 5 its HTTP processes die all the time.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import uvloop
@@ -65,17 +64,15 @@ from container.server.telemetry.metrics import BatchMetrics, forget_model, gauge
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
 OpenEngine = Callable[[EngineArchive, Settings], Engine]
+Say = Callable[[str], object]
 
 
 class CannotListen(Exception):
     """The port or the address cannot be had; the message is the whole sentence."""
 
 
-def main(arguments: list[str], opened: OpenEngine | None = None) -> int:
-    """Run the server and return its exit code.
-
-    `opened` loads engines, by default by their manifest.
-    """
+def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
+    """Run the server and return its exit code; engines are opened by their manifest by default."""
     if arguments not in ([], ["serve"]):
         return _refuse(
             SETTING,
@@ -86,90 +83,37 @@ def main(arguments: list[str], opened: OpenEngine | None = None) -> int:
         settings = process_settings()
         raise_descriptor_limit(settings.max_connections)
         with _listener(settings) as listener:
-            return _serve(settings, listener, _engine if opened is None else opened)
-    except CannotListen as fault:
-        return _refuse(ENGINE, str(fault))
+            return _serve(settings, listener, _open_engine if open_engine is None else open_engine)
     except SettingsFault as fault:
         return _refuse(SETTING, str(fault))
     except ArchiveRefused as fault:
         return _refuse(ARCHIVE, str(fault))
-    except LoadFault as fault:
+    except (CannotListen, LoadFault) as fault:
         return _refuse(ENGINE, str(fault))
     except OSError as fault:
-        return _refuse(
-            ARCHIVE,
-            f"Refused: {fault.filename or settings.model_dir} cannot be read ({fault.strerror}).",
-        )
+        path = fault.filename or settings.model_dir
+        return _refuse(ARCHIVE, f"Refused: {path} cannot be read ({fault.strerror}).")
 
 
-def _serve(settings: Settings, listener: socket.socket, opened: OpenEngine) -> int:
-    here = running()
-    if settings.multi_model:
-
-        def verify(root: Path) -> EngineArchive:
-            return verify_archive(root, running=here, manifest_sha256=None)
-
-        log = FailureLog(stderr)
-        serving = serve_many_models(
-            settings,
-            listener,
-            verify=verify,
-            load=lambda archive: opened(archive, settings),
-            log=log,
-            say=_print_line,
-        )
-        return _run(serving, log)
-    archive = verify_archive(
-        settings.model_dir, running=here, manifest_sha256=settings.manifest_sha256
-    )
-    model, log = _model(archive, settings, opened), FailureLog(stderr, model=archive.manifest.model)
-    try:
-        if settings.http_processes == 1:
-            return _run(serve_one_process(settings, model, listener, log=log, say=_print_line), log)
-        workers = WorkerSpec(count=settings.http_processes, environment=process_environment())
-        return _run(
-            serve_several_processes(settings, model, listener, workers, log=log, say=_print_line),
-            log,
-        )
-    except LoadFault as fault:
-        raise LoadFault(
-            f"The engine {archive.manifest.engine_file} cannot be loaded: {fault}"
-        ) from fault
+def _refuse(code: int, sentence: str) -> int:
+    with suppress(OSError):
+        print(sentence, file=sys.stderr, flush=True)
+    return code
 
 
-def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
-    """The exit code of what runs on the event loop."""
-    try:
-        code: int | None = uvloop.run(without_executor_wait(serving))
-    except StoppedWhileLoading:
-        _print_line("Stopped while the engine was loading.")
-        return 0
-    finally:
-        ignore_stop_signals()
-        log.close()
-    return 0 if code is None else code
+def _print_line(sentence: str) -> None:
+    with suppress(OSError):  # stdout is closed, which does not stop the server
+        print(sentence, flush=True)
 
 
-def _model(archive: EngineArchive, settings: Settings, opened: OpenEngine) -> Model:
-    try:
-        return servable_model(archive, settings, lambda: opened(archive, settings))
-    except Exception as fault:
-        raise LoadFault(
-            f"The tokenizer {archive.tokenizer} cannot be loaded ({fault}); build the engine again."
-        ) from fault
-
-
-def _engine(archive: EngineArchive, settings: Settings) -> Engine:
+def _open_engine(archive: EngineArchive, settings: Settings) -> Engine:
     return load_engine(
         archive, slots=settings.slots, threads=settings.threads, cores=available_cores()
     )
 
 
 def _listener(settings: Settings) -> socket.socket:
-    """Return the listening socket.
-
-    It is bound before anything is loaded, so a taken port fails first.
-    """
+    """Return the listening socket, bound before anything is loaded: a taken port fails first."""
     family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
     try:
         return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
@@ -181,30 +125,61 @@ def _listener(settings: Settings) -> socket.socket:
         ) from fault
     except OSError as fault:
         reason = str(fault.strerror).partition(" (while")[0]
-        is_about_port = fault.errno in (errno.EADDRINUSE, errno.EACCES)
-        remedy = (
-            "SAGEMAKER_BIND_TO_PORT to a free port"
-            if is_about_port
-            else "ROUNDHOUSE_BIND_ADDRESS to one of this machine's"
-        )
+        if fault.errno in (errno.EADDRINUSE, errno.EACCES):
+            remedy = "SAGEMAKER_BIND_TO_PORT to a free port"
+        else:
+            remedy = "ROUNDHOUSE_BIND_ADDRESS to one of this machine's"
         raise CannotListen(
             f"Cannot listen on {bind_address(settings)} ({reason}); set {remedy}."
         ) from fault
 
 
-def _print_line(sentence: str) -> None:
-    with suppress(OSError):  # stdout is closed, which does not stop the server
-        print(sentence, flush=True)
+def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine) -> int:
+    runtimes = running()
+    if settings.multi_model:
+        log = FailureLog(stderr)
+        verify = partial(verify_archive, running=runtimes, manifest_sha256=None)
+        serving = _serve_many_models(
+            settings, listener, verify, lambda archive: open_engine(archive, settings), log=log
+        )
+        return _run(serving, log)
+    archive = verify_archive(
+        settings.model_dir, running=runtimes, manifest_sha256=settings.manifest_sha256
+    )
+    try:
+        model = servable_model(archive, settings, lambda: open_engine(archive, settings))
+    except Exception as fault:
+        raise LoadFault(
+            f"The tokenizer {archive.tokenizer} cannot be loaded ({fault}); build the engine again."
+        ) from fault
+    log = FailureLog(stderr, model=model.name)
+    serve: Coroutine[Any, Any, int | None]
+    if settings.http_processes == 1:
+        serve = serve_one_process(settings, model, listener, log=log, say=_print_line)
+    else:
+        workers = WorkerSpec(count=settings.http_processes, environment=process_environment())
+        serve = serve_several_processes(
+            settings, model, listener, workers, log=log, say=_print_line
+        )
+    try:
+        return _run(serve, log)
+    except LoadFault as fault:
+        raise LoadFault(
+            f"The engine {archive.manifest.engine_file} cannot be loaded: {fault}"
+        ) from fault
 
 
-def _refuse(code: int, sentence: str) -> int:
-    with suppress(OSError):
-        print(sentence, file=sys.stderr, flush=True)
-    return code
-
-
-Say = Callable[[str], object]
-T = TypeVar("T")
+def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
+    """Run a coroutine on an event loop and return its exit code, 0 where it has none."""
+    try:
+        code: int | None = uvloop.run(without_executor_wait(serving))
+    except StoppedWhileLoading:
+        _print_line("Stopped while the engine was loading.")
+        return 0
+    finally:
+        ignore_stop_signals()
+        log.close()
+    return 0 if code is None else code
 
 
 async def serve_one_process(
@@ -217,10 +192,8 @@ async def serve_one_process(
     tune_interpreter()
     metric_values, plane, stop = MetricValues(), data_plane_of(model, settings), stop_event()
     count_truncated(plane, model, metric_values)
-    server = HttpServer(
-        served_model_application(plane, model, settings, metric_values, log),
-        limits=http_limits(settings),
-    )
+    application = served_model_application(plane, model, settings, metric_values, log)
+    server = HttpServer(application, limits=http_limits(settings))
     gauge(metric_values, "roundhouse_connections", lambda: server.connections)
     gauge(metric_values, "roundhouse_models_loaded", lambda: int(plane.ready))
     await server.start(listener)
@@ -251,24 +224,23 @@ async def serve_several_processes(
 
     It ends when a signal drains it, or when HTTP workers keep ending. Raises LoadFault.
     """
-    metric_values, stop, batchers = MetricValues(), stop_event(), ExitStack()
+    metric_values, stop = MetricValues(), stop_event()
+    serving: list[Backend] = []
     gauge(
         metric_values,
         "roundhouse_models_loaded",
         lambda: int(bool(serving) and not serving[0].is_broken),
     )
-    serving: list[Backend] = []
+    with ExitStack() as batchers:
 
-    async def load() -> Backend:
-        batcher = await await_loading(load_batcher(model, settings, metric_values, log))
-        batchers.callback(batcher.close)
-        serving.append(batcher)
-        say(
-            f"Serving {model.name} on {bind_address(settings)} from {workers.count} HTTP processes."
-        )
-        return batcher
+        async def load() -> Backend:
+            batcher = await await_loading(load_batcher(model, settings, metric_values, log))
+            batchers.callback(batcher.close)
+            serving.append(batcher)
+            processes = f"{workers.count} HTTP processes"
+            say(f"Serving {model.name} on {bind_address(settings)} from {processes}.")
+            return batcher
 
-    with batchers:
         return await supervise(
             listener=listener,
             workers=workers,
@@ -281,42 +253,20 @@ async def serve_several_processes(
         )
 
 
-Verify = Callable[[Path], EngineArchive]
-Load = Callable[[EngineArchive], Engine]
-
-
-async def serve_many_models(
+async def _serve_many_models(
     settings: Settings,
     listener: socket.socket,
+    verify: Callable[[Path], EngineArchive],
+    load: Callable[[EngineArchive], Engine],
     *,
-    verify: Verify,
-    load: Load,
     log: FailureLog,
-    say: Say,
 ) -> None:
     """Serve the models that requests load until a signal drains it; healthy from the start."""
     tune_interpreter()
     metric_values, stop = MetricValues(), stop_event()
-    models = _models(settings, metric_values, verify=verify, load=load, log=log)
-    server = HttpServer(
-        loaded_models_application(models, settings, metric_values, log),
-        limits=http_limits(settings),
-    )
-    gauge(metric_values, "roundhouse_connections", lambda: server.connections)
-    gauge(metric_values, "roundhouse_models_loaded", lambda: len(models))
-    await server.start(listener)
-    say(f"Serving the models that requests load on {bind_address(settings)}.")
-    await stop.wait()
-    await server.drain(settings.drain_seconds)
-    await models.close()
+    served: WeakKeyDictionary[DataPlane, Model] = WeakKeyDictionary()
 
-
-def _models(
-    settings: Settings, metric_values: MetricValues, *, verify: Verify, load: Load, log: FailureLog
-) -> LoadedModels:
-    known: WeakKeyDictionary[DataPlane, Model] = WeakKeyDictionary()
-
-    def planned(archive: EngineArchive) -> DataPlane:
+    def plane_of(archive: EngineArchive) -> DataPlane:
         try:
             model = servable_model(archive, settings, lambda: load(archive))
         except Exception as fault:
@@ -324,20 +274,30 @@ def _models(
                 f"Refused: the tokenizer cannot be loaded ({fault}); build the engine again."
             ) from fault
         plane = data_plane_of(model, settings)
-        known[plane] = model
+        served[plane] = model
         return plane
 
     def backend(name: str, engine: Engine, costs: Costs, plane: DataPlane) -> ModelBackend:
-        count_truncated(plane, known[plane], metric_values, name=name)
+        model = served[plane]
+        count_truncated(plane, model, metric_values, name=name)
         metrics = BatchMetrics(metric_values, name, log=log)
-        return model_batcher(known[plane], engine, costs, settings, metrics)
+        return model_batcher(model, engine, costs, settings, metrics)
 
-    return LoadedModels(
+    models = LoadedModels(
         verify=verify,
         load_engine=load,
-        plane=planned,
+        plane=plane_of,
         backend=backend,
         free_mib=free_mib,
         log=log,
         unloaded=partial(forget_model, metric_values),
     )
+    application = loaded_models_application(models, settings, metric_values, log)
+    server = HttpServer(application, limits=http_limits(settings))
+    gauge(metric_values, "roundhouse_connections", lambda: server.connections)
+    gauge(metric_values, "roundhouse_models_loaded", lambda: len(models))
+    await server.start(listener)
+    _print_line(f"Serving the models that requests load on {bind_address(settings)}.")
+    await stop.wait()
+    await server.drain(settings.drain_seconds)
+    await models.close()

@@ -25,10 +25,8 @@ LAST_SECONDS = 0.5
 
 async def without_executor_wait(serving: Coroutine[Any, Any, T]) -> T:
     """Await `serving` on an event loop that closes without waiting for its executor's threads."""
-    loop, executor = (
-        asyncio.get_running_loop(),
-        ThreadPoolExecutor(thread_name_prefix="beside the event loop"),
-    )
+    loop = asyncio.get_running_loop()
+    executor = ThreadPoolExecutor(thread_name_prefix="beside the event loop")
     loop.set_default_executor(executor)
     try:
         return await serving
@@ -70,22 +68,13 @@ def end(code: int) -> NoReturn:
                 stream.flush()
         except (OSError, ValueError):
             unread = True
-    if unread or not _threads_end():
+    until, others = time.monotonic() + LAST_SECONDS, set(threading.enumerate())
+    threads = [thread for thread in others - {threading.main_thread()} if not thread.daemon]
+    for thread in () if unread else threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    if unread or any(thread.is_alive() for thread in threads):
         os._exit(code)
     sys.exit(code)
-
-
-def _threads_end() -> bool:
-    """True when every non-daemon thread ends in time."""
-    until = time.monotonic() + LAST_SECONDS
-    threads = [
-        thread
-        for thread in threading.enumerate()
-        if not thread.daemon and thread is not threading.main_thread()
-    ]
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    return not any(thread.is_alive() for thread in threads)
 
 
 OTHERS = 256
@@ -98,9 +87,8 @@ def raise_descriptor_limit(connections: int) -> None:
     wanted = connections + OTHERS
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with suppress(
-            ValueError, OSError
-        ):  # then connections beyond are refused one by one, and said
+        # Otherwise connections beyond the limit are refused one by one, and reported.
+        with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
@@ -130,37 +118,19 @@ MACHINE = Path("/proc/meminfo")
 
 
 def free_mib(*, group: Path = GROUP, machine: Path = MACHINE) -> float | None:
-    """Return the memory left in MiB.
+    """Return the MiB left: the lesser of the machine's and the control group's (version 2).
 
-    The lesser of the machine's and the control group's (version 2). File pages that the kernel can
-    reclaim count as free. `None` when neither can be read.
+    File pages that the kernel can reclaim count as free. `None` when neither can be read.
     """
-    known = [found for found in (_group_mib(group), _machine_mib(machine)) if found is not None]
-    return min(known, default=None)
-
-
-def _group_mib(group: Path) -> float | None:
-    try:
-        limit = (group / "memory.max").read_text().strip()
-        if limit == "max":
-            return None
-        used = int((group / "memory.current").read_text())
-        return (int(limit) - used + _reclaimable(group)) / MIB
-    except (OSError, ValueError):
-        return None
-
-
-def _reclaimable(group: Path) -> int:
-    lines = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    return int(lines.get("inactive_file", 0))
-
-
-def _machine_mib(machine: Path) -> float | None:
-    try:
+    known: list[float] = []
+    with suppress(OSError, ValueError):  # a group without a limit has "max"
+        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        lines = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        known.append((limit - used + int(lines.get("inactive_file", 0))) / MIB)
+    with suppress(OSError, ValueError, KeyError):
         lines = dict(line.split(":", 1) for line in machine.read_text().splitlines())
-        return int(lines["MemAvailable"].split()[0]) / 1024
-    except (OSError, ValueError, KeyError):
-        return None
+        known.append(int(lines["MemAvailable"].split()[0]) / 1024)
+    return min(known, default=None)
 
 
 class LoadFault(Exception):
@@ -180,21 +150,18 @@ def stop_event() -> asyncio.Event:
 
 
 async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Event) -> T:
-    """Return what `loading` returns.
-
-    Raises StoppedWhileLoading, and LoadFault with the first line of what loading raises.
-    """
-    coming, stopping = asyncio.ensure_future(loading), asyncio.ensure_future(stop.wait())
-    await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    """Return what `loading` returns. Raises StoppedWhileLoading and LoadFault."""
+    task, stopping = asyncio.ensure_future(loading), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
-    if not coming.done():
+    if not task.done():
         raise StoppedWhileLoading
-    return await await_loading(coming)
+    return await await_loading(task)
 
 
-async def await_loading(coming: Awaitable[T]) -> T:
-    """Return what `coming` returns. Raises LoadFault."""
+async def await_loading(loading: Awaitable[T]) -> T:
+    """Return what `loading` returns. Raises LoadFault with the first line of what it raises."""
     try:
-        return await coming
+        return await loading
     except Exception as fault:
         raise LoadFault(first_line(fault)) from fault

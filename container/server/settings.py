@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,7 @@ class SettingsFault(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of the server.
-
-    Sizes are in bytes, times in seconds; `None` is derived from the engine or the machine.
-    """
+    """The settings of the server; `None` is derived from the engine or the machine."""
 
     model_dir: Path = Path("/opt/ml/model")
     address: str = "0.0.0.0"
@@ -41,10 +38,7 @@ class Settings:
     threads: int | None = None
     """Of each slot, in engines that run on the CPU."""
     http_processes: int = 1
-    """1: HTTP in the engine's own process; more.
-
-    That many processes before the one that owns the engine.
-    """
+    """1: HTTP in the engine's own process; more: that many processes before the engine's."""
     deadline_seconds: int = 60
     """Longest that a request may take; SageMaker's own limit."""
     request_seconds: int = 30
@@ -53,31 +47,22 @@ class Settings:
     """SageMaker kills 30 seconds after SIGTERM."""
 
 
-_COUNTS = {
-    "SAGEMAKER_BIND_TO_PORT": "port",
-    "ROUNDHOUSE_MAX_BODY_BYTES": "max_body_bytes",
-    "ROUNDHOUSE_MAX_REQUEST_ROWS": "max_request_rows",
-    "ROUNDHOUSE_MAX_CONNECTIONS": "max_connections",
-    "ROUNDHOUSE_QUEUE_ROWS": "queue_rows",
-    "ROUNDHOUSE_MAX_BATCH_TOKENS": "max_batch_tokens",
-    "ROUNDHOUSE_SLOTS": "slots",
-    "ROUNDHOUSE_THREADS": "threads",
-    "ROUNDHOUSE_HTTP_PROCESSES": "http_processes",
-    "ROUNDHOUSE_DEADLINE_SECONDS": "deadline_seconds",
-    "ROUNDHOUSE_REQUEST_SECONDS": "request_seconds",
-    "ROUNDHOUSE_DRAIN_SECONDS": "drain_seconds",
-}
-_MOST = {
-    "SAGEMAKER_BIND_TO_PORT": 65_535,
-    "ROUNDHOUSE_SLOTS": 256,
-    "ROUNDHOUSE_THREADS": 256,
-    "ROUNDHOUSE_HTTP_PROCESSES": 64,
-    "ROUNDHOUSE_DEADLINE_SECONDS": 86_400,
-    "ROUNDHOUSE_REQUEST_SECONDS": 86_400,
-    "ROUNDHOUSE_DRAIN_SECONDS": 86_400,
-}
-"""Where more is a slip: other counts only take memory that is used."""
 LARGEST_COUNT = 2**31 - 1
+_COUNTS = {
+    "SAGEMAKER_BIND_TO_PORT": ("port", 65_535),
+    "ROUNDHOUSE_MAX_BODY_BYTES": ("max_body_bytes", LARGEST_COUNT),
+    "ROUNDHOUSE_MAX_REQUEST_ROWS": ("max_request_rows", LARGEST_COUNT),
+    "ROUNDHOUSE_MAX_CONNECTIONS": ("max_connections", LARGEST_COUNT),
+    "ROUNDHOUSE_QUEUE_ROWS": ("queue_rows", LARGEST_COUNT),
+    "ROUNDHOUSE_MAX_BATCH_TOKENS": ("max_batch_tokens", LARGEST_COUNT),
+    "ROUNDHOUSE_SLOTS": ("slots", 256),
+    "ROUNDHOUSE_THREADS": ("threads", 256),
+    "ROUNDHOUSE_HTTP_PROCESSES": ("http_processes", 64),
+    "ROUNDHOUSE_DEADLINE_SECONDS": ("deadline_seconds", 86_400),
+    "ROUNDHOUSE_REQUEST_SECONDS": ("request_seconds", 86_400),
+    "ROUNDHOUSE_DRAIN_SECONDS": ("drain_seconds", 86_400),
+}
+"""Field and largest value by variable; lower limits stand where more is a slip."""
 _WORDS = {
     "SM_MODEL_DIR": "model_dir",
     "ROUNDHOUSE_BIND_ADDRESS": "address",
@@ -88,29 +73,39 @@ VARIABLES = (*_WORDS, "SAGEMAKER_MULTI_MODEL", *_COUNTS)
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
-    """The settings in an environment; an empty variable means default.
+    """Return the settings in an environment; an empty variable means default.
 
     Raises SettingsFault with a line for every fault.
     """
-    known = {name for name in (*_COUNTS, *_WORDS) if name.startswith(PREFIX)}
+    known = {name for name in VARIABLES if name.startswith(PREFIX)}
     unknown = [name for name in sorted(environ) if name.startswith(PREFIX) and name not in known]
     faults = [
         f"{name} is not a setting of this server; {_nearest(name, known)}" for name in unknown
     ]
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         field: environ[name] for name, field in _WORDS.items() if environ.get(name)
     }
-    for name, field in _COUNTS.items():
-        if environ.get(name):
-            values[field], fault = _count(name, environ[name])
-            faults += fault
-    values["multi_model"], fault = _switch("SAGEMAKER_MULTI_MODEL", environ)
     if "model_dir" in values:
-        values["model_dir"] = Path(str(values["model_dir"]))
-    sound: dict[str, Any] = {field: value for field, value in values.items() if value is not None}
-    settings = Settings(**sound)
-    wrong = values.keys() - sound.keys()
-    faults += [*fault, *_contradictions(settings, wrong)]
+        values["model_dir"] = Path(values["model_dir"])
+    wrong = set()
+    for name, (field, most) in _COUNTS.items():
+        text = environ.get(name)
+        if not text:
+            continue
+        if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= most:
+            values[field] = int(text)
+        else:
+            wrong.add(field)
+            faults.append(
+                f"{name} is {text[:40]!r}; it must be a whole number from 1 to {most}, or unset "
+                "for the default."
+            )
+    switch = environ.get("SAGEMAKER_MULTI_MODEL", "")
+    values["multi_model"] = switch.lower() == "true"
+    if switch.lower() not in ("", "true", "false"):
+        faults.append(f"SAGEMAKER_MULTI_MODEL is {switch[:40]!r}; it must be true, false or unset.")
+    settings = Settings(**values)
+    faults += _contradictions(settings, wrong)
     if faults:
         raise SettingsFault("\n".join(faults))
     return settings
@@ -123,12 +118,12 @@ def bind_address(settings: Settings) -> str:
 
 
 def process_settings() -> Settings:
-    """The settings of this process."""
+    """Return the settings of this process."""
     return read_settings(os.environ)
 
 
 def process_environment() -> dict[str, str]:
-    """This process' environment, for processes that it starts."""
+    """Return this process' environment, for processes that it starts."""
     return dict(os.environ)
 
 
@@ -143,7 +138,7 @@ def limit_libraries() -> None:
 
 
 def available_cores() -> int:
-    """The cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -152,17 +147,15 @@ def _nearest(name: str, known: set[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}."
 
 
-def _contradictions(settings: Settings, wrong: Set[str]) -> list[str]:
+def _contradictions(settings: Settings, wrong: set[str]) -> list[str]:
     """Return the faults of settings that contradict each other; those in `wrong` are left out."""
     faults = []
-    if settings.max_request_rows > settings.queue_rows and not wrong & {
-        "max_request_rows",
-        "queue_rows",
-    }:
+    if settings.max_request_rows > settings.queue_rows and not (
+        {"max_request_rows", "queue_rows"} & wrong
+    ):
         faults.append(
-            f"ROUNDHOUSE_MAX_REQUEST_ROWS is {settings.max_request_rows}, "
-            f"more than ROUNDHOUSE_QUEUE_ROWS {settings.queue_rows}; raise the queue, or lower "
-            "the request."
+            f"ROUNDHOUSE_MAX_REQUEST_ROWS is {settings.max_request_rows}, more than "
+            f"ROUNDHOUSE_QUEUE_ROWS {settings.queue_rows}; raise the queue, or lower the request."
         )
     if settings.multi_model and settings.http_processes > 1:
         faults.append(
@@ -172,27 +165,6 @@ def _contradictions(settings: Settings, wrong: Set[str]) -> list[str]:
     if settings.multi_model and settings.manifest_sha256 is not None:
         faults.append(
             "ROUNDHOUSE_MANIFEST_SHA256 pins one archive, but a multi-model server loads those "
-            "that requests name, each under "
-            "a name that follows from its content; leave it unset."
+            "that requests name, each under a name that follows from its content; leave it unset."
         )
     return faults
-
-
-def _switch(name: str, environ: Mapping[str, str]) -> tuple[bool, list[str]]:
-    """Return the value of a boolean variable, and its faults."""
-    text = environ.get(name, "").lower()
-    wrong = text not in ("", "true", "false")
-    return text == "true", [
-        f"{name} is {environ[name][:40]!r}; it must be true, false or unset."
-    ] if wrong else []
-
-
-def _count(name: str, text: str) -> tuple[int | None, list[str]]:
-    """Return the value of a number, `None` when it is faulty, and its faults."""
-    most = _MOST.get(name, LARGEST_COUNT)
-    if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= most:
-        return int(text), []
-    return None, [
-        f"{name} is {text[:40]!r}; it must be a whole number from 1 to {most}, or unset for the "
-        "default."
-    ]

@@ -9,7 +9,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from container.server.batching.batch import Batch, Job, Limits
+from container.server.batching.batch import Batch, BatchObserver, Drop, Job, Limits
 from container.server.batching.failures import (
     BROKEN,
     CLOSED,
@@ -17,7 +17,6 @@ from container.server.batching.failures import (
     FaultIsolation,
     admission_refusal,
     engine_refusal,
-    hang_fault,
     is_memory_shortage,
 )
 from container.server.batching.fair_queue import FairQueue, Head
@@ -31,10 +30,16 @@ from container.server.batching.selection import (
     total_rows,
     window_rows,
 )
-from container.server.batching.slots import Outcome, RunEnded, Slots, Thread, runs_inline
+from container.server.batching.slots import (
+    IDLE_INLINE_SECONDS,
+    THREAD_SWITCH_SECONDS,
+    Outcome,
+    RunEnded,
+    Slots,
+    SlotThread,
+)
 from container.server.batching.timers import Deadlines, Watchdog
 from container.server.engines.engine import Costs, Engine, LinearCosts
-from container.server.observers import BatchObserver, Drop, NullBatchObserver
 from container.server.types import (
     Arrays,
     DeadlinePassed,
@@ -57,7 +62,7 @@ class Batcher:
         costs: Costs | None = None,
         kind: Callable[[Any], Hashable] | None = None,
         observer: BatchObserver | None = None,
-        threads: Sequence[Thread] | None = None,
+        threads: Sequence[SlotThread] | None = None,
         shortage: type[MemoryShort | OutOfMemory] = MemoryShort,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -68,19 +73,15 @@ class Batcher:
         """
         self._probe, self._limits, self._shortage = probe, limits, shortage
         self._costs: Costs = LinearCosts() if costs is None else costs
-        self._observer: BatchObserver = NullBatchObserver() if observer is None else observer
-        self._batch_limits = BatchLimits(max_rows=engine.max_rows, max_tokens=limits.max_tokens)
-        longest = (
-            limits.max_tokens // engine.max_rows
-            if engine.sequence_buckets is None
-            else engine.sequence_buckets[-1]
-        )
-        self._edges = row_edges(self._costs, max_rows=engine.max_rows, longest=max(1, longest))
-        usual = TYPICAL_LENGTH if engine.sequence_buckets is None else engine.sequence_buckets[0]
-        self._least_window = least_window(self._costs, max_rows=engine.max_rows, length=usual)
-        self._queue = FairQueue(
-            limits=self._batch_limits, buckets=engine.sequence_buckets, kind=kind
-        )
+        self._observer = BatchObserver() if observer is None else observer
+        max_rows, buckets = engine.max_rows, engine.sequence_buckets
+        self._batch_limits = BatchLimits(max_rows=max_rows, max_tokens=limits.max_tokens)
+        usual, longest = TYPICAL_LENGTH, max(1, limits.max_tokens // max_rows)
+        if buckets is not None:
+            usual, longest = buckets[0], buckets[-1]
+        self._edges = row_edges(self._costs, max_rows=max_rows, longest=longest)
+        self._least_window = least_window(self._costs, max_rows=max_rows, length=usual)
+        self._queue = FairQueue(limits=self._batch_limits, buckets=buckets, kind=kind)
         self._deadlines = Deadlines(self._deadline_passed)
         self._clock = clock
         self._slots = Slots(engine, threads)
@@ -89,8 +90,7 @@ class Batcher:
         )
         self._may_prefetch = engine.slots == 1
         self._inline_rows = engine.inline_rows
-        self._prefetched = False
-        self._dispatching = False
+        self._prefetched = self._dispatching = False
         self._prefetch_from_rows: float = math.inf
         """Rows that must be queued before the next attempt to prefetch; infinite while one is."""
         self._rows_ever = 0
@@ -112,12 +112,11 @@ class Batcher:
         TooLarge, DeadlinePassed, Unavailable; the future may fail with EngineRefused too.
         """
         loop = self._event_loop
-        if loop is None:  # asked for once: uvloop takes its time
+        if loop is None:  # only once: uvloop takes its time
             loop = self._event_loop = asyncio.get_running_loop()
         now, size = self._clock(), len(rows)
-        late = deadline is not None and deadline <= now
         if (
-            late
+            (deadline is not None and deadline <= now)
             or self.is_broken
             or self.closed
             or not 0 < size <= self._limits.queue_rows - self._queue.live
@@ -156,7 +155,7 @@ class Batcher:
         self._slots.close()
 
     def _refusal(self, rows: int) -> RequestFault:
-        """Return why a request of so many rows is not admitted."""
+        """Record and return why a request of so many rows is not admitted."""
         if not rows:
             return RequestFault("The request holds no rows; send one at least.")
         waiting, most = self._queue.live, self._limits.queue_rows
@@ -177,13 +176,9 @@ class Batcher:
             self._observer.record_drop(reason=reason, rows=job.size)
 
     def _deadline_passed(self, job: Job) -> None:
-        waited = self._clock() - job.submitted_at
-        job.fail(
-            DeadlinePassed(
-                f"The request waited {waited:.3g} s, as long as it may; try again in a second."
-            ),
-            "deadline",
-        )
+        waited = f"{self._clock() - job.submitted_at:.3g} s"
+        too_late = f"The request waited {waited}, as long as it may; try again in a second."
+        job.fail(DeadlinePassed(too_late), "deadline")
 
     def _dispatch(self) -> None:
         """Start a batch on every idle slot and, with a single slot, prefetch the next batch."""
@@ -197,10 +192,7 @@ class Batcher:
             self._prefetch()
 
     def _prefetch(self) -> None:
-        """Queue the next batch behind the running one if it is full.
-
-        Or if no new row could join it.
-        """
+        """Queue the next batch behind the running one if it is full, or no new row could join."""
         if not self._queue.live:
             self._prefetch_from_rows = 1
             return
@@ -208,9 +200,8 @@ class Batcher:
         picks = self._picks(head, self._batch_limits)
         missing = self._batch_limits.rows(picks[-1].length) - total_rows(picks)
         if missing and self._queue.live < self._least_window:
-            self._prefetch_from_rows = self._queue.live + max(
-                missing, self._batch_limits.max_rows // 4
-            )
+            quarter = self._batch_limits.max_rows // 4
+            self._prefetch_from_rows = self._queue.live + max(missing, quarter)
         else:
             self._prefetched = True
             self._start(self._batch(head, picks), 0)
@@ -220,17 +211,15 @@ class Batcher:
         picks = self._picks(head, self._batch_limits)
         rows, longest = total_rows(picks), picks[-1].length
         share = -(-self._queue.live // len(self._slots.idle))
-        if share >= rows or self._costs.seconds(share, longest) >= self._costs.seconds(
-            rows, longest
-        ):
+        seconds = self._costs.seconds
+        if share >= rows or seconds(share, longest) >= seconds(rows, longest):
             return picks
-        return self._picks(
-            head, BatchLimits(max_rows=share, max_tokens=self._batch_limits.max_tokens)
-        )
+        limits = BatchLimits(max_rows=share, max_tokens=self._batch_limits.max_tokens)
+        return self._picks(head, limits)
 
     def _picks(self, head: Head, limits: BatchLimits) -> list[Pick]:
         window = window_rows(self._least_window, self._queue.live)
-        count = partial(self._queue.count, head.queues, before=head.place[1] + window)
+        count = partial(self._queue.count, head.queues, before=head.row[1] + window)
         return select_rows(
             head.queues.lengths,
             head.head_at,
@@ -268,8 +257,8 @@ class Batcher:
         if rows > self._inline_rows or self._prefetched:
             return False
         seconds = self._costs.seconds(rows, batch.padded_tokens // rows)
-        request_parts = not self._queue.live and len(self._slots.idle) == self._slots.count - 1
-        return runs_inline(seconds, request_parts=request_parts)
+        alone = not self._queue.live and len(self._slots.idle) == self._slots.count - 1
+        return seconds <= (IDLE_INLINE_SECONDS if alone else THREAD_SWITCH_SECONDS)
 
     def _run_ended(self, batch: Batch, slot: int, outcome: Outcome, seconds: float) -> None:
         """Start the next batch, then deliver the answers of the one that ended."""
@@ -287,7 +276,6 @@ class Batcher:
             tokens=batch.tokens,
             padded_tokens=batch.padded_tokens,
             engine_seconds=seconds,
-            queue_seconds=batch.queue_seconds,
         )
 
     def _free(self, slot: int) -> None:
@@ -308,14 +296,18 @@ class Batcher:
 
     def _isolate(self, batch: Batch, slot: int, fault: Exception) -> None:
         self._failed(fault, len(batch.rows))
-        end_isolation = partial(self._end_isolation, slot)
         if self.is_broken:
-            end_isolation([(part.job, fault) for part in batch.request_parts()], None)
-        else:
-            run = partial(self._run, slot)
-            FaultIsolation(
-                batch, fault, run=run, probe=self._probe, failed=self._failed, over=end_isolation
-            ).proceed()
+            failed = [(part.job, fault) for part in batch.request_parts()]
+            self._end_isolation(slot, failed, None)
+            return
+        FaultIsolation(
+            batch,
+            fault,
+            run=partial(self._run, slot),
+            probe=self._probe,
+            failed=self._failed,
+            over=partial(self._end_isolation, slot),
+        ).proceed()
 
     def _failed(self, fault: Exception, rows: int) -> None:
         self._observer.engine_failed(fault=fault, rows=rows)
@@ -329,10 +321,10 @@ class Batcher:
             probed is None or (self._shortage is OutOfMemory and is_memory_shortage(probed))
         )
         for job, fault in failed_requests:
-            reason, listed = engine_refusal(
+            reason, refusal = engine_refusal(
                 fault, is_broken=self.is_broken, shortage=self._shortage
             )
-            job.fail(listed, reason)
+            job.fail(refusal, reason)
         if self.is_broken:
             self._refuse_waiting(BROKEN, "broken")
         self._free(slot)
@@ -340,7 +332,11 @@ class Batcher:
     def _engine_hangs(self) -> None:
         """Mark the engine as broken: a slot does not return."""
         self.is_broken = self._hung = True
-        self._failed(hang_fault(self._limits.run_seconds), 0)
+        hangs = TimeoutError(
+            f"The engine has run one batch for more than {self._limits.run_seconds:g} s and hangs; "
+            "this server waits to be replaced."
+        )
+        self._failed(hangs, 0)
         self._refuse_waiting(BROKEN, "broken")
         self._wake_drainers()
 

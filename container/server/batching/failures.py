@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from container.server.batching.batch import Batch, Job, RequestPart
+from container.server.batching.batch import Batch, Drop, Job, RequestPart
 from container.server.batching.slots import Outcome, RunEnded
 from container.server.engines.engine import EngineOutOfMemory
-from container.server.observers import Drop
 from container.server.types import (
     DeadlinePassed,
     EngineRefused,
@@ -31,13 +30,14 @@ SHORT = (
 )
 
 
+FailedRequest = tuple[Job, Exception]
+"""A request that failed alone, and its fault."""
+
+
 def admission_refusal(
     rows: int, *, waiting: int, most: int, is_broken: bool, closed: bool
 ) -> tuple[Drop, RequestFault]:
-    """Return why a queue refuses a request.
-
-    Broken, closed, too large, full, or its deadline passed.
-    """
+    """Return why a request is refused by a queue in which at most so many rows may wait."""
     if is_broken:
         return "broken", Unavailable(BROKEN)
     if closed:
@@ -47,11 +47,10 @@ def admission_refusal(
             f"The request has {rows} rows and at most {most} may wait; send it in parts."
         )
     if waiting + rows > most:
-        full = (
+        return "queue_full", QueueFull(
             f"{waiting} rows wait already, this request has {rows}, and at most {most} may "
             "wait; try again in a second."
         )
-        return "queue_full", QueueFull(full)
     return "deadline", DeadlinePassed(LATE)
 
 
@@ -67,20 +66,8 @@ def engine_refusal(
 
 
 def is_memory_shortage(fault: Exception) -> bool:
-    """True when an engine failed for lack of memory."""
+    """Return True when an engine failed for lack of memory."""
     return isinstance(fault, EngineOutOfMemory | MemoryError)
-
-
-def hang_fault(seconds: float) -> TimeoutError:
-    """Return the failure log's entry for an engine that does not return."""
-    return TimeoutError(
-        f"The engine has run one batch for more than {seconds:g} s and hangs; this server waits "
-        "to be replaced."
-    )
-
-
-FailedRequest = tuple[Job, Exception]
-"""A request that failed alone, and how."""
 
 
 class FaultIsolation:
@@ -105,12 +92,11 @@ class FaultIsolation:
         `over` is called once, at the end, with the requests that failed alone, and the probe's
         fault if it failed too.
         """
-        request_parts = batch.request_parts()
         self._run, self._probe, self._failed, self._end = run, probe, failed, over
-        self._to_run = request_parts[::-1] if len(request_parts) > 1 else []
-        self._failed_requests: list[FailedRequest] = (
-            [(part.job, fault) for part in request_parts] if len(request_parts) == 1 else []
-        )
+        self._to_run = batch.request_parts()[::-1]
+        self._failed_requests: list[FailedRequest] = []
+        if len(self._to_run) == 1:
+            self._failed_requests = [(self._to_run.pop().job, fault)]
         self._works = False
         """True when the engine has answered since a request last failed alone."""
 

@@ -1,20 +1,17 @@
-"""What waits, by kind and length, and whose turn it is.
+"""The rows that wait, by kind and length, and the row that runs next.
 
 Start-time fair queueing in units of a batch. A request's n-th batchful of rows is tagged n units
-after the virtual time at
-which the request came; the lowest tag is next, of equal ones the oldest. The virtual time follows
-the tags that run, less than
-a unit ahead of them. So before a new request comes at most one batchful of every request that
-waits, however many rows those
-have; and because the virtual time moves on with every batch, no stream of newcomers keeps a tag
-from its turn.
+after the virtual time at which the request came; the lowest tag is next, of equal ones the oldest.
+The virtual time follows the tags that run, less than a unit ahead of them. So before a new request
+comes at most one batchful of every request that waits, however many rows those have; and because
+the virtual time moves on with every batch, no stream of newcomers keeps a tag from its turn.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -25,6 +22,8 @@ from container.server.batching.selection import BatchLimits, Pick
 UNIT = 4
 """Virtual time of one full batch, in steps."""
 _second = itemgetter(1)
+QueueHead = tuple[int, int, int, "LengthQueues"]
+"""A queue's first row, now or earlier: its tag, its number, its length, its kind's queues."""
 
 
 class Head(NamedTuple):
@@ -32,7 +31,7 @@ class Head(NamedTuple):
 
     queues: LengthQueues
     head_at: int
-    place: QueuedRow
+    row: QueuedRow
 
 
 class FairQueue:
@@ -48,13 +47,15 @@ class FairQueue:
         buckets: Sequence[int] | None = None,
         kind: Callable[[Any], Hashable] | None = None,
     ) -> None:
-        """`buckets`: lengths that rows are padded to, ascending.
-
-        Only rows of one `kind` share a batch.
-        """
+        """`buckets`: what rows are padded to, ascending; rows of one `kind` share a batch."""
         self._batch_limits = limits
         self._kind = kind
-        self._padded = () if buckets is None else _padded_lengths(buckets)
+        self._padded: Sequence[int] = ()
+        """By length: what it is padded to."""
+        if buckets is not None:
+            self._padded = [
+                buckets[bisect_left(buckets, length)] for length in range(buckets[-1] + 1)
+            ]
         self._kinds: dict[Hashable, LengthQueues] = {}
         self._heads: list[QueueHead] = []
         """A heap of the first row of every length's queue, so that finding the next row is cheap.
@@ -68,19 +69,21 @@ class FairQueue:
         """Rows of requests that are over, not yet swept out."""
 
     def add(self, job: Job) -> None:
-        """Queues all rows of a new request, numbered from its `base`."""
+        """Queue all rows of a new request, numbered from its `base`."""
         self.live += job.size
-        pad_rows, known = self._padded, len(self._padded)
-        if job.size == 1 and self._kind is None:  # what the lines below do, in a third of the time
+        padded, known, kind = self._padded, len(self._padded), self._kind
+        if job.size == 1 and kind is None:  # the same as below, in a third of the time
             length = len(job.rows[0])
-            place = (self._virtual_time, job.base, job)
-            self._queues_of(None).add(pad_rows[length] if length < known else length, place)
+            row = (self._virtual_time, job.base, job)
+            self._queues_of(None).add(padded[length] if length < known else length, row)
             return
-        lengths = [pad_rows[length] if length < known else length for length in map(len, job.rows)]
-        if self._kind is None:
-            self._queues_of(None).extend(lengths, self._tags(lengths), job)
-        else:
-            self._add_by_kind(self._kind, lengths, self._tags(lengths), job)
+        lengths = [padded[length] if length < known else length for length in map(len, job.rows)]
+        tags = self._tags(lengths)
+        if kind is None:
+            self._queues_of(None).extend(lengths, tags, job)
+            return
+        for number, length, tag in zip(range(job.size), lengths, tags, strict=True):
+            self._queues_of(kind(job.rows[number])).add(length, (tag, job.base + number, job))
 
     def remove(self, job: Job) -> None:
         """Release what an ended request holds of the queue."""
@@ -108,36 +111,32 @@ class FairQueue:
     def count(self, queues: LengthQueues, length: int, before: float = math.inf) -> int:
         """Return how many rows of a length, numbered below `before`, wait; at most a full batch."""
         rows_waiting = queues.queues[length]
-        rows = (
-            self._living_rows(rows_waiting)
-            if self.dead
-            else min(len(rows_waiting), self._batch_limits.max_rows)
-        )
+        if self.dead:
+            rows = self._living_rows(rows_waiting)
+        else:
+            rows = min(len(rows_waiting), self._batch_limits.max_rows)
         if not rows or rows_waiting[rows - 1][1] < before:
             return rows
-        return next(
-            (head_at for head_at, place in enumerate(rows_waiting[:rows]) if place[1] >= before),
-            rows,
-        )
+        return next(index for index, row in enumerate(rows_waiting) if row[1] >= before)
 
     def take(self, head: Head, picks: Sequence[Pick]) -> list[QueuedRow]:
-        """Remove counted rows from the queue: each request's together, in order."""
+        """Remove counted rows from the queue and return them: each request's together, in order."""
         queued_rows: list[QueuedRow] = []
         for length, rows in picks:
             queued_rows += head.queues.queues[length][:rows]
             self._cut(head.queues, length, rows)
-        self._virtual_time = max(
-            head.place[0], min(self._virtual_time + 1, head.place[0] + UNIT - 1)
-        )
+        tag = head.row[0]
+        self._virtual_time = max(tag, min(self._virtual_time + 1, tag + UNIT - 1))
         self.live -= len(queued_rows)
         queued_rows.sort(key=_second)
         return queued_rows
 
     def jobs(self) -> set[Job]:
-        """Every request that has a row in the queue."""
+        """Return every request that has a row in the queue."""
         return {
             job
-            for rows_waiting in self._all_queues()
+            for queues in self._kinds.values()
+            for rows_waiting in queues.queues.values()
             for _, _, job in rows_waiting
             if not job.done()
         }
@@ -148,16 +147,8 @@ class FairQueue:
             queues = self._kinds[kind] = LengthQueues(kind, self._heads)
         return queues
 
-    def _add_by_kind(
-        self, kind: Callable[[Any], Hashable], lengths: list[int], tags: list[int], job: Job
-    ) -> None:
-        for number, (row, length, tag) in enumerate(
-            zip(job.rows, lengths, tags, strict=True), job.base
-        ):
-            self._queues_of(kind(row)).add(length, (tag, number, job))
-
     def _tags(self, lengths: Sequence[int]) -> list[int]:
-        """A tag per row: one unit more for every batch that the request's rows fill."""
+        """Return a tag per row: one unit more for every batch that the request's rows fill."""
         if len(lengths) <= self._batch_limits.rows(max(lengths)):
             return [self._virtual_time] * len(lengths)
         tags: list[int] = []
@@ -171,10 +162,7 @@ class FairQueue:
         return tags
 
     def _living_rows(self, rows_waiting: list[QueuedRow]) -> int:
-        """Remove ended requests' rows until a full batch of waiting rows comes first.
-
-        Return how many.
-        """
+        """Remove ended requests' rows until a full batch comes first; return its rows."""
         living: list[QueuedRow] = []
         seen = 0
         while seen < len(rows_waiting) and len(living) < self._batch_limits.max_rows:
@@ -187,7 +175,9 @@ class FairQueue:
 
     def _drop_dead(self, queues: LengthQueues, length: int) -> None:
         """Remove the rows of ended requests from the front of a length's queue."""
-        rows = queues.dead_rows(length)
+        rows_waiting = queues.queues[length]
+        living = (index for index, row in enumerate(rows_waiting) if not row[2].done())
+        rows = next(living, len(rows_waiting))
         if rows:
             self.dead -= rows
             self._cut(queues, length, rows)
@@ -198,28 +188,14 @@ class FairQueue:
             del self._kinds[queues.kind]
 
     def _sweep(self) -> None:
-        for queues in self._kinds.values():
+        """Remove every row of ended requests."""
+        self._heads.clear()
+        for kind, queues in list(self._kinds.items()):
             queues.sweep()
-        self._kinds = {kind: queues for kind, queues in self._kinds.items() if queues.queues}
-        self.dead = 0
-        self._heads[:] = [head for queues in self._kinds.values() for head in queues.heads()]
+            if not queues.queues:
+                del self._kinds[kind]
         heapify(self._heads)
-
-    def _all_queues(self) -> Iterator[list[QueuedRow]]:
-        return (
-            rows_waiting
-            for queues in self._kinds.values()
-            for rows_waiting in queues.queues.values()
-        )
-
-
-def _padded_lengths(buckets: Sequence[int]) -> tuple[int, ...]:
-    """By length: what it is padded to."""
-    return tuple(buckets[bisect_left(buckets, length)] for length in range(buckets[-1] + 1))
-
-
-QueueHead = tuple[int, int, int, "LengthQueues"]
-"""A queue's first row, now or earlier: its tag, its number, its length, its kind's queues."""
+        self.dead = 0
 
 
 class LengthQueues:
@@ -234,22 +210,22 @@ class LengthQueues:
         self.queues: dict[int, list[QueuedRow]] = {}
         self.lengths: list[int] = []
 
-    def add(self, length: int, place: QueuedRow) -> None:
+    def add(self, length: int, row: QueuedRow) -> None:
         """Add a row, numbered above all others, behind the rows with the same or a lower tag."""
         rows_waiting = self.queues.get(length)
         if rows_waiting is None:
-            self.queues[length] = [place]
+            self.queues[length] = [row]
             insort(self.lengths, length)
-            heappush(self._heads, (place[0], place[1], length, self))
-        elif rows_waiting[-1][0] <= place[0]:
-            rows_waiting.append(place)
+            heappush(self._heads, (row[0], row[1], length, self))
+        elif rows_waiting[-1][0] <= row[0]:
+            rows_waiting.append(row)
         else:
-            insort(rows_waiting, place)
-            if rows_waiting[0] is place:
-                heappush(self._heads, (place[0], place[1], length, self))
+            insort(rows_waiting, row)
+            if rows_waiting[0] is row:
+                heappush(self._heads, (row[0], row[1], length, self))
 
     def extend(self, lengths: Sequence[int], tags: Sequence[int], job: Job) -> None:
-        """Adds a request's rows, numbered from its `base`."""
+        """Add a request's rows, numbered from its `base`."""
         queues, number = self.queues, job.base
         for length, tag in zip(lengths, tags, strict=True):
             rows_waiting = queues.get(length)
@@ -269,28 +245,12 @@ class LengthQueues:
             del self.queues[length]
             del self.lengths[bisect_left(self.lengths, length)]
 
-    def dead_rows(self, length: int) -> int:
-        """Return how many rows at the front of a length's queue belong to ended requests."""
-        rows_waiting = self.queues[length]
-        return next(
-            (place for place, row in enumerate(rows_waiting) if not row[2].done()),
-            len(rows_waiting),
-        )
-
     def sweep(self) -> None:
-        """Remove every row of ended requests; the heap of heads is left as it is."""
-        self.queues = {
-            length: [place for place in rows_waiting if not place[2].done()]
-            for length, rows_waiting in self.queues.items()
-        }
-        self.queues = {
-            length: rows_waiting for length, rows_waiting in self.queues.items() if rows_waiting
-        }
+        """Remove every row of ended requests, and append the first rows to the emptied heap."""
+        for length, rows_waiting in list(self.queues.items()):
+            rows_waiting[:] = [row for row in rows_waiting if not row[2].done()]
+            if rows_waiting:
+                self._heads.append((rows_waiting[0][0], rows_waiting[0][1], length, self))
+            else:
+                del self.queues[length]
         self.lengths = sorted(self.queues)
-
-    def heads(self) -> Iterator[QueueHead]:
-        """Return the first row of every length's queue."""
-        return (
-            (rows_waiting[0][0], rows_waiting[0][1], length, self)
-            for length, rows_waiting in self.queues.items()
-        )

@@ -11,9 +11,7 @@ from container.server.engines.engine import Costs
 
 NEARLY, BATCHES_IN_WINDOW, SHARE_IN_WINDOW = 1.1, 4, 3
 WEIGHED_APART = 8
-"""So many lengths are weighed in every way.
-
-Of more, neighbours that run sooner together are taken as one.
+"""Lengths that are weighed in every way; of more, neighbours that run sooner together count as one.
 """
 TYPICAL_LENGTH = 16
 """Tokens of a short text."""
@@ -87,15 +85,12 @@ def window_rows(least: int, waiting: int) -> int:
 
 
 def total_rows(picks: Sequence[Pick]) -> int:
-    """Rows of all picks."""
+    """Return the rows of all picks."""
     return sum([pick.rows for pick in picks])
 
 
 def row_edges(costs: Costs, *, max_rows: int, longest: int) -> tuple[int, ...]:
-    """The row counts that fill a bucket of the engine.
-
-    One row more costs more, one row fewer saves nothing.
-    """
+    """Return the row counts where one row more costs more, and one row fewer saves nothing."""
     seconds = [costs.seconds(rows, longest) for rows in range(1, max_rows + 1)]
     return tuple(
         rows
@@ -112,9 +107,9 @@ def _window(
     count: Callable[[int], int],
     limits: BatchLimits,
 ) -> tuple[list[Pick], int]:
-    """Return as many rows as fit.
+    """Return the rows that fit, and how many lengths are below the head's.
 
-    Grown from the head's length to the side that adds less padding.
+    It grows from the head's length to the side that adds less padding.
     """
     below: list[Pick] = []
     above: list[Pick] = [Pick(lengths[head], waiting)]
@@ -124,24 +119,17 @@ def _window(
         shorter = low >= 0 and rows < limits.rows(longest)
         longer = high < len(lengths) and rows < limits.rows(lengths[high])
         if shorter and (not longer or longest - lengths[low] <= (lengths[high] - longest) * rows):
-            rows += _add_pick(
-                below, lengths[low], min(count(lengths[low]), limits.rows(longest) - rows)
-            )
+            side, length, most = below, lengths[low], limits.rows(longest)
             low -= 1
         elif longer:
-            rows += _add_pick(
-                above, lengths[high], min(count(lengths[high]), limits.rows(lengths[high]) - rows)
-            )
+            side, length, most = above, lengths[high], limits.rows(lengths[high])
             high += 1
         else:
             return below[::-1] + above, len(below)
-
-
-def _add_pick(picks: list[Pick], length: int, rows: int) -> int:
-    """Add a pick, unless no row of its length is in the window."""
-    if rows:
-        picks.append(Pick(length, rows))
-    return rows
+        added = min(count(length), most - rows)
+        if added:
+            side.append(Pick(length, added))
+            rows += added
 
 
 def _cheapest_run(picks: Sequence[Pick], head_at: int, costs: Costs) -> tuple[int, int]:
@@ -157,17 +145,17 @@ def _cheapest_run(picks: Sequence[Pick], head_at: int, costs: Costs) -> tuple[in
 
 
 def _blocks(picks: Sequence[Pick], costs: Costs) -> list[tuple[int, int]]:
-    """Return neighbouring lengths that are weighed as one, as [first, end) places."""
+    """Return the neighbouring lengths that are weighed as one, as [first, end) indexes."""
     if len(picks) <= WEIGHED_APART:
-        return [(place, place + 1) for place in range(len(picks))]
+        return [(index, index + 1) for index in range(len(picks))]
     blocks: list[tuple[int, int]] = []
     first, rows = 0, picks[0].rows
-    for place, (before, pick) in enumerate(pairwise(picks), start=1):
+    for index, (before, pick) in enumerate(pairwise(picks), start=1):
         apart = costs.seconds(rows, before.length) + costs.seconds(pick.rows, pick.length)
         rows += pick.rows
         if apart < costs.seconds(rows, pick.length):
-            blocks.append((first, place))
-            first, rows = place, pick.rows
+            blocks.append((first, index))
+            first, rows = index, pick.rows
     return [*blocks, (first, len(picks))]
 
 
@@ -193,24 +181,21 @@ def _least_seconds(
 def _trim_to_bucket(
     picks: list[Pick], head_at: int, costs: Costs, edges: Sequence[int]
 ) -> list[Pick]:
-    """Return the picks without rows that push the batch into a larger bucket at a higher cost."""
-    rows, longest = total_rows(picks), picks[-1].length
-    edge = max([edge for edge in edges if edge < rows], default=rows)
-    if edge == rows or costs.seconds(edge, longest) + costs.seconds(
-        rows - edge, longest
-    ) >= costs.seconds(rows, longest):
-        return picks
-    return _drop_rows(picks, head_at, rows - edge)
-
-
-def _drop_rows(picks: list[Pick], head_at: int, excess: int) -> list[Pick]:
-    """Return the picks less `excess` rows.
+    """Return the picks without rows that push the batch into a larger bucket at a higher cost.
 
     The longest go first, then the shortest, then the newest.
     """
+    rows, longest = total_rows(picks), picks[-1].length
+    edge = max([edge for edge in edges if edge < rows], default=rows)
+    excess = rows - edge
+    if not excess:
+        return picks
+    apart = costs.seconds(edge, longest) + costs.seconds(excess, longest)
+    if apart >= costs.seconds(rows, longest):
+        return picks
     kept = list(picks)
-    for place in [*range(len(picks) - 1, head_at, -1), *range(head_at), head_at]:
-        cut = min(excess, kept[place].rows)
-        kept[place] = Pick(kept[place].length, kept[place].rows - cut)
+    for index in [*range(len(picks) - 1, head_at, -1), *range(head_at), head_at]:
+        cut = min(excess, kept[index].rows)
+        kept[index] = Pick(kept[index].length, kept[index].rows - cut)
         excess -= cut
     return [pick for pick in kept if pick.rows]

@@ -8,24 +8,40 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from container.server.engines.engine import Engine
 from container.server.types import Arrays
 
-Work = Callable[[], None]
+THREAD_SWITCH_SECONDS = 50e-6
+"""The least time from the event loop to a slot's thread and back."""
+IDLE_INLINE_SECONDS = 5e-3
+"""How long the event loop may stand still for a batch beside which nothing waits and nothing runs.
+
+A switch to a thread that has slept two milliseconds and back took a quarter of one on a host of an
+H200.
+"""
 
 
-class Thread(Protocol):
-    """Runs work one after another, in order."""
+class SlotThread:
+    """A thread with a queue; passing work to it costs half of an executor's (10 of 19 µs)."""
 
-    def put(self, work: Work) -> None:
-        """Runs `work` after all that was put before; returns at once."""
-        ...
+    def __init__(self, name: str) -> None:
+        self._works: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=False).start()
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Run `work`, which never raises, after all that was put before; return at once."""
+        self._works.put(work)
 
     def close(self) -> None:
-        """Ends after the work that was put; returns at once."""
-        ...
+        """End after the work that was put; return at once."""
+        self._works.put(None)
+
+    def _run(self) -> None:
+        while (work := self._works.get()) is not None:
+            work()
+            del work
 
 
 def slot_threads(slots: int, first: SlotThread | None = None) -> list[SlotThread]:
@@ -44,66 +60,19 @@ def slot_threads(slots: int, first: SlotThread | None = None) -> list[SlotThread
     return threads
 
 
-class SlotThread:
-    """A thread with a queue.
-
-    Passing work to it costs half of an executor's (10 of 19 microseconds).
-    """
-
-    def __init__(self, name: str) -> None:
-        self._works: SimpleQueue[Work | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=False)
-        self._thread.start()
-
-    def put(self, work: Work) -> None:
-        """Runs `work`, which never raises, after all that was put before."""
-        self._works.put(work)
-
-    def close(self) -> None:
-        """Ends after the work that was put."""
-        self._works.put(None)
-
-    def _run(self) -> None:
-        while (work := self._works.get()) is not None:
-            work()
-            del work
-
-
-THREAD_SWITCH_SECONDS = 50e-6
-"""What the way to a slot's thread and back takes at the least.
-
-A batch that runs no longer runs on the event loop.
-"""
-IDLE_INLINE_SECONDS = 5e-3
-"""How long the event loop may stand still for a batch beside which nothing waits and nothing runs.
-
-The way to a thread that has slept two milliseconds and back took a quarter of one on a host of an
-H200.
-"""
-
-
-def runs_inline(seconds: float, *, request_parts: bool) -> bool:
-    """True when a batch ends sooner on the event loop's thread.
-
-    Blocks nothing else for long.
-    """
-    return seconds <= THREAD_SWITCH_SECONDS or (request_parts and seconds <= IDLE_INLINE_SECONDS)
-
-
 Outcome = Arrays | Exception | None
 """The outcome of a run: answers, the engine's fault, or None when every request had ended."""
 RunEnded = Callable[[Outcome, float], None]
-"""Called on the event loop with what became of some rows, and the seconds that the engine had them.
-"""
+"""Called on the event loop with the outcome of some rows, and the seconds the engine had them."""
 
 
 class Slots:
     """The engine's slots: which are idle, and how a batch runs on one."""
 
-    def __init__(self, engine: Engine, threads: Sequence[Thread] | None = None) -> None:
+    def __init__(self, engine: Engine, threads: Sequence[SlotThread] | None = None) -> None:
         """`threads`: one a slot; new ones, if none are given."""
         self._engine = engine
-        self._threads: Sequence[Thread] = slot_threads(engine.slots) if threads is None else threads
+        self._threads = slot_threads(engine.slots) if threads is None else threads
         self._closed = False
         self.count = engine.slots
         self.idle = list(range(engine.slots))[::-1]
@@ -116,7 +85,7 @@ class Slots:
         return len(self.idle) < self.count
 
     def under_way(self) -> dict[int, int]:
-        """By busy slot: how many runs its thread has ended."""
+        """Return, by busy slot, how many runs its thread has ended."""
         return {slot: self._ended[slot] for slot in range(self.count) if slot not in self.idle}
 
     def run(
@@ -129,19 +98,17 @@ class Slots:
         except Exception as fault:
             loop.call_soon(ended, fault, 0.0)
         else:
-            self._threads[slot].put(
-                partial(self._work, prepared, len(rows), slot, ended, over, loop)
-            )
+            work = partial(self._work, prepared, len(rows), slot, ended, over, loop)
+            self._threads[slot].put(work)
 
     def run_inline(self, slot: int, rows: Sequence[Any]) -> tuple[Arrays | Exception, float]:
         """Run rows now, on the event loop's thread; return the outcome and the seconds."""
         start = perf_counter()
+        outcome: Arrays | Exception
         try:
             prepared = self._engine.prepare(rows)
             start = perf_counter()
-            outcome: Arrays | Exception = _check_answers(
-                self._engine.run(prepared, slot), len(rows)
-            )
+            outcome = _check_answers(self._engine.run(prepared, slot), len(rows))
         except Exception as fault:
             outcome = fault
         return outcome, perf_counter() - start
@@ -153,7 +120,7 @@ class Slots:
             self._threads[slot].close()
 
     def close(self) -> None:
-        """Ends the threads: those of busy slots when they are free."""
+        """End the threads: those of busy slots when they are free."""
         if not self._closed:
             self._closed = True
             for slot in self.idle:
@@ -184,9 +151,9 @@ class Slots:
 
 def _check_answers(answers: Arrays, rows: int) -> Arrays:
     """Return the answers. Raises RuntimeError when they are not one per row."""
-    for place, answer in enumerate(answers):
+    for output, answer in enumerate(answers):
         if not answer.ndim or len(answer) != rows:
             raise RuntimeError(
-                f"the engine gave output {place} the shape {list(answer.shape)} for {rows} rows"
+                f"the engine gave output {output} the shape {list(answer.shape)} for {rows} rows"
             )
     return answers

@@ -28,7 +28,7 @@ class Deadlines:
         return len(self._heap)
 
     def add(self, deadline: float, job: Job) -> None:
-        """`deadline` is a time of the running event loop."""
+        """Watch a request; `deadline` is a time of the running event loop."""
         self._jobs[job.base] = job
         heappush(self._heap, (deadline, job.base))
         if len(self._heap) > 2 * len(self._jobs) + 64:
@@ -38,17 +38,17 @@ class Deadlines:
             self._arm()
 
     def forget(self, job: Job) -> None:
-        """A request is over."""
+        """Drop a request that is over."""
         self._jobs.pop(job.base, None)
 
     def close(self) -> None:
-        """Takes the timer off the event loop."""
+        """Take the timer off the event loop."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at = None, math.inf
 
     def _arm(self) -> None:
-        """Sets the timer to the first deadline that still matters."""
+        """Set the timer to the first deadline that still matters."""
         self.close()
         while self._heap and self._heap[0][1] not in self._jobs:
             heappop(self._heap)
@@ -66,10 +66,7 @@ class Deadlines:
 
 
 GRACE_SECONDS = 1.0
-"""A whole process may have stood still, and its timers ring first.
-
-A batch that is done has this long to say so.
-"""
+"""A batch that is done has this long to report it: the whole process may have stood still."""
 
 
 class Watchdog:
@@ -87,7 +84,7 @@ class Watchdog:
         Infinite `seconds` disable it. `on_hang` is called once, when a run has lasted `seconds`, or
         up to twice as long.
         """
-        self._under_way, self._seconds, self._engine_hangs = under_way, seconds, on_hang
+        self._under_way, self._seconds, self._on_hang = under_way, seconds, on_hang
         self._seen: Mapping[int, int] = {}
         self.is_resting = seconds < math.inf
         """Whether `start` is wanted."""
@@ -99,13 +96,13 @@ class Watchdog:
         self._check_in(self._seconds, self._check)
 
     def close(self) -> None:
-        """Takes the timer off the event loop for good."""
+        """Take the timer off the event loop for good."""
         self.is_resting = False
         if self._timer is not None:
             self._timer.cancel()
 
-    def _check_in(self, seconds: float, look: Callable[[], None]) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, look)
+    def _check_in(self, seconds: float, check: Callable[[], None]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, check)
 
     def _check(self) -> None:
         now = self._under_way()
@@ -120,6 +117,6 @@ class Watchdog:
 
     def _check_again(self) -> None:
         if self._under_way().items() & self._seen.items():
-            self._engine_hangs()
+            self._on_hang()
         else:
             self._check()

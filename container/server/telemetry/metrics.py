@@ -14,7 +14,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from container.server.observers import Drop
+from container.server.batching.batch import BatchObserver, Drop
 from container.server.telemetry.failure_log import FailureLog
 from container.server.telemetry.metric_values import (
     Counter,
@@ -79,7 +79,7 @@ GAUGES = frozenset(name for name, family in FAMILIES.items() if family.kind == "
 """What a process that has ended no longer has."""
 
 
-class BatchMetrics:
+class BatchMetrics(BatchObserver):
     """The metrics of one model's batches; each value is looked up once."""
 
     def __init__(
@@ -96,13 +96,7 @@ class BatchMetrics:
         self._dropped: dict[Drop, Counter] = {}
 
     def batch_ran(
-        self,
-        *,
-        rows: int,
-        tokens: int,
-        padded_tokens: int,
-        engine_seconds: float,
-        queue_seconds: float,
+        self, *, rows: int, tokens: int, padded_tokens: int, engine_seconds: float
     ) -> None:
         self._rows.observe(rows)
         self._real.value += tokens
@@ -154,6 +148,12 @@ class RequestMetrics:
         *,
         model: str | None = None,
     ) -> None:
+        """Record a request that was answered, or whose client left.
+
+        `path_kind` is infer, health, metadata, metrics, models, model or elsewhere; `stages` has
+        the seconds of STAGES, as far as the request got; `model` is the name in its path, which may
+        be no model's.
+        """
         # Only a request that was decoded has found its model: other names are whatever clients
         # write.
         known = model if model is not None and "decode" in stages else self._model

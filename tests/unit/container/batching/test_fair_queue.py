@@ -53,7 +53,7 @@ class Line:
             head.queues.lengths, head.head_at, count, limits=self.limits, costs=LinearCosts()
         )
         queued_rows = self.queue.take(head, picks)
-        assert head.place in queued_rows
+        assert head.row in queued_rows
         for _, _, job in queued_rows:
             job.queued -= 1
         return [(job, number - job.base) for _, number, job in queued_rows]
@@ -203,7 +203,7 @@ def test_counts_are_exact_and_the_dead_never_outnumber_the_living(steps, kinds):
             elif verb == "leave" and which < len(jobs):
                 jobs[which].cancel()
             elif verb == "take" and line.queue.live:
-                assert line.queue.head().place == min(living(line.queue))
+                assert line.queue.head().row == min(living(line.queue))
                 batch = line.take()
                 assert not any(job.done() for job, _ in batch)
                 assert not gone & set(batch)

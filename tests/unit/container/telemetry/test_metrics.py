@@ -38,9 +38,7 @@ def samples(snapshot: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], fl
 
 def fill(metric_values: MetricValues) -> MetricValues:
     batches, requests = BatchMetrics(metric_values, "m"), RequestMetrics(metric_values, model="m")
-    batches.batch_ran(
-        rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004, queue_seconds=0.001
-    )
+    batches.batch_ran(rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004)
     batches.request_over(queue_seconds=0.001)
     batches.record_drop(reason="deadline", rows=2)
     batches.engine_failed(fault=RuntimeError("x"), rows=1)
@@ -118,7 +116,7 @@ def test_unloaded_model_leaves_no_series_and_others_keep_theirs():
     metric_values = fill(MetricValues())
     for name in ("infer", "real", "wait"):  # models may bear the names of paths, kinds and stages
         BatchMetrics(metric_values, name).batch_ran(
-            rows=1, tokens=1, padded_tokens=1, engine_seconds=1, queue_seconds=0
+            rows=1, tokens=1, padded_tokens=1, engine_seconds=1
         )
     before = samples(metric_values.snapshot())
     for name in ("infer", "real", "wait"):
