@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Environment, Stage
+from aws_cdk import Environment, Stack, Stage
 from constructs import Construct
 
 from onboarding import names
@@ -22,10 +22,7 @@ from stacks.observability_stack import ObservabilityStack
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """What synth takes from the repository's code.
-
-    The files that each image holds, the commands of both kinds of builds.
-    """
+    """What synth takes from the code: files of each image, commands of both kinds of builds."""
 
     image_files: Mapping[str, Mapping[str, bytes]]
     buildspec: str
@@ -36,8 +33,7 @@ class EnvironmentStage(Stage):
     """The stacks of one environment.
 
     `<environment>/Foundation`, `/Images`, `/Builds`, `/Endpoint-<name>`, `/Observability`. Of only
-    some endpoints, where `is_whole` is false: their stacks and what those depend on, the
-    foundation.
+    some endpoints, where `is_whole` is false: their stacks and the foundation that they depend on.
     """
 
     def __init__(
@@ -49,52 +45,39 @@ class EnvironmentStage(Stage):
         sources: Sources,
         is_whole: bool = True,
     ) -> None:
-        super().__init__(
-            scope,
-            environment.name,
-            env=Environment(account=environment.account, region=environment.region),
-        )
+        env = Environment(account=environment.account, region=environment.region)
+        super().__init__(scope, environment.name, env=env)
         platform = serving_platforms()[environment.platform]
         tags = image_tags(sources.image_files, base_image(platform))
+        dependents: list[Stack] = []
         foundation = FoundationStack(self, "Foundation", environment=environment)
         if is_whole:
-            self._makers(environment, sources, tags, foundation)
-        image_uris = {
-            image: names.image_uri(environment, image, tag) for image, tag in tags.items()
-        }
-        for deployment in deployments:
-            endpoint = EndpointStack(
-                self, f"Endpoint-{deployment.name}", deployment=deployment, image_uris=image_uris
+            images = ImagesStack(
+                self,
+                "Images",
+                environment=environment,
+                platform=platform,
+                buildspec=sources.images_buildspec,
             )
-            endpoint.add_stack_dependency(foundation)
+            builds = BuildsStack(
+                self,
+                "Builds",
+                environment=environment,
+                platform=platform,
+                image_tags=tags,
+                buildspec=sources.buildspec,
+            )
+            dependents += [images, builds]
+        uris = {image: names.image_uri(environment, image, tag) for image, tag in tags.items()}
+        dependents += [
+            EndpointStack(
+                self, f"Endpoint-{deployment.name}", deployment=deployment, image_uris=uris
+            )
+            for deployment in deployments
+        ]
+        for stack in dependents:
+            stack.add_stack_dependency(foundation)
         if is_whole and deployments:
             ObservabilityStack(
                 self, "Observability", environment=environment, deployments=deployments
             )
-
-    def _makers(
-        self,
-        environment: EnvironmentSpec,
-        sources: Sources,
-        image_tags: Mapping[str, str],
-        foundation: FoundationStack,
-    ) -> None:
-        """What makes images and engines."""
-        platform = serving_platforms()[environment.platform]
-        images = ImagesStack(
-            self,
-            "Images",
-            environment=environment,
-            platform=platform,
-            buildspec=sources.images_buildspec,
-        )
-        images.add_stack_dependency(foundation)
-        builds = BuildsStack(
-            self,
-            "Builds",
-            environment=environment,
-            platform=platform,
-            image_tags=image_tags,
-            buildspec=sources.buildspec,
-        )
-        builds.add_stack_dependency(foundation)

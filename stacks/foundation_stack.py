@@ -1,7 +1,4 @@
-"""What survives every deployment.
-
-The artifact bucket and its key, the image repositories, the topic, the way into the VPC.
-"""
+"""What survives every deployment: bucket, key, image repositories, topics, VPC endpoints."""
 
 from __future__ import annotations
 
@@ -113,8 +110,8 @@ class FoundationStack(Stack):
             image_tag_mutability=ecr.TagMutability.IMMUTABLE,
             image_scan_on_push=True,
             # Images hold public libraries and this repository's code, no data; under a key that is
-            # one day disabled no endpoint
-            # could start another instance. And a repository's encryption can never be changed.
+            # one day disabled no endpoint could start another instance. And a repository's
+            # encryption can never be changed.
             encryption=ecr.RepositoryEncryption.AES_256,
             lifecycle_rules=image_rules(),
             removal_policy=KEPT,
@@ -146,10 +143,7 @@ SOURCE_DAYS = 90
 CAPTURE_DAYS = 30
 """Captures are requests of users: kept as long as a drift review needs, no longer."""
 ANSWER_DAYS = 7
-"""Whoever asked an asynchronous endpoint fetches the answer within a week.
-
-The request is of no use beyond it.
-"""
+"""Clients of an asynchronous endpoint fetch the answer within a week; the request goes with it."""
 JOB_DAYS = 30
 """What an interrupted training job left is gone on from within days, or begun anew."""
 NONCURRENT_DAYS = 30
@@ -159,11 +153,7 @@ PRIVATE_NONCURRENT_DAYS = 1
 UPLOAD_DAYS = 7
 UNTAGGED_IMAGE_DAYS = 7
 KEPT_IMAGES = 50
-"""ECR cannot know which tags are deployed.
-
-A tag is made when an image's content changes, and one deploy then moves every endpoint to the
-newest: fifty such changes ago is beyond any rollback.
-"""
+"""ECR cannot know which tags are deployed; fifty changes of an image ago is beyond any rollback."""
 
 
 def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
@@ -173,26 +163,28 @@ def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
     an object's creation, not from its tag: so prune marks by a copy in place, which begins anew.
     """
     tag, value = names.UNREFERENCED_TAG
-    unreferenced = Duration.days(environment.unreferenced_engine_days)
+    expiring = {
+        "Sources": (names.SOURCES_PREFIX, SOURCE_DAYS),
+        "Jobs": (names.JOBS_PREFIX, JOB_DAYS),
+    }
     marked = {"Engines": names.ENGINES_PREFIX, "Networks": names.NETWORKS_PREFIX}
     private = {
         "Captures": (names.CAPTURES_PREFIX, CAPTURE_DAYS),
         "Answers": (names.ANSWERS_PREFIX, ANSWER_DAYS),
         "Requests": (names.REQUESTS_PREFIX, ANSWER_DAYS),
     }
+    days = Duration.days
     return [
-        s3.LifecycleRule(
-            id="Sources", prefix=f"{names.SOURCES_PREFIX}/", expiration=Duration.days(SOURCE_DAYS)
-        ),
-        s3.LifecycleRule(
-            id="Jobs", prefix=f"{names.JOBS_PREFIX}/", expiration=Duration.days(JOB_DAYS)
+        *(
+            s3.LifecycleRule(id=id, prefix=f"{prefix}/", expiration=days(age))
+            for id, (prefix, age) in expiring.items()
         ),
         *(
             s3.LifecycleRule(
                 id=f"Unreferenced{id}",
                 prefix=f"{prefix}/",
                 tag_filters={tag: value},
-                expiration=unreferenced,
+                expiration=days(environment.unreferenced_engine_days),
             )
             for id, prefix in marked.items()
         ),
@@ -200,17 +192,15 @@ def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
             s3.LifecycleRule(
                 id=id,
                 prefix=f"{prefix}/",
-                expiration=Duration.days(days),
-                noncurrent_version_expiration=Duration.days(PRIVATE_NONCURRENT_DAYS),
+                expiration=days(age),
+                noncurrent_version_expiration=days(PRIVATE_NONCURRENT_DAYS),
             )
-            for id, (prefix, days) in private.items()
+            for id, (prefix, age) in private.items()
         ),
-        s3.LifecycleRule(
-            id="Noncurrent", noncurrent_version_expiration=Duration.days(NONCURRENT_DAYS)
-        ),
+        s3.LifecycleRule(id="Noncurrent", noncurrent_version_expiration=days(NONCURRENT_DAYS)),
         s3.LifecycleRule(
             id="Uploads",
-            abort_incomplete_multipart_upload_after=Duration.days(UPLOAD_DAYS),
+            abort_incomplete_multipart_upload_after=days(UPLOAD_DAYS),
             expired_object_delete_marker=True,
         ),
     ]

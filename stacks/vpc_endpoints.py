@@ -38,48 +38,14 @@ def vpc_endpoints(environment: EnvironmentSpec) -> Resources:
 
 
 def _s3(environment: EnvironmentSpec, network: NetworkSpec) -> dict[str, Any]:
-    return {
-        "VpcEndpointType": "Gateway",
-        "VpcId": network.vpc_id,
-        "ServiceName": _service_name(environment, "s3"),
-        "RouteTableIds": list(network.route_table_ids),
-        "PolicyDocument": {
-            "Version": "2012-10-17",
-            "Statement": [
-                _artifacts(environment),
-                _image_layers(environment),
-                _build_agent(environment),
-            ],
-        },
-    }
+    """The gateway to S3: what runs in these subnets carries no data to a stranger's bucket.
 
-
-def _interface(environment: EnvironmentSpec, network: NetworkSpec, service: str) -> dict[str, Any]:
-    own = {
-        "Sid": "OfThisAccount",
-        "Effect": "Allow",
-        "Principal": "*",
-        "Action": "*",
-        "Resource": "*",
-    }
-    condition = {"StringEquals": {"aws:PrincipalAccount": environment.account}}
-    return {
-        "VpcEndpointType": "Interface",
-        "VpcId": network.vpc_id,
-        "ServiceName": _service_name(environment, service),
-        "SubnetIds": list(network.subnet_ids),
-        "SecurityGroupIds": list(network.security_group_ids),
-        "PrivateDnsEnabled": True,
-        "PolicyDocument": {"Version": "2012-10-17", "Statement": [{**own, "Condition": condition}]},
-    }
-
-
-def _artifacts(environment: EnvironmentSpec) -> dict[str, Any]:
-    """The artifact bucket and no other.
-
-    What runs in these subnets cannot carry data to a stranger's bucket.
+    Every layer of every image comes from ECR's own bucket, by a signed address. The first process
+    of a build's container fetches its agent from CodeBuild's own bucket, by way of the build's
+    network: its address stands in a build's variables (CODEBUILD_ACTION_RUNNER_URL) and process
+    list (aws-codebuild-docker-images, issue 254); no page of AWS names it.
     """
-    actions = [
+    artifacts = [
         "AbortMultipartUpload",
         "GetBucketLocation",
         "GetObject",
@@ -87,47 +53,54 @@ def _artifacts(environment: EnvironmentSpec) -> dict[str, Any]:
         "ListBucket",
         "PutObject",
     ]
+    own = [arns.bucket(environment), arns.bucket_object(environment, "*")]
+    aws, region = f"arn:{aws_partition(environment.region)}:s3:::", environment.region
+    agent = f"{aws}codefactory-{region}-prod-default-build-agent-executor/*"
     return {
-        "Sid": "Artifacts",
-        "Effect": "Allow",
-        "Principal": "*",
-        "Action": [f"s3:{action}" for action in actions],
-        "Resource": [arns.bucket(environment), arns.bucket_object(environment, "*")],
-        "Condition": {"StringEquals": {"aws:PrincipalAccount": environment.account}},
+        "VpcEndpointType": "Gateway",
+        "VpcId": network.vpc_id,
+        "ServiceName": f"com.amazonaws.{region}.s3",
+        "RouteTableIds": list(network.route_table_ids),
+        "PolicyDocument": {
+            "Version": "2012-10-17",
+            "Statement": [
+                {
+                    **_allow("Artifacts", [f"s3:{action}" for action in artifacts], own),
+                    "Condition": _of_account(environment),
+                },
+                _allow(
+                    "ImageLayers",
+                    ["s3:GetObject"],
+                    [f"{aws}prod-{region}-starport-layer-bucket/*"],
+                ),
+                _allow("BuildAgent", ["s3:GetObject"], [agent]),
+            ],
+        },
     }
 
 
-def _image_layers(environment: EnvironmentSpec) -> dict[str, Any]:
-    """ECR's own bucket, from which every layer of every image comes by a signed address."""
-    partition, region = aws_partition(environment.region), environment.region
-    bucket = f"arn:{partition}:s3:::prod-{region}-starport-layer-bucket"
+def _interface(environment: EnvironmentSpec, network: NetworkSpec, service: str) -> dict[str, Any]:
+    statement = {**_allow("OfThisAccount", "*", "*"), "Condition": _of_account(environment)}
     return {
-        "Sid": "ImageLayers",
-        "Effect": "Allow",
-        "Principal": "*",
-        "Action": ["s3:GetObject"],
-        "Resource": [f"{bucket}/*"],
+        "VpcEndpointType": "Interface",
+        "VpcId": network.vpc_id,
+        "ServiceName": f"com.amazonaws.{environment.region}.{service}",
+        "SubnetIds": list(network.subnet_ids),
+        "SecurityGroupIds": list(network.security_group_ids),
+        "PrivateDnsEnabled": True,
+        "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]},
     }
 
 
-def _build_agent(environment: EnvironmentSpec) -> dict[str, Any]:
-    """CodeBuild's own bucket.
-
-    The first process of a build's container fetches its agent there, by way of the build's network.
-    Its address stands in a build's variables (CODEBUILD_ACTION_RUNNER_URL) and process list
-    (aws-codebuild-docker-images, issue 254); no page of AWS names it.
-    """
-    partition = aws_partition(environment.region)
-    name = f"codefactory-{environment.region}-prod-default-build-agent-executor"
-    bucket = f"arn:{partition}:s3:::{name}"
+def _allow(sid: str, actions: list[str] | str, resources: list[str] | str) -> dict[str, Any]:
     return {
-        "Sid": "BuildAgent",
+        "Sid": sid,
         "Effect": "Allow",
         "Principal": "*",
-        "Action": ["s3:GetObject"],
-        "Resource": [f"{bucket}/*"],
+        "Action": actions,
+        "Resource": resources,
     }
 
 
-def _service_name(environment: EnvironmentSpec, service: str) -> str:
-    return f"com.amazonaws.{environment.region}.{service}"
+def _of_account(environment: EnvironmentSpec) -> dict[str, Any]:
+    return {"StringEquals": {"aws:PrincipalAccount": environment.account}}

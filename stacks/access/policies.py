@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
+from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
 from stacks.template import Properties
 
@@ -13,17 +13,33 @@ Statement = dict[str, Any]
 Condition = dict[str, dict[str, str]]
 
 
+PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+
+
+def allow(
+    sid: str,
+    actions: Sequence[str],
+    resources: Sequence[str | dict[str, Any]],
+    condition: Condition | None = None,
+) -> Statement:
+    """A statement that allows actions on resources."""
+    statement: Statement = {
+        "Sid": sid,
+        "Effect": "Allow",
+        "Action": list(actions),
+        "Resource": list(resources),
+    }
+    return statement if condition is None else {**statement, "Condition": condition}
+
+
 def image_pull(environment: EnvironmentSpec, *images: str) -> tuple[Statement, ...]:
     """Pull these images; the registry's log-in is a statement of its own."""
-    actions = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-    return (
-        _allow("PullImage", actions, [arns.repository(environment, image) for image in images]),
-    )
+    return (allow("PullImage", PULL, [arns.repository(environment, image) for image in images]),)
 
 
 def registry_log_in() -> tuple[Statement, ...]:
     """Log in to the registry, which knows no resource."""
-    return (_allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),)
+    return (allow("LogInToRegistry", ["ecr:GetAuthorizationToken"], ["*"]),)
 
 
 def image_push(environment: EnvironmentSpec, images: Sequence[str]) -> tuple[Statement, ...]:
@@ -39,15 +55,14 @@ def image_push(environment: EnvironmentSpec, images: Sequence[str]) -> tuple[Sta
         "ecr:UploadLayerPart",
     ]
     return (
-        _allow("PushImages", actions, [arns.repository(environment, image) for image in images]),
+        allow("PushImages", actions, [arns.repository(environment, image) for image in images]),
         *registry_log_in(),
     )
 
 
 def base_image_pull(repository_arn: str) -> tuple[Statement, ...]:
     """Pull from one repository of another account; see `registry_log_in`."""
-    actions = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-    return (_allow("PullBaseImage", actions, [repository_arn]),)
+    return (allow("PullBaseImage", PULL, [repository_arn]),)
 
 
 def object_reads(
@@ -55,20 +70,20 @@ def object_reads(
 ) -> tuple[Statement, ...]:
     """Read these objects."""
     objects = [arns.bucket_object(environment, path) for path in paths]
-    return (_allow(sid, ["s3:GetObject", "s3:GetObjectVersion"], objects),)
+    return (allow(sid, ["s3:GetObject", "s3:GetObjectVersion"], objects),)
 
 
 def bucket_listing(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """List the bucket, which makes a missing object a 404 instead of a 403."""
     return (
-        _allow("ListBucket", ["s3:GetBucketLocation", "s3:ListBucket"], [arns.bucket(environment)]),
+        allow("ListBucket", ["s3:GetBucketLocation", "s3:ListBucket"], [arns.bucket(environment)]),
     )
 
 
 def object_writes(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Statement, ...]:
     """Write these objects."""
     objects = [arns.bucket_object(environment, path) for path in paths]
-    return (_allow("WriteObjects", ["s3:AbortMultipartUpload", "s3:PutObject"], objects),)
+    return (allow("WriteObjects", ["s3:AbortMultipartUpload", "s3:PutObject"], objects),)
 
 
 def key_use(
@@ -106,17 +121,17 @@ def _allow_key(
 ) -> Statement:
     """Allow actions on the environment's own key, or on the one behind the foundation's alias."""
     if environment.kms_key_arn is not None:
-        return _allow(sid, actions, [environment.kms_key_arn], condition or None)
+        return allow(sid, actions, [environment.kms_key_arn], condition or None)
     # The key's id is known only after its creation; the alias pins it without an export that would
     # tie the stacks together.
     alias = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": arns.key_alias(environment)}}
-    return _allow(sid, actions, [arns.arn(environment, "kms", "key/*")], {**condition, **alias})
+    return allow(sid, actions, [arns.arn(environment, "kms", "key/*")], {**condition, **alias})
 
 
 def topic_publish(environment: EnvironmentSpec, topic_arn: str) -> tuple[Statement, ...]:
     """Publish to a topic that is encrypted: SNS needs a data key in the publisher's name."""
     return (
-        _allow("PublishToTopic", ["sns:Publish"], [topic_arn]),
+        allow("PublishToTopic", ["sns:Publish"], [topic_arn]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"], service="sns"),
     )
 
@@ -126,11 +141,8 @@ def pass_role(role: str | dict[str, Any], service: str) -> tuple[Statement, ...]
 
     `role` is an ARN or the `Fn::GetAtt` of one.
     """
-    return (
-        _allow(
-            "PassRole", ["iam:PassRole"], [role], {"StringEquals": {"iam:PassedToService": service}}
-        ),
-    )
+    condition = {"StringEquals": {"iam:PassedToService": service}}
+    return (allow("PassRole", ["iam:PassRole"], [role], condition),)
 
 
 def log_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:
@@ -146,69 +158,48 @@ def log_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...
         "logs:DescribeLogStreams",
         "logs:PutLogEvents",
     ]
-    return (_allow("WriteLogs", actions, [resource, f"{resource}:*"]),)
+    return (allow("WriteLogs", actions, [resource, f"{resource}:*"]),)
 
 
 def log_stream_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:
     """Write a log group that the stack itself makes, so that nobody else need be able to."""
     streams = f"{arns.log_group(environment, group)}:log-stream:*"
-    return (_allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),)
+    return (allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),)
 
 
 def host_metrics() -> tuple[Statement, ...]:
     """Publish the host's metrics; the action knows no resource, so the namespace narrows it."""
     namespace = {"StringLike": {"cloudwatch:namespace": "/aws/sagemaker/*"}}
-    return (_allow("PublishHostMetrics", ["cloudwatch:PutMetricData"], ["*"], namespace),)
+    return (allow("PublishHostMetrics", ["cloudwatch:PutMetricData"], ["*"], namespace),)
 
 
 def alarm_looks(environment: EnvironmentSpec, alarms: Sequence[str]) -> tuple[Statement, ...]:
     """See the state of these alarms."""
     resources = [arns.arn(environment, "cloudwatch", f"alarm:{alarm}") for alarm in alarms]
-    return (_allow("LookAtAlarms", ["cloudwatch:DescribeAlarms"], resources),) if resources else ()
+    return (allow("LookAtAlarms", ["cloudwatch:DescribeAlarms"], resources),) if resources else ()
 
 
 def network_interfaces(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """Attach to the environment's VPC, if it names one; EC2's describe actions know no resource."""
-    if environment.network is None:
+    network = environment.network
+    if network is None:
         return ()
-    describe = ["DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs"]
-    attach = ["Create", "Delete"]
-    return (
-        _allow("DescribeNetwork", [f"ec2:Describe{noun}" for noun in describe], ["*"]),
-        _allow(
-            "AttachToNetwork",
-            [
-                f"ec2:{verb}NetworkInterface{suffix}"
-                for verb in attach
-                for suffix in ("", "Permission")
-            ],
-            _network_arns(environment, environment.network),
-        ),
-    )
-
-
-def _network_arns(environment: EnvironmentSpec, network: NetworkSpec) -> list[str]:
-    subnets = [arns.arn(environment, "ec2", f"subnet/{subnet}") for subnet in network.subnet_ids]
-    groups = [
-        arns.arn(environment, "ec2", f"security-group/{group}")
-        for group in network.security_group_ids
+    nouns = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
+    attach = [
+        f"ec2:{verb}NetworkInterface{suffix}"
+        for verb in ("Create", "Delete")
+        for suffix in ("", "Permission")
     ]
-    return [arns.arn(environment, "ec2", "network-interface/*"), *subnets, *groups]
-
-
-def _allow(
-    sid: str,
-    actions: Sequence[str],
-    resources: Sequence[str | dict[str, Any]],
-    condition: Condition | None = None,
-) -> Statement:
-    statement: Statement = {
-        "Sid": sid,
-        "Effect": "Allow",
-        "Action": list(actions),
-        "Resource": list(resources),
-    }
-    return statement if condition is None else {**statement, "Condition": condition}
+    resources = [
+        "network-interface/*",
+        *(f"subnet/{subnet}" for subnet in network.subnet_ids),
+        *(f"security-group/{group}" for group in network.security_group_ids),
+    ]
+    targets = [arns.arn(environment, "ec2", resource) for resource in resources]
+    return (
+        allow("DescribeNetwork", [f"ec2:Describe{noun}" for noun in nouns], ["*"]),
+        allow("AttachToNetwork", attach, targets),
+    )
 
 
 def exact_role(
@@ -221,14 +212,10 @@ def exact_role(
         "Action": "sts:AssumeRole",
         "Condition": {"StringEquals": {"aws:SourceAccount": environment.account}},
     }
+    policy = {"Version": "2012-10-17", "Statement": list(statements)}
     properties: dict[str, Any] = {
         "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": [trust]},
-        "Policies": [
-            {
-                "PolicyName": "exact",
-                "PolicyDocument": {"Version": "2012-10-17", "Statement": list(statements)},
-            }
-        ],
+        "Policies": [{"PolicyName": "exact", "PolicyDocument": policy}],
     }
     if environment.permissions_boundary_arn is not None:
         properties["PermissionsBoundary"] = environment.permissions_boundary_arn

@@ -1,7 +1,4 @@
-"""The states that build an engine in a CodeBuild project.
-
-On a CPU, on the one GPU that CodeBuild rents, or in a fleet.
-"""
+"""The states that build an engine in a CodeBuild project: on a CPU, on its one GPU, or a fleet."""
 
 from __future__ import annotations
 
@@ -38,12 +35,13 @@ QUEUED = (
 
 def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
     """From StartBuild on; the input's route is one of the environment's projects."""
+    started = {"job": "$states.result.Build.Id", "log": '"of build " & $states.result.Build.Id'}
     return {
         "StartBuild": call(
             environment,
             "codebuild:startBuild",
-            _start(environment),
-            Output=_start_arguments(environment),
+            _start_arguments(environment),
+            Output=with_fields({**started, **first_wait(environment)}),
             Catch=[refusal(environment)],
             Next="WaitForBuild",
         ),
@@ -52,7 +50,7 @@ def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
             environment,
             "codebuild:batchGetBuilds",
             {"Ids": [jsonata("$states.input.job")]},
-            Output=_looked_at(environment),
+            Output=_progress(environment),
             Retry=PATIENTLY,
             Catch=[refusal(environment, lasts=True)],
             Next="BuildEnded",
@@ -63,7 +61,7 @@ def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
     }
 
 
-def _start(environment: EnvironmentSpec) -> State:
+def _start_arguments(environment: EnvironmentSpec) -> State:
     prefix = literal(names.builder_project(environment, ""))
     token = "$states.input.execution & $states.input.engine.engineKey & $states.input.attempt"
     variables = [
@@ -82,12 +80,7 @@ def _start(environment: EnvironmentSpec) -> State:
     }
 
 
-def _start_arguments(environment: EnvironmentSpec) -> str:
-    fields = {"job": "$states.result.Build.Id", "log": '"of build " & $states.result.Build.Id'}
-    return with_fields({**fields, **first_wait(environment)})
-
-
-def _looked_at(environment: EnvironmentSpec) -> str:
+def _progress(environment: EnvironmentSpec) -> str:
     """Status, reason and log.
 
     The buildspec exports the build's own reason; CodeBuild's messages only name a command.

@@ -17,14 +17,16 @@ from stacks.builds.language import State, choice, jsonata, literal, publication,
 from stacks.builds.training_states import training_states
 
 FIRST_CAPACITY_WAIT = 4
-"""Looks' lengths before a job that found no capacity is started again.
-
-A minute in AWS, then two, four, ….
-"""
+"""Looks' lengths before a job that found no capacity is started again: a minute, two, four, …."""
 LONGEST_CAPACITY_WAIT_SECONDS = 1800
 REASON_CHARACTERS = 400
 """Of a reason that is recorded: all records of an execution must fit into its output."""
 LOG_CHARACTERS = 400
+NOT_BUILT = (
+    '$states.input.engine.model & ", engine " & $states.input.engine.engineKey & ", was not'
+    ' built: " & $states.input.reason & "\\nLog: " & $states.input.log & "\\nLocks and'
+    ' endpoints are as they were."'
+)
 
 
 def engine_states(
@@ -57,7 +59,13 @@ def engine_states(
             "NotBuilt": choice({try_again: "TryAgain"}, default="TellFailure"),
             "TryAgain": _pass(_again(environment), "WaitForCapacity"),
             "WaitForCapacity": wait("ChooseRoute"),
-            "TellFailure": _publish_failure(environment),
+            "TellFailure": publication(
+                environment,
+                event="engine-not-built",
+                subject=title(environment, '$states.input.engine.model & " was not built"'),
+                message=NOT_BUILT,
+                then="Failed",
+            ),
             "Failed": _record(
                 {
                     "reason": _short("$states.input.reason", REASON_CHARACTERS),
@@ -82,18 +90,6 @@ def _again(environment: EnvironmentSpec) -> str:
     ]
     seconds = f"{literal(waits)}[$states.input.attempt]"
     return with_fields({"seconds": seconds, "attempt": "$states.input.attempt + 1"})
-
-
-def _publish_failure(environment: EnvironmentSpec) -> State:
-    message = (
-        '$states.input.engine.model & ", engine " & $states.input.engine.engineKey & ", was not'
-        ' built: " & $states.input.reason & "\\nLog: " & $states.input.log & "\\nLocks and'
-        ' endpoints are as they were."'
-    )
-    subject = title(environment, '$states.input.engine.model & " was not built"')
-    return publication(
-        environment, event="engine-not-built", subject=subject, message=message, then="Failed"
-    )
 
 
 def _short(text: str, characters: int) -> str:

@@ -20,9 +20,14 @@ from stacks.builds.language import State, choice, jsonata, publication, title
 
 CAUSE_CHARACTERS = 30_000
 """The cause of a Fail state may have 32,768."""
+COUNTS = '$count($states.input.built) & " engines built, " & $count($states.input.failed) & " not"'
 FAILURES = (
     '$join([$states.input.failed.(model & ", engine " & engineKey & ": " & reason & " Log: " &'
     ' log)], "\\n")'
+)
+SUMMARY = (
+    '"Built:\\n" & $join([$states.input.built.(model & ", engine " & engineKey)], "\\n")'
+    f' & "\\n\\nNot built:\\n" & {FAILURES} & "\\n\\n" & $states.context.Execution.Id'
 )
 
 
@@ -34,6 +39,7 @@ def build_machine(
     `projects` are the routes that have a CodeBuild project, `training_image` the image of training
     jobs. `${JobRole}` in it stands for the ARN of the training jobs' role.
     """
+    states = engine_states(environment, projects=projects, training_image=training_image)
     return {
         "Comment": (
             f"Builds engines of {environment.name}: each that can be built, whatever becomes of the"
@@ -41,14 +47,15 @@ def build_machine(
         ),
         "StartAt": "Waves",
         "States": {
-            "Waves": _waves(
-                _engines(
-                    environment,
-                    engine_states(environment, projects=projects, training_image=training_image),
-                )
-            ),
+            "Waves": _waves(_engines(environment, states)),
             "Summarize": _summarize(),
-            "TellSummary": _publish_summary(environment),
+            "TellSummary": publication(
+                environment,
+                event="builds-ended",
+                subject=title(environment, COUNTS),
+                message=SUMMARY,
+                then="AllBuilt",
+            ),
             "AllBuilt": choice(
                 {"$count($states.input.failed) = 0": "Built"}, default="NotAllBuilt"
             ),
@@ -132,21 +139,3 @@ def _summarize() -> State:
         "Output": jsonata(output),
         "Next": "TellSummary",
     }
-
-
-def _publish_summary(environment: EnvironmentSpec) -> State:
-    counts = (
-        '$count($states.input.built) & " engines built, " & $count($states.input.failed) & " not"'
-    )
-    built = '$join([$states.input.built.(model & ", engine " & engineKey)], "\\n")'
-    message = (
-        f'"Built:\\n" & {built} & "\\n\\nNot built:\\n" & {FAILURES} & "\\n\\n" &'
-        " $states.context.Execution.Id"
-    )
-    return publication(
-        environment,
-        event="builds-ended",
-        subject=title(environment, counts),
-        message=message,
-        then="AllBuilt",
-    )

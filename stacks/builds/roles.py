@@ -10,6 +10,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
 from stacks.access.policies import (
     Statement,
+    allow,
     bucket_listing,
     host_metrics,
     image_pull,
@@ -39,10 +40,7 @@ JOBS = f"{names.JOBS_PREFIX}/*"
 def project_statements(
     environment: EnvironmentSpec, route: BuildRouteProps
 ) -> tuple[Statement, ...]:
-    """Of a CodeBuild project.
-
-    Pull its image, read sources, read and write what is built, write its own log.
-    """
+    """A CodeBuild project's: its image, sources, what is built, and its own log."""
     return (
         *image_pull(environment, route.image),
         *registry_log_in(),
@@ -56,10 +54,7 @@ def project_statements(
 
 
 def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement, ...]:
-    """Of the training jobs: a project's, and unfinished work.
-
-    Its log is in SageMaker's group for all jobs.
-    """
+    """The training jobs': a project's, and unfinished work; one log group serves all jobs."""
     return (
         *image_pull(environment, image),
         *registry_log_in(),
@@ -77,11 +72,7 @@ def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement,
 def machine_statements(
     environment: EnvironmentSpec, *, projects: Sequence[str], job_role: str | dict[str, Any]
 ) -> tuple[Statement, ...]:
-    """Of the state machine.
-
-    Builds in these projects, training jobs of this environment's name, its own executions, one
-    topic.
-    """
+    """The state machine's: these projects, training jobs, its own executions, one topic."""
     machine = names.build_machine(environment)
     executions = [
         arns.arn(environment, "states", f"execution:{machine}{rest}") for rest in (":*", "/*")
@@ -94,8 +85,8 @@ def machine_statements(
         for project in projects
     ]
     return (
-        _allow("RunBuilds", ["codebuild:BatchGetBuilds", "codebuild:StartBuild"], builders),
-        _allow(
+        allow("RunBuilds", ["codebuild:BatchGetBuilds", "codebuild:StartBuild"], builders),
+        allow(
             "RunTrainingJobs",
             ["sagemaker:AddTags", "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob"],
             [jobs],
@@ -103,12 +94,12 @@ def machine_statements(
         *pass_role(job_role, "sagemaker.amazonaws.com"),
         # A Map Run starts an execution of the same machine for every engine, and ends them when it
         # is ended.
-        _allow(
+        allow(
             "StartEngines",
             ["states:StartExecution"],
             [arns.arn(environment, "states", f"stateMachine:{machine}")],
         ),
-        _allow("FollowEngines", ["states:DescribeExecution", "states:StopExecution"], executions),
+        allow("FollowEngines", ["states:DescribeExecution", "states:StopExecution"], executions),
         *topic_publish(environment, arns.alarm_topic(environment)),
     )
 
@@ -121,12 +112,8 @@ def _job_logs(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     group = arns.log_group(environment, LOG_GROUP)
     streams = f"{group}:log-stream:{names.training_job_prefix(environment)}*"
     return (
-        _allow(
+        allow(
             "FindJobLog", ["logs:CreateLogGroup", "logs:DescribeLogStreams"], [group, f"{group}:*"]
         ),
-        _allow("WriteJobLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),
+        allow("WriteJobLog", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),
     )
-
-
-def _allow(sid: str, actions: Sequence[str], resources: Sequence[str]) -> Statement:
-    return {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": list(resources)}

@@ -57,7 +57,7 @@ def training_states(environment: EnvironmentSpec, image_uri: str) -> dict[str, S
             environment,
             "sagemaker:describeTrainingJob",
             {"TrainingJobName": jsonata("$states.input.job")},
-            Output=_looked_at(environment),
+            Output=_progress(environment),
             Retry=PATIENTLY,
             Catch=[refusal(environment, lasts=True)],
             Next="TrainingJobEnded",
@@ -89,6 +89,12 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "S3DataDistributionType": "FullyReplicated",
     }
     checkpoints = literal(f"{bucket}/{names.checkpoint_prefix('')}")
+    network = {}
+    if environment.network is not None:
+        network["VpcConfig"] = {
+            "Subnets": list(environment.network.subnet_ids),
+            "SecurityGroupIds": list(environment.network.security_group_ids),
+        }
     return {
         "TrainingJobName": jsonata(_name(environment)),
         "AlgorithmSpecification": {"TrainingImage": image_uri, "TrainingInputMode": "File"},
@@ -99,7 +105,8 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         ],
         "OutputDataConfig": {
             "S3OutputPath": f"{bucket}/{names.JOBS_PREFIX}/results",
-            "KmsKeyId": _output_key(environment),
+            # Without one SageMaker takes the account's own for S3, whatever the bucket says.
+            "KmsKeyId": arns.key_id(environment),
         },
         "CheckpointConfig": {"S3Uri": jsonata(f"{checkpoints} & $states.input.engine.engineKey")},
         "ResourceConfig": {
@@ -110,30 +117,7 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "StoppingCondition": {"MaxRuntimeInSeconds": 60 * builds.timeout_minutes},
         "EnableNetworkIsolation": False,
         "Tags": [{"Key": "roundhouse-environment", "Value": environment.name}],
-        **_network(environment),
-    }
-
-
-def _output_key(environment: EnvironmentSpec) -> str:
-    """Always named.
-
-    Without one SageMaker takes the account's own for S3, whatever the bucket says (API,
-    `OutputDataConfig`).
-    """
-    return (
-        arns.key_alias(environment) if environment.kms_key_arn is None else environment.kms_key_arn
-    )
-
-
-def _network(environment: EnvironmentSpec) -> dict[str, Any]:
-    if environment.network is None:
-        return {}
-    network = environment.network
-    return {
-        "VpcConfig": {
-            "Subnets": list(network.subnet_ids),
-            "SecurityGroupIds": list(network.security_group_ids),
-        }
+        **network,
     }
 
 
@@ -146,11 +130,11 @@ def _name(environment: EnvironmentSpec) -> str:
     )
 
 
-def _looked_at(environment: EnvironmentSpec) -> str:
-    """Status and reason; what the build itself said comes after `AlgorithmError.
+def _progress(environment: EnvironmentSpec) -> str:
+    """Status and reason; what the build itself said comes after `AlgorithmError:`.
 
-    `, and no other machine would change it. A program that left no words, as one that was killed,
-    leaves its exit code alone.
+    No other machine would change that. A program that left no words, as one that was killed, leaves
+    its exit code alone.
     """
     ended_as = (
         '"the training job ended as " & $job.TrainingJobStatus & " (" & $job.SecondaryStatus & ")"'

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from onboarding import names
+from onboarding.environment_spec import NetworkSpec
 from onboarding.manifest import RuntimeIdentity
 from tests.synth.assembly import Stacks, SynthesizedStack, synthesized
 from tests.synth.deployments import (
@@ -266,11 +267,7 @@ def test_refuses_a_foreign_engine(tmp_path, field, value, said):
 def test_vpc_boundary_and_key_of_the_environment_are_used(tmp_path):
     network = {"vpc_id": "vpc-0a", "subnet_ids": ("subnet-0a",), "security_group_ids": ("sg-0a",)}
     fields = {
-        "network": (
-            environment("dev")
-            .model_validate({**environment("dev").model_dump(), "network": network})
-            .network
-        ),
+        "network": NetworkSpec(**network),
         "permissions_boundary_arn": "arn:aws:iam::111122223333:policy/boundary",
         "kms_key_arn": (
             "arn:aws:kms:us-east-1:111122223333:key/00000000-0000-0000-0000-000000000000"
