@@ -1,14 +1,12 @@
-"""The local cloud's minutes.
-
-When one ends, what was gathered is published, alarms are evaluated, and scaling acts.
-"""
+"""The local cloud's minutes: when one ends, metrics are published, alarms and scaling act."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import partial
 
 from local_cloud.application_autoscaling.autoscaler import Autoscaler
 from local_cloud.cloudwatch import metric_store, patches
@@ -25,40 +23,36 @@ from local_cloud.settings import Settings
 
 SHORTEST_STEP_SECONDS = 0.05
 KEPT_MINUTES, KEPT_SECONDS = 180, 3600.0
-"""CloudWatch keeps fine datapoints for three hours.
-
-Where minutes are short an hour of real time is kept.
-"""
+"""CloudWatch keeps fine datapoints for three hours; where minutes are short, an hour is kept."""
 logger = logging.getLogger("roundhouse.clock")
 
 
 class Clock:
-    """Steps through the minutes in a thread of its own.
+    """Steps through sixths of a minute, the finest resolution of any metric, in its own thread."""
 
-    A sixth of a minute is the finest that anything is published in.
-    """
-
-    def __init__(self, settings: Settings, endpoints: Endpoints, autoscaler: Autoscaler) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        endpoints: Endpoints,
+        autoscaler: Autoscaler,
+        scaled_variants: Callable[[str], Collection[str]],
+    ) -> None:
         self._minute = settings.seconds_per_minute
-        self._hosts = Hosts(endpoints.endpoints, autoscaler.is_tracked)
-        self._alarms = Alarms(
-            seconds_per_minute=settings.seconds_per_minute, act=autoscaler.take_alarm_action
-        )
+        self._hosts = Hosts(endpoints.endpoints, scaled_variants)
+        self._alarms = Alarms(seconds_per_minute=self._minute, act=autoscaler.take_alarm_action)
         self._autoscaler = autoscaler
         self._ended = threading.Event()
-        self._seen = (0, 0)
-        publisher.seconds_per_minute = settings.seconds_per_minute
-        publisher.running = lambda endpoint, variant: running_count(
-            endpoints.endpoints, endpoint, variant
-        )
+        self._last = (0, 0)
+        publisher.seconds_per_minute = self._minute
+        publisher.running = partial(running_count, endpoints.endpoints)
 
     def start(self) -> None:
-        """Takes over MiniStack's alarms and queries, and begins."""
+        """Replace MiniStack's alarms and queries, and begin."""
         patches.install(publisher.flush)
         threading.Thread(target=self._run, name="clock", daemon=True).start()
 
     def stop(self) -> None:
-        """Steps no more."""
+        """Step no more."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -66,32 +60,25 @@ class Clock:
             self.step(time.time())
 
     def step(self, now: float) -> None:
-        """Does what is due at a time, in seconds since the epoch."""
+        """Do what is due at a time, in seconds since the epoch."""
         minute, sixth = int(now // self._minute), int(now // (self._minute * HIGH_RESOLUTION_SHARE))
-        self._run_part(self._hosts.sample_requests)
-        if sixth == self._seen[1]:
+        _run_part(self._hosts.sample_requests)
+        if sixth == self._last[1]:
             return
-        if minute != self._seen[0]:
-            begun = (minute - 1) * self._minute
-            self._run_part(
-                lambda: self._hosts.sample_minute(
-                    begun, minute * self._minute - self._minute * 1e-6
-                )
-            )
-            self._run_part(
-                lambda: metric_store.forget(
-                    (NAMESPACE, HOST_NAMESPACE),
-                    now - max(KEPT_MINUTES * self._minute, KEPT_SECONDS),
-                )
-            )
-        self._seen = (minute, sixth)
+        if minute != self._last[0]:
+            begun, ended = (minute - 1) * self._minute, (minute - 1e-6) * self._minute
+            forgotten = now - max(KEPT_MINUTES * self._minute, KEPT_SECONDS)
+            _run_part(self._hosts.sample_minute, begun, ended)
+            _run_part(metric_store.forget, (NAMESPACE, HOST_NAMESPACE), forgotten)
+        self._last = (minute, sixth)
         publisher.flush(now)
-        self._run_part(lambda: self._alarms.sweep(now))
-        self._run_part(lambda: self._autoscaler.step(now))
+        _run_part(self._alarms.sweep, now)
+        _run_part(self._autoscaler.step, now)
 
-    def _run_part(self, work: Callable[[], None]) -> None:
-        """Runs one part; a fault in it is told and does not end the minutes."""
-        try:
-            work()
-        except Exception:
-            logger.exception("a minute's work failed")
+
+def _run_part(work: Callable[..., None], *arguments: object) -> None:
+    """Run one part; its failure is logged and does not end the minutes."""
+    try:
+        work(*arguments)
+    except Exception:
+        logger.exception("a minute's work failed")

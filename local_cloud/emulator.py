@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 import types
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -26,10 +27,12 @@ PATTERNS: dict[str, dict[str, list[str]]] = {
     },
 }
 INVOCATION_THREADS = 64
+Answer = Callable[[str, bytes], Reply]
+Invoke = Callable[[str, Mapping[str, str], bytes], Reply]
 
 
 def serve(settings: Settings) -> None:
-    """Serves the local cloud until SIGTERM or SIGINT, then stops every child."""
+    """Serve the local cloud until SIGTERM or SIGINT, then stop every child."""
     known = dict(router.SERVICE_PATTERNS)
     router.SERVICE_PATTERNS.clear()
     router.SERVICE_PATTERNS.update({**PATTERNS, **known})
@@ -42,7 +45,7 @@ async def _serve(settings: Settings) -> None:
     from hypercorn.config import Config
 
     from local_cloud.application_autoscaling.actor import Actor
-    from local_cloud.application_autoscaling.api import Scaling, scaled_variants
+    from local_cloud.application_autoscaling.api import Scaling
     from local_cloud.application_autoscaling.autoscaler import Autoscaler
     from local_cloud.application_autoscaling.registry import Registry
     from local_cloud.clock import Clock
@@ -59,21 +62,18 @@ async def _serve(settings: Settings) -> None:
     actor = Actor(
         endpoints=endpoints, alarm_states=alarm_states, stretch=settings.seconds_per_minute / 60
     )
-    scaling, clock = (
-        Scaling(registry, actor),
-        Clock(settings, endpoints, Autoscaler(registry, actor)),
-    )
-    control_plane = ControlPlane(
-        endpoints, lambda endpoint: scaled_variants(scaling.targets, endpoint)
-    )
+    scaling = Scaling(registry, actor)
+    clock = Clock(settings, endpoints, Autoscaler(registry, actor), registry.variants)
+    control_plane = ControlPlane(endpoints, registry.variants)
     jobs = TrainingJobs(settings, control_plane.tags)
     control_plane.add(jobs.actions)
     install(control_plane, scaling)
     builds.install()
     state_machines.install()
     clock.start()
-    _add_service(emulator, "sagemaker", _sagemaker(control_plane, Runtime(endpoints)))
-    _add_service(emulator, "application-autoscaling", _scaling(scaling))
+    runtime = Runtime(endpoints)
+    _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer))
+    _add_service(emulator, "application-autoscaling", _handler(scaling.answer))
 
     ending = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -126,32 +126,17 @@ def _add_service(emulator: Any, name: str, handler: Any) -> None:
     emulator.SERVICE_REGISTRY[name] = {"module": module_name}
 
 
-def _sagemaker(control_plane: Any, runtime: Any) -> Any:
-    """The control plane and the runtime share their signature's service name.
-
-    The path tells them apart.
-    """
+def _handler(answer: Answer, invoke: Invoke | None = None) -> Any:
+    """A handler of both APIs: SageMaker Runtime signs as SageMaker does, and differs by path."""
     threads = ThreadPoolExecutor(max_workers=INVOCATION_THREADS, thread_name_prefix="invocation")
 
     async def handler(
         method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
     ) -> Reply:
-        if not path.startswith("/endpoints/"):
-            reply: Reply = control_plane.answer(headers.get("x-amz-target", ""), body)
-            return reply
-        answer = partial(contextvars.copy_context().run, runtime.answer, path, headers, body)
-        answered: Reply = await asyncio.get_running_loop().run_in_executor(threads, answer)
-        return answered
-
-    return handler
-
-
-def _scaling(scaling: Any) -> Any:
-    async def handler(
-        method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
-    ) -> Reply:
-        reply: Reply = scaling.answer(headers.get("x-amz-target", ""), body)
-        return reply
+        if invoke is None or not path.startswith("/endpoints/"):
+            return answer(headers.get("x-amz-target", ""), body)
+        run = partial(contextvars.copy_context().run, invoke, path, headers, body)
+        return await asyncio.get_running_loop().run_in_executor(threads, run)
 
     return handler
 

@@ -19,7 +19,7 @@ EXAMPLES = "cron(0 6 ? * MON-FRI *), rate(2 hours), at(2027-01-31T06:00:00)"
 _FORM = re.compile(r"(cron|rate|at)\((.*)\)")
 _RATE = re.compile(r"([1-9][0-9]*) (minute|hour|day)(s?)")
 _AT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _ABBREVIATIONS = {
     "Africa/Johannesburg": "SAST", "America/Chicago": "CT CST CDT", "America/Denver": "MT MDT",
     "America/New_York": "ET EDT", "America/Los_Angeles": "PT PST PDT", "America/Sao_Paulo": "BRT",
@@ -29,7 +29,7 @@ _ABBREVIATIONS = {
     "Europe/Moscow": "MSK", "Pacific/Auckland": "NZST NZDT", "UTC": "Z",
 }  # fmt: skip
 """What people write for a zone whose summer time an abbreviation cannot follow."""
-_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +72,13 @@ _FIELDS = (
     _Field(name="minutes", least=0, most=59),
     _Field(name="hours", least=0, most=23),
     _Field(name="day of the month", least=1, most=31, marks=r"L|LW|[0-9]{1,2}W", open=True),
-    _Field(name="month", least=1, most=12, words=_MONTHS),
+    _Field(name="month", least=1, most=12, words=MONTHS),
     _Field(
         name="day of the week",
         least=1,
         most=7,
-        words=_DAYS,
-        marks=rf"L|([1-7]|{'|'.join(_DAYS)})(L|#[1-5])",
+        words=DAYS,
+        marks=rf"L|([1-7]|{'|'.join(DAYS)})(L|#[1-5])",
         open=True,
     ),
     _Field(name="year", least=1970, most=2199),

@@ -1,4 +1,1 @@
-"""The parts of the local Application Auto Scaling.
-
-Requests, records, schedules, alarms of policies, what they bring about.
-"""
+"""The local Application Auto Scaling."""

@@ -1,7 +1,4 @@
-"""What alarms and the clock bring about.
-
-A target's proposals weighed against each other, its bounds, what is suspended.
-"""
+"""Actions of scaling: alarms and schedules change the capacity of a target within its bounds."""
 
 from __future__ import annotations
 
@@ -9,10 +6,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from local_cloud.application_autoscaling import activities as activity
-from local_cloud.application_autoscaling.activities import Endpoints
-from local_cloud.application_autoscaling.breach import Breach, policy_proposal
+from local_cloud.application_autoscaling.activities import (
+    activity_without_change,
+    begin_activity,
+    capacity,
+    follow_activity,
+    keep,
+)
 from local_cloud.application_autoscaling.records import (
     Activity,
     Key,
@@ -21,26 +23,31 @@ from local_cloud.application_autoscaling.records import (
     Target,
 )
 from local_cloud.application_autoscaling.tracking import (
+    Breach,
     Proposal,
     capacity_after_cooldown,
     clamp,
+    policy_proposal,
     winner,
 )
 from local_cloud.protocol.errors import AwsError
 
+if TYPE_CHECKING:
+    from local_cloud.sagemaker.hosting.endpoints import Endpoints
+
 logger = logging.getLogger("roundhouse.scaling")
-AlarmStates = Callable[[Sequence[str]], Mapping[str, str]]
+Activities = MutableSequence[Activity]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Actor:
-    """Acts on the endpoints of the account in hand.
+    """Acts on the endpoints of the present account.
 
     `stretch` is how many real seconds one of AWS's seconds lasts.
     """
 
     endpoints: Endpoints
-    alarm_states: AlarmStates
+    alarm_states: Callable[[Sequence[str]], Mapping[str, str]]
     stretch: float
 
     def act(
@@ -48,60 +55,38 @@ class Actor:
         target: Target,
         policies: Sequence[Policy],
         breaches: Iterable[Breach],
-        kept: MutableSequence[Activity],
+        activities: Activities,
         now: float,
     ) -> None:
-        """Scales one target as its policies ask once their alarms have called on them.
-
-        The largest capacity wins.
-        """
-        current, desired = activity.capacity(self.endpoints, target.key)
+        """Scale one target to the largest capacity that the policies of breached alarms ask for."""
+        current, desired = capacity(self.endpoints, target.key)
         known = {policy.arn: policy for policy in policies}
         proposals = [
             proposal
             for breach in breaches
-            if breach.policy_arn in known
-            and (
-                proposal := policy_proposal(known[breach.policy_arn], breach, current, self.stretch)
-            )
+            if (policy := known.get(breach.policy_arn)) is not None
+            and (proposal := policy_proposal(policy, breach, current, self.stretch)) is not None
         ]
-        chosen = winner(
-            [
-                replace(
-                    proposal, desired=self._capacity_limit(proposal, target, policies, current, now)
-                )
-                for proposal in proposals
-            ],
-            current,
-        )
-        if chosen is None:
-            if proposals:
-                activity.keep(
-                    kept,
-                    activity.activity_without_change(
-                        target.key, proposals[0].cause, _reason(target, proposals, desired)
-                    ),
-                )
+        if not proposals:
             return
-        wanted = clamp(chosen.desired, target.low, target.high)
-        if wanted == current or (wanted > current) != (chosen.desired > current):
-            activity.keep(
-                kept,
-                activity.activity_without_change(
-                    target.key, chosen.cause, _reason(target, [chosen], desired)
-                ),
-            )
-        elif not activity.is_steady(self.endpoints, target.key):
-            activity.keep(
-                kept,
-                activity.activity_without_change(
-                    target.key, chosen.cause, {"Code": "TargetServicePutResourceAsUnscalable"}
-                ),
-            )
-        elif not target.suspended[f"DynamicScaling{'Out' if wanted > current else 'In'}Suspended"]:
-            self.set_capacity(target, wanted, chosen.cause, kept)
+        allowed = [
+            replace(item, desired=self._allowed_capacity(item, target, policies, current, now))
+            for item in proposals
+        ]
+        chosen = winner(allowed, current)
+        capped = current if chosen is None else clamp(chosen.desired, target.low, target.high)
+        cause = proposals[0].cause if chosen is None else chosen.cause
+        if chosen is None or capped == current or (capped > current) != (chosen.desired > current):
+            most = max(item.desired for item in (proposals if chosen is None else [chosen]))
+            reason = _reason_not_to_scale(target, most, desired)
+            keep(activities, activity_without_change(target.key, cause, reason))
+        elif self.endpoints.endpoint_named(target.key.endpoint).status != "InService":
+            reason = {"Code": "TargetServicePutResourceAsUnscalable"}
+            keep(activities, activity_without_change(target.key, cause, reason))
+        elif not target.suspended[f"DynamicScaling{'Out' if capped > current else 'In'}Suspended"]:
+            self._set_capacity(target, capped, cause, activities)
 
-    def _capacity_limit(
+    def _allowed_capacity(
         self,
         proposal: Proposal,
         target: Target,
@@ -109,67 +94,57 @@ class Actor:
         current: int,
         now: float,
     ) -> int:
-        """What a proposal may ask for now.
-
-        Nothing less while another tracking policy is not ready to scale in too.
-        """
+        """Nothing less than now while another tracking policy is not ready to scale in too."""
         desired = capacity_after_cooldown(proposal, current, target.last, now)
         if desired >= current:
             return desired
-        policy = next(entry for entry in policies if entry.arn == proposal.policy)
+        policy = proposal.policy
         others = [
             item
             for item in policies
             if item.is_tracking and item.scales_in and item.arn != policy.arn
         ]
-        if policy.is_tracking and not all(self._is_ready(other) for other in others):
+        if policy.is_tracking and not all(map(self._is_ready, others)):
             return current
         return desired if policy.scales_in else current
 
     def _is_ready(self, policy: Policy) -> bool:
         """Whether a tracking policy allows fewer instances: its low alarm is in ALARM."""
-        return (
-            "ALARM"
-            in self.alarm_states([name for name in policy.alarms if "-AlarmLow-" in name]).values()
-        )
+        names = [name for name in policy.alarms if "-AlarmLow-" in name]
+        return "ALARM" in self.alarm_states(names).values()
 
-    def enforce(self, target: Target, kept: MutableSequence[Activity]) -> None:
-        """Brings a target within its bounds, as registering it or a scheduled action does."""
-        desired = activity.capacity(self.endpoints, target.key)[1]
-        wanted = clamp(desired, target.low, target.high)
-        if wanted != desired:
-            self.set_capacity(
-                target,
-                wanted,
-                f"{'minimum' if wanted > desired else 'maximum'} capacity was set to {wanted}",
-                kept,
-            )
+    def enforce(self, target: Target, activities: Activities) -> None:
+        """Bring a target within its bounds, as registering it or a scheduled action does."""
+        desired = capacity(self.endpoints, target.key)[1]
+        bounded = clamp(desired, target.low, target.high)
+        if bounded != desired:
+            bound = "minimum" if bounded > desired else "maximum"
+            cause = f"{bound} capacity was set to {bounded}"
+            self._set_capacity(target, bounded, cause, activities)
 
-    def set_capacity(
-        self, target: Target, wanted: int, cause: str, kept: MutableSequence[Activity]
+    def _set_capacity(
+        self, target: Target, desired: int, cause: str, activities: Activities
     ) -> None:
-        """Begins a change of capacity."""
-        begun = activity.begin_activity(self.endpoints, target.key, wanted, cause)
-        logger.info("%s: %s (%s)", target.key.resource_id, begun.description, begun.cause)
-        activity.keep(kept, begun)
+        activity = begin_activity(self.endpoints, target.key, desired, cause)
+        logger.info("%s: %s (%s)", target.key.resource_id, activity.description, cause)
+        keep(activities, activity)
 
-    def follow(self, targets: Mapping[Key, Target], kept: Iterable[Activity]) -> None:
-        """Ends the activities whose change has come about or failed."""
-        for entry in kept:
-            if entry.is_open:
-                activity.follow_activity(self.endpoints, entry, targets.get(entry.key))
+    def follow(self, targets: Mapping[Key, Target], activities: Iterable[Activity]) -> None:
+        """End the activities whose change is complete or has failed."""
+        for activity in activities:
+            if activity.status == "InProgress":
+                follow_activity(self.endpoints, activity, targets.get(activity.key))
 
     def tick(
-        self, action: ScheduledAction, target: Target, kept: MutableSequence[Activity], now: float
+        self, action: ScheduledAction, target: Target, activities: Activities, now: float
     ) -> None:
-        """Runs a scheduled action that is due; one that was due while suspended is skipped."""
+        """Run a scheduled action that is due; one that was due while suspended is skipped."""
         moment = datetime.fromtimestamp(now, UTC)
         if action.due is None or moment < action.due:
             return
-        ran = action.due
-        action.due = next_due(action, moment)
+        due, action.due = action.due, action.next_due(moment)
         if target.suspended["ScheduledScalingSuspended"] or (
-            action.last is not None and ran > action.last
+            action.last is not None and due > action.last
         ):
             return
         target.low = target.low if action.low is None else action.low
@@ -178,29 +153,19 @@ class Actor:
         if action.low is None:
             target.low = min(target.low, target.high)
         target.high = max(target.low, target.high)
-        activity.keep(
-            kept, activity.new_bounds(target, f"scheduled action name {action.name} was triggered")
-        )
+        bounds = f"min capacity to {target.low} and max capacity to {target.high}"
+        cause = f"scheduled action name {action.name} was triggered"
+        activity = Activity(key=target.key, description=f"Setting {bounds}", cause=cause)
+        keep(activities, activity.end("Successful", f"Successfully set {bounds}"))
         try:
-            self.enforce(target, kept)
+            self.enforce(target, activities)
         except AwsError as error:
             logger.warning("scheduled action %s: %s", action.name, error.message)
 
 
-def next_due(action: ScheduledAction, after: datetime) -> datetime | None:
-    """When an action is next due; None once it has ended."""
-    begin = after if action.first is None else max(after, action.first)
-    due = action.schedule.next_after(
-        begin, action.created if action.first is None else action.first
-    )
-    return None if due is None or (action.last is not None and due > action.last) else due
-
-
-def _reason(target: Target, proposals: Sequence[Proposal], desired: int) -> dict[str, object]:
-    """Why nothing changes, with AWS's codes."""
-    most = max(proposal.desired for proposal in proposals)
-    if most >= desired and desired >= target.high:
+def _reason_not_to_scale(target: Target, proposed: int, desired: int) -> dict[str, object]:
+    if proposed >= desired >= target.high:
         return {"Code": "AlreadyAtMaxCapacity", "MaxCapacity": target.high}
-    if most <= desired and desired <= target.low:
+    if proposed <= desired <= target.low:
         return {"Code": "AlreadyAtMinCapacity", "MinCapacity": target.low}
     return {"Code": "AlreadyAtDesiredCapacity", "CurrentCapacity": desired}

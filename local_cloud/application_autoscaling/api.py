@@ -1,217 +1,214 @@
-"""Application Auto Scaling's API.
-
-Scalable targets, policies and scheduled actions of endpoint variants.
-"""
+"""Application Auto Scaling's API for endpoint variants."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping
-from functools import partial
-from typing import Any
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from local_cloud.application_autoscaling.activities import capacity
 from local_cloud.application_autoscaling.actor import Actor
-from local_cloud.application_autoscaling.descriptions import (
-    activity_descriptions,
-    matching_records,
-    policy_description,
-)
-from local_cloud.application_autoscaling.new_records import new_policy, new_target, scheduled_action
-from local_cloud.application_autoscaling.policy_alarms import alarm_arn, delete_alarms, put_alarms
-from local_cloud.application_autoscaling.records import Key, Policy, Target
-from local_cloud.application_autoscaling.registry import Registry, scalable_target_text
-from local_cloud.application_autoscaling.requests import (
+from local_cloud.application_autoscaling.policy_alarms import delete_alarms, put_alarms
+from local_cloud.application_autoscaling.records import (
     CONFIGURATIONS,
     STEP,
+    SUSPENSIONS,
     TRACKING,
+    Activity,
+    Key,
+    Policy,
+    ScheduledAction,
+    Target,
+)
+from local_cloud.application_autoscaling.registry import Registry
+from local_cloud.application_autoscaling.requests import (
     check_bounds,
     check_policy,
     key_of,
+    matching_records,
     not_found,
-    suspensions,
-    whole,
-    with_numbers,
 )
-from local_cloud.protocol.constraints import SCALING, checked_request
-from local_cloud.protocol.errors import Actions, Reply, Request, dispatch
+from local_cloud.application_autoscaling.schedule import ScheduleError, schedule
+from local_cloud.ministack.account import account_id, region
+from local_cloud.protocol.constraints import SCALING, checked_actions
+from local_cloud.protocol.errors import Actions, Reply, Request, dispatch, validation_error
+
+SERVICE_ROLE = (
+    "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/"
+    "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+)
 
 
 class Scaling:
-    """Answers the `AnyScaleFrontendService.*` actions; what it records, the autoscaler acts on."""
+    """Answers the `AnyScaleFrontendService.*` actions; the autoscaler acts on its records."""
 
     def __init__(self, registry: Registry, actor: Actor) -> None:
         self.registry, self._actor = registry, actor
-        answers: Actions = {
-            "RegisterScalableTarget": self.register,
-            "DescribeScalableTargets": self.describe_targets,
-            "DeregisterScalableTarget": self.deregister,
-            "PutScalingPolicy": self.put_policy,
-            "DescribeScalingPolicies": self.describe_policies,
-            "DeleteScalingPolicy": self.delete_policy,
-            "PutScheduledAction": self.put_scheduled_action,
-            "DescribeScheduledActions": self.describe_scheduled_actions,
-            "DeleteScheduledAction": self.delete_scheduled_action,
-            "DescribeScalingActivities": self.describe_activities,
+        actions: Actions = {
+            "RegisterScalableTarget": self._register,
+            "DeregisterScalableTarget": self._deregister,
+            "PutScalingPolicy": self._put_policy,
+            "DeleteScalingPolicy": self._delete_policy,
+            "PutScheduledAction": self._put_scheduled_action,
+            "DeleteScheduledAction": self._delete_scheduled_action,
+            "DescribeScalableTargets": lambda request: _describe(
+                request, "ScalableTargets", registry.targets.values()
+            ),
+            "DescribeScalingPolicies": lambda request: _describe(
+                request, "ScalingPolicies", registry.policies.values()
+            ),
+            "DescribeScheduledActions": lambda request: _describe(
+                request, "ScheduledActions", registry.scheduled.values()
+            ),
+            "DescribeScalingActivities": self._describe_activities,
         }
-        self.actions: Actions = {
-            name: partial(_check_request, name, action) for name, action in answers.items()
-        }
-
-    @property
-    def targets(self) -> MutableMapping[Key, Target]:
-        """The scalable targets of the account and region in hand."""
-        return self.registry.targets
+        self.actions = checked_actions(actions, SCALING)
 
     def answer(self, target: str, body: bytes) -> Reply:
-        """Answers one request of the JSON 1.1 protocol."""
+        """Answer one request of the JSON 1.1 protocol."""
         return dispatch("scaling", self.actions, target, body)
 
-    def register(self, request: Request) -> Request:
-        """Registers a scalable target or changes its bounds, and brings its variant within them."""
-        key = key_of(request)
-        with self.registry.turn:
-            found = self.registry.targets.get(key)
-            low, high = whole(request, "MinCapacity"), whole(request, "MaxCapacity")
-            if found is not None:
-                low, high = found.low if low is None else low, found.high if high is None else high
-            low, high = check_bounds(low, high)
-            capacity(self._actor.endpoints, key)
-            target = new_target(key, low, high) if found is None else found
-            target.low, target.high = low, high
-            target.suspended.update(suspensions(request))
-            self.registry.targets[key] = target
-            self._actor.enforce(target, self.registry.activities)
-        return {"ScalableTargetARN": target.arn}
-
     def declare(self, properties: Request) -> Request:
-        """Registers a target as a template describes it: with exactly its scheduled actions."""
-        key, declared = key_of(properties), properties.get("ScheduledActions") or ()
+        """Register a target as a template describes it: with exactly its scheduled actions."""
+        declared = properties.get("ScheduledActions") or ()
         names = {str(action["ScheduledActionName"]) for action in declared}
         with self.registry.turn:
             reply = self.actions["RegisterScalableTarget"](properties)
-            for action in list(self.registry.scheduled_of(key)):
+            key = key_of(properties)
+            for action in self.registry.scheduled_of(key):
                 if action.name not in names:
                     del self.registry.scheduled[(key, action.name)]
             for action in declared:
                 self.actions["PutScheduledAction"]({**key.as_description(), **action})
         return reply
 
-    def deregister(self, request: Request) -> Request:
-        """Forgets a scalable target, its policies with their alarms, and its scheduled actions."""
+    def _register(self, request: Request) -> Request:
+        """Register a target or change its bounds, and bring its variant within them."""
+        key, suspended = key_of(request), request.get("SuspendedState") or {}
+        low, high = request.get("MinCapacity"), request.get("MaxCapacity")
+        with self.registry.turn:
+            target = self.registry.targets.get(key)
+            if target is not None:
+                low, high = (
+                    target.low if low is None else low,
+                    target.high if high is None else high,
+                )
+            low, high = check_bounds(low, high)
+            capacity(self._actor.endpoints, key)
+            if target is None:
+                arn = _arn("application-autoscaling", f"scalable-target/{uuid.uuid4().hex[:28]}")
+                role = f"arn:aws:iam::{account_id()}:role/{SERVICE_ROLE}"
+                target = Target(key=key, arn=arn, role=role, low=low, high=high)
+            target.low, target.high = low, high
+            target.suspended.update(
+                {name: suspended[name] for name in SUSPENSIONS if suspended.get(name) is not None}
+            )
+            self.registry.targets[key] = target
+            self._actor.enforce(target, self.registry.activities)
+        return {"ScalableTargetARN": target.arn}
+
+    def _deregister(self, request: Request) -> Request:
         with self.registry.turn:
             self.registry.forget(self.registry.target(key_of(request)).key)
         return {}
 
-    def put_policy(self, request: Request) -> Request:
-        """Records a scaling policy of a registered target, and makes its alarms anew."""
+    def _put_policy(self, request: Request) -> Request:
+        """Record a scaling policy of a registered target, and create its alarms anew."""
+        name = request["PolicyName"]
         with self.registry.turn:
-            key, name = (
-                self.registry.target(key_of(request)).key,
-                str(request.get("PolicyName") or ""),
-            )
-            found = self.registry.policies.get((key, name))
-            kind = str(request.get("PolicyType") or (found.kind if found else _kind(request)))
-            given = request.get(CONFIGURATIONS.get(kind, ""))
-            configuration = (
-                found.configuration
-                if given is None and found is not None and found.kind == kind
-                else given
-            )
-            others = [item for item in self.registry.policies_of(key) if item.name != name]
+            key = self.registry.target(key_of(request)).key
+            policy = self.registry.policies.get((key, name))
+            default = STEP if request.get(CONFIGURATIONS[STEP]) is not None else TRACKING
+            kind = request.get("PolicyType") or (default if policy is None else policy.kind)
+            configuration = request.get(CONFIGURATIONS.get(kind, ""))
+            if configuration is None and policy is not None and policy.kind == kind:
+                configuration = policy.configuration
+            others = [other for other in self.registry.policies_of(key) if other.name != name]
             check_policy(request, kind, configuration, others)
-            policy = new_policy(key, name) if found is None else found
-            policy.kind, policy.configuration = kind, with_numbers(configuration)
+            if policy is None:
+                policy = Policy(key=key, name=name, arn=_record_arn(key, "scalingPolicy", name))
+            policy.kind, policy.configuration = kind, configuration or {}
             self.registry.policies[(key, name)] = policy
             put_alarms(policy)
-        return {"PolicyARN": policy.arn, "Alarms": _policy_description(policy)["Alarms"]}
+        return {"PolicyARN": policy.arn, "Alarms": policy.as_description()["Alarms"]}
 
-    def delete_policy(self, request: Request) -> Request:
-        """Forgets a scaling policy and deletes its alarms."""
-        key, name = key_of(request), str(request.get("PolicyName") or "")
+    def _delete_policy(self, request: Request) -> Request:
+        key, name = key_of(request), request["PolicyName"]
         with self.registry.turn:
             policy = self.registry.policies.pop((key, name), None)
             if policy is None:
-                raise not_found(
-                    f"No scaling policy found for {scalable_target_text(key)}, policy name: {name}"
-                )
+                raise not_found(f"No scaling policy found for {key.text}, policy name: {name}")
             delete_alarms(policy)
         return {}
 
-    def put_scheduled_action(self, request: Request) -> Request:
-        """Records new bounds of a registered target at a time, or changes them."""
+    def _put_scheduled_action(self, request: Request) -> Request:
+        """Record new bounds of a registered target at a time, or change them."""
+        name, now = request["ScheduledActionName"], datetime.now(UTC)
+        bounds = request.get("ScalableTargetAction") or {}
+        low, high = bounds.get("MinCapacity"), bounds.get("MaxCapacity")
+        if low is not None and high is not None:
+            check_bounds(low, high)
         with self.registry.turn:
-            key, name = (
-                self.registry.target(key_of(request)).key,
-                str(request.get("ScheduledActionName") or ""),
+            key = self.registry.target(key_of(request)).key
+            known = self.registry.scheduled.get((key, name))
+            expression = request.get("Schedule") or (known.expression if known else "")
+            timezone = request.get("Timezone") or (known.timezone if known else None)
+            if known is not None and not bounds:
+                low, high = known.low, known.high
+            try:
+                pace = self._actor.stretch * 60
+                times = schedule(expression, timezone, seconds_per_minute=pace)
+            except ScheduleError as error:
+                raise validation_error(str(error)) from error
+            action = ScheduledAction(
+                key=key,
+                name=name,
+                arn=_record_arn(key, "scheduledAction", name),
+                created=now,
+                expression=expression,
+                timezone=timezone,
+                schedule=times,
+                low=low,
+                high=high,
+                first=_moment(request.get("StartTime")),
+                last=_moment(request.get("EndTime")),
             )
-            found = self.registry.scheduled.get((key, name))
-            pace = self._actor.stretch * 60
-            self.registry.scheduled[(key, name)] = scheduled_action(key, request, found, pace)
+            action.due = action.next_due(now)
+            self.registry.scheduled[(key, name)] = action
         return {}
 
-    def delete_scheduled_action(self, request: Request) -> Request:
-        """Forgets a scheduled action."""
-        key, name = key_of(request), str(request.get("ScheduledActionName") or "")
+    def _delete_scheduled_action(self, request: Request) -> Request:
+        key, name = key_of(request), request["ScheduledActionName"]
         with self.registry.turn:
             if self.registry.scheduled.pop((key, name), None) is None:
                 raise not_found(
-                    f"No scheduled action found for {scalable_target_text(key)}, scheduled "
-                    f"action name: {name}"
+                    f"No scheduled action found for {key.text}, scheduled action name: {name}"
                 )
         return {}
 
-    def describe_targets(self, request: Request) -> Request:
-        """The scalable targets of a namespace, or of the named resources."""
-        return matching_records(
-            request,
-            "ScalableTargets",
-            [target.as_description() for target in self.registry.targets.values()],
-        )
-
-    def describe_policies(self, request: Request) -> Request:
-        """The scaling policies of a namespace, of one resource, or of the given names."""
-        return matching_records(
-            request, "ScalingPolicies", map(_policy_description, self.registry.policies.values())
-        )
-
-    def describe_scheduled_actions(self, request: Request) -> Request:
-        """The scheduled actions of a namespace, of one resource, or of the given names."""
-        return matching_records(
-            request,
-            "ScheduledActions",
-            [item.as_description() for item in self.registry.scheduled.values()],
-        )
-
-    def describe_activities(self, request: Request) -> Request:
-        """What scaling has done, newest first."""
-        return matching_records(
-            request, "ScalingActivities", activity_descriptions(request, self.registry.activities)
-        )
+    def _describe_activities(self, request: Request) -> Request:
+        """Newest first; those that did not scale only on request."""
+        everything = request.get("IncludeNotScaledActivities")
+        activities = self.registry.activities
+        shown = [item for item in activities if everything or item.not_scaled is None]
+        return _describe(request, "ScalingActivities", shown)
 
 
-def _check_request(name: str, action: Callable[[Request], Request], request: Request) -> Request:
-    """Holds a request against the API model first."""
-    return action(checked_request(name, request, SCALING))
+def _describe(
+    request: Request, field: str, records: Iterable[Target | Policy | ScheduledAction | Activity]
+) -> Request:
+    return matching_records(request, field, [record.as_description() for record in records])
 
 
-def _policy_description(policy: Policy) -> dict[str, Any]:
-    return policy_description(policy, list(map(alarm_arn, policy.alarms)))
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def _kind(request: Request) -> str:
-    return STEP if request.get(CONFIGURATIONS[STEP]) is not None else TRACKING
+def _record_arn(key: Key, kind: str, name: str) -> str:
+    resource = f"resource/{key.namespace}/{key.resource_id}"
+    field = {"scalingPolicy": "policyName", "scheduledAction": "scheduledActionName"}[kind]
+    return _arn("autoscaling", f"{kind}:{uuid.uuid4()}:{resource}:{field}/{name}")
 
 
-TARGET_PARTS = 4
-
-
-def scaled_variants(targets: Iterable[tuple[str, ...]], endpoint: str) -> frozenset[str]:
-    """Variants of an endpoint that are scalable targets."""
-    resources = (
-        resource.split("/") for namespace, resource, _ in targets if namespace == "sagemaker"
-    )
-    return frozenset(
-        parts[3]
-        for parts in resources
-        if len(parts) == TARGET_PARTS and parts[:2] == ["endpoint", endpoint]
-    )
+def _arn(service: str, rest: str) -> str:
+    return f"arn:aws:{service}:{region()}:{account_id()}:{rest}"

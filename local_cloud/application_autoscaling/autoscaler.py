@@ -1,7 +1,4 @@
-"""Application Auto Scaling at work.
-
-Alarms call on policies, schedules fall due, and endpoints are scaled.
-"""
+"""Application Auto Scaling at work: alarms trigger policies, schedules fall due."""
 
 from __future__ import annotations
 
@@ -12,9 +9,9 @@ from typing import Any
 from ministack.core.responses import request_scope
 
 from local_cloud.application_autoscaling.actor import Actor
-from local_cloud.application_autoscaling.breach import Breach
 from local_cloud.application_autoscaling.records import Target
 from local_cloud.application_autoscaling.registry import Registry
+from local_cloud.application_autoscaling.tracking import Breach
 from local_cloud.cloudwatch.evaluation import Verdict
 from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.errors import AwsError
@@ -29,51 +26,40 @@ class Autoscaler:
         self._registry, self._actor = registry, actor
         self._breaches: list[tuple[tuple[str, str], Breach]] = []
 
-    def is_tracked(self, endpoint: str, variant: str) -> bool:
-        """Whether a variant of the account and region in hand is a scalable target."""
-        return any(
-            key.endpoint == endpoint and key.variant == variant for key in self._registry.targets
-        )
-
-    def take_alarm_action(self, action: str, alarm: Mapping[str, Any], found: Verdict) -> None:
-        """Takes an alarm's call on a policy.
-
-        It is answered at the next step, together with the other alarms' calls.
-        """
+    def take_alarm_action(self, action: str, alarm: Mapping[str, Any], verdict: Verdict) -> None:
+        """Collect an alarm's call of a policy until the next step."""
         if ":scalingPolicy:" in action:
             breach = Breach(
                 policy_arn=action,
                 alarm=str(alarm["AlarmName"]),
-                values=found.values,
+                values=verdict.values,
                 threshold=float(alarm["Threshold"]),
                 below=str(alarm["ComparisonOperator"]).startswith("Less"),
             )
             self._breaches.append(((account_id(), region()), breach))
 
     def step(self, now: float) -> None:
-        """Follows open activities, runs due scheduled actions, and scales as alarms have asked."""
+        """Follow open activities, run due scheduled actions, and scale for breached alarms."""
         breaches, self._breaches = self._breaches, []
         for scope in self._registry.scopes:
+            called = [breach for owner, breach in breaches if owner == scope]
             with request_scope(*scope), self._registry.turn:
                 self._actor.follow(self._registry.targets, self._registry.activities)
                 for target in list(self._registry.targets.values()):
-                    self._step(
-                        target, [breach for owner, breach in breaches if owner == scope], now
-                    )
+                    self._step_target(target, called, now)
 
-    def _step(self, target: Target, breaches: Sequence[Breach], now: float) -> None:
-        """One target; that of an endpoint which is gone goes too."""
+    def _step_target(self, target: Target, breaches: Sequence[Breach], now: float) -> None:
+        """A target whose endpoint is gone is removed."""
+        registry = self._registry
         try:
             self._actor.endpoints.endpoint_named(target.key.endpoint)
         except AwsError:
-            self._registry.forget(target.key)
+            registry.forget(target.key)
             return
-        kept = self._registry.activities
-        for action in list(self._registry.scheduled_of(target.key)):
-            self._actor.tick(action, target, kept, now)
+        for action in registry.scheduled_of(target.key):
+            self._actor.tick(action, target, registry.activities, now)
+        policies = registry.policies_of(target.key)
         try:
-            self._actor.act(
-                target, list(self._registry.policies_of(target.key)), breaches, kept, now
-            )
+            self._actor.act(target, policies, breaches, registry.activities, now)
         except AwsError as error:
             logger.warning("%s: %s", target.key.resource_id, error.message)

@@ -1,7 +1,4 @@
-"""What Application Auto Scaling keeps.
-
-Scalable targets, policies, scheduled actions and activities, each as it is described.
-"""
+"""Scalable targets, policies, scheduled actions and activities, each with its description."""
 
 from __future__ import annotations
 
@@ -13,30 +10,40 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from local_cloud.application_autoscaling.schedule import Schedule
-from local_cloud.application_autoscaling.tracking import Change
+from local_cloud.protocol.errors import present_fields
 
-Described = dict[str, Any]
+Description = dict[str, Any]
 SUSPENSIONS = (
     "DynamicScalingInSuspended",
     "DynamicScalingOutSuspended",
     "ScheduledScalingSuspended",
 )
+TRACKING, STEP = "TargetTrackingScaling", "StepScaling"
+CONFIGURATIONS = {kind: f"{kind}PolicyConfiguration" for kind in (TRACKING, STEP)}
 
 
 class Key(NamedTuple):
-    """What is scaled: a namespace, a resource and a dimension of it."""
+    """A scalable dimension of a resource."""
 
     namespace: str
     resource_id: str
     dimension: str
 
-    def as_description(self) -> Described:
-        """Its three fields."""
+    def as_description(self) -> Description:
+        """Return its three fields."""
         return {
             "ServiceNamespace": self.namespace,
             "ResourceId": self.resource_id,
             "ScalableDimension": self.dimension,
         }
+
+    @property
+    def text(self) -> str:
+        """How refusals name it."""
+        return (
+            f"service namespace: {self.namespace}, resource ID: {self.resource_id}, scalable "
+            f"dimension: {self.dimension}"
+        )
 
     @property
     def endpoint(self) -> str:
@@ -49,20 +56,29 @@ class Key(NamedTuple):
         return self.resource_id.split("/")[3]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A completed change of capacity; `at` in seconds since the epoch."""
+
+    before: int
+    after: int
+    at: float
+
+
 @dataclass(kw_only=True)
 class Target:
-    """A scalable target: its bounds, what is suspended, and the last change of its capacity."""
+    """A scalable target: its bounds, its suspensions, and the last change of its capacity."""
 
     key: Key
     arn: str
     role: str
-    created: float
     low: int
     high: int
+    created: float = field(default_factory=time.time)
     suspended: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(SUSPENSIONS, False))
     last: Change | None = None
 
-    def as_description(self) -> Described:
+    def as_description(self) -> Description:
         """As DescribeScalableTargets shows it."""
         return {
             **self.key.as_description(),
@@ -77,36 +93,42 @@ class Target:
 
 @dataclass(kw_only=True)
 class Policy:
-    """A scaling policy, its configuration as requested, and the names of its alarms."""
+    """A scaling policy, its configuration as requested, and its alarms: ARNs by name."""
 
     key: Key
     name: str
-    kind: str
     arn: str
-    created: float
-    configuration: Mapping[str, Any]
-    alarms: tuple[str, ...] = ()
+    kind: str = TRACKING
+    configuration: Mapping[str, Any] = field(default_factory=dict)
+    created: float = field(default_factory=time.time)
+    alarms: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_tracking(self) -> bool:
         """Whether it holds a metric at a target."""
-        return self.kind == "TargetTrackingScaling"
+        return self.kind == TRACKING
 
     @property
     def scales_in(self) -> bool:
-        """Whether it may take instances away."""
-        return (
-            not self.is_tracking
-            or str(self.configuration.get("DisableScaleIn", False)).lower() != "true"
-        )
+        """Whether it may remove instances."""
+        return not (self.is_tracking and self.configuration.get("DisableScaleIn"))
+
+    def as_description(self) -> Description:
+        """As DescribeScalingPolicies shows it."""
+        return {
+            "PolicyARN": self.arn,
+            "PolicyName": self.name,
+            **self.key.as_description(),
+            "PolicyType": self.kind,
+            CONFIGURATIONS[self.kind]: dict(self.configuration),
+            "Alarms": [{"AlarmName": name, "AlarmARN": arn} for name, arn in self.alarms.items()],
+            "CreationTime": self.created,
+        }
 
 
 @dataclass(kw_only=True)
 class ScheduledAction:
-    """New bounds at a time.
-
-    `due` is when next, None when never again; `first` and `last` are when it begins and ends.
-    """
+    """New bounds at a time: `due` is the next one, `first` and `last` limit the schedule."""
 
     key: Key
     name: str
@@ -117,40 +139,42 @@ class ScheduledAction:
     schedule: Schedule
     low: int | None
     high: int | None
-    first: datetime | None
-    last: datetime | None
-    due: datetime | None
+    first: datetime | None = None
+    last: datetime | None = None
+    due: datetime | None = None
 
-    def as_description(self) -> Described:
+    def next_due(self, after: datetime) -> datetime | None:
+        """Return when it is next due after a moment; None once it has ended."""
+        begin = after if self.first is None else max(after, self.first)
+        due = self.schedule.next_after(begin, self.first or self.created)
+        return None if due is None or (self.last is not None and due > self.last) else due
+
+    def as_description(self) -> Description:
         """As DescribeScheduledActions shows it."""
-        action = {"MinCapacity": self.low, "MaxCapacity": self.high}
-        optional = {
-            "Timezone": self.timezone,
-            "StartTime": _seconds(self.first),
-            "EndTime": _seconds(self.last),
-        }
         return {
             **self.key.as_description(),
             "ScheduledActionName": self.name,
             "ScheduledActionARN": self.arn,
             "Schedule": self.expression,
-            "ScalableTargetAction": {
-                name: value for name, value in action.items() if value is not None
-            },
+            "ScalableTargetAction": present_fields(MinCapacity=self.low, MaxCapacity=self.high),
             "CreationTime": self.created.timestamp(),
-            **{name: value for name, value in optional.items() if value is not None},
+            **present_fields(
+                Timezone=self.timezone,
+                StartTime=self.first and self.first.timestamp(),
+                EndTime=self.last and self.last.timestamp(),
+            ),
         }
 
 
 @dataclass(kw_only=True)
 class Activity:
-    """A scaling activity. `desired` is the capacity that it asks for, None when it changes none."""
+    """A scaling activity; `desired` is the capacity it requests, None where it changes none."""
 
     key: Key
     description: str
     cause: str
-    status: str
-    message: str
+    status: str = "InProgress"
+    message: str = ""
     desired: int | None = None
     before: int = 0
     started: float = field(default_factory=time.time)
@@ -158,21 +182,13 @@ class Activity:
     not_scaled: Mapping[str, Any] | None = None
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
-    @property
-    def is_open(self) -> bool:
-        """Whether its change is still coming about."""
-        return self.status == "InProgress"
-
-    def end(self, status: str, message: str) -> None:
-        """Ends it."""
+    def end(self, status: str, message: str) -> Activity:
+        """Set its final status and return it."""
         self.status, self.message, self.ended = status, message, time.time()
+        return self
 
-    def as_description(self) -> Described:
+    def as_description(self) -> Description:
         """As DescribeScalingActivities shows it."""
-        optional = {
-            "EndTime": self.ended,
-            "NotScaledReasons": None if self.not_scaled is None else [self.not_scaled],
-        }
         return {
             "ActivityId": self.id,
             **self.key.as_description(),
@@ -181,9 +197,7 @@ class Activity:
             "StartTime": self.started,
             "StatusCode": self.status,
             "StatusMessage": self.message,
-            **{name: value for name, value in optional.items() if value is not None},
+            **present_fields(
+                EndTime=self.ended, NotScaledReasons=self.not_scaled and [self.not_scaled]
+            ),
         }
-
-
-def _seconds(moment: datetime | None) -> float | None:
-    return None if moment is None else moment.timestamp()

@@ -1,10 +1,9 @@
-"""All that Application Auto Scaling keeps, by account and region."""
+"""The records of Application Auto Scaling, by account and region."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, MutableMapping
-from contextlib import suppress
+from collections.abc import MutableMapping
 
 from local_cloud.application_autoscaling.policy_alarms import delete_alarms
 from local_cloud.application_autoscaling.records import (
@@ -17,25 +16,20 @@ from local_cloud.application_autoscaling.records import (
 from local_cloud.application_autoscaling.requests import not_found
 from local_cloud.ministack.account import Scoped
 
-Named = tuple[Key, str]
-
 
 class Registry:
-    """Targets, policies, scheduled actions and activities of one account and region.
-
-    Activities are newest first. `turn` is the lock that guards all of them.
-    """
+    """Targets, policies, scheduled actions and activities; `turn` is the lock of all of them."""
 
     def __init__(self) -> None:
         self.targets: MutableMapping[Key, Target] = Scoped()
-        self.policies: MutableMapping[Named, Policy] = Scoped()
-        self.scheduled: MutableMapping[Named, ScheduledAction] = Scoped()
+        self.policies: MutableMapping[tuple[Key, str], Policy] = Scoped()
+        self.scheduled: MutableMapping[tuple[Key, str], ScheduledAction] = Scoped()
         self._activities: MutableMapping[str, list[Activity]] = Scoped()
         self.turn = threading.RLock()
 
     @property
     def activities(self) -> list[Activity]:
-        """The activities of the account and region in hand."""
+        """The activities of the present account and region, newest first."""
         return self._activities.setdefault("newest first", [])
 
     @property
@@ -44,34 +38,29 @@ class Registry:
         return sorted({key[:2] for key in list(self.targets._data)})  # type: ignore[attr-defined]
 
     def target(self, key: Key) -> Target:
-        """A target, or Application Auto Scaling's refusal."""
+        """Return a target. Raises AwsError where it is not registered."""
         target = self.targets.get(key)
         if target is None:
-            raise not_found(f"No scalable target registered for {scalable_target_text(key)}")
+            raise not_found(f"No scalable target registered for {key.text}")
         return target
 
-    def policies_of(self, key: Key) -> Iterator[Policy]:
-        """The policies of one target."""
-        return (policy for (owner, _), policy in self.policies.items() if owner == key)
+    def variants(self, endpoint: str) -> frozenset[str]:
+        """Return the variants of an endpoint that are scalable targets."""
+        return frozenset(key.variant for key in self.targets if key.endpoint == endpoint)
 
-    def scheduled_of(self, key: Key) -> Iterator[ScheduledAction]:
-        """The scheduled actions of one target."""
-        return (action for (owner, _), action in self.scheduled.items() if owner == key)
+    def policies_of(self, key: Key) -> list[Policy]:
+        """Return the policies of one target."""
+        return [policy for policy in self.policies.values() if policy.key == key]
+
+    def scheduled_of(self, key: Key) -> list[ScheduledAction]:
+        """Return the scheduled actions of one target."""
+        return [action for action in self.scheduled.values() if action.key == key]
 
     def forget(self, key: Key) -> None:
-        """Drops a target, its policies with their alarms, and its scheduled actions."""
-        for policy in list(self.policies_of(key)):
+        """Remove a target, its policies with their alarms, and its scheduled actions."""
+        for policy in self.policies_of(key):
             delete_alarms(policy)
             del self.policies[(key, policy.name)]
-        for action in list(self.scheduled_of(key)):
+        for action in self.scheduled_of(key):
             del self.scheduled[(key, action.name)]
-        with suppress(KeyError):
-            del self.targets[key]
-
-
-def scalable_target_text(key: Key) -> str:
-    """What is scaled, as refusals say it."""
-    return (
-        f"service namespace: {key.namespace}, resource ID: {key.resource_id}, scalable "
-        f"dimension: {key.dimension}"
-    )
+        self.targets.pop(key, None)

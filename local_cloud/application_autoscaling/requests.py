@@ -1,55 +1,26 @@
-"""Refusals of Application Auto Scaling, in its own words where they are known; pure."""
+"""Refusals of Application Auto Scaling beyond its API model, and its Describe actions; pure."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import re
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Iterable
 
 from local_cloud.application_autoscaling.records import (
-    SUSPENSIONS,
+    CONFIGURATIONS,
+    STEP,
+    Description,
     Key,
     Policy,
 )
-from local_cloud.protocol.errors import AwsError, Request
-from local_cloud.sagemaker.checks import number
+from local_cloud.application_autoscaling.tracking import step_interval
+from local_cloud.protocol.constraints import constraint_error, fault, null_fault
+from local_cloud.protocol.errors import AwsError, Request, validation_error
+from local_cloud.protocol.listing import page
 
 NAMESPACE, DIMENSION = "sagemaker", "sagemaker:variant:DesiredInstanceCount"
 VARIANT = re.compile(r"endpoint/[^/]+/variant/[^/]+")
 HIGHEST_TARGET = 2.0**360
-TRACKING, STEP = "TargetTrackingScaling", "StepScaling"
-CONFIGURATIONS = {
-    TRACKING: "TargetTrackingScalingPolicyConfiguration",
-    STEP: "StepScalingPolicyConfiguration",
-}
-KNOWN_METRICS = frozenset(
-    {
-        "DynamoDBReadCapacityUtilization",
-        "DynamoDBWriteCapacityUtilization",
-        "ALBRequestCountPerTarget",
-        "RDSReaderAverageCPUUtilization",
-        "RDSReaderAverageDatabaseConnections",
-        "EC2SpotFleetRequestAverageCPUUtilization",
-        "EC2SpotFleetRequestAverageNetworkIn",
-        "EC2SpotFleetRequestAverageNetworkOut",
-        "SageMakerVariantInvocationsPerInstance",
-        "ECSServiceAverageCPUUtilization",
-        "ECSServiceAverageMemoryUtilization",
-        "AppStreamAverageCapacityUtilization",
-        "ComprehendInferenceUtilization",
-        "LambdaProvisionedConcurrencyUtilization",
-        "CassandraReadCapacityUtilization",
-        "CassandraWriteCapacityUtilization",
-        "KafkaBrokerStorageUtilization",
-        "SageMakerVariantProvisionedConcurrencyUtilization",
-        "SageMakerInferenceComponentInvocationsPerCopy",
-        "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution",
-        "SageMakerVariantConcurrentRequestsPerModelHighResolution",
-    }
-)
 VARIANT_METRICS = {
     "SageMakerVariantInvocationsPerInstance": ("InvocationsPerInstance", "Sum", 60),
     "SageMakerVariantConcurrentRequestsPerModelHighResolution": (
@@ -59,252 +30,139 @@ VARIANT_METRICS = {
     ),
 }
 """The metric, statistic and period that a predefined metric of a variant tracks."""
-
-
-def refusal(message: str) -> AwsError:
-    """Application Auto Scaling's usual refusal."""
-    return AwsError("ValidationException", message)
+PAGE = 50
 
 
 def not_found(message: str) -> AwsError:
-    """A refusal of what is not there."""
+    """Return the refusal of a record that does not exist."""
     return AwsError("ObjectNotFoundException", message)
 
 
-def constraint(value: object, place: str, rule: str) -> AwsError:
-    """A refusal by the API's own model."""
-    shown = "null" if value is None else f"'{value}'"
-    return refusal(
-        f"1 validation error detected: Value {shown} at '{place}' failed to satisfy constraint: "
-        f"{rule}"
-    )
-
-
 def key_of(request: Request) -> Key:
-    """The scalable target that a request names. Raises AwsError for other services."""
-    for name in ("ServiceNamespace", "ResourceId", "ScalableDimension"):
-        if request.get(name) is None:
-            raise constraint(None, name[0].lower() + name[1:], "Member must not be null")
-    key = Key(
-        str(request["ServiceNamespace"]),
-        str(request["ResourceId"]),
-        str(request["ScalableDimension"]),
-    )
-    if (
-        key.namespace != NAMESPACE
-        or key.dimension != DIMENSION
-        or VARIANT.fullmatch(key.resource_id) is None
+    """Return the scalable target of a request. Raises AwsError for other services."""
+    key = Key(request["ServiceNamespace"], request["ResourceId"], request["ScalableDimension"])
+    if (key.namespace, key.dimension) != (NAMESPACE, DIMENSION) or not VARIANT.fullmatch(
+        key.resource_id
     ):
-        raise refusal("Unsupported service namespace, resource type or scalable dimension")
+        raise validation_error("Unsupported service namespace, resource type or scalable dimension")
     return key
 
 
-def whole(request: Request, name: str) -> int | None:
-    """A whole number, which a template may have given as text; None when it is not given."""
-    return None if request.get(name) is None else int(number(request[name]))
-
-
 def check_bounds(low: int | None, high: int | None) -> tuple[int, int]:
-    """The bounds, unless they are missing, negative or crossed."""
+    """Return the bounds, unless they are missing, negative or crossed."""
     if low is None:
-        raise refusal("Minimum capacity must be specified")
+        raise validation_error("Minimum capacity must be specified")
     if high is None:
-        raise refusal("Maximum capacity must be specified")
+        raise validation_error("Maximum capacity must be specified")
     if low < 0:
-        raise refusal("Minimum capacity cannot be less than 0")
+        raise validation_error("Minimum capacity cannot be less than 0")
     if high < low:
-        raise refusal("Maximum capacity cannot be less than minimum capacity")
+        raise validation_error("Maximum capacity cannot be less than minimum capacity")
     return low, high
-
-
-def suspensions(request: Request) -> dict[str, bool]:
-    """What a request suspends or resumes."""
-    given = request.get("SuspendedState") or {}
-    return {
-        name: str(given[name]).lower() == "true"
-        for name in SUSPENSIONS
-        if given.get(name) is not None
-    }
 
 
 def check_policy(
     request: Request, kind: str, configuration: Request | None, others: Iterable[Policy]
 ) -> None:
-    """Refuses a policy that Application Auto Scaling refuses.
-
-    Its configuration is missing, its metric cannot be tracked, or another policy tracks the same
-    metric.
-    """
+    """Refuse a policy without a sound configuration, or whose metric another one tracks."""
     if kind not in CONFIGURATIONS:
-        raise constraint(
-            kind, "policyType", f"Member must satisfy enum value set: [{', '.join(CONFIGURATIONS)}]"
-        )
+        rule = f"Member must satisfy enum value set: [{', '.join(CONFIGURATIONS)}]"
+        raise constraint_error(fault(kind, "policyType", rule))
     if configuration is None:
-        raise refusal(f"{CONFIGURATIONS[kind]} must be specified")
-    if any(
-        request.get(name) is not None for other, name in CONFIGURATIONS.items() if other != kind
-    ):
-        raise refusal(f"{kind} policies take {CONFIGURATIONS[kind]} only")
+        raise validation_error(f"{CONFIGURATIONS[kind]} must be specified")
+    for other, name in CONFIGURATIONS.items():
+        if other != kind and request.get(name) is not None:
+            raise validation_error(f"{kind} policies take {CONFIGURATIONS[kind]} only")
     if kind == STEP:
         _check_steps(configuration)
         return
     _check_tracking(configuration)
-    if any(
-        _metric(configuration) == _metric(other.configuration)
-        for other in others
-        if other.is_tracking
-    ):
-        raise refusal(
+    tracked = [_metrics(policy.configuration) for policy in others if policy.is_tracking]
+    if _metrics(configuration) in tracked:
+        raise validation_error(
             "Only one TargetTrackingScaling policy for a given metric specification is allowed."
         )
 
 
 def _check_tracking(configuration: Request) -> None:
-    if configuration.get("TargetValue") is None:
-        raise constraint(
-            None, "targetTrackingScalingPolicyConfiguration.targetValue", "Member must not be null"
-        )
-    if not 0 < number(configuration["TargetValue"]) <= HIGHEST_TARGET:
-        raise refusal(
-            "TargetValue must be greater than zero and at most 2^360, found "
-            f"{configuration['TargetValue']}"
+    target = configuration["TargetValue"]
+    if not 0 < target <= HIGHEST_TARGET:
+        raise validation_error(
+            f"TargetValue must be greater than zero and at most 2^360, found {target}"
         )
     for name in ("ScaleInCooldown", "ScaleOutCooldown"):
-        if (whole(configuration, name) or 0) < 0:
-            raise refusal(f"{name} must be greater than or equal to 0, found {configuration[name]}")
-    predefined, custom = (
-        configuration.get(f"{kind}MetricSpecification") for kind in ("Predefined", "Customized")
-    )
+        seconds = configuration.get(name)
+        if seconds is not None and seconds < 0:
+            raise validation_error(f"{name} must be greater than or equal to 0, found {seconds}")
+    predefined, custom = _metrics(configuration)
     if (predefined is None) == (custom is None):
-        raise refusal(
-            (
-                "Exactly one of PredefinedMetricSpecification and CustomizedMetricSpecification "
-                "must "
-                "be specified, found "
-            )
-            + ("neither" if predefined is None else "both")
+        raise validation_error(
+            "Exactly one of PredefinedMetricSpecification and CustomizedMetricSpecification must "
+            f"be specified, found {'neither' if predefined is None else 'both'}"
         )
-    if predefined is not None:
-        _check_predefined(str(predefined.get("PredefinedMetricType")))
+    if predefined is not None and predefined["PredefinedMetricType"] not in VARIANT_METRICS:
+        raise validation_error(
+            f"Scalable dimension {DIMENSION} only supports the following predefined metric types: "
+            f"{', '.join(VARIANT_METRICS)}"
+        )
     if custom is not None:
         _check_customized(custom)
 
 
-def _check_predefined(name: str) -> None:
-    if name not in KNOWN_METRICS:
-        place = (
-            "targetTrackingScalingPolicyConfiguration.predefinedMetricSpecification."
-            "predefinedMetricType"
-        )
-        raise constraint(
-            name, place, f"Member must satisfy enum value set: [{', '.join(sorted(KNOWN_METRICS))}]"
-        )
-    if name not in VARIANT_METRICS:
-        allowed = ", ".join(VARIANT_METRICS)
-        raise refusal(
-            f"Scalable dimension {DIMENSION} only supports the following predefined metric "
-            f"types: {allowed}"
-        )
+def _metrics(configuration: Request) -> tuple[Request | None, Request | None]:
+    return (
+        configuration.get("PredefinedMetricSpecification"),
+        configuration.get("CustomizedMetricSpecification"),
+    )
 
 
 def _check_customized(custom: Request) -> None:
-    single = [
-        name for name in ("MetricName", "Namespace", "Statistic") if custom.get(name) is not None
-    ]
+    names = ("MetricName", "Namespace", "Statistic")
+    single = [name for name in names if custom.get(name) is not None]
     if custom.get("Metrics") and single:
-        raise refusal(f"Metrics cannot be combined with {', '.join(single)}")
-    if not custom.get("Metrics") and len(single) < 3:
-        raise refusal("A customized metric takes MetricName, Namespace and Statistic, or Metrics")
+        raise validation_error(f"Metrics cannot be combined with {', '.join(single)}")
+    if not custom.get("Metrics") and len(single) < len(names):
+        raise validation_error(
+            "A customized metric takes MetricName, Namespace and Statistic, or Metrics"
+        )
 
 
 def _check_steps(configuration: Request) -> None:
-    kinds = ("ChangeInCapacity", "PercentChangeInCapacity", "ExactCapacity")
-    if configuration.get("AdjustmentType") not in kinds:
-        place = "stepScalingPolicyConfiguration.adjustmentType"
-        raise constraint(
-            configuration.get("AdjustmentType"),
-            place,
-            f"Member must satisfy enum value set: [{', '.join(kinds)}]",
-        )
-    steps = configuration.get("StepAdjustments") or ()
-    if not steps:
-        raise refusal("At least one step adjustment must be specified")
-    spans = sorted(_bounds(step) for step in steps)
-    for low, high in spans:
+    if configuration.get("AdjustmentType") is None:
+        raise constraint_error(null_fault("stepScalingPolicyConfiguration.adjustmentType"))
+    intervals = sorted(map(step_interval, configuration.get("StepAdjustments") or ()))
+    if not intervals:
+        raise validation_error("At least one step adjustment must be specified")
+    for low, high in intervals:
         if low >= high:
-            raise refusal(
+            raise validation_error(
                 f"Step upper bound must exceed its lower bound, found {low:g} to {high:g}"
             )
-    for (_, end), (begin, _) in itertools.pairwise(spans):
+    for (_, end), (begin, _) in itertools.pairwise(intervals):
         if end != begin:
-            raise refusal(
+            raise validation_error(
                 f"Step adjustment intervals cannot overlap or have a gap, found one to {end:g} "
                 f"and one from {begin:g}"
             )
 
 
-def _bounds(step: Request) -> tuple[float, float]:
-    low, high = step.get("MetricIntervalLowerBound"), step.get("MetricIntervalUpperBound")
-    if low is None and high is None:
-        return float("-inf"), float("inf")
-    return float("-inf") if low is None else number(low), float("inf") if high is None else number(
-        high
+def matching_records(request: Request, field: str, records: Iterable[Description]) -> Request:
+    """Return a page of the records of a request's namespace, resource, dimension and names."""
+    if request["ServiceNamespace"] != NAMESPACE:
+        return {field: []}
+    count = request.get("MaxResults")
+    if count is not None and not 1 <= count <= PAGE:
+        rule = f"Member must have value between 1 and {PAGE}"
+        raise constraint_error(fault(count, "maxResults", rule))
+    matching = [record for record in records if _matches(record, request)]
+    return page(request, field, matching, PAGE if count is None else count)
+
+
+def _matches(record: Description, request: Request) -> bool:
+    single = all(
+        request.get(field) in (None, record[field]) for field in ("ResourceId", "ScalableDimension")
     )
-
-
-def _metric(configuration: Request) -> str:
-    """A tracked metric in one spelling."""
-    kept = {
-        name: configuration.get(name)
-        for name in ("PredefinedMetricSpecification", "CustomizedMetricSpecification")
-    }
-    return json.dumps(kept, sort_keys=True, default=str)
-
-
-def moment(value: object) -> datetime | None:
-    """A time of a request: seconds since the epoch, or text that begins with a date."""
-    if value is None:
-        return None
-    if isinstance(value, int | float):
-        return datetime.fromtimestamp(value, UTC)
-    try:
-        found = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-    except ValueError as error:
-        raise refusal(f"{value} is no time: use yyyy-mm-ddThh:mm:ssZ") from error
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
-WHOLE = frozenset(
-    {
-        "ScaleInCooldown",
-        "ScaleOutCooldown",
-        "Cooldown",
-        "MinAdjustmentMagnitude",
-        "ScalingAdjustment",
-    }
-)
-
-
-FRACTIONS = frozenset({"TargetValue", "MetricIntervalLowerBound", "MetricIntervalUpperBound"})
-
-
-TRUTHS = frozenset({"DisableScaleIn", "ReturnData"})
-
-
-def with_numbers(value: Any) -> Any:
-    """The same configuration with its known numbers and truths typed."""
-    if isinstance(value, list | tuple):
-        return [with_numbers(item) for item in value]
-    if isinstance(value, Mapping):
-        return {
-            name: _typed_value(str(name), each) for name, each in value.items() if each is not None
-        }
-    return value
-
-
-def _typed_value(name: str, value: Any) -> Any:
-    if name in WHOLE:
-        return int(number(value))
-    if name in FRACTIONS:
-        return number(value)
-    return str(value).lower() == "true" if name in TRUTHS else with_numbers(value)
+    return single and all(
+        not request.get(f"{field}s") or record.get(field) in request[f"{field}s"]
+        for field in ("ResourceId", "PolicyName", "ScheduledActionName")
+    )

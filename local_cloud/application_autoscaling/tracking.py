@@ -1,7 +1,4 @@
-"""The arithmetic of Application Auto Scaling.
-
-What a metric asks for, which policy wins, what cool-downs allow; pure.
-"""
+"""The arithmetic of Application Auto Scaling: proposals, the winner, cool-downs, bounds; pure."""
 
 from __future__ import annotations
 
@@ -10,102 +7,115 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from local_cloud.application_autoscaling.records import Change, Policy
+
 ROUNDING = 1e-9
 SCALE_IN_SHARE = 0.9
 """Target tracking scales in only below this share of its target."""
+DEFAULT_COOLDOWN_SECONDS = 300
+"""Application Auto Scaling's default for SageMaker's variants."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
-    """A change of capacity that has come about; `at` in seconds since the epoch."""
+class Breach:
+    """An alarm in ALARM that triggers a policy; `values` are its datapoints, oldest first."""
 
-    before: int
-    after: int
-    at: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cooldowns:
-    """Real seconds between two changes in the same direction."""
-
-    out_seconds: float
-    in_seconds: float
+    policy_arn: str
+    alarm: str
+    values: tuple[float, ...]
+    threshold: float
+    below: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """The capacity that one policy asks for, and why."""
+    """The capacity that one policy asks for, why, and its cool-downs in real seconds."""
 
-    policy: str
+    policy: Policy
     cause: str
     desired: int
-    cooldowns: Cooldowns
+    out_seconds: float
+    in_seconds: float
+
+
+def policy_proposal(
+    policy: Policy, breach: Breach, current: int, stretch: float
+) -> Proposal | None:
+    """Return what a policy asks for; None where none of its steps covers the breach.
+
+    `stretch` is how many real seconds one of AWS's seconds lasts.
+    """
+    desired = _desired_capacity(policy, breach, current) if breach.values else None
+    if desired is None:
+        return None
+    names = ("ScaleOutCooldown", "ScaleInCooldown") if policy.is_tracking else ("Cooldown",) * 2
+    seconds = [policy.configuration.get(name) for name in names]
+    outward, inward = (DEFAULT_COOLDOWN_SECONDS if item is None else item for item in seconds)
+    return Proposal(
+        policy=policy,
+        cause=f"monitor alarm {breach.alarm} in state ALARM triggered policy {policy.name}",
+        desired=desired,
+        out_seconds=outward * stretch,
+        in_seconds=inward * stretch,
+    )
+
+
+def _desired_capacity(policy: Policy, breach: Breach, current: int) -> int | None:
+    """A scale-out follows the newest datapoint; a scale-in the highest, so that it lasts."""
+    if not policy.is_tracking:
+        return step_capacity(policy.configuration, current, breach.values, breach.threshold)
+    target = float(policy.configuration["TargetValue"])
+    if breach.below:
+        return min(current, tracked_capacity(current, max(breach.values), target))
+    return max(current, tracked_capacity(current, breach.values[-1], target))
 
 
 def tracked_capacity(current: int, metric: float, target: float) -> int:
-    """The fewest instances that bring the metric, which is per instance, to its target or below."""
+    """Return the fewest instances that bring a metric per instance to its target or below."""
     if current == 0:
         return int(metric > target)
     return math.ceil(current * metric / target - ROUNDING)
 
 
-def scale_out_metric(values: Sequence[float]) -> float:
-    """The datapoint that a scale-out follows: the newest."""
-    return values[-1]
-
-
-def scale_in_metric(values: Sequence[float]) -> float:
-    """The datapoint that a scale-in follows: the highest, so that it is not undone at once."""
-    return max(values)
-
-
 def step_capacity(
     configuration: Mapping[str, Any], current: int, values: Sequence[float], threshold: float
 ) -> int | None:
-    """What a step scaling policy asks for when its alarm's datapoints breach a threshold.
-
-    None where no step covers them.
-    """
-    difference = (
-        _aggregate(str(configuration.get("MetricAggregationType") or "Average"), values) - threshold
-    )
+    """Return what a step scaling policy asks for; None where no step covers the breach."""
+    kind = configuration.get("MetricAggregationType")
+    mean = math.fsum(values) / len(values)
+    value = {"Minimum": min(values), "Maximum": max(values)}.get(str(kind), mean)
     for step in configuration["StepAdjustments"]:
-        if _covers(step, difference):
-            return max(0, _adjust(configuration, current, float(step["ScalingAdjustment"])))
+        if _covers(step, value - threshold):
+            return max(0, _adjusted_capacity(configuration, current, step["ScalingAdjustment"]))
     return None
-
-
-def _aggregate(kind: str, values: Sequence[float]) -> float:
-    if kind == "Minimum":
-        return min(values)
-    return max(values) if kind == "Maximum" else math.fsum(values) / len(values)
 
 
 def _covers(step: Mapping[str, Any], difference: float) -> bool:
     """Bounds include the one nearer to the threshold."""
+    low, high = step_interval(step)
+    return low <= difference < high if difference >= 0 else low < difference <= high
+
+
+def step_interval(step: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the bounds of a step adjustment around its alarm's threshold."""
     low, high = step.get("MetricIntervalLowerBound"), step.get("MetricIntervalUpperBound")
-    lower = -math.inf if low is None else float(low)
-    upper = math.inf if high is None else float(high)
-    return lower <= difference < upper if difference >= 0 else lower < difference <= upper
+    return -math.inf if low is None else low, math.inf if high is None else high
 
 
-def _adjust(configuration: Mapping[str, Any], current: int, adjustment: float) -> int:
+def _adjusted_capacity(configuration: Mapping[str, Any], current: int, adjustment: int) -> int:
     if configuration["AdjustmentType"] == "ExactCapacity":
-        return int(adjustment)
+        return adjustment
     if configuration["AdjustmentType"] == "ChangeInCapacity":
-        return current + int(adjustment)
+        return current + adjustment
     change = math.trunc(current * adjustment / 100)
-    least = int(configuration.get("MinAdjustmentMagnitude") or 1)
+    least = configuration.get("MinAdjustmentMagnitude") or 1
     if adjustment and abs(change) < least:
         change = int(math.copysign(least, adjustment))
     return current + change
 
 
 def winner(proposals: Sequence[Proposal], current: int) -> Proposal | None:
-    """The proposal that takes effect: whoever asks for the most, also when all ask for less.
-
-    None where that changes nothing.
-    """
+    """Return the proposal of the largest capacity; None where that changes nothing."""
     most = max(proposals, key=lambda proposal: proposal.desired, default=None)
     return None if most is None or most.desired == current else most
 
@@ -113,27 +123,21 @@ def winner(proposals: Sequence[Proposal], current: int) -> Proposal | None:
 def capacity_after_cooldown(
     proposal: Proposal, current: int, last: Change | None, now: float
 ) -> int:
-    """What a proposal may ask for after the last change.
+    """Return what a proposal may ask for after the last change.
 
-    Within a cool-down only what goes beyond it.
-
-    A scale-out that is still cooling counts toward the next one; a scale-in that is still cooling
-    blocks the next one, and never
-    a scale-out.
+    Within a scale-out's cool-down, its instances count toward the next scale-out. A scale-in's
+    cool-down blocks the next scale-in, and never a scale-out.
     """
     if last is None or proposal.desired == current:
         return proposal.desired
     if proposal.desired > current:
-        cooling = last.after > last.before and now < last.at + proposal.cooldowns.out_seconds
-        return (
-            max(current, proposal.desired - (last.after - last.before))
-            if cooling
-            else proposal.desired
-        )
-    cooling = last.after < last.before and now < last.at + proposal.cooldowns.in_seconds
+        cooling = last.after > last.before and now < last.at + proposal.out_seconds
+        added = last.after - last.before if cooling else 0
+        return max(current, proposal.desired - added)
+    cooling = last.after < last.before and now < last.at + proposal.in_seconds
     return current if cooling else proposal.desired
 
 
 def clamp(desired: int, low: int, high: int) -> int:
-    """A capacity within its bounds."""
+    """Return a capacity within its bounds."""
     return min(max(desired, low), high)

@@ -1,7 +1,4 @@
-"""Where MiniStack's CloudWatch answers otherwise than AWS.
-
-Its handlers wrapped, none of its files touched.
-"""
+"""Wrappers of the handlers of MiniStack's CloudWatch that answer otherwise than AWS."""
 
 from __future__ import annotations
 
@@ -18,15 +15,6 @@ from local_cloud.cloudwatch.queries import Query, Span, evaluate_queries
 from local_cloud.cloudwatch.series import MathError, Question, Series, Value
 
 READERS = ("_list_metrics", "_get_metric_statistics", "_get_metric_data")
-SINGLE = (
-    "MetricName",
-    "Namespace",
-    "Statistic",
-    "Period",
-    "Dimensions",
-    "ExtendedStatistic",
-    "Unit",
-)
 Handler = Callable[[Mapping[str, Any], Mapping[str, Any], bool, bool], Any]
 
 
@@ -66,16 +54,12 @@ def _with_queries(handler: Handler) -> Handler:
         reply = handler(params, body, is_cbor, is_json)
         name = body.get("AlarmName")
         if body.get("Metrics") and name in cloudwatch._alarms:
-            cloudwatch._alarms[name] = _without_metric(
+            cloudwatch._alarms[name] = metric_store.without_metric(
                 {**cloudwatch._alarms[name], "Metrics": body["Metrics"]}
             )
         return reply
 
     return answer
-
-
-def _without_metric(alarm: Mapping[str, Any]) -> dict[str, Any]:
-    return {field: value for field, value in alarm.items() if field not in SINGLE}
 
 
 def _math(handler: Handler) -> Handler:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Reply = tuple[int, dict[str, str], bytes]
+Request = Mapping[str, Any]
+Actions = Mapping[str, Callable[[Request], Request]]
 
 
 class AwsError(Exception):
@@ -40,28 +42,21 @@ def error_reply(error: AwsError, **fields: object) -> Reply:
     return status, {**headers, "x-amzn-ErrorType": error.code}, body
 
 
-Request = Mapping[str, Any]
-Actions = Mapping[str, Callable[[Request], Request]]
-
-
 def dispatch(service: str, actions: Actions, target: str, body: bytes) -> Reply:
-    """The reply of the action that `target` names; `service` is the word for it in a refusal."""
+    """Return the reply of the action that `target` names; `service` names it in a refusal."""
     name = target.rpartition(".")[2]
-    action = actions.get(name)
-    if action is None:
-        return error_reply(
-            AwsError("UnknownOperationException", f"the local cloud has no {service} action {name}")
-        )
     try:
-        return json_reply(action(_read(body)))
+        if name not in actions:
+            message = f"the local cloud has no {service} action {name}"
+            raise AwsError("UnknownOperationException", message)
+        return json_reply(actions[name](json.loads(body or b"{}")))
     except AwsError as error:
         return error_reply(error)
-
-
-def _read(body: bytes) -> Any:
-    try:
-        return json.loads(body or b"{}")
     except ValueError as error:
-        raise AwsError(
-            "SerializationException", f"The request's body is no JSON: {error}"
-        ) from error
+        message = f"The request's body is no JSON: {error}"
+        return error_reply(AwsError("SerializationException", message))
+
+
+def present_fields(**fields: Any) -> dict[str, Any]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,17 +1,13 @@
-"""What SageMaker's List actions show: records that match a request, in its order, a page at a time.
-
-Pure.
-"""
+"""Pages of what List and Describe actions show: records that match a request, in its order."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from local_cloud.protocol.errors import AwsError, validation_error
+from local_cloud.protocol.errors import validation_error
 
 PAGE = 10
 """How many records a page has unless the request says more. Source: ListEndpoints, MaxResults."""
@@ -21,24 +17,30 @@ Record = Mapping[str, Any]
 def list_page(
     request: Record, field: str, kind: str, records: Iterable[Record], *, descending: bool = True
 ) -> Record:
-    """One page of records, under `field`, and the token of the next page.
+    """Return one page of records under `field`, and the token of the next page.
 
     `kind` begins the names of the fields `…Name` and `…Status`. `descending` is the order where the
     request names none.
     """
-    found = [record for record in records if _matches(record, kind, request)]
+    by = request.get("SortBy") or "CreationTime"
     order = request.get("SortOrder") or ("Descending" if descending else "Ascending")
     ordered = sorted(
-        found, key=lambda record: _sorted_by(record, kind, request), reverse=order == "Descending"
+        (record for record in records if _matches(record, kind, request)),
+        key=lambda record: (
+            record[by if by == "CreationTime" else kind + by],
+            record[f"{kind}Name"],
+        ),
+        reverse=order == "Descending",
     )
     return page(request, field, ordered, int(request.get("MaxResults") or PAGE))
 
 
-def page(request: Record, field: str, records: list[Record], size: int) -> Record:
-    """At most `size` records from the request's token on, and the next token if there are more."""
-    begin = _begin(request.get("NextToken"))
-    more = {"NextToken": _token(begin + size)} if len(records) > begin + size else {}
-    return {field: records[begin : begin + size], **more}
+def page(request: Record, field: str, records: Sequence[Record], size: int) -> Record:
+    """Return at most `size` records from the request's token on, and the token of the next page."""
+    begin = _page_begin(request.get("NextToken"))
+    end = begin + size
+    token = base64.b64encode(f"from {end}".encode()).decode()
+    return {field: records[begin:end], **({"NextToken": token} if len(records) > end else {})}
 
 
 def _matches(record: Record, kind: str, request: Record) -> bool:
@@ -46,48 +48,22 @@ def _matches(record: Record, kind: str, request: Record) -> bool:
         return False
     if request.get("StatusEquals") not in (None, record.get(f"{kind}Status")):
         return False
-    for moment in ("CreationTime", "LastModifiedTime"):
-        before, after = (
-            _seconds(request.get(f"{moment}Before")),
-            _seconds(request.get(f"{moment}After")),
-        )
-        if before is not None and record[moment] >= before:
+    for field in ("CreationTime", "LastModifiedTime"):
+        before, after = request.get(f"{field}Before"), request.get(f"{field}After")
+        if before is not None and record[field] >= before:
             return False
-        if after is not None and record[moment] <= after:
+        if after is not None and record[field] <= after:
             return False
     return True
 
 
-def _sorted_by(record: Record, kind: str, request: Record) -> tuple[Any, str]:
-    by = request.get("SortBy") or "CreationTime"
-    return record[by if by == "CreationTime" else f"{kind}{by}"], record[f"{kind}Name"]
-
-
-def _seconds(moment: Any) -> float | None:
-    """A time of a request: seconds since the epoch, or text that begins with a date."""
-    if moment is None or isinstance(moment, int | float):
-        return moment
-    try:
-        return datetime.fromisoformat(str(moment).replace("Z", "+00:00")).timestamp()
-    except ValueError as error:
-        raise AwsError(
-            "SerializationException", f"{moment!r} can not be converted to a Timestamp"
-        ) from error
-
-
-def _token(begin: int) -> str:
-    return base64.b64encode(f"from {begin}".encode()).decode()
-
-
-def _begin(token: str | None) -> int:
-    """Where a token's page begins; one that no page came with is refused."""
+def _page_begin(token: str | None) -> int:
     if not token:
         return 0
     try:
-        text = base64.b64decode(token, validate=True).decode()
+        word, _, number = base64.b64decode(token, validate=True).decode().partition(" ")
     except (binascii.Error, UnicodeDecodeError):
-        text = ""
-    number = text.removeprefix("from ")
-    if number == text or not number.isdigit():
+        word, number = "", ""
+    if word != "from" or not number.isdigit():
         raise validation_error("Invalid pagination token.")
     return int(number)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from local_cloud.protocol.errors import present_fields
 from local_cloud.sagemaker.checks import containers
 from local_cloud.sagemaker.hosting.endpoint import Endpoint, Pending
 from local_cloud.sagemaker.hosting.fleet import VariantFleet
@@ -15,7 +16,7 @@ FindModel = Callable[[str], Record | None]
 
 
 def summary(endpoint: Endpoint) -> Record:
-    """An endpoint in a list."""
+    """Return an endpoint as lists show it."""
     return {
         "EndpointName": endpoint.name,
         "EndpointArn": endpoint.arn,
@@ -26,25 +27,23 @@ def summary(endpoint: Endpoint) -> Record:
 
 
 def description(endpoint: Endpoint, find_model: FindModel) -> Record:
-    """An endpoint in full; fields without a value are left out."""
+    """Return an endpoint in full; fields without a value are left out."""
     traffic = endpoint.traffic
     fleet = None if traffic is None else traffic.fleet
     config: Record = {} if fleet is None else fleet.config
+    variants = () if fleet is None else fleet.production.values()
+    shadows = () if fleet is None else fleet.shadow.values()
     optional = {
         "FailureReason": endpoint.failure_reason,
         "LastDeploymentConfig": endpoint.deployment_config,
-        "ProductionVariants": []
-        if fleet is None
-        else [_running(variant, find_model) for variant in fleet.production.values()],
-        "ShadowProductionVariants": []
-        if fleet is None
-        else [_running(item, find_model) for item in fleet.shadow.values()],
+        "ProductionVariants": [_running(variant, find_model) for variant in variants],
+        "ShadowProductionVariants": [_running(variant, find_model) for variant in shadows],
         "DataCaptureConfig": _capture(config.get("DataCaptureConfig")),
         "AsyncInferenceConfig": config.get("AsyncInferenceConfig"),
         "PendingDeploymentSummary": _pending(endpoint.pending, find_model),
     }
-    given = {field: value for field, value in optional.items() if value}
-    return {**summary(endpoint), "EndpointConfigName": endpoint.config_name, **given}
+    present = {field: value for field, value in optional.items() if value}
+    return {**summary(endpoint), "EndpointConfigName": endpoint.config_name, **present}
 
 
 def _running(variant: VariantFleet, find_model: FindModel) -> Record:
@@ -54,7 +53,6 @@ def _running(variant: VariantFleet, find_model: FindModel) -> Record:
         for name, count in sorted(types.items())
     ]
     has_pools = variant.spec.get("InstancePools") is not None
-    routing = variant.spec.get("RoutingConfig")
     return {
         "VariantName": variant.name,
         "DeployedImages": _images(variant, find_model),
@@ -63,7 +61,7 @@ def _running(variant: VariantFleet, find_model: FindModel) -> Record:
         "CurrentInstanceCount": len(variant.instances),
         "DesiredInstanceCount": variant.desired,
         **({"InstancePools": pools} if has_pools and pools else {}),
-        **({} if routing is None else {"RoutingConfig": routing}),
+        **present_fields(RoutingConfig=variant.spec.get("RoutingConfig")),
     }
 
 
@@ -72,34 +70,25 @@ def _pending(pending: Pending | None, find_model: FindModel) -> Record | None:
         return None
 
     def describe_variant(variant: VariantFleet) -> Record:
-        instance_type = variant.spec.get("InstanceType")
-        status = {"Status": pending.status, "StartTime": pending.since}
         return {
             **_running(variant, find_model),
-            **({} if instance_type is None else {"InstanceType": instance_type}),
-            "VariantStatus": [status],
+            **present_fields(InstanceType=variant.spec.get("InstanceType")),
+            "VariantStatus": [{"Status": pending.status, "StartTime": pending.since}],
         }
 
     shadows = [describe_variant(variant) for variant in pending.fleet.shadow.values()]
     return {
         "EndpointConfigName": pending.fleet.config_name,
         "StartTime": pending.begun,
-        "ProductionVariants": [
-            describe_variant(variant) for variant in pending.fleet.production.values()
-        ],
+        "ProductionVariants": list(map(describe_variant, pending.fleet.production.values())),
         **({"ShadowProductionVariants": shadows} if shadows else {}),
     }
 
 
 def _images(variant: VariantFleet, find_model: FindModel) -> list[Record]:
-    """The images of the variant's models.
-
-    Resolved where the model names a digest, for no image is pulled here.
-    """
-    names = dict.fromkeys(
-        [instance.model_name for instance in variant.instances] or [str(variant.spec["ModelName"])]
-    )
-    models = [model for model in map(find_model, names) if model is not None]
+    """The images of the variant's models, resolved where the model names a digest."""
+    names = [instance.model_name for instance in variant.instances] or [variant.spec["ModelName"]]
+    models = [model for name in dict.fromkeys(names) if (model := find_model(name)) is not None]
     images = dict.fromkeys(
         str(definition["Image"]) for model in models for definition in containers(model)
     )

@@ -53,7 +53,7 @@ def an_endpoint_is_deleted_while_its_queue_is_looked_at():
     variant = SimpleNamespace(instances=["i"])
     traffic = SimpleNamespace(fleet=SimpleNamespace(config={}, production={"v": variant}), new=None)
     assert Queue(endpoint=leaving_endpoint(traffic)).instances() == 1
-    assert Queue(endpoint=leaving_endpoint(traffic)).free_places() == 0
+    assert Queue(endpoint=leaving_endpoint(traffic)).free_capacity() == 0
 
 
 def an_endpoint_is_deleted_while_it_is_described():
@@ -111,7 +111,7 @@ def a_target_model_is_forgotten_as_soon_as_it_is_loaded():
     models = TargetModels(client=client, prefix="s3://b/", folder=Path())
     models._fetch = lambda name, target_model: None
     # Twice it is looked for, once it is put in its place; then another request hears 404.
-    models._turn = BetweenTurns(lambda: models._forget(*models._loaded), turn=3)
+    models._turn = BetweenTurns(lambda: models._loaded.clear(), turn=3)
     assert models.invoke("m", b"", {}, 1.0)[0].status == 200
     assert models.loaded_count == 0 and set(models._in_use.values()) == {0}, models
 
@@ -197,7 +197,7 @@ def a_job_ends_while_it_is_stopped():
 
 
 def an_endpoint_begins_to_scale_before_its_stack_changes_it():
-    from local_cloud.cloudformation.resource_types import SageMakerTypes
+    from local_cloud.cloudformation.resource_types import EndpointType
     from local_cloud.sagemaker.hosting.endpoint import Endpoint
     from local_cloud.sagemaker.hosting.endpoints import InProgress
 
@@ -224,11 +224,11 @@ def an_endpoint_begins_to_scale_before_its_stack_changes_it():
         endpoints=endpoints,
         tags=tags,
     )
-    types = SageMakerTypes(plane)
-    types.update_endpoint(
+    endpoint_type = EndpointType(plane)
+    endpoint_type.update(
         "arn:x/e", {"EndpointConfigName": "1"}, {"EndpointConfigName": "2"}, "stack"
     )
-    types.delete_endpoint("arn:x/e", {})
+    endpoint_type.delete("arn:x/e", {})
     assert asked == ["e"] * 4
 
 
@@ -244,9 +244,7 @@ def an_endpoint_settles_while_its_scaling_is_followed():
 
     endpoints = SimpleNamespace(endpoint_named=lambda name: endpoint, instances=counts)
     key = SimpleNamespace(endpoint="e", variant="v")
-    activity = Activity(
-        key=key, description="", cause="", status="InProgress", message="", desired=3, before=1
-    )
+    activity = Activity(key=key, description="", cause="", desired=3, before=1)
     follow_activity(endpoints, activity, None)
     assert activity.status == "InProgress", activity.message
 

@@ -1,6 +1,4 @@
-"""Changes of endpoints that AWS takes in several updates only, deployed while requests
-come in.
-"""
+"""Changes of endpoints that AWS takes in several updates only, deployed while requests come in."""
 
 from __future__ import annotations
 

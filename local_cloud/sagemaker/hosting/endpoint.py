@@ -1,4 +1,4 @@
-"""One endpoint as DescribeEndpoint shows it, and the traffic that its fleets answer."""
+"""An endpoint as DescribeEndpoint shows it, and the traffic between its fleets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REASON_CHARACTERS = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    """A deployment under way: its fleet, what its variants are doing, and since when."""
+    """A deployment under way: its fleet, and the status of its variants since when."""
 
     fleet: Fleet
     status: str
@@ -48,16 +48,15 @@ class Endpoint:
 
     @property
     def is_in_progress(self) -> bool:
-        """Whether something was begun on it that has not ended."""
+        """Whether a change is under way."""
         return self.status in IN_PROGRESS
 
     @property
     def fleets(self) -> tuple[Fleet, ...]:
         """The fleets that answer for it: none, one, or an update's old and new one."""
         traffic = self.traffic
-        if traffic is None:
-            return ()
-        return tuple(fleet for fleet in (traffic.fleet, traffic.new) if fleet is not None)
+        fleets = () if traffic is None else (traffic.fleet, traffic.new)
+        return tuple(fleet for fleet in fleets if fleet is not None)
 
     @property
     def is_asynchronous(self) -> bool:
@@ -66,7 +65,7 @@ class Endpoint:
         return traffic is not None and traffic.fleet.config.get("AsyncInferenceConfig") is not None
 
     def become(self, status: str, failure_reason: str | None = None) -> None:
-        """Moves to a status, and lets those who wait know when it is a final one."""
+        """Set the status; a final one wakes those who wait."""
         self.failure_reason = None if failure_reason is None else failure_reason[:REASON_CHARACTERS]
         if status in IN_PROGRESS:
             self.settled.clear()
@@ -77,12 +76,12 @@ class Endpoint:
             self.settled.set()
 
     def route(self, traffic: Traffic) -> None:
-        """Puts traffic in place for the next request."""
+        """Set the traffic for the next request."""
         self.traffic = traffic
         self.config_name = traffic.fleet.config_name
 
     def set_variant_status(self, fleet: Fleet, status: str) -> None:
-        """Shows what the variants of a deployment are doing."""
+        """Set the status of the variants of a deployment."""
         now = time.time()
         begun = now if self.pending is None else self.pending.begun
         self.pending = Pending(fleet=fleet, status=status, begun=begun, since=now)
@@ -90,7 +89,7 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """Who answers one request."""
+    """The fleet, variant and instance of one request."""
 
     fleet: Fleet
     variant: VariantFleet
@@ -99,7 +98,7 @@ class Served:
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """Which fleet takes how much; a request that its fleet cannot take goes to the other one."""
+    """The shares of an old and a new fleet; a request that one cannot take goes to the other."""
 
     fleet: Fleet
     new: Fleet | None = None
@@ -107,23 +106,22 @@ class Traffic:
 
     @property
     def fleets(self) -> tuple[Fleet, ...]:
-        """The fleets that take any traffic, in the order in which the next request tries them."""
+        """The fleets in the order in which the next request tries them."""
         if self.new is None:
             return (self.fleet,)
-        return (
-            (self.new, self.fleet) if random.random() < self.new_share else (self.fleet, self.new)
-        )
+        new_first = random.random() < self.new_share
+        return (self.new, self.fleet) if new_first else (self.fleet, self.new)
 
     @contextmanager
-    def serving(self, wanted: str | None, avoided: Collection[Instance] = ()) -> Iterator[Served]:
-        """Picks an instance and keeps it from being stopped. Raises NoInstance."""
-        with ExitStack() as held:
-            yield self._pick(held, wanted, avoided)
+    def serving(self, name: str | None, avoided: Collection[Instance] = ()) -> Iterator[Served]:
+        """Pick an instance and keep it from being stopped. Raises NoInstance."""
+        with ExitStack() as stack:
+            yield self._pick(stack, name, avoided)
 
-    def _pick(self, held: ExitStack, wanted: str | None, avoided: Collection[Instance]) -> Served:
+    def _pick(self, stack: ExitStack, name: str | None, avoided: Collection[Instance]) -> Served:
         for fleet in self.fleets:
             with suppress(NoInstance):
-                variant, instance = held.enter_context(fleet.serving(wanted, avoided))
+                variant, instance = stack.enter_context(fleet.serving(name, avoided))
                 return Served(fleet=fleet, variant=variant, instance=instance)
         raise NoInstance
 

@@ -1,7 +1,4 @@
-"""The instances of one variant.
-
-Started and stopped as its count asks, replaced when one dies, asked in turn.
-"""
+"""The instances of an endpoint config's variants: started, stopped, replaced and picked."""
 
 from __future__ import annotations
 
@@ -20,41 +17,36 @@ from pathlib import Path
 from typing import Any
 
 from local_cloud.containers.quotas import Capacity, InsufficientCapacity
-from local_cloud.sagemaker.checks import instance_types, number, ordered_pools
+from local_cloud.protocol.errors import AwsError
+from local_cloud.sagemaker.checks import instance_types, ordered_pools
 from local_cloud.sagemaker.hosting.instance import Instance, Launch, ServerError, start_instance
 from local_cloud.settings import Settings
 
 DRAIN_SECONDS = 10.0
 STARTED_AT_ONCE = 4
 RETRY_SECONDS = 5.0
-FindModel = Callable[[str], Mapping[str, Any]]
+Spec = Mapping[str, Any]
 logger = logging.getLogger("roundhouse.fleet")
 
 
 class NoInstance(Exception):
-    """A variant has no instance that could be asked."""
+    """A variant has no instance that takes the request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What every fleet starts its instances with.
-
-    `find_model` gives a model's record or a ServerError.
-    """
+    """What every fleet starts its instances with; `find_model` raises AwsError."""
 
     settings: Settings
     capacity: Capacity
-    find_model: FindModel
+    find_model: Callable[[str], Spec]
 
 
 @dataclass(kw_only=True, eq=False)
 class VariantFleet:
-    """One variant's instances.
+    """One variant's instances: `desired` is their number, `instances` are the healthy ones."""
 
-    `desired` is how many there should be, `instances` those that are healthy.
-    """
-
-    spec: Mapping[str, Any]
+    spec: Spec
     host: Host
     folder: Path
     weight: float
@@ -75,12 +67,16 @@ class VariantFleet:
 
     @contextmanager
     def serving(self, avoided: Collection[Instance] = ()) -> Iterator[Instance]:
-        """Picks an instance by the routing strategy; it is not stopped while it is in use."""
+        """Pick an instance by the routing strategy; it is not stopped while it is in use."""
         with self._turn:
             candidates = [instance for instance in self.instances if instance not in avoided]
             if not candidates:
                 raise NoInstance(f"variant {self.name} has no instance")
-            chosen = self._choose(candidates)
+            routing = self.spec.get("RoutingConfig") or {}
+            if routing.get("RoutingStrategy", "RANDOM") != "RANDOM":
+                least = min(instance.in_flight for instance in candidates)
+                candidates = [item for item in candidates if item.in_flight == least]
+            chosen = random.choice(candidates)
             chosen.in_flight += 1
         try:
             yield chosen
@@ -88,24 +84,28 @@ class VariantFleet:
             with self._turn:
                 chosen.in_flight -= 1
 
-    def _choose(self, candidates: list[Instance]) -> Instance:
-        if (self.spec.get("RoutingConfig") or {}).get("RoutingStrategy", "RANDOM") == "RANDOM":
-            return random.choice(candidates)
-        least = min(instance.in_flight for instance in candidates)
-        return random.choice([instance for instance in candidates if instance.in_flight == least])
-
     def fill(self) -> None:
-        """Starts as many instances as are missing, all or none.
-
-        ServerError or InsufficientCapacity says why not.
-        """
+        """Start all missing instances or none. Raises ServerError or InsufficientCapacity."""
         with self._changing:
-            if self._given_up.is_set():
+            missing = self.desired - len(self.instances)
+            if self._given_up.is_set() or missing <= 0:
                 return
-            self._start(self.desired - len(self.instances))
+            workers = min(missing, STARTED_AT_ONCE)
+            with ThreadPoolExecutor(workers, thread_name_prefix="start") as starters:
+                futures = [
+                    starters.submit(self._context.copy().run, self._launch) for _ in range(missing)
+                ]
+            started = [future.result() for future in futures if future.exception() is None]
+            for future in futures:
+                error = future.exception()
+                if error is not None:
+                    self._end(started, 0.0)
+                    raise error
+            with self._turn:
+                self.instances.extend(started)
 
     def shrink(self) -> None:
-        """Stops instances beyond the desired count, newest first, after their last answer."""
+        """Stop instances beyond the desired count, newest first, after their last answer."""
         with self._changing:
             with self._turn:
                 beyond = self.instances[self.desired :]
@@ -113,33 +113,26 @@ class VariantFleet:
             self._end(beyond, DRAIN_SECONDS)
 
     def stop(self, drain_seconds: float = DRAIN_SECONDS) -> None:
-        """Stops every instance for good, and gives up those that are being started."""
+        """Stop every instance for good, and give up those that are being started."""
         self.desired = 0
         self._given_up.set()
         with self._changing, self._turn:
-            every, self.instances = self.instances, []
-        self._end(every, drain_seconds)
+            instances, self.instances = self.instances, []
+        self._end(instances, drain_seconds)
 
     def drop(self, instance: Instance) -> None:
-        """Asks an instance no more: its server is gone or sick."""
+        """Send no more requests to an instance whose server is gone or sick."""
         with self._turn:
             if instance not in self.instances:
                 return
             self.instances.remove(instance)
             self.lost += 1
-        logger.warning(
-            "instance %s of variant %s is lost (log: %s)",
-            instance.place.name,
-            self.name,
-            instance.log,
-        )
+        message = "instance %s of variant %s is lost (log: %s)"
+        logger.warning(message, instance.folder.name, self.name, instance.log)
         self._in_background(self._end, [instance], 0.0)
 
     def mend(self) -> None:
-        """Starts replacements for lost instances in the background.
-
-        One that cannot be started is tried again later.
-        """
+        """Start replacements for lost instances in the background; retry later on failure."""
         if (
             len(self.instances) < self.desired
             and time.monotonic() >= self._retry_at
@@ -158,32 +151,14 @@ class VariantFleet:
             return
         self._retry_at = 0.0
 
-    def _start(self, missing: int) -> None:
-        if missing <= 0:
-            return
-        with ThreadPoolExecutor(
-            min(missing, STARTED_AT_ONCE), thread_name_prefix="start"
-        ) as starters:
-            begun = [
-                starters.submit(self._context.copy().run, self._launch) for _ in range(missing)
-            ]
-        failures = [future.exception() for future in begun if future.exception() is not None]
-        started = [future.result() for future in begun if future.exception() is None]
-        if failures:
-            self._end(started, 0.0)
-            raise failures[0] or RuntimeError
-        with self._turn:
-            self.instances.extend(started)
-
     def _launch(self) -> Instance:
         instance_type = self.host.capacity.take(instance_types(self.spec))
         try:
-            place = self.folder / f"{self.name}-{next(self._numbers)}"
             launch = Launch(
                 variant=self.spec,
                 instance_type=instance_type,
                 model=self._model(instance_type),
-                place=place,
+                folder=self.folder / f"{self.name}-{next(self._numbers)}",
                 given_up=self._given_up,
             )
             return start_instance(launch, self.host.settings)
@@ -191,42 +166,29 @@ class VariantFleet:
             self.host.capacity.give_back(instance_type)
             raise
 
-    def _model(self, instance_type: str) -> Mapping[str, Any]:
+    def _model(self, instance_type: str) -> Spec:
         """The model for an instance type: its pool's own, where it names one."""
-        (pool,) = (
-            pool for pool in ordered_pools(self.spec) if pool["InstanceType"] == instance_type
-        )
-        return self.host.find_model(str(pool.get("ModelNameOverride") or self.spec["ModelName"]))
+        pools = {pool["InstanceType"]: pool for pool in ordered_pools(self.spec)}
+        name = pools[instance_type].get("ModelNameOverride") or self.spec["ModelName"]
+        try:
+            return self.host.find_model(name)
+        except AwsError as error:
+            raise ServerError(error.message) from error
 
     def _end(self, instances: list[Instance], drain_seconds: float) -> None:
-        ending = [
+        threads = [
             threading.Thread(target=instance.stop, args=(drain_seconds,), daemon=True)
             for instance in instances
         ]
-        for thread in ending:
+        for thread in threads:
             thread.start()
-        for thread, instance in zip(ending, instances, strict=True):
+        for thread, instance in zip(threads, instances, strict=True):
             thread.join()
             self.host.capacity.give_back(instance.instance_type)
 
     def _in_background(self, function: Callable[..., None], *arguments: Any) -> None:
-        threading.Thread(
-            target=self._context.copy().run, args=(function, *arguments), daemon=True
-        ).start()
-
-
-def new_variant(spec: Mapping[str, Any], host: Host, folder: Path) -> VariantFleet:
-    """A variant as its endpoint config begins it.
-
-    Weight 1 where none is said, and no instance started yet.
-    """
-    return VariantFleet(
-        spec=spec,
-        host=host,
-        folder=folder,
-        weight=number(spec.get("InitialVariantWeight", 1)),
-        desired=int(number(spec["InitialInstanceCount"])),
-    )
+        run = self._context.copy().run
+        threading.Thread(target=run, args=(function, *arguments), daemon=True).start()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -234,7 +196,7 @@ class Fleet:
     """Production variants, which take traffic by weight, and shadow variants, which get copies."""
 
     config_name: str
-    config: Mapping[str, Any]
+    config: Spec
     folder: Path
     production: Mapping[str, VariantFleet]
     shadow: Mapping[str, VariantFleet]
@@ -246,65 +208,59 @@ class Fleet:
 
     @contextmanager
     def serving(
-        self, wanted: str | None, avoided: Collection[Instance] = ()
+        self, name: str | None, avoided: Collection[Instance] = ()
     ) -> Iterator[tuple[VariantFleet, Instance]]:
-        """Picks a production variant, by name or by weight, and one of its instances.
-
-        NoInstance when none can be asked.
-        """
-        variant = self._variant(wanted, avoided)
-        with variant.serving(avoided) as instance:
-            yield variant, instance
-
-    def _variant(self, wanted: str | None, avoided: Collection[Instance]) -> VariantFleet:
-        named = [variant for name, variant in self.production.items() if wanted in (None, name)]
+        """Pick a production variant, by name or by weight, and an instance. Raises NoInstance."""
         able = [
             variant
-            for variant in named
-            if any(instance not in avoided for instance in variant.instances)
+            for variant in self.production.values()
+            if name in (None, variant.name)
+            and any(instance not in avoided for instance in variant.instances)
         ]
         if not able:
             raise NoInstance
         weights = [variant.weight for variant in able]
-        return random.choices(able, weights if any(weights) else None)[0]
+        variant = random.choices(able, weights if any(weights) else None)[0]
+        with variant.serving(avoided) as instance:
+            yield variant, instance
 
     def start(self) -> None:
-        """Starts every variant's instances.
-
-        When one cannot be started, none is left and its reason is raised.
-        """
+        """Start every variant's instances; when one fails, none is left and its error raised."""
         try:
             with ThreadPoolExecutor(len(self.variants), thread_name_prefix="fleet") as starters:
-                begun = [starters.submit(variant.fill) for variant in self.variants]
-            for future in begun:
+                futures = [starters.submit(variant.fill) for variant in self.variants]
+            for future in futures:
                 future.result()
         except BaseException:
             self.stop(0.0)
             raise
 
     def stop(self, drain_seconds: float = DRAIN_SECONDS) -> None:
-        """Stops every variant's instances and removes the fleet's folder."""
+        """Stop every variant's instances and remove the fleet's folder."""
         for variant in self.variants:
             variant.stop(drain_seconds)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def has_lost(self) -> bool:
-        """Whether an instance was lost since the fleet started."""
-        return any(variant.lost for variant in self.variants)
 
+def new_fleet(config: Spec, host: Host, folder: Path) -> Fleet:
+    """Return a fleet as its endpoint config describes it, not started yet."""
 
-def new_fleet(config: Mapping[str, Any], host: Host, folder: Path) -> Fleet:
-    """A fleet as its endpoint config begins it, not started yet."""
+    def variants(field: str) -> Mapping[str, VariantFleet]:
+        return {
+            spec["VariantName"]: VariantFleet(
+                spec=spec,
+                host=host,
+                folder=folder,
+                weight=spec.get("InitialVariantWeight", 1),
+                desired=spec["InitialInstanceCount"],
+            )
+            for spec in config.get(field) or ()
+        }
+
     return Fleet(
-        config_name=str(config["EndpointConfigName"]),
+        config_name=config["EndpointConfigName"],
         config=config,
         folder=folder,
-        production=_variants(config["ProductionVariants"], host, folder),
-        shadow=_variants(config.get("ShadowProductionVariants") or (), host, folder),
+        production=variants("ProductionVariants"),
+        shadow=variants("ShadowProductionVariants"),
     )
-
-
-def _variants(
-    specs: Collection[Mapping[str, Any]], host: Host, folder: Path
-) -> Mapping[str, VariantFleet]:
-    return {str(spec["VariantName"]): new_variant(spec, host, folder) for spec in specs}

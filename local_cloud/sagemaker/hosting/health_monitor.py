@@ -1,7 +1,4 @@
-"""Looks after running instances.
-
-One whose server ended or is sick is asked no more, and replaced where its fleet is kept.
-"""
+"""Replaces instances whose server has ended or fails its health check."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ logger = logging.getLogger("roundhouse.fleet")
 
 
 def inspect(fleet: Fleet, *, pinging: bool) -> None:
-    """Removes instances whose server ended, and with `pinging` those that fail /ping."""
+    """Remove instances whose server ended, and with `pinging` those that fail /ping."""
     for variant in fleet.variants:
         for instance in tuple(variant.instances):
             if instance.has_ended() or (pinging and instance.is_sick()):
@@ -26,33 +23,29 @@ def inspect(fleet: Fleet, *, pinging: bool) -> None:
 
 
 class HealthMonitor:
-    """Inspects and mends the fleets that `kept_fleets` names, from a thread of its own."""
+    """Inspects and mends fleets from a thread of its own."""
 
-    def __init__(self, kept_fleets: Callable[[], Iterable[Fleet]]) -> None:
-        self._kept_fleets = kept_fleets
+    def __init__(self, fleets: Callable[[], Iterable[Fleet]]) -> None:
+        self._fleets = fleets
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Begins to look after them."""
-        threading.Thread(target=self._look, name="caretaker", daemon=True).start()
+        """Begin to monitor."""
+        threading.Thread(target=self._run, name="health-monitor", daemon=True).start()
 
     def stop(self) -> None:
-        """Looks no more; what is mended already goes on."""
+        """Stop monitoring; replacements under way go on."""
         self._ended.set()
 
-    def _look(self) -> None:
+    def _run(self) -> None:
         pinged = time.monotonic()
         while not self._ended.wait(LOOK_SECONDS):
             pinging = time.monotonic() - pinged >= PING_EVERY_SECONDS
             pinged = time.monotonic() if pinging else pinged
-            for fleet in self._kept_fleets():
-                self._look_after(fleet, pinging=pinging)
-
-    def _look_after(self, fleet: Fleet, *, pinging: bool) -> None:
-        """Inspects and repairs one fleet; an error is logged and does not stop the others."""
-        try:
-            inspect(fleet, pinging=pinging)
-            for variant in fleet.variants:
-                variant.mend()
-        except Exception:
-            logger.exception("endpoint config %s", fleet.config_name)
+            for fleet in self._fleets():
+                try:
+                    inspect(fleet, pinging=pinging)
+                    for variant in fleet.variants:
+                        variant.mend()
+                except Exception:
+                    logger.exception("endpoint config %s", fleet.config_name)

@@ -1,7 +1,4 @@
-"""The target models of one multi-model server.
-
-Loaded when first asked for, unloaded when memory is short.
-"""
+"""The target models of one multi-model server: loaded on request, unloaded when memory is short."""
 
 from __future__ import annotations
 
@@ -37,10 +34,7 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Loading:
-    """What making a target model ready took; zeros when it was ready before.
-
-    Making room counts apart from loading.
-    """
+    """The times of loading a target model; unloading others counts apart."""
 
     cache_hit: bool
     downloading_seconds: float = 0.0
@@ -68,9 +62,9 @@ class TargetModels:
     def invoke(
         self, target_model: str, body: bytes, headers: Mapping[str, str], timeout_seconds: float
     ) -> tuple[Response, Loading]:
-        """Asks one target model, loading it first if the server does not have it."""
+        """Invoke one target model, loading it first if the server does not have it."""
         name = hashlib.sha256(target_model.encode()).hexdigest()[:32]
-        loading = self._hold(name, target_model)
+        loading = self._acquire(name, target_model)
         try:
             sent = {**headers, TARGET_MODEL: target_model}
             response = self.client.request(
@@ -80,18 +74,16 @@ class TargetModels:
             with self._turn:
                 self._in_use[name] -= 1
         if response.status == 404:
-            self._forget(name)
+            with self._turn:
+                self._loaded.pop(name, None)
         return response, loading
 
-    def _hold(self, name: str, target_model: str) -> Loading:
-        """Marks a target model as in use, loading it first if the server does not have it.
-
-        One load at a time.
-        """
-        if self._hold_loaded(name):
+    def _acquire(self, name: str, target_model: str) -> Loading:
+        """Mark a target model as in use; load it first where needed, one at a time."""
+        if self._acquire_loaded(name):
             return Loading(cache_hit=True)
         with self._loading:
-            if self._hold_loaded(name):
+            if self._acquire_loaded(name):
                 return Loading(cache_hit=True)
             begun = time.monotonic()
             self._fetch(name, target_model)
@@ -107,7 +99,7 @@ class TargetModels:
                 unloading_seconds=unloading,
             )
 
-    def _hold_loaded(self, name: str) -> bool:
+    def _acquire_loaded(self, name: str) -> bool:
         with self._turn:
             if name not in self._loaded:
                 return False
@@ -116,34 +108,29 @@ class TargetModels:
             return True
 
     def _fetch(self, name: str, target_model: str) -> None:
-        """Downloads and unpacks a target model, unless an earlier load left its files."""
-        place = self.folder / name
-        if place.exists():
+        """Download and unpack a target model, unless an earlier load left its files."""
+        if (self.folder / name).exists():
             return
         bucket, key = s3_location(self.prefix + target_model)
         content = read_object(bucket, key)
         if content is None:
             raise TargetModelError(
-                f"Failed to download model data(bucket: {bucket}, key: {key}). Please ensure "
-                "that there is an object located "
-                "at the URL and that the role passed to CreateModel has permissions to download "
-                "the model."
+                f"Failed to download model data(bucket: {bucket}, key: {key}). Please ensure that "
+                "there is an object located at the URL and that the role passed to CreateModel "
+                "has permissions to download the model."
             )
         draft = self.folder / f"{name}.part"
         shutil.rmtree(draft, ignore_errors=True)
         unpack_model(content, draft / "model", f"s3://{bucket}/{key}")
-        draft.rename(place)
+        draft.rename(self.folder / name)
 
     def _load(self, name: str, target_model: str) -> tuple[float, ...]:
-        """Asks the server to load.
-
-        On 507 makes room by unloading what was asked longest ago, and asks again.
-
-        Returns how many seconds each unloading took.
-        """
+        """Load, after unloading others while the server replies 507; return seconds per unload."""
         unloading: list[float] = []
+        body = f'{{"model_name": "{name}", "url": "{self.folder / name / "model"}"}}'.encode()
+        headers = {"Content-Type": "application/json", TARGET_MODEL: target_model}
         while True:
-            response = self._ask_to_load(name, target_model)
+            response = self.client.request("POST", "/models", body, headers, LOAD_SECONDS)
             if response.status in (200, 409):
                 return tuple(unloading)
             begun = time.monotonic()
@@ -151,27 +138,13 @@ class TargetModels:
                 raise LoadError(response)
             unloading.append(time.monotonic() - begun)
 
-    def _ask_to_load(self, name: str, target_model: str) -> Response:
-        body = f'{{"model_name": "{name}", "url": "{self.folder / name / "model"}"}}'.encode()
-        sent = {"Content-Type": "application/json", TARGET_MODEL: target_model}
-        return self.client.request("POST", "/models", body, sent, LOAD_SECONDS)
-
     def _unload_one(self) -> bool:
-        """Unloads the least recently used target model that no request uses.
-
-        False when there is none.
-        """
+        """Unload the least recently used idle target model; False when there is none."""
         with self._turn:
             idle = [name for name in self._loaded if not self._in_use.get(name)]
             if not idle:
                 return False
             target_model = self._loaded.pop(idle[0])
-        sent = {TARGET_MODEL: target_model}
-        self.client.request(
-            "DELETE", f"/models/{idle[0]}", headers=sent, timeout_seconds=LOAD_SECONDS
-        )
+        headers = {TARGET_MODEL: target_model}
+        self.client.request("DELETE", f"/models/{idle[0]}", b"", headers, LOAD_SECONDS)
         return True
-
-    def _forget(self, name: str) -> None:
-        with self._turn:
-            self._loaded.pop(name, None)

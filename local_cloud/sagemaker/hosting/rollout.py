@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from local_cloud.protocol.errors import validation_error
@@ -16,21 +16,15 @@ SIZES = {
     "LinearStepSize": STEP_PERCENT["linear"],
     "MaximumBatchSize": STEP_PERCENT["rolling"],
 }
-"""Between how many percent of a variant's instances a step may be.
-
-Source: TrafficRoutingConfig, RollingUpdatePolicy.
-"""
+"""Bounds of a step, in percent of a variant's instances."""
 STEP_OF = {"CANARY": "CanarySize", "LINEAR": "LinearStepSize"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """Shares of traffic, each held for a wait.
+    """Shares of traffic, each held for a wait; or, when rolling, the instances of each batch.
 
-    Or, when rolling, how many instances each batch replaces.
-
-    Waits and the limit are in AWS's seconds. `limit_seconds` is None where the deployment may take
-    as long as it needs.
+    Waits and the limit are in AWS's seconds; `limit_seconds` None is no limit.
     """
 
     shares: tuple[float, ...] = (1.0,)
@@ -48,42 +42,41 @@ class Rollout:
 
 
 def rollout(deployment: DeploymentConfig | None, counts: Mapping[str, int]) -> Rollout:
-    """The plan of a deployment config for variants with these many instances.
-
-    All at once and unwatched without one.
-    """
+    """Return the plan for variants with these counts; all at once, unwatched, without a config."""
     if not deployment:
         return Rollout()
-    alarms = tuple(
-        alarm["AlarmName"]
-        for alarm in (deployment.get("AutoRollbackConfiguration") or {}).get("Alarms") or ()
-    )
+    alarms = (deployment.get("AutoRollbackConfiguration") or {}).get("Alarms") or ()
+    plan = Rollout(alarms=tuple(alarm["AlarmName"] for alarm in alarms))
     if deployment.get("RollingUpdatePolicy") is not None:
-        return _rolling(deployment["RollingUpdatePolicy"], alarms, counts)
+        return _rolling(plan, deployment["RollingUpdatePolicy"], counts)
     if deployment.get("BlueGreenUpdatePolicy") is not None:
-        return _blue_green(deployment["BlueGreenUpdatePolicy"], alarms, counts)
-    return Rollout(alarms=alarms)
+        return _blue_green(plan, deployment["BlueGreenUpdatePolicy"], counts)
+    return plan
 
 
 def check_deployment(deployment: DeploymentConfig | None, counts: Mapping[str, int]) -> None:
     """Refuses a deployment config whose policies, steps or waits SageMaker would refuse."""
     if not deployment:
         return
-    policies = [
-        name
-        for name in ("BlueGreenUpdatePolicy", "RollingUpdatePolicy")
-        if deployment.get(name) is not None
-    ]
-    if len(policies) == 2:
+    blue_green, rolling = (
+        deployment.get(f"{kind}UpdatePolicy") for kind in ("BlueGreen", "Rolling")
+    )
+    if blue_green is not None and rolling is not None:
         raise validation_error(
             "Only one update policy should be used in DeploymentConfig, found "
             "BlueGreenUpdatePolicy and RollingUpdatePolicy."
         )
-    if policies == ["RollingUpdatePolicy"]:
-        _check_rolling(deployment["RollingUpdatePolicy"], counts)
-    if policies == ["BlueGreenUpdatePolicy"]:
-        _check_routing(deployment["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"], counts)
-    _check_limit(rollout(deployment, counts))
+    if rolling is not None:
+        _check_rolling(rolling, counts)
+    if blue_green is not None:
+        _check_routing(blue_green["TrafficRoutingConfiguration"], counts)
+    plan = rollout(deployment, counts)
+    waits = plan.wait_seconds * len(plan.batches or plan.shares) + plan.termination_wait_seconds
+    if plan.limit_seconds is not None and plan.limit_seconds <= waits:
+        raise validation_error(
+            "MaximumExecutionTimeoutInSeconds must be larger than the total waiting time of the "
+            f"deployment: {plan.limit_seconds:g} is not larger than {waits:g}."
+        )
 
 
 def _check_rolling(policy: Mapping[str, Any], counts: Mapping[str, int]) -> None:
@@ -118,58 +111,38 @@ def _check_routing(routing: Mapping[str, Any], counts: Mapping[str, int]) -> Non
 def _check_size(policy: Mapping[str, Any], name: str, counts: Mapping[str, int]) -> None:
     size, (low, high) = policy[name], SIZES[name]
     for variant, count in counts.items():
-        percent = (
-            size["Value"]
-            if size["Type"] == "CAPACITY_PERCENT"
-            else 100 * size["Value"] / max(count, 1)
-        )
+        percent = 100 * _fraction(size, {variant: count})
         if not low <= percent <= high:
             allowed = f"less than or equal to {high:g}%" if low == 0 else f"{low:g}-{high:g}%"
             raise validation_error(
                 f"{name} must be {allowed} of the variant's total instance count: {size['Type']} "
-                f"{size['Value']} is "
-                f"{percent:g}% of the {count} instances of variant {variant}."
+                f"{size['Value']} is {percent:g}% of the {count} instances of variant {variant}."
             )
 
 
-def _check_limit(plan: Rollout) -> None:
-    waits = plan.wait_seconds * len(plan.batches or plan.shares) + plan.termination_wait_seconds
-    if plan.limit_seconds is not None and plan.limit_seconds <= waits:
-        raise validation_error(
-            "MaximumExecutionTimeoutInSeconds must be larger than the total waiting time of the "
-            "deployment: "
-            f"{plan.limit_seconds:g} is not larger than {waits:g}."
-        )
-
-
-def _blue_green(
-    policy: Mapping[str, Any], alarms: tuple[str, ...], counts: Mapping[str, int]
-) -> Rollout:
+def _blue_green(plan: Rollout, policy: Mapping[str, Any], counts: Mapping[str, int]) -> Rollout:
     routing = policy["TrafficRoutingConfiguration"]
     size = routing.get(STEP_OF.get(routing["Type"], ""))
     step = 1.0 if size is None else _fraction(size, counts)
-    return Rollout(
-        shares=linear_shares(step)
-        if routing["Type"] == "LINEAR"
-        else tuple(sorted({min(step, 1.0), 1.0})),
+    linear = routing["Type"] == "LINEAR"
+    return replace(
+        plan,
+        shares=linear_shares(step) if linear else tuple(sorted({min(step, 1.0), 1.0})),
         wait_seconds=float(routing.get("WaitIntervalInSeconds", 0)),
         termination_wait_seconds=float(policy.get("TerminationWaitInSeconds", 0)),
         limit_seconds=policy.get("MaximumExecutionTimeoutInSeconds"),
-        alarms=alarms,
     )
 
 
-def _rolling(
-    policy: Mapping[str, Any], alarms: tuple[str, ...], counts: Mapping[str, int]
-) -> Rollout:
+def _rolling(plan: Rollout, policy: Mapping[str, Any], counts: Mapping[str, int]) -> Rollout:
     total = sum(counts.values())
     back = policy.get("RollbackMaximumBatchSize") or {"Type": "CAPACITY_PERCENT", "Value": 100}
-    return Rollout(
+    return replace(
+        plan,
         batches=batches(total, _fraction(policy["MaximumBatchSize"], counts)),
         rollback_batches=batches(total, _fraction(back, counts)),
         wait_seconds=float(policy.get("WaitIntervalInSeconds", 0)),
         limit_seconds=policy.get("MaximumExecutionTimeoutInSeconds"),
-        alarms=alarms,
     )
 
 

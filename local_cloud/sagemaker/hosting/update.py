@@ -1,16 +1,11 @@
-"""One update of an endpoint.
-
-A new fleet takes the old one's place by a rollout, or the old one goes on as it was.
-"""
+"""One update of an endpoint: a rollout to a new fleet, or a rollback to the old one."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from local_cloud.containers.quotas import InsufficientCapacity
 from local_cloud.sagemaker.hosting.endpoint import Traffic
@@ -22,13 +17,8 @@ from local_cloud.settings import Settings
 
 POLL_SECONDS = 0.05
 FAILURES = (ServerError, InsufficientCapacity)
-
-
-class AlarmStates(Protocol):
-    """Tells the state of each named alarm that there is: OK, ALARM or INSUFFICIENT_DATA."""
-
-    def __call__(self, names: Sequence[str]) -> Mapping[str, str]:
-        """States by alarm name."""
+AlarmStates = Callable[[Sequence[str]], Mapping[str, str]]
+"""Returns the state of each known alarm: OK, ALARM or INSUFFICIENT_DATA."""
 
 
 class RolledBack(Exception):
@@ -66,25 +56,19 @@ class Update:
             self.new.start()
         except FAILURES as error:
             raise RolledBack(str(error)) from error
-        with self._shifted_back():
+        try:
             for share in self.plan.shares:
                 self._check()
                 self.say("ActivatingTraffic")
                 self.route(Traffic(fleet=self.before.fleet, new=self.new, new_share=share))
                 self.say("Baking")
                 self._bake()
-        self._finish()
-
-    @contextlib.contextmanager
-    def _shifted_back(self) -> Iterator[None]:
-        """Gives all traffic back to the old fleet when anything goes wrong."""
-        try:
-            yield
         except BaseException:
             self.say("Deleting")
             self.route(self.before)
             self.new.stop()
             raise
+        self._finish()
 
     def _finish(self) -> None:
         """The new fleet answers alone; the old one ends after the termination wait."""
@@ -176,7 +160,7 @@ class Update:
                 f"{', '.join(tripped)}."
             )
         inspect(self.new, pinging=False)
-        if self.new.has_lost():
+        if any(variant.lost for variant in self.new.variants):
             return f"instances of endpoint config {self.new.config_name} did not stay healthy."
         limit = self.plan.limit_seconds
         if limit is not None and time.monotonic() - self.begun > limit:

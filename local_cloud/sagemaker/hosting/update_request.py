@@ -18,10 +18,7 @@ COUNT, WEIGHT = "DesiredInstanceCount", "DesiredWeight"
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateRequest:
-    """An UpdateEndpoint request.
-
-    `retained` names the properties that variants of the same name keep.
-    """
+    """An UpdateEndpoint request; variants of the same name keep the `retained` properties."""
 
     endpoint_name: str
     config_name: str
@@ -30,12 +27,10 @@ class UpdateRequest:
 
 
 def update_request(request: Mapping[str, Any], endpoint: Endpoint) -> UpdateRequest:
-    """Reads a request; a deployment config that is to be reused is the endpoint's last one."""
+    """Read a request; a retained deployment config is the endpoint's last one."""
     retains = bool(request.get("RetainAllVariantProperties"))
-    excluded = {
-        retained["VariantPropertyType"]
-        for retained in request.get("ExcludeRetainedVariantProperties") or ()
-    }
+    properties = request.get("ExcludeRetainedVariantProperties") or ()
+    excluded = {item["VariantPropertyType"] for item in properties}
     if excluded and not retains:
         raise validation_error(
             "ExcludeRetainedVariantProperties can only be used when RetainAllVariantProperties "
@@ -53,41 +48,33 @@ def update_request(request: Mapping[str, Any], endpoint: Endpoint) -> UpdateRequ
 def check_update(
     request: UpdateRequest, old: Fleet, config: Config, scaled_variants: Collection[str]
 ) -> None:
-    """Refuses an update that SageMaker would refuse.
-
-    `scaled_variants` are registered as scalable targets.
-    """
+    """Refuse an update that SageMaker would refuse; `scaled_variants` are scalable targets."""
     new = {variant["VariantName"]: variant for variant in config["ProductionVariants"]}
-    retained = {
-        name: old.production[name].desired
-        for name in new
-        if name in old.production and COUNT in request.retained
-    }
+    kept = old.production if COUNT in request.retained else {}
     counts = {
-        name: int(variant["InitialInstanceCount"]) for name, variant in new.items()
-    } | retained
+        name: kept[name].desired if name in kept else variant["InitialInstanceCount"]
+        for name, variant in new.items()
+    }
     check_deployment(request.deployment_config, counts)
     if request.deployment_config and set(new) != set(old.production):
         raise validation_error(
             "When doing a blue/green or rolling deployment, the new endpoint configuration must "
-            "have the same variant names as "
-            f"the old endpoint configuration: found {', '.join(sorted(new))}, was "
-            f"{', '.join(sorted(old.production))}."
+            "have the same variant names as the old endpoint configuration: found "
+            f"{', '.join(sorted(new))}, was {', '.join(sorted(old.production))}."
         )
     for name in sorted(set(new) & set(scaled_variants) & set(old.production)):
-        was, becomes = instance_types(old.production[name].spec), instance_types(new[name])
-        if was != becomes:
+        before, after = instance_types(old.production[name].spec), instance_types(new[name])
+        if before != after:
             raise validation_error(
-                f"The instance type of variant {name} cannot be changed from {', '.join(was)} to "
-                f"{', '.join(becomes)} while it "
-                "is registered as a scalable target: delete its scaling policies and deregister "
-                "it first."
+                f"The instance type of variant {name} cannot be changed from {', '.join(before)} "
+                f"to {', '.join(after)} while it is registered as a scalable target: delete its "
+                "scaling policies and deregister it first."
             )
 
 
 def keep_properties(request: UpdateRequest, old: Fleet, new: Fleet) -> None:
-    """Gives variants of a new fleet the present counts and weights of the same names."""
-    before = {variant.name: variant for variant in old.variants}
+    """Give variants of a new fleet the present counts and weights of the same names."""
+    before = _variants(old)
     for variant in new.variants:
         if variant.name in before and COUNT in request.retained:
             variant.desired = before[variant.name].desired
@@ -104,33 +91,35 @@ class Wanted:
 
 
 def wanted_changes(requested: Sequence[Mapping[str, Any]]) -> Mapping[str, Wanted]:
-    """What a request wants of each variant; one that it names twice is refused."""
-    names = [str(item["VariantName"]) for item in requested]
+    """Return the changes of each variant; refuse one that is named twice."""
+    names = [item["VariantName"] for item in requested]
     if len(set(names)) != len(names):
         raise validation_error(
             f"DesiredWeightsAndCapacities must name each variant once, found {', '.join(names)}."
         )
     return {
-        name: Wanted(weight=each.get("DesiredWeight"), count=each.get("DesiredInstanceCount"))
-        for name, each in zip(names, requested, strict=True)
+        item["VariantName"]: Wanted(
+            weight=item.get("DesiredWeight"), count=item.get("DesiredInstanceCount")
+        )
+        for item in requested
     }
 
 
 def check_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
-    """Refuses unknown variants, and zero instances behind a real-time endpoint."""
+    """Refuse unknown variants, and zero instances behind a real-time endpoint."""
     if endpoint.traffic is None:
         raise validation_error(
             f'Cannot update endpoint "{endpoint.arn}" in status {endpoint.status}: it can only '
             "be deleted."
         )
     known = _variants(endpoint.traffic.fleet)
-    for name, each in wanted.items():
+    for name, change in wanted.items():
         if name not in known:
             raise validation_error(
                 f'Could not find variant "{name}" of endpoint "{endpoint.arn}": it has '
                 f"{', '.join(known)}."
             )
-        if each.count == 0 and not endpoint.is_asynchronous:
+        if change.count == 0 and not endpoint.is_asynchronous:
             raise validation_error(
                 f'DesiredInstanceCount of variant "{name}" must be greater than or equal to 1: '
                 "only an asynchronous endpoint scales to zero."
@@ -138,31 +127,24 @@ def check_changes(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> None:
 
 
 def apply_changes(endpoint: Endpoint, *, wanted: Mapping[str, Wanted]) -> None:
-    """Starts and stops instances until the counts are as wanted, then sets the weights.
-
-    One failure puts all counts back.
-    """
+    """Start and stop instances, then set the weights; one failure puts all counts back."""
     assert endpoint.traffic is not None
     variants = _variants(endpoint.traffic.fleet)
     before = {name: variants[name].desired for name in wanted}
     try:
-        for name, each in wanted.items():
-            _resize(variants[name], before[name] if each.count is None else each.count)
+        for name, change in wanted.items():
+            variants[name].desired = before[name] if change.count is None else change.count
+            variants[name].fill()
+            variants[name].shrink()
     except Exception:
         endpoint.become("RollingBack")
         for name, count in before.items():
             variants[name].desired = count
             variants[name].shrink()
         raise
-    for name, each in wanted.items():
-        if each.weight is not None:
-            variants[name].weight = each.weight
-
-
-def _resize(variant: VariantFleet, count: int) -> None:
-    variant.desired = count
-    variant.fill()
-    variant.shrink()
+    for name, change in wanted.items():
+        if change.weight is not None:
+            variants[name].weight = change.weight
 
 
 def _variants(fleet: Fleet) -> Mapping[str, VariantFleet]:

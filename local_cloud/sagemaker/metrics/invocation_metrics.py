@@ -29,10 +29,7 @@ class MetricKind:
 
 
 class Publisher:
-    """Gathers what is published, a minute of it in few points.
-
-    `running` tells how many instances an endpoint's variant has.
-    """
+    """Gathers a minute of values in few points; `running` counts a variant's instances."""
 
     def __init__(self) -> None:
         self.buffer = Buffer()
@@ -55,11 +52,9 @@ class Publisher:
         self.buffer.add(metric, value, time.time() if at is None else at)
 
     def flush(self, now: float | None = None) -> None:
-        """Puts into CloudWatch what has been gathered.
+        """Put gathered values into CloudWatch: all, or those of the slots that ended by `now`.
 
-        All of it, or what no further value can join after `now`.
-
-        Whoever calls it finds there afterwards what another thread had drained before, too.
+        The lock makes a caller wait for the values that another thread has drained.
         """
         with self._flushing:
             metric_store.put(self.buffer.drain(now))
@@ -70,37 +65,27 @@ publisher = Publisher()
 
 @dataclass(frozen=True, kw_only=True)
 class InvocationMetrics:
-    """Publishes for one endpoint's variant.
-
-    An asynchronous endpoint, `queued`, publishes less of an invocation.
-    """
+    """Publishes for one endpoint's variant; `queued` is an asynchronous endpoint."""
 
     endpoint: str
     variant: str
     queued: bool = False
 
     def record(self, *, status: int, model_seconds: float, overhead_seconds: float) -> None:
-        """One invocation: its count, its latencies in microseconds, whose fault a failure is.
-
-        Status 0 is no answer at all.
-        """
+        """Record one invocation; status 0 is no answer at all."""
         publisher.invoked_at[(account_id(), region(), self.endpoint, self.variant)] = time.time()
         self._add("ModelLatency", model_seconds * 1e6, "Microseconds")
         self._add("Invocation4XXErrors", int(400 <= status < 500))
         self._add("Invocation5XXErrors", int(status >= 500))
         if not self.queued:
             self._add("Invocations", 1)
-            self._add(
-                "InvocationsPerInstance", 1 / max(publisher.running(self.endpoint, self.variant), 1)
-            )
+            instances = max(publisher.running(self.endpoint, self.variant), 1)
+            self._add("InvocationsPerInstance", 1 / instances)
             self._add("OverheadLatency", overhead_seconds * 1e6, "Microseconds")
             self._add("InvocationModelErrors", int(not 200 <= status < 300))
 
     def record_queued(self, status: str, *, waited_seconds: float, seconds: float) -> None:
-        """What became of a queued request: Completed, Failed or Expired.
-
-        How long it waited, and took in all.
-        """
+        """Record a queued request that is Completed, Failed or Expired."""
         self._add("InvocationsProcessed", int(status != "Expired"))
         self._add("InvocationFailures", int(status == "Failed"))
         self._add("ExpiredRequests", int(status == "Expired"))
@@ -113,40 +98,28 @@ class InvocationMetrics:
         for seconds in loading.unloading_seconds:
             self._add("ModelUnloadingTime", seconds * 1e6, "Microseconds")
         if not loading.cache_hit:
-            waited = (
-                loading.downloading_seconds
-                + sum(loading.unloading_seconds)
-                + loading.loading_seconds
-            )
-            self._add("ModelDownloadingTime", loading.downloading_seconds * 1e6, "Microseconds")
-            self._add("ModelLoadingTime", loading.loading_seconds * 1e6, "Microseconds")
+            download, load = loading.downloading_seconds, loading.loading_seconds
+            self._add("ModelDownloadingTime", download * 1e6, "Microseconds")
+            self._add("ModelLoadingTime", load * 1e6, "Microseconds")
+            waited = download + load + sum(loading.unloading_seconds)
             self._add("ModelLoadingWaitTime", waited * 1e6, "Microseconds")
 
     def record_none(self, begun: float, ended: float) -> None:
-        """Records zero for a minute without an invocation, as SageMaker does.
-
-        A variant without traffic can then scale in.
-        """
-        if (
-            publisher.invoked_at.get((account_id(), region(), self.endpoint, self.variant), 0.0)
-            < begun
-        ):
+        """Record zero for a minute without an invocation, so that the variant can scale in."""
+        key = (account_id(), region(), self.endpoint, self.variant)
+        if publisher.invoked_at.get(key, 0.0) < begun:
             self._add("Invocations", 0, at=ended)
             self._add("InvocationsPerInstance", 0, at=ended)
 
     def record_concurrency(self, requests: int) -> None:
-        """How many requests one instance has in hand."""
+        """Record the requests in flight of one instance."""
         self._add("ConcurrentRequestsPerModel", requests, share=HIGH_RESOLUTION_SHARE)
 
     def record_host(self, name: str, value: float, at: float) -> None:
         """Records one instance's utilization (percent) or loaded models in the last minute."""
         unit = "None" if name == "LoadedModelCount" else "Percent"
-        publisher.add(
-            name,
-            value,
-            MetricKind(namespace=HOST_NAMESPACE, unit=unit, dimensions=self._dimensions),
-            at=at,
-        )
+        kind = MetricKind(namespace=HOST_NAMESPACE, unit=unit, dimensions=self._dimensions)
+        publisher.add(name, value, kind, at=at)
 
     def _add(
         self,

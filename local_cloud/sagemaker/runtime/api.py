@@ -1,7 +1,4 @@
-"""SageMaker Runtime.
-
-InvokeEndpoint and InvokeEndpointAsync, passed on to the endpoint's own instances.
-"""
+"""SageMaker Runtime: InvokeEndpoint and InvokeEndpointAsync."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from collections.abc import Mapping
 
 from local_cloud.containers.container import NotListening
 from local_cloud.ministack.account import account_id
-from local_cloud.protocol.constraints import RUNTIME, api_model, checked_request
+from local_cloud.protocol.constraints import RUNTIME, checked_request, header_fields
 from local_cloud.protocol.errors import AwsError, Reply, error_reply
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.hosting.endpoints import Endpoints
@@ -39,7 +36,7 @@ class Runtime:
         self.endpoints = endpoints
         self._shadows = Shadows()
         self._captures = Captures(endpoints.settings)
-        self._asynchronous = Asynchronous(endpoints.settings, self._ask_instances)
+        self._asynchronous = Asynchronous(endpoints.settings, self._invoke)
 
     def answer(self, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Answers one invocation, refusing what SageMaker Runtime refuses."""
@@ -51,8 +48,10 @@ class Runtime:
                     "The local cloud answers /endpoints/<name>/invocations and "
                     f"async-invocations, not {path}."
                 )
-            check_fields(OPERATIONS[match["kind"]], match["name"], headers)
-            endpoint = self._endpoint(match["name"])
+            _check_fields(OPERATIONS[match["kind"]], match["name"], headers)
+            endpoint = self.endpoints.endpoints.get(match["name"])
+            if endpoint is None:
+                raise refusal(f"Endpoint {match['name']} of account {account_id()} not found.")
             if match["kind"] == "async-invocations":
                 return self._asynchronous.accept(endpoint, headers, body)
             if endpoint.is_asynchronous:
@@ -65,33 +64,22 @@ class Runtime:
                     f"Request body of {len(body)} bytes exceeds the {BODY_BYTES} bytes that "
                     "InvokeEndpoint takes."
                 )
-            return self._ask_instances(
-                endpoint,
-                Invocation(endpoint=endpoint.name, headers=headers, body=body, begun=begun),
-            )
+            invocation = Invocation(endpoint=endpoint.name, headers=headers, body=body, begun=begun)
+            return self._invoke(endpoint, invocation)
         except AwsError as error:
             return error_reply(error)
 
-    def _endpoint(self, name: str) -> Endpoint:
-        endpoint: Endpoint | None = self.endpoints.endpoints.get(name)
-        if endpoint is None:
-            raise refusal(f"Endpoint {name} of account {account_id()} not found.")
-        return endpoint
-
-    def _ask_instances(self, endpoint: Endpoint, invocation: Invocation) -> Reply:
-        """Asks instances until one takes the request.
-
-        One that takes no connection is not asked again.
-        """
+    def _invoke(self, endpoint: Endpoint, invocation: Invocation) -> Reply:
+        """Try instances until one takes the request; one without a listening server only once."""
         avoided: dict[Instance, NotListening] = {}
+        variant = invocation.headers.get(TARGET_VARIANT)
         while (traffic := endpoint.traffic) is not None:
-            wanted = invocation.headers.get(TARGET_VARIANT)
-            if wanted is not None and not traffic.knows(wanted):
-                raise refusal(f"Could not find variant {wanted} in endpoint {endpoint.name}.")
+            if variant is not None and not traffic.knows(variant):
+                raise refusal(f"Could not find variant {variant} in endpoint {endpoint.name}.")
             try:
-                with traffic.serving(wanted, avoided) as served:
+                with traffic.serving(variant, avoided) as served:
                     try:
-                        reply = invocation.ask(served.instance)
+                        reply = invocation.send(served.instance)
                     except NotListening as error:
                         avoided[served.instance] = error
                         continue
@@ -108,13 +96,10 @@ class Runtime:
         )
 
 
-def check_fields(operation: str, endpoint_name: str, headers: Mapping[str, str]) -> None:
-    """Refuses fields outside the API model, and those that this endpoint cannot answer.
-
-    Header names are in lower case.
-    """
-    sent = api_model(RUNTIME).headers[operation]
-    fields = {field: headers[name] for field, name in sent.items() if name in headers}
+def _check_fields(operation: str, endpoint_name: str, headers: Mapping[str, str]) -> None:
+    """Refuse fields outside the API model, and those that no local endpoint supports."""
+    names = header_fields(operation)
+    fields = {field: headers[name] for field, name in names.items() if name in headers}
     try:
         checked_request(operation, {"EndpointName": endpoint_name, "Body": b"", **fields}, RUNTIME)
     except AwsError as error:
@@ -127,10 +112,11 @@ def check_fields(operation: str, endpoint_name: str, headers: Mapping[str, str])
 
 
 def _reply_without_instance(
-    endpoint: Endpoint, invocation: Invocation, avoided: Mapping[Instance, NotListening]
+    endpoint: Endpoint, invocation: Invocation, avoided: dict[Instance, NotListening]
 ) -> Reply:
-    """The reply when no instance took the request: the last one's fault, where there was any."""
-    for instance, error in reversed(list(avoided.items())):
+    """The last instance's fault, where there was any."""
+    if avoided:
+        instance, error = avoided.popitem()
         return invocation.unreachable(instance, error, time.monotonic())
     message = (
         f"Endpoint {endpoint.name} of account {account_id()} has no healthy instance to "

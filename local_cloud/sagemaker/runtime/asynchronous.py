@@ -1,4 +1,4 @@
-"""Asynchronous endpoints: requests wait in a queue, answers go to S3, and topics hear of them."""
+"""Asynchronous endpoints: requests wait in a queue, and answers go to S3."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from local_cloud.settings import Settings
 CONCURRENT_PER_INSTANCE = 4
 POLL_SECONDS = 0.05
 METRICS_EVERY_SECONDS = 60.0
-Ask = Callable[[Endpoint, Invocation], Reply]
+Invoke = Callable[[Endpoint, Invocation], Reply]
 
 
 @dataclass(kw_only=True)
@@ -38,35 +38,34 @@ class Queue:
     answering: int = 0
     turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def free_places(self) -> int:
-        """How many more requests the endpoint's instances take now."""
+    def free_capacity(self) -> int:
+        """Return how many more requests the endpoint's instances take now."""
         traffic = self.endpoint.traffic
         if traffic is None:
             return 0
         config = traffic.fleet.config.get("AsyncInferenceConfig") or {}
         client = config.get("ClientConfig") or {}
-        each = int(client.get("MaxConcurrentInvocationsPerInstance", CONCURRENT_PER_INSTANCE))
-        return each * self.instances() - self.answering
+        most = client.get("MaxConcurrentInvocationsPerInstance", CONCURRENT_PER_INSTANCE)
+        return int(most) * self.instances() - self.answering
 
     def instances(self) -> int:
-        """How many instances the endpoint has."""
+        """Return how many instances the endpoint has."""
         traffic = self.endpoint.traffic
-        if traffic is None:
-            return 0
-        return sum(len(variant.instances) for variant in traffic.fleet.production.values())
+        variants = () if traffic is None else traffic.fleet.production.values()
+        return sum(len(variant.instances) for variant in variants)
 
 
 class Asynchronous:
-    """Accepts requests, and answers each endpoint's in turn as long as the endpoint is there."""
+    """Accepts requests, and answers each endpoint's in turn as long as the endpoint exists."""
 
-    def __init__(self, settings: Settings, ask: Ask) -> None:
+    def __init__(self, settings: Settings, invoke: Invoke) -> None:
         self._settings = settings
-        self._ask = ask
+        self._invoke = invoke
         self._queues: dict[int, Queue] = {}
         self._turn = threading.Lock()
 
     def accept(self, endpoint: Endpoint, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Queues a request, and replies where its answer or its failure will be."""
+        """Queue a request, and reply where its answer or its failure will be."""
         traffic = endpoint.traffic
         if traffic is None or not endpoint.is_asynchronous:
             raise refusal(
@@ -80,20 +79,10 @@ class Asynchronous:
         with queue.turn:
             queue.waiting.append(request)
         status, reply_headers, content = json_reply({"InferenceId": request.inference_id}, 202)
-        failure = (
-            {}
-            if request.failure_location is None
-            else {"X-Amzn-SageMaker-FailureLocation": request.failure_location}
-        )
-        return (
-            status,
-            {
-                **reply_headers,
-                "X-Amzn-SageMaker-OutputLocation": request.output_location,
-                **failure,
-            },
-            content,
-        )
+        reply_headers["X-Amzn-SageMaker-OutputLocation"] = request.output_location
+        if request.failure_location is not None:
+            reply_headers["X-Amzn-SageMaker-FailureLocation"] = request.failure_location
+        return status, reply_headers, content
 
     def _queue(self, endpoint: Endpoint) -> Queue:
         with self._turn:
@@ -106,7 +95,7 @@ class Asynchronous:
         """Hands waiting requests to instances with room, and publishes the backlog."""
         published = 0.0
         while queue.endpoint.status != "Deleted":
-            while queue.waiting and queue.free_places() > 0:
+            while queue.waiting and queue.free_capacity() > 0:
                 with queue.turn:
                     request = queue.waiting.popleft()
                     queue.answering += 1
@@ -121,29 +110,24 @@ class Asynchronous:
     def _answer(self, queue: Queue, request: Queued) -> None:
         begun = time.time()
         try:
-            answered = self._ask_endpoint(queue.endpoint, request)
+            answered = self._answer_to(queue.endpoint, request)
             _publish_answer(queue.endpoint, request, answered, begun)
             deliver(queue.endpoint.name, request, answered)
         finally:
             with queue.turn:
                 queue.answering -= 1
 
-    def _ask_endpoint(self, endpoint: Endpoint, request: Queued) -> Answered:
+    def _answer_to(self, endpoint: Endpoint, request: Queued) -> Answered:
         if request.expires < time.time():
             return Answered(
                 status="Expired",
                 reason="The request waited in the queue for longer than RequestTTLSeconds.",
             )
-        body = (
-            request.body
-            if request.input_location is None
-            else read_object(*s3_location(request.input_location))
-        )
+        location = request.input_location
+        body = request.body if location is None else read_object(*s3_location(location))
         if body is None:
-            return Answered(
-                status="Failed",
-                reason=f"ClientError: the input {request.input_location} cannot be read.",
-            )
+            reason = f"ClientError: the input {location} cannot be read."
+            return Answered(status="Failed", reason=reason)
         invocation = Invocation(
             endpoint=endpoint.name,
             headers=request.headers,
@@ -153,24 +137,21 @@ class Asynchronous:
             queued=True,
         )
         try:
-            status, headers, content = self._ask(endpoint, invocation)
+            status, headers, content = self._invoke(endpoint, invocation)
         except AwsError as error:
             return Answered(status="Failed", reason=f"{error.code}: {error.message}")
         if status != 200:
             return Answered(status="Failed", reason=str(json.loads(content)["message"]))
-        return Answered(
-            status="Completed", content_type=headers.get("content-type", ""), body=content
-        )
+        content_type = headers.get("content-type", "")
+        return Answered(status="Completed", content_type=content_type, body=content)
 
 
 def _publish_answer(endpoint: Endpoint, request: Queued, answered: Answered, begun: float) -> None:
-    """What became of one request, by the endpoint's first variant."""
+    """Metrics of one request, for the endpoint's first variant."""
     traffic = endpoint.traffic
     if traffic is not None:
-        metrics = InvocationMetrics(
-            endpoint=endpoint.name, variant=next(iter(traffic.fleet.production)), queued=True
-        )
-        metrics.record_queued(
+        variant = next(iter(traffic.fleet.production))
+        InvocationMetrics(endpoint=endpoint.name, variant=variant, queued=True).record_queued(
             answered.status,
             waited_seconds=begun - request.received,
             seconds=time.time() - request.received,

@@ -1,4 +1,4 @@
-"""One request of an asynchronous endpoint: where its answer goes, and who hears of it."""
+"""One request of an asynchronous endpoint, its output in S3, and its notification."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from local_cloud.containers.archive import s3_location
 from local_cloud.ministack.account import publish, region, write_object
+from local_cloud.protocol.errors import present_fields
 from local_cloud.sagemaker.runtime.invocation import INFERENCE_ID, refusal
 
 PREFIX = "x-amzn-sagemaker-"
@@ -42,7 +43,7 @@ class Queued:
 
 @dataclass(frozen=True, kw_only=True)
 class Answered:
-    """What became of a request: Completed with a body, or Failed or Expired with a reason."""
+    """The result of a request: Completed with a body, or Failed or Expired with a reason."""
 
     status: str
     reason: str | None = None
@@ -53,7 +54,7 @@ class Answered:
 def read_request(
     config: Mapping[str, Any], headers: Mapping[str, str], body: bytes, now: float
 ) -> Queued:
-    """Reads a request, or refuses it as SageMaker Runtime does."""
+    """Read a request, or refuse it as SageMaker Runtime does."""
     location = headers.get(f"{PREFIX}inputlocation")
     if (location is None) == (not body):
         raise refusal("Body and InputLocation are mutually exclusive. Provide exactly one of them.")
@@ -62,25 +63,18 @@ def read_request(
             f"Request body of {len(body)} bytes exceeds the {INLINE_BYTES} bytes that "
             "InvokeEndpointAsync takes."
         )
+    passed_on = {name: value for name, value in headers.items() if name.startswith(PREFIX)}
+    for name in ("content-type", "accept"):
+        if PREFIX + name in passed_on:
+            passed_on[name] = passed_on.pop(PREFIX + name)
     output, name = config["OutputConfig"], str(uuid.uuid4())
-    passed = {
-        field: headers[f"{PREFIX}{field}"]
-        for field in ("content-type", "accept")
-        if f"{PREFIX}{field}" in headers
-    }
-    kept = {
-        field: value
-        for field, value in headers.items()
-        if field.startswith(PREFIX) and field.removeprefix(PREFIX) not in passed
-    }
+    failure_path = output.get("S3FailurePath")
     return Queued(
         inference_id=headers.get(INFERENCE_ID) or str(uuid.uuid4()),
         input_location=location,
-        output_location=_below(output.get("S3OutputPath") or "", headers, f"{name}.out"),
-        failure_location=None
-        if output.get("S3FailurePath") is None
-        else _below(output["S3FailurePath"], headers, f"{name}-error.out"),
-        headers={**kept, **passed},
+        output_location=_output_url(output.get("S3OutputPath") or "", headers, f"{name}.out"),
+        failure_location=failure_path and _output_url(failure_path, headers, f"{name}-error.out"),
+        headers=passed_on,
         body=body,
         received=now,
         expires=now + float(headers.get(f"{PREFIX}requestttlseconds", TTL_SECONDS)),
@@ -90,72 +84,53 @@ def read_request(
 
 
 def deliver(endpoint: str, request: Queued, answered: Answered) -> None:
-    """Writes the answer or the failure to S3, and tells the topic that wants to hear of it."""
+    """Write the answer or the failure to S3, and notify the topic for it."""
     completed = answered.status == "Completed"
-    place = request.output_location if completed else request.failure_location
+    url = request.output_location if completed else request.failure_location
     content = answered.body if completed else str(answered.reason).encode()
-    if place is not None:
-        bucket, key = s3_location(place)
+    if url is not None:
         content_type = answered.content_type if completed else "text/plain"
-        if not write_object(
-            bucket,
-            key,
-            content,
-            content_type or "application/octet-stream",
-            request.output_config.get("KmsKeyId"),
-        ):
-            logger.warning("the answer to %s cannot be written to %s", request.inference_id, place)
+        content_type = content_type or "application/octet-stream"
+        kms_key = request.output_config.get("KmsKeyId")
+        if not write_object(*s3_location(url), content, content_type, kms_key):
+            logger.warning("the answer to %s cannot be written to %s", request.inference_id, url)
     topics = request.output_config.get("NotificationConfig") or {}
     name, included = TOPICS.get(answered.status, ERROR_TOPIC)
-    if topics.get(name) is not None:
-        includes = (
-            included in (topics.get("IncludeInferenceResponseIn") or ())
-            and len(content) <= INCLUDED_BYTES
-        )
-        if not publish(
-            topics[name],
-            json.dumps(notification(endpoint, request, answered, content if includes else None)),
-        ):
-            logger.warning("the topic %s does not exist", topics[name])
+    if topics.get(name) is None:
+        return
+    includes = included in (topics.get("IncludeInferenceResponseIn") or ())
+    shown = content if includes and len(content) <= INCLUDED_BYTES else None
+    message = json.dumps(_notification(endpoint, request, answered, shown))
+    if not publish(topics[name], message):
+        logger.warning("the topic %s does not exist", topics[name])
 
 
-def notification(
-    endpoint: str, request: Queued, answered: Answered, included: bytes | None
+def _notification(
+    endpoint: str, request: Queued, answered: Answered, content: bytes | None
 ) -> Mapping[str, Any]:
-    """What a topic hears of a request. Source: recorded notifications of asynchronous endpoints."""
-    accept = request.headers.get("accept")
-    completed = answered.status == "Completed"
-    location = (
-        {"outputLocation": request.output_location}
-        if completed
-        else {"failureLocation": request.failure_location}
-    )
-    response = {
-        **({"contentType": answered.content_type} if completed else {}),
-        **{name: value for name, value in location.items() if value is not None},
-    }
+    """Source: recorded notifications of asynchronous endpoints."""
+    if answered.status == "Completed":
+        response = {
+            "contentType": answered.content_type,
+            "outputLocation": request.output_location,
+        }
+    else:
+        response = present_fields(failureLocation=request.failure_location)
+    included = None
+    if content is not None:
+        included = {"content": base64.b64encode(content).decode(), "encoding": "BASE64"}
     return {
         "awsRegion": region(),
-        "eventTime": _stamp(time.time()),
-        "receivedTime": _stamp(request.received),
+        "eventTime": _timestamp(time.time()),
+        "receivedTime": _timestamp(request.received),
         "invocationStatus": answered.status,
-        **({} if answered.reason is None else {"failureReason": answered.reason}),
+        **present_fields(failureReason=answered.reason),
         "requestParameters": {
-            **({} if accept is None else {"accept": accept}),
+            **present_fields(accept=request.headers.get("accept")),
             "endpointName": endpoint,
-            **({} if request.input_location is None else {"inputLocation": request.input_location}),
+            **present_fields(inputLocation=request.input_location),
         },
-        **({"responseParameters": response} if response else {}),
-        **(
-            {}
-            if included is None
-            else {
-                "responseBody": {
-                    "content": base64.b64encode(included).decode(),
-                    "encoding": "BASE64",
-                }
-            }
-        ),
+        **present_fields(responseParameters=response or None, responseBody=included),
         "inferenceId": request.inference_id,
         "eventVersion": "1.0",
         "eventSource": "aws:sagemaker",
@@ -163,16 +138,12 @@ def notification(
     }
 
 
-def _below(path: str, headers: Mapping[str, str], name: str) -> str:
+def _output_url(path: str, headers: Mapping[str, str], name: str) -> str:
     extension = headers.get(f"{PREFIX}s3outputpathextension", "").strip("/")
-    return "/".join(
-        part
-        for part in (path.rstrip("/"), extension, headers.get(f"{PREFIX}filename", name))
-        if part
-    )
+    parts = (path.rstrip("/"), extension, headers.get(f"{PREFIX}filename", name))
+    return "/".join(part for part in parts if part)
 
 
-def _stamp(when: float) -> str:
-    return (
-        time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(when)) + f".{int(when * 1000) % 1000:03d}Z"
-    )
+def _timestamp(when: float) -> str:
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(when))
+    return f"{seconds}.{int(when * 1000) % 1000:03d}Z"

@@ -19,7 +19,7 @@ from typing import Any
 
 from local_cloud.containers.archive import s3_location
 from local_cloud.ministack.account import write_object
-from local_cloud.protocol.errors import Reply
+from local_cloud.protocol.errors import Reply, present_fields
 from local_cloud.sagemaker.hosting.endpoint import Served
 from local_cloud.sagemaker.runtime.invocation import INFERENCE_ID, Invocation
 from local_cloud.settings import Settings
@@ -46,12 +46,11 @@ class Captures:
             return
         now = time.time()
         line = json.dumps(capture_record(config, invocation, reply, now), separators=(",", ":"))
-        hour = time.strftime("%Y/%m/%d/%H", time.gmtime(now))
         key = (
             config["DestinationS3Uri"].rstrip("/"),
             invocation.endpoint,
             served.variant.name,
-            hour,
+            time.strftime("%Y/%m/%d/%H", time.gmtime(now)),
             config.get("KmsKeyId") or "",
         )
         with self._turn:
@@ -61,10 +60,9 @@ class Captures:
             self._deliver_later(key)
 
     def _deliver_later(self, key: tuple[str, ...]) -> None:
+        seconds = self._settings.scaled_wait(DELIVERED_EVERY_SECONDS)
         run = contextvars.copy_context().run
-        timer = threading.Timer(
-            self._settings.scaled_wait(DELIVERED_EVERY_SECONDS), run, args=(self._deliver, key)
-        )
+        timer = threading.Timer(seconds, run, args=(self._deliver, key))
         timer.daemon = True
         timer.start()
 
@@ -76,52 +74,41 @@ class Captures:
         moment = time.strftime("%M-%S", time.gmtime(now))
         name = f"{moment}-{int(now * 1000) % 1000:03d}-{uuid.uuid4()}.jsonl"
         bucket, path = s3_location("/".join([*folders, name]))
-        if not write_object(
-            bucket,
-            path,
-            "".join(f"{line}\n" for line in lines).encode(),
-            "application/jsonlines",
-            kms_key or None,
-        ):
-            logger.warning(
-                "%d captured invocations cannot be written to s3://%s/%s", len(lines), bucket, path
-            )
+        content = "".join(f"{line}\n" for line in lines).encode()
+        if not write_object(bucket, path, content, "application/jsonlines", kms_key or None):
+            message = "%d captured invocations cannot be written to s3://%s/%s"
+            logger.warning(message, len(lines), bucket, path)
 
 
 def capture_record(config: Config, invocation: Invocation, reply: Reply, now: float) -> Config:
-    """One captured invocation: the sides that the config asks for, and when it was."""
+    """Return one captured invocation: the sides that the config asks for, and its time."""
     modes = {option["CaptureMode"] for option in config["CaptureOptions"]}
-    _, headers, body = reply
-    sides = {
-        "endpointInput": ("INPUT", invocation.headers.get("content-type", ""), invocation.body),
-        "endpointOutput": ("OUTPUT", headers.get("content-type", ""), body),
-    }
-    wanted = [
-        *(("endpointInput",) if modes & {"Input", "InputAndOutput"} else ()),
-        *(("endpointOutput",) if modes & {"Output", "InputAndOutput"} else ()),
-    ]
-    inference_id = invocation.headers.get(INFERENCE_ID)
+    sides = (("Input", invocation.headers, invocation.body), ("Output", reply[1], reply[2]))
+    captured = {}
+    for mode, headers, body in sides:
+        if modes & {mode, "InputAndOutput"}:
+            content_type = headers.get("content-type", "")
+            listed = config.get("CaptureContentTypeHeader") or {}
+            encoding, data = encode_body(listed, content_type, body)
+            captured[f"endpoint{mode}"] = {
+                "observedContentType": content_type,
+                "mode": mode.upper(),
+                "data": data,
+                "encoding": encoding,
+            }
     return {
-        "captureData": {name: _side(config, *sides[name]) for name in wanted},
+        "captureData": captured,
         "eventMetadata": {
             "eventId": str(uuid.uuid4()),
-            **({} if inference_id is None else {"inferenceId": inference_id}),
+            **present_fields(inferenceId=invocation.headers.get(INFERENCE_ID)),
             "inferenceTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now)),
         },
         "eventVersion": "0",
     }
 
 
-def _side(config: Config, mode: str, content_type: str, body: bytes) -> Config:
-    encoding, data = encode_body(config.get("CaptureContentTypeHeader") or {}, content_type, body)
-    return {"observedContentType": content_type, "mode": mode, "data": data, "encoding": encoding}
-
-
 def encode_body(headers: Config, content_type: str, body: bytes) -> tuple[str, str]:
-    """How a body is captured.
-
-    As CSV or JSON text where the config lists its content type, else in base64.
-    """
+    """Return encoding and text of a body: CSV or JSON where the config lists it, else base64."""
     plain = content_type.split(";")[0].strip().lower()
     for encoding, field in (("CSV", "CsvContentTypes"), ("JSON", "JsonContentTypes")):
         if plain in {listed.lower() for listed in headers.get(field) or ()}:

@@ -27,10 +27,7 @@ PASSED_BACK = ("content-type", "x-amzn-sagemaker-custom-attributes")
 
 @dataclass(frozen=True, kw_only=True)
 class Invocation:
-    """A request to an endpoint, and when it began.
-
-    `model_seconds` is how long its model may take; `queued` says that it waited in a queue.
-    """
+    """A request to an endpoint; its model may take `model_seconds`; `queued` ones waited."""
 
     endpoint: str
     headers: Mapping[str, str]
@@ -39,22 +36,16 @@ class Invocation:
     model_seconds: float = MODEL_SECONDS
     queued: bool = False
 
-    @property
-    def sent_headers(self) -> dict[str, str]:
-        """The headers that a container gets to see."""
-        return {name: self.headers[name] for name in PASSED_ON if name in self.headers}
-
-    def ask(self, instance: Instance) -> Reply:
-        """Asks one instance.
-
-        NotListening when its server takes no connection, so that another one may be asked.
-        """
-        metrics = InvocationMetrics(
+    def _metrics(self, instance: Instance) -> InvocationMetrics:
+        return InvocationMetrics(
             endpoint=self.endpoint, variant=instance.variant, queued=self.queued
         )
-        begin = time.monotonic()
+
+    def send(self, instance: Instance) -> Reply:
+        """Invoke one instance. Raises NotListening, so that another one may be tried."""
+        metrics, begin = self._metrics(instance), time.monotonic()
         try:
-            response, loading = self._passed_on(instance)
+            response, loading = self._exchange(instance)
         except NotListening:
             raise
         except LoadError as error:
@@ -72,37 +63,34 @@ class Invocation:
             metrics.record_loading(loading)
         if response.status >= 400:
             return self._model_error(instance, response)
-        returned = {
-            name: response.headers[name] for name in PASSED_BACK if name in response.headers
-        }
-        return (
-            200,
-            {**returned, "x-Amzn-Invoked-Production-Variant": instance.variant},
-            response.body,
-        )
+        headers = {name: response.headers[name] for name in PASSED_BACK if name in response.headers}
+        headers["x-Amzn-Invoked-Production-Variant"] = instance.variant
+        return 200, headers, response.body
 
     def unreachable(self, instance: Instance, error: Exception, begin: float) -> Reply:
-        """The reply when a server was asked and did not answer."""
-        metrics = InvocationMetrics(
-            endpoint=self.endpoint, variant=instance.variant, queued=self.queued
-        )
-        metrics.record(
+        """Return the reply for a server that did not answer."""
+        self._metrics(instance).record(
             status=0, model_seconds=time.monotonic() - begin, overhead_seconds=begin - self.begun
         )
-        return self._model_error(
-            instance, Response(status=0, headers={}, body=_unreachable(error).encode())
-        )
+        message = f"The container did not answer ({error})."
+        if isinstance(error, TimeoutError):
+            message = (
+                "Your invocation timed out while waiting for a response from container primary."
+            )
+        return self._model_error(instance, Response(status=0, headers={}, body=message.encode()))
 
-    def _passed_on(self, instance: Instance) -> tuple[Response, Loading]:
-        target_model, headers = self.headers.get(TARGET_MODEL), self.sent_headers
+    def _exchange(self, instance: Instance) -> tuple[Response, Loading]:
+        target_model = self.headers.get(TARGET_MODEL)
+        headers = {name: self.headers[name] for name in PASSED_ON if name in self.headers}
         if instance.target_models is None:
             if target_model is not None:
                 raise refusal(
                     "TargetModel is only for multi-model endpoints; this endpoint has one model."
                 )
-            return instance.client.request(
+            response = instance.client.request(
                 "POST", "/invocations", self.body, headers, self.model_seconds
-            ), Loading(cache_hit=True)
+            )
+            return response, Loading(cache_hit=True)
         if target_model is None:
             raise refusal("TargetModel is required: this is a multi-model endpoint.")
         try:
@@ -118,20 +106,15 @@ class Invocation:
         side = "client" if 400 <= response.status < 500 else "server"
         received = f'Received {side} error ({response.status}) from primary with message "{reply}".'
         message = f"{received} See {instance.log} for more information."
+        log_group = f"log-group:/aws/sagemaker/Endpoints/{self.endpoint}"
         return error_reply(
             AwsError("ModelError", message, 424),
             OriginalStatusCode=response.status,
             OriginalMessage=reply,
-            LogStreamArn=f"arn:aws:logs:{region()}:{account_id()}:log-group:/aws/sagemaker/Endpoints/{self.endpoint}",
+            LogStreamArn=f"arn:aws:logs:{region()}:{account_id()}:{log_group}",
         )
 
 
 def refusal(message: str) -> AwsError:
-    """SageMaker Runtime's usual refusal."""
+    """Return SageMaker Runtime's usual refusal."""
     return AwsError("ValidationError", message)
-
-
-def _unreachable(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "Your invocation timed out while waiting for a response from container primary."
-    return f"The container did not answer ({error})."

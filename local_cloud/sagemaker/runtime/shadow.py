@@ -1,7 +1,4 @@
-"""Shadow variants get copies of what production answered.
-
-Nobody waits for their answers or hears of their faults.
-"""
+"""Copies of requests for shadow variants; their answers and faults go nowhere."""
 
 from __future__ import annotations
 
@@ -32,15 +29,14 @@ class Shadows:
     def copy(self, served: Served, invocation: Invocation) -> None:
         """Sends copies to shadow variants, by their weight against the production variant's."""
         for shadow in served.fleet.shadow.values():
-            if random.random() < shadow_share(
-                shadow.weight, served.variant.weight
-            ) and self._waiting.acquire(blocking=False):
-                self._threads.submit(contextvars.copy_context().run, self._ask, shadow, invocation)
+            share = shadow_share(shadow.weight, served.variant.weight)
+            if random.random() < share and self._waiting.acquire(blocking=False):
+                self._threads.submit(contextvars.copy_context().run, self._send, shadow, invocation)
 
-    def _ask(self, shadow: VariantFleet, invocation: Invocation) -> None:
+    def _send(self, shadow: VariantFleet, invocation: Invocation) -> None:
         try:
             with shadow.serving() as instance:
-                invocation.ask(instance)
+                invocation.send(instance)
         except (NoInstance, NotListening, AwsError) as error:
             logger.debug("shadow variant %s did not answer: %s", shadow.name, error)
         finally:
@@ -48,10 +44,7 @@ class Shadows:
 
 
 def shadow_share(shadow_weight: float, production_weight: float) -> float:
-    """The share of requests that a shadow variant gets a copy of.
-
-    Its weight by that of production, at most all.
-    """
+    """Return the share of requests that a shadow variant gets a copy of, at most all."""
     if production_weight <= 0:
         return float(shadow_weight > 0)
     return min(1.0, shadow_weight / production_weight)

@@ -6,11 +6,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from local_cloud.application_autoscaling.actor import Actor
-from local_cloud.application_autoscaling.breach import Breach
-from local_cloud.application_autoscaling.records import Key, Policy, ScheduledAction, Target
-from local_cloud.application_autoscaling.requests import DIMENSION, STEP, TRACKING
+from local_cloud.application_autoscaling.records import (
+    STEP,
+    Change,
+    Key,
+    Policy,
+    ScheduledAction,
+    Target,
+)
+from local_cloud.application_autoscaling.requests import DIMENSION
 from local_cloud.application_autoscaling.schedule import schedule
-from local_cloud.application_autoscaling.tracking import Change
+from local_cloud.application_autoscaling.tracking import Breach
 from local_cloud.protocol.errors import AwsError
 
 pytestmark = pytest.mark.unit
@@ -50,33 +56,26 @@ class Endpoints:
 
 def tracking(name="p", target=600.0, **more):
     configuration = {"TargetValue": target, "ScaleOutCooldown": 60, "ScaleInCooldown": 300, **more}
-    alarms = (f"TargetTracking-{name}-AlarmHigh-1", f"TargetTracking-{name}-AlarmLow-1")
-    return Policy(
-        key=KEY,
-        name=name,
-        kind=TRACKING,
-        arn=f"arn:{name}",
-        created=0.0,
-        configuration=configuration,
-        alarms=alarms,
-    )
+    alarms = {f"TargetTracking-{name}-Alarm{side}-1": "arn" for side in ("High", "Low")}
+    return Policy(key=KEY, name=name, arn=f"arn:{name}", configuration=configuration, alarms=alarms)
 
 
-def high(*values, name="p"):
-    alarm = f"TargetTracking-{name}-AlarmHigh-1"
-    return Breach(
-        policy_arn=f"arn:{name}", alarm=alarm, values=values, threshold=600.0, below=False
-    )
-
-
-def low(*values, name="p"):
+def breach(values, name="p", side="High", threshold=600.0):
     return Breach(
         policy_arn=f"arn:{name}",
-        alarm=f"TargetTracking-{name}-AlarmLow-1",
+        alarm=f"TargetTracking-{name}-Alarm{side}-1",
         values=values,
-        threshold=540.0,
-        below=True,
+        threshold=threshold,
+        below=side == "Low",
     )
+
+
+def high(*values):
+    return breach(values)
+
+
+def low(*values):
+    return breach(values, side="Low", threshold=540.0)
 
 
 class Scene:
@@ -89,7 +88,7 @@ class Scene:
             alarm_states=lambda names: dict.fromkeys(set(names) & set(in_alarm), "ALARM"),
             stretch=1.0,
         )
-        self.target = Target(key=KEY, arn="t", role="r", created=0.0, low=1, high=4)
+        self.target = Target(key=KEY, arn="t", role="r", low=1, high=4)
         self.kept = []
 
     def act(self, *breaches, policies=None, now=NOW):
@@ -103,7 +102,7 @@ class Scene:
 
     @property
     def reasons(self):
-        return [each.not_scaled["Code"] for each in self.kept if each.not_scaled is not None]
+        return [activity.not_scaled["Code"] for activity in self.kept if activity.not_scaled]
 
 
 def test_scales_out_to_what_the_newest_datapoint_asks_for():
@@ -129,10 +128,10 @@ def test_an_activity_ends_when_the_instances_are_there_and_begins_the_cool_down(
     assert scene.kept[0].status == "InProgress"
     scene.endpoints.arrive()
     scene.follow()
-    assert (scene.kept[0].status, scene.kept[0].message) == (
-        "Successful", "Successfully set desired instance count to 3. Change successfully "
-                      "fulfilled by sagemaker.",
-    )  # fmt: skip
+    assert scene.kept[0].status == "Successful"
+    assert scene.kept[0].message == (
+        "Successfully set desired instance count to 3. Change successfully fulfilled by sagemaker."
+    )
     assert (scene.target.last.before, scene.target.last.after) == (1, 3)
 
 
@@ -169,13 +168,7 @@ def test_at_the_minimum_nothing_happens():
 
 def test_the_largest_of_several_policies_wins():
     policies = [tracking(), tracking("gpu", target=60.0)]
-    gpu = Breach(
-        policy_arn="arn:gpu",
-        alarm="TargetTracking-gpu-AlarmHigh-1",
-        values=(200.0,),
-        threshold=60.0,
-        below=False,
-    )
+    gpu = breach((200.0,), "gpu", threshold=60.0)
     scene = Scene()
     assert scene.act(high(700), gpu, policies=policies) == 4
     assert scene.kept[0].cause.endswith("triggered policy gpu")
@@ -184,14 +177,10 @@ def test_the_largest_of_several_policies_wins():
 def test_scales_in_only_when_every_tracking_policy_is_ready():
     policies = [tracking(), tracking("gpu")]
     assert Scene(current=4).act(low(10), policies=policies) == 4
-    assert (
-        Scene(current=4, in_alarm=["TargetTracking-gpu-AlarmLow-1"]).act(low(10), policies=policies)
-        == 1
-    )
-    assert (
-        Scene(current=4).act(low(10), policies=[tracking(), tracking("gpu", DisableScaleIn=True)])
-        == 1
-    )
+    ready = Scene(current=4, in_alarm=["TargetTracking-gpu-AlarmLow-1"])
+    assert ready.act(low(10), policies=policies) == 1
+    policies = [tracking(), tracking("gpu", DisableScaleIn=True)]
+    assert Scene(current=4).act(low(10), policies=policies) == 1
 
 
 def test_a_policy_that_may_not_scale_in_does_not():
@@ -234,7 +223,7 @@ def test_what_sagemaker_refuses_is_a_failed_activity():
 
 
 @pytest.mark.parametrize(
-    ("suspended", "breach", "current", "desired"),
+    ("suspended", "called", "current", "desired"),
     [
         ("DynamicScalingOutSuspended", high(1500), 2, 2),
         ("DynamicScalingOutSuspended", low(10), 2, 1),
@@ -242,26 +231,22 @@ def test_what_sagemaker_refuses_is_a_failed_activity():
         ("DynamicScalingInSuspended", high(700), 2, 3),
     ],
 )
-def test_suspended_directions_rest(suspended, breach, current, desired):
+def test_suspended_directions_rest(suspended, called, current, desired):
     scene = Scene(current=current)
     scene.target.suspended[suspended] = True
-    assert scene.act(breach) == desired
+    assert scene.act(called) == desired
 
 
 def test_a_step_policy_follows_its_own_alarm():
     steps = {
-        "AdjustmentType": "ChangeInCapacity", "Cooldown": 60,
+        "AdjustmentType": "ChangeInCapacity",
+        "Cooldown": 60,
         "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 2}],
-    }  # fmt: skip
-    policy = Policy(
-        key=KEY, name="steps", kind=STEP, arn="arn:steps", created=0.0, configuration=steps
-    )
-    breach = Breach(
-        policy_arn="arn:steps", alarm="backlog", values=(5.0,), threshold=1.0, below=False
-    )
+    }
+    policy = Policy(key=KEY, name="steps", kind=STEP, arn="arn:steps", configuration=steps)
     scene = Scene()
-    assert scene.act(breach, policies=[policy]) == 3
-    assert scene.kept[0].cause == "monitor alarm backlog in state ALARM triggered policy steps"
+    assert scene.act(breach((5.0,), "steps", threshold=1.0), policies=[policy]) == 3
+    assert scene.kept[0].cause.endswith("in state ALARM triggered policy steps")
 
 
 def test_bounds_are_enforced_when_they_are_set():
@@ -274,7 +259,6 @@ def test_bounds_are_enforced_when_they_are_set():
 
 def scheduled(expression="cron(0 6 ? * MON-FRI *)", low=3, high=None, **more):
     created = datetime.fromtimestamp(NOW, UTC)
-    given = {"first": None, "last": None, "due": created, **more}
     return ScheduledAction(
         key=KEY,
         name="floor-1",
@@ -285,7 +269,7 @@ def scheduled(expression="cron(0 6 ? * MON-FRI *)", low=3, high=None, **more):
         schedule=schedule(expression),
         low=low,
         high=high,
-        **given,
+        **{"due": created, **more},
     )
 
 
@@ -295,7 +279,7 @@ def test_a_scheduled_action_sets_bounds_and_capacity_once():
     assert scene.kept == []
     scene.actor.tick(action, scene.target, scene.kept, NOW + 1)
     assert (scene.target.low, scene.target.high, scene.endpoints.desired) == (3, 4, 3)
-    assert [each.cause for each in scene.kept] == [
+    assert [activity.cause for activity in scene.kept] == [
         "minimum capacity was set to 3",
         "scheduled action name floor-1 was triggered",
     ]

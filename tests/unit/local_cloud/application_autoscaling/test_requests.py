@@ -1,17 +1,20 @@
 import pytest
 
-from local_cloud.application_autoscaling.descriptions import matching_records
-from local_cloud.application_autoscaling.records import Key, Policy
-from local_cloud.application_autoscaling.requests import (
-    DIMENSION,
+from local_cloud.application_autoscaling.records import (
+    CONFIGURATIONS,
     STEP,
     TRACKING,
+    Key,
+    Policy,
+)
+from local_cloud.application_autoscaling.requests import (
+    DIMENSION,
     check_bounds,
     check_policy,
     key_of,
-    suspensions,
-    with_numbers,
+    matching_records,
 )
+from local_cloud.protocol.constraints import SCALING, checked_request
 from local_cloud.protocol.errors import AwsError
 
 pytestmark = pytest.mark.unit
@@ -34,10 +37,18 @@ STEPS = {
 }
 
 
-def policy(configuration, name="other"):
-    return Policy(
-        key=KEY, name=name, kind=TRACKING, arn="a", created=0.0, configuration=configuration
+def policy(configuration):
+    return Policy(key=KEY, name="other", arn="a", configuration=configuration)
+
+
+def check(kind, configuration, *others):
+    """Check a policy as PutScalingPolicy does: first by the API model."""
+    given = {} if configuration is None else {CONFIGURATIONS[kind]: configuration}
+    request = checked_request(
+        "PutScalingPolicy", {**KEY.as_description(), "PolicyName": "p", **given}, SCALING
     )
+    check_policy(request, kind, request.get(CONFIGURATIONS[kind]), others)
+    return request
 
 
 @pytest.mark.parametrize(
@@ -118,13 +129,14 @@ def test_refuses_bounds(low, high, said):
 )
 def test_refuses_a_tracking_policy(configuration, said):
     with pytest.raises(AwsError, match=said):
-        check_policy({}, TRACKING, configuration, [policy({**PREDEFINED, "TargetValue": 5})])
+        check(TRACKING, configuration, policy({**PREDEFINED, "TargetValue": 5}))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"AdjustmentType": "More"}, "Member must satisfy enum value set: .ChangeInCapacity"),
+        ({"AdjustmentType": None}, "Value null at 'stepScalingPolicyConfiguration.adjustmentType'"),
         ({"StepAdjustments": []}, "At least one step adjustment must be specified"),
         (
             {
@@ -155,57 +167,51 @@ def test_refuses_a_tracking_policy(configuration, said):
 )
 def test_refuses_a_step_policy(change, said):
     with pytest.raises(AwsError, match=said):
-        check_policy({}, STEP, {**STEPS, **change}, [])
+        check(STEP, {**STEPS, **change})
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({CONFIGURATIONS[STEP]: STEPS}, "TargetTrackingScaling policies take .* only"),
+        ({"PolicyType": "PredictiveScaling"}, "'PredictiveScaling' at 'policyType' failed"),
+    ],
+)
+def test_refuses_another_kind_of_policy(request_, said):
+    kind = request_.get("PolicyType", TRACKING)
+    with pytest.raises(AwsError, match=said):
+        check_policy(request_, kind, {**PREDEFINED, "TargetValue": 5}, [])
 
 
 def test_takes_what_aws_takes():
-    check_policy(
-        {}, TRACKING, {**CUSTOM, "TargetValue": 5}, [policy({**PREDEFINED, "TargetValue": 5})]
-    )
-    check_policy({}, STEP, STEPS, [])
+    check(TRACKING, {**CUSTOM, "TargetValue": 5}, policy({**PREDEFINED, "TargetValue": 5}))
+    check(STEP, STEPS)
     assert check_bounds(0, 0) == (0, 0)
-    assert suspensions({"SuspendedState": {"DynamicScalingInSuspended": "true"}}) == {
-        "DynamicScalingInSuspended": True
-    }
 
 
 def test_text_of_templates_becomes_numbers():
-    given = {
-        "TargetValue": "600",
-        "ScaleInCooldown": "60",
-        "DisableScaleIn": "true",
-        "StepAdjustments": [{"ScalingAdjustment": "-1"}],
-    }
-    typed = {
-        "TargetValue": 600.0,
-        "ScaleInCooldown": 60,
-        "DisableScaleIn": True,
-        "StepAdjustments": [{"ScalingAdjustment": -1}],
-    }
-    assert with_numbers(given) == typed
+    tracking = {"TargetValue": "600", "ScaleInCooldown": "60", "DisableScaleIn": "true"}
+    typed = check(TRACKING, {**PREDEFINED, **tracking})[CONFIGURATIONS[TRACKING]]
+    assert typed == {
+        **PREDEFINED, "TargetValue": 600.0, "ScaleInCooldown": 60, "DisableScaleIn": True
+    }  # fmt: skip
+    steps = check(STEP, {**STEPS, "StepAdjustments": [{"ScalingAdjustment": "-1"}]})
+    assert steps[CONFIGURATIONS[STEP]]["StepAdjustments"] == [{"ScalingAdjustment": -1}]
+
+
+def listed(records, **request):
+    return matching_records({"ServiceNamespace": "sagemaker", **request}, "Policies", records)
 
 
 def test_pages_cover_everything_once():
     records = [{**KEY.as_description(), "PolicyName": f"p{number}"} for number in range(5)]
-    first = matching_records(
-        {"ServiceNamespace": "sagemaker", "MaxResults": 3}, "Policies", records
-    )
-    second = matching_records(
-        {"ServiceNamespace": "sagemaker", "MaxResults": 3, "NextToken": first["NextToken"]},
-        "Policies",
-        records,
-    )
-    assert [each["PolicyName"] for each in first["Policies"] + second["Policies"]] == [
-        "p0",
-        "p1",
-        "p2",
-        "p3",
-        "p4",
-    ]
+    first = listed(records, MaxResults=3)
+    second = listed(records, MaxResults=3, NextToken=first["NextToken"])
+    assert first["Policies"] + second["Policies"] == records
     assert "NextToken" not in second
-    named = matching_records(
-        {"ServiceNamespace": "sagemaker", "PolicyNames": ["p3"]}, "Policies", records
-    )
-    assert [each["PolicyName"] for each in named["Policies"]] == ["p3"]
+    assert listed(records, PolicyNames=["p3"])["Policies"] == [records[3]]
+    assert listed(records, ServiceNamespace="ecs")["Policies"] == []
+    with pytest.raises(AwsError, match="'51' at 'maxResults' failed to satisfy constraint"):
+        listed(records, MaxResults=51)
     with pytest.raises(AwsError, match="'serviceNamespace' failed to satisfy constraint"):
-        matching_records({}, "Policies", records)
+        checked_request("DescribeScalingPolicies", {}, SCALING)

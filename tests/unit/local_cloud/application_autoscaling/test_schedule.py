@@ -76,15 +76,16 @@ def test_a_rate_falls_on_its_own_steps(minutes, offset):
 @pytest.mark.parametrize(
     ("expression", "zone", "said"),
     [
-        ("cron(0 6 * * * *)", None, r"takes \? for the day of the month or the day of the week"),
-        ("cron(0 6 ? * MON)", None, "takes six fields, found 5"),
-        ("cron(61 6 ? * MON *)", None, "61 is not within 0 to 59"),
-        ("cron(0 6 ? * 8L *)", None, "8 is not within 1 to 7"),
-        ("cron(a 6 ? * MON *)", None, "cannot be read"),
-        ("rate(1 minutes)", None, "is no rate"),
+        ("cron(0 6 * * * *)", None, "must say . for exactly one of the day of the month"),
+        ("cron(0 6 ? * MON)", None, "has 5 fields, and cron(.*) has six"),
+        ("cron(61 6 ? * MON *)", None, "says 61 for the minutes, which takes 0 to 59"),
+        ("cron(0 6 ? * 8L *)", None, "says 8L for the day of the week, which takes 1 to 7"),
+        ("cron(a 6 ? * MON *)", None, "says a for the minutes"),
+        ("rate(1 minutes)", None, "1 takes minute"),
+        ("cron(0 6 ? * FRI-MON *)", None, "6-2 is no range"),
         ("rate(0 minutes)", None, "is no rate"),
         ("at(2026-13-01T00:00:00)", None, "names no time"),
-        ("every day", None, "is none of at"),
+        ("every day", None, "is no schedule expression; examples: cron"),
         ("rate(5 minutes)", "Mars/Base", "is no time zone that this machine knows"),
     ],
 )

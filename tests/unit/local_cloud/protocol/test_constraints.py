@@ -6,14 +6,12 @@ AWS's sentences, every fault at once, numbers out of text.
 import pytest
 
 from local_cloud.protocol.constraints import (
-    OPERATIONS,
     RUNTIME,
+    SAGEMAKER,
     SCALING,
-    api_model,
     broken_rules,
     checked_request,
-    hosting_instance_types,
-    shapes,
+    input_shape,
 )
 from local_cloud.protocol.errors import AwsError
 
@@ -41,11 +39,34 @@ def said(operation, request):
     return error.value
 
 
-@pytest.mark.parametrize("service", OPERATIONS)
-def test_every_pattern_of_the_models_is_one_that_python_reads(service):
-    for shape in shapes(service).values():
-        if "pattern" in shape:
-            broken_rules(shape, "x")
+def shapes_of(shape, known):
+    """Every shape that a request is composed of."""
+    if shape.name not in known:
+        known[shape.name] = shape
+        parts = [getattr(shape, name, None) for name in ("member", "key", "value")]
+        for part in (*parts, *getattr(shape, "members", {}).values()):
+            if part is not None:
+                shapes_of(part, known)
+    return known.values()
+
+
+@pytest.mark.parametrize(
+    ("service", "operations"),
+    [
+        (
+            SAGEMAKER,
+            "CreateModel CreateEndpointConfig CreateEndpoint UpdateEndpoint ListEndpoints AddTags "
+            "UpdateEndpointWeightsAndCapacities CreateTrainingJob ListTrainingJobs ListTags",
+        ),
+        (RUNTIME, "InvokeEndpoint InvokeEndpointAsync"),
+        (SCALING, "RegisterScalableTarget PutScalingPolicy PutScheduledAction"),
+    ],
+)
+def test_python_reads_every_pattern_of_the_models(service, operations):
+    for operation in operations.split():
+        for shape in shapes_of(input_shape(operation, service), {}):
+            if "pattern" in shape.metadata:
+                broken_rules(shape, "x")
 
 
 @pytest.mark.parametrize(
@@ -67,19 +88,8 @@ def test_every_pattern_of_the_models_is_one_that_python_reads(service):
 def test_patterns_of_the_models_mean_what_they_mean_in_java(
     service, operation, field, allowed, refused
 ):
-    model = api_model(service)
-    shape = model.shapes[model.shapes[model.inputs[operation]]["members"][field]["shape"]]
+    shape = input_shape(operation, service).members[field]
     assert [broken_rules(shape, value) == [] for value in (allowed, refused)] == [True, False]
-
-
-def test_instance_types_are_those_of_the_model():
-    assert {
-        "ml.g5.xlarge",
-        "ml.g6e.12xlarge",
-        "ml.p5en.48xlarge",
-        "ml.c7i.large",
-    } <= hosting_instance_types()
-    assert "ml.gr6.4xlarge" not in hosting_instance_types()
 
 
 def test_text_becomes_the_number_or_truth_that_the_model_wants():
@@ -92,6 +102,19 @@ def test_text_becomes_the_number_or_truth_that_the_model_wants():
     )
     request = {"EndpointName": "e", "EndpointConfigName": "c", "RetainAllVariantProperties": "true"}
     assert checked_request("UpdateEndpoint", request)["RetainAllVariantProperties"] is True
+
+
+@pytest.mark.parametrize("time", [2.0, "1970-01-01T00:00:02Z", "1970-01-01T00:00:02"])
+def test_text_becomes_a_time(time):
+    assert checked_request("ListEndpoints", {"CreationTimeBefore": time}) == {
+        "CreationTimeBefore": 2.0
+    }
+
+
+def test_refuses_text_that_is_no_time():
+    error = said("ListEndpoints", {"CreationTimeBefore": "soon"})
+    assert error.code == "SerializationException"
+    assert "'soon' can not be converted to a Timestamp" in error.message
 
 
 @pytest.mark.parametrize(
