@@ -1,7 +1,4 @@
-"""CloudWatch's metric alarms, evaluated as AWS does once every period.
-
-Percentiles, missing data, M out of N, metric math.
-"""
+"""CloudWatch's metric alarms, evaluated once every period as AWS does."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -31,38 +28,29 @@ from local_cloud.cloudwatch.series import MathError, Question, Series
 DEFAULT_PERIOD = 60
 REAL_TIME_NAMESPACE, COUNTING = "AWS/SageMaker", ("Sum", "SampleCount")
 Alarm = dict[str, Any]
-Act = Callable[[str, Alarm, Verdict], None]
 logger = logging.getLogger("roundhouse.alarms")
 
 
 def alarm_states(names: Sequence[str]) -> Mapping[str, str]:
-    """State of each metric or composite alarm of the present account and region.
-
-    OK, ALARM or INSUFFICIENT_DATA; an alarm that is not known is absent.
-    """
-    found = {
+    """Return the state of each known alarm: OK, ALARM or INSUFFICIENT_DATA."""
+    alarms = {
         name: cloudwatch._alarms.get(name) or cloudwatch._composite_alarms.get(name)
         for name in names
     }
-    return {name: str(alarm["StateValue"]) for name, alarm in found.items() if alarm is not None}
+    return {name: str(alarm["StateValue"]) for name, alarm in alarms.items() if alarm is not None}
 
 
 @dataclass(kw_only=True)
 class Alarms:
-    """All alarms of all accounts.
+    """All alarms of all accounts; `act` is called for every action at every evaluation in ALARM.
 
-    `act` is called with an action, the alarm and its verdict at every evaluation in ALARM.
-
-    `seconds_per_minute` is how long one of CloudWatch's minutes lasts. What requests count in a
-    shortened minute is scaled to a
-    whole one, so that a threshold in requests a minute means here what it means on AWS.
+    Counts of a minute that lasts `seconds_per_minute` are scaled to a whole one, so that thresholds
+    in requests per minute mean what they mean on AWS.
     """
 
     seconds_per_minute: float
-    act: Act
-
-    def __post_init__(self) -> None:
-        self._evaluated: dict[tuple[str, str, str], tuple[object, int]] = {}
+    act: Callable[[str, Alarm, Verdict], None]
+    _evaluated: dict[tuple[str, str, str], tuple[object, int]] = field(default_factory=dict)
 
     def sweep(self, now: float) -> None:
         """Evaluates every alarm whose period has ended since it was last evaluated."""
@@ -72,13 +60,11 @@ class Alarms:
                     self._sweep_one((account, region, name), alarm, now)
 
     def _sweep_one(self, key: tuple[str, str, str], alarm: Alarm, now: float) -> None:
-        requested = (
-            alarm.get("AlarmConfigurationUpdatedTimestamp"),
-            int(now // (_period(alarm) * self.stretch)),
-        )
-        if self._evaluated.get(key) == requested:
+        number = int(now // (_period(alarm) * self.stretch))
+        evaluation = (alarm.get("AlarmConfigurationUpdatedTimestamp"), number)
+        if self._evaluated.get(key) == evaluation:
             return
-        self._evaluated[key] = requested
+        self._evaluated[key] = evaluation
         try:
             self.evaluate(alarm, now)
         except MathError as error:
@@ -91,13 +77,13 @@ class Alarms:
         if alarm.get("ComparisonOperator") not in COMPARISONS:
             return
         before = str(alarm["StateValue"])
-        found = verdict(_rule(alarm), self._datapoints(alarm, now), before)
+        result = verdict(_rule(alarm), self._datapoints(alarm, now), before)
         # A state that SetAlarmState set meanwhile lasts until an evaluation that has seen it.
-        if found.state != before == alarm["StateValue"]:
-            _change(alarm, found)
-        if found.state == ALARM and alarm.get("ActionsEnabled", True):
+        if result.state != before == alarm["StateValue"]:
+            _change(alarm, result)
+        if result.state == ALARM and alarm.get("ActionsEnabled", True):
             for action in alarm.get("AlarmActions") or ():
-                self.act(str(action), alarm, found)
+                self.act(str(action), alarm, result)
 
     @property
     def stretch(self) -> float:
@@ -105,10 +91,7 @@ class Alarms:
         return self.seconds_per_minute / 60
 
     def _datapoints(self, alarm: Alarm, now: float) -> list[float | None]:
-        """The evaluation range's datapoints, oldest first.
-
-        The period that has not ended is not looked at.
-        """
+        """The datapoints of the evaluation range's ended periods, oldest first."""
         real = _period(alarm) * self.stretch
         end = int(now // real)
         numbers = range(end - int(alarm.get("EvaluationPeriods", 1)) - EXTRA_DATAPOINTS, end)
@@ -123,10 +106,10 @@ class Alarms:
         return [values.get(number * real) for number in numbers]
 
     def _read(self, question: Question, period: float, *, start: float, end: float) -> Series:
-        found = metric_store.series(question, period=period * self.stretch, start=start, end=end)
+        series = metric_store.series(question, period=period * self.stretch, start=start, end=end)
         if question.namespace != REAL_TIME_NAMESPACE or question.statistic not in COUNTING:
-            return found
-        return {at: value / self.stretch for at, value in found.items()}
+            return series
+        return {at: value / self.stretch for at, value in series.items()}
 
 
 def _values(alarm: Alarm, span: Span) -> Series:
@@ -134,7 +117,11 @@ def _values(alarm: Alarm, span: Span) -> Series:
     if not alarm.get("Metrics"):
         return span.read(_question(alarm), float(_period(alarm)))
     queries: Sequence[Query] = alarm["Metrics"]
-    returned = [str(query["Id"]) for query in queries if _is_returned(query)]
+    returned = [
+        str(query["Id"])
+        for query in queries
+        if str(query.get("ReturnData", True)).lower() != "false"
+    ]
     if len(returned) != 1:
         raise MathError(f"exactly one query must return data, found {len(returned)}")
     value = evaluate_queries(queries, span)[returned[0]]
@@ -157,10 +144,6 @@ def _question(alarm: Alarm) -> Question:
         },
         unit=alarm.get("Unit"),
     )
-
-
-def _is_returned(query: Query) -> bool:
-    return str(query.get("ReturnData", True)).lower() != "false"
 
 
 def _period(alarm: Alarm) -> int:
@@ -186,25 +169,17 @@ def _rule(alarm: Alarm) -> Rule:
     )
 
 
-def _change(alarm: Alarm, found: Verdict) -> None:
-    """Moves an alarm to another state.
-
-    Its history, its notifications, and the composite alarms above it.
-    """
+def _change(alarm: Alarm, result: Verdict) -> None:
+    """Change an alarm's state, with history, notifications and composite alarms."""
     old, now = str(alarm["StateValue"]), int(time.time())
+    data = {"recentDatapoints": result.values, "threshold": alarm.get("Threshold")}
     alarm.update(
-        StateValue=found.state,
-        StateReason=found.reason,
+        StateValue=result.state,
+        StateReason=result.reason,
         StateUpdatedTimestamp=now,
         StateTransitionedTimestamp=now,
-        StateReasonData=json.dumps(
-            {
-                "version": "1.0",
-                "recentDatapoints": found.values,
-                "threshold": alarm.get("Threshold"),
-            }
-        ),
+        StateReasonData=json.dumps({"version": "1.0", **data}),
     )
-    cloudwatch._record_history(alarm["AlarmName"], old, found.state, found.reason)
-    cloudwatch._dispatch_alarm_actions(alarm, old, found.state, found.reason)
+    cloudwatch._record_history(alarm["AlarmName"], old, result.state, result.reason)
+    cloudwatch._dispatch_alarm_actions(alarm, old, result.state, result.reason)
     cloudwatch._evaluate_parent_alarms(alarm)

@@ -1,12 +1,10 @@
-"""Values on their way to CloudWatch, gathered by metric and slot of time.
-
-A thousand requests a second stay few points.
-"""
+"""Values on their way to CloudWatch, gathered to few points by metric and slot of time."""
 
 from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -15,10 +13,7 @@ Dimensions = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One CloudWatch metric of one account and region.
-
-    `slot_seconds` is how long its values are gathered.
-    """
+    """One CloudWatch metric, whose values are gathered for `slot_seconds`."""
 
     account: str
     region: str
@@ -31,10 +26,7 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """The values of one metric in one slot.
-
-    `at` is when the first of them came, in seconds since the epoch.
-    """
+    """The values of one metric in one slot; `at` is the time of the first of them."""
 
     metric: Metric
     at: float
@@ -93,20 +85,16 @@ class Distribution:
         return sum(count for count, _ in self._bins.values())
 
     def weights(self) -> Weighted:
-        """(value, how often) in ascending order.
-
-        A bin's mean stands for its values, the extremes stand for themselves.
-        """
-        bins, found = dict(self._bins), dict[float, float]()
+        """Return (value, count) in ascending order: the extremes, and the mean of each bin."""
+        bins, counts = dict(self._bins), Counter[float]()
         for extreme in (self.low, self.high)[: self.count]:
             count, total = bins[_bin(extreme)]
             bins[_bin(extreme)] = (count - 1, total - extreme)
-            found[extreme] = found.get(extreme, 0) + 1
+            counts[extreme] += 1
         for count, total in bins.values():
             if count:
-                mean = min(max(total / count, self.low), self.high)
-                found[mean] = found.get(mean, 0) + count
-        return tuple(sorted(found.items()))
+                counts[min(max(total / count, self.low), self.high)] += count
+        return tuple(sorted(counts.items()))
 
 
 def _bin(value: float) -> tuple[bool, float]:

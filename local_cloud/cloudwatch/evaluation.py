@@ -10,10 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 EXTRA_DATAPOINTS = 2
-"""CloudWatch looks this much farther back than the evaluation periods.
-
-Its examples look at 5 for 3.
-"""
+"""CloudWatch looks this much farther back than the evaluation periods: in its examples 5 for 3."""
 OK, ALARM, INSUFFICIENT_DATA = "OK", "ALARM", "INSUFFICIENT_DATA"
 COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
     "GreaterThanThreshold": (operator.gt, "greater than"),
@@ -48,15 +45,14 @@ class Verdict:
 
 
 def verdict(rule: Rule, datapoints: Sequence[float | None], state: str) -> Verdict:
-    """The next state of an alarm.
+    """Return the next state of an alarm in `state`.
 
-    It follows from the evaluation range's datapoints, oldest first, None where one is missing, and
-    from the present state.
+    `datapoints` are those of the evaluation range, oldest first, None where one is missing.
     """
-    real = [value for value in datapoints if value is not None]
-    counted = real[-rule.evaluation_periods :]
-    found = _state(rule, datapoints, counted, state)
-    return Verdict(state=found, values=tuple(counted), reason=_reason(rule, counted, found))
+    present = [value for value in datapoints if value is not None]
+    counted = present[-rule.evaluation_periods :]
+    state = _state(rule, datapoints, counted, state)
+    return Verdict(state=state, values=tuple(counted), reason=_reason(rule, counted, state))
 
 
 def _state(
@@ -74,14 +70,7 @@ def _state(
         return OK
     if rule.missing == "ignore":
         return state
-    return _without_data(rule, datapoints, state)
-
-
-def _without_data(rule: Rule, datapoints: Sequence[float | None], state: str) -> str:
-    """Missing stays missing, and whatever there is breaches.
-
-    An alarm only when the oldest of it is old enough.
-    """
+    # Missing stays missing, and all datapoints breach: an alarm once the oldest is old enough.
     ages = [age for age, value in enumerate(reversed(datapoints), start=1) if value is not None]
     if not ages:
         return INSUFFICIENT_DATA
@@ -105,10 +94,9 @@ def _reason(rule: Rule, counted: Sequence[float], state: str) -> str:
     relation = COMPARISONS[rule.comparison][1]
     if state == ALARM:
         return (
-            f"Threshold Crossed: {breaching} out of the last {_datapoints(len(counted))} "
-            f"[{shown}] were {relation} the threshold "
-            f"({rule.threshold:g}) (minimum {_datapoints(rule.datapoints_to_alarm)} for OK -> "
-            "ALARM transition)."
+            f"Threshold Crossed: {breaching} out of the last {_datapoints(len(counted))} [{shown}] "
+            f"were {relation} the threshold ({rule.threshold:g}) (minimum "
+            f"{_datapoints(rule.datapoints_to_alarm)} for OK -> ALARM transition)."
         )
     calm = f"{len(counted) - breaching} out of the last {_datapoints(len(counted))}"
     return (

@@ -1,8 +1,4 @@
-"""Metric math expressions: read into a tree, and computed over metrics; pure.
-
-The operators and functions that our dashboards and alarms use, and their near relatives; others are
-refused by name.
-"""
+"""Metric math expressions: read into a tree, and computed over metrics; pure."""
 
 from __future__ import annotations
 
@@ -44,12 +40,7 @@ Tree = tuple[object, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Grounds:
-    """What an expression is computed over.
-
-    Metrics by id, the periods' starts, and what SEARCH finds.
-
-    `period` is in seconds as CloudWatch counts them, the one that PERIOD answers.
-    """
+    """Metrics by id, the starts of periods, PERIOD in CloudWatch's seconds, and SEARCH."""
 
     metrics: Mapping[str, Value]
     times: Sequence[float] = ()
@@ -85,17 +76,16 @@ def referenced_ids(tree: Tree) -> frozenset[str]:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found, at = [], 0
+    tokens, at = [], 0
     while text[at:].strip():
         match = TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
             raise MathError(f"unexpected {text[at:].strip()[0]!r} in {text!r}")
         word = match[match.lastgroup]
-        found.append(
-            ("sign", word) if word in ("AND", "OR") else (match.lastgroup, WORDS.get(word, word))
-        )
+        kind = "sign" if word in ("AND", "OR") else match.lastgroup
+        tokens.append((kind, WORDS.get(word, word)))
         at = match.end()
-    return [*found, ("end", "the end")]
+    return [*tokens, ("end", "the end")]
 
 
 class _Reader:
@@ -170,24 +160,18 @@ def _value(tree: Tree, grounds: Grounds) -> Value:
         case ("number", float(number)):
             return number
         case ("id", str(name)):
-            return _metric(name, grounds)
+            if name not in grounds.metrics:
+                known = ", ".join(sorted(grounds.metrics)) or "none"
+                raise MathError(f"unknown metric id {name!r}, known: {known}")
+            return grounds.metrics[name]
         case ("operator", str(sign), tuple(left), tuple(right)):
             return combine(OPERATORS[sign], _value(left, grounds), _value(right, grounds))
         case ("list", *items):
             return [_series(_value(item, grounds)) for item in items if isinstance(item, tuple)]
         case ("call", str(name), *arguments):
-            return _call_function(
-                name, [argument for argument in arguments if isinstance(argument, tuple)], grounds
-            )
+            trees = [argument for argument in arguments if isinstance(argument, tuple)]
+            return _call_function(name, trees, grounds)
     raise MathError(f"{tree[1]!r} is no number and no metric")
-
-
-def _metric(name: str, grounds: Grounds) -> Value:
-    if name not in grounds.metrics:
-        raise MathError(
-            f"unknown metric id {name!r}, known: {', '.join(sorted(grounds.metrics)) or 'none'}"
-        )
-    return grounds.metrics[name]
 
 
 def _series(value: Value) -> Series:
@@ -197,9 +181,8 @@ def _series(value: Value) -> Series:
 
 
 def _call_function(name: str, arguments: Sequence[Tree], grounds: Grounds) -> Value:
-    special = SPECIAL.get(name)
-    if special is not None:
-        return special(arguments, grounds)
+    if name in SPECIAL:
+        return SPECIAL[name](arguments, grounds)
     values = [_value(argument, grounds) for argument in arguments]
     if name in REDUCTIONS and len(values) == 1:
         return reduce_series(REDUCTIONS[name], values[0])
@@ -219,10 +202,9 @@ def _call_function(name: str, arguments: Sequence[Tree], grounds: Grounds) -> Va
 def _fill(arguments: Sequence[Tree], grounds: Grounds) -> Value:
     if len(arguments) != 2:
         raise MathError("FILL takes a time series and what to fill it with")
-    value, given = _value(arguments[0], grounds), arguments[1]
-    fill = (
-        str(given[1]) if given in (("id", "REPEAT"), ("id", "LINEAR")) else _value(given, grounds)
-    )
+    value, tree = _value(arguments[0], grounds), arguments[1]
+    is_word = tree in (("id", "REPEAT"), ("id", "LINEAR"))
+    fill = str(tree[1]) if is_word else _value(tree, grounds)
     if not isinstance(fill, str | float):
         raise MathError("FILL fills with a number, REPEAT or LINEAR")
     return fill_gaps(value, fill, grounds.times)
@@ -245,7 +227,7 @@ def _search(arguments: Sequence[Tree], grounds: Grounds) -> Value:
     return grounds.search(str(arguments[0][1]), str(arguments[1][1]), period)
 
 
-def _removed_empty(arguments: Sequence[Tree], grounds: Grounds) -> Value:
+def _remove_empty(arguments: Sequence[Tree], grounds: Grounds) -> Value:
     value = _value(arguments[0], grounds)
     return [item for item in value if item] if isinstance(value, list) else value
 
@@ -254,6 +236,6 @@ SPECIAL: dict[str, Callable[[Sequence[Tree], Grounds], Value]] = {
     "FILL": _fill,
     "METRICS": _metrics,
     "SEARCH": _search,
-    "REMOVE_EMPTY": _removed_empty,
+    "REMOVE_EMPTY": _remove_empty,
     "PERIOD": lambda arguments, grounds: grounds.period,
 }

@@ -1,7 +1,4 @@
-"""GetMetricData's queries.
-
-Statistics and expressions that refer to each other, computed over one span of time.
-"""
+"""GetMetricData's queries: statistics and expressions that refer to each other."""
 
 from __future__ import annotations
 
@@ -22,13 +19,9 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """What queries are answered over.
+    """A span of time; `read` returns a series by a period in CloudWatch's seconds.
 
-    `read` gives a question's series by a period in CloudWatch's seconds.
-
-    `stretch` is how many real seconds one of CloudWatch's lasts: 1 for a person's question, less
-    for an alarm's where time runs
-    faster.
+    `stretch` is how many real seconds one of CloudWatch's lasts: below 1 where time runs faster.
     """
 
     start: float
@@ -40,94 +33,74 @@ class Span:
     def times(self, period: float) -> tuple[float, ...]:
         """The start of every period that lies within, if only with a part."""
         real = period * self.stretch
-        first, last = (
-            math.floor(self.start / real + ROUNDING),
-            math.ceil(self.end / real - ROUNDING),
-        )
+        first = math.floor(self.start / real + ROUNDING)
+        last = math.ceil(self.end / real - ROUNDING)
         return tuple(number * real for number in range(first, last))
 
 
 def evaluate_queries(queries: Sequence[Query], span: Span) -> dict[str, Value]:
-    """Every query's value by its id. Raises MathError."""
-    waiting = {str(query["Id"]): query for query in queries}
-    if len(waiting) < len(queries):
+    """Return every query's value by its id. Raises MathError."""
+    by_id = {str(query["Id"]): query for query in queries}
+    if len(by_id) < len(queries):
         raise MathError("the ids of queries must differ")
-    found: dict[str, Value] = {
+    values: dict[str, Value] = {
         name: _statistic(query, span)
-        for name, query in waiting.items()
+        for name, query in by_id.items()
         if not query.get("Expression")
     }
-    pending = {name: query for name, query in waiting.items() if name not in found}
-    period = _period([query for query in queries if not query.get("Expression")])
+    # A statistic is computed already, so METRICS() waits for nothing.
+    pending = {name: query for name, query in by_id.items() if name not in values}
+    period = max((_period(by_id[name]["MetricStat"]) for name in values), default=DEFAULT_PERIOD)
     while pending:
         ready = [
             name
             for name, query in pending.items()
-            if not _required_ids(query, waiting) - set(found) - {name}
+            if not referenced_ids(parse(str(query["Expression"]))) & set(pending) - {name}
         ]
         if not ready:
             raise MathError(f"the expressions {', '.join(sorted(pending))} wait for each other")
         for name in ready:
-            found[name] = _compute(pending.pop(name), found, span, period)
-    return {name: found[name] for name in waiting}
-
-
-def _required_ids(query: Query, known: Mapping[str, Query]) -> frozenset[str]:
-    names = referenced_ids(parse(str(query["Expression"])))
-    statistics = frozenset(name for name, other in known.items() if not other.get("Expression"))
-    return (names - {"METRICS", "REPEAT", "LINEAR"}) & frozenset(known) | (
-        statistics if "METRICS" in names else frozenset()
-    )
+            values[name] = _compute(pending.pop(name), values, span, period)
+    return {name: values[name] for name in by_id}
 
 
 def _statistic(query: Query, span: Span) -> Value:
-    if query.get("MetricStat") is None:
+    stat = query.get("MetricStat")
+    if stat is None:
         raise MathError(f"query {query['Id']} needs a MetricStat or an Expression")
-    stat = query["MetricStat"]
-    return span.read(question(stat), float(stat.get("Period") or DEFAULT_PERIOD))
-
-
-def question(stat: Mapping[str, Any]) -> Question:
-    """What a MetricStat asks for."""
     metric = stat["Metric"]
-    return Question(
+    dimensions = metric.get("Dimensions") or ()
+    question = Question(
         namespace=str(metric.get("Namespace")),
         name=str(metric.get("MetricName")),
         statistic=str(stat.get("Stat") or "Average"),
-        dimensions={
-            dimension["Name"]: dimension.get("Value", "")
-            for dimension in metric.get("Dimensions") or ()
-        },
+        dimensions={item["Name"]: item.get("Value", "") for item in dimensions},
         unit=stat.get("Unit"),
     )
+    return span.read(question, _period(stat))
 
 
-def _compute(query: Query, found: Mapping[str, Value], span: Span, period: float) -> Value:
+def _period(stat: Query) -> float:
+    return float(stat.get("Period") or DEFAULT_PERIOD)
+
+
+def _compute(query: Query, values: Mapping[str, Value], span: Span, period: float) -> Value:
     chosen = float(query.get("Period") or period)
 
     def search(text: str, statistic: str, searched: float) -> list[Series]:
-        hits = matching(text, span.metrics())
-        metrics_found = [
+        questions = [
             Question(
-                namespace=hit.namespace,
-                name=hit.name,
-                dimensions=hit.dimensions,
+                namespace=metric.namespace,
+                name=metric.name,
+                dimensions=metric.dimensions,
                 statistic=statistic,
             )
-            for hit in hits
+            for metric in matching(text, span.metrics())
         ]
-        return [span.read(item, searched) for item in metrics_found]
+        return [span.read(question, searched) for question in questions]
 
-    grounds = Grounds(metrics=found, times=span.times(chosen), period=chosen, search=search)
+    grounds = Grounds(metrics=values, times=span.times(chosen), period=chosen, search=search)
     return evaluate(str(query["Expression"]), grounds)
-
-
-def _period(queries: Sequence[Query]) -> float:
-    """An expression's period where it names none: the longest of its metrics'."""
-    stats = [query["MetricStat"] for query in queries if query.get("MetricStat")]
-    return max(
-        (float(stat.get("Period") or DEFAULT_PERIOD) for stat in stats), default=DEFAULT_PERIOD
-    )
 
 
 SCHEMA = re.compile(r"\s*\{(?P<parts>[^}]*)\}(?P<terms>.*)", re.DOTALL)
@@ -137,7 +110,7 @@ TERM = re.compile(
 
 
 def matching(text: str, metrics: Iterable[Found]) -> list[Found]:
-    """The metrics that a search text means. Raises MathError where it cannot be read."""
+    """Return the metrics that match a search text. Raises MathError where it cannot be read."""
     schema = SCHEMA.fullmatch(text)
     parts = [part.strip().strip('"') for part in schema["parts"].split(",")] if schema else []
     terms = _terms(schema["terms"] if schema else text)
@@ -152,21 +125,19 @@ def matching(text: str, metrics: Iterable[Found]) -> list[Found]:
 
 
 def _terms(text: str) -> list[tuple[str | None, str]]:
-    found, at = [], 0
+    terms, at = [], 0
     while text[at:].strip():
         match = TERM.match(text, at)
-        word = (
-            None if match is None else (match["quoted"] if match["bare"] is None else match["bare"])
-        )
+        word = match and (match["quoted"] if match["bare"] is None else match["bare"])
         if match is None or word is None or word in ("OR", "NOT"):
+            rest = text[at:].strip()
             raise MathError(
-                "the local cloud reads SEARCH terms that must all hold, found "
-                f"{text[at:].strip()!r}"
+                f"the local cloud reads SEARCH terms that must all hold, found {rest!r}"
             )
         if word != "AND" or match["key"]:
-            found.append((match["key"], word))
+            terms.append((match["key"], word))
         at = match.end()
-    return found
+    return terms
 
 
 def _holds(key: str | None, word: str, metric: Found) -> bool:

@@ -18,6 +18,19 @@ from local_cloud.settings import Settings
 
 Request = Mapping[str, Any]
 STOP_SECONDS = 10.0
+OVERRIDES = {
+    "source": {
+        "type": "sourceTypeOverride",
+        "location": "sourceLocationOverride",
+        "buildspec": "buildspecOverride",
+    },
+    "environment": {
+        "type": "environmentTypeOverride",
+        "image": "imageOverride",
+        "computeType": "computeTypeOverride",
+    },
+}
+"""Fields of StartBuild that override a project's settings."""
 
 
 class Builds:
@@ -35,21 +48,16 @@ class Builds:
 
     def start(self, request: Request) -> Reply:
         """Starts a build of a project, with the request's overrides."""
-        project = codebuild._projects.get(request.get("projectName", ""))
+        name = request.get("projectName", "")
+        project = codebuild._projects.get(name)
         if project is None:
-            return error_reply(
-                AwsError(
-                    "ResourceNotFoundException", f"Project not found: {request.get('projectName')}"
-                )
-            )
+            return _not_found(f"Project not found: {name}")
         token = (account_id(), str(request.get("idempotencyToken") or uuid.uuid4()))
         if token in self._by_token:
             return json_reply({"build": copy.deepcopy(self.runs[self._by_token[token]].record)})
         try:
-            check_build_quota(
-                self.settings.state,
-                sum(not run.record["buildComplete"] for run in self.runs.values()),
-            )
+            active = sum(not run.record["buildComplete"] for run in self.runs.values())
+            check_build_quota(self.settings.state, active)
         except AwsError as error:
             return error_reply(error)
         record = build_record(project, request)
@@ -81,9 +89,7 @@ class Builds:
         """Kills a build and waits until it is gone."""
         run = self.runs.get(str(request.get("id")))
         if run is None:
-            return error_reply(
-                AwsError("ResourceNotFoundException", f"Build not found: {request.get('id')}")
-            )
+            return _not_found(f"Build not found: {request.get('id')}")
         if not run.ended.is_set():
             run.stop()
             run.ended.wait(STOP_SECONDS)
@@ -99,33 +105,23 @@ class Builds:
 
 
 def build_record(project: Request, request: Request) -> dict[str, Any]:
-    """A build's record as it begins: the project's settings with the request's overrides."""
+    """Return a new build's record: the project's settings with the request's overrides."""
     record: dict[str, Any] = copy.deepcopy(
         codebuild._make_build_record(project, codebuild._build_id(project["name"]))
     )
     source = {"type": "NO_SOURCE", **record["source"]}
-    overrides = {
-        "type": "sourceTypeOverride",
-        "location": "sourceLocationOverride",
-        "buildspec": "buildspecOverride",
-    }
-    source.update(
-        {field: request[name] for field, name in overrides.items() if request.get(name) is not None}
-    )
     environment = {**record["environment"]}
-    overrides = {
-        "type": "environmentTypeOverride",
-        "image": "imageOverride",
-        "computeType": "computeTypeOverride",
-    }
-    environment.update(
-        {field: request[name] for field, name in overrides.items() if request.get(name) is not None}
+    for part, settings in (("source", source), ("environment", environment)):
+        for field, name in OVERRIDES[part].items():
+            if request.get(name) is not None:
+                settings[field] = request[name]
+    variables = (
+        *(environment.get("environmentVariables") or ()),
+        *(request.get("environmentVariablesOverride") or ()),
     )
-    environment["environmentVariables"] = _merge(
-        environment.get("environmentVariables") or (),
-        request.get("environmentVariablesOverride") or (),
+    environment["environmentVariables"] = list(
+        {variable["name"]: dict(variable) for variable in variables}.values()
     )
-    timeout = request.get("timeoutInMinutesOverride", record["timeoutInMinutes"])
     record.pop("endTime", None)
     record.update(
         startTime=time.time(),
@@ -135,12 +131,10 @@ def build_record(project: Request, request: Request) -> dict[str, Any]:
         phases=[],
         source=source,
         environment=environment,
-        timeoutInMinutes=int(timeout),
+        timeoutInMinutes=int(request.get("timeoutInMinutesOverride", record["timeoutInMinutes"])),
     )
     return record
 
 
-def _merge(given: Any, overrides: Any) -> list[dict[str, Any]]:
-    """Environment variables by name; an override takes the place of the project's."""
-    named = {item["name"]: dict(item) for item in (*given, *overrides)}
-    return list(named.values())
+def _not_found(message: str) -> Reply:
+    return error_reply(AwsError("ResourceNotFoundException", message))

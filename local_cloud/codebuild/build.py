@@ -26,13 +26,6 @@ from local_cloud.containers.images import ImageError, job_environment, local_ima
 from local_cloud.ministack.account import read_object
 from local_cloud.settings import Settings
 
-BUILD_PHASES = {
-    "install": "INSTALL",
-    "pre_build": "PRE_BUILD",
-    "build": "BUILD",
-    "post_build": "POST_BUILD",
-}
-
 
 class PhaseError(Exception):
     """A phase failed; carries CodeBuild's status code and a message of one sentence."""
@@ -64,10 +57,7 @@ class BuildRun:
         return self.folder / "build.log"
 
     def run(self) -> None:
-        """Runs all phases.
-
-        The record ends SUCCEEDED, FAILED, TIMED_OUT or STOPPED whatever happens.
-        """
+        """Run all phases; the record ends SUCCEEDED, FAILED, TIMED_OUT or STOPPED in any case."""
         status = "FAULT"
         try:
             status = self._run_phases()
@@ -97,19 +87,14 @@ class BuildRun:
         return "SUCCEEDED" if failure is None else failure.status
 
     def _run_commands(self, buildspec: Buildspec) -> PhaseError | None:
-        """Runs the buildspec's phases; after a failed build, post_build still runs.
-
-        Returns the first failure.
-        """
+        """Run the buildspec's phases, post_build even after a failed build; return a failure."""
         failures: dict[str, PhaseError] = {}
         for phase in buildspec.phases:
             if failures and (phase.name != "post_build" or list(failures) != ["build"]):
                 continue
             try:
-                self._phase(
-                    BUILD_PHASES[phase.name],
-                    partial(self._run_phase, phase, buildspec, not failures),
-                )
+                run = partial(self._run_phase, phase, buildspec, not failures)
+                self._phase(phase.name.upper(), run)
             except PhaseError as error:
                 failures[phase.name] = error
                 if error.status != "FAILED":
@@ -118,11 +103,8 @@ class BuildRun:
 
     def _export(self, buildspec: Buildspec) -> None:
         path = self.folder / "shell" / "exports"
-        values = (
-            exported_variables(buildspec.exported, path.read_text(encoding="utf-8"))
-            if path.is_file()
-            else {}
-        )
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        values = exported_variables(buildspec.exported, text)
         self.record["exportedEnvironmentVariables"] = [
             {"name": name, "value": value} for name, value in values.items()
         ]
@@ -173,38 +155,26 @@ class BuildRun:
 
     def _download(self) -> Buildspec:
         source = self.record["source"]
-        place = self.folder / "src"
-        place.mkdir(parents=True)
+        folder = self.folder / "src"
+        folder.mkdir(parents=True)
         if source.get("type") == "S3":
-            self._unpack(str(source.get("location", "")), place)
+            _unpack(str(source.get("location", "")), folder)
         elif source.get("type") != "NO_SOURCE":
             raise PhaseError(
                 "CLIENT_ERROR",
                 "the local cloud builds from S3 or NO_SOURCE, found source type "
                 f"{source.get('type')}",
             )
-        given = str(source.get("buildspec") or "buildspec.yml")
+        spec = str(source.get("buildspec") or "buildspec.yml")
         try:
-            return read_buildspec(given if "\n" in given else _buildspec_file(place, given))
+            return read_buildspec(spec if "\n" in spec else _buildspec_file(folder, spec))
         except BuildspecError as error:
             raise PhaseError("YAML_FILE_ERROR", str(error)) from error
 
-    def _unpack(self, location: str, place: Path) -> None:
-        bucket, _, key = location.removeprefix("arn:aws:s3:::").partition("/")
-        content = read_object(bucket, key)
-        if content is None:
-            raise PhaseError(
-                "CLIENT_ERROR", f"there is no object s3://{bucket}/{key} for the source: NoSuchKey"
-            )
-        try:
-            unpack_source(content, place, f"s3://{bucket}/{key}")
-        except ArchiveError as error:
-            raise PhaseError("CLIENT_ERROR", str(error)) from error
-
     def _run_phase(self, phase: Phase, buildspec: Buildspec, succeeding: bool) -> None:
         shell = self.folder / "shell"
-        for place in (shell, self.folder / "home", self.settings.state / "cache"):
-            place.mkdir(parents=True, exist_ok=True)
+        for folder in (shell, self.folder / "home", self.settings.state / "cache"):
+            folder.mkdir(parents=True, exist_ok=True)
         script = shell / f"{phase.name}.sh"
         script.write_text(phase_script(phase, shell, succeeding), encoding="utf-8")
         spec = ContainerSpec(
@@ -214,7 +184,7 @@ class BuildRun:
             log=self.log,
             own_network=False,
         )
-        self._write_line(f"[Container] Entering phase {BUILD_PHASES[phase.name]}")
+        self._write_line(f"[Container] Entering phase {phase.name.upper()}")
         status = self._wait(start_container(spec))
         if self.stopped.is_set():
             raise PhaseError("STOPPED", "the build was stopped", "STOPPED")
@@ -223,8 +193,7 @@ class BuildRun:
             raise PhaseError(
                 "COMMAND_EXECUTION_ERROR",
                 f"Error while executing command: {phase.commands[done].strip()}. Reason: exit "
-                f"status {status}. "
-                f"Last line of the log: {self._last_line()}",
+                f"status {status}. Last line of the log: {self._last_line()}",
             )
 
     def _wait(self, container: Container) -> int:
@@ -243,14 +212,10 @@ class BuildRun:
             self._container = None
 
     def _environment(self, buildspec: Buildspec) -> dict[str, str]:
-        image, home = (
-            local_image(str(self.record["environment"]["image"]), self.settings),
-            self.folder / "home",
-        )
+        image = local_image(str(self.record["environment"]["image"]), self.settings)
+        account, region, home = self.account, self.region, self.folder / "home"
         return {
-            **job_environment(
-                image, self.settings, account=self.account, region=self.region, home=home
-            ),
+            **job_environment(image, self.settings, account=account, region=region, home=home),
             **buildspec.variables,
             **self.variables,
             "CI": "true",
@@ -280,8 +245,21 @@ class BuildRun:
         return next((line.strip() for line in reversed(lines) if line.strip()), "(nothing)")
 
 
-def _buildspec_file(place: Path, name: str) -> str:
-    path = (place / name).resolve()
-    if not path.is_relative_to(place.resolve()) or not path.is_file():
+def _unpack(location: str, folder: Path) -> None:
+    bucket, _, key = location.removeprefix("arn:aws:s3:::").partition("/")
+    content = read_object(bucket, key)
+    if content is None:
+        raise PhaseError(
+            "CLIENT_ERROR", f"there is no object s3://{bucket}/{key} for the source: NoSuchKey"
+        )
+    try:
+        unpack_source(content, folder, f"s3://{bucket}/{key}")
+    except ArchiveError as error:
+        raise PhaseError("CLIENT_ERROR", str(error)) from error
+
+
+def _buildspec_file(folder: Path, name: str) -> str:
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()) or not path.is_file():
         raise BuildspecError(f"YAML_FILE_ERROR: the buildspec {name} is not in the source")
     return path.read_text(encoding="utf-8")

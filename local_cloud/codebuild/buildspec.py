@@ -1,7 +1,4 @@
-"""CodeBuild's buildspec.
-
-Its phases as bash scripts that hand on variables and folder from one to the next.
-"""
+"""CodeBuild's buildspec: phases as bash scripts that pass on variables and folder."""
 
 from __future__ import annotations
 
@@ -61,7 +58,15 @@ def read_buildspec(text: str) -> Buildspec:
         )
     variables = (content.get("env") or {}).get("variables") or {}
     return Buildspec(
-        phases=tuple(_phase(name, phases[name] or {}) for name in PHASES if name in phases),
+        phases=tuple(
+            Phase(
+                name=name,
+                commands=_commands(phases[name] or {}, "commands"),
+                finally_commands=_commands(phases[name] or {}, "finally"),
+            )
+            for name in PHASES
+            if name in phases
+        ),
         variables={str(name): str(value) for name, value in variables.items()},
         exported=tuple(map(str, (content.get("env") or {}).get("exported-variables") or ())),
     )
@@ -75,14 +80,6 @@ def exported_variables(names: tuple[str, ...], exports: str) -> dict[str, str]:
     return {name: re.sub(r"\\([$`])", r"\1", value) for name, value in found.items()}
 
 
-def _phase(name: str, content: Mapping[str, Any]) -> Phase:
-    return Phase(
-        name=name,
-        commands=_commands(content, "commands"),
-        finally_commands=_commands(content, "finally"),
-    )
-
-
 def _commands(content: Mapping[str, Any], field: str) -> tuple[str, ...]:
     commands = content.get(field) or []
     listed = [commands] if isinstance(commands, str) else commands
@@ -94,36 +91,21 @@ def _commands(content: Mapping[str, Any], field: str) -> tuple[str, ...]:
 
 
 def phase_script(phase: Phase, shell_folder: Path, succeeding: bool) -> str:
-    """The bash script of one phase.
-
-    Run with `bash -e`, it begins where the phase before it left off.
-    """
+    """Return the `bash -e` script of one phase; it continues where the phase before it ended."""
     exports, folder, progress = (
         shlex.quote(str(shell_folder / name)) for name in ("exports", "folder", "progress")
     )
-    last = [f"export -p > {exports}; pwd > {folder}", *phase.finally_commands]
-    return "\n".join(
-        (
-            f"if [ -f {exports} ]; then . {exports}; fi",
-            f'if [ -f {folder} ]; then cd "$(cat {folder})"; fi',
-            f"export CODEBUILD_BUILD_SUCCEEDING={int(succeeding)}",
-            "at_end() {",
-            *last,
-            "}",
-            "trap at_end EXIT",
-            *(
-                line
-                for number, command in enumerate(phase.commands)
-                for line in _step(number, command, progress)
-            ),
-            "",
-        )
-    )
-
-
-def _step(number: int, command: str, progress: str) -> tuple[str, ...]:
-    return (
-        f"echo {number} > {progress}",
-        f"echo {shlex.quote('[Container] Running command ' + command.strip())}",
-        command,
-    )
+    lines = [
+        f"if [ -f {exports} ]; then . {exports}; fi",
+        f'if [ -f {folder} ]; then cd "$(cat {folder})"; fi',
+        f"export CODEBUILD_BUILD_SUCCEEDING={int(succeeding)}",
+        "at_end() {",
+        f"export -p > {exports}; pwd > {folder}",
+        *phase.finally_commands,
+        "}",
+        "trap at_end EXIT",
+    ]
+    for number, command in enumerate(phase.commands):
+        title = shlex.quote(f"[Container] Running command {command.strip()}")
+        lines += [f"echo {number} > {progress}", f"echo {title}", command]
+    return "\n".join([*lines, ""])

@@ -54,10 +54,10 @@ def header_fields(operation: str) -> Mapping[str, str]:
 def checked_actions(actions: Actions, service: str = SAGEMAKER) -> Actions:
     """Return actions that check their requests against the API model first."""
 
-    def checked(name: str, request: Request) -> Request:
+    def call(name: str, request: Request) -> Request:
         return actions[name](checked_request(name, request, service))
 
-    return {name: functools.partial(checked, name) for name in actions}
+    return {name: functools.partial(call, name) for name in actions}
 
 
 def checked_request(operation: str, request: Request, service: str = SAGEMAKER) -> Request:
@@ -66,7 +66,7 @@ def checked_request(operation: str, request: Request, service: str = SAGEMAKER) 
     CloudFormation passes numbers and truth values as text. Unknown fields stay as they are.
     """
     faults: list[str] = []
-    typed: Request = _typed(input_shape(operation, service), request, "", faults)
+    typed: Request = _convert(input_shape(operation, service), request, "", faults)
     if faults:
         raise constraint_error(*faults)
     return typed
@@ -80,7 +80,7 @@ def constraint_error(*faults: str) -> AwsError:
 
 def fault(value: object, path: str, rule: str) -> str:
     """Return one fault in AWS's words."""
-    shown = "null" if value is None else f"'{_shown(value)}'"
+    shown = "null" if value is None else f"'{_format(value)}'"
     return f"Value {shown} at '{path}' failed to satisfy constraint: {rule}"
 
 
@@ -89,15 +89,15 @@ def null_fault(path: str) -> str:
     return fault(None, path, "Member must not be null")
 
 
-def _typed(shape: Shape, value: Any, path: str, faults: list[str]) -> Any:
+def _convert(shape: Shape, value: Any, path: str, faults: list[str]) -> Any:
     if isinstance(shape, StructureShape) and isinstance(value, Mapping):
-        return _typed_structure(shape, value, path, faults)
+        return _convert_structure(shape, value, path, faults)
     if isinstance(shape, MapShape) and isinstance(value, Mapping):
-        return _typed_map(shape, value, path, faults)
+        return _convert_map(shape, value, path, faults)
     if isinstance(shape, ListShape) and isinstance(value, list | tuple):
         faults.extend(fault(value, path, rule) for rule in broken_rules(shape, value))
         return [
-            _typed(shape.member, item, f"{path}.{number}.member", faults)
+            _convert(shape.member, item, f"{path}.{number}.member", faults)
             for number, item in enumerate(value, start=1)
         ]
     scalar = _scalar(shape.type_name, value)
@@ -105,7 +105,7 @@ def _typed(shape: Shape, value: Any, path: str, faults: list[str]) -> Any:
     return scalar
 
 
-def _typed_structure(
+def _convert_structure(
     shape: StructureShape, value: Request, path: str, faults: list[str]
 ) -> Request:
     paths = {
@@ -115,14 +115,14 @@ def _typed_structure(
         null_fault(paths[name]) for name in shape.required_members if value.get(name) is None
     )
     return {
-        name: _typed(shape.members[name], item, paths[name], faults)
+        name: _convert(shape.members[name], item, paths[name], faults)
         if name in paths and item is not None
         else item
         for name, item in value.items()
     }
 
 
-def _typed_map(shape: MapShape, value: Request, path: str, faults: list[str]) -> Request:
+def _convert_map(shape: MapShape, value: Request, path: str, faults: list[str]) -> Request:
     faults.extend(fault(value, path, rule) for rule in broken_rules(shape, value))
     typed = {str(key): _scalar(shape.value.type_name, item) for key, item in value.items()}
     for noun, part, items in (
@@ -214,9 +214,9 @@ def _conversion_error(value: object, kind: str) -> AwsError:
     return AwsError("SerializationException", f"{value!r} can not be converted to {kind}")
 
 
-def _shown(value: object) -> str:
+def _format(value: object) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}={_shown(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key}={_format(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_shown, value)) + "]"
+        return "[" + ", ".join(map(_format, value)) + "]"
     return str(value)

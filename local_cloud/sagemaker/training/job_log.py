@@ -1,4 +1,4 @@
-"""A job's words, in a file and, as they come, in a CloudWatch log stream."""
+"""A job's output, followed from its file into a CloudWatch log stream."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ class JobLog:
     _over: threading.Event = field(default_factory=threading.Event)
 
     def begin(self) -> threading.Thread:
-        """Makes the stream, and hands on what the job says until `end`."""
+        """Create the stream, and publish the job's output until `end`."""
         self.path.touch()
+        stream = {"logGroupName": self.group, "logStreamName": self.stream}
         cloudwatch_logs._create_log_group({"logGroupName": self.group})
-        cloudwatch_logs._create_log_stream(
-            {"logGroupName": self.group, "logStreamName": self.stream}
-        )
+        cloudwatch_logs._create_log_stream(stream)
         return in_background(self._follow)
 
     def end(self) -> None:
-        """Hands on the last words."""
+        """Publish the last lines."""
         self._over.set()
 
     def _follow(self) -> None:

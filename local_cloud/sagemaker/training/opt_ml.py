@@ -1,13 +1,9 @@
-"""/opt/ml of one training job.
-
-What SageMaker puts there before it begins, and takes from there when it has ended.
-"""
+"""/opt/ml of one training job: its inputs, and its results once it has ended."""
 
 from __future__ import annotations
 
 import io
 import json
-import shutil
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,10 +31,7 @@ class OptMl:
     request: Mapping[str, Any]
 
     def lay_out(self) -> None:
-        """Writes configuration, channel data and the checkpoints of an earlier job.
-
-        Raises DownloadError.
-        """
+        """Write configuration, channels and checkpoints of an earlier job. Raises DownloadError."""
         for name in ("input/config", "input/data", "output/data", "model", "checkpoints"):
             (self.folder / name).mkdir(parents=True)
         resources = {"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "lo"}
@@ -64,25 +57,18 @@ class OptMl:
         if self._checkpoints is not None:
             _upload_folder(self._checkpoint_folder, self._checkpoints)
         bucket, prefix = s3_location(self.request["OutputDataConfig"]["S3OutputPath"])
-        place = f"{prefix.rstrip('/')}/{self.request['TrainingJobName']}/output".lstrip("/")
+        base = f"{prefix.rstrip('/')}/{self.request['TrainingJobName']}/output".lstrip("/")
         for folder, name in (("output/data", "output.tar.gz"), ("model", "model.tar.gz")):
             if any((self.folder / folder).iterdir()):
-                write_object(
-                    bucket, f"{place}/{name}", _archive(self.folder / folder), "application/gzip"
-                )
+                content = _archive(self.folder / folder)
+                write_object(bucket, f"{base}/{name}", content, "application/gzip")
 
     def failure(self) -> str:
-        """What the job left as its reason."""
+        """Return the reason that the job left."""
         path = self.folder / "output/failure"
-        return (
-            path.read_text(encoding="utf-8", errors="replace")[:LONGEST_REASON].strip()
-            if path.is_file()
-            else ""
-        )
-
-    def remove(self) -> None:
-        """Frees the disk."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not path.is_file():
+            return ""
+        return path.read_text(encoding="utf-8", errors="replace")[:LONGEST_REASON].strip()
 
     @property
     def _checkpoints(self) -> str | None:
@@ -113,9 +99,8 @@ def _copy_objects(uri: str, folder: Path) -> int:
     """Copies what lies under an S3 prefix; how many objects."""
     bucket, prefix = s3_location(uri)
     below = prefix.rstrip("/") + "/"
-    keys = sorted(
-        key for key in s3._buckets.get(bucket, {"objects": {}})["objects"] if key.startswith(below)
-    )
+    objects = s3._buckets.get(bucket, {"objects": {}})["objects"]
+    keys = sorted(key for key in objects if key.startswith(below))
     for key in keys:
         path = folder / key.removeprefix(below)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,9 +110,8 @@ def _copy_objects(uri: str, folder: Path) -> int:
 
 def _upload_folder(folder: Path, uri: str) -> None:
     bucket, prefix = s3_location(uri)
-    for path in sorted(
-        path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
-    ):
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    for path in sorted(files):
         key = f"{prefix.rstrip('/')}/{path.relative_to(folder).as_posix()}"
         write_object(bucket, key, path.read_bytes(), "application/octet-stream")
 

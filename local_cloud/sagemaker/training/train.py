@@ -1,6 +1,4 @@
-"""The program `train` of a local image.
-
-The one file of ours that the image holds, with /opt/ml somewhere else.
+"""The program `train` of a local image: our entry file, with /opt/ml somewhere else.
 
 It runs as a script of the image's environment, with the standard library only.
 """

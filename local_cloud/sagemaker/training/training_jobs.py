@@ -1,7 +1,4 @@
-"""SageMaker's training jobs.
-
-CreateTrainingJob really runs the image's program `train`, after AWS's checks, in AWS's words.
-"""
+"""SageMaker's training jobs; CreateTrainingJob runs the image's program `train`."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from local_cloud.containers.quotas import Capacity, check_training_quota
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import Actions, AwsError, validation_error
 from local_cloud.protocol.listing import list_page
-from local_cloud.sagemaker.checks import ECR_IMAGE, has_local_storage
+from local_cloud.sagemaker.checks import check_image, has_local_storage
 from local_cloud.sagemaker.tags import Tags, check_tags
 from local_cloud.sagemaker.training.training_run import TrainingRun, new_record
 from local_cloud.settings import Settings
@@ -66,17 +63,17 @@ class TrainingJobs:
             raise AwsError(
                 "ResourceInUse",
                 "Training job names must be unique within an AWS account and region, and a "
-                "training job with this name already "
-                f"exists ({arn})",
+                f"training job with this name already exists ({arn})",
             )
         check_training_job(request)
         check_tags(request.get("Tags"))
         resources = request["ResourceConfig"]
-        check_training_quota(
-            self._settings.state,
-            resources["InstanceType"],
-            self._running(resources["InstanceType"]),
+        active = sum(
+            run.record["ResourceConfig"]["InstanceType"] == resources["InstanceType"]
+            and run.record["TrainingJobStatus"] in GOING
+            for run in self.runs.values()
         )
+        check_training_quota(self._settings.state, resources["InstanceType"], active)
         run = TrainingRun(
             record=new_record(request, arn),
             account=account_id(),
@@ -116,24 +113,13 @@ class TrainingJobs:
             raise validation_error("Requested resource not found.")
         return run
 
-    def _running(self, instance_type: str) -> int:
-        records = [run.record for run in self.runs.values()]
-        return sum(
-            record["ResourceConfig"]["InstanceType"] == instance_type
-            and record["TrainingJobStatus"] in GOING
-            for record in records
-        )
-
 
 def check_training_job(request: Request) -> None:
     """Refuses a job that SageMaker would refuse, beyond its API model."""
     image = request["AlgorithmSpecification"].get("TrainingImage")
     if image is None:
         raise validation_error("You must provide either a training image or an algorithm name.")
-    if ECR_IMAGE.fullmatch(image) is None:
-        raise validation_error(
-            f'Using non-ECR image "{image}" without Vpc repository access mode is not supported.'
-        )
+    check_image(image)
     channels = [channel["ChannelName"] for channel in request.get("InputDataConfig") or ()]
     if len(set(channels)) != len(channels):
         raise validation_error(
@@ -143,10 +129,11 @@ def check_training_job(request: Request) -> None:
     for name in ("InstanceType", "InstanceCount"):
         if resources.get(name) is None:
             raise validation_error(f"ResourceConfig must name {name}.")
-    if resources.get("VolumeKmsKeyId") is not None and has_local_storage(resources["InstanceType"]):
-        given = resources["InstanceType"]
+    instance_type = resources["InstanceType"]
+    if resources.get("VolumeKmsKeyId") is not None and has_local_storage(instance_type):
         raise validation_error(
-            f"VolumeKmsKeyId is not supported for instance type {given}, which has local storage."
+            f"VolumeKmsKeyId is not supported for instance type {instance_type}, which has local "
+            "storage."
         )
     if resources["InstanceCount"] != 1:
         raise validation_error("The local cloud runs training jobs of one instance.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shutil
 import subprocess
 import threading
 import time
@@ -23,8 +24,7 @@ GRACE_SECONDS = 120.0
 """Between SIGTERM and SIGKILL."""
 NO_CAPACITY = (
     "CapacityError: Unable to provision requested ML compute capacity. Please retry using a "
-    "different ML instance type or after "
-    "some time."
+    "different ML instance type or after some time."
 )
 MESSAGES = {
     "Starting": "Preparing the instances for training",
@@ -41,10 +41,7 @@ class JobFailed(Exception):
 
 @dataclass(kw_only=True)
 class TrainingRun:
-    """Runs the job of one record.
-
-    `_turn` guards the record, which its own thread and the API's write.
-    """
+    """Runs the job of one record; `_turn` guards it, which its own thread and the API's write."""
 
     record: dict[str, Any]
     account: str
@@ -58,16 +55,14 @@ class TrainingRun:
     _turn: threading.RLock = field(default_factory=threading.RLock)
 
     def description(self) -> dict[str, Any]:
-        """What DescribeTrainingJob answers."""
+        """Return what DescribeTrainingJob replies."""
         with self._turn:
             return copy.deepcopy(self.record)
 
     def run(self) -> None:
-        """Runs the job; the record ends Completed, Failed or Stopped whatever happens."""
-        status, reason = (
-            "Failed",
-            "InternalServerError: We encountered an internal error. Please try again.",
-        )
+        """Run the job; the record ends Completed, Failed or Stopped whatever happens."""
+        status = "Failed"
+        reason = "InternalServerError: We encountered an internal error. Please try again."
         try:
             status, reason = self._run(), ""
         except JobFailed as error:
@@ -76,10 +71,7 @@ class TrainingRun:
             self._finish(status, reason)
 
     def stop(self) -> None:
-        """Asks the job to end; SageMaker gives it two minutes.
-
-        One that has ended stays as it ended.
-        """
+        """Send SIGTERM, and SIGKILL two minutes later; a job that has ended keeps its status."""
         with self._turn:
             if self.ended.is_set():
                 return
@@ -90,7 +82,7 @@ class TrainingRun:
             threading.Thread(target=container.stop, args=(GRACE_SECONDS,), daemon=True).start()
 
     def kill(self) -> None:
-        """Ends the job at once, because the cloud ends."""
+        """End the job at once, because the cloud ends."""
         self.stopped.set()
         container = self._container
         if container is not None:
@@ -111,17 +103,13 @@ class TrainingRun:
             self.capacity.give_back(instance_type)
 
     def _image(self) -> LocalImage:
+        uri = self.record["AlgorithmSpecification"]["TrainingImage"]
         try:
-            image = local_image(
-                self.record["AlgorithmSpecification"]["TrainingImage"], self.settings
-            )
+            image = local_image(uri, self.settings)
         except ImageError as error:
             raise JobFailed(f"ClientError: Cannot pull the training image: {error}") from error
         if not image.command:
-            raise JobFailed(
-                f"ClientError: {self.record['AlgorithmSpecification']['TrainingImage']} has no "
-                "program `train`"
-            )
+            raise JobFailed(f"ClientError: {uri} has no program `train`")
         return image
 
     def _train(self, image: LocalImage) -> str:
@@ -140,34 +128,30 @@ class TrainingRun:
             self._enter("Stopping" if self.stopped.is_set() else "InProgress", "Uploading")
         ml.keep()
         reason = ml.failure()
-        ml.remove()
-        if code is None or self.stopped.is_set():
-            return "MaxRuntimeExceeded" if code is None else "Stopped"
+        shutil.rmtree(ml.folder, ignore_errors=True)
+        if code is None:
+            return "MaxRuntimeExceeded"
+        if self.stopped.is_set():
+            return "Stopped"
         if code != 0:
-            raise JobFailed(
-                f"AlgorithmError: {reason or 'the container left no reason'}, exit code: {code}"
-            )
+            reason = reason or "the container left no reason"
+            raise JobFailed(f"AlgorithmError: {reason}, exit code: {code}")
         return "Completed"
 
     def _wait(self, image: LocalImage) -> int | None:
         """The container's exit code; None when it took longer than it may."""
-        name = self.record["TrainingJobName"]
-        log = JobLog(
-            path=self.folder / "job.log",
-            group=LOG_GROUP,
-            stream=f"{name}/algo-1-{int(time.time())}",
-        )
-        home = self.folder / "home"
-        for place in (home, self.settings.state / "cache"):
-            place.mkdir(parents=True, exist_ok=True)
+        name, home = self.record["TrainingJobName"], self.folder / "home"
+        stream = f"{name}/algo-1-{int(time.time())}"
+        log = JobLog(path=self.folder / "job.log", group=LOG_GROUP, stream=stream)
+        for folder in (home, self.settings.state / "cache"):
+            folder.mkdir(parents=True, exist_ok=True)
         publisher = log.begin()
-        places = ("--ml", str(self.folder / "ml"), "--tree", str(self.folder / "source"))
+        options = ("--ml", str(self.folder / "ml"), "--tree", str(self.folder / "source"))
+        account, region = self.account, self.region
         spec = ContainerSpec(
-            command=(*image.command, *places),
+            command=(*image.command, *options),
             environment={
-                **job_environment(
-                    image, self.settings, account=self.account, region=self.region, home=home
-                ),
+                **job_environment(image, self.settings, account=account, region=region, home=home),
                 "TRAINING_JOB_NAME": name,
                 **(self.record.get("Environment") or {}),
             },
@@ -196,10 +180,8 @@ class TrainingRun:
             transitions: list[dict[str, Any]] = self.record["SecondaryStatusTransitions"]
             if transitions:
                 transitions[-1].setdefault("EndTime", now)
-            message_text = message or MESSAGES.get(secondary, "")
-            transitions.append(
-                {"Status": secondary, "StartTime": now, "StatusMessage": message_text}
-            )
+            text = message or MESSAGES.get(secondary, "")
+            transitions.append({"Status": secondary, "StartTime": now, "StatusMessage": text})
             self.record.update(
                 TrainingJobStatus=status, SecondaryStatus=secondary, LastModifiedTime=now
             )
@@ -208,18 +190,17 @@ class TrainingRun:
 
     def _finish(self, status: str, reason: str) -> None:
         with self._turn:
-            ended = "Stopped" if self.stopped.is_set() or status == "MaxRuntimeExceeded" else status
+            exceeded = status == "MaxRuntimeExceeded"
+            ended = "Stopped" if self.stopped.is_set() or exceeded else status
             if ended == "Failed":
                 self.record["FailureReason"] = reason
             self.record["TrainingEndTime"] = time.time()
-            self._enter(
-                ended, "MaxRuntimeExceeded" if status == "MaxRuntimeExceeded" else ended, reason
-            )
+            self._enter(ended, status if exceeded else ended, reason)
             self.ended.set()
 
 
 def new_record(request: Mapping[str, Any], arn: str) -> dict[str, Any]:
-    """What DescribeTrainingJob answers of a job that has just been asked for."""
+    """Return the record of a new job."""
     now = time.time()
     return {
         **request,
