@@ -93,25 +93,23 @@ def calibrate(
     smoothings = {
         name: _shared_smoothing(name, sample, layers, constants) for name, sample in samples.items()
     }
-    maxima = {
+    thresholds = {
         name: float(_smooth(sample.maxima, smoothings[name]).max())
         for name, sample in samples.items()
     }
-    thresholds = maxima
     if method != "max":
-        counts = histograms(activations.rows(feeds()), smoothings, maxima)
+        counts = _histograms(activations.rows(feeds()), smoothings, thresholds)
         threshold = percentile_threshold if method == "percentile" else entropy_threshold
-        thresholds = {name: threshold(counts[name], maxima[name]) for name in maxima}
-    return {name: Range(smoothing=smoothings[name], threshold=thresholds[name]) for name in maxima}
+        thresholds = {name: threshold(counts[name], thresholds[name]) for name in counts}
+    return {
+        name: Range(smoothing=smoothings[name], threshold=thresholds[name]) for name in thresholds
+    }
 
 
 def activation_samples(
     batches: Iterable[Mapping[str, Array]], rows_per_batch: int
 ) -> dict[str, ActivationSample]:
-    """Return the maxima of all rows, and some rows of each batch.
-
-    Raises SourceFault for NaN and Inf.
-    """
+    """Return the maxima of all rows, and some rows of each batch. Raises SourceFault for NaN."""
     random = np.random.default_rng(0)
     maxima: dict[str, Array] = {}
     selected: dict[str, list[Array]] = {}
@@ -124,16 +122,15 @@ def activation_samples(
                     "or the source."
                 )
             maxima[name] = np.maximum(maxima[name], largest) if name in maxima else largest
-            selected.setdefault(name, []).append(
-                rows[random.permutation(len(rows))[:rows_per_batch]]
-            )
+            places = random.permutation(len(rows))[:rows_per_batch]
+            selected.setdefault(name, []).append(rows[places])
     return {
         name: ActivationSample(maxima=maxima[name], rows=np.concatenate(selected[name]))
         for name in maxima
     }
 
 
-def histograms(
+def _histograms(
     batches: Iterable[Mapping[str, Array]],
     smoothings: Mapping[str, Smoothing | None],
     maxima: Mapping[str, float],
@@ -169,16 +166,16 @@ def best_smoothing(maxima: Array, sample: Array, weights: Sequence[Array]) -> Sm
     """
     products = [sample @ weight for weight in weights]
     plain = _error(sample, np.ones_like(maxima), maxima, weights, products)
-    candidates = [
-        Smoothing(alpha=alpha, scales=smoothing_scales(maxima, weights, alpha)) for alpha in ALPHAS
-    ]
-    errors = [_error(sample, option.scales, maxima, weights, products) for option in candidates]
+    scales = [smoothing_scales(maxima, weights, alpha) for alpha in ALPHAS]
+    errors = [_error(sample, option, maxima, weights, products) for option in scales]
     best = int(np.argmin(errors))
-    return candidates[best] if errors[best] < WORTH_A_MULTIPLICATION * plain else None
+    if errors[best] >= WORTH_A_MULTIPLICATION * plain:
+        return None
+    return Smoothing(alpha=ALPHAS[best], scales=scales[best])
 
 
 def smoothing_scales(maxima: Array, weights: Sequence[Array], alpha: float) -> Array:
-    """Return float32 [channels]."""
+    """Return SmoothQuant's scales, float32 [channels]."""
     rows = np.max([_largest(weight, axis=1) for weight in weights], axis=0)
     scales = np.maximum(maxima, FLOOR) ** alpha / np.maximum(rows, FLOOR) ** (1 - alpha)
     positive: Array = np.maximum(scales, FLOOR).astype(np.float32)
@@ -192,7 +189,7 @@ def tensor_scale(threshold: float) -> Array:
 
 
 def channel_scales(weight: Array, axis: int) -> Array:
-    """Return one step for each place of a weight's axis, float32."""
+    """Return one step for each index of a weight's axis, float32."""
     others = tuple(other for other in range(weight.ndim) if other != axis)
     steps: Array = (np.maximum(_largest(weight, others), TINIEST) / LARGEST).astype(np.float32)
     return steps
@@ -200,15 +197,15 @@ def channel_scales(weight: Array, axis: int) -> Array:
 
 def round_to_int8(values: Array, steps: Array) -> Array:
     """Return values as int8 counts of steps, -127 to 127."""
-    number = values / steps
-    np.rint(number, out=number)
-    whole: Array = np.clip(number, -LARGEST, LARGEST, out=number).astype(np.int8)
+    counts = values / steps
+    np.rint(counts, out=counts)
+    whole: Array = np.clip(counts, -LARGEST, LARGEST, out=counts).astype(np.int8)
     return whole
 
 
 def along_axis(steps: Array, rank: int, axis: int) -> Array:
     """Return steps of one axis, shaped to broadcast over a tensor of some rank."""
-    shaped: Array = steps.reshape([-1 if place == axis else 1 for place in range(rank)])
+    shaped: Array = steps.reshape([-1 if other == axis else 1 for other in range(rank)])
     return shaped
 
 
@@ -249,6 +246,7 @@ def _error(
 
 
 def _divergence(counts: Array, stop: int) -> float:
+    """Return the Kullback-Leibler divergence of LEVELS levels below `stop`."""
     clipped: Array = counts[:stop].astype(np.float64)
     expected = clipped.copy()
     expected[-1] += counts[stop:].sum()
@@ -257,10 +255,7 @@ def _divergence(counts: Array, stop: int) -> float:
     sums = np.add.reduceat(clipped, starts)
     filled = np.add.reduceat(clipped > 0, starts, dtype=np.float64)
     means = np.divide(sums, filled, out=np.zeros_like(sums), where=filled > 0)
-    return _kullback_leibler(expected, np.where(clipped > 0, np.repeat(means, sizes), 0.0))
-
-
-def _kullback_leibler(expected: Array, actual: Array) -> float:
+    actual = np.where(clipped > 0, np.repeat(means, sizes), 0.0)
     if actual.sum() == 0:
         return float("inf")
     p, q = expected / expected.sum(), actual / actual.sum()

@@ -1,4 +1,4 @@
-"""TensorRT's calibration cache, read and written byte for byte.
+"""TensorRT's calibration cache.
 
     TRT-101601-EntropyCalibration2
     input_1:0: 3c010a14
@@ -37,23 +37,14 @@ class CalibrationCache:
     version: str
     """Digits of the TensorRT that wrote it, as `version_digits` gives them."""
     algorithm: str
-    entries: tuple[tuple[str, float], ...]
-    """(tensor, scale) in the file's order; a scale is at least 0 and finite."""
-    ends_in_newline: bool = True
-    """False only for files that something else than TensorRT wrote."""
-
-    @property
-    def scales(self) -> dict[str, float]:
-        """The scale of each tensor."""
-        return dict(self.entries)
+    scales: dict[str, float]
+    """By tensor, in the file's order; a scale is at least 0 and finite."""
 
 
 def version_digits(tensorrt: str) -> str:
     """Return a version as a header has it: 101601 for 10.16.1.11, and 8501 for 8.5.1."""
     major, minor, patch = (int(part) for part in tensorrt.split(".")[:3])
-    return str(
-        major * 10000 + minor * 100 + patch if major >= 10 else major * 1000 + minor * 100 + patch
-    )
+    return str(major * (10000 if major >= 10 else 1000) + minor * 100 + patch)
 
 
 def cache_path(request: BuildRequest) -> str:
@@ -114,41 +105,22 @@ def parse_cache(data: bytes, source: str) -> CalibrationCache:
     header = HEADER.fullmatch(lines[0])
     if header is None:
         raise _fault(source, 1, lines[0], HEADER_FORM)
-    entries = dict[str, float]()
+    scales: dict[str, float] = {}
     for number, line in enumerate(lines[1:], 2):
-        name, scale = _entry(source, number, line)
-        if name in entries:
+        entry = ENTRY.fullmatch(line)
+        if entry is None:
+            raise _fault(source, number, line, ENTRY_FORM)
+        name, scale = entry[1], struct.unpack("!f", bytes.fromhex(entry[2]))[0]
+        if not math.isfinite(scale) or math.copysign(1, scale) < 0:
+            allowed = f"a scale that is finite and not negative, and this one is {scale}"
+            raise _fault(source, number, line, allowed)
+        if name in scales:
             raise InputRefused(
                 f"calibration cache {source}, line {number}: tensor {name!r} has a line already; "
                 "delete one."
             )
-        entries[name] = scale
-    return CalibrationCache(
-        version=header[1],
-        algorithm=header[2],
-        entries=tuple(entries.items()),
-        ends_in_newline=text.endswith("\n"),
-    )
-
-
-def cache_bytes(cache: CalibrationCache) -> bytes:
-    """Return a file's bytes; those that `parse_cache` read come out the same."""
-    lines = [
-        f"TRT-{cache.version}-{cache.algorithm}",
-        *(f"{name}: {struct.pack('!f', scale).hex()}" for name, scale in cache.entries),
-    ]
-    return ("\n".join(lines) + ("\n" if cache.ends_in_newline else "")).encode()
-
-
-def _entry(source: str, number: int, line: str) -> tuple[str, float]:
-    entry = ENTRY.fullmatch(line)
-    if entry is None:
-        raise _fault(source, number, line, ENTRY_FORM)
-    scale: float = struct.unpack("!f", bytes.fromhex(entry[2]))[0]
-    if not math.isfinite(scale) or math.copysign(1, scale) < 0:
-        allowed = f"a scale that is finite and not negative, and this one is {scale}"
-        raise _fault(source, number, line, allowed)
-    return entry[1], scale
+        scales[name] = scale
+    return CalibrationCache(version=header[1], algorithm=header[2], scales=scales)
 
 
 def _fault(source: str, number: int, line: str, allowed: str) -> InputRefused:

@@ -81,13 +81,13 @@ class Quantization:
     @property
     def description(self) -> str:
         """Say what `run` does."""
-        samples = f"{self.method} of {len(self.calibration)} samples"
-        search = (
-            ""
-            if self.search is None
-            else f"; sensitivity search on {len(self.search.samples)} others"
+        search = ""
+        if self.search is not None:
+            search = f"; sensitivity search on {len(self.search.samples)} others"
+        return (
+            "symmetric INT8 Q/DQ of MatMul, Gemm and Conv, smoothed, "
+            f"{self.method} of {len(self.calibration)} samples{search}"
         )
-        return f"symmetric INT8 Q/DQ of MatMul, Gemm and Conv, smoothed, {samples}{search}"
 
     def run(self, log: Callable[[str], None]) -> Network:
         """Write the Q/DQ network, and log the search's tables. Raises SourceFault."""
@@ -97,7 +97,7 @@ class Quantization:
         else:
             result = search_on(network, self.search, self.encoder).run(self.progress)
             log(f"{format_costs(result)}\n{format_points(result.points, result.chosen)}")
-            int8, facts = result.chosen.int8, search_facts(result, len(self.search.samples))
+            int8, facts = result.chosen.int8, _search_facts(result, len(self.search.samples))
         alphas = {
             name: None if limits.smoothing is None else limits.smoothing.alpha
             for name, limits in network.ranges.items()
@@ -112,21 +112,14 @@ class Quantization:
         return self._write(network, int8, common | facts)
 
     def confirm(self, network: Network, holds: Callable[[Network], bool]) -> Network:
-        """Take smaller shares of the search until `holds`, or until there is none."""
+        """Write smaller shares that held in the search until `holds`, or until there is none."""
         while not holds(network):
-            smaller = self.next_smaller(network)
-            if smaller is None:
-                return network
-            network = smaller
+            facts = _smaller_share(network.facts)
+            if facts is None:
+                break
+            int8 = [layer["node"] for layer in facts["layers"] if layer["int8"]]
+            network = self._write(self.calibrated_network(), int8, facts)
         return network
-
-    def next_smaller(self, refused: Network) -> Network | None:
-        """Write the next smaller share that held in the search; None without one."""
-        facts = smaller_share(refused.facts)
-        if facts is None:
-            return None
-        int8 = [layer["node"] for layer in facts["layers"] if layer["int8"]]
-        return self._write(self.calibrated_network(), int8, facts)
 
     def calibrated_network(self) -> CalibratedNetwork:
         """Read and calibrate the float network; known ranges are reused. Raises SourceFault."""
@@ -139,9 +132,8 @@ class Quantization:
             )
         ranges = self._ranges(model, layers)
         row = self.encoder.shaped(self.calibration, dataclasses.replace(self.shape, batch=1))
-        return CalibratedNetwork(
-            model=model, layers=layers, ranges=ranges, work=multiply_accumulates(model, row)
-        )
+        work = multiply_accumulates(model, row)
+        return CalibratedNetwork(model=model, layers=layers, ranges=ranges, work=work)
 
     def _by_rule(self, network: CalibratedNetwork) -> tuple[Sequence[str], Facts]:
         int8 = [layer.node for layer in network.layers if not layer.follows_activation_function]
@@ -162,7 +154,7 @@ class Quantization:
         ranges = self.cache.find(digest)
         if ranges is None:
             order = by_length(self.encoder, self.calibration)
-            samples = [self.calibration[place] for place in order]
+            samples = [self.calibration[index] for index in order]
             feeds = partial(self.encoder.feeds, samples, BATCH)
             batches = -(-len(samples) // BATCH)
             ranges = calibrate(model, layers, feeds, batches=batches, method=self.method)
@@ -197,7 +189,7 @@ def format_share(facts: Facts, shape: Shape) -> str:
     )
 
 
-def search_facts(result: Sensitivity, samples: int) -> Facts:
+def _search_facts(result: Sensitivity, samples: int) -> Facts:
     """Return the facts of a network whose layers a search chose."""
     return {
         "layers": [
@@ -215,10 +207,10 @@ def search_facts(result: Sensitivity, samples: int) -> Facts:
     }
 
 
-def smaller_share(facts: Facts) -> Facts | None:
-    """Return the facts of the next smaller share that held the budget in the search.
+def _smaller_share(facts: Facts) -> Facts | None:
+    """Return the facts of the next smaller share that held in the search; None without one.
 
-    None without one. The caller computes the share and the layers in float anew.
+    The caller computes the share and the layers in float anew.
     """
     points = facts.get("frontier", [])
     now = next((point["share"] for point in points if point["chosen"]), 0.0)
@@ -228,25 +220,21 @@ def smaller_share(facts: Facts) -> Facts | None:
     chosen = max(smaller, key=lambda point: float(point["share"]))
     int8 = facts["leaving"][-chosen["int8_layers"] :]
     refused = {"refused_by_validation": True}
-    return facts | {
-        "frontier": [
-            point | {"chosen": point is chosen} | (refused if point["chosen"] else {})
-            for point in points
-        ],
-        "layers": [
-            _refused_layer(layer) if layer["int8"] and layer["node"] not in int8 else layer
-            for layer in facts["layers"]
-        ],
-    }
+    frontier = [
+        point | {"chosen": point is chosen} | (refused if point["chosen"] else {})
+        for point in points
+    ]
+    layers = []
+    for layer in facts["layers"]:
+        if layer["int8"] and layer["node"] not in int8:
+            why = "left out because the validation split refused the larger share"
+            layer = layer | {"int8": False, "why": f"{layer['why']}; {why}"}
+        layers.append(layer)
+    return facts | {"frontier": frontier, "layers": layers}
 
 
 def _layer_facts(layer: Layer, part: float, int8: bool) -> Facts:
     return {"node": layer.node, "operator": layer.operator, "share": round(part, 4), "int8": int8}
-
-
-def _refused_layer(layer: Facts) -> Facts:
-    refused = "left out because the validation split refused the larger share"
-    return layer | {"int8": False, "why": f"{layer['why']}; {refused}"}
 
 
 def _reason(cost: LayerCost, result: Sensitivity) -> str:

@@ -14,42 +14,13 @@ from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
 from engine_build.ort import OrtNetwork
 
 OPERATORS = ("MatMul", "Gemm", "Conv")
-NOT_COUNTED = frozenset(
-    [
-        "ConvTranspose",
-        "DeformConv",
-        "Einsum",
-        "LSTM",
-        "GRU",
-        "RNN",
-        "Attention",
-        "MultiHeadAttention",
-        "FusedMatMul",
-        "FusedGemm",
-        "FusedConv",
-        "MatMulNBits",
-        "Loop",
-        "If",
-        "Scan",
-    ]
+NOT_COUNTED = (
+    "ConvTranspose DeformConv Einsum LSTM GRU RNN Attention MultiHeadAttention FusedMatMul "
+    "FusedGemm FusedConv MatMulNBits Loop If Scan"
 )
 """Operators that multiply and accumulate too, or hold operators that do; they stay in float."""
-ACTIVATIONS = frozenset(
-    [
-        "Erf",
-        "Gelu",
-        "FastGelu",
-        "Relu",
-        "LeakyRelu",
-        "Tanh",
-        "Sigmoid",
-        "Elu",
-        "HardSwish",
-        "HardSigmoid",
-        "Softplus",
-    ]
-)
-ELEMENTWISE = frozenset(["Add", "Sub", "Mul", "Div", "Pow", "Cast", "Identity", "Dropout", "Clip"])
+ACTIVATIONS = "Erf Gelu FastGelu Relu LeakyRelu Tanh Sigmoid Elu HardSwish HardSigmoid Softplus"
+ELEMENTWISE = "Add Sub Mul Div Pow Cast Identity Dropout Clip"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +62,9 @@ class Constants:
         self._aliases: dict[str, str] = {}
         for node in model.graph.node:
             if node.op_type == "Constant":
-                self._tensors.update(
-                    (node.output[0], attribute.t)
-                    for attribute in node.attribute
-                    if attribute.name == "value"
-                )
+                values = {item.name: item.t for item in node.attribute}
+                if "value" in values:
+                    self._tensors[node.output[0]] = values["value"]
             elif node.op_type == "Identity":
                 self._aliases[node.output[0]] = node.input[0]
 
@@ -120,10 +89,27 @@ def quantizable_layers(model: onnx.ModelProto) -> tuple[Layer, ...]:
     """Return every MatMul, Gemm and Conv with a constant float32 weight, in graph order."""
     constants = Constants(model)
     producers = {output: node for node in model.graph.node for output in node.output}
-    layers = (
-        _layer(node, constants, producers) for node in model.graph.node if node.op_type in OPERATORS
-    )
-    return tuple(layer for layer in layers if layer is not None)
+    layers = []
+    for node in model.graph.node:
+        if node.op_type not in OPERATORS:
+            continue
+        activation, weight, column_axis = node.input[0], constants.name(node.input[1]), _axis(node)
+        ranks = (3, 4, 5) if node.op_type == "Conv" else (2,)
+        if weight is None or not constants.is_float_of_rank(weight, ranks):
+            continue
+        if column_axis is None or constants.name(activation) is not None:
+            continue
+        layer = Layer(
+            node=node_name(node),
+            operator=node.op_type,
+            activation=activation,
+            weight=weight,
+            output=node.output[0],
+            column_axis=column_axis,
+            follows_activation_function=_follows_activation_function(activation, producers),
+        )
+        layers.append(layer)
+    return tuple(layers)
 
 
 def node_name(node: onnx.NodeProto) -> str:
@@ -133,7 +119,8 @@ def node_name(node: onnx.NodeProto) -> str:
 
 def not_counted(model: onnx.ModelProto) -> tuple[str, ...]:
     """Return operators whose multiply-accumulates no share counts, such as "2 GRU"."""
-    counts = Counter(node.op_type for node in model.graph.node if node.op_type in NOT_COUNTED)
+    operators = NOT_COUNTED.split()
+    counts = Counter(node.op_type for node in model.graph.node if node.op_type in operators)
     return tuple(f"{count} {operator}" for operator, count in sorted(counts.items()))
 
 
@@ -141,13 +128,9 @@ def multiply_accumulates(model: onnx.ModelProto, feed: Feed) -> dict[str, int]:
     """Return those of every MatMul, Gemm and Conv by node, activation products included."""
     nodes = [node for node in model.graph.node if node.op_type in OPERATORS]
     constants = {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
-    tensors = {
-        name
-        for node in nodes
-        for name in (node.input[0], node.input[1], node.output[0])
-        if name not in constants
-    }
-    values = Activations(model, dict.fromkeys(sorted(tensors), -1)).values(feed)
+    names = {name for node in nodes for name in (*node.input[:2], node.output[0])}
+    tensors = dict.fromkeys(sorted(names - set(constants)), -1)
+    values = Activations(model, tensors).values(feed)
     shapes = constants | {name: value.shape for name, value in values.items()}
     return {node_name(node): _work(node, shapes) for node in nodes}
 
@@ -180,47 +163,23 @@ class Activations:
         for feed in feeds:
             mask = feed.get(ATTENTION_MASK)
             selected = None if mask is None else mask == 1
-            yield {
-                name: _rows(value, self._tensors[name], selected)
-                for name, value in self.values(feed).items()
-            }
+            values = self.values(feed).items()
+            yield {name: _rows(value, self._tensors[name], selected) for name, value in values}
 
     def values(self, feed: Feed) -> dict[str, Array]:
         """Return each tensor for one feed."""
         computed = [name for name in self._tensors if name not in self._inputs]
-        values = self._network.values(computed, feed)
-        return {
-            name: feed[name] if name in self._inputs else values[name] for name in self._tensors
-        }
+        values = feed | self._network.values(computed, feed)
+        return {name: values[name] for name in self._tensors}
 
 
-def _layer(
-    node: onnx.NodeProto, constants: Constants, producers: Mapping[str, onnx.NodeProto]
-) -> Layer | None:
-    activation, weight = node.input[0], constants.name(node.input[1])
-    ranks = (3, 4, 5) if node.op_type == "Conv" else (2,)
-    if weight is None or not constants.is_float_of_rank(weight, ranks):
-        return None
-    column_axis = _column_axis(node)
-    if column_axis is None or constants.name(activation) is not None:
-        return None
-    return Layer(
-        node=node_name(node),
-        operator=node.op_type,
-        activation=activation,
-        weight=weight,
-        output=node.output[0],
-        column_axis=column_axis,
-        follows_activation_function=_follows_activation_function(activation, producers),
-    )
+def _axis(node: onnx.NodeProto) -> int | None:
+    """Return the weight's axis of output channels.
 
-
-def _column_axis(node: onnx.NodeProto) -> int | None:
-    """Return None for a Gemm with transA or alpha: no kernel is known to take it in INT8."""
-    if node.op_type == "Conv":
-        return 0
-    if node.op_type == "MatMul":
-        return 1
+    None for a Gemm with transA or alpha: no kernel is known to take it in INT8.
+    """
+    if node.op_type != "Gemm":
+        return 0 if node.op_type == "Conv" else 1
     attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
     if attributes.get("transA", 0) != 0 or not np.isclose(attributes.get("alpha", 1.0), 1.0):
         return None
@@ -236,9 +195,9 @@ def _follows_activation_function(tensor: str, producers: Mapping[str, onnx.NodeP
         if node is None or name in seen:
             continue
         seen.add(name)
-        if node.op_type in ACTIVATIONS:
+        if node.op_type in ACTIVATIONS.split():
             return True
-        if node.op_type in ELEMENTWISE:
+        if node.op_type in ELEMENTWISE.split():
             waiting.extend(node.input)
     return False
 

@@ -10,16 +10,18 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import TextIO
 
 import numpy as np
 import onnx
 from onnx import helper
 
 from engine_build.datasets.dataset import ATTENTION_MASK, Feed
-from engine_build.errors import BuildError, InputRefused, SourceFault
+from engine_build.errors import BuildError, InputRefused, SourceFault, one_line
 from engine_build.onnx_graph.onnx_file import read_model
+from engine_build.options import Parser
 from engine_build.ort import OrtNetwork, version
 from engine_build.quantization.calibration import LARGEST, Range
 from engine_build.quantization.calibration_cache import CalibrationCache, read_cache
@@ -27,7 +29,6 @@ from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import quantize_layers
 from onboarding.nearest import comma_list, did_you_mean
 
-PROGRAM = "python -m engine_build.quantization.migration"
 DESCRIPTION = (
     "Turns a calibration cache of TensorRT before 11 into a symmetric Q/DQ network, which TensorRT "
     "10 and 11 take: activations keep the cache's scales, weights get one for each output channel. "
@@ -47,15 +48,8 @@ class Migration:
     """Nodes whose input has the cache's scale, and whose weight a scale for each output channel."""
     without_scale: tuple[str, ...]
     """Nodes left float: the cache has no scale of their input, or 0."""
-    excluded: tuple[str, ...]
-    """Nodes left float because they were named."""
     not_in_network: tuple[str, ...]
     """Tensors of the cache that the network lacks, such as TensorRT's "(Unnamed Layer* 8) …"."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputRefused(f"{message}; run `{PROGRAM} --help` for the options.")
 
 
 def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO) -> int:
@@ -79,9 +73,12 @@ def migrate(
 
     Raises InputRefused and SourceFault.
     """
-    layers = quantizable_layers(model)
-    _refuse_unknown(exclude, [layer.node for layer in layers])
-    scales = cache.scales
+    layers, scales = quantizable_layers(model), cache.scales
+    nodes = [layer.node for layer in layers]
+    for name in exclude:
+        if name not in nodes:
+            way_out = did_you_mean(name, nodes, "allowed: " + comma_list(nodes))
+            raise InputRefused(f"--exclude {name} is no layer of the network; {way_out}")
     candidates = [layer for layer in layers if layer.node not in exclude]
     chosen = [layer for layer in candidates if scales.get(layer.activation, 0.0) > 0]
     if not chosen:
@@ -101,7 +98,6 @@ def migrate(
         network=quantize_layers(model, chosen, ranges),
         int8=tuple(layer.node for layer in chosen),
         without_scale=tuple(layer.node for layer in candidates if layer not in chosen),
-        excluded=tuple(exclude),
         not_in_network=tuple(name for name in scales if name not in tensors),
     )
 
@@ -116,9 +112,9 @@ def write_network(network: onnx.ModelProto, path: Path) -> None:
     except SourceFault:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
         raise SourceFault(
-            f"ONNX Runtime cannot run {path.name} ({reason}); look into the network at that node."
+            f"ONNX Runtime cannot run {path.name} ({one_line(error)}); look into the network at "
+            "that node."
         ) from error
     for name, values in answers.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
@@ -131,21 +127,25 @@ def write_network(network: onnx.ModelProto, path: Path) -> None:
 def trial_feed(network: onnx.ModelProto) -> Feed:
     """Return values for one run: floats of a fixed seed, integers 0, attention masks 1."""
     weights = {weight.name for weight in network.graph.initializer}
-    draw = np.random.default_rng(0)
+    random = np.random.default_rng(0)
     feed: Feed = {}
     for tensor in (value for value in network.graph.input if value.name not in weights):
-        kind = helper.tensor_dtype_to_np_dtype(tensor.type.tensor_type.elem_type)
-        dims = tensor.type.tensor_type.shape.dim
-        shape = tuple(_size(dim, axis) for axis, dim in enumerate(dims))
-        if np.issubdtype(kind, np.floating):
-            feed[tensor.name] = draw.standard_normal(shape).astype(kind)
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.type.tensor_type.elem_type)
+        dims, sizes = tensor.type.tensor_type.shape.dim, chain(TRIAL_SIZES, repeat(TRIAL_PIXELS))
+        shape = [
+            int(dim.dim_value) if dim.HasField("dim_value") else size
+            for dim, size in zip(dims, sizes, strict=False)
+        ]
+        if np.issubdtype(dtype, np.floating):
+            feed[tensor.name] = random.standard_normal(shape).astype(dtype)
         else:
-            feed[tensor.name] = np.full(shape, tensor.name == ATTENTION_MASK).astype(kind)
+            feed[tensor.name] = np.full(shape, tensor.name == ATTENTION_MASK).astype(dtype)
     return feed
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(prog=PROGRAM, description=DESCRIPTION, allow_abbrev=False)
+    program = "python -m engine_build.quantization.migration"
+    parser = Parser(prog=program, description=DESCRIPTION, allow_abbrev=False)
     parser.add_argument("cache", type=Path, metavar="CACHE", help="the calibration cache")
     parser.add_argument(
         "--network", type=Path, required=True, help="the float network, ONNX, that it belongs to"
@@ -157,7 +157,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _run(options: argparse.Namespace) -> tuple[str, ...]:
+def _run(options: argparse.Namespace) -> list[str]:
     """Write the network; return the report, in lines."""
     cache = read_cache(options.cache)
     if not options.network.is_file():
@@ -167,31 +167,18 @@ def _run(options: argparse.Namespace) -> tuple[str, ...]:
         )
     result = migrate(read_model(options.network), cache, options.exclude)
     write_network(result.network, options.out)
-    origin = f"{options.cache.name} of TensorRT {cache.version}, {cache.algorithm}"
-    return (
-        f"{options.out}: {len(result.int8)} layers in INT8, their inputs by {origin}; "
-        f"runs in ONNX Runtime {version()}.",
-        *_list("left float, the cache has no scale of their input", result.without_scale),
-        *_list("left float, excluded", result.excluded),
-        *_list("tensors of the cache that are not in the network", result.not_in_network),
-    )
-
-
-def _list(title: str, names: Sequence[str]) -> tuple[str, ...]:
-    return (f"{title} ({len(names)}):", *(f"  {name}" for name in names)) if names else ()
-
-
-def _refuse_unknown(exclude: Sequence[str], nodes: Sequence[str]) -> None:
-    for name in exclude:
-        if name not in nodes:
-            way_out = did_you_mean(name, nodes, "allowed: " + comma_list(nodes))
-            raise InputRefused(f"--exclude {name} is no layer of the network; {way_out}")
-
-
-def _size(dim: onnx.TensorShapeProto.Dimension, axis: int) -> int:
-    if dim.HasField("dim_value"):
-        return int(dim.dim_value)
-    return TRIAL_SIZES[axis] if axis < len(TRIAL_SIZES) else TRIAL_PIXELS
+    report = [
+        f"{options.out}: {len(result.int8)} layers in INT8, their inputs by {options.cache.name} "
+        f"of TensorRT {cache.version}, {cache.algorithm}; runs in ONNX Runtime {version()}."
+    ]
+    for title, names in (
+        ("left float, the cache has no scale of their input", result.without_scale),
+        ("left float, excluded", options.exclude),
+        ("tensors of the cache that are not in the network", result.not_in_network),
+    ):
+        if names:
+            report += [f"{title} ({len(names)}):", *(f"  {name}" for name in names)]
+    return report
 
 
 if __name__ == "__main__":

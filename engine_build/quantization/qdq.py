@@ -10,7 +10,6 @@ into the normalisation. Weights stand as int8 with a dequantize node alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import SourceFault
+from engine_build.onnx_graph.onnx_file import LARGEST_ONNX_BYTES, LEAST_INT8, opset
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.calibration import (
     Range,
@@ -29,19 +29,8 @@ from engine_build.quantization.calibration import (
 )
 from engine_build.quantization.layers import Constants, Layer
 
-LEAST_OPSET = 13
-"""The first with scales by channel."""
-LARGEST_BYTES = (1 << 31) - 1
-"""The limit of a protobuf message."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """Some nodes, their constants, and the tensor that they give."""
-
-    nodes: tuple[onnx.NodeProto, ...]
-    constants: tuple[onnx.TensorProto, ...]
-    output: str
+Part = tuple[list[onnx.NodeProto], dict[str, Array]]
+"""Some nodes, the last of which gives the part's output, and their constants by name."""
 
 
 class SwitchableNetwork:
@@ -53,7 +42,7 @@ class SwitchableNetwork:
         layers: Sequence[Layer],
         ranges: Mapping[str, Range],
         *,
-        largest: int = LARGEST_BYTES,
+        largest: int = LARGEST_ONNX_BYTES,
     ) -> None:
         """Raises SourceFault for a network beyond `largest` bytes."""
         self._gates = {layer.node: f"int8_gate_{index}" for index, layer in enumerate(layers)}
@@ -77,85 +66,83 @@ def quantize_layers(
 ) -> onnx.ModelProto:
     """Return the network with some layers in INT8; `ranges` by activation.
 
-    Layers that share an activation quantize it once.
+    Layers that share an activation quantize it once. Raises SourceFault.
     """
-    refuse_old_opset(model)
-    constants, chosen = Constants(model), {layer.output: layer for layer in layers}
-    activations = {
-        name: activation_part(f"int8_{index}", name, ranges[name])
-        for index, name in enumerate(ranges)
-    }
-    nodes, tensors, written = list[onnx.NodeProto](), list[onnx.TensorProto](), set[str]()
+    _refuse_old_opset(model)
+    weights, chosen = Constants(model), {layer.output: layer for layer in layers}
+    prefixes = {name: f"int8_{index}" for index, name in enumerate(ranges)}
+    outputs: dict[str, str] = {}
+    nodes: list[onnx.NodeProto] = []
+    constants: dict[str, Array] = {}
     for node in model.graph.node:
         layer = chosen.get(node.output[0]) if node.output else None
         if layer is None:
             nodes.append(node)
             continue
-        activation = activations[layer.activation]
-        weight = weight_part(layer, constants.array(layer.weight), ranges[layer.activation])
-        for part in (weight,) if layer.activation in written else (activation, weight):
-            nodes.extend(part.nodes)
-            tensors.extend(part.constants)
-        written.add(layer.activation)
-        nodes.append(with_inputs(node, activation.output, weight.output))
-    return with_nodes(model, nodes, tensors)
+        name, limits = layer.activation, ranges[layer.activation]
+        parts = [_weight_part(layer, weights.array(layer.weight), limits)]
+        if name not in outputs:
+            parts.insert(0, _activation_part(prefixes[name], name, limits))
+            outputs[name] = parts[0][0][-1].output[0]
+        for part_nodes, part_constants in parts:
+            nodes += part_nodes
+            constants |= part_constants
+        nodes.append(_with_inputs(node, outputs[name], nodes[-1].output[0]))
+    return _with_nodes(model, nodes, constants)
 
 
 def with_gates(
     model: onnx.ModelProto, layers: Sequence[Layer], ranges: Mapping[str, Range]
 ) -> onnx.ModelProto:
     """Return the model with one more bool input per layer, `int8_gate_<index>`."""
-    refuse_old_opset(model)
-    constants = Constants(model)
-    places = {layer.output: place for place, layer in enumerate(layers)}
-    nodes, tensors = list[onnx.NodeProto](), list[onnx.TensorProto]()
+    _refuse_old_opset(model)
+    weights = Constants(model)
+    indices = {layer.output: index for index, layer in enumerate(layers)}
+    nodes: list[onnx.NodeProto] = []
+    constants: dict[str, Array] = {}
     for node in model.graph.node:
-        place = places.get(node.output[0]) if node.output else None
-        if place is None:
+        index = indices.get(node.output[0]) if node.output else None
+        if index is None:
             nodes.append(node)
             continue
-        layer = layers[place]
-        activation = activation_part(f"gated_{place}", layer.activation, ranges[layer.activation])
-        weight = weight_part(layer, constants.array(layer.weight), ranges[layer.activation])
-        tensors.extend([*activation.constants, *weight.constants])
-        int8 = with_inputs(node, activation.output, weight.output)
+        layer, limits = layers[index], ranges[layers[index].activation]
+        activation, scales = _activation_part(f"gated_{index}", layer.activation, limits)
+        weight, values = _weight_part(layer, weights.array(layer.weight), limits)
+        constants |= scales | values
+        int8 = _with_inputs(node, activation[-1].output[0], weight[-1].output[0])
         branches = {
-            "then_branch": [*activation.nodes, *weight.nodes, int8],
-            "else_branch": [with_inputs(node, *node.input[:2])],
+            "then_branch": [*activation, *weight, int8],
+            "else_branch": [_with_inputs(node, *node.input[:2])],
         }
-        nodes.append(_if_node(f"int8_gate_{place}", layer.output, branches))
-    result = with_nodes(model, nodes, tensors)
+        nodes.append(_if_node(f"int8_gate_{index}", layer.output, branches))
+    result = _with_nodes(model, nodes, constants)
     result.graph.input.extend(
-        helper.make_tensor_value_info(f"int8_gate_{place}", TensorProto.BOOL, [])
-        for place in range(len(layers))
+        helper.make_tensor_value_info(f"int8_gate_{index}", TensorProto.BOOL, [])
+        for index in range(len(layers))
     )
     return result
 
 
-def activation_part(prefix: str, tensor: str, limits: Range) -> Part:
+def _activation_part(prefix: str, tensor: str, limits: Range) -> Part:
     """Return Mul, where the activation is smoothed, QuantizeLinear and DequantizeLinear."""
     step, zero = f"{prefix}_scale", f"{prefix}_zero"
     constants: dict[str, Array] = {
         step: tensor_scale(limits.threshold),
         zero: np.array(0, dtype=np.int8),
     }
-    nodes: list[onnx.NodeProto] = []
+    nodes = []
     if limits.smoothing is not None:
         constants[f"{prefix}_reciprocal"] = (1 / limits.smoothing.scales).astype(np.float32)
         nodes.append(_node("Mul", [tensor, f"{prefix}_reciprocal"], f"{prefix}_smoothed"))
         tensor = f"{prefix}_smoothed"
-    nodes.append(_node("QuantizeLinear", [tensor, step, zero], f"{prefix}_quantized"))
-    nodes.append(
-        _node("DequantizeLinear", [f"{prefix}_quantized", step, zero], f"{prefix}_dequantized")
-    )
-    return _part(nodes, constants, f"{prefix}_dequantized")
+    quantized = f"{prefix}_quantized"
+    nodes.append(_node("QuantizeLinear", [tensor, step, zero], quantized))
+    nodes.append(_node("DequantizeLinear", [quantized, step, zero], f"{prefix}_dequantized"))
+    return nodes, constants
 
 
-def weight_part(layer: Layer, weight: Array, limits: Range) -> Part:
-    """Return the weight as int8 and DequantizeLinear.
-
-    Its rows are multiplied by what the activation is divided by.
-    """
+def _weight_part(layer: Layer, weight: Array, limits: Range) -> Part:
+    """Return the int8 weight, its rows multiplied by the smoothing, and DequantizeLinear."""
     prefix, axis = f"{layer.output}_weight", layer.column_axis
     if limits.smoothing is not None:
         weight = weight * along_axis(limits.smoothing.scales, weight.ndim, 1 - axis)
@@ -166,10 +153,10 @@ def weight_part(layer: Layer, weight: Array, limits: Range) -> Part:
         f"{prefix}_zero": np.zeros(len(steps), dtype=np.int8),
     }
     node = _node("DequantizeLinear", list(constants), f"{prefix}_dequantized", axis=axis)
-    return _part([node], constants, f"{prefix}_dequantized")
+    return [node], constants
 
 
-def with_inputs(node: onnx.NodeProto, activation: str, weight: str) -> onnx.NodeProto:
+def _with_inputs(node: onnx.NodeProto, activation: str, weight: str) -> onnx.NodeProto:
     """Return the same multiplication of other tensors; a bias stays."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
@@ -177,8 +164,8 @@ def with_inputs(node: onnx.NodeProto, activation: str, weight: str) -> onnx.Node
     return copy
 
 
-def with_nodes(
-    model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], constants: Iterable[onnx.TensorProto]
+def _with_nodes(
+    model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], constants: Mapping[str, Array]
 ) -> onnx.ModelProto:
     """Return a model of other nodes; weights that nothing reads are dropped and never copied."""
     result = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name)
@@ -188,32 +175,30 @@ def with_nodes(
     result.graph.input.extend(model.graph.input)
     result.graph.output.extend(model.graph.output)
     result.graph.node.extend(nodes)
-    read = set(names_read(nodes)) | {output.name for output in model.graph.output}
+    names = {*_names_read(nodes), *(output.name for output in model.graph.output)}
     result.graph.initializer.extend(
-        tensor for tensor in model.graph.initializer if tensor.name in read
+        tensor for tensor in model.graph.initializer if tensor.name in names
     )
-    result.graph.initializer.extend(constants)
+    result.graph.initializer.extend(
+        numpy_helper.from_array(value, name) for name, value in constants.items()
+    )
     return result
 
 
-def names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+def _names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
     """Yield the tensors that nodes read, those that Loop, If and Scan bodies read included."""
     for node in nodes:
         yield from node.input
         for attribute in node.attribute:
-            for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-                yield from names_read(graph.node)
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _names_read(graph.node)
                 yield from (output.name for output in graph.output)
 
 
-def refuse_old_opset(model: onnx.ModelProto) -> None:
-    """Raises SourceFault for an opset without scales by channel."""
-    opset = max(
-        (item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), default=0
-    )
-    if opset < LEAST_OPSET:
+def _refuse_old_opset(model: onnx.ModelProto) -> None:
+    if opset(model) < LEAST_INT8:
         raise SourceFault(
-            f"the network has opset {opset}; INT8 by channel needs {LEAST_OPSET} or later: "
+            f"the network has opset {opset(model)}; INT8 by channel needs {LEAST_INT8} or later: "
             "export it again."
         )
 
@@ -229,11 +214,6 @@ def _if_node(
         value = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
         graphs[name] = helper.make_graph(nodes, f"{gate}_{name}", [], [value])
     return helper.make_node("If", [gate], [output], name=f"{gate}_if", **graphs)
-
-
-def _part(nodes: Sequence[onnx.NodeProto], constants: Mapping[str, Array], output: str) -> Part:
-    tensors = tuple(numpy_helper.from_array(value, name) for name, value in constants.items())
-    return Part(nodes=tuple(nodes), constants=tensors, output=output)
 
 
 def _node(operator: str, inputs: list[str], output: str, **attributes: Any) -> onnx.NodeProto:

@@ -25,7 +25,6 @@ from engine_build.quantization.calibration import (
 from engine_build.store import Store, sha256_of
 from onboarding.values import CalibrationMethod
 
-PREFIX = "ranges"
 RECIPE = (1, KEPT_ROWS, ALPHAS, WORTH_A_MULTIPLICATION, BINS, ENTROPY_STRIDE, PERCENTILE)
 """The first number is raised by hand when the same samples must give other ranges."""
 
@@ -40,57 +39,47 @@ class RangeCache:
     def find(self, digest: str) -> dict[str, Range] | None:
         """Return ranges; None when no store has them whole."""
         for store in self._stores:
-            data = store.read(_name(digest))
+            data = store.read(f"ranges/{digest}.npz")
             ranges = None if data is None else _read(data)
             if ranges is not None:
                 return ranges
         return None
 
     def keep(self, digest: str, ranges: Mapping[str, Range]) -> None:
-        """Write an .npz archive to the nearest store."""
+        """Write an .npz archive to the nearest store.
+
+        `tensors` is JSON [[name, threshold, alpha or null], …], `scales_<index>` are smoothings.
+        """
+        tensors, scales = [], dict[str, Any]()
+        for index, (name, limits) in enumerate(ranges.items()):
+            alpha = None
+            if limits.smoothing is not None:
+                alpha = limits.smoothing.alpha
+                scales[f"scales_{index}"] = limits.smoothing.scales
+            tensors.append((name, limits.threshold, alpha))
         path = self._folder / f"{digest}.npz"
-        np.savez(path, **_arrays(ranges))
-        self._stores[0].upload(path, _name(digest))
+        np.savez(path, tensors=np.frombuffer(json.dumps(tensors).encode(), np.uint8), **scales)
+        self._stores[0].upload(path, f"ranges/{digest}.npz")
 
 
 def ranges_digest(network: Path, samples: tuple[Sample, ...], method: CalibrationMethod) -> str:
     """Return a digest of the float network, the samples in order, the method and this recipe."""
-    seen = hashlib.sha256(f"{sha256_of(network)} {method} {RECIPE!r}".encode())
+    digest = hashlib.sha256(f"{sha256_of(network)} {method} {RECIPE!r}".encode())
     for sample in samples:
-        seen.update(hashlib.sha256(repr(identity(sample)).encode()).digest())
-    return seen.hexdigest()[:32]
-
-
-def _name(digest: str) -> str:
-    return f"{PREFIX}/{digest}.npz"
-
-
-def _arrays(ranges: Mapping[str, Range]) -> dict[str, Any]:
-    """`tensors` as JSON [[name, threshold, alpha or null], …], and scales by place."""
-    tensors = [
-        (name, each.threshold, None if each.smoothing is None else each.smoothing.alpha)
-        for name, each in ranges.items()
-    ]
-    scales = {
-        f"scales_{place}": each.smoothing.scales
-        for place, each in enumerate(ranges.values())
-        if each.smoothing is not None
-    }
-    return {"tensors": np.frombuffer(json.dumps(tensors).encode(), dtype=np.uint8), **scales}
+        digest.update(hashlib.sha256(repr(identity(sample)).encode()).digest())
+    return digest.hexdigest()[:32]
 
 
 def _read(data: bytes) -> dict[str, Range] | None:
+    ranges = {}
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             tensors = json.loads(arrays["tensors"].tobytes())
-            return {
-                name: Range(
-                    smoothing=None
-                    if alpha is None
-                    else Smoothing(alpha=alpha, scales=arrays[f"scales_{place}"]),
-                    threshold=threshold,
-                )
-                for place, (name, threshold, alpha) in enumerate(tensors)
-            }
+            for index, (name, threshold, alpha) in enumerate(tensors):
+                smoothing = None
+                if alpha is not None:
+                    smoothing = Smoothing(alpha=alpha, scales=arrays[f"scales_{index}"])
+                ranges[name] = Range(smoothing=smoothing, threshold=threshold)
     except (*DAMAGED, KeyError, TypeError):
         return None
+    return ranges

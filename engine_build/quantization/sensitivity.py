@@ -56,7 +56,7 @@ class CalibratedNetwork:
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """Part of all work, by layer's node."""
+        """Return each layer's part of all work, by node."""
         return {layer.node: share(self.work, (layer.node,)) for layer in self.layers}
 
 
@@ -72,7 +72,7 @@ class Point:
 
     @property
     def holds(self) -> bool:
-        """True inside the budget."""
+        """Return True inside the budget."""
         return holds_budget(self.accuracy)
 
     def facts(self, *, chosen: bool, split: str = "search") -> dict[str, Any]:
@@ -102,7 +102,7 @@ class LayerCost:
 
     @property
     def per_share(self) -> float:
-        """Drift for the work that INT8 saves."""
+        """Return the drift for the work that INT8 saves."""
         return self.drift / max(self.share, 1e-9)
 
 
@@ -137,7 +137,10 @@ class Search:
         costs: list[LayerCost] = []
         for layer in self.layers:
             progress(f"{len(costs)} of {len(self.layers)} layers measured")
-            costs.append(self._cost(layer))
+            rows, share = self.rows((layer.node,)), self.shares[layer.node]
+            drift = float(drifts(rows, self.reference).mean())
+            mean = self.score(rows).mean
+            costs.append(LayerCost(layer=layer, share=share, drift=drift, mean=mean))
         leaving = tuple(cost.layer.node for cost in sorted(costs, key=lambda cost: -cost.per_share))
         points = _by_share(self._path(leaving))
         return Sensitivity(
@@ -153,20 +156,11 @@ class Search:
             accuracy=self.score(self.rows(nodes)),
         )
 
-    def _cost(self, layer: Layer) -> LayerCost:
-        rows = self.rows((layer.node,))
-        drift = float(drifts(rows, self.reference).mean())
-        return LayerCost(
-            layer=layer, share=self.shares[layer.node], drift=drift, mean=self.score(rows).mean
-        )
-
     def _path(self, leaving: Sequence[str]) -> list[Point]:
         """Score some counts of leaving layers, then bisect for the fewest that hold the budget."""
         last = len(leaving) - 1
-        counts = sorted(
-            {round(step * last / STEPS) for step in range(STEPS + 1)}
-            | set(range(min(FIRST, last) + 1))
-        )
+        even = (round(step * last / STEPS) for step in range(STEPS + 1))
+        counts = sorted({*even, *range(min(FIRST, last) + 1)})
         points = {count: self.point(leaving[count:]) for count in counts}
         holds = next((count for count in counts if points[count].holds), 0)
         breaks = max((count for count in counts if count < holds), default=holds)
@@ -180,7 +174,7 @@ class Search:
 def search_on(network: CalibratedNetwork, split: Split, encoder: Encoder) -> Search:
     """Return a search that loads one network for all mixtures."""
     order = by_length(encoder, split.samples)
-    feeds = list(encoder.feeds([split.samples[place] for place in order], BATCH))
+    feeds = list(encoder.feeds([split.samples[index] for index in order], BATCH))
     switchable = SwitchableNetwork(network.model, network.layers, network.ranges)
     back = np.argsort(order)
 
@@ -188,21 +182,13 @@ def search_on(network: CalibratedNetwork, split: Split, encoder: Encoder) -> Sea
         in_order: Array = switchable.rows(feeds, int8)[back]
         return in_order
 
-    reference = rows(())
-    return Search(
-        layers=network.layers,
-        shares=network.shares,
-        reference=reference,
-        rows=rows,
-        score=split.score(reference),
-    )
+    layers, shares, reference = network.layers, network.shares, rows(())
+    score = split.score(reference)
+    return Search(layers=layers, shares=shares, reference=reference, rows=rows, score=score)
 
 
 def holds_budget(record: AccuracyRecord) -> bool:
-    """Return True inside the budget, the lower end of the mean's interval included.
-
-    Other samples verify the choice later.
-    """
+    """Return True inside the budget, the lower end of the mean's interval included."""
     lowest = record.mean if record.mean_interval is None else record.mean_interval[0]
     return lowest >= record.budget_mean and (
         record.budget_worst is None or record.worst >= record.budget_worst
@@ -210,10 +196,7 @@ def holds_budget(record: AccuracyRecord) -> bool:
 
 
 def best_point(points: Sequence[Point]) -> Point:
-    """Return the largest share inside the budget.
-
-    Where none is, the best mean, which the verify step then refuses with its numbers.
-    """
+    """Return the largest share inside the budget, else the best mean, which verify refuses."""
     holding = [point for point in _by_share(points) if point.holds]
     return holding[0] if holding else max(points, key=lambda point: point.accuracy.mean)
 

@@ -58,7 +58,7 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
         save_feeds((encoder.shaped(batch, shape) for batch in batches), folder)
         ended = context.runner.run(calibrate_command(network.path, folder, path))
         cache = _written_cache(ended, path)
-    context.log.line(f"  {len(cache.entries)} tensors have a scale")
+    context.log.line(f"  {len(cache.scales)} tensors have a scale")
     name = cache_path(request)
     context.work_store.upload(path, name)
     return context.work_store.path(name)

@@ -14,8 +14,14 @@ from engine_build.quantization.qdq import quantize_layers
 from engine_build.runner import ProcessRunner
 from engine_build.steps.check import compile_checks
 from onboarding.model_spec import OptimizationProfileSpec
-from tests.unit.engine_build.quantization.graphs import cnn, images, texts, transformer, vit
-from tests.unit.engine_build.quantization.test_calibration import ranges
+from tests.unit.engine_build.quantization.graphs import (
+    cnn,
+    images,
+    ranges,
+    texts,
+    transformer,
+    vit,
+)
 
 pytestmark = pytest.mark.compile_check
 KINDS = {

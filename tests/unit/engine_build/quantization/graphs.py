@@ -1,7 +1,4 @@
-"""Small networks of each kind, random weights, nodes without names.
-
-A transformer block, a CNN, a ViT's beginning.
-"""
+"""Small networks with random weights and nodes without names: a transformer block, a CNN, a ViT."""
 
 from __future__ import annotations
 
@@ -9,13 +6,17 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from engine_build.quantization.calibration import calibrate
+from engine_build.quantization.layers import quantizable_layers
+from onboarding.manifest import TensorRecord
+
 WIDTH, INNER, CLASSES = 16, 32, 5
 LOUD = 3
 """The channel of the transformer block's GELU that is far louder than the rest."""
 
 
 class Graph:
-    """A graph in the making; every tensor is called after its place."""
+    """A graph under construction; every tensor is named by its number."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -33,9 +34,11 @@ class Graph:
         return name
 
     def weight(self, *shape: int) -> str:
-        return self.constant(
-            (self.random.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32)
-        )
+        values = self.random.standard_normal(shape) / np.sqrt(shape[0])
+        return self.constant(values.astype(np.float32))
+
+    def number(self, value: float) -> str:
+        return self.constant(np.array(value, dtype=np.float32))
 
     def matmul(self, tensor: str, rows: int, columns: int) -> str:
         product = self.node("MatMul", tensor, self.weight(rows, columns))
@@ -43,18 +46,13 @@ class Graph:
 
     def norm(self, tensor: str) -> str:
         ones, zeros = np.ones(WIDTH, dtype=np.float32), np.zeros(WIDTH, dtype=np.float32)
-        return self.node(
-            "LayerNormalization", tensor, self.constant(ones), self.constant(zeros), axis=-1
-        )
+        constants = self.constant(ones), self.constant(zeros)
+        return self.node("LayerNormalization", tensor, *constants, axis=-1)
 
     def gelu(self, tensor: str) -> str:
-        scaled = self.node("Div", tensor, self.constant(np.array(2**0.5, dtype=np.float32)))
-        one = self.node(
-            "Add", self.node("Erf", scaled), self.constant(np.array(1, dtype=np.float32))
-        )
-        return self.node(
-            "Mul", self.node("Mul", tensor, one), self.constant(np.array(0.5, dtype=np.float32))
-        )
+        erf = self.node("Erf", self.node("Div", tensor, self.number(2**0.5)))
+        one = self.node("Add", erf, self.number(1))
+        return self.node("Mul", self.node("Mul", tensor, one), self.number(0.5))
 
     def model(
         self, inputs: dict[str, tuple[int, list[object]]], output: str, columns: int
@@ -77,30 +75,19 @@ def chain(*operators: str) -> onnx.ModelProto:
     tensor = graph.node("MatMul", "x", graph.weight(4, 4))
     for operator in operators:
         tensor = graph.node(operator, tensor)
-    return graph.model(
-        {"x": (TensorProto.FLOAT, ["batch", 4])},
-        graph.node("MatMul", tensor, graph.weight(4, 4)),
-        4,
-    )
+    product = graph.node("MatMul", tensor, graph.weight(4, 4))
+    return graph.model({"x": (TensorProto.FLOAT, ["batch", 4])}, product, 4)
 
 
 def transformer(seed: int = 0) -> onnx.ModelProto:
-    """One encoder block over x [batch, sequence, WIDTH], the mean over attention_mask, and a Gemm
-    that scores CLASSES.
-    """
+    """One encoder block over x [batch, sequence, WIDTH], the mean over attention_mask, a Gemm."""
     graph = Graph(seed)
     hidden = _block(graph, "x")
-    mask = graph.node(
-        "Unsqueeze",
-        graph.node("Cast", "attention_mask", to=TensorProto.FLOAT),
-        graph.constant(np.array([-1])),
-    )
-    total = graph.node(
-        "ReduceSum", graph.node("Mul", hidden, mask), graph.constant(np.array([1])), keepdims=0
-    )
-    mean = graph.node(
-        "Div", total, graph.node("ReduceSum", mask, graph.constant(np.array([1])), keepdims=0)
-    )
+    last, axis = graph.constant(np.array([-1])), graph.constant(np.array([1]))
+    mask = graph.node("Cast", "attention_mask", to=TensorProto.FLOAT)
+    mask = graph.node("Unsqueeze", mask, last)
+    total = graph.node("ReduceSum", graph.node("Mul", hidden, mask), axis, keepdims=0)
+    mean = graph.node("Div", total, graph.node("ReduceSum", mask, axis, keepdims=0))
     scores = graph.node("Gemm", mean, graph.weight(CLASSES, WIDTH), graph.weight(CLASSES), transB=1)
     inputs = {
         "x": (TensorProto.FLOAT, ["batch", "sequence", WIDTH]),
@@ -112,25 +99,20 @@ def transformer(seed: int = 0) -> onnx.ModelProto:
 def cnn(seed: int = 0) -> onnx.ModelProto:
     """Two convolutions with a residual, a pool and a Gemm over x [batch, 3, 8, 8]."""
     graph = Graph(seed)
-    first = graph.node(
-        "Relu", graph.node("Conv", "x", graph.weight(8, 3, 3, 3), graph.weight(8), pads=[1] * 4)
-    )
+    first = graph.node("Conv", "x", graph.weight(8, 3, 3, 3), graph.weight(8), pads=[1] * 4)
+    first = graph.node("Relu", first)
     second = graph.node("Conv", first, graph.weight(8, 8, 3, 3), graph.weight(8), pads=[1] * 4)
     pooled = graph.node("GlobalAveragePool", graph.node("Relu", graph.node("Add", first, second)))
-    scores = graph.node(
-        "Gemm", graph.node("Flatten", pooled), graph.weight(8, CLASSES), graph.weight(CLASSES)
-    )
+    flat = graph.node("Flatten", pooled)
+    scores = graph.node("Gemm", flat, graph.weight(8, CLASSES), graph.weight(CLASSES))
     return graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, scores, CLASSES)
 
 
 def vit(seed: int = 0) -> onnx.ModelProto:
-    """A convolution that cuts patches, a transformer block, the mean and a MatMul, over x [batch,
-    3, 8, 8].
-    """
+    """A convolution of patches, a transformer block, the mean and a MatMul; x [batch, 3, 8, 8]."""
     graph = Graph(seed)
-    patches = graph.node(
-        "Conv", "x", graph.weight(WIDTH, 3, 4, 4), graph.weight(WIDTH), strides=[4, 4]
-    )
+    weights = graph.weight(WIDTH, 3, 4, 4), graph.weight(WIDTH)
+    patches = graph.node("Conv", "x", *weights, strides=[4, 4])
     flat = graph.node("Reshape", patches, graph.constant(np.array([0, 0, -1])))
     hidden = _block(graph, graph.node("Transpose", flat, perm=[0, 2, 1]))
     scores = graph.matmul(graph.node("ReduceMean", hidden, axes=[1], keepdims=0), WIDTH, CLASSES)
@@ -138,25 +120,16 @@ def vit(seed: int = 0) -> onnx.ModelProto:
 
 
 def _block(graph: Graph, tensor: str) -> str:
-    """Query, key, value, two products of activations, output.
-
-    FFN with a GELU of which one channel is loud.
-    """
+    """Attention with two products of activations, and an FFN whose GELU has one loud channel."""
     query, key, value = (graph.matmul(tensor, WIDTH, WIDTH) for _ in range(3))
-    attention = graph.node(
-        "Softmax",
-        graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 2, 1])),
-        axis=-1,
-    )
-    context = graph.node("MatMul", attention, value)
+    products = graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 2, 1]))
+    context = graph.node("MatMul", graph.node("Softmax", products, axis=-1), value)
     hidden = graph.norm(graph.node("Add", tensor, graph.matmul(context, WIDTH, WIDTH)))
     inner = graph.matmul(hidden, WIDTH, INNER)
     loudness = np.ones(INNER, dtype=np.float32)
     loudness[LOUD] = 20
-    outer = graph.matmul(
-        graph.gelu(graph.node("Mul", inner, graph.constant(loudness))), INNER, WIDTH
-    )
-    return graph.norm(graph.node("Add", hidden, outer))
+    activation = graph.gelu(graph.node("Mul", inner, graph.constant(loudness)))
+    return graph.norm(graph.node("Add", hidden, graph.matmul(activation, INNER, WIDTH)))
 
 
 def texts(count: int, *, seed: int, sequence: int = 6) -> tuple[dict[str, np.ndarray], ...]:
@@ -174,3 +147,34 @@ def images(count: int, *, seed: int) -> tuple[dict[str, np.ndarray], ...]:
     """Rows for the CNN and the ViT."""
     random = np.random.default_rng(seed)
     return tuple({"x": random.standard_normal((3, 8, 8)).astype(np.float32)} for _ in range(count))
+
+
+IMAGE = (TensorRecord(name="x", datatype="FP32", shape=(-1, 3, 8, 8)),)
+TEXT = (
+    TensorRecord(name="x", datatype="FP32", shape=(-1, -1, WIDTH)),
+    TensorRecord(name="attention_mask", datatype="INT64", shape=(-1, -1)),
+)
+KINDS = {
+    "transformer": (transformer, texts, TEXT),
+    "cnn": (cnn, images, IMAGE),
+    "vit": (vit, images, IMAGE),
+}
+"""A network, its samples, its inputs."""
+
+
+def feed(rows):
+    """One batch."""
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def ranges(model, rows, method="max", batch=8):
+    """The calibrated ranges of all layers."""
+    batches = [rows[begin : begin + batch] for begin in range(0, len(rows), batch)]
+    layers = quantizable_layers(model)
+    feeds = lambda: map(feed, batches)
+    return calibrate(model, layers, feeds, batches=len(batches), method=method)
+
+
+def constants(model):
+    """The weights by name."""
+    return {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer}

@@ -1,9 +1,4 @@
-"""Where histograms are cut.
-
-Ranges that move from activations into weights.
-
-Ranges from samples that stream by.
-"""
+"""Ranges from samples that stream by: thresholds of histograms, and smoothing into weights."""
 
 from __future__ import annotations
 
@@ -29,7 +24,9 @@ from tests.unit.engine_build.quantization.graphs import (
     LOUD,
     WIDTH,
     cnn,
+    feed,
     images,
+    ranges,
     texts,
     transformer,
 )
@@ -48,12 +45,9 @@ def histogram(values, bins):
     return np.histogram(values, bins=bins, range=(0, MAXIMUM))[0]
 
 
-def test_entropy_with_2048_bins_clips_a_heavy_tail_where_max_does_not(heavy_tail):
+def test_entropy_with_2048_bins_clips_a_heavy_tail_where_128_bins_are_the_maximum(heavy_tail):
     assert BINS == 2048
     assert 2.0 < entropy_threshold(histogram(heavy_tail, BINS), MAXIMUM) < 0.5 * MAXIMUM
-
-
-def test_entropy_with_128_bins_is_the_maximum_under_another_name(heavy_tail):
     assert entropy_threshold(histogram(heavy_tail, 128), MAXIMUM) == MAXIMUM
 
 
@@ -90,39 +84,21 @@ def test_a_loud_channel_gives_its_range_to_the_weight():
 
 
 def test_channels_that_are_alike_need_no_multiplication():
-    assert (
-        best_smoothing(largest(EVEN), EVEN, [WEIGHT / np.abs(WEIGHT).max(axis=1, keepdims=True)])
-        is None
-    )
+    weight = WEIGHT / np.abs(WEIGHT).max(axis=1, keepdims=True)
+    assert best_smoothing(largest(EVEN), EVEN, [weight]) is None
 
 
-def test_a_loud_channel_is_smoothed_and_the_products_come_out_nearer():
+def test_a_loud_channel_is_smoothed_most():
     loud = EVEN.copy()
     loud[:, 2] *= 50
-    found = best_smoothing(largest(loud), loud, [WEIGHT])
-    assert found is not None
-    assert found.scales[2] == found.scales.max()
+    smoothing = best_smoothing(largest(loud), loud, [WEIGHT])
+    assert smoothing is not None and smoothing.scales.argmax() == 2
 
 
 def test_a_channel_that_is_always_zero_divides_by_no_zero():
     silent = EVEN.copy()
     silent[:, :2] = 0
     assert (smoothing_scales(largest(silent), [WEIGHT], 0.95) > 0).all()
-
-
-def feed(rows):
-    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-
-
-def ranges(model, rows, method="max", batch=8):
-    batches = [rows[begin : begin + batch] for begin in range(0, len(rows), batch)]
-    return calibrate(
-        model,
-        quantizable_layers(model),
-        lambda: map(feed, batches),
-        batches=len(batches),
-        method=method,
-    )
 
 
 def test_padding_does_not_widen_a_range():
@@ -132,15 +108,15 @@ def test_padding_does_not_widen_a_range():
         for row in rows
     ]
     # Padding reaches other tokens through the attention, but not the block's own input.
-    assert ranges(transformer(), spoilt)["x"].threshold == pytest.approx(
-        ranges(transformer(), rows)["x"].threshold
-    )
+    threshold = ranges(transformer(), spoilt)["x"].threshold
+    assert threshold == pytest.approx(ranges(transformer(), rows)["x"].threshold)
 
 
 def test_tensors_of_a_cnn_have_one_range_for_all_channels_and_no_smoothing():
-    found = ranges(cnn(), images(16, seed=1))
-    assert all(each.smoothing is None for each in list(found.values())[:2])
-    assert found["x"].threshold == pytest.approx(np.abs(feed(images(16, seed=1))["x"]).max())
+    rows = images(16, seed=1)
+    limits = ranges(cnn(), rows)
+    assert [range_.smoothing for range_ in list(limits.values())[:2]] == [None, None]
+    assert limits["x"].threshold == pytest.approx(np.abs(feed(rows)["x"]).max())
 
 
 def test_the_loud_channel_behind_the_gelu_is_smoothed():
@@ -148,8 +124,7 @@ def test_the_loud_channel_behind_the_gelu_is_smoothed():
     behind = next(layer for layer in quantizable_layers(model) if layer.follows_activation_function)
     smoothing = ranges(model, texts(32, seed=1))[behind.activation].smoothing
     assert smoothing is not None
-    assert smoothing.scales.shape == (INNER,)
-    assert smoothing.scales.argmax() == LOUD
+    assert (smoothing.scales.shape, smoothing.scales.argmax()) == ((INNER,), LOUD)
 
 
 @pytest.mark.parametrize("method", ["percentile", "entropy"])
@@ -161,30 +136,23 @@ def test_histogram_methods_cut_a_tail_that_max_keeps(method):
 
 
 def test_the_order_of_batches_and_their_size_decide_no_maximum():
-    rows = texts(24, seed=1)
-    found, other = first_passes(rows, 3), first_passes(rows[::-1], 8)
-    assert all(np.allclose(found[name].maxima, other[name].maxima, atol=1e-5) for name in found)
+    model, rows = transformer(), texts(24, seed=1)
+    axes = {layer.activation: layer.channel_axis for layer in quantizable_layers(model)}
+    activations = Activations(model, axes)
+
+    def maxima(rows, size):
+        batches = [feed(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
+        samples = activation_samples(activations.rows(batches), rows_per_batch=4)
+        return np.concatenate([sample.maxima for sample in samples.values()])
+
+    assert np.allclose(maxima(rows, 3), maxima(rows[::-1], 8), atol=1e-5)
 
 
-def first_passes(rows, batch):
-    model = transformer()
-    activations = Activations(
-        model, {layer.activation: layer.channel_axis for layer in quantizable_layers(model)}
-    )
-    batches = [feed(rows[begin : begin + batch]) for begin in range(0, len(rows), batch)]
-    return activation_samples(activations.rows(batches), rows_per_batch=4)
-
-
-def test_what_is_kept_does_not_grow_with_the_samples():
-    def stream(batches):
-        random = np.random.default_rng(0)
-        return ({"tensor": random.standard_normal((1000, WIDTH))} for _ in range(batches))
-
-    few, many = (
-        activation_samples(stream(count), rows_per_batch=KEPT_ROWS // count)["tensor"].rows
-        for count in (4, 64)
-    )
-    assert len(few) == len(many) == KEPT_ROWS
+@pytest.mark.parametrize("batches", [4, 64])
+def test_kept_rows_do_not_grow_with_the_samples(batches):
+    stream = ({"tensor": RANDOM.standard_normal((1000, WIDTH))} for _ in range(batches))
+    sample = activation_samples(stream, rows_per_batch=KEPT_ROWS // batches)["tensor"]
+    assert len(sample.rows) == KEPT_ROWS
 
 
 def test_refuses_no_samples():

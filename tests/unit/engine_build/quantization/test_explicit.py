@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from functools import partial
 
@@ -25,25 +24,14 @@ from engine_build.store import FolderStore
 from onboarding.manifest import QuantizationRecord, TensorRecord
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.quantization.graphs import (
-    WIDTH,
+    KINDS,
+    TEXT,
     Graph,
-    cnn,
+    constants,
     images,
     texts,
     transformer,
-    vit,
 )
-
-IMAGE = (TensorRecord(name="x", datatype="FP32", shape=(-1, 3, 8, 8)),)
-TEXT = (
-    TensorRecord(name="x", datatype="FP32", shape=(-1, -1, WIDTH)),
-    TensorRecord(name="attention_mask", datatype="INT64", shape=(-1, -1)),
-)
-KINDS = {
-    "transformer": (transformer, texts, TEXT),
-    "cnn": (cnn, images, IMAGE),
-    "vit": (vit, images, IMAGE),
-}
 
 
 def judge(budget, reference):
@@ -53,41 +41,37 @@ def judge(budget, reference):
 
 def quantization(folder, kind="transformer", *, mean=None, model=None, **changes):
     make, samples, inputs = KINDS[kind]
-    (folder / "out").mkdir(exist_ok=True)
-    onnx.save(make() if model is None else model, folder / "float.onnx")
+    (folder / "out").mkdir(parents=True, exist_ok=True)
+    path = folder / "float.onnx"
+    onnx.save(make() if model is None else model, path)
     outputs = (TensorRecord(name="y", datatype="FP32", shape=(-1, 5)),)
-    split = Split(
-        samples=samples(100, seed=3),
-        score=partial(judge, BudgetSpec(mean=0.5 if mean is None else mean)),
-    )
-    wanted = Quantization(
-        network=Network(
-            precision="float", path=folder / "float.onnx", inputs=inputs, outputs=outputs, facts={}
-        ),
-        encoder=TensorEncoder(inputs),
-        method="max",
-        calibration=samples(48, seed=1),
-        shape=Shape(batch=4, sequence=6),
-        cache=RangeCache((FolderStore(folder / "store"),), folder),
-        folder=folder / "out",
-        search=None if mean is None else split,
-    )
-    return dataclasses.replace(wanted, **changes)
+    search = None
+    if mean is not None:
+        score = partial(judge, BudgetSpec(mean=mean))
+        search = Split(samples=samples(100, seed=3), score=score)
+    settings = {
+        "network": Network(precision="float", path=path, inputs=inputs, outputs=outputs, facts={}),
+        "encoder": TensorEncoder(inputs),
+        "method": "max",
+        "calibration": samples(48, seed=1),
+        "shape": Shape(batch=4, sequence=6),
+        "cache": RangeCache((FolderStore(folder / "store"),), folder),
+        "folder": folder / "out",
+        "search": search,
+    }
+    return Quantization(**settings | changes)
 
 
-def run(wanted):
-    said = []
-    return wanted.run(said.append), said
+def run(quantization):
+    log = []
+    return quantization.run(log.append), log
 
 
 @pytest.mark.parametrize(("kind", "int8"), [("transformer", 6), ("vit", 7)])
 def test_without_a_search_layers_behind_activation_functions_stay_in_float(tmp_path, kind, int8):
     result, _ = run(quantization(tmp_path, kind))
-    behind = {
-        layer.node
-        for layer in quantizable_layers(KINDS[kind][0]())
-        if layer.follows_activation_function
-    }
+    layers = quantizable_layers(KINDS[kind][0]())
+    behind = {layer.node for layer in layers if layer.follows_activation_function}
     assert result.facts["int8_layers"] == int8
     assert behind < set(result.facts["float_layers"])
     assert {layer["node"] for layer in result.facts["layers"] if not layer["int8"]} == behind
@@ -95,27 +79,24 @@ def test_without_a_search_layers_behind_activation_functions_stay_in_float(tmp_p
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_search_puts_everything_in_int8_where_the_budget_allows_it(tmp_path, kind):
-    result, said = run(quantization(tmp_path, kind, mean=0.5))
+    result, log = run(quantization(tmp_path, kind, mean=0.5))
     assert result.facts["int8_layers"] == len(quantizable_layers(KINDS[kind][0]()))
     assert result.facts["frontier"][0]["chosen"]
-    assert "<- chosen" in said[0]
+    assert "<- chosen" in log[0]
 
 
-def test_search_leaves_the_dear_layers_out_and_says_why(tmp_path):
-    every, _ = run(quantization(tmp_path, mean=0.5))
-    best, worst = (
-        point["mean"] for point in (every.facts["frontier"][-1], every.facts["frontier"][0])
-    )
-    result, _ = run(quantization(tmp_path, mean=(best + worst) / 2))
+def test_search_leaves_the_expensive_layers_out_and_says_why(tmp_path):
+    frontier = run(quantization(tmp_path, mean=0.5))[0].facts["frontier"]
+    middle = (frontier[-1]["mean"] + frontier[0]["mean"]) / 2
+    result, _ = run(quantization(tmp_path, mean=middle))
     left = [layer for layer in result.facts["layers"] if not layer["int8"]]
+    nodes = {layer["node"] for layer in left}
     assert 0 < len(left) < 7
-    assert {layer["node"] for layer in left} == set(result.facts["leaving"][: len(left)])
+    assert nodes == set(result.facts["leaving"][: len(left)])
     assert all("the budget breaks on the search split" in layer["why"] for layer in left)
-    weights = {each.name for each in onnx.load(result.path).graph.initializer}
-    named = {layer.node: layer.weight for layer in quantizable_layers(transformer())}
-    assert {layer["node"] for layer in left} == {
-        node for node, weight in named.items() if weight in weights
-    }
+    weights = constants(onnx.load(result.path))
+    layers = quantizable_layers(transformer())
+    assert nodes == {layer.node for layer in layers if layer.weight in weights}
 
 
 def test_facts_fit_the_manifest_and_are_json(tmp_path):
@@ -142,86 +123,76 @@ def test_a_second_run_does_not_calibrate_again(tmp_path):
 
 
 def test_the_same_order_gives_the_same_bytes(tmp_path):
-    first = run(quantization(tmp_path, mean=0.5))[0].path.read_bytes()
-    (tmp_path / "other").mkdir()
-    assert run(quantization(tmp_path / "other", mean=0.5))[0].path.read_bytes() == first
+    first, second = (run(quantization(tmp_path / name, mean=0.5))[0] for name in ("a", "b"))
+    assert first.path.read_bytes() == second.path.read_bytes()
+
+
+def steps(folder, count):
+    """The networks of a search of which the validation split refuses all but one."""
+    seen = []
+
+    def holds(network):
+        seen.append(network)
+        return len(seen) == count
+
+    search = quantization(folder, mean=0.5)
+    assert search.confirm(run(search)[0], holds) is seen[-1]
+    return seen
 
 
 def test_a_refused_network_steps_back_to_the_next_smaller_share(tmp_path):
-    wanted = quantization(tmp_path, mean=0.5)
-    refused, _ = run(wanted)
-    safer = wanted.next_smaller(refused)
-    before, after = refused.facts["frontier"], safer.facts["frontier"]
+    refused, smaller = steps(tmp_path, 2)
+    before, after = refused.facts["frontier"], smaller.facts["frontier"]
     assert [point["chosen"] for point in after[:2]] == [False, True]
-    assert safer.facts["int8_layers"] == after[1]["int8_layers"] == refused.facts["int8_layers"] - 1
-    assert (
-        safer.facts["int8_share_of_matmul_macs"]
-        == pytest.approx(after[1]["share"], abs=1e-4)
-        != before[0]["share"]
-    )
-    dear = next(
-        layer for layer in safer.facts["layers"] if layer["node"] == refused.facts["leaving"][0]
-    )
-    assert "the validation split refused" in dear["why"]
-    assert dear["node"] in safer.facts["float_layers"]
-    rows = wanted.encoder.feed(texts(20, seed=9))
-    assert np.isfinite(OrtNetwork(safer.path).rows(rows)).all()
-
-
-def test_the_last_point_has_no_safer_one(tmp_path):
-    wanted = quantization(tmp_path, mean=0.5)
-    network, _ = run(wanted)
-    steps = 0
-    while (safer := wanted.next_smaller(network)) is not None:
-        network, steps = safer, steps + 1
-    assert steps == len(network.facts["frontier"]) - 1
-    assert network.facts["int8_layers"] == 1
+    layers = smaller.facts["int8_layers"]
+    assert layers == after[1]["int8_layers"] == refused.facts["int8_layers"] - 1
+    share = smaller.facts["int8_share_of_matmul_macs"]
+    assert share == pytest.approx(after[1]["share"], abs=1e-4) != before[0]["share"]
+    node = refused.facts["leaving"][0]
+    left = next(layer for layer in smaller.facts["layers"] if layer["node"] == node)
+    assert "the validation split refused" in left["why"]
+    assert node in smaller.facts["float_layers"]
+    rows = TensorEncoder(TEXT).feed(texts(20, seed=9))
+    assert np.isfinite(OrtNetwork(smaller.path).rows(rows)).all()
 
 
 def test_confirmation_steps_back_until_fresh_samples_agree(tmp_path):
-    wanted = quantization(tmp_path, mean=0.5)
-    shares = []
-
-    def holds(network):
-        shares.append(network.facts["int8_share_of_matmul_macs"])
-        return len(shares) == 3
-
-    confirmed = wanted.confirm(run(wanted)[0], holds)
-    assert (
-        shares == sorted(shares, reverse=True)
-        and confirmed.facts["int8_share_of_matmul_macs"] == shares[2]
-    )
-    assert [
-        point.get("refused_by_validation", False) for point in confirmed.facts["frontier"][:3]
-    ] == [True, True, False]
+    networks = steps(tmp_path, 3)
+    shares = [network.facts["int8_share_of_matmul_macs"] for network in networks]
+    assert len(shares) == 3 and shares == sorted(shares, reverse=True)
+    frontier = networks[-1].facts["frontier"]
+    refused = [point.get("refused_by_validation", False) for point in frontier]
+    assert refused[:3] == [True, True, False]
 
 
 def test_confirmation_ends_at_the_last_point(tmp_path):
-    wanted = quantization(tmp_path, mean=0.5)
-    assert wanted.confirm(run(wanted)[0], lambda _: False).facts["int8_layers"] == 1
+    networks = steps(tmp_path, None)
+    assert len(networks) == len(networks[0].facts["frontier"])
+    assert networks[-1].facts["int8_layers"] == 1
 
 
-def test_the_fixed_recipe_has_no_safer_network(tmp_path):
-    wanted = quantization(tmp_path)
-    assert wanted.next_smaller(run(wanted)[0]) is None
+def test_the_fixed_recipe_has_no_smaller_share(tmp_path):
+    fixed = quantization(tmp_path)
+    network, _ = run(fixed)
+    assert fixed.confirm(network, lambda _: False) is network
 
 
-def test_refuses_a_network_without_constant_weights(tmp_path):
-    graph = Graph(0)
-    model = graph.model(
-        {"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, graph.node("Flatten", "x"), 192
-    )
-    with pytest.raises(SourceFault, match="no MatMul, Gemm or Conv with a constant float32 weight"):
-        run(quantization(tmp_path, "cnn", model=model))
-
-
-def test_refuses_a_network_whose_layers_all_follow_activation_functions(tmp_path):
-    graph = Graph(0)
-    product = graph.node("Conv", graph.node("Relu", "x"), graph.weight(4, 3, 3, 3))
-    model = graph.model(
-        {"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, graph.node("Flatten", product), 144
-    )
-    with pytest.raises(SourceFault, match="ask for a sensitivity_search"):
+@pytest.mark.parametrize(
+    ("operators", "columns", "fault"),
+    [
+        ((), 192, "no MatMul, Gemm or Conv with a constant float32 weight"),
+        (("Relu", "Conv"), 144, "ask for a sensitivity_search"),
+    ],
+    ids=["no constant weights", "all behind activation functions"],
+)
+def test_refuses_a_network_without_a_layer_for_int8(operators, columns, fault, tmp_path):
+    graph, tensor = Graph(0), "x"
+    for operator in operators:
+        weights = (graph.weight(4, 3, 3, 3),) if operator == "Conv" else ()
+        tensor = graph.node(operator, tensor, *weights)
+    inputs = {"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}
+    model = graph.model(inputs, graph.node("Flatten", tensor), columns)
+    with pytest.raises(SourceFault, match=fault):
         run(quantization(tmp_path, "cnn", model=model))
 
 
