@@ -1,7 +1,4 @@
-"""A Triton model repository beside its manifest, as a tar.gz.
-
-Its bytes follow from its files alone.
-"""
+"""A Triton model repository beside its manifest, as a tar.gz whose bytes follow from its files."""
 
 from __future__ import annotations
 
@@ -33,16 +30,14 @@ def backend_file(roots: tuple[Path, ...], name: str = ONNXRUNTIME_BACKEND) -> Pa
     Raises InputRefused.
     """
     for root in roots:
-        if all((root / CARRIED / entry).is_file() for entry in CARRIED_FILES):
+        if all((root / CARRIED / file).is_file() for file in CARRIED_FILES):
             return root / CARRIED / name
-    missing = next(
-        item for item in (name, *CARRIED_FILES) if not (roots[-1] / CARRIED / item).is_file()
+    files = (CARRIED / file for file in (name, *CARRIED_FILES))
+    missing = next(file for file in files if not (roots[-1] / file).is_file())
+    raise InputRefused(
+        f"{missing} is missing from the source tree; the build needs it for the archive: restore "
+        "it from git."
     )
-    sentence = (
-        f"{CARRIED / missing} is missing from the source tree; the build needs it for the archive: "
-        "restore it from git."
-    )
-    raise InputRefused(sentence)
 
 
 def model_repository(folder: Path, files: Mapping[str, Path | str]) -> dict[str, str]:
@@ -74,19 +69,19 @@ def archive(folder: Path, manifest: Manifest, path: Path) -> LockEntry:
 
 def pack(folder: Path, path: Path) -> None:
     """Write a tar.gz of a folder's files, names sorted, without times, owners or modes."""
-    names = sorted(
-        file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()
-    )
+    files = {
+        file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()
+    }
     with (
         path.open("wb") as raw,
         gzip.GzipFile("", "wb", LEVEL, raw, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
-        for name in names:
+        for name, file in sorted(files.items()):
             member = tarfile.TarInfo(name)
-            member.size, member.mode = (folder / name).stat().st_size, 0o644
-            with (folder / name).open("rb") as file:
-                tar.addfile(member, file)
+            member.size, member.mode = file.stat().st_size, 0o644
+            with file.open("rb") as stream:
+                tar.addfile(member, stream)
 
 
 def entry_of(path: Path, engine_key: str) -> LockEntry:
@@ -128,9 +123,7 @@ def known_engine(store: Store, engine_key: str) -> LockEntry | None:
         entry = LockEntry.model_validate_json(data)
     except ValueError:
         return None
-    same_key = entry.manifest.engine_key == engine_key
-    return (
-        entry
-        if same_key and store.size(engine_archive_path(engine_key)) == entry.archive.size_bytes
-        else None
-    )
+    if entry.manifest.engine_key != engine_key:
+        return None
+    is_whole = store.size(engine_archive_path(engine_key)) == entry.archive.size_bytes
+    return entry if is_whole else None

@@ -1,7 +1,4 @@
-"""A published archive, opened.
-
-Its manifest, and its files where each is the one that the manifest names.
-"""
+"""A published archive, unpacked: its manifest, and files that are those that the manifest names."""
 
 from __future__ import annotations
 
@@ -16,9 +13,7 @@ from pydantic import ValidationError
 from engine_build.errors import InputRefused
 from engine_build.store import sha256_of
 from onboarding.manifest import MANIFEST_NAME, Manifest
-
-ARCHIVE = "model.tar.gz"
-"""How a build names what it publishes."""
+from onboarding.names import ARCHIVE_NAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +23,12 @@ class EngineArchive:
     name: str
     folder: Path
     manifest: Manifest
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Digests of all files but the engine."""
+        engine = self.manifest.engine_file
+        return {name: digest for name, digest in self.manifest.files.items() if name != engine}
 
 
 def read_engine_archive(archive: Path, folder: Path) -> EngineArchive:
@@ -43,40 +44,10 @@ def read_engine_archive(archive: Path, folder: Path) -> EngineArchive:
         with tarfile.open(archive, "r:gz") as tar:
             tar.extractall(folder, filter="data")
         manifest = Manifest.from_bytes((folder / MANIFEST_NAME).read_bytes())
-    except FileNotFoundError as error:
-        what = f"has no {MANIFEST_NAME}" if archive.exists() else "is not there"
-        raise InputRefused(
-            f"{archive} {what}; give engine archives that roundhouse published."
-        ) from error
-    except IsADirectoryError as error:
-        raise InputRefused(
-            f"{archive} is a folder; give the engine archive itself, such as {archive / ARCHIVE}."
-        ) from error
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputRefused(
-            f"{archive} cannot be unpacked ({error}); publish the engine again."
-        ) from error
-    except OSError as error:
-        sentence = (
-            f"{archive} cannot be read, or not unpacked into {folder.parent}: {error.strerror}"
-        )
-        raise InputRefused(f"{sentence}; see to permissions and room there.") from error
-    except ValidationError as error:
-        sentence = (
-            f"{MANIFEST_NAME} is not the manifest of one engine ({error.error_count()} faults)"
-        )
-        raise InputRefused(
-            f"{archive}: {sentence}; give engine archives that roundhouse published."
-        ) from error
-    _refuse_changed(archive, folder, manifest)
-    return EngineArchive(name=str(archive), folder=folder, manifest=manifest)
-
-
-def _refuse_changed(archive: Path, folder: Path, manifest: Manifest) -> None:
-    present = {
-        path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
-    } - {MANIFEST_NAME}
-    for name in sorted(present ^ set(manifest.files)):
+    except (OSError, EOFError, tarfile.TarError, zlib.error, ValidationError) as error:
+        raise InputRefused(f"{archive}{_reason(archive, folder, error)}.") from error
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    for name in sorted((present - {MANIFEST_NAME}) ^ set(manifest.files)):
         where = (
             "in the archive but not in its manifest"
             if name in present
@@ -89,3 +60,20 @@ def _refuse_changed(archive: Path, folder: Path, manifest: Manifest) -> None:
                 f"{archive}: {name} is not the file that its manifest names; publish the engine "
                 "again."
             )
+    return EngineArchive(name=str(archive), folder=folder, manifest=manifest)
+
+
+def _reason(archive: Path, folder: Path, error: Exception) -> str:
+    give = "give engine archives that roundhouse published"
+    if isinstance(error, FileNotFoundError):
+        fault = f"has no {MANIFEST_NAME}" if archive.exists() else "is not there"
+        return f" {fault}; {give}"
+    if isinstance(error, IsADirectoryError):
+        return f" is a folder; give the engine archive itself, such as {archive / ARCHIVE_NAME}"
+    if isinstance(error, ValidationError):
+        faults = f"({error.error_count()} faults)"
+        return f": {MANIFEST_NAME} is not the manifest of one engine {faults}; {give}"
+    if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+        fault = f"cannot be read, or not unpacked into {folder.parent}: {error.strerror}"
+        return f" {fault}; see to permissions and room there"
+    return f" cannot be unpacked ({error}); publish the engine again"

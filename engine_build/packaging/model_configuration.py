@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine_build.packaging.configuration_rules import check_served
-from engine_build.packaging.pbtxt import TRUE, Message, Word, entry, text
+from engine_build.packaging.pbtxt import TRUE, Field, Message, Word, entry, text
 from engine_build.packaging.served import TEXT, Served, client_record, member
-from onboarding.manifest import ProfileRecord, TensorRecord
+from onboarding.manifest import TensorRecord
 
 CONFIGURATION = "config.pbtxt"
 
@@ -22,16 +22,13 @@ def configurations(served: Served, *, is_cpu: bool) -> dict[str, str]:
     """The text of each `<folder>/config.pbtxt` of the archive. Raises InputRefused."""
     check_served(served, is_cpu=is_cpu)
     model = served.model
-    if is_cpu:
-        messages = {model: onnxruntime_model(served)}
-    elif served.is_text:
-        parts = {
+    messages = {model: onnxruntime_model(served) if is_cpu else plan(served)}
+    if served.is_text and not is_cpu:
+        messages = {
+            model: ensemble(served),
             member(model, "tokenizer"): tokenizer(served),
             member(model, "engine"): plan(served),
         }
-        messages = {model: ensemble(served), **parts}
-    else:
-        messages = {model: plan(served)}
     return {f"{folder}/{CONFIGURATION}": text(message) for folder, message in messages.items()}
 
 
@@ -43,10 +40,7 @@ def onnxruntime_model(served: Served) -> Message:
         *_tensors("input", served.client_inputs if served.is_text else served.inputs),
         *_tensors("output", served.client_outputs if served.is_text else served.outputs),
         _dynamic_batching(served),
-        (
-            "instance_group",
-            [("kind", Word("KIND_CPU")), ("count", served.serving.instances_per_gpu)],
-        ),
+        _instance_group(served, "KIND_CPU"),
         *_response_cache(served),
     ]
 
@@ -56,8 +50,6 @@ def plan(served: Served) -> Message:
 
     Among several profiles the server chooses by its own rule, which need not be the builder's.
     """
-    profiles = tuple(str(index) for index in range(len(served.profiles)))
-    group: Message = [("kind", Word("KIND_GPU")), ("count", served.serving.instances_per_gpu)]
     return [
         ("backend", "tensorrt"),
         ("default_model_filename", "model.plan"),
@@ -65,7 +57,7 @@ def plan(served: Served) -> Message:
         *_tensors("input", served.inputs),
         *_tensors("output", served.outputs),
         _dynamic_batching(served),
-        ("instance_group", group if len(profiles) == 1 else [*group, ("profile", profiles)]),
+        _instance_group(served, "KIND_GPU"),
         *_cuda_graphs(served),
         *(_warm_ups(served) if served.serving.warm_up else ()),
         *_response_cache(served),
@@ -80,10 +72,7 @@ def tokenizer(served: Served) -> Message:
         *_tensors("input", served.client_inputs),
         *_tensors("output", served.inputs),
         ("dynamic_batching", [("max_queue_delay_microseconds", 0)]),
-        (
-            "instance_group",
-            [("kind", Word("KIND_CPU")), ("count", served.serving.instances_per_gpu)],
-        ),
+        _instance_group(served, "KIND_CPU"),
     ]
 
 
@@ -119,32 +108,38 @@ def _step(
 
 
 def _tensors(field: str, records: Sequence[TensorRecord]) -> Message:
-    return [(field, _tensor(record)) for record in records]
-
-
-def _tensor(record: TensorRecord) -> Message:
-    reshape: Message = [("reshape", [("shape", ())])] if len(record.shape) == 1 else []
     return [
-        ("name", record.name),
-        ("data_type", Word(triton_type(record.datatype))),
-        ("dims", client_record(record).shape[1:]),
-        *reshape,
+        (
+            field,
+            [
+                ("name", record.name),
+                ("data_type", _type(record)),
+                ("dims", client_record(record).shape[1:]),
+                *([("reshape", [("shape", ())])] if len(record.shape) == 1 else []),
+            ],
+        )
+        for record in records
     ]
 
 
-def triton_type(datatype: str) -> str:
-    """Triton's name of a KServe v2 datatype."""
-    return "TYPE_STRING" if datatype == "BYTES" else f"TYPE_{datatype}"
+def _type(record: TensorRecord) -> Word:
+    return Word("TYPE_STRING" if record.datatype == "BYTES" else f"TYPE_{record.datatype}")
 
 
-def _dynamic_batching(served: Served) -> tuple[str, Message]:
+def _dynamic_batching(served: Served) -> Field:
     batching = served.serving.dynamic_batching
     sizes = tuple(batching.preferred_batch_sizes)
     preferred: Message = [("preferred_batch_size", sizes)] if sizes else []
-    return "dynamic_batching", [
-        *preferred,
-        ("max_queue_delay_microseconds", batching.max_queue_delay_us),
-    ]
+    delay = ("max_queue_delay_microseconds", batching.max_queue_delay_us)
+    return "dynamic_batching", [*preferred, delay]
+
+
+def _instance_group(served: Served, kind: str) -> Field:
+    profiles = tuple(map(str, range(len(served.profiles))))
+    has_choice = kind == "KIND_GPU" and len(profiles) > 1
+    profile: Message = [("profile", profiles)] if has_choice else []
+    count: Field = ("count", served.serving.instances_per_gpu)
+    return "instance_group", [("kind", Word(kind)), count, *profile]
 
 
 def _response_cache(served: Served) -> Message:
@@ -152,76 +147,58 @@ def _response_cache(served: Served) -> Message:
 
 
 def _cuda_graphs(served: Served) -> Message:
-    """Without a specification Triton would try shapes of its own, which a dynamic axis fails."""
-    specs = _graph_specs(served)
-    return [("optimization", [("cuda", [("graphs", TRUE), *specs])])] if specs else []
-
-
-def _graph_specs(served: Served) -> Message:
     """One graph per profile's opt shape, and per preferred batch size at its opt sequence.
 
-    No lower bound, so no stale data.
+    Without a specification Triton would try shapes of its own, which a dynamic axis fails. No lower
+    bound, so no stale data.
     """
     shapes = {
-        (batch, _opt_sequence(profile))
+        (batch, None if profile.sequence is None else profile.sequence[1])
         for profile in served.profiles
         for batch in (profile.batch[1], *served.serving.dynamic_batching.preferred_batch_sizes)
         if profile.batch[0] <= batch <= min(profile.batch[2], served.max_batch_size)
     }
-    specs = [
-        _graph_spec(served, *shape)
-        for shape in sorted(shapes, key=lambda shape: (shape[0], shape[1] or 0))
-    ]
-    return [("graph_spec", spec) for spec in specs if spec is not None]
-
-
-def _graph_spec(served: Served, batch: int, sequence: int | None) -> Message | None:
-    dims = [_row_shape(record, sequence) for record in served.inputs]
-    if any(-1 in shape for shape in dims):
-        return None
-    inputs = [
-        ("input", entry(record.name, [("dim", shape)]))
-        for record, shape in zip(served.inputs, dims, strict=True)
-    ]
-    return [("batch_size", batch), *inputs]
+    specs: list[Field] = []
+    for batch, sequence in sorted(shapes, key=lambda shape: (shape[0], shape[1] or 0)):
+        if rows := _row_shapes(served, sequence):
+            inputs = [
+                ("input", entry(record.name, [("dim", row)]))
+                for record, row in zip(served.inputs, rows, strict=True)
+            ]
+            specs.append(("graph_spec", [("batch_size", batch), *inputs]))
+    return [("optimization", [("cuda", [("graphs", TRUE), *specs])])] if specs else []
 
 
 def _warm_ups(served: Served) -> Message:
     """A batch of zeros for every profile's smallest, likeliest and largest sizes."""
-    samples: dict[tuple[int, int | None], Message] = {}
+    names: dict[tuple[int, int | None], str] = {}
     for index, profile in enumerate(served.profiles):
-        for place, name in enumerate(("min", "opt", "max")):
-            batch = min(profile.batch[place], served.max_batch_size)
-            sequence = None if profile.sequence is None else profile.sequence[place]
-            samples.setdefault(
-                (batch, sequence), _warm_up(served, f"profile {index} {name}", batch, sequence)
-            )
-    return [("model_warmup", sample) for sample in samples.values() if sample]
+        for size, name in enumerate(("min", "opt", "max")):
+            batch = min(profile.batch[size], served.max_batch_size)
+            sequence = None if profile.sequence is None else profile.sequence[size]
+            names.setdefault((batch, sequence), f"profile {index} {name}")
+    return [
+        ("model_warmup", _warm_up(served, name, batch, rows))
+        for (batch, sequence), name in names.items()
+        if (rows := _row_shapes(served, sequence))
+    ]
 
 
-def _warm_up(served: Served, name: str, batch: int, sequence: int | None) -> Message:
-    inputs: list[tuple[str, Message]] = []
-    for record in served.inputs:
-        shape = _row_shape(record, sequence)
-        if -1 in shape:
-            return []
-        data: Message = [
-            ("data_type", Word(triton_type(record.datatype))),
-            ("dims", shape),
-            ("zero_data", TRUE),
-        ]
+def _warm_up(served: Served, name: str, batch: int, rows: Sequence[tuple[int, ...]]) -> Message:
+    inputs = []
+    for record, row in zip(served.inputs, rows, strict=True):
+        data: Message = [("data_type", _type(record)), ("dims", row), ("zero_data", TRUE)]
         inputs.append(("inputs", entry(record.name, data)))
     return [("name", name), ("batch_size", batch), *inputs]
 
 
-def _opt_sequence(profile: ProfileRecord) -> int | None:
-    return None if profile.sequence is None else profile.sequence[1]
+def _row_shapes(served: Served, sequence: int | None) -> list[tuple[int, ...]] | None:
+    """The axes of one row of each input as the server counts them; None for an unknown size.
 
-
-def _row_shape(record: TensorRecord, sequence: int | None) -> tuple[int, ...]:
-    """The axes of one row as the server counts them.
-
-    A dynamic first one is the sequence, others have no known size.
+    A dynamic first axis is the sequence, others have no known size.
     """
-    shape = client_record(record).shape[1:]
-    return (sequence, *shape[1:]) if sequence is not None and shape[0] == -1 else shape
+    rows = []
+    for record in served.inputs:
+        row = client_record(record).shape[1:]
+        rows.append((sequence, *row[1:]) if sequence is not None and row[0] == -1 else row)
+    return None if any(-1 in row for row in rows) else rows

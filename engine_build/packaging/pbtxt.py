@@ -12,12 +12,10 @@ class Word(str):
 
 
 Scalar = str | int
-Message = Sequence[tuple[str, "Scalar | Sequence[int] | Sequence[str] | Message"]]
-"""Fields in order; a repeated message is its field repeated.
-
-A tuple of scalars is a repeated scalar.
-"""
-TRUE, FALSE = Word("true"), Word("false")
+Field = tuple[str, "Scalar | Sequence[int] | Sequence[str] | Message"]
+Message = Sequence[Field]
+"""Fields in order; a repeated message is its field repeated, a tuple a repeated scalar."""
+TRUE = Word("true")
 
 
 def text(message: Message) -> str:
@@ -46,14 +44,12 @@ def _lines(message: Message, indent: str) -> Iterable[str]:
 def _scalar(value: Scalar) -> str:
     if isinstance(value, Word) or not isinstance(value, str):
         return str(value)
-    return '"' + "".join(_escaped(character) for character in value) + '"'
+    return f'"{"".join(map(_escape, value))}"'
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
-    return (
-        character
-        if character.isprintable()
-        else "".join(f"\\{byte:03o}" for byte in character.encode())
-    )
+    if character.isprintable():
+        return character
+    return "".join(f"\\{byte:03o}" for byte in character.encode())

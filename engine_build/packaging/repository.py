@@ -1,7 +1,4 @@
-"""The model repository of an engine.
-
-Which files lie where in the archive, by task and by what it runs on.
-"""
+"""The model repository of an engine: the files of its archive, by task and by what it runs on."""
 
 from __future__ import annotations
 
@@ -41,60 +38,22 @@ def repository(
 
     Raises InputRefused.
     """
-    texts = configurations(served, is_cpu=is_cpu)
     model = served.model
-    if is_cpu:
-        return _single_model(texts, served, engine, tokenizer, code_roots)
-    if tokenizer is None:
-        return Repository(
-            files={**texts, f"{model}/1/model.plan": engine},
-            engine_file=f"{model}/1/model.plan",
-            tokenizer_file=None,
-        )
-    return _ensemble(texts, served, engine, tokenizer, code_roots)
-
-
-def _single_model(
-    texts: dict[str, str],
-    served: Served,
-    engine: Path,
-    tokenizer: Path | None,
-    code_roots: tuple[Path, ...],
-) -> Repository:
-    folder = f"{served.model}/1"
-    code = _code(folder, ONNXRUNTIME_BACKEND, code_roots)
-    files: dict[str, Path | str] = {**texts, **code, f"{folder}/model.onnx": engine}
+    files: dict[str, Path | str] = {**configurations(served, is_cpu=is_cpu)}
+    plan_folder = code_folder = f"{model}/1"
+    if tokenizer is not None and not is_cpu:
+        plan_folder = f"{member(model, 'engine')}/1"
+        code_folder = f"{member(model, 'tokenizer')}/1"
+        files[f"{model}/1/ensemble.txt"] = ENSEMBLE
+    if tokenizer is not None or is_cpu:
+        # A model of the python backend, and the manifest check that it imports.
+        backend = ONNXRUNTIME_BACKEND if is_cpu else TOKENIZER
+        files[f"{code_folder}/model.py"] = backend_file(code_roots, backend)
+        files[f"{code_folder}/{MANIFEST_CHECK}"] = backend_file(code_roots, MANIFEST_CHECK)
+    engine_file = f"{plan_folder}/{'model.onnx' if is_cpu else 'model.plan'}"
+    files[engine_file] = engine
+    tokenizer_file = None
     if tokenizer is not None:
-        files[f"{folder}/tokenizer.json"] = tokenizer
-    return Repository(
-        files=files,
-        engine_file=f"{folder}/model.onnx",
-        tokenizer_file=None if tokenizer is None else f"{folder}/tokenizer.json",
-    )
-
-
-def _ensemble(
-    texts: dict[str, str],
-    served: Served,
-    engine: Path,
-    tokenizer: Path,
-    code_roots: tuple[Path, ...],
-) -> Repository:
-    model = served.model
-    plan, before = f"{member(model, 'engine')}/1/model.plan", f"{member(model, 'tokenizer')}/1"
-    files: dict[str, Path | str] = {
-        **texts,
-        f"{model}/1/ensemble.txt": ENSEMBLE,
-        **_code(before, TOKENIZER, code_roots),
-        f"{before}/tokenizer.json": tokenizer,
-        plan: engine,
-    }
-    return Repository(files=files, engine_file=plan, tokenizer_file=f"{before}/tokenizer.json")
-
-
-def _code(folder: str, name: str, roots: tuple[Path, ...]) -> dict[str, Path]:
-    """A model of the python backend, and the manifest check that it imports."""
-    return {
-        f"{folder}/model.py": backend_file(roots, name),
-        f"{folder}/{MANIFEST_CHECK}": backend_file(roots, MANIFEST_CHECK),
-    }
+        tokenizer_file = f"{code_folder}/tokenizer.json"
+        files[tokenizer_file] = tokenizer
+    return Repository(files=files, engine_file=engine_file, tokenizer_file=tokenizer_file)

@@ -8,12 +8,7 @@ from pathlib import Path
 
 from engine_build.packaging.archive import archive, model_repository
 from engine_build.packaging.repository import repository
-from onboarding.manifest import (
-    MANIFEST_NAME,
-    BuilderRecord,
-    Manifest,
-    RuntimeIdentity,
-)
+from onboarding.manifest import MANIFEST_NAME, BuilderRecord, Manifest, RuntimeIdentity
 from tests.unit.engine_build import golden_configurations as golden
 from tests.unit.engine_build.stand_ins import ROOT
 
@@ -31,13 +26,13 @@ def published(
 ) -> Path:
     """An engine archive as a build publishes it; `changes` replace fields of its manifest."""
     shown = golden.served() if shown is None else shown
-    place = folder / capability
-    place.mkdir(parents=True)
-    (place / "plan").write_bytes(b"plan for " + capability.encode())
-    (place / "tokenizer.json").write_bytes(tokenizer)
-    token_file = place / "tokenizer.json" if shown.is_text else None
-    laid = repository(shown, place / "plan", token_file, is_cpu=is_cpu, code_roots=(ROOT,))
-    files = model_repository(place / "archive", laid.files)
+    out = folder / capability
+    out.mkdir(parents=True)
+    (out / "plan").write_bytes(b"plan for " + capability.encode())
+    (out / "tokenizer.json").write_bytes(tokenizer)
+    token_file = out / "tokenizer.json" if shown.is_text else None
+    laid = repository(shown, out / "plan", token_file, is_cpu=is_cpu, code_roots=(ROOT,))
+    files = model_repository(out / "archive", laid.files)
     fields = {
         "model": shown.model,
         "task": shown.task,
@@ -63,29 +58,29 @@ def published(
         "host_memory_mib": 1.0,
         "builder": BuilderRecord(machine="x86_64", built_at="2026-01-01T00:00:00Z"),
     }
-    archive(place / "archive", Manifest(**(fields | changes)), place / "model.tar.gz")
-    return place / "model.tar.gz"
+    archive(out / "archive", Manifest(**(fields | changes)), out / "model.tar.gz")
+    return out / "model.tar.gz"
 
 
-def unpacked(path: Path) -> dict[str, bytes]:
+def read_files(path: Path) -> dict[str, bytes]:
     """Every file of an archive."""
     with tarfile.open(path) as tar:
         return {member.name: tar.extractfile(member).read() for member in tar}
 
 
-def without(path: Path, name: str) -> bytes:
+def manifest_without(path: Path, name: str) -> bytes:
     """The manifest of an archive, one file less."""
-    manifest = Manifest.from_bytes(unpacked(path)[MANIFEST_NAME])
+    manifest = Manifest.from_bytes(read_files(path)[MANIFEST_NAME])
     files = {file: digest for file, digest in manifest.files.items() if file != name}
     return manifest.model_copy(update={"files": files}).to_bytes()
 
 
-def spoiled(path: Path, folder: Path, **files: bytes) -> Path:
+def replace_files(path: Path, folder: Path, **files: bytes) -> Path:
     """The archive with other files in it; an empty one is left out."""
     folder.mkdir(exist_ok=True)
-    out = folder / "spoiled.tar.gz"
+    out = folder / "changed.tar.gz"
     with tarfile.open(out, "w:gz") as tar:
-        for name, data in (unpacked(path) | files).items():
+        for name, data in (read_files(path) | files).items():
             member = tarfile.TarInfo(name)
             member.size = len(data)
             if data:

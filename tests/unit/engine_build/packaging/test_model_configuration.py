@@ -1,7 +1,4 @@
-"""config.pbtxt.
-
-Golden files for every task and device, and the rules that Triton's protobuf does not know.
-"""
+"""config.pbtxt: golden files of every task and device, and rules that protobuf does not know."""
 
 from __future__ import annotations
 
@@ -36,57 +33,65 @@ def test_golden_files_are_those_of_the_cases():
 
 
 def test_text_on_a_gpu_is_an_ensemble_of_two_members():
-    found = configurations(served(), is_cpu=False)
-    assert list(found) == [
-        "embedder/config.pbtxt",
-        "embedder_tokenizer/config.pbtxt",
-        "embedder_engine/config.pbtxt",
-    ]
+    texts = configurations(served(), is_cpu=False)
+    folders = ("embedder", "embedder_tokenizer", "embedder_engine")
+    assert list(texts) == [f"{folder}/config.pbtxt" for folder in folders]
     # Triton's SageMaker front end finds the ensemble of a multi-model archive by this very text.
-    assert [name for name, each in found.items() if 'platform: "ensemble"' in each] == [
-        "embedder/config.pbtxt"
-    ]
-    assert not any(
-        line.startswith("name:") for each in found.values() for line in each.splitlines()
-    )
+    ensembles = [name for name, text in texts.items() if 'platform: "ensemble"' in text]
+    assert ensembles == ["embedder/config.pbtxt"]
+    assert not any("\nname:" in f"\n{text}" for text in texts.values())
 
 
 def test_tensors_on_a_gpu_are_the_plan_alone():
     assert list(configurations(served(**VISION), is_cpu=False)) == ["vision/config.pbtxt"]
 
 
+def engine_lines(**changes):
+    text = configurations(served(**changes), is_cpu=False)["embedder_engine/config.pbtxt"]
+    return [line.strip() for line in text.splitlines()]
+
+
+TWO_PROFILES = (*served().profiles, SHORT)
+
+
 def test_warm_up_of_a_plan_follows_the_spec_and_covers_every_profile():
-    cold = configurations(served(serving=ServingSpec(warm_up=False)), is_cpu=False)[
-        "embedder_engine/config.pbtxt"
-    ]
-    warm = configurations(served(profiles=(*served().profiles, SHORT)), is_cpu=False)[
-        "embedder_engine/config.pbtxt"
-    ]
-    assert "model_warmup" not in cold
-    assert [line for line in warm.splitlines() if line.startswith('  name: "profile')] == [
-        f'  name: "profile {index} {size}"' for index in (0, 1) for size in ("min", "opt", "max")
+    assert "model_warmup {" not in engine_lines(serving=ServingSpec(warm_up=False))
+    names = [line for line in engine_lines(profiles=TWO_PROFILES) if 'name: "profile' in line]
+    assert names == [
+        f'name: "profile {index} {size}"' for index in (0, 1) for size in ("min", "opt", "max")
     ]
 
 
 def test_graphs_are_of_the_opt_shapes_and_preferred_batches_within_a_profile():
-    found = configurations(
-        served(serving=TUNED, profiles=(*served().profiles, SHORT)), is_cpu=False
-    )["embedder_engine/config.pbtxt"]
-    lines = found.splitlines()
-    batches = [line.strip() for line in lines if line.startswith("      batch_size:")]
+    lines = engine_lines(serving=TUNED, profiles=TWO_PROFILES)
+    specs = lines[: lines.index("model_warmup {")]
+    batches = [line for line in specs if line.startswith("batch_size:")]
     assert batches == [f"batch_size: {size}" for size in (1, 4, 4, 8)]
 
 
 def test_axis_of_unknown_size_has_neither_graph_nor_warm_up():
-    found = configurations(served(**DETECTOR), is_cpu=False)["detector/config.pbtxt"]
-    assert "graphs" not in found and "model_warmup" not in found
+    text = configurations(served(**DETECTOR), is_cpu=False)["detector/config.pbtxt"]
+    assert "graphs" not in text and "model_warmup" not in text
 
 
 def test_pbtxt_escapes_what_would_end_a_string():
     assert text([("name", 'a"b\\c\nü')]) == 'name: "a\\"b\\\\c\\012ü"\n'
-    assert text(
-        [("enable", TRUE), ("kind", Word("KIND_CPU")), ("dims", ()), ("map", entry("k", 1))]
-    ) == ('enable: true\nkind: KIND_CPU\ndims: [ ]\nmap {\n  key: "k"\n  value: 1\n}\n')
+    message = [("enable", TRUE), ("kind", Word("KIND_CPU")), ("dims", ()), ("map", entry("k", 1))]
+    lines = ("enable: true", "kind: KIND_CPU", "dims: [ ]", "map {", '  key: "k"', "  value: 1")
+    assert text(message) == "\n".join((*lines, "}\n"))
+
+
+def output(**changes):
+    record = {"name": "y", "datatype": "FP32", "shape": (-1, 2), **changes}
+    return {"outputs": (TensorRecord(**record),)}
+
+
+def profile(**sizes):
+    return {"profiles": (ProfileRecord(**{"batch": (1, 8, 32), **sizes}),)}
+
+
+PREFERRED = ServingSpec(dynamic_batching=DynamicBatchingSpec(preferred_batch_sizes=(8, 64)))
+NO_INSTANCE = ServingSpec.model_construct(**(dict(ServingSpec()) | {"instances_per_gpu": 0}))
 
 
 @pytest.mark.parametrize(
@@ -99,52 +104,26 @@ def test_pbtxt_escapes_what_would_end_a_string():
             "max_batch_size is 33, but no optimization profile takes more than 32 rows",
         ),
         (
-            {
-                "serving": ServingSpec(
-                    dynamic_batching=DynamicBatchingSpec(preferred_batch_sizes=(8, 64))
-                )
-            },
+            {"serving": PREFERRED},
             "preferred batch size 64 is not from 1 to max_batch_size 32; change "
             "preferred_batch_sizes",
         ),
-        (
-            {
-                "serving": ServingSpec.model_construct(
-                    **(dict(ServingSpec()) | {"instances_per_gpu": 0})
-                )
-            },
-            "instances_per_gpu is 0",
-        ),
+        ({"serving": NO_INSTANCE}, "instances_per_gpu is 0"),
         ({"profiles": ()}, "it has no optimization profile"),
         (
-            {"profiles": (ProfileRecord(batch=(1, 40, 32), sequence=(1, 2, 3)),)},
+            profile(batch=(1, 40, 32)),
             r"optimization profile 0 has batch \[1, 40, 32\]; it must be 1 <= min <= opt <= max",
         ),
-        (
-            {"profiles": (ProfileRecord(batch=(1, 8, 32), sequence=(0, 2, 3)),)},
-            r"optimization profile 0 has sequence \[0, 2, 3\]",
-        ),
+        (profile(sequence=(0, 2, 3)), r"optimization profile 0 has sequence \[0, 2, 3\]"),
         ({"inputs": ()}, "the network has no input"),
         (
             {"inputs": (TOKENS[0], TOKENS[0])},
             "two inputs have the name 'input_ids'; rename one in the network",
         ),
-        (
-            {"outputs": (TensorRecord(name="", datatype="FP32", shape=(-1, 2)),)},
-            "an output of the network has no name",
-        ),
-        (
-            {"outputs": (TensorRecord(name="y", datatype="BF16", shape=(-1, 2)),)},
-            "output 'y' has datatype BF16; allowed: BOOL, INT8",
-        ),
-        (
-            {"outputs": (TensorRecord(name="y", datatype="FP32", shape=(8, 2)),)},
-            r"output 'y' has shape \[8, 2\]; its first axis",
-        ),
-        (
-            {"outputs": (TensorRecord(name="y", datatype="FP32", shape=(-1, 0)),)},
-            r"output 'y' has shape \[-1, 0\]; each axis",
-        ),
+        (output(name=""), "an output of the network has no name"),
+        (output(datatype="BF16"), "output 'y' has datatype BF16; allowed: BOOL, INT8"),
+        (output(shape=(8, 2)), r"output 'y' has shape \[8, 2\]; its first axis"),
+        (output(shape=(-1, 0)), r"output 'y' has shape \[-1, 0\]; each axis"),
         ({"model": "a_b"}, "the name 'a_b' must have no underscore or slash"),
     ],
 )
@@ -156,8 +135,7 @@ def test_refuses_what_triton_would_refuse_later(changes, words, is_cpu):
 
 def test_refuses_a_half_precision_answer_of_a_text_task_on_a_gpu():
     half = {"outputs": (LOGITS[0].model_copy(update={"datatype": "FP16"}),)}
-    with pytest.raises(
-        InputRefused, match="output 'logits' has datatype FP16; a text task answers in FP32"
-    ):
+    reason = "output 'logits' has datatype FP16; a text task answers in FP32"
+    with pytest.raises(InputRefused, match=reason):
         configurations(served(**half), is_cpu=False)
     assert "TYPE_FP32" in configurations(served(**half), is_cpu=True)["embedder/config.pbtxt"]
