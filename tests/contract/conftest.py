@@ -1,6 +1,6 @@
-"""The servers that one suite asks.
+"""The servers of the suite: ours, and real Triton in both of its SageMaker modes.
 
-Ours, and real Triton in both of its SageMaker modes, each a process of its own.
+Each is a process of its own.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from container.client import rows_of
 from local_cloud.containers.container import Container, ContainerSpec, start_container
 from local_cloud.containers.server_client import Response, ServerClient
 from onboarding.serve_environment import serve_environment
@@ -23,6 +27,7 @@ from tests.fixtures.tiny_embedder.archive import EMBEDDER, REPOSITORY, Tiny, wri
 
 SECONDS = 180.0
 POLL_SECONDS = 0.02
+TARGET_HEADER = "X-Amzn-SageMaker-Target-Model"
 TARGET_MODEL = "0123456789abcdef/model.tar.gz"
 TRITON = REPOSITORY / ".venvs" / "triton"
 SERVER = REPOSITORY / ".venvs" / "server"
@@ -31,7 +36,7 @@ PYTHON = {"python-server": SERVER, "python-mme": SERVER, "triton-sme": TRITON, "
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """A running server and how its one model is asked."""
+    """A running server and the path of its one model."""
 
     kind: str
     container: Container
@@ -52,42 +57,32 @@ def command(kind: str, folder: Path) -> tuple[str, ...]:
     if kind.startswith("python-"):
         return (python, "-W", "error", "-m", "container.server", "serve")
     serve = REPOSITORY / "local_cloud" / "containers" / "triton_serve.py"
-    return (
-        python,
-        "-I",
-        "-S",
-        str(serve),
-        "--triton",
-        str(TRITON),
-        "--backends",
-        str(folder / "backends"),
-    )
+    backends = str(folder / "backends")
+    return (python, "-I", "-S", str(serve), "--triton", str(TRITON), "--backends", backends)
 
 
 def environment(
     kind: str, archive: Path, *, model: str = EMBEDDER.model, **extra: str
 ) -> dict[str, str]:
     """What SageMaker puts into a container's environment."""
-    chosen = {"SAGEMAKER_MULTI_MODEL": "true"} if is_multi_model(kind) else {}
-    if kind.startswith("triton-"):
-        chosen |= serve_environment(None if is_multi_model(kind) else model)
-    found = {
+    variables = {
         "PATH": f"{PYTHON[kind]}/bin:/usr/bin:/bin",
         "PYTHONPATH": str(REPOSITORY),
         "PYTHONUNBUFFERED": "1",
+        "SM_MODEL_DIR": str(archive),
+        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
     }
-    return (
-        found
-        | {"SM_MODEL_DIR": str(archive), "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1"}
-        | chosen
-        | extra
-    )
+    if is_multi_model(kind):
+        variables["SAGEMAKER_MULTI_MODEL"] = "true"
+    if kind.startswith("triton-"):
+        variables |= serve_environment(None if is_multi_model(kind) else model)
+    return variables | extra
 
 
 def start(
     kind: str, archive: Path, folder: Path, *, model: str = EMBEDDER.model, **extra: str
 ) -> Container:
-    """Starts a server in a container whose loopback is its own."""
+    """Start a server in a container whose loopback is its own."""
     folder.mkdir(parents=True, exist_ok=True)
     return start_container(
         ContainerSpec(
@@ -100,7 +95,7 @@ def start(
 
 
 def wait_until_healthy(container: Container, client: ServerClient, path: str = "/ping") -> None:
-    """Polls its health; a server that ends or takes too long fails the test with its log."""
+    """Poll its health; a server that ends or takes too long fails the test with its log."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and container.exit_status() is None:
         try:
@@ -120,17 +115,54 @@ def exit_status(container: Container) -> int:
     return container.process.wait(SECONDS)
 
 
+def end_of(kind: str, archive: Path, folder: Path, **extra: str) -> tuple[int, str]:
+    """The exit status and the log of a server that must end by itself."""
+    container = start(kind, archive, folder, **extra)
+    try:
+        status = exit_status(container)
+    finally:
+        container.stop(0)
+    return status, container.spec.log.read_text()
+
+
 def load(
     client: ServerClient, url: Path, *, name: str = "hash", target: str = TARGET_MODEL
 ) -> Response:
-    """Asks a multi-model server to load an archive, as SageMaker does."""
+    """Load an archive into a multi-model server, as SageMaker does."""
     body = json.dumps({"model_name": name, "url": str(url)}).encode()
-    return client.request(
-        "POST",
-        "/models",
-        body,
-        {"Content-Type": "application/json", "X-Amzn-SageMaker-Target-Model": target},
-    )
+    headers = {"Content-Type": "application/json", TARGET_HEADER: target}
+    return client.request("POST", "/models", body, headers)
+
+
+@contextmanager
+def serving(
+    kind: str, archive: Path, folder: Path, *, model: str = EMBEDDER.model, **extra: str
+) -> Iterator[Served]:
+    """A server, which has loaded the archive also in multi-model mode."""
+    empty = folder / "empty"
+    empty.mkdir(parents=True)
+    root = empty if is_multi_model(kind) else archive
+    container = start(kind, root, folder, model=model, **extra)
+    client = ServerClient(container.connection)
+    try:
+        wait_until_healthy(container, client)
+        served = Served(kind=kind, container=container, client=client)
+        if is_multi_model(kind):
+            answer = load(client, archive)
+            assert answer.status == 200, answer.body
+            served = replace(
+                served, infer_path="/models/hash/invoke", headers={TARGET_HEADER: TARGET_MODEL}
+            )
+        yield served
+    finally:
+        client.close()
+        container.stop(10)
+
+
+def rows(answer: Response, output: str = "embedding") -> Any:
+    """The rows of an answer that is one."""
+    assert answer.status == 200, answer.body
+    return rows_of(answer.body, answer.headers["content-type"], output)
 
 
 @pytest.fixture(scope="session")
@@ -142,13 +174,12 @@ def archive(archives: Callable[[Tiny], Path]) -> Path:
 @pytest.fixture(scope="session")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Tiny], Path]:
     """Gives each tiny network's archive, written at its first use."""
-    written: dict[str, Path] = {}
 
+    @cache
     def one(tiny: Tiny) -> Path:
-        if tiny.model not in written:
-            written[tiny.model] = tmp_path_factory.mktemp("archive") / "model"
-            write_archive(written[tiny.model], tiny)
-        return written[tiny.model]
+        root = tmp_path_factory.mktemp("archive") / "model"
+        write_archive(root, tiny)
+        return root
 
     return one
 
@@ -157,51 +188,15 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Tiny], Path]
 def launched(
     archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., Served]]:
-    """Gives each kind of server with one of the tiny networks.
+    """Gives each kind of server with one of the tiny networks, started at its first use."""
+    with ExitStack() as running:
 
-    Started at its first use and stopped at the end.
-    """
-    running: dict[tuple[str, str], Served] = {}
+        @cache
+        def served(kind: str, tiny: Tiny = EMBEDDER) -> Served:
+            folder = tmp_path_factory.mktemp(kind)
+            return running.enter_context(serving(kind, archives(tiny), folder, model=tiny.model))
 
-    def served(kind: str, tiny: Tiny = EMBEDDER) -> Served:
-        if (kind, tiny.model) not in running:
-            running[kind, tiny.model] = serve(
-                kind, archives(tiny), tmp_path_factory.mktemp(kind), model=tiny.model
-            )
-        return running[kind, tiny.model]
-
-    yield served
-    for one in running.values():
-        one.client.close()
-        one.container.stop(10)
-
-
-def serve(kind: str, archive: Path, folder: Path, *, model: str, **extra: str) -> Served:
-    """Starts a server and, in multi-model mode, loads the archive."""
-    empty = folder / "empty"
-    empty.mkdir(parents=True)
-    container = start(
-        kind, empty if is_multi_model(kind) else archive, folder, model=model, **extra
-    )
-    client = ServerClient(container.connection)
-    try:
-        wait_until_healthy(container, client)
-        if not is_multi_model(kind):
-            return Served(kind=kind, container=container, client=client)
-        answer = load(client, archive)
-        assert answer.status == 200, answer.body
-    except BaseException:
-        client.close()
-        container.stop(0)
-        raise
-    headers = {"X-Amzn-SageMaker-Target-Model": TARGET_MODEL}
-    return Served(
-        kind=kind,
-        container=container,
-        client=client,
-        infer_path="/models/hash/invoke",
-        headers=headers,
-    )
+        yield served
 
 
 @pytest.fixture(params=KINDS)
@@ -211,7 +206,7 @@ def served(request: pytest.FixtureRequest, launched: Callable[..., Served]) -> S
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks the folder's tests, and says what is missing where Triton is not installed."""
+    """Mark the folder's tests, and skip them where Triton is not installed."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:

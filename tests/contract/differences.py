@@ -1,4 +1,4 @@
-"""The table of differences between the servers, generated from what the suite asks.
+"""The table of differences between the servers, generated from the exchanges of the suite.
 
 `python -m tests.contract.differences`. `--write` puts it between the markers of
 docs/reference/servers.md; without it, a stale document is reported and the exit status is 1.
@@ -21,42 +21,25 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "servers
 
 def table(name: str, exchanges: Sequence[Exchange], kinds: tuple[str, ...]) -> Iterable[str]:
     """What differs, one request a row, and in one line what does not."""
-    asked = [exchange for exchange in exchanges if exchange.kinds(kinds)]
-    unlike = [
-        exchange
-        for exchange in asked
-        if len({str(reply) for reply in _replies(exchange, kinds)}) > 1
-    ]
+    unlike, alike = [], []
+    for exchange in exchanges:
+        replies = {str(exchange.replies[kind]) for kind in exchange.kinds(kinds)}
+        if len(replies) > 1:
+            cells = (str(exchange.replies.get(kind, "-")) for kind in kinds)
+            unlike.append(f"| {exchange.name} | {' | '.join(cells)} |")
+        elif replies:
+            alike.append(f"{exchange.name} ({replies.pop()})")
     if unlike:
-        yield from (
-            "",
-            f"| {name} | {' | '.join(TITLES[kind] for kind in kinds)} |",
-            f"|---{'|---' * len(kinds)}|",
-        )
-        yield from (
-            f"| {exchange.name} | {' | '.join(_cells(exchange, kinds))} |" for exchange in unlike
-        )
-    alike = [
-        f"{exchange.name} ({_replies(exchange, kinds)[0]})"
-        for exchange in asked
-        if exchange not in unlike
-    ]
+        yield from ("", f"| {name} | {' | '.join(TITLES[kind] for kind in kinds)} |")
+        yield from (f"|---{'|---' * len(kinds)}|", *unlike)
     if alike:
         line = f"*{name}, alike wherever they apply:* {'; '.join(alike)}."
         yield from ("", textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False))
 
 
-def _replies(exchange: Exchange, kinds: tuple[str, ...]) -> list[object]:
-    return [exchange.replies[kind] for kind in exchange.kinds(kinds)]
-
-
-def _cells(exchange: Exchange, kinds: tuple[str, ...]) -> Iterable[str]:
-    return (str(exchange.replies[kind]) if kind in exchange.replies else "-" for kind in kinds)
-
-
 def differences() -> str:
     """Every table."""
-    return "\n".join(line for each in TABLES for line in table(*each)).strip("\n")
+    return "\n".join(line for rows in TABLES for line in table(*rows)).strip("\n")
 
 
 def variables() -> str:
@@ -71,29 +54,29 @@ GENERATED = {"differences": differences, "variables": variables}
 """What stands between the markers of each name."""
 
 
-def written(document: str) -> str:
+def fill_in(document: str) -> str:
     """The document with everything generated in its place.
 
     Raises ValueError when a marker is missing.
     """
-    for name, made in GENERATED.items():
+    for name, generate in GENERATED.items():
         start, end = f"<!-- {name}: generated -->\n", f"<!-- {name}: end -->"
-        before, found, rest = document.partition(start)
-        _, closed, after = rest.partition(end)
-        if not found or not closed:
+        before, opening, rest = document.partition(start)
+        _, closing, after = rest.partition(end)
+        if not opening or not closing:
             raise ValueError(f"the document lacks the markers {start.strip()} and {end}")
-        document = f"{before}{start}{made()}\n{end}{after}"
+        document = f"{before}{start}{generate()}\n{end}{after}"
     return document
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes the document, or says whether it is stale."""
+    """Write the document, or report that it is stale."""
     parser = argparse.ArgumentParser(prog="python -m tests.contract.differences")
     parser.add_argument("--write", action="store_true")
-    wish = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     present = DOCUMENT.read_text(encoding="utf-8")
-    wanted = written(present)
-    if wish.write:
+    wanted = fill_in(present)
+    if options.write:
         DOCUMENT.write_text(wanted, encoding="utf-8")
     elif present != wanted:
         print(

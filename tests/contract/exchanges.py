@@ -1,7 +1,7 @@
-"""What one suite asks of every server, by name, and what each answers.
+"""The requests that every server of the suite gets, by name, and each server's reply.
 
 Loading and pressure have modules of their own; nowhere else are the servers' differences written.
-`test_exchanges` and `test_pressure` ask for all of it; `differences` makes the tables of
+`test_exchanges` and `test_pressure` send all of it; `differences` makes the tables of
 docs/reference/servers.md from it.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 
 from tests.contract.loading_exchanges import LOADING
-from tests.contract.pressure_exchanges import BAD_HOURS, WITH_KSERVE
+from tests.contract.pressure_exchanges import UNDER_PRESSURE, WITH_KSERVE
 from tests.contract.replies import (
     KINDS,
     LARGEST_BODY,
@@ -25,173 +25,118 @@ from tests.contract.replies import (
 )
 from tests.contract.requests import BINARY_TYPE, binary_request, changed, json_request
 
+_ANSWERED, _REFUSED = alike(answered()), alike(refused())
 _PARSING = replies(refused(), refused(500), refused())
 """Triton's single-model mode calls a client's slip its own fault.
 
 Its multi-model mode calls every fault the client's.
 """
+_PYTHON_ONLY = replies(answered(), refused(), refused())
+_UNKNOWN_MODEL = replies(refused(404), bare(404), bare(404))
 _BINARY = binary_request([b"a"])
-_BAD_TEXT = binary_request([b"\xff\xfe"])
-_LYING = binary_request([b"a"], size=4)
-_GZIP = (("Content-Encoding", "gzip"),)
+_LISTED = Reply(status=200, says=MODELS)
 
 ANSWERS = (
-    Exchange(
-        name="texts in JSON", body=json_request(["a dog", "the cat"]), replies=alike(answered())
-    ),
-    Exchange(
-        name="texts in the binary extension",
-        body=_BINARY[0],
-        content_type=_BINARY[1],
-        replies=alike(answered()),
-    ),
-    Exchange(
-        name="no Content-Type", body=json_request(["a"]), content_type="", replies=alike(answered())
-    ),
+    Exchange("texts in JSON", _ANSWERED, json_request(["a dog", "the cat"])),
+    Exchange("texts in the binary extension", _ANSWERED, *_BINARY),
+    Exchange("no Content-Type", _ANSWERED, json_request(["a"]), ""),
     # The Python server splits what is larger than the engine's batch, and reads plain texts.
-    Exchange(
-        name="more rows than the batch",
-        body=json_request(["a"] * 33),
-        replies=replies(answered(), refused(), refused()),
-    ),
-    Exchange(
-        name='`{"inputs": ["a"]}`',
-        body=b'{"inputs": ["a"]}',
-        replies=replies(answered(), refused(), refused()),
-    ),
-    Exchange(
-        name="shape without the second axis",
-        body=changed(shape=[1]),
-        replies=replies(answered(), refused(), refused()),
-    ),
+    Exchange("more rows than the batch", _PYTHON_ONLY, json_request(["a"] * 33)),
+    Exchange('`{"inputs": ["a"]}`', _PYTHON_ONLY, b'{"inputs": ["a"]}'),
+    Exchange("shape without the second axis", _PYTHON_ONLY, changed(shape=[1])),
     # Triton takes a body that it can read no header of for one raw text, even an empty one.
-    Exchange(name="empty body", replies=replies(refused(), answered(), answered())),
+    Exchange("empty body", replies(refused(), answered(), answered())),
     Exchange(
-        name="gzip",
-        body=gzip.compress(json_request(["a"]), mtime=0),
-        headers=_GZIP,
-        replies=replies(answered(), refused(500), refused()),
+        "gzip",
+        replies(answered(), refused(500), refused()),
+        gzip.compress(json_request(["a"]), mtime=0),
+        headers=(("Content-Encoding", "gzip"),),
     ),
     Exchange(
-        name="unknown Content-Encoding",
-        body=json_request(["a"]),
+        "unknown Content-Encoding",
+        replies(refused(415), answered(), answered()),
+        json_request(["a"]),
         headers=(("Content-Encoding", "br"),),
-        replies=replies(refused(415), answered(), answered()),
     ),
 )
 """Requests that at least one server answers."""
 
 SLIPS = (
-    Exchange(name="not JSON", body=b"{", replies=_PARSING),
-    Exchange(name="not an object", body=b"[]", replies=_PARSING),
-    Exchange(name="no inputs", body=b"{}", replies=_PARSING),
-    Exchange(name="20,000 brackets", body=b"[" * 20_000, replies=_PARSING),
+    Exchange("not JSON", _PARSING, b"{"),
+    Exchange("not an object", _PARSING, b"[]"),
+    Exchange("no inputs", _PARSING, b"{}"),
+    Exchange("20,000 brackets", _PARSING, b"[" * 20_000),
+    Exchange("NaN for a text", _PARSING, changed(data=["#"]).replace(b'"#"', b"NaN")),
+    Exchange("number for a text", _PARSING, changed(data=[1])),
+    Exchange("text/csv", replies(refused(415), refused(500), refused()), b"a dog", "text/csv"),
+    Exchange("unknown input", _REFUSED, changed(name="texts")),
+    Exchange("unknown output", _REFUSED, json_request(["a"], outputs=[{"name": "logits"}])),
+    Exchange("wrong datatype", _REFUSED, changed(datatype="FP32", data=[1.0])),
+    Exchange("wrong shape", _REFUSED, changed(shape=[1, 2], data=["a", "b"])),
+    Exchange("fewer texts than the shape says", _REFUSED, changed(shape=[2, 1])),
+    Exchange("text that is not UTF-8", _REFUSED, *binary_request([b"\xff\xfe"])),
+    Exchange("binary size that lies", _REFUSED, *binary_request([b"a"], size=4)),
     Exchange(
-        name="NaN for a text", body=changed(data=["#"]).replace(b'"#"', b"NaN"), replies=_PARSING
-    ),
-    Exchange(name="number for a text", body=changed(data=[1]), replies=_PARSING),
-    Exchange(
-        name="text/csv",
-        body=b"a dog",
-        content_type="text/csv",
-        replies=replies(refused(415), refused(500), refused()),
-    ),
-    Exchange(name="unknown input", body=changed(name="texts"), replies=alike(refused())),
-    Exchange(
-        name="unknown output",
-        body=json_request(["a"], outputs=[{"name": "logits"}]),
-        replies=alike(refused()),
-    ),
-    Exchange(
-        name="wrong datatype", body=changed(datatype="FP32", data=[1.0]), replies=alike(refused())
+        "header size beyond the body",
+        _REFUSED,
+        _BINARY[0],
+        f"{BINARY_TYPE};json-header-size=99999",
     ),
     Exchange(
-        name="wrong shape", body=changed(shape=[1, 2], data=["a", "b"]), replies=alike(refused())
-    ),
-    Exchange(
-        name="fewer texts than the shape says", body=changed(shape=[2, 1]), replies=alike(refused())
-    ),
-    Exchange(
-        name="text that is not UTF-8",
-        body=_BAD_TEXT[0],
-        content_type=_BAD_TEXT[1],
-        replies=alike(refused()),
-    ),
-    Exchange(
-        name="binary size that lies",
-        body=_LYING[0],
-        content_type=_LYING[1],
-        replies=alike(refused()),
-    ),
-    Exchange(
-        name="header size beyond the body",
-        body=_BINARY[0],
-        content_type=f"{BINARY_TYPE};json-header-size=99999",
-        replies=alike(refused()),
-    ),
-    Exchange(
-        name="body of more than 6 MiB",
-        body=b" " * (LARGEST_BODY + 1),
-        replies=replies(refused(413), refused(500), refused()),
+        "body of more than 6 MiB",
+        replies(refused(413), refused(500), refused()),
+        b" " * (LARGEST_BODY + 1),
     ),
 )
 """Requests that no server answers."""
 
 PATHS = (
-    Exchange(name="GET /ping", method="GET", path="/ping", replies=alike(bare(200))),
-    Exchange(name="POST /ping", path="/ping", replies=alike(refused(405))),
+    Exchange("GET /ping", alike(bare(200)), method="GET", path="/ping"),
+    Exchange("POST /ping", alike(refused(405)), path="/ping"),
     Exchange(
-        name="GET /invocations",
+        "GET /invocations",
+        replies(refused(405), refused(405), refused(405), refused(404)),
         method="GET",
         path="/invocations",
-        replies=replies(refused(405), refused(405), refused(405), refused(404)),
     ),
     Exchange(
-        name="GET /nothing",
+        "GET /nothing",
+        replies(refused(404), bare(400), bare(400)),
         method="GET",
         path="/nothing",
-        replies=replies(refused(404), bare(400), bare(400)),
     ),
     Exchange(
-        name="POST /invocations of a multi-model server",
+        "POST /invocations of a multi-model server",
+        {"python-mme": refused(404), "triton-mme": refused()},
+        json_request(["a"]),
         path="/invocations",
-        body=json_request(["a"]),
-        replies={"python-mme": refused(404), "triton-mme": refused()},
     ),
     Exchange(
-        name="GET /models",
+        "GET /models",
+        replies(refused(404), _LISTED, _LISTED, _LISTED),
         method="GET",
         path="/models",
-        replies=replies(
-            refused(404),
-            Reply(status=200, says=MODELS),
-            Reply(status=200, says=MODELS),
-            Reply(status=200, says=MODELS),
-        ),
     ),
     Exchange(
-        name="GET /models/NAME of an unknown model",
-        method="GET",
-        path="/models/none",
-        replies=replies(refused(404), bare(404), bare(404)),
+        "GET /models/NAME of an unknown model", _UNKNOWN_MODEL, method="GET", path="/models/none"
     ),
     Exchange(
-        name="DELETE /models/NAME of an unknown model",
+        "DELETE /models/NAME of an unknown model",
+        _UNKNOWN_MODEL,
         method="DELETE",
         path="/models/none",
-        replies=replies(refused(404), bare(404), bare(404)),
     ),
     Exchange(
-        name="POST /models/NAME/invoke of an unknown model",
+        "POST /models/NAME/invoke of an unknown model",
+        _UNKNOWN_MODEL,
+        json_request(["a"]),
         path="/models/none/invoke",
-        body=json_request(["a"]),
-        replies=replies(refused(404), bare(404), bare(404)),
     ),
     Exchange(
-        name="PUT /models",
+        "PUT /models",
+        replies(refused(404), bare(400), bare(400), refused(405)),
         method="PUT",
         path="/models",
-        replies=replies(refused(404), bare(400), bare(400), refused(405)),
     ),
 )
 """Paths and methods."""
@@ -201,5 +146,5 @@ TABLES = (
     ("Requests that are refused", SLIPS, KINDS),
     ("Paths", PATHS, KINDS),
     ("Loading", LOADING, KINDS),
-    ("Under faults and pressure", BAD_HOURS, WITH_KSERVE),
+    ("Under faults and pressure", UNDER_PRESSURE, WITH_KSERVE),
 )

@@ -16,103 +16,70 @@ from tests.contract.replies import (
 from tests.contract.requests import json_request
 
 TO_OTHER = (("X-Amzn-SageMaker-Target-Model", "fedcba9876543210/model.tar.gz"),)
-_LOAD_OTHER = b'{"model_name": "other", "url": "{archive}"}'
+
+
+def _load(name: str, *reply: Reply, body: bytes, headers=()) -> Exchange:
+    return Exchange(name, multi_model(*reply), body, path="/models", headers=headers)
+
+
+def _load_other(name: str, reply: Reply) -> Exchange:
+    body = b'{"model_name": "other", "url": "{archive}"}'
+    return _load(name, reply, reply, body=body, headers=TO_OTHER)
+
+
+def _to_other(name: str, *reply: Reply, method: str) -> Exchange:
+    return Exchange(
+        name, multi_model(*reply), method=method, path="/models/other", headers=TO_OTHER
+    )
+
+
+def _invoke_other(name: str, *reply: Reply, headers=TO_OTHER) -> Exchange:
+    body, path = json_request(["a dog"]), "/models/other/invoke"
+    return Exchange(name, multi_model(*reply), body, path=path, headers=headers)
+
 
 LOADING = (
-    Exchange(
-        name="load without a url",
-        path="/models",
-        body=b'{"model_name": "x"}',
-        replies=multi_model(refused(), refused()),
-    ),
-    Exchange(
-        name="load from a folder that is not there",
-        path="/models",
+    _load("load without a url", refused(), refused(), body=b'{"model_name": "x"}'),
+    _load(
+        "load from a folder that is not there",
+        refused(),
+        refused(),
         body=b'{"model_name": "x", "url": "/nowhere/model"}',
-        replies=multi_model(refused(), refused()),
     ),
-    Exchange(
-        name="load from a folder that holds no model",
-        path="/models",
+    _load(
+        "load from a folder that holds no model",
+        refused(),
+        refused(),
         body=b'{"model_name": "x", "url": "{empty}"}',
-        replies=multi_model(refused(), refused()),
     ),
-    Exchange(
-        name="load an archive with a changed file",
-        path="/models",
+    _load(
+        "load an archive with a changed file",
+        refused(),
+        refused(),
         body=b'{"model_name": "x", "url": "{spoiled}"}',
         headers=(("X-Amzn-SageMaker-Target-Model", "spoiled/model.tar.gz"),),
-        replies=multi_model(refused(), refused()),
     ),
+    _load_other("load", bare(200)),
+    _load_other("load what is loaded", refused(409)),
+    _to_other("GET /models/NAME", *[Reply(status=200, says=MODEL)] * 2, method="GET"),
     Exchange(
-        name="load",
-        path="/models",
-        body=_LOAD_OTHER,
-        headers=TO_OTHER,
-        replies=multi_model(bare(200), bare(200)),
-    ),
-    Exchange(
-        name="load what is loaded",
-        path="/models",
-        body=_LOAD_OTHER,
-        headers=TO_OTHER,
-        replies=multi_model(refused(409), refused(409)),
-    ),
-    Exchange(
-        name="GET /models/NAME",
-        method="GET",
-        path="/models/other",
-        headers=TO_OTHER,
-        replies=multi_model(Reply(status=200, says=MODEL), Reply(status=200, says=MODEL)),
-    ),
-    Exchange(
-        name="GET /models?limit=1, where two are loaded",
+        "GET /models?limit=1, where two are loaded",
+        multi_model(Reply(status=200, says=PAGE), Reply(status=200, says=MODELS)),
         method="GET",
         path="/models?limit=1",
-        replies=multi_model(Reply(status=200, says=PAGE), Reply(status=200, says=MODELS)),
     ),
-    Exchange(
-        name="POST /models/NAME/invoke",
-        path="/models/other/invoke",
-        body=json_request(["a dog"]),
-        headers=TO_OTHER,
-        replies=multi_model(answered(), answered()),
-    ),
+    _invoke_other("POST /models/NAME/invoke", answered(), answered()),
     # Triton serves the model under its target's name: the hash in the path is not asked once the
     # list has it.
-    Exchange(
-        name="POST /models/NAME/invoke without the target model's header",
-        path="/models/other/invoke",
-        body=json_request(["a dog"]),
-        replies=multi_model(answered(), refused()),
+    _invoke_other(
+        "POST /models/NAME/invoke without the target model's header",
+        answered(),
+        refused(),
+        headers=(),
     ),
-    Exchange(
-        name="DELETE /models/NAME",
-        method="DELETE",
-        path="/models/other",
-        headers=TO_OTHER,
-        replies=multi_model(bare(200), bare(200)),
-    ),
-    Exchange(
-        name="POST /models/NAME/invoke of an unloaded model",
-        path="/models/other/invoke",
-        body=json_request(["a dog"]),
-        headers=TO_OTHER,
-        replies=multi_model(refused(404), bare(404)),
-    ),
-    Exchange(
-        name="load again",
-        path="/models",
-        body=_LOAD_OTHER,
-        headers=TO_OTHER,
-        replies=multi_model(bare(200), bare(200)),
-    ),
-    Exchange(
-        name="unload again",
-        method="DELETE",
-        path="/models/other",
-        headers=TO_OTHER,
-        replies=multi_model(bare(200), bare(200)),
-    ),
+    _to_other("DELETE /models/NAME", bare(200), bare(200), method="DELETE"),
+    _invoke_other("POST /models/NAME/invoke of an unloaded model", refused(404), bare(404)),
+    _load_other("load again", bare(200)),
+    _to_other("unload again", bare(200), bare(200), method="DELETE"),
 )
 """Requests to one multi-model server, in this order."""

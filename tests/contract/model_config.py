@@ -25,11 +25,11 @@ def _module() -> ModuleType:
 PROTOBUF = _module()
 
 
-def parsed(text: str) -> Any:
-    """The configuration, as Triton reads it. Raises google.protobuf.text_format.ParseError."""
+def parse_configuration(text: str) -> Any:
+    """Return the configuration, as Triton reads it. Raises text_format.ParseError."""
     return text_format.Parse(text, PROTOBUF.ModelConfig())
 
 
-def written(config: Any) -> str:
-    """The configuration as text again."""
+def format_configuration(config: Any) -> str:
+    """Return the configuration as text again."""
     return text_format.MessageToString(config)

@@ -17,55 +17,41 @@ DEADLY = (
     # It answers twice and aborts: the parser's answer, then the loader's. A single-model server has
     # the path too.
     Exchange(
-        name="load with a body that is not JSON",
+        "load with a body that is not JSON",
+        replies(refused(404), does(THE_END), does(THE_END), refused()),
+        b"{",
         path="/models",
-        body=b"{",
-        replies=replies(refused(404), does(THE_END), does(THE_END), refused()),
     ),
 )
 """Each for a server of its own."""
 
 
-def _tritons(sme: Reply, mme: Reply, kserve: Reply) -> dict[str, Reply]:
-    return {"triton-sme": sme, "triton-mme": mme, "triton-kserve": kserve}
+def _tritons(sme: int, mme: int, kserve: int) -> dict[str, Reply]:
+    kinds = ("triton-sme", "triton-mme", "triton-kserve")
+    return {kind: refused(status) for kind, status in zip(kinds, (sme, mme, kserve), strict=True)}
 
 
 PRESSED = (
     Exchange(
-        name="the queue is full",
-        replies={
-            "python-server": refused(503),
-            "python-mme": refused(503),
-            **_tritons(refused(503), refused(), refused(503)),
-        },
+        "the queue is full",
+        {"python-server": refused(503), "python-mme": refused(503)} | _tritons(503, 400, 503),
     ),
+    Exchange("the wait in the queue is too long", _tritons(503, 400, 503)),
     Exchange(
-        name="the wait in the queue is too long",
-        replies=_tritons(refused(503), refused(), refused(503)),
+        "the engine says that memory is short",
+        {"python-server": refused(503), "python-mme": refused(507)} | _tritons(500, 507, 500),
     ),
-    Exchange(
-        name="the engine says that memory is short",
-        replies={
-            "python-server": refused(503),
-            "python-mme": refused(507),
-            **_tritons(refused(500), refused(507), refused(500)),
-        },
-    ),
-    Exchange(name="the engine fails", replies=_tritons(refused(500), refused(), refused(500))),
+    Exchange("the engine fails", _tritons(500, 400, 500)),
 )
 """Inference requests under faults and pressure, made by `test_pressure`, on Triton's port too."""
 
-BAD_HOURS = (
+UNDER_PRESSURE = (
     *PRESSED,
-    Exchange(
-        name="load while memory is short",
-        path="/models",
-        replies=multi_model(refused(507), refused(507)),
-    ),
+    Exchange("load while memory is short", multi_model(refused(507), refused(507)), path="/models"),
     *DEADLY,
     Exchange(
-        name="bound to 127.0.0.1, listens on",
-        replies=replies(does("127.0.0.1"), does("every interface"), does("every interface")),
+        "bound to 127.0.0.1, listens on",
+        replies(does("127.0.0.1"), does("every interface"), does("every interface")),
     ),
 )
 """All that the table shows of faults and pressure."""
@@ -75,4 +61,4 @@ WITH_KSERVE = (*KINDS, "triton-kserve")
 
 def reply(name: str, kind: str) -> Reply:
     """The reply of a kind of server to the exchange of a name."""
-    return next(exchange for exchange in BAD_HOURS if exchange.name == name).replies[kind]
+    return next(exchange for exchange in UNDER_PRESSURE if exchange.name == name).replies[kind]

@@ -1,15 +1,15 @@
-"""The servers that one suite asks, what a reply is, and what an exchange is with each of them."""
+"""The servers of the suite, what a reply is, and what an exchange is with each of them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tests.contract.requests import JSON_TYPE
 
 KINDS = ("python-server", "python-mme", "triton-sme", "triton-mme")
-"""The servers that the suite asks."""
 TITLES = {
     "python-server": "Python server",
     "python-mme": "Python server, multi-model",
@@ -39,13 +39,8 @@ class Reply:
         return self.says if self.status == 0 else f"{self.status}, {self.says}"
 
 
-SENTENCE, NOTHING, ANSWER, MODELS, MODEL = (
-    "a sentence",
-    "empty",
-    "the answer",
-    "a list of models",
-    "the model's name and url",
-)
+SENTENCE, NOTHING, ANSWER, MODELS = "a sentence", "empty", "the answer", "a list of models"
+MODEL = "the model's name and url"
 PAGE = "a list of one, and the next page's token"
 THE_END = "**the server ends**"
 
@@ -61,7 +56,7 @@ def bare(status: int) -> Reply:
 
 
 def answered() -> Reply:
-    """The outputs that were asked for."""
+    """The outputs of the request."""
     return Reply(status=200, says=ANSWER)
 
 
@@ -70,37 +65,39 @@ def does(what: str) -> Reply:
     return Reply(status=0, says=what)
 
 
-def _document(body: bytes) -> object:
+def _document(body: bytes) -> dict[str, Any]:
+    """The object in a body; empty where there is none."""
     try:
-        return json.loads(body)
+        document = json.loads(body)
     except ValueError:
-        return None
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _is_refusal(body: bytes) -> bool:
+    document = _document(body)
+    return list(document) == ["error"] and bool(document["error"])
+
+
+def _is_page(body: bytes) -> bool:
+    document = _document(body)
+    return len(document.get("models", ())) == 1 and bool(document.get("nextPageToken"))
 
 
 SAYS: dict[str, Callable[[bytes], bool]] = {
-    SENTENCE: lambda body: (
-        isinstance(found := _document(body), dict)
-        and list(found) == ["error"]
-        and bool(found["error"])
-    ),
+    SENTENCE: _is_refusal,
     NOTHING: lambda body: body == b"",
     ANSWER: lambda body: b'"outputs"' in body,
-    MODELS: lambda body: isinstance(found := _document(body), dict) and list(found) == ["models"],
-    PAGE: lambda body: (
-        isinstance(found := _document(body), dict)
-        and len(found["models"]) == 1
-        and bool(found["nextPageToken"])
-    ),
-    MODEL: lambda body: (
-        isinstance(found := _document(body), dict) and {"modelName", "modelUrl"} <= set(found)
-    ),
+    MODELS: lambda body: list(_document(body)) == ["models"],
+    PAGE: _is_page,
+    MODEL: lambda body: {"modelName", "modelUrl"} <= set(_document(body)),
 }
 """What each word of a reply means."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Exchange:
-    """One request, and the reply of each kind of server that it is put to.
+    """One request, and the reply of each kind of server that gets it.
 
     No path is the server's inference path. `{archive}`, `{spoiled}` and `{empty}` in a JSON body
     are folders: an archive, one with a changed file, and nothing.
@@ -108,10 +105,10 @@ class Exchange:
 
     name: str
     replies: dict[str, Reply]
-    method: str = "POST"
-    path: str | None = None
     body: bytes = b""
     content_type: str = JSON_TYPE
+    method: str = "POST"
+    path: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
 
     def kinds(self, kinds: tuple[str, ...]) -> tuple[str, ...]:
@@ -120,12 +117,11 @@ class Exchange:
 
 
 def replies(
-    python: Reply | None, sme: Reply | None, mme: Reply | None, python_mme: Reply | None = None
+    python: Reply, sme: Reply, mme: Reply, python_mme: Reply | None = None
 ) -> dict[str, Reply]:
-    """By kind; the Python server says the same in its multi-model mode unless told otherwise."""
+    """By kind; the Python server replies the same in its multi-model mode, but for `python_mme`."""
     several = python if python_mme is None else python_mme
-    found = {"python-server": python, "python-mme": several, "triton-sme": sme, "triton-mme": mme}
-    return {kind: reply for kind, reply in found.items() if reply is not None}
+    return {"python-server": python, "python-mme": several, "triton-sme": sme, "triton-mme": mme}
 
 
 def alike(reply: Reply) -> dict[str, Reply]:

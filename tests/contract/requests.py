@@ -17,9 +17,13 @@ def json_request(texts: Sequence[str], **fields: object) -> bytes:
 
 
 def binary_request(
-    texts: Sequence[bytes], *, binary_answer: bool = True, size: int | None = None
+    texts: Sequence[bytes],
+    *,
+    output: str = "embedding",
+    binary_answer: bool = True,
+    size: int | None = None,
 ) -> tuple[bytes, str]:
-    """The binary extension, asking for a binary answer; `size` lies about the tensor."""
+    """The binary extension, for a binary answer; `size` lies about the tensor."""
     tail = b"".join(struct.pack("<I", len(text)) + text for text in texts)
     parameters = {"binary_data_size": len(tail) if size is None else size}
     tensor = {
@@ -28,8 +32,8 @@ def binary_request(
         "datatype": "BYTES",
         "parameters": parameters,
     }
-    output = {"name": "embedding", "parameters": {"binary_data": binary_answer}}
-    header = json.dumps({"inputs": [tensor], "outputs": [output]}).encode()
+    outputs = [{"name": output, "parameters": {"binary_data": binary_answer}}]
+    header = json.dumps({"inputs": [tensor], "outputs": outputs}).encode()
     return header + tail, f"{BINARY_TYPE};json-header-size={len(header)}"
 
 

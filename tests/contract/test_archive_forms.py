@@ -16,10 +16,9 @@ from local_cloud.containers.container import ContainerSpec, namespaces, start_co
 from local_cloud.containers.server_client import ServerClient
 from tests.contract.conftest import (
     Served,
+    end_of,
     environment,
-    exit_status,
     load,
-    start,
     wait_until_healthy,
 )
 from tests.contract.conftest import command as server_command
@@ -54,14 +53,9 @@ def server(tmp_path_factory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("forms")
     write_forms(folder / "models")
     (folder / "empty").mkdir()
+    shell = ("/bin/sh", "-c", AS_SAGEMAKER, str(folder / "models"))
     spec = ContainerSpec(
-        command=(
-            "/bin/sh",
-            "-c",
-            AS_SAGEMAKER,
-            str(folder / "models"),
-            *server_command("triton-mme", folder),
-        ),
+        command=(*shell, *server_command("triton-mme", folder)),
         environment=environment("triton-mme", folder / "empty", HOME=str(folder)),
         folder=folder,
         log=folder / "server.log",
@@ -88,23 +82,16 @@ def test_form_is_loaded_and_answers_in_multi_model_mode(form, server):
     assert server.client.request("DELETE", f"/models/{form}", headers=headers).status == 200
 
 
-def refused(root: Path, folder: Path, **variables: str) -> str:
-    """What a single-model server says before it ends."""
-    container = start("triton-sme", root, folder, **variables)
-    try:
-        assert exit_status(container) != 0
-    finally:
-        container.stop(0)
-    return container.spec.log.read_text()
-
-
 def test_refuses_a_configuration_at_the_root_in_single_model_mode(tmp_path):
     write_archive(tmp_path / "model")
     shutil.copy(tmp_path / "model" / EMBEDDER.model / "config.pbtxt", tmp_path / "model")
-    assert "a single-model archive keeps it in <model>/" in refused(tmp_path / "model", tmp_path)
+    status, log = end_of("triton-sme", tmp_path / "model", tmp_path)
+    assert status != 0 and "a single-model archive keeps it in <model>/" in log
 
 
 def test_refuses_to_choose_among_the_folders_of_an_ensemble(tmp_path):
     write_ensemble(tmp_path / "model")
-    said = refused(tmp_path / "model", tmp_path, SAGEMAKER_TRITON_DEFAULT_MODEL_NAME="")
-    assert "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME names the one to load" in said
+    variables = {"SAGEMAKER_TRITON_DEFAULT_MODEL_NAME": ""}
+    status, log = end_of("triton-sme", tmp_path / "model", tmp_path, **variables)
+    assert status != 0
+    assert "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME names the one to load" in log

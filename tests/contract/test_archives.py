@@ -6,34 +6,28 @@ In one sentence, everywhere.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from local_cloud.containers.server_client import ServerClient
 from onboarding.manifest import RuntimeIdentity
-from tests.contract.conftest import exit_status, load, start
+from tests.contract.conftest import end_of, load
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fault:
+class Fault(NamedTuple):
     """One thing wrong with an archive."""
 
     name: str
-    spoil: Callable[[Path], object]
     sentence: str
+    spoil: Callable[[Path], object]
     variables: tuple[tuple[str, str], ...] = ()
 
 
 def _append(root: Path) -> None:
     with (root / MODEL / "1" / "model.onnx").open("ab") as file:
         file.write(b"\0")
-
-
-def _lose_manifest(root: Path) -> None:
-    (root / "manifest.json").unlink()
 
 
 def _rewrite(**changes: object) -> Callable[[Path], object]:
@@ -44,67 +38,55 @@ def _rewrite(**changes: object) -> Callable[[Path], object]:
     return spoil
 
 
-FAULTS = (
-    Fault(name="changed file", spoil=_append, sentence=f"{MODEL}/1/model.onnx has sha256"),
-    Fault(name="no manifest", spoil=_lose_manifest, sentence="manifest.json is missing"),
-    Fault(
-        name="foreign runtime version",
-        spoil=_rewrite(runtime=RuntimeIdentity(name="onnxruntime", version="1.2.3")),
-        sentence="the engine was made for onnxruntime 1.2.3, this server runs onnxruntime ",
-    ),
-    Fault(
-        name="foreign compute capability",
-        spoil=_rewrite(compute_capability="8.6"),
-        sentence="the engine was made for compute capability 8.6, this server runs cpu",
-    ),
+CHANGED = Fault("changed file", f"{MODEL}/1/model.onnx has sha256", _append)
+RUNTIME = Fault(
+    "foreign runtime version",
+    "the engine was made for onnxruntime 1.2.3, this server runs onnxruntime ",
+    _rewrite(runtime=RuntimeIdentity(name="onnxruntime", version="1.2.3")),
+)
+CAPABILITY = Fault(
+    "foreign compute capability",
+    "the engine was made for compute capability 8.6, this server runs cpu",
+    _rewrite(compute_capability="8.6"),
 )
 PINNED = Fault(
-    name="manifest that the deployment does not pin",
-    spoil=lambda root: None,
-    sentence=f"but the deployment pins {'f' * 64}",
-    variables=(("ROUNDHOUSE_MANIFEST_SHA256", "f" * 64),),
+    "manifest that the deployment does not pin",
+    f"but the deployment pins {'f' * 64}",
+    lambda root: None,
+    (("ROUNDHOUSE_MANIFEST_SHA256", "f" * 64),),
 )
 
 
-def _ends_refusing(kind: str, fault: Fault, folder: Path) -> None:
-    archive = folder / "model"
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("python-server", CHANGED),
+        ("python-server", RUNTIME),
+        ("python-server", PINNED),
+        ("triton-sme", PINNED),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_refuses_archive_in_single_model_mode(kind, fault, tmp_path):
+    archive = tmp_path / "model"
     write_archive(archive)
     fault.spoil(archive)
-    container = start(kind, archive, folder, **dict(fault.variables))
-    try:
-        assert exit_status(container) not in (0, None)
-    finally:
-        container.stop(0)
-    said = [
-        line
-        for line in container.spec.log.read_text().splitlines()
-        if "Refused: " in line and fault.sentence in line
-    ]
-    assert said
+    status, log = end_of(kind, archive, tmp_path, **dict(fault.variables))
+    lines = log.splitlines()
+    refusals = [line for line in lines if "Refused: " in line and fault.sentence in line]
+    assert status != 0 and refusals
     if kind == "python-server":
-        assert container.spec.log.read_text().splitlines() == said
+        assert lines == refusals
 
 
 @pytest.mark.parametrize(
-    "fault", (*FAULTS[::2], PINNED), ids=lambda fault: fault.name.replace(" ", "-")
-)
-def test_refuses_archive_in_python_server(fault, tmp_path):
-    _ends_refusing("python-server", fault, tmp_path)
-
-
-@pytest.mark.parametrize("fault", (PINNED,), ids=lambda fault: fault.name.replace(" ", "-"))
-def test_refuses_archive_in_triton_single_model_mode(fault, tmp_path):
-    _ends_refusing("triton-sme", fault, tmp_path)
-
-
-@pytest.mark.parametrize(
-    "fault", (FAULTS[0], *FAULTS[2:]), ids=lambda fault: fault.name.replace(" ", "-")
+    "fault", (CHANGED, RUNTIME, CAPABILITY), ids=lambda fault: fault.name.replace(" ", "-")
 )
 def test_refuses_archive_in_triton_multi_model_mode(fault, tmp_path, launched):
     archive = tmp_path / "model"
     write_archive(archive)
     fault.spoil(archive)
-    client: ServerClient = launched("triton-mme").client
+    client = launched("triton-mme").client
     answer = load(client, archive, name="spoiled", target="spoiled/model.tar.gz")
     assert answer.status == 400
     assert fault.sentence in answer.body.decode()

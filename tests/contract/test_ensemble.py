@@ -15,13 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from container.client import rows_of
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.served import member
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 from onboarding.serve_environment import serve_environment
-from tests.contract.conftest import TARGET_MODEL, exit_status, load, serve, start
-from tests.contract.model_config import PROTOBUF, parsed, written
+from tests.contract.conftest import TARGET_HEADER, TARGET_MODEL, end_of, load, rows, serving
+from tests.contract.model_config import PROTOBUF, format_configuration, parse_configuration
 from tests.contract.requests import binary_request, json_request
 from tests.fixtures.tiny_embedder.archive import CARRIED, EMBEDDER, HERE, SIZE, write_manifest
 
@@ -43,13 +42,13 @@ def on_a_cpu(text: str) -> str:
 
     Inputs, outputs, batching and warm-up stay as generated.
     """
-    config = parsed(text)
+    config = parse_configuration(text)
     config.backend, config.default_model_filename = "python", ""
     config.ClearField("optimization")
     for group in config.instance_group:
         group.kind = PROTOBUF.ModelInstanceGroup.KIND_CPU
         group.ClearField("profile")
-    return written(config)
+    return format_configuration(config)
 
 
 def write_ensemble(root: Path, serving: ServingSpec | None = None) -> None:
@@ -81,25 +80,16 @@ def ensemble(tmp_path_factory):
 
 @pytest.fixture(scope="module", params=ENSEMBLES)
 def served(request, ensemble, tmp_path_factory):
-    one = serve(request.param, ensemble, tmp_path_factory.mktemp("served"), model=MODEL)
-    yield one
-    one.client.close()
-    one.container.stop(10)
-
-
-def rows(answer):
-    """The vectors of an answer that is one."""
-    assert answer.status == 200, answer.body
-    return rows_of(answer.body, answer.headers["content-type"], "embedding")
+    with serving(request.param, ensemble, tmp_path_factory.mktemp("served")) as one:
+        yield one
 
 
 def test_ensemble_answers_as_the_onnxruntime_backend_does(served, launched):
-    found = rows(served.ask(json_request(TEXTS)))
-    assert found.shape == (len(TEXTS), SIZE)
-    assert np.allclose(found, rows(launched("python-server").ask(json_request(TEXTS))), atol=1e-6)
-    assert np.array_equal(
-        found, rows(served.ask(*binary_request([text.encode() for text in TEXTS])))
-    )
+    vectors = rows(served.ask(json_request(TEXTS)))
+    assert vectors.shape == (len(TEXTS), SIZE)
+    ours = rows(launched("python-server").ask(json_request(TEXTS)))
+    binary = rows(served.ask(*binary_request([text.encode() for text in TEXTS])))
+    assert np.allclose(vectors, ours, atol=1e-6) and np.array_equal(vectors, binary)
 
 
 def test_ensemble_warms_its_engine_with_every_profile_size_and_pads_to_few_lengths(served):
@@ -114,12 +104,11 @@ def test_ensemble_warms_its_engine_with_every_profile_size_and_pads_to_few_lengt
 
 def test_concurrent_clients_of_an_ensemble_get_their_own_answers(served):
     expected = {text: rows(served.ask(json_request([text]))) for text in TEXTS}
-    asked = [TEXTS[index % len(TEXTS)] for index in range(100)]
+    texts = TEXTS * 20
     with ThreadPoolExecutor(8) as clients:
-        answers = list(clients.map(lambda text: rows(served.ask(json_request([text]))), asked))
-    assert all(
-        np.array_equal(answer, expected[text]) for text, answer in zip(asked, answers, strict=True)
-    )
+        answers = list(clients.map(lambda text: rows(served.ask(json_request([text]))), texts))
+    for text, answer in zip(texts, answers, strict=True):
+        assert np.array_equal(answer, expected[text])
 
 
 def test_bad_request_of_an_ensemble_fails_alone(served):
@@ -128,71 +117,44 @@ def test_bad_request_of_an_ensemble_fails_alone(served):
     rows(served.ask(json_request(["a"])))
 
 
-def cached(folder, **variables):
-    """How often the engine ran for a request, the same again.
-
-    Another one, where its archive wishes for a response cache.
-    """
-    wish = DynamicBatchingSpec(preferred_batch_sizes=(8, 32), max_queue_delay_us=100)
-    write_ensemble(
-        folder / "model",
-        ServingSpec(dynamic_batching=wish, instances_per_gpu=2, response_cache=True),
-    )
-    one = serve("triton-sme", folder / "model", folder / "server", model=MODEL, **variables)
-    log = one.container.spec.log
-    try:
+@pytest.mark.parametrize(("has_cache", "runs"), [(True, [1, 0, 1]), (False, [1, 1, 1])])
+def test_repeated_request_is_answered_from_a_response_cache_that_the_server_has(
+    has_cache, runs, tmp_path
+):
+    batching = DynamicBatchingSpec(preferred_batch_sizes=(8, 32), max_queue_delay_us=100)
+    serving_spec = ServingSpec(dynamic_batching=batching, instances_per_gpu=2, response_cache=True)
+    write_ensemble(tmp_path / "model", serving_spec)
+    variables = serve_environment(MODEL, response_cache=has_cache)
+    with serving("triton-sme", tmp_path / "model", tmp_path / "server", **variables) as one:
+        log = one.container.spec.log
         counts = [log.read_text().count("engine batch:")]
         for texts in (TEXTS, TEXTS, ["a cat"]):
             rows(one.ask(json_request(texts)))
             counts.append(log.read_text().count("engine batch:"))
-        return np.diff(counts).tolist()
-    finally:
-        one.client.close()
-        one.container.stop(10)
-
-
-def test_repeated_request_is_answered_from_the_response_cache_of_the_plan(tmp_path):
-    assert cached(tmp_path, **serve_environment(MODEL, response_cache=True)) == [1, 0, 1]
-
-
-def test_response_cache_is_ignored_where_the_server_has_none(tmp_path):
-    assert cached(tmp_path, **serve_environment(MODEL)) == [1, 1, 1]
+    assert np.diff(counts).tolist() == runs
 
 
 def test_refuses_a_changed_plan_in_single_model_mode(tmp_path):
     write_ensemble(tmp_path / "model")
-    with (tmp_path / "model" / member(MODEL, "engine") / "1" / "model.onnx").open("ab") as file:
+    engine = f"{member(MODEL, 'engine')}/1/model.onnx"
+    with (tmp_path / "model" / engine).open("ab") as file:
         file.write(b"\0")
-    container = start("triton-sme", tmp_path / "model", tmp_path)
-    try:
-        assert exit_status(container) not in (0, None)
-    finally:
-        container.stop(0)
-    assert (
-        f"Refused: {member(MODEL, 'engine')}/1/model.onnx has sha256"
-        in container.spec.log.read_text()
-    )
+    status, log = end_of("triton-sme", tmp_path / "model", tmp_path)
+    assert status != 0 and f"Refused: {engine} has sha256" in log
 
 
 def test_two_ensembles_of_one_model_share_a_multi_model_server(ensemble, tmp_path):
-    write_ensemble(tmp_path / "second" / "model")
-    one = serve("triton-mme", ensemble, tmp_path / "server", model=MODEL)
-    try:
-        assert (
-            load(one.client, tmp_path / "second" / "model", name="second", target=OTHER).status
-            == 200
+    second, headers = tmp_path / "second" / "model", {TARGET_HEADER: OTHER}
+    write_ensemble(second)
+    with serving("triton-mme", ensemble, tmp_path / "server") as one:
+        assert load(one.client, second, name="second", target=OTHER).status == 200
+        answer = one.client.request(
+            "POST",
+            "/models/second/invoke",
+            json_request(TEXTS),
+            headers | {"Content-Type": "application/json"},
         )
-        headers = {"X-Amzn-SageMaker-Target-Model": OTHER, "Content-Type": "application/json"}
-        answer = one.client.request("POST", "/models/second/invoke", json_request(TEXTS), headers)
         assert np.array_equal(rows(answer), rows(one.ask(json_request(TEXTS))))
         assert json.loads(answer.body)["model_name"] == OTHER
-        assert (
-            one.client.request(
-                "DELETE", "/models/second", headers={"X-Amzn-SageMaker-Target-Model": OTHER}
-            ).status
-            == 200
-        )
-        rows(one.ask(json_request(TEXTS), **{"X-Amzn-SageMaker-Target-Model": TARGET_MODEL}))
-    finally:
-        one.client.close()
-        one.container.stop(10)
+        assert one.client.request("DELETE", "/models/second", headers=headers).status == 200
+        rows(one.ask(json_request(TEXTS), **{TARGET_HEADER: TARGET_MODEL}))

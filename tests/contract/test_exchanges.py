@@ -1,7 +1,4 @@
-"""Every exchange of the list with every kind of server that it is put to.
-
-One server after the other.
-"""
+"""Every exchange of the list with every kind of server that gets it, one after the other."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from local_cloud.containers.server_client import Response
-from tests.contract.conftest import Served, exit_status, serve
+from tests.contract.conftest import Served, exit_status, serving
 from tests.contract.exchanges import ANSWERS, PATHS, SLIPS
 from tests.contract.loading_exchanges import LOADING
 from tests.contract.pressure_exchanges import DEADLY
@@ -24,7 +21,7 @@ PAIRS = [
 ]
 
 
-def asked(served: Served, exchange: Exchange, folders: Path | None = None) -> Response:
+def send(served: Served, exchange: Exchange, folders: Path | None = None) -> Response:
     """The server's answer."""
     body = exchange.body
     if folders is not None:
@@ -38,7 +35,7 @@ def asked(served: Served, exchange: Exchange, folders: Path | None = None) -> Re
     )
 
 
-def is_said(answer: Response, reply: Reply) -> bool:
+def is_reply(answer: Response, reply: Reply) -> bool:
     """Whether an answer is the reply that the list promises."""
     return answer.status == reply.status and SAYS[reply.says](answer.body)
 
@@ -46,18 +43,18 @@ def is_said(answer: Response, reply: Reply) -> bool:
 @pytest.mark.parametrize(
     ("kind", "exchange"),
     PAIRS,
-    ids=[f"{kind}-{each.name.replace(' ', '-')}" for kind, each in PAIRS],
+    ids=[f"{kind}-{exchange.name.replace(' ', '-')}" for kind, exchange in PAIRS],
 )
 def test_reply_is_the_one_of_the_list(kind, exchange, launched):
     served = launched(kind)
-    answer = asked(served, exchange)
-    assert is_said(answer, exchange.replies[kind]), (answer.status, answer.body[:300])
+    answer = send(served, exchange)
+    assert is_reply(answer, exchange.replies[kind]), (answer.status, answer.body[:300])
     assert served.client.request("GET", "/ping").status == 200
     assert served.ask(json_request(["a dog"])).status == 200
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if is_multi_model(kind)])
-def test_story_of_a_model_is_the_one_of_the_list(kind, launched, tmp_path):
+def test_life_of_a_model_is_the_one_of_the_list(kind, launched, tmp_path):
     served = launched(kind)
     write_archive(tmp_path / "archive" / "model")
     write_archive(tmp_path / "spoiled" / "model")
@@ -65,12 +62,9 @@ def test_story_of_a_model_is_the_one_of_the_list(kind, launched, tmp_path):
     changed.write_text(changed.read_text() + "# changed\n")
     (tmp_path / "empty" / "model").mkdir(parents=True)
     for exchange in LOADING:
-        answer = asked(served, exchange, tmp_path)
-        assert is_said(answer, exchange.replies[kind]), (
-            exchange.name,
-            answer.status,
-            answer.body[:300],
-        )
+        answer = send(served, exchange, tmp_path)
+        said = exchange.name, answer.status, answer.body[:300]
+        assert is_reply(answer, exchange.replies[kind]), said
         assert served.client.request("GET", "/ping").status == 200
     assert served.ask(json_request(["a dog"])).status == 200
 
@@ -78,16 +72,12 @@ def test_story_of_a_model_is_the_one_of_the_list(kind, launched, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("exchange", DEADLY, ids=lambda exchange: exchange.name.replace(" ", "-"))
 def test_deadly_request_ends_only_the_servers_of_the_list(kind, exchange, archive, tmp_path):
-    served = serve(kind, archive, tmp_path, model=MODEL)
     reply = exchange.replies[kind]
-    try:
+    with serving(kind, archive, tmp_path) as served:
         if reply.status:
-            assert is_said(asked(served, exchange), reply)
+            assert is_reply(send(served, exchange), reply)
             assert served.client.request("GET", "/ping").status == 200
             return
         with pytest.raises((http.client.HTTPException, OSError)):
-            asked(served, exchange)
+            send(served, exchange)
         assert exit_status(served.container) != 0
-    finally:
-        served.client.close()
-        served.container.stop(5)

@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.text_format import ParseError
 
 from engine_build.packaging.model_configuration import configurations
-from tests.contract.model_config import PROTOBUF, parsed
+from tests.contract.model_config import PROTOBUF, parse_configuration
 from tests.unit.engine_build.golden_configurations import CASES, golden
 
 
@@ -15,7 +15,7 @@ def test_protobuf_reads_the_golden_file(case):
     engine, is_cpu = CASES[case]
     for text in configurations(engine, is_cpu=is_cpu).values():
         assert text in golden(case).read_text()
-        config = parsed(text)
+        config = parse_configuration(text)
         assert config.max_batch_size == engine.max_batch_size
         assert list(config.dynamic_batching.preferred_batch_size) in (
             [],
@@ -24,44 +24,33 @@ def test_protobuf_reads_the_golden_file(case):
 
 
 def test_protobuf_sees_profiles_graphs_and_warm_ups():
-    config = parsed(
-        configurations(CASES["gpu-embedding-tuned"][0], is_cpu=False)[
-            "embedder_engine/config.pbtxt"
-        ]
-    )
-    assert [(group.kind, group.count, list(group.profile)) for group in config.instance_group] == [
-        (PROTOBUF.ModelInstanceGroup.KIND_GPU, 2, ["0", "1"])
+    engine = configurations(CASES["gpu-embedding-tuned"][0], is_cpu=False)
+    config = parse_configuration(engine["embedder_engine/config.pbtxt"])
+    (group,) = config.instance_group
+    assert group.kind == PROTOBUF.ModelInstanceGroup.KIND_GPU
+    assert (group.count, list(group.profile)) == (2, ["0", "1"])
+    graphs = config.optimization.cuda
+    sizes = [(spec.batch_size, *spec.input["input_ids"].dim) for spec in graphs.graph_spec]
+    assert graphs.graphs and sizes == [(1, 32), (4, 32), (4, 128), (8, 128)]
+    warm_ups = [
+        (warm_up.batch_size, *warm_up.inputs["attention_mask"].dims)
+        for warm_up in config.model_warmup
     ]
-    assert config.optimization.cuda.graphs
-    specs = config.optimization.cuda.graph_spec
-    assert [(each.batch_size, list(each.input["input_ids"].dim)) for each in specs] == [
-        (1, [32]),
-        (4, [32]),
-        (4, [128]),
-        (8, [128]),
-    ]
-    warm = [
-        (each.batch_size, list(each.inputs["attention_mask"].dims)) for each in config.model_warmup
-    ]
-    assert warm == [(1, [16]), (8, [128]), (32, [256]), (1, [8]), (1, [32]), (4, [64])]
+    assert warm_ups == [(1, 16), (8, 128), (32, 256), (1, 8), (1, 32), (4, 64)]
     assert config.response_cache.enable
 
 
 def test_protobuf_sees_the_steps_of_an_ensemble():
-    config = parsed(
-        configurations(CASES["gpu-embedding"][0], is_cpu=False)["embedder/config.pbtxt"]
-    )
+    ensemble = configurations(CASES["gpu-embedding"][0], is_cpu=False)
+    config = parse_configuration(ensemble["embedder/config.pbtxt"])
     before, engine = config.ensemble_scheduling.step
     assert (before.model_name, engine.model_name) == ("embedder_tokenizer", "embedder_engine")
-    assert (
-        dict(before.output_map)
-        == dict(engine.input_map)
-        == {"input_ids": "input_ids", "attention_mask": "attention_mask"}
-    )
+    names = {name: name for name in ("input_ids", "attention_mask")}
+    assert dict(before.output_map) == dict(engine.input_map) == names
     assert dict(engine.output_map) == {"sentence_embedding": "embedding"}
 
 
 def test_refuses_a_word_that_triton_does_not_know():
     text = configurations(CASES["cpu-embedding"][0], is_cpu=True)["embedder/config.pbtxt"]
     with pytest.raises(ParseError):
-        parsed(text.replace("max_queue_delay_microseconds", "max_queue_delay_us"))
+        parse_configuration(text.replace("max_queue_delay_microseconds", "max_queue_delay_us"))

@@ -1,7 +1,4 @@
-"""Bad hours: a full queue, a long wait, no memory, an engine that fails.
-
-Who can reach the port at all.
-"""
+"""A full queue, a long wait, no memory, an engine that fails; and who can reach the port."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ import struct
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +18,12 @@ import pytest
 from local_cloud.containers.container import namespaces
 from local_cloud.containers.server_client import Response, ServerClient
 from onboarding.serve_environment import ADDITIONAL_ARGS, serve_environment
-from tests.contract.conftest import SECONDS, Served, load, serve, start, wait_until_healthy
+from tests.contract.conftest import SECONDS, Served, load, serving, start, wait_until_healthy
 from tests.contract.pressure_exchanges import PRESSED, WITH_KSERVE, reply
 from tests.contract.replies import KINDS, SAYS, is_multi_model
 from tests.contract.requests import json_request
-from tests.contract.test_exchanges import is_said
-from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
+from tests.contract.test_exchanges import is_reply
+from tests.fixtures.tiny_embedder.archive import write_archive
 
 SLOW = Path(__file__).with_name("slow_engine.py")
 FAULTS = {"the engine says that memory is short": -507, "the engine fails": -500}
@@ -76,33 +73,35 @@ def write_slow(root: Path, *, timeout_us: int = 0) -> Path:
     return folder
 
 
-def own_port(root: Path, folder: Path) -> Served:
-    """Triton's own HTTP port, which `serve` leaves off, in the place of its SageMaker port."""
+@contextmanager
+def own_port(root: Path, folder: Path) -> Iterator[Served]:
+    """Triton's own HTTP port, which `serve` leaves off, instead of its SageMaker port."""
     variables = serve_environment("slow")
     variables[ADDITIONAL_ARGS] += (
         " --sagemaker-port=8081 --allow-http=true --http-address=127.0.0.1 --http-port=8080"
     )
     container = start("triton-sme", root, folder, **variables)
-    client = ServerClient(container.connection)
-    wait_until_healthy(container, client, "/v2/health/ready")
-    return Served(
-        kind="triton-kserve", container=container, client=client, infer_path="/v2/models/slow/infer"
-    )
+    with closing(ServerClient(container.connection)) as client:
+        try:
+            wait_until_healthy(container, client, "/v2/health/ready")
+            path = "/v2/models/slow/infer"
+            yield Served(kind="triton-kserve", container=container, client=client, infer_path=path)
+        finally:
+            container.stop(5)
 
 
 @contextmanager
 def slow(kind: str, folder: Path, *, timeout_us: int = 0) -> Iterator[Slow]:
     """A slow server, stopped at the end."""
-    gate = write_slow(folder / "model", timeout_us=timeout_us)
-    root, place = folder / "model", folder / "server"
-    served = (
-        own_port(root, place) if kind == "triton-kserve" else serve(kind, root, place, model="slow")
+    root, run_folder = folder / "model", folder / "server"
+    gate = write_slow(root, timeout_us=timeout_us)
+    server = (
+        own_port(root, run_folder)
+        if kind == "triton-kserve"
+        else serving(kind, root, run_folder, model="slow")
     )
-    try:
+    with server as served:
         yield Slow(served=served, folder=gate)
-    finally:
-        served.client.close()
-        served.container.stop(5)
 
 
 @pytest.mark.parametrize("kind", TRITONS)
@@ -110,13 +109,13 @@ def test_full_queue_and_failing_engine_are_answered_as_listed(kind, tmp_path):
     with slow(kind, tmp_path) as server, ThreadPoolExecutor(6) as clients:
         for name, number in FAULTS.items():
             answer = server.ask(number)
-            assert is_said(answer, reply(name, kind)), (name, answer)
+            assert is_reply(answer, reply(name, kind)), (name, answer)
         first = clients.submit(server.ask)
         server.wait_until_taken()
         others = [clients.submit(server.ask) for _ in range(4)]
         turned_away = [next(done).result() for done in [as_completed(others)] for _ in range(3)]
         server.open()
-        assert all(is_said(answer, reply("the queue is full", kind)) for answer in turned_away), (
+        assert all(is_reply(answer, reply("the queue is full", kind)) for answer in turned_away), (
             turned_away
         )
         assert all("Exceeds maximum queue size" in answer.body.decode() for answer in turned_away)
@@ -132,27 +131,23 @@ def test_wait_that_is_too_long_is_answered_as_listed(kind, tmp_path):
         server.wait_until_taken()
         late = clients.submit(server.ask).result()
         server.open()
-        assert is_said(late, reply("the wait in the queue is too long", kind)), late
+        assert is_reply(late, reply("the wait in the queue is too long", kind)), late
         assert json.loads(late.body) == {"error": "Request timeout expired"}
         assert first.result().status == 200
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("python-")])
-def test_full_queue_of_the_python_server_says_when_to_come_back(kind, archive, tmp_path):
+def test_full_queue_of_the_python_server_has_a_time_to_come_back(kind, archive, tmp_path):
     limits = {"ROUNDHOUSE_QUEUE_ROWS": "1000", "ROUNDHOUSE_MAX_REQUEST_ROWS": "1000"}
-    served = serve(kind, archive, tmp_path, model=MODEL, **limits)
     body = json_request(["the cat sat on the mat"] * 1000)
-    try:
+    with serving(kind, archive, tmp_path, **limits) as served:
         with ThreadPoolExecutor(8) as clients:
             answers = list(clients.map(lambda _: served.ask(body), range(16)))
         turned_away = [answer for answer in answers if answer.status != 200]
         assert turned_away and len(turned_away) < len(answers)
-        assert all(is_said(answer, reply("the queue is full", kind)) for answer in turned_away)
+        assert all(is_reply(answer, reply("the queue is full", kind)) for answer in turned_away)
         assert all(int(answer.headers["retry-after"]) > 0 for answer in turned_away)
         assert served.client.request("GET", "/ping").status == 200
-    finally:
-        served.client.close()
-        served.container.stop(10)
 
 
 def write_too_large(kind: str, root: Path) -> None:
@@ -168,27 +163,19 @@ def test_load_without_memory_asks_sagemaker_to_unload_others(kind, launched, tmp
     served = launched(kind)
     write_too_large(kind, tmp_path / "model")
     answer = load(served.client, tmp_path / "model", name="large", target="large/model.tar.gz")
-    assert is_said(answer, reply("load while memory is short", kind)), answer
+    assert is_reply(answer, reply("load while memory is short", kind)), answer
     assert served.client.request("GET", "/ping").status == 200
     assert served.ask(json_request(["a dog"])).status == 200
 
 
 def test_failed_load_makes_a_server_unhealthy_for_good_in_ready_mode(archive, tmp_path):
-    variables = {"SAGEMAKER_TRITON_OVERRIDE_PING_MODE": "ready"}
-    served = serve("triton-mme", archive, tmp_path, model=MODEL, **variables)
-    try:
-        (write_slow(tmp_path / "bad" / "model") / "no-memory").touch()
-        assert (
-            load(
-                served.client, tmp_path / "bad" / "model", name="large", target="large/model.tar.gz"
-            ).status
-            == 507
-        )
+    root, variables = tmp_path / "bad" / "model", {"SAGEMAKER_TRITON_OVERRIDE_PING_MODE": "ready"}
+    (write_slow(root) / "no-memory").touch()
+    with serving("triton-mme", archive, tmp_path, **variables) as served:
+        answer = load(served.client, root, name="large", target="large/model.tar.gz")
+        assert answer.status == 507
         assert served.client.request("GET", "/ping").status == 400
         assert served.ask(json_request(["a dog"])).status == 200
-    finally:
-        served.client.close()
-        served.container.stop(5)
 
 
 @pytest.mark.skipif(
@@ -196,16 +183,13 @@ def test_failed_load_makes_a_server_unhealthy_for_good_in_ready_mode(archive, tm
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_port_is_open_to_whom_the_list_says(kind, launched):
-    lines = (
-        Path(f"/proc/{launched(kind).container.process.pid}/net/tcp").read_text().splitlines()[1:]
-    )
-    listening = [line.split()[1] for line in lines if line.split()[3] == "0A"]
-    address, port = listening[0].split(":")
-    found = socket.inet_ntoa(struct.pack("=I", int(address, 16)))
-    assert (len(listening), int(port, 16)) == (1, 8080)
-    assert {"0.0.0.0": "every interface"}.get(found, found) == reply(
-        "bound to 127.0.0.1, listens on", kind
-    ).says
+    table = Path(f"/proc/{launched(kind).container.process.pid}/net/tcp").read_text()
+    sockets = [line.split() for line in table.splitlines()[1:]]
+    (listening,) = [columns[1] for columns in sockets if columns[3] == "0A"]
+    address, port = (int(number, 16) for number in listening.split(":"))
+    name = socket.inet_ntoa(struct.pack("=I", address))
+    says = reply("bound to 127.0.0.1, listens on", kind).says
+    assert port == 8080 and {"0.0.0.0": "every interface"}.get(name, name) == says
 
 
 def test_every_reply_is_of_a_known_word():

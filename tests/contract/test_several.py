@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from container.client import rows_of
 from engine_build.packaging import archive as packing
 from engine_build.packaging.archive import model_repository
 from engine_build.packaging.combine import combine_archives
@@ -21,8 +20,8 @@ from engine_build.packaging.repository import repository
 from engine_build.packaging.served import member
 from onboarding.combined_manifest import CombinedManifest
 from onboarding.manifest import MANIFEST_NAME, Manifest, RuntimeIdentity
-from tests.contract.conftest import exit_status, load, serve, start
-from tests.contract.model_config import parsed
+from tests.contract.conftest import end_of, load, rows, serving
+from tests.contract.model_config import parse_configuration
 from tests.contract.requests import json_request
 from tests.contract.test_ensemble import STAND_IN, on_a_cpu
 from tests.fixtures.tiny_embedder.archive import EMBEDDER, HERE, REPOSITORY, digest, manifest_fields
@@ -40,24 +39,24 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 """
 
 
-def published(folder: Path, capability: str) -> Path:
+def publish(folder: Path, capability: str) -> Path:
     """A GPU archive as a build publishes it; its plan is the float network."""
-    laid = repository(
+    layout = repository(
         EMBEDDER.served,
         HERE / "model.onnx",
         HERE / "tokenizer.json",
         is_cpu=False,
         code_roots=(REPOSITORY,),
     )
-    place = folder / capability
-    files = model_repository(place, laid.files)
+    root = folder / capability
+    files = model_repository(root, layout.files)
     fields = manifest_fields(EMBEDDER, files) | {
         "compute_capability": capability,
         "runtime": RuntimeIdentity(name="tensorrt", version="10.16.1.11"),
-        "engine_file": laid.engine_file,
-        "tokenizer_file": laid.tokenizer_file,
+        "engine_file": layout.engine_file,
+        "tokenizer_file": layout.tokenizer_file,
     }
-    packing.archive(place, Manifest(**fields), folder / f"{capability}.tar.gz")
+    packing.archive(root, Manifest(**fields), folder / f"{capability}.tar.gz")
     return folder / f"{capability}.tar.gz"
 
 
@@ -66,14 +65,14 @@ def combined(tmp_path_factory) -> Path:
     """The archive of 8.6 and 8.9, unpacked."""
     folder = tmp_path_factory.mktemp("several")
     combine_archives(
-        [published(folder, capability) for capability in ("8.6", "8.9")], folder / "out.tar.gz"
+        [publish(folder, capability) for capability in ("8.6", "8.9")], folder / "out.tar.gz"
     )
     with tarfile.open(folder / "out.tar.gz") as tar:
         tar.extractall(folder / "model", filter="data")
     return folder / "model"
 
 
-def stood_in(combined: Path, root: Path) -> Path:
+def with_stand_in(combined: Path, root: Path) -> Path:
     """A copy whose plans a CPU can run: another backend, and a manifest that says so."""
     shutil.copytree(combined, root)
     config = root / ENGINE / "config.pbtxt"
@@ -100,7 +99,7 @@ def driver(folder: Path, capability: str) -> Path:
 
 
 def test_protobuf_sees_a_file_for_each_capability_and_no_default(combined):
-    config = parsed((combined / ENGINE / "config.pbtxt").read_text())
+    config = parse_configuration((combined / ENGINE / "config.pbtxt").read_text())
     assert dict(config.cc_model_filenames) == {"8.6": "model_86.plan", "8.9": "model_89.plan"}
     assert config.default_model_filename == "" and config.backend == "tensorrt"
     assert all(
@@ -111,48 +110,39 @@ def test_protobuf_sees_a_file_for_each_capability_and_no_default(combined):
 
 @pytest.mark.parametrize("kind", TRITONS)
 def test_ensemble_of_several_engines_answers_as_one_does(kind, combined, launched, tmp_path):
-    one = serve(kind, stood_in(combined, tmp_path / "model"), tmp_path / "server", model=MODEL)
-    try:
-        answers = [each.ask(json_request(TEXTS)) for each in (one, launched("triton-sme"))]
-        found, expected = [
-            rows_of(each.body, each.headers["content-type"], "embedding") for each in answers
-        ]
-        assert np.allclose(found, expected, atol=1e-6)
-    finally:
-        one.client.close()
-        one.container.stop(10)
+    root = with_stand_in(combined, tmp_path / "model")
+    with serving(kind, root, tmp_path / "server") as one:
+        several, single = (
+            rows(served.ask(json_request(TEXTS))) for served in (one, launched("triton-sme"))
+        )
+        assert np.allclose(several, single, atol=1e-6)
 
 
 def test_refuses_a_changed_plan_of_any_capability(combined, tmp_path):
-    root = stood_in(combined, tmp_path / "model")
+    root = with_stand_in(combined, tmp_path / "model")
     with (root / ENGINE / "1" / "model_89.plan").open("ab") as file:
         file.write(b"\0")
-    container = start("triton-sme", root, tmp_path / "server", model=MODEL)
-    try:
-        assert exit_status(container) != 0
-    finally:
-        container.stop(0)
-    assert f"Refused: {ENGINE}/1/model_89.plan has sha256" in container.spec.log.read_text()
+    status, log = end_of("triton-sme", root, tmp_path / "server")
+    assert status != 0 and f"Refused: {ENGINE}/1/model_89.plan has sha256" in log
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc for a driver's stand-in")
-@pytest.mark.parametrize(("capability", "status"), [("8.9", 200), ("9.0", 400)])
+@pytest.mark.parametrize(
+    ("capability", "status", "sentence"),
+    [
+        ("8.9", 200, ""),
+        (
+            "9.0",
+            400,
+            "the archive holds engines for compute capability 8.6 and 8.9, this server runs 9.0",
+        ),
+    ],
+)
 def test_driver_decides_whether_the_archive_is_for_this_gpu(
-    capability, status, combined, archive, tmp_path
+    capability, status, sentence, combined, archive, tmp_path
 ):
-    library = driver(tmp_path / "driver", capability)
-    first = stood_in(combined, tmp_path / "first" / "model")
-    one = serve(
-        "triton-mme", archive, tmp_path / "server", model=MODEL, LD_LIBRARY_PATH=str(library)
-    )
-    try:
+    variables = {"LD_LIBRARY_PATH": str(driver(tmp_path / "driver", capability))}
+    first = with_stand_in(combined, tmp_path / "first" / "model")
+    with serving("triton-mme", archive, tmp_path / "server", **variables) as one:
         answer = load(one.client, first, name="several", target="several/model.tar.gz")
-        assert answer.status == status, answer.body
-        if status == 400:
-            sentence = (
-                "the archive holds engines for compute capability 8.6 and 8.9, this server runs 9.0"
-            )
-            assert sentence in answer.body.decode()
-    finally:
-        one.client.close()
-        one.container.stop(10)
+        assert answer.status == status and sentence in answer.body.decode(), answer.body

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from container.client import rows_of
+from tests.contract.conftest import rows
 from tests.contract.replies import KINDS
 from tests.contract.requests import BINARY_TYPE, json_request
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, CLASSIFIER
@@ -24,48 +24,35 @@ TYPES = {"signal": "FP32", "gain": "INT64"}
 NUMPY = {"FP32": np.float32, "INT64": np.int64, "BOOL": np.bool_}
 
 
-def tensor_request(arrays, *, outputs=None, **changes):
+def tensor_request(arrays, *, outputs=(), **changes):
     """KServe v2 JSON of several tensors; `changes` replace fields of the first."""
     inputs = [
-        {
-            "name": name,
-            "shape": list(array.shape),
-            "datatype": TYPES[name],
-            "data": array.reshape(-1).tolist(),
-        }
+        {"name": name, "shape": list(array.shape), "datatype": TYPES[name]}
+        | {"data": array.reshape(-1).tolist()}
         for name, array in arrays.items()
     ]
     inputs[0] |= changes
-    return json.dumps(
-        {"inputs": inputs} | ({} if outputs is None else {"outputs": outputs})
-    ).encode()
+    return json.dumps({"inputs": inputs, "outputs": outputs}).encode()
 
 
 def binary_tensor_request(arrays):
     """The binary extension for every tensor, in and out."""
     inputs = [
-        {
-            "name": name,
-            "shape": list(array.shape),
-            "datatype": TYPES[name],
-            "parameters": {"binary_data_size": array.nbytes},
-        }
+        {"name": name, "shape": list(array.shape), "datatype": TYPES[name]}
+        | {"parameters": {"binary_data_size": array.nbytes}}
         for name, array in arrays.items()
     ]
     header = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
-    return header + b"".join(
-        a.tobytes() for a in arrays.values()
-    ), f"{BINARY_TYPE};json-header-size={len(header)}"
+    tail = b"".join(array.tobytes() for array in arrays.values())
+    return header + tail, f"{BINARY_TYPE};json-header-size={len(header)}"
 
 
 def arrays_of(answer):
     """Every output of an answer, by name."""
     assert answer.status == 200, answer.body
-    _, marker, size = answer.headers["content-type"].partition("json-header-size=")
-    header, tail = (
-        (answer.body[: int(size)], answer.body[int(size) :]) if marker else (answer.body, b"")
-    )
-    found = {}
+    size = int(answer.headers["content-type"].partition("json-header-size=")[2] or len(answer.body))
+    header, tail = answer.body[:size], answer.body[size:]
+    arrays = {}
     for output in json.loads(header)["outputs"]:
         dtype = NUMPY[output["datatype"]]
         if "data" in output:
@@ -73,18 +60,17 @@ def arrays_of(answer):
         else:
             length = output["parameters"]["binary_data_size"]
             values, tail = np.frombuffer(tail[:length], dtype), tail[length:]
-        found[output["name"]] = values.reshape(output["shape"])
-    return found
+        arrays[output["name"]] = values.reshape(output["shape"])
+    return arrays
 
 
-def check(found, arrays=None):
+def check(outputs, inputs=ARRAYS):
     """The three outputs are those of the network."""
-    arrays = ARRAYS if arrays is None else arrays
-    scaled = arrays["signal"] * arrays["gain"][:, :, None]
-    assert list(found) == ["scaled", "positive", "count"]
-    assert np.array_equal(found["scaled"], scaled)
-    assert np.array_equal(found["positive"], scaled > 0)
-    assert np.array_equal(found["count"], (scaled > 0).sum(axis=(1, 2))[:, None])
+    scaled = inputs["signal"] * inputs["gain"][:, :, None]
+    assert list(outputs) == ["scaled", "positive", "count"]
+    assert np.array_equal(outputs["scaled"], scaled)
+    assert np.array_equal(outputs["positive"], scaled > 0)
+    assert np.array_equal(outputs["count"], (scaled > 0).sum(axis=(1, 2))[:, None])
 
 
 @pytest.fixture(params=KINDS)
@@ -93,10 +79,11 @@ def arithmetic(request, launched):
 
 
 def test_texts_are_answered_with_the_same_logits_everywhere(launched):
-    answers = [launched(kind, CLASSIFIER).ask(json_request(TEXTS)) for kind in KINDS]
-    rows = [rows_of(answer.body, answer.headers["content-type"], "logits") for answer in answers]
-    assert rows[0].shape == (len(TEXTS), 3) and len(np.unique(rows[0])) == rows[0].size
-    assert all(np.allclose(rows[0], others, atol=1e-5) for others in rows[1:])
+    ours, *others = [
+        rows(launched(kind, CLASSIFIER).ask(json_request(TEXTS)), "logits") for kind in KINDS
+    ]
+    assert ours.shape == (len(TEXTS), 3) and len(np.unique(ours)) == ours.size
+    assert all(np.allclose(ours, logits, atol=1e-5) for logits in others)
 
 
 def test_tensors_are_answered_in_json(arithmetic):
@@ -110,9 +97,9 @@ def test_tensors_are_answered_in_binary(arithmetic):
 
 def test_client_chooses_among_the_outputs(arithmetic):
     wanted = [{"name": "count"}, {"name": "scaled", "parameters": {"binary_data": True}}]
-    found = arrays_of(arithmetic.ask(tensor_request(ARRAYS, outputs=wanted)))
-    assert sorted(found) == ["count", "scaled"]
-    assert np.array_equal(found["scaled"], SIGNAL * GAIN[:, :, None])
+    outputs = arrays_of(arithmetic.ask(tensor_request(ARRAYS, outputs=wanted)))
+    assert sorted(outputs) == ["count", "scaled"]
+    assert np.array_equal(outputs["scaled"], SIGNAL * GAIN[:, :, None])
 
 
 def test_concurrent_clients_with_tensors_of_two_shapes_get_their_own_answers(arithmetic):
@@ -124,11 +111,9 @@ def test_concurrent_clients_with_tensors_of_two_shapes_get_their_own_answers(ari
         for n in range(60)
     ]
     with ThreadPoolExecutor(8) as clients:
-        answers = list(
-            clients.map(lambda arrays: arrays_of(arithmetic.ask(tensor_request(arrays))), requests)
-        )
-    for arrays, found in zip(requests, answers, strict=True):
-        check(found, arrays)
+        answers = list(clients.map(lambda arrays: arithmetic.ask(tensor_request(arrays)), requests))
+    for arrays, answer in zip(requests, answers, strict=True):
+        check(arrays_of(answer), arrays)
 
 
 @pytest.mark.parametrize(

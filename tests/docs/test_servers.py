@@ -11,7 +11,7 @@ pytestmark = pytest.mark.docs
 
 def test_document_shows_the_present_differences():
     document = differences.DOCUMENT.read_text(encoding="utf-8")
-    assert document == differences.written(document), (
+    assert document == differences.fill_in(document), (
         "run: python -m tests.contract.differences --write"
     )
 
@@ -31,4 +31,4 @@ def test_names_of_exchanges_are_unique():
 
 def test_refuses_a_document_without_its_markers():
     with pytest.raises(ValueError, match="lacks the markers <!-- differences: generated -->"):
-        differences.written("# Servers\n")
+        differences.fill_in("# Servers\n")
