@@ -128,19 +128,10 @@ def _root_faults(app: App) -> Iterator[Fault]:
 
 def _hang_stages(app: App, selection: Selection) -> None:
     from onboarding.resolve import deployments
-    from stacks.environment_stage import EnvironmentStage, Sources
-    from stacks.images import read_image_files
+    from stacks.environment_stage import EnvironmentStage, read_sources
 
     tree = _sound_tree(selection.root)
-    buildspec = (REPOSITORY / "engine_build" / "buildspec.yml").read_text(encoding="utf-8")
-    images_buildspec = (REPOSITORY / "engine_build" / "image" / "buildspec.yml").read_text(
-        encoding="utf-8"
-    )
-    sources = Sources(
-        image_files=read_image_files(REPOSITORY),
-        buildspec=buildspec,
-        images_buildspec=images_buildspec,
-    )
+    sources = read_sources(REPOSITORY)
     for name in (
         sorted(tree.environments) if selection.environment is None else [selection.environment]
     ):

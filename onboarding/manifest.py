@@ -147,6 +147,8 @@ class BuilderRecord(Value):
     image: str | None = None
     source_commit: str | None = None
     built_at: str
+    seconds: float | None = Field(None, exclude_if=lambda seconds: seconds is None)
+    """Of the whole build up to the archive; None, not written, where it was not timed."""
 
 
 class ServedModel(Value):

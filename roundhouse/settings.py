@@ -26,6 +26,12 @@ def child_environment(base: Mapping[str, str]) -> dict[str, str]:
     return {**QUIET, **base}
 
 
+def quieten_cdk() -> None:
+    """Make the CDK in this process as quiet as in a process of its own."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+
+
 def adopt_aws(variables: Mapping[str, str]) -> None:
     """Make every AWS client of this process use these variables, and no inherited AWS setting."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:

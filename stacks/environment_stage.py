@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from aws_cdk import Environment, Stack, Stage
 from constructs import Construct
@@ -15,7 +16,7 @@ from onboarding.platform import serving_platforms
 from stacks.builds_stack import BuildsStack
 from stacks.endpoint_stack import EndpointStack
 from stacks.foundation_stack import FoundationStack
-from stacks.images import base_image, image_tags
+from stacks.images import base_image, image_tags, read_image_files
 from stacks.images_stack import ImagesStack
 from stacks.observability_stack import ObservabilityStack
 
@@ -27,6 +28,16 @@ class Sources:
     image_files: Mapping[str, Mapping[str, bytes]]
     buildspec: str
     images_buildspec: str
+
+
+def read_sources(repository: Path) -> Sources:
+    """Read what synth takes from the repository's code."""
+    builds = repository / "engine_build"
+    return Sources(
+        image_files=read_image_files(repository),
+        buildspec=(builds / "buildspec.yml").read_text(encoding="utf-8"),
+        images_buildspec=(builds / "image" / "buildspec.yml").read_text(encoding="utf-8"),
+    )
 
 
 class EnvironmentStage(Stage):

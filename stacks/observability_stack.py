@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from aws_cdk import Environment, Stack
-from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.dashboards.environment import dashboard_body
+from stacks.dashboards.environment import environment_dashboard
+from stacks.resources import add_resources
 
 
 class ObservabilityStack(Stack):
@@ -34,9 +33,4 @@ class ObservabilityStack(Stack):
             description=f"Roundhouse: dashboard of {environment.name}",
             tags={"roundhouse-environment": environment.name},
         )
-        cloudwatch.CfnDashboard(
-            self,
-            "Dashboard",
-            dashboard_name=f"roundhouse-{environment.name}",
-            dashboard_body=json.dumps(dashboard_body(deployments), sort_keys=True),
-        )
+        add_resources(self, {"Dashboard": environment_dashboard(environment, deployments)})

@@ -147,6 +147,7 @@ def _builder(context: BuildContext) -> BuilderRecord:
         image=settings.image,
         source_commit=source_commit(context),
         built_at=context.now(),
+        seconds=round(sum(context.log.seconds.values()), 1),
     )
 
 

@@ -22,6 +22,7 @@ from roundhouse.cli import (
     invoke,
     local_cloud,
     new,
+    plan,
     prune,
     status,
 )
@@ -51,6 +52,7 @@ for function, example in (
     (new.new, new.EXAMPLE),
     (check.check, check.EXAMPLE),
     (build.build, build.EXAMPLE),
+    (plan.plan, plan.EXAMPLE),
     (deploy.deploy, deploy.EXAMPLE),
     (invoke.invoke, invoke.EXAMPLE),
     (bench.bench, bench.EXAMPLE),

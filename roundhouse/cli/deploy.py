@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,6 +28,14 @@ def deploy(
         int, typer.Option(min=1, max=50, help="Stacks that update at the same time.")
     ] = 1,
     allow_dirty: AllowDirty = False,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            help="Deploy exactly the change that this file of `roundhouse plan --out` shows, its "
+            "permissions included; refused (exit 4) where anything moved since.",
+            dir_okay=False,
+        ),
+    ] = None,
     root: Root = None,
 ) -> None:
     """Build what is missing, check it, deploy it.
@@ -36,22 +45,30 @@ def deploy(
     """
     from roundhouse.deploy.deployment import DeployOptions
     from roundhouse.deploy.deployment import deploy as deploy_session
+    from roundhouse.errors import UsageError
+    from roundhouse.gitops.stale import read_plan, review_of
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
     from roundhouse.session import LOCAL, open_session, start_local_cloud
     from roundhouse.text import quantity
 
+    if plan is not None and endpoint:
+        raise UsageError(
+            "--plan holds for every endpoint of the environment; leave --endpoint out."
+        )
     report, paths = open_report(), current_paths(root)
+    planned = None if plan is None else read_plan(plan, env)
     if env == LOCAL:
         start_local_cloud(paths, report)
     session = open_session(paths, report, env, endpoints=tuple(endpoint or ()))
     options = DeployOptions(
-        yes=yes,
+        yes=yes or planned is not None,
         confirm=report.confirm if report.is_interactive else None,
         concurrency=concurrency,
         # What the local cloud held goes with it; nobody else serves those engines.
         rebuild_gone=session.is_local,
         allow_dirty=allow_dirty,
+        **({} if planned is None else review_of(planned, session.environment.region)),
     )
     result = deploy_session(session, options)
     built = f"{quantity(len(result.built), 'engine')} built" if result.built else "nothing built"

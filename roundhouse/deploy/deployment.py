@@ -44,6 +44,8 @@ class DeployOptions:
     `yes`: added permissions need no approval, else `confirm` asks (None: nobody can be asked).
     `concurrency`: endpoints that update at the same time. `rebuild_gone`: build an engine again
     whose lock names an archive that is gone. `allow_dirty`: build from uncommitted files.
+    `before_building` gets the models whose engines are missing, `before_deploying` the deployed and
+    the wanted template of every stack, by name; both may raise to refuse.
     """
 
     yes: bool = False
@@ -51,6 +53,10 @@ class DeployOptions:
     concurrency: int = 1
     rebuild_gone: bool = False
     allow_dirty: bool = False
+    before_building: Callable[[Sequence[str]], None] = lambda models: None
+    before_deploying: Callable[[Mapping[str, Template], Mapping[str, Template]], None] = (
+        lambda before, after: None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +99,7 @@ def deploy(
         )
     require_updatable_stacks(session)
     requests, image_orders = engines.missing_engines(session), images.missing(session)
+    options.before_building([request.target.model.name for request in requests])
     if requests:
         require_committed_sources(session, allow_dirty=options.allow_dirty)
     if requests or image_orders:
@@ -275,6 +282,8 @@ def _checked_assembly(
     }
     check_templates(session, folder, artifacts)
     before = deployed_templates(session, list(artifacts))
+    if patterns == cdk.ALL:
+        options.before_deploying(before, _templates(artifacts))
     changes = {
         name: added_permissions(before.get(name), artifact.template)
         for name, artifact in artifacts.items()

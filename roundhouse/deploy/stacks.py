@@ -136,6 +136,18 @@ def deployed_templates(session: Session, stack_names: Sequence[str]) -> dict[str
     return dict(read_templates(client, deployed))
 
 
+def environment_templates(session: Session) -> dict[str, Template]:
+    """Return the template of every stack of the environment that is deployed, by name."""
+    prefix = names.stack_name(session.environment, "")
+    parts = {f"{prefix}{part}" for part in SHARED_PARTS}
+    own = [
+        name
+        for name in stack_summaries(session.clients("cloudformation"))
+        if name in parts or name.startswith(f"{prefix}endpoint-")
+    ]
+    return deployed_templates(session, sorted(own))
+
+
 def read_templates(client: Client, stack_names: Sequence[str]) -> Iterator[tuple[str, Template]]:
     """Return the names of these stacks with the templates that are deployed."""
     with ThreadPoolExecutor(READERS) as readers:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment
+from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
 from stacks.alarms.properties import endpoint_alarms
 from stacks.dashboards import graphs, instance_graphs
@@ -30,6 +32,7 @@ from stacks.dashboards.widget import (
     laid_out,
     with_headings,
 )
+from stacks.template import Resource
 
 SELECTED = "SELECTED_ENDPOINT"
 """What the selector replaces, wherever it stands: in dimensions, searches and alarms' ARNs.
@@ -41,6 +44,19 @@ MOST_VALUES = 500
 MOST_DRAWN = 6
 """Endpoints whose lines are drawn: a graph is scaled to hold those not selected, too."""
 STATES_HEIGHT = 3
+
+
+def environment_dashboard(
+    environment: EnvironmentSpec, deployments: Sequence[Deployment]
+) -> Resource:
+    """Return the environment's dashboard as a CloudFormation resource."""
+    return {
+        "Type": "AWS::CloudWatch::Dashboard",
+        "Properties": {
+            "DashboardName": f"roundhouse-{environment.name}",
+            "DashboardBody": json.dumps(dashboard_body(deployments), sort_keys=True),
+        },
+    }
 
 
 def dashboard_body(deployments: Sequence[Deployment]) -> dict[str, Any]:

@@ -1,0 +1,128 @@
+"""Plans the change between what git or the account has and the onboarding files as they are."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from onboarding import names
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.resolve import deployments
+from onboarding.tree import Tree, read_tree
+from roundhouse import settings
+from roundhouse.deploy.assembly import stack_artifacts
+from roundhouse.gitops.plan import Change, environment_plan
+from roundhouse.gitops.plan_document import Plan, Side
+from roundhouse.gitops.revisions import Git, export_revision, is_data_only
+from roundhouse.gitops.template_changes import Template
+from roundhouse.paths import Paths
+from roundhouse.processes import Run
+from roundhouse.status.state import current_image_tags
+
+DEPLOYED = "deployed"
+
+
+def plan_against_git(paths: Paths, ref: str | None, environments: Sequence[str], run: Run) -> Plan:
+    """Return the plan of the files as they are against a git reference.
+
+    `ref` None: origin/main, or main. `environments` empty: all. Raises FaultsError for an unknown
+    environment, UsageError for an unknown reference.
+    """
+    git = Git(folder=paths.tree, run=run)
+    name = git.default_base() if ref is None else ref
+    head_commit = git.commit("HEAD")
+    base_commit = git.merge_base(git.commit(name), head_commit)
+    head = read_tree(paths.tree)
+    plan = Plan(
+        base=Side(ref=name, commit=base_commit),
+        head=Side(ref="HEAD", commit=head_commit, dirty=git.is_dirty()),
+        data_only=is_data_only(git, git.changed_files(base_commit)),
+        environments=(),
+        faults=tuple(map(str, head.faults)),
+    )
+    if plan.faults:
+        return plan
+    with tempfile.TemporaryDirectory(prefix="roundhouse-plan-") as folder:
+        base = export_revision(git, base_commit, Path(folder))
+        usable = None if base.faults else base
+        plans = tuple(
+            environment_plan(
+                change_of(paths, head, name, usable), lambda spec: other_stacks(paths, spec)
+            )
+            for name in chosen_environments(head, environments)
+        )
+    return plan.model_copy(update={"environments": plans})
+
+
+def plan_against_deployed(
+    paths: Paths, environment: str, deployed: Mapping[str, Template], run: Run
+) -> Plan:
+    """Return the plan of the files as they are against the templates that an account has."""
+    git = Git(folder=paths.tree, run=run)
+    head = read_tree(paths.tree)
+    plan = Plan(
+        base=Side(ref=DEPLOYED),
+        head=Side(ref="HEAD", commit=git.commit("HEAD"), dirty=git.is_dirty()),
+        data_only=False,
+        environments=(),
+        faults=tuple(map(str, head.faults)),
+    )
+    if plan.faults:
+        return plan
+    (name,) = chosen_environments(head, [environment])
+    change = change_of(paths, head, name, None, deployed)
+    changes = environment_plan(change, lambda spec: other_stacks(paths, spec))
+    return plan.model_copy(update={"environments": (changes,)})
+
+
+def chosen_environments(tree: Tree, wanted: Sequence[str]) -> list[str]:
+    """Return the environments to plan, all by default. Raises FaultsError for an unknown one."""
+    for name in wanted:
+        if name not in tree.views:
+            deployments(tree, name)
+    return list(wanted) or sorted(tree.views)
+
+
+def change_of(
+    paths: Paths,
+    head: Tree,
+    environment: str,
+    base: Tree | None,
+    deployed: Mapping[str, Template] | None = None,
+) -> Change:
+    """Return both sides of a change in one environment."""
+    spec = head.environments[environment]
+    tags = current_image_tags(paths, spec.platform)
+    return Change(
+        environment=spec,
+        base=base if base is not None and environment in base.views else None,
+        head=head,
+        image_uris={image: names.image_uri(spec, image, tag) for image, tag in tags.items()},
+        deployed=deployed,
+    )
+
+
+def other_stacks(paths: Paths, environment: EnvironmentSpec) -> dict[str, Template]:
+    """Return the templates of an environment's foundation, images and builds, by stack name."""
+    settings.quieten_cdk()
+    from aws_cdk import App
+
+    from stacks.environment_stage import EnvironmentStage, read_sources
+
+    context: dict[str, Any] = json.loads((paths.code / "cdk.json").read_text("utf-8"))["context"]
+    with tempfile.TemporaryDirectory(prefix="roundhouse-synth-") as folder:
+        app = App(
+            outdir=folder,
+            context=context,
+            analytics_reporting=False,
+            stack_traces=False,
+            tree_metadata=False,
+        )
+        EnvironmentStage(
+            app, environment=environment, deployments=(), sources=read_sources(paths.code)
+        )
+        app.synth()
+        return {name: item.template for name, item in stack_artifacts(Path(folder)).items()}

@@ -1,0 +1,211 @@
+"""Engines that a change asks for: what changed their keys, what builds take, what locks say."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from onboarding.deployment import Deployment, Target
+from onboarding.document import Document, KeyPath
+from onboarding.keys import engine_key
+from onboarding.lock import LockEntry
+from onboarding.model_spec import ModelSpec
+from onboarding.platform import ServingPlatform, build_route
+from onboarding.prices import price
+from onboarding.resolve import quantization_mode, runtime_identity
+from onboarding.spec_faults import path_text
+from onboarding.tree import Tree
+from onboarding.validation import validate
+from roundhouse.gitops.plan_document import BuildEstimate, Cause, EngineChange, EngineEvidence
+
+CODEBUILD_HOSTS = {"cpu": "linux.large", "gpu": "linux-gpu.small"}
+"""The hosts of our CodeBuild projects, as prices.yaml names them; a fleet is paid by the hour."""
+
+
+def engine_changes(
+    base: Tree | None,
+    head: Tree,
+    before: Mapping[str, Deployment],
+    after: Mapping[str, Deployment],
+) -> tuple[EngineChange, ...]:
+    """Return every engine of the endpoints `after` that those `before` lack, or nobody has built.
+
+    `base` None: what was before is not known by its files.
+    """
+    old = {target.engine_key: target for item in before.values() for target in item.targets}
+    found: dict[str, EngineChange] = {}
+    for deployment in after.values():
+        for target in deployment.targets:
+            if target.engine_key not in old or target.lock_entry is None:
+                previous = previous_target(target, old.values())
+                found.setdefault(
+                    target.engine_key, _change(base, head, deployment, target, previous)
+                )
+    return tuple(found[key] for key in sorted(found, key=lambda key: (found[key].model, key)))
+
+
+def previous_target(target: Target, candidates: Any) -> Target | None:
+    """Return the engine that a target takes the place of: of the same model, best the same GPU."""
+    same = [
+        item
+        for item in candidates
+        if item.model.name == target.model.name and item.engine_key != target.engine_key
+    ]
+    same.sort(key=lambda item: item.instance_type.gpu != target.instance_type.gpu)
+    return same[0] if same else None
+
+
+def key_causes(
+    base: Tree, head: Tree, deployment: Deployment, target: Target, previous: Target
+) -> Iterator[Cause]:
+    """Yield every field and dataset whose change alone changes the key.
+
+    Each differing field is put back, one at a time: where the key becomes another, it counted.
+    """
+    environment, name = deployment.environment.name, target.model.name
+    old = base.views[environment].models[name].document
+    new = head.views[environment].models[name].document
+
+    def key(
+        data: Mapping[str, Any],
+        digests: Mapping[str, str] = head.dataset_digests,
+        platform: ServingPlatform = deployment.platform,
+        instance: Any = target.instance_type,
+    ) -> str | None:
+        checked = validate(ModelSpec, Document(file=new.file, data=data, places=new.places))
+        if not checked.is_valid:
+            return None
+        return engine_key(
+            checked.spec,
+            runtime=runtime_identity(platform, instance),
+            instance=instance,
+            quantization=quantization_mode(checked.spec, platform),
+            dataset_digests=digests,
+        )
+
+    for path, before, after in _differences(old.data, new.data, ()):
+        digests = {**base.dataset_digests, **head.dataset_digests}
+        if path[0] != "endpoint" and key(_with(new.data, path, before), digests) != key(new.data):
+            place = new.at(*path)
+            yield Cause(
+                path=path_text(path), file=place.file, line=place.line, before=before, after=after
+            )
+    for dataset, digest in head.dataset_digests.items():
+        before = base.dataset_digests.get(dataset, digest)
+        put_back = {**head.dataset_digests, dataset: before}
+        if before != digest and key(new.data, put_back) != key(new.data):
+            yield Cause(path="bytes", file=dataset, line=None, before=before, after=digest)
+    instances = (previous.instance_type, target.instance_type)
+    if key(new.data, instance=instances[0]) != key(new.data):
+        place = new.at("endpoint", "instance_type")
+        yield Cause(
+            path="endpoint.instance_type",
+            file=place.file,
+            line=place.line,
+            before=instances[0].name,
+            after=instances[1].name,
+        )
+    platforms = (base.views[environment].environment, head.views[environment].environment)
+    if platforms[0].spec.platform != platforms[1].spec.platform:
+        place = platforms[1].document.at("platform")
+        yield Cause(
+            path="platform",
+            file=place.file,
+            line=place.line,
+            before=platforms[0].spec.platform,
+            after=platforms[1].spec.platform,
+        )
+
+
+def evidence(target: Target | None) -> EngineEvidence | None:
+    """Return what the lock says of an engine; None where there is none."""
+    entry: LockEntry | None = None if target is None else target.lock_entry
+    if target is None or entry is None:
+        return None
+    return EngineEvidence(
+        key=target.engine_key,
+        precision=entry.manifest.precision,
+        decision=entry.manifest.decision,
+        accuracy=entry.manifest.accuracy,
+        benchmark=entry.manifest.benchmark,
+        size_bytes=entry.archive.size_bytes,
+        measured_capacity=target.instance_type.name in (entry.capacity or {}),
+    )
+
+
+def _change(
+    base: Tree | None, head: Tree, deployment: Deployment, target: Target, previous: Target | None
+) -> EngineChange:
+    environment, instance = deployment.environment, target.instance_type
+    route = build_route(
+        instance.compute_capability,
+        codebuild_gpu=environment.has_codebuild_gpu,
+        fleet=environment.gpu_fleet_arn is not None,
+    )
+    is_known = base is not None and previous is not None
+    is_missing = target.lock_entry is None
+    return EngineChange(
+        model=target.model.name,
+        key=target.engine_key,
+        instance_type=instance.name,
+        compute_capability=instance.compute_capability,
+        gpu=instance.gpu,
+        route=route,
+        state="missing" if is_missing else "locked",
+        because=(
+            tuple(key_causes(base, head, deployment, target, previous))
+            if is_known and base is not None and previous is not None
+            else ()
+        ),
+        estimate=build_estimate(environment.region, route, target, previous)
+        if is_missing
+        else None,
+        before=evidence(previous),
+        after=evidence(target),
+    )
+
+
+def build_estimate(
+    region: str, route: str, target: Target, previous: Target | None
+) -> BuildEstimate:
+    """Return minutes and USD of a build, by the last build of the same model."""
+    entry = None if previous is None else previous.lock_entry
+    seconds = None if entry is None else entry.manifest.builder.seconds
+    if seconds is None:
+        return BuildEstimate(minutes=None, usd=None, origin="no build of this model was timed")
+    minutes = round(seconds / 60, 1)
+    if route in CODEBUILD_HOSTS:
+        a_minute = price(region, "codebuild", CODEBUILD_HOSTS[route])
+    else:
+        an_hour = price(region, "training", target.instance_type.name)
+        a_minute = None if an_hour is None or route == "fleet" else an_hour / 60
+    usd = None if a_minute is None else round(minutes * a_minute, 2)
+    return BuildEstimate(minutes=minutes, usd=usd, origin="the last build of this model")
+
+
+def _differences(before: Any, after: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any, Any]]:
+    """Yield every smallest part that differs; a part that is absent on one side is None."""
+    if before == after:
+        return
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted(before.keys() | after.keys()):
+            yield from _differences(before.get(key), after.get(key), (*path, key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _differences(old, new, (*path, index))
+    else:
+        yield path, before, after
+
+
+def _with(data: Mapping[str, Any], path: KeyPath, value: Any) -> dict[str, Any]:
+    """Return a copy of a document's data with one part replaced; None removes a key."""
+    result: dict[str, Any] = copy.deepcopy(dict(data))
+    parent: Any = result
+    for step in path[:-1]:
+        parent = parent[step]
+    if value is None and isinstance(parent, dict):
+        parent.pop(path[-1], None)
+    else:
+        parent[path[-1]] = value
+    return result

@@ -1,0 +1,257 @@
+"""Computes a plan: the templates before and after a change, and everything that follows from them.
+
+Nothing here opens a socket: the files of both sides are read, and endpoint templates are pure
+functions of them. Only a changed environment file starts a process, Node, for the other stacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from onboarding import names
+from onboarding.deployment import Deployment, Target
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.lock import LockEntry
+from onboarding.prices import price, prices_date
+from onboarding.resolve import deployments, runtime_identity
+from onboarding.tree import Tree
+from roundhouse.gitops.endpoint_facts import monthly_cost, rollout_plan, scaling_changes
+from roundhouse.gitops.engine_changes import engine_changes, previous_target
+from roundhouse.gitops.plan_document import (
+    CostChange,
+    EndpointChange,
+    EnvironmentPlan,
+    StackChange,
+)
+from roundhouse.gitops.plan_id import plan_id
+from roundhouse.gitops.template_changes import (
+    Template,
+    is_outage,
+    permission_changes,
+    resource_changes,
+    template_digest,
+)
+from stacks.capacity.variant import variant_capacity
+from stacks.dashboards.environment import environment_dashboard
+from stacks.endpoint.change import update_steps
+from stacks.endpoint.template import endpoint_faults, endpoint_template
+
+REQUESTS = 1_000_000
+OtherStacks = Callable[[EnvironmentSpec], Mapping[str, Template]]
+"""The templates of an environment's foundation, images and builds, by stack name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """Both sides of a change in one environment.
+
+    `base` None: the environment is new, or the side before is what is `deployed` (templates by
+    stack name). `image_uris` names every image that endpoints run.
+    """
+
+    environment: EnvironmentSpec
+    base: Tree | None
+    head: Tree
+    image_uris: Mapping[str, str]
+    deployed: Mapping[str, Template] | None = None
+
+
+def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPlan:
+    """Return what the change does in one environment.
+
+    Raises FaultsError where a lock cannot be read.
+    """
+    name, region = change.environment.name, change.environment.region
+    before, after = _deployments(change.base, name), _deployments(change.head, name)
+    estimated = {key: _with_estimates(item, before) for key, item in after.items()}
+    engines = engine_changes(change.base, change.head, before, after)
+    endpoints: list[EndpointChange] = []
+    digests: dict[str, tuple[str, str]] = {}
+    for endpoint in sorted(before.keys() | after.keys() | _deployed_endpoints(change)):
+        old, new = before.get(endpoint), estimated.get(endpoint)
+        if old is not None and old == new:
+            continue
+        pair = _templates(change, endpoint, old, new)
+        faults = () if new is None or new.missing else endpoint_faults(new)
+        is_estimated = new != after.get(endpoint) or bool(new and new.missing)
+        if not (resource_changes(*pair) or faults or is_estimated):
+            continue
+        if new is not None:
+            stack = names.stack_name(change.environment, f"endpoint-{endpoint}")
+            digests[stack] = (template_digest(pair[0]), template_digest(pair[1]))
+        endpoints.append(
+            _endpoint_change(region, endpoint, (old, new), pair, faults, is_estimated=is_estimated)
+        )
+    sides = (list(before.values()), list(estimated.values()))
+    stacks = _stack_changes(change, other_stacks, sides, digests)
+    prices = prices_date(region)
+    missing = [engine.key for engine in engines if engine.state == "missing"]
+    return EnvironmentPlan(
+        environment=name,
+        id=plan_id(digests, missing, prices),
+        endpoints=tuple(endpoints),
+        engines=engines,
+        stacks=stacks,
+        unchanged_endpoints=len(after.keys() - {item.name for item in endpoints}),
+        prices_date=prices,
+        digests=dict(sorted(digests.items())),
+    )
+
+
+def _templates(
+    change: Change, endpoint: str, old: Deployment | None, new: Deployment | None
+) -> tuple[Template | None, Template | None]:
+    """Return an endpoint's templates before and after; None: its stack is not there."""
+    before: Template | None
+    if change.deployed is None:
+        before = None if old is None else endpoint_template(old, change.image_uris)
+    else:
+        stack = names.stack_name(change.environment, f"endpoint-{endpoint}")
+        before = change.deployed.get(stack)
+    return before, None if new is None else endpoint_template(new, change.image_uris)
+
+
+def _deployments(tree: Tree | None, environment: str) -> dict[str, Deployment]:
+    if tree is None or environment not in tree.views:
+        return {}
+    return {item.name: item for item in deployments(tree, environment)}
+
+
+def _deployed_endpoints(change: Change) -> set[str]:
+    """Return the endpoints whose stacks are deployed."""
+    prefix = names.stack_name(change.environment, "endpoint-")
+    return {
+        stack.removeprefix(prefix) for stack in change.deployed or () if stack.startswith(prefix)
+    }
+
+
+def _with_estimates(deployment: Deployment, before: Mapping[str, Deployment]) -> Deployment:
+    """Return the deployment with the lock entry of the engine before in place of a missing one."""
+    candidates = [target for item in before.values() for target in item.targets]
+
+    def estimated(target: Target) -> Target:
+        previous = previous_target(target, candidates)
+        if target.lock_entry is not None or previous is None or previous.lock_entry is None:
+            return target
+        return replace(target, lock_entry=_stand_in(deployment, target, previous.lock_entry))
+
+    return deployment.with_targets(estimated)
+
+
+def _stand_in(deployment: Deployment, target: Target, entry: LockEntry) -> LockEntry:
+    path = names.engine_archive_path(target.engine_key)
+    manifest = entry.manifest.model_copy(
+        update={
+            "engine_key": target.engine_key,
+            "network_keys": target.network_keys,
+            "compute_capability": target.instance_type.compute_capability,
+            "gpu": target.plan_gpu,
+            "runtime": runtime_identity(deployment.platform, target.instance_type),
+        }
+    )
+    archive = entry.archive.model_copy(update={"path": path})
+    return LockEntry(archive=archive, manifest=manifest, capacity=entry.capacity)
+
+
+def _endpoint_change(
+    region: str,
+    endpoint: str,
+    deployments: tuple[Deployment | None, Deployment | None],
+    templates: tuple[Template | None, Template | None],
+    faults: tuple[str, ...],
+    *,
+    is_estimated: bool,
+) -> EndpointChange:
+    before, after = templates
+    resources = resource_changes(before, after)
+    costs = [None if template is None else monthly_cost(template, region) for template in templates]
+    capacities = [
+        None if deployment is None else per_million_requests(deployment)
+        for deployment in deployments
+    ]
+    renewed = any(item.change in ("new-version", "added") for item in resources)
+    is_update = bool(before and after and before["Resources"] and after["Resources"])
+    return EndpointChange(
+        name=endpoint,
+        kind="new" if before is None else "gone" if after is None else "changed",
+        outage=is_outage(resources),
+        is_estimated=is_estimated,
+        resources=resources,
+        permissions=permission_changes(before, after),
+        rollout=rollout_plan(after, len(update_steps(before, after)))
+        if before and after and renewed and is_update
+        else None,
+        scaling=scaling_changes(before, after),
+        cost=CostChange(
+            before=None if costs[0] is None else costs[0][0],
+            after=None if costs[1] is None else costs[1][0],
+            per_million_before=capacities[0],
+            per_million_after=capacities[1],
+            unknown=tuple(sorted({name for cost in costs if cost for name in cost[1]})),
+        ),
+        faults=faults,
+    )
+
+
+def per_million_requests(deployment: Deployment) -> float | None:
+    """Return USD of a million requests at the capacity of one instance of the own variant.
+
+    None where its price or its capacity is not known.
+    """
+    capacity = variant_capacity(deployment, deployment.own)
+    hourly = price(deployment.environment.region, "hosting", deployment.instance_type.name)
+    if capacity is None or hourly is None:
+        return None
+    return round(hourly / 3600 / capacity.requests_per_second * REQUESTS, 4)
+
+
+def _stack_changes(
+    change: Change,
+    other_stacks: OtherStacks,
+    deployments_of: tuple[Sequence[Deployment], Sequence[Deployment]],
+    digests: dict[str, tuple[str, str]],
+) -> tuple[StackChange, ...]:
+    """Return the changes of the stacks that are no endpoint's, and note their digests."""
+    base = None if change.base is None else change.base.environments.get(change.environment.name)
+    before, after = (
+        dict(observability_template(change.environment, items)) for items in deployments_of
+    )
+    if change.deployed is not None:
+        prefix = names.stack_name(change.environment, "endpoint-")
+        before = {
+            name: item for name, item in change.deployed.items() if not name.startswith(prefix)
+        }
+    if change.deployed is not None or base is None or _may_differ(change, base):
+        after |= other_stacks(change.environment)
+        if change.deployed is None and base is not None:
+            before |= other_stacks(base)
+    found = []
+    for stack in sorted(before.keys() | after.keys()):
+        pair = (before.get(stack), after.get(stack))
+        resources = resource_changes(*pair)
+        if resources:
+            digests[stack] = (template_digest(pair[0]), template_digest(pair[1]))
+            found.append(
+                StackChange(name=stack, resources=resources, permissions=permission_changes(*pair))
+            )
+    return tuple(found)
+
+
+def observability_template(
+    environment: EnvironmentSpec, of: Sequence[Deployment]
+) -> dict[str, Template]:
+    """Return the stack of the environment's dashboard, by its name; none without an endpoint."""
+    if not of:
+        return {}
+    return {
+        names.stack_name(environment, "observability"): {
+            "Resources": {"Dashboard": environment_dashboard(environment, of)}
+        }
+    }
+
+
+def _may_differ(change: Change, base: EnvironmentSpec) -> bool:
+    """True when the stacks beside the endpoints may differ: they follow the environment's facts."""
+    overrides = {"models", "endpoints"}
+    return base.model_dump(exclude=overrides) != change.environment.model_dump(exclude=overrides)

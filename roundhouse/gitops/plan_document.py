@@ -1,0 +1,208 @@
+"""The plan of a change as data: what `roundhouse plan --format json` prints and `deploy` reads."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from onboarding.manifest import AccuracyRecord, BenchmarkRecord
+from onboarding.platform import BuildRoute
+from onboarding.values import Precision, Value
+
+ResourceClass = Literal["added", "removed", "in-place", "new-version", "replaced", "outage"]
+"""new-version: a model or endpoint config named after its content, made beside the old one, which
+goes once the rollout ends. outage: the endpoint itself is renamed, replaced or removed.
+"""
+EndpointKind = Literal["new", "changed", "gone"]
+
+
+class PropertyChange(Value):
+    """One property of a resource; None: it is not there."""
+
+    path: str
+    before: Any = None
+    after: Any = None
+
+
+class ResourceChange(Value):
+    """One resource of a stack that changes."""
+
+    id: str
+    type: str
+    change: ResourceClass
+    properties: tuple[PropertyChange, ...] = ()
+
+
+class PermissionChange(Value):
+    """Grants of a stack's policies, one line each."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+    @property
+    def broadened(self) -> bool:
+        """True when something may be done that was not allowed before."""
+        return bool(self.added)
+
+
+class RolloutPlan(Value):
+    """How an endpoint takes the change.
+
+    `minutes` are the waits alone: instances come on top. `updates`: how often the stack is updated.
+    """
+
+    kind: str
+    step_percents: tuple[float, ...]
+    minutes: float
+    extra_instances: int
+    updates: int = 1
+
+
+class MonthlyCost(Value):
+    """USD a month of an endpoint's instances; None where a price is not known."""
+
+    least: float | None
+    typical: float | None
+    """At the scheduled floors, weighted by their hours; without a schedule the same as `least`."""
+    most: float | None
+
+
+class CostChange(Value):
+    """What an endpoint costs before and after; None: it is not there."""
+
+    before: MonthlyCost | None
+    after: MonthlyCost | None
+    per_million_before: float | None = None
+    per_million_after: float | None = None
+    """USD of a million requests at the measured capacity of one instance."""
+    unknown: tuple[str, ...] = ()
+    """Instance types without a price in the region."""
+
+
+class ScalingChange(Value):
+    """A target that scaling holds, or a bound of the count, before and after."""
+
+    variant: str
+    what: str
+    before: float | None
+    after: float | None
+    derivation: str | None = None
+
+
+class Cause(Value):
+    """A field whose value changed an engine's key."""
+
+    path: str
+    file: str
+    line: int | None
+    before: Any = None
+    after: Any = None
+
+
+class EngineEvidence(Value):
+    """What a lock says of an engine."""
+
+    key: str
+    precision: Precision
+    decision: str
+    accuracy: tuple[AccuracyRecord, ...]
+    benchmark: tuple[BenchmarkRecord, ...]
+    size_bytes: int
+    measured_capacity: bool
+
+
+class BuildEstimate(Value):
+    """What a build may take; `origin` says where the numbers come from."""
+
+    minutes: float | None
+    usd: float | None
+    origin: str
+
+
+class EngineChange(Value):
+    """One engine that an environment needs after the change and did not need before."""
+
+    model: str
+    key: str
+    instance_type: str
+    compute_capability: str
+    gpu: str | None
+    route: BuildRoute
+    state: Literal["locked", "missing"]
+    because: tuple[Cause, ...]
+    estimate: BuildEstimate | None
+    before: EngineEvidence | None
+    after: EngineEvidence | None
+
+
+class EndpointChange(Value):
+    """One endpoint whose stack changes."""
+
+    name: str
+    kind: EndpointKind
+    outage: bool
+    is_estimated: bool
+    """True: an engine is not built yet, so what follows from it is that of the engine before it."""
+    resources: tuple[ResourceChange, ...]
+    permissions: PermissionChange
+    rollout: RolloutPlan | None
+    scaling: tuple[ScalingChange, ...]
+    cost: CostChange
+    faults: tuple[str, ...] = ()
+
+
+class StackChange(Value):
+    """One stack of the environment that is no endpoint's."""
+
+    name: str
+    resources: tuple[ResourceChange, ...]
+    permissions: PermissionChange
+
+
+class EnvironmentPlan(Value):
+    """What the change does in one environment.
+
+    `id` is a digest over content: deployed and wanted templates, missing engines, prices.
+    """
+
+    environment: str
+    id: str
+    endpoints: tuple[EndpointChange, ...]
+    engines: tuple[EngineChange, ...]
+    stacks: tuple[StackChange, ...] = ()
+    unchanged_endpoints: int
+    prices_date: str | None
+    digests: dict[str, tuple[str, str]] = Field(default_factory=dict)
+    """sha256 of the template before and after, of every stack that changes, by its name."""
+
+    @property
+    def missing(self) -> tuple[EngineChange, ...]:
+        """Engines that must be built."""
+        return tuple(engine for engine in self.engines if engine.state == "missing")
+
+    @property
+    def has_changes(self) -> bool:
+        """True when a deployment would change something."""
+        return bool(self.endpoints or self.stacks)
+
+
+class Side(Value):
+    """One side of the comparison: a git reference with its commit, or what is deployed."""
+
+    ref: str
+    commit: str | None = None
+    dirty: bool = False
+
+
+class Plan(Value):
+    """A whole plan."""
+
+    version: Literal[1] = 1
+    base: Side
+    head: Side
+    data_only: bool
+    """True when only files of models/, endpoints/, environments/, promotions/ and locks differ."""
+    environments: tuple[EnvironmentPlan, ...]
+    faults: tuple[str, ...] = ()
+    """Why the files cannot be deployed; nothing else is computed then."""

@@ -1,0 +1,333 @@
+"""A plan for people: the same sections as tables on a terminal and as one Markdown comment."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from roundhouse.gitops.plan_document import (
+    CostChange,
+    EndpointChange,
+    EngineChange,
+    EngineEvidence,
+    EnvironmentPlan,
+    MonthlyCost,
+    Plan,
+    ResourceChange,
+    RolloutPlan,
+)
+from roundhouse.text import quantity
+
+COMMENT_MARKER = "<!-- roundhouse:plan -->"
+MOST_CHARACTERS = 65_000
+"""Of a comment: GitHub takes 65,536, and refuses more with 422."""
+SHOWN_VALUE = 60
+CUT = "\n\n… cut at 65,000 characters: the job's summary and `plan.json` have the whole plan.\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One table of a plan. A section with `folded` is closed at first where that is possible."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    folded: bool = False
+
+
+def headline(plan: EnvironmentPlan) -> str:
+    """Return what the change does in one environment, in one line."""
+    parts = []
+    if plan.missing:
+        parts.append(f"{quantity(len(plan.missing), 'engine')} to build")
+    if plan.endpoints:
+        kinds = dict.fromkeys(("new", "changed", "gone"), 0)
+        for item in plan.endpoints:
+            kinds[item.kind] += 1
+        counts = [f"{count} {kind}" for kind, count in kinds.items() if count]
+        parts.append(
+            f"{'endpoints' if len(plan.endpoints) > 1 else 'endpoint'} {', '.join(counts)}"
+        )
+    if plan.stacks:
+        parts.append(f"{quantity(len(plan.stacks), 'other stack')} changed")
+    outages = [item.name for item in plan.endpoints if item.outage]
+    if outages:
+        parts.append(f"OUTAGE of {', '.join(outages)}")
+    money = total_cost(plan)
+    return f"{plan.environment}: {', '.join(parts) or 'nothing changes'}" + (
+        f", {money} a month" if plan.endpoints else ""
+    )
+
+
+def total_cost(plan: EnvironmentPlan) -> str:
+    """Return the difference of all endpoints' costs: least to most; unknown where a price is."""
+    differences = [0.0, 0.0]
+    for item in plan.endpoints:
+        sides = (item.cost.before, item.cost.after)
+        for index, name in enumerate(("least", "most")):
+            values = [0.0 if side is None else getattr(side, name) for side in sides]
+            if None in values:
+                return f"unknown (no price of {', '.join(item.cost.unknown)})"
+            differences[index] += values[1] - values[0]
+    return " to ".join(dict.fromkeys(_signed(value) for value in differences))
+
+
+def sections(plan: EnvironmentPlan) -> Iterator[Section]:
+    """Yield every table that has rows, the most important first."""
+    found = (
+        Section(
+            title="Endpoints",
+            columns=("endpoint", "change", "rollout", "USD a month: least, typical, most",
+                     "USD a million requests"),
+            rows=tuple(map(_endpoint_row, plan.endpoints)),
+        ),
+        Section(
+            title="Engines",
+            columns=("model", "for", "before", "after", "because"),
+            rows=tuple(map(_engine_row, plan.engines)),
+        ),
+        Section(
+            title="Measured",
+            columns=("model", "what", "before", "after"),
+            rows=tuple(row for engine in plan.engines for row in _evidence_rows(engine)),
+        ),
+        Section(
+            title="Scaling",
+            columns=("endpoint", "variant", "what", "before", "after"),
+            rows=tuple(
+                (item.name, moved.variant, moved.what, _plain(moved.before), _plain(moved.after))
+                for item in plan.endpoints
+                for moved in item.scaling
+            ),
+        ),
+        Section(
+            title="Permissions",
+            columns=("stack", "", "grant"),
+            rows=tuple(_permission_rows(plan)),
+            folded=True,
+        ),
+        Section(
+            title="Resources",
+            columns=("stack", "resource", "class", "properties"),
+            rows=tuple(_resource_rows(plan)),
+            folded=True,
+        ),
+        Section(
+            title="Faults",
+            columns=("endpoint", "fault"),
+            rows=tuple((item.name, fault) for item in plan.endpoints for fault in item.faults),
+        ),
+    )  # fmt: skip
+    return (section for section in found if section.rows)
+
+
+def notes(plan: EnvironmentPlan) -> Iterator[str]:
+    """Yield what no table says."""
+    yield f"Not touched: {quantity(plan.unchanged_endpoints, 'endpoint')}."
+    estimated = [item.name for item in plan.endpoints if item.is_estimated]
+    if estimated:
+        yield (
+            f"Estimated: {', '.join(estimated)}, by the engine before; sizes, alarms and scaling "
+            "targets follow once the new engine is built."
+        )
+    gone = [item.name for item in plan.endpoints if item.kind == "gone"]
+    if gone:
+        yield (
+            f"No file names {', '.join(gone)} any more: a deployment leaves such a stack, and its "
+            "instances cost, until it is deleted."
+        )
+    if plan.prices_date is not None:
+        yield f"Prices of {plan.prices_date}."
+
+
+def comment(plan: Plan) -> str:
+    """Return a plan as one Markdown comment of at most 65,000 characters, the summary first."""
+    head = f"{(plan.head.commit or plan.head.ref)[:7]}{'-dirty' if plan.head.dirty else ''}"
+    base = f"{markdown(plan.base.ref)} {(plan.base.commit or '')[:7]}".strip()
+    scope = "data only: no code of this change ran" if plan.data_only else "code changes too"
+    lines = [COMMENT_MARKER]
+    if plan.faults:
+        lines += [f"### Roundhouse: refused, {quantity(len(plan.faults), 'fault')}", ""]
+        lines += [f"- {markdown(fault)}" for fault in plan.faults]
+    lines += [f"### Roundhouse · {markdown(headline(item))}" for item in plan.environments]
+    lines += ["", f"{head} against {base} · {scope}", ""]
+    for environment in plan.environments:
+        lines += [f"`plan {environment.id}` of {markdown(environment.environment)}", ""]
+        for section in sections(environment):
+            lines += _markdown_section(section)
+        lines += [f"- {markdown(note)}" for note in notes(environment)]
+        lines.append("")
+    return _cut("\n".join(lines))
+
+
+def markdown(text: str) -> str:
+    """Return text that Markdown shows as it is: no link, mention, reference, tag or code.
+
+    Control and formatting characters (line breaks, direction marks) become spaces.
+    """
+    plain = "".join(
+        " " if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs", "Co") else char
+        for char in text
+    )
+    escaped = re.sub(r"([\\`*_{}\[\]()<>|!~])", r"\\\1", plain)
+    # A zero-width space ends what would be a mention, a reference, an address or an entity.
+    return re.sub(r"([@#&]|://|www\.)", "\\1\u200b", escaped)
+
+
+def _markdown_section(section: Section) -> list[str]:
+    table = [
+        f"| {' | '.join(section.columns)} |",
+        f"|{'---|' * len(section.columns)}",
+        *(f"| {' | '.join(map(markdown, row))} |" for row in section.rows),
+    ]
+    if not section.folded:
+        return [f"**{section.title}**", "", *table, ""]
+    summary = f"{section.title}: {len(section.rows)}"
+    return [f"<details><summary>{summary}</summary>", "", *table, "", "</details>", ""]
+
+
+def _cut(text: str) -> str:
+    """Return a comment within its limit, cut at the end of a line, with its tags closed."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    kept = text[: MOST_CHARACTERS - len(CUT) - len("\n</details>")]
+    kept = kept[: kept.rfind("\n")]
+    is_open = kept.count("<details>") > kept.count("</details>")
+    return kept + ("\n\n</details>" if is_open else "") + CUT
+
+
+def _endpoint_row(item: EndpointChange) -> tuple[str, ...]:
+    change = "OUTAGE, " * item.outage + item.kind
+    rollout = "-" if item.rollout is None else _rollout(item.rollout)
+    return item.name, change, rollout, _cost(item.cost), _per_million(item.cost)
+
+
+def _rollout(rollout: RolloutPlan) -> str:
+    steps = ", ".join(f"{percent:g} %" for percent in rollout.step_percents)
+    updates = "" if rollout.updates == 1 else f"; {rollout.updates} updates of the stack"
+    return (
+        f"{rollout.kind}: {steps}; waits {rollout.minutes:g} min; "
+        f"+{quantity(rollout.extra_instances, 'instance')} meanwhile{updates}"
+    )
+
+
+def _cost(cost: CostChange) -> str:
+    if cost.unknown:
+        return f"unknown: no price of {', '.join(cost.unknown)}"
+    before, after = (_money(side) for side in (cost.before, cost.after))
+    return after if before == after else f"{before} → {after}"
+
+
+def _money(cost: MonthlyCost | None) -> str:
+    if cost is None:
+        return "-"
+    return ", ".join(
+        "unknown" if value is None else f"{value:,.0f}"
+        for value in (cost.least, cost.typical, cost.most)
+    )
+
+
+def _per_million(cost: CostChange) -> str:
+    values = [
+        "unknown" if value is None else f"{value:.4g}"
+        for value in (cost.per_million_before, cost.per_million_after)
+    ]
+    if cost.before is None or values[0] == values[1]:
+        return values[1]
+    return " → ".join(values)
+
+
+def _engine_row(engine: EngineChange) -> tuple[str, ...]:
+    gpu = "CPU" if engine.gpu is None else f"{engine.gpu} {engine.compute_capability}"
+    before = "-" if engine.before is None else f"{engine.before.precision} {engine.before.key}"
+    after = f"{engine.key} is not built" if engine.after is None else (
+        f"{engine.after.precision} {engine.key}"
+    )  # fmt: skip
+    if engine.estimate is not None:
+        after += f"; {_estimate(engine)}"
+    because = "; ".join(
+        f"{cause.path} {_plain(cause.before)} → {_plain(cause.after)} ({cause.file}"
+        + ("" if cause.line is None else f":{cause.line}")
+        + ")"
+        for cause in engine.because
+    )
+    return engine.model, f"{engine.instance_type}, {gpu}", before, after, because or "new"
+
+
+def _estimate(engine: EngineChange) -> str:
+    estimate = engine.estimate
+    if estimate is None or estimate.minutes is None:
+        origin = "" if estimate is None else estimate.origin
+        return f"route {engine.route}, time and cost unknown: {origin}"
+    usd = "cost unknown" if estimate.usd is None else f"about {estimate.usd:.2f} USD"
+    return f"route {engine.route}, about {estimate.minutes:g} min, {usd} ({estimate.origin})"
+
+
+def _evidence_rows(engine: EngineChange) -> Iterator[tuple[str, ...]]:
+    before, after = (_measurements(side) for side in (engine.before, engine.after))
+    for what in dict.fromkeys((*before, *after)):
+        if before.get(what) != after.get(what):
+            yield engine.model, what, before.get(what, "-"), after.get(what, "-")
+
+
+def _measurements(evidence: EngineEvidence | None) -> dict[str, str]:
+    """Return what was measured of an engine: accuracy, latency, rate, size."""
+    if evidence is None:
+        return {}
+    found = {"archive, MiB": f"{evidence.size_bytes / 2**20:.1f}", "decision": evidence.decision}
+    for record in evidence.accuracy:
+        interval = record.mean_interval
+        spread = "" if interval is None else f" ({interval[0]:.4f} to {interval[1]:.4f})"
+        text = f"mean {record.mean:.4f}{spread}, worst {record.worst:.4f}, {record.verdict}"
+        found[f"{record.metric} of the {record.subject}"] = text
+    for measurement in evidence.benchmark:
+        if measurement.precision == evidence.precision:
+            shape = f"{measurement.batch} x {measurement.sequence}"
+            found[f"p50 / p99 of {shape}, ms"] = (
+                f"{measurement.p50_ms:g} / {measurement.p99_ms:g}, "
+                f"{measurement.rows_per_second:,.0f} rows/s"
+            )
+    found["capacity"] = (
+        "measured in a load test"
+        if evidence.measured_capacity
+        else "derived: `roundhouse bench --record` measures it"
+    )
+    return found
+
+
+def _permission_rows(plan: EnvironmentPlan) -> Iterator[tuple[str, ...]]:
+    for name, change in _stacks(plan):
+        yield from ((name, "added", grant) for grant in change.permissions.added)
+        yield from ((name, "removed", grant) for grant in change.permissions.removed)
+
+
+def _resource_rows(plan: EnvironmentPlan) -> Iterator[tuple[str, ...]]:
+    for name, change in _stacks(plan):
+        for resource in change.resources:
+            yield name, f"{resource.id} ({resource.type})", resource.change, _properties(resource)
+
+
+def _stacks(plan: EnvironmentPlan) -> Iterator[tuple[str, Any]]:
+    yield from ((item.name, item) for item in plan.endpoints)
+    yield from ((stack.name, stack) for stack in plan.stacks)
+
+
+def _properties(resource: ResourceChange) -> str:
+    return "; ".join(
+        f"{item.path} {_plain(item.before)} → {_plain(item.after)}" for item in resource.properties
+    )
+
+
+def _plain(value: Any) -> str:
+    """Return a value in one short line; "-" where there is none."""
+    if value is None:
+        return "-"
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= SHOWN_VALUE else f"{text[: SHOWN_VALUE - 1]}…"
+
+
+def _signed(value: float) -> str:
+    return f"{'-' if value < 0 else '+'}{abs(value):,.0f} USD"

@@ -1,0 +1,110 @@
+"""Revisions of the onboarding files: a git reference, exported into a folder and read."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from onboarding.tree import Tree, read_tree
+from roundhouse.errors import NotReadyError, UsageError
+from roundhouse.paths import TREE_FOLDERS
+from roundhouse.processes import Command, Outcome, Run
+
+ONBOARDING_FOLDERS = (*TREE_FOLDERS, "promotions")
+"""What platform teams write; a change of nothing else is data only."""
+PROGRAM_MISSING = 127
+
+
+@dataclass(frozen=True, kw_only=True)
+class Git:
+    """git in the folder of an onboarding tree; only commands that read are used."""
+
+    folder: Path
+    run: Run
+
+    def commit(self, ref: str) -> str:
+        """Return the full commit of a reference. Raises UsageError when there is none."""
+        found = self._git(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        )
+        if found.code != 0:
+            raise UsageError(
+                f"{ref}: git knows no such commit in {self.folder}; name a branch, a tag or a "
+                "commit, or fetch it first."
+            )
+        return found.output.strip()
+
+    def default_base(self) -> str:
+        """Return the branch that changes are compared with: origin/main where git knows it."""
+        known = self._git("rev-parse", "--verify", "--quiet", "origin/main").code == 0
+        return "origin/main" if known else "main"
+
+    def merge_base(self, one: str, other: str) -> str:
+        """Return the commit that two commits have in common; `one` where there is none."""
+        found = self._git("merge-base", one, other)
+        return found.output.strip() if found.code == 0 else one
+
+    def is_dirty(self) -> bool:
+        """True when files of the tree are not committed as they are."""
+        return bool(self._git("status", "--porcelain", "--", ".").output.strip())
+
+    def changed_files(self, base: str) -> tuple[str, ...]:
+        """Return the files of the repository that differ from a commit, new ones too."""
+        changed = self._git("diff", "--name-only", "-z", base).output
+        new = self._git("ls-files", "--others", "--exclude-standard", "-z", "--full-name").output
+        return tuple(sorted({name for name in f"{changed}\0{new}".split("\0") if name}))
+
+    def prefix(self) -> str:
+        """Return the folder's path in its repository, with a slash at its end; empty: the root."""
+        return self._git("rev-parse", "--show-prefix").output.strip()
+
+    def export(self, commit: str, folders: Sequence[str], destination: Path) -> None:
+        """Write folders of a commit, as far as it has them, below a destination."""
+        listed = self._git("ls-tree", "-d", "--name-only", "-z", commit, "--", *folders)
+        present = [name for name in listed.output.split("\0") if name]
+        destination.mkdir(parents=True, exist_ok=True)
+        if not present:
+            return
+        packed = destination / ".export.tar"
+        options = ("--format=tar", f"--output={packed}")
+        archive = self._git("archive", *options, commit, "--", *present)
+        if archive.code != 0:
+            raise NotReadyError(f"git archive {commit} failed: {archive.last_lines()}.")
+        with tarfile.open(packed) as files:
+            files.extractall(destination, filter="data")
+        packed.unlink()
+
+    def _git(self, *arguments: str) -> Outcome:
+        outcome = self.run(Command(argv=("git", *arguments), folder=self.folder))
+        if outcome.code == PROGRAM_MISSING:
+            raise NotReadyError(
+                "git is not installed, and a plan compares two revisions; install it."
+            )
+        return outcome
+
+
+def export_revision(git: Git, commit: str, destination: Path) -> Tree:
+    """Write the onboarding files of a commit and the locks they name into a folder; read them."""
+    git.export(commit, ONBOARDING_FOLDERS, destination)
+    tree = read_tree(destination)
+    folders = {PurePosixPath(item.locks) for item in tree.environments.values()}
+    outside = [
+        folder.as_posix()
+        for folder in folders
+        if folder.parts and folder.parts[0] not in ONBOARDING_FOLDERS
+    ]
+    if outside:
+        git.export(commit, sorted(outside), destination)
+    return tree
+
+
+def is_data_only(git: Git, changed: Sequence[str]) -> bool:
+    """True when a change touches files of the onboarding tree and locks alone."""
+    prefix = git.prefix()
+    return all(
+        name.startswith(tuple(f"{prefix}{folder}/" for folder in ONBOARDING_FOLDERS))
+        or name.endswith(".lock.yaml")
+        for name in changed
+    )

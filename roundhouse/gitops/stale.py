@@ -1,0 +1,104 @@
+"""Refuses a plan that is not what a deployment would do now, by content and never by ancestry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from onboarding.prices import prices_date
+from roundhouse.errors import DeployFailedError, RoundhouseError
+from roundhouse.gitops.plan_document import EnvironmentPlan, Plan
+from roundhouse.gitops.plan_id import plan_id
+from roundhouse.gitops.template_changes import Template, resource_changes, template_digest
+
+
+def read_plan(path: Path, environment: str) -> EnvironmentPlan:
+    """Read one environment's part of a plan. Raises RoundhouseError for a file that is none."""
+    try:
+        plan = Plan.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise RoundhouseError(
+            f"{path}: cannot be read ({error.strerror}); `roundhouse plan --out {path}` writes it."
+        ) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise RoundhouseError(
+            f"{path}: is no plan of this version ({where}: {first['msg']}); `roundhouse plan "
+            f"--env {environment} --out {path}` writes one."
+        ) from error
+    found = [item for item in plan.environments if item.environment == environment]
+    if plan.faults or not found:
+        known = ", ".join(item.environment for item in plan.environments) or "none"
+        raise RoundhouseError(
+            f"{path}: plans no change of environment {environment}; it plans {known}. Plan again "
+            f"with --env {environment}."
+        )
+    return found[0]
+
+
+def review_of(plan: EnvironmentPlan, region: str) -> dict[str, Any]:
+    """Return the options of a deployment that refuse everything but a plan."""
+    return {
+        "before_building": lambda models: refuse_unplanned_builds(plan, models),
+        "before_deploying": lambda before, after: require_planned(plan, before, after, region),
+    }
+
+
+def refuse_unplanned_builds(plan: EnvironmentPlan, models: Sequence[str]) -> None:
+    """Raise DeployFailedError where engines are missing: a plan is of engines that are built."""
+    missing = sorted({*models, *(engine.model for engine in plan.missing)})
+    if missing:
+        raise DeployFailedError(
+            f"Refused before deploying: engines of {', '.join(missing)} are missing, and plan "
+            f"{plan.id} can only be deployed with every engine built; run `roundhouse build`, "
+            "commit the locks, then plan again."
+        )
+
+
+def require_planned(
+    plan: EnvironmentPlan,
+    before: Mapping[str, Template],
+    after: Mapping[str, Template],
+    region: str,
+) -> None:
+    """Raise DeployFailedError unless the deployment is the planned one, naming what moved.
+
+    `before`: templates that are deployed; `after`: those to deploy; both by stack name.
+    """
+    digests = {
+        name: (template_digest(before.get(name)), template_digest(template))
+        for name, template in after.items()
+        if resource_changes(before.get(name), template)
+    }
+    prices = prices_date(region)
+    if plan_id(digests, [], prices) == plan.id:
+        return
+    moved = list(_differences(plan.digests, digests))
+    if plan.prices_date != prices:
+        moved.append(f"prices were of {plan.prices_date or 'no date'} and are of {prices}")
+    raise DeployFailedError(
+        f"Refused before deploying: plan {plan.id} of {plan.environment} is not what would happen "
+        f"now: {'; '.join(moved) or 'its content was edited'}. Nothing was changed; plan again, "
+        "review it, then deploy that plan."
+    )
+
+
+def _differences(
+    planned: Mapping[str, tuple[str, str]], now: Mapping[str, tuple[str, str]]
+) -> list[str]:
+    """Return each stack that is not as planned, with what became of it."""
+    found = []
+    for stack in sorted(planned.keys() | now.keys()):
+        if stack not in now:
+            found.append(f"stack {stack} is deployed as planned already, or its files went back")
+        elif stack not in planned:
+            found.append(f"stack {stack} changes too")
+        elif planned[stack][0] != now[stack][0]:
+            found.append(f"the deployed template of stack {stack} changed since")
+        elif planned[stack][1] != now[stack][1]:
+            found.append(f"the files give stack {stack} another template")
+    return found

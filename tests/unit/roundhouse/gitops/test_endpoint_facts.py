@@ -1,0 +1,61 @@
+"""Counts, cost and rollout, read from an endpoint's template."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.scale.many_models import many_models
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from roundhouse.gitops.endpoint_facts import monthly_cost, rollout_plan, variant_facts
+from stacks.endpoint.template import endpoint_template
+from tests.unit.roundhouse.gitops.repository import ROOT
+
+pytestmark = pytest.mark.unit
+
+IMAGES = {"triton": "a", "python-server": "b", "python-server-gpu": "c"}
+WORK_HOURS = [
+    {"schedule": "cron(0 7 ? * MON-FRI *)", "min": 4},
+    {"schedule": "cron(0 19 ? * MON-FRI *)", "min": 2},
+]
+
+
+@pytest.fixture
+def template(tmp_path):
+    def make(endpoint):
+        tree = many_models(
+            ROOT, tmp_path / "tree", 1, environment="dev", changes={"endpoint": endpoint}
+        )
+        (deployment,) = deployments(read_tree(tree.root), "dev")
+        return endpoint_template(deployment, IMAGES)
+
+    return make
+
+
+def test_typical_count_is_that_of_the_scheduled_floors(template):
+    scaling = {"min": 2, "max": 6, "schedule": WORK_HOURS}
+    (variant,) = variant_facts(template({"scaling": scaling}))
+    assert (variant.least, variant.most) == (2, 6)
+    assert variant.typical == pytest.approx(2 + 2 * 5 * 12 / (7 * 24))
+
+
+def test_fixed_count_costs_the_same_always(template):
+    cost, unknown = monthly_cost(template({"scaling": {"min": 3, "max": 3}}), "us-east-1")
+    assert cost.least == cost.typical == cost.most == round(3 * 1.4084 * 730, 2)
+    assert unknown == ()
+
+
+@pytest.mark.parametrize(
+    ("rollout", "least", "expected"),
+    [
+        ("canary", 2, ("canary", (50, 100), 10, 2)),
+        ("linear", 4, ("linear", (25, 50, 75, 100), 20, 4)),
+        ("rolling", 4, ("rolling", (25, 50, 75, 100), 20, 1)),
+        ("all-at-once", 2, ("all-at-once", (100,), 5, 2)),
+        ("canary", 1, ("all-at-once", (100,), 5, 1)),
+    ],
+)
+def test_rollout_says_steps_waits_and_extra_instances(template, rollout, least, expected):
+    endpoint = {"rollout": rollout, "scaling": {"min": least, "max": 8}}
+    plan = rollout_plan(template(endpoint), 1)
+    assert (plan.kind, plan.step_percents, plan.minutes, plan.extra_instances) == expected

@@ -1,0 +1,161 @@
+"""What a change of the files does, against git."""
+
+from __future__ import annotations
+
+import pytest
+
+from onboarding.fault import FaultsError
+from roundhouse.gitops.compare import plan_against_git
+from roundhouse.gitops.plan_document import Plan
+from roundhouse.processes import Processes
+
+pytestmark = pytest.mark.unit
+
+MODEL = "models/model-001.yaml"
+
+
+def classes(endpoint):
+    return {change.id: change.change for change in endpoint.resources}
+
+
+def test_nothing_changes_where_no_file_does(repository):
+    plan = repository.plan()
+    (environment,) = plan.environments
+    assert (plan.base.ref, plan.base.commit, plan.head.dirty, plan.data_only) == (
+        "main",
+        plan.head.commit,
+        False,
+        True,
+    )
+    assert not environment.has_changes and environment.unchanged_endpoints == 2
+    assert environment.digests == {}
+
+
+def test_scaling_changes_in_place_and_costs_more_at_the_most(repository):
+    repository.edit(MODEL, {"endpoint": {"scaling": {"max": 6}}})
+    endpoint = repository.only_endpoint()
+    assert (endpoint.name, endpoint.kind, endpoint.outage) == ("model-001", "changed", False)
+    assert classes(endpoint) == {"Ceiling": "in-place", "ScalableTarget": "in-place"}
+    assert [(item.what, item.before, item.after) for item in endpoint.scaling] == [
+        ("most instances", 4, 6)
+    ]
+    assert endpoint.rollout is None
+    price, month = 1.4084, 730
+    assert (endpoint.cost.before.least, endpoint.cost.after.most) == (
+        round(2 * price * month, 2),
+        round(6 * price * month, 2),
+    )
+    assert repository.changes().unchanged_endpoints == 1
+
+
+def test_new_engine_is_estimated_by_the_one_before_and_says_which_field_changed_its_key(repository):
+    repository.edit(MODEL, {"accuracy": {"budget": {"mean": 0.995}}, "labels": {"team": "a"}})
+    environment = repository.changes()
+    (endpoint,), (engine,) = environment.endpoints, environment.engines
+    assert endpoint.is_estimated
+    assert {"Model": "new-version", "EndpointConfig": "new-version"}.items() <= classes(
+        endpoint
+    ).items()
+    assert (endpoint.rollout.kind, endpoint.rollout.extra_instances) == ("canary", 2)
+    assert (engine.state, engine.route, engine.before.precision) == ("missing", "gpu", "int8")
+    assert [(cause.path, cause.file, cause.before) for cause in engine.because] == [
+        ("accuracy.budget.mean", MODEL, 0.99)
+    ]
+    assert engine.because[0].line == 28
+    assert environment.missing == (engine,)
+
+
+def test_changed_bytes_of_a_dataset_are_the_cause(repository):
+    with (repository.root / "models/data/validation-sentences.txt").open("a") as file:
+        file.write("One more sentence.\n")
+    environment = repository.changes()
+    assert [[cause.file for cause in engine.because] for engine in environment.engines] == [
+        ["models/data/validation-sentences.txt"]
+    ] * 2
+
+
+def test_another_gpu_is_the_cause_and_a_larger_instance_of_the_same_is_not(repository):
+    repository.edit(MODEL, {"endpoint": {"instance_type": "ml.g6.xlarge"}})
+    (engine,) = repository.changes().engines
+    assert [(cause.path, cause.before, cause.after) for cause in engine.because] == [
+        ("endpoint.instance_type", "ml.g5.xlarge", "ml.g6.xlarge")
+    ]
+    assert engine.route == "training-job"
+    repository.edit(MODEL, {"endpoint": {"instance_type": "ml.g5.2xlarge"}})
+    environment = repository.changes()
+    assert environment.engines == ()
+    assert environment.endpoints[0].rollout.updates == 2
+
+
+def test_renamed_model_is_a_new_endpoint_and_the_old_one_is_an_outage(repository):
+    (repository.root / MODEL).rename(repository.root / "models/other.yaml")
+    repository.edit("models/other.yaml", {"name": "other"})
+    environment = repository.changes()
+    assert [(item.name, item.kind, item.outage) for item in environment.endpoints] == [
+        ("model-001", "gone", True),
+        ("other", "new", False),
+    ]
+    assert "roundhouse-dev-endpoint-model-001" not in environment.digests
+
+
+def test_new_environment_has_new_stacks_and_endpoints(repository):
+    text = (repository.root / "environments/dev.yaml").read_text()
+    (repository.root / "environments/prod.yaml").write_text(
+        text.replace("name: dev", "name: prod\nlocks: locks/prod")
+    )
+    plan = repository.plan()
+    prod = next(item for item in plan.environments if item.environment == "prod")
+    assert [item.kind for item in prod.endpoints] == ["new", "new"]
+    assert {stack.name for stack in prod.stacks} == {
+        f"roundhouse-prod-{part}" for part in ("foundation", "images", "builds", "observability")
+    }
+    assert [engine.before for engine in prod.engines] == [None, None]
+
+
+def test_changed_environment_shows_its_other_stacks(repository):
+    repository.edit("environments/dev.yaml", {"builds": {"timeout_minutes": 100}})
+    environment = repository.changes()
+    assert environment.endpoints == ()
+    assert [stack.name for stack in environment.stacks] == ["roundhouse-dev-builds"]
+
+
+def test_faults_of_the_files_are_told_and_nothing_else_is(repository):
+    repository.edit(MODEL, {"task": "text-embeding"})
+    plan = repository.plan()
+    assert plan.environments == () and len(plan.faults) == 1 and MODEL in plan.faults[0]
+
+
+def test_unknown_environment_is_refused(repository):
+    with pytest.raises(FaultsError, match="unknown environment"):
+        plan_against_git(repository.paths, None, ("devv",), Processes())
+
+
+def test_price_that_is_not_known_stays_unknown(repository):
+    repository.edit("environments/dev.yaml", {"region": "eu-west-1"})
+    environment = repository.changes()
+    assert environment.prices_date is None
+    assert {item.cost.unknown for item in environment.endpoints} == {("ml.g5.xlarge",)}
+    assert {item.cost.after.least for item in environment.endpoints} == {None}
+
+
+def test_change_of_code_is_not_data_only(repository):
+    (repository.root / "build.py").write_text("")
+    assert not repository.plan().data_only
+
+
+def test_plan_survives_json(repository):
+    repository.edit(MODEL, {"accuracy": {"budget": {"mean": 0.995}}})
+    plan = repository.plan()
+    assert Plan.model_validate_json(plan.model_dump_json()) == plan
+
+
+def test_plan_is_of_the_branch_alone_when_main_went_on(repository):
+    from tests.unit.roundhouse.gitops.repository import git
+
+    git(repository.root, "checkout", "-q", "-b", "change")
+    git(repository.root, "checkout", "-q", "main")
+    repository.edit("models/model-002.yaml", {"endpoint": {"scaling": {"max": 9}}})
+    repository.commit()
+    git(repository.root, "checkout", "-q", "change")
+    repository.edit(MODEL, {"endpoint": {"scaling": {"max": 6}}})
+    assert repository.only_endpoint().name == "model-001"
