@@ -1,14 +1,12 @@
-"""A batcher whose engine runs when the test says so.
-
-On an event loop whose clock the test turns.
-"""
+"""A batcher whose engine runs when the test says so, on an event loop with a clock of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -22,10 +20,10 @@ PROBE = (-1, -1)
 
 
 class Row:
-    """A row that knows who it is: its request and its place there."""
+    """A row with its request's number and its index there."""
 
     def __init__(
-        self, identity: tuple[int, int], length: int, *, poison: bool = False, kind: int = 0
+        self, identity: tuple[int, int], length: int, *, poison: Any = None, kind: int = 0
     ) -> None:
         self.identity, self.length, self.poison, self.kind = identity, length, poison, kind
 
@@ -42,26 +40,27 @@ class ClockLoop(asyncio.SelectorEventLoop):
         return self.now
 
 
-def run(scene: Coroutine[Any, Any, None]) -> None:
-    """Runs a scene on a loop of its own."""
-    with asyncio.Runner(loop_factory=ClockLoop) as runner:
-        runner.run(scene)
-
-
-def scenario(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+def scenario(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """A coroutine test as one that runs on a loop of its own."""
 
-    def scene() -> None:
-        run(test())
+    @wraps(test)
+    def run(*arguments: Any, **keywords: Any) -> None:
+        with asyncio.Runner(loop_factory=ClockLoop) as runner:
+            runner.run(test(*arguments, **keywords))
 
-    scene.__name__ = test.__name__
-    return scene
+    return run
 
 
 async def settle() -> None:
-    """Lets the loop deliver all that has landed, and what ran on it meanwhile."""
+    """Let the loop run every callback, and those that they add."""
     for _ in range(24):
         await asyncio.sleep(0)
+
+
+async def wait(seconds: float) -> None:
+    """Let time pass."""
+    asyncio.get_running_loop().now += seconds  # type: ignore[attr-defined]
+    await settle()
 
 
 class HeldThread:
@@ -80,10 +79,7 @@ class HeldThread:
 
 
 class HeldEngine:
-    """Answers each row's identity and length; raises for a batch that holds poison.
-
-    `dead` raises for all.
-    """
+    """Answers each row's identity and length; fails on poison, or if `dead`."""
 
     def __init__(
         self,
@@ -93,12 +89,8 @@ class HeldEngine:
         buckets: tuple[int, ...] | None = None,
         inline_rows: int = 0,
     ) -> None:
-        self.slots, self.max_rows, self.sequence_buckets, self.inline_rows = (
-            slots,
-            max_rows,
-            buckets,
-            inline_rows,
-        )
+        self.slots, self.max_rows, self.inline_rows = slots, max_rows, inline_rows
+        self.sequence_buckets = buckets
         self.prepared: list[list[Row]] = []
         self.ran: list[list[Row]] = []
         self.dead = False
@@ -119,29 +111,19 @@ class HeldEngine:
     def warm_up(self) -> Costs:
         return LinearCosts()
 
-    def warm_up_inline(self) -> None:
-        pass
+    def warm_up_inline(self) -> None: ...
 
-    def close(self) -> None:
-        pass
-
-    def pad_rows(self, rows: Sequence[Row]) -> int:
-        """What the longest row is padded to."""
-        longest = max(len(row) for row in rows)
-        return next(
-            (bucket for bucket in self.sequence_buckets or () if bucket >= longest), longest
-        )
+    def close(self) -> None: ...
 
 
 def identities(rows: Sequence[Row]) -> Arrays:
     """Two outputs: [rows, 2] and [rows]."""
-    return np.array([row.identity for row in rows]), np.array(
-        [row.length for row in rows], np.int16
-    )
+    lengths = np.array([row.length for row in rows], np.int16)
+    return np.array([row.identity for row in rows]), lengths
 
 
 class Ledger:
-    """An observer that keeps all it hears."""
+    """An observer that keeps all records."""
 
     def __init__(self) -> None:
         self.batches: list[dict[str, Any]] = []
@@ -177,18 +159,17 @@ class Bench:
         self.engine = HeldEngine() if engine is None else engine
         self.threads = [HeldThread() for _ in range(self.engine.slots)]
         self.ledger = Ledger()
-        self.limits = Limits(max_tokens=max_tokens, queue_rows=queue_rows, run_seconds=run_seconds)
         self.batcher = Batcher(
             engine=self.engine,
             probe=[Row(PROBE, 1)],
-            limits=self.limits,
-            threads=self.threads,
-            observer=self.ledger,
+            limits=Limits(max_tokens=max_tokens, queue_rows=queue_rows, run_seconds=run_seconds),
+            threads=self.threads,  # type: ignore[arg-type]
+            observer=self.ledger,  # type: ignore[arg-type]
             clock=lambda: asyncio.get_running_loop().time(),
             **options,
         )
 
-    def ask(
+    def submit(
         self,
         number: int,
         lengths: Sequence[int],
@@ -197,29 +178,29 @@ class Bench:
         kind: int = 0,
         deadline: float | None = None,
     ) -> asyncio.Future[Arrays]:
-        """Submits a request; `poison` is the place of a poisoned row."""
+        """Submit a request; `poison` is the index of a poisoned row."""
         rows = [
-            Row((number, place), length, poison=place == poison, kind=kind)
-            for place, length in enumerate(lengths)
+            Row((number, index), length, poison=index == poison, kind=kind)
+            for index, length in enumerate(lengths)
         ]
         return self.batcher.submit(rows, deadline=deadline)
 
-    async def asked(
+    async def queue(
         self, number: int, lengths: Sequence[int], **options: Any
     ) -> asyncio.Future[Arrays]:
-        """Submits a request in a turn of the event loop that it has for itself."""
-        future = self.ask(number, lengths, **options)
+        """Submit a request in a turn of the event loop of its own."""
+        future = self.submit(number, lengths, **options)
         await asyncio.sleep(0)
         return future
 
     async def release(self, slot: int = 0) -> None:
-        """Runs one batch of a slot and lets the loop deliver it."""
+        """Run one batch of a slot and let the loop deliver it."""
         if self.threads[slot].works:
             self.threads[slot].works.popleft()()
         await settle()
 
     async def release_all(self) -> None:
-        """Runs until nothing is left to run."""
+        """Run until nothing is left to run."""
         while any(thread.works for thread in self.threads):
             for slot in range(self.engine.slots):
                 await self.release(slot)
@@ -229,10 +210,20 @@ class Bench:
         """Identities, by batch that ran."""
         return [[row.identity for row in batch] for batch in self.engine.ran]
 
+    @property
+    def sizes(self) -> list[int]:
+        """The rows of every batch that left the queue."""
+        return [len(batch) for batch in self.engine.prepared]
+
+    @property
+    def closed(self) -> list[int]:
+        """How often every thread was closed."""
+        return [thread.closed for thread in self.threads]
+
 
 def expected(number: int, lengths: Sequence[int]) -> list[list[Any]]:
-    """What a request's answer reads as."""
-    return [[[number, place] for place in range(len(lengths))], list(lengths)]
+    """A request's answer as lists."""
+    return [[[number, index] for index in range(len(lengths))], list(lengths)]
 
 
 def read(future: asyncio.Future[Arrays]) -> list[list[Any]]:

@@ -1,7 +1,4 @@
-"""Which rows run together.
-
-Within the limits, with the row whose turn it is, and never dearer than need be.
-"""
+"""The rows of a batch: within the limits, with the row that is next, at the least cost."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from container.server.batching.selection import (
 )
 from container.server.engines.engine import BucketCosts, Costs, LinearCosts
 
-ROOM = BatchLimits(max_rows=32, max_tokens=16384)
+LIMITS = BatchLimits(max_rows=32, max_tokens=16384)
 STEPPED = BucketCosts(
     rows=(1, 4, 32),
     lengths=(16, 32, 64, 128),
@@ -40,7 +37,7 @@ COSTS = st.sampled_from(
 
 
 def chosen(
-    waiting: dict[int, int], head: int, *, limits: BatchLimits = ROOM, costs: Costs | None = None
+    waiting: dict[int, int], head: int, *, limits: BatchLimits = LIMITS, costs: Costs | None = None
 ) -> dict[int, int]:
     """Rows by length of the batch around the head's length."""
     costs = LinearCosts() if costs is None else costs
@@ -60,14 +57,14 @@ def chosen(
 
 @settings(max_examples=500, deadline=None)
 @given(WAITING, st.integers(0, 39), st.integers(1, 40), st.integers(1, 4000), COSTS)
-def test_choice_holds_the_head_within_every_limit(waiting, place, max_rows, max_tokens, costs):
+def test_choice_holds_the_head_within_every_limit(waiting, index, max_rows, max_tokens, costs):
     lengths = sorted(waiting)
-    head = lengths[place % len(lengths)]
+    head = lengths[index % len(lengths)]
     limits = BatchLimits(max_rows=max_rows, max_tokens=max_tokens)
-    looked_at: Counter[int] = Counter()
+    counted: Counter[int] = Counter()
 
     def count(length: int) -> int:
-        looked_at[length] += 1
+        counted[length] += 1
         return waiting[length]
 
     edges = row_edges(costs, max_rows=max_rows, longest=128)
@@ -81,7 +78,7 @@ def test_choice_holds_the_head_within_every_limit(waiting, place, max_rows, max_
     assert total_rows(picks) == 1 or total_rows(picks) * picks[-1].length <= max_tokens
     between = [length for length in lengths if picks[0].length < length < picks[-1].length]
     assert all(dict(picks)[length] == waiting[length] for length in between)
-    assert sum(looked_at.values()) <= max_rows
+    assert sum(counted.values()) <= max_rows
 
 
 @settings(max_examples=300, deadline=None)
@@ -90,10 +87,10 @@ def test_choice_holds_the_head_within_every_limit(waiting, place, max_rows, max_
     st.integers(0, 4),
     COSTS,
 )
-def test_choice_is_part_of_the_cheapest_way_to_run_all(waiting, place, costs):
+def test_choice_is_part_of_the_cheapest_way_to_run_all(waiting, index, costs):
     """As long as all fit one batch: no set of cuts between lengths answers all rows sooner."""
     lengths = sorted(waiting)
-    head = lengths[place % len(lengths)]
+    head = lengths[index % len(lengths)]
     limits = BatchLimits(max_rows=32, max_tokens=10**6)
     picks = select_rows(
         lengths, lengths.index(head), waiting.__getitem__, limits=limits, costs=costs
@@ -119,67 +116,60 @@ def least(lengths: list[int], waiting: dict[int, int], costs: Costs) -> float:
     )
 
 
-def test_choice_leaves_short_rows_out_of_a_long_ones_batch():
-    assert chosen({8: 31, 128: 1}, 128) == {128: 1}
-    assert chosen({8: 31, 128: 1}, 8) == {8: 31}
+FEW = BatchLimits(max_rows=4, max_tokens=999)
+DEAR = LinearCosts(fixed_seconds=1000)
+BUCKETS_OF_16 = BucketCosts(
+    rows=(1, 4, 32), lengths=(16,), measured={(1, 16): 1, (4, 16): 1, (32, 16): 9}
+)
 
 
-def test_choice_takes_short_rows_along_where_that_is_cheaper():
-    assert chosen({8: 31, 128: 1}, 128, costs=LinearCosts(fixed_seconds=1000)) == {8: 31, 128: 1}
+@pytest.mark.parametrize(
+    ("waiting", "head", "options", "picks"),
+    [
+        pytest.param({8: 31, 128: 1}, 128, {}, {128: 1}, id="long row alone"),
+        pytest.param({8: 31, 128: 1}, 8, {}, {8: 31}, id="short rows alone"),
+        pytest.param({8: 31, 128: 1}, 128, {"costs": DEAR}, {8: 31, 128: 1}, id="cheaper together"),
+        pytest.param({7: 3, 8: 4, 9: 2}, 8, {}, {7: 3, 8: 4, 9: 2}, id="neighbours"),
+        pytest.param({7: 3, 8: 3, 10: 3}, 8, {"limits": FEW}, {7: 1, 8: 3}, id="nearer below"),
+        pytest.param({4: 3, 8: 1, 9: 3}, 8, {"limits": FEW}, {8: 1, 9: 3}, id="nearer above"),
+        pytest.param({4: 3, 8: 3, 10: 3}, 8, {"limits": FEW}, {4: 1, 8: 3}, id="all are padded"),
+        pytest.param(
+            {50: 3, 60: 2},
+            60,
+            {"limits": BatchLimits(max_rows=8, max_tokens=40)},
+            {60: 1},
+            id="longer than all tokens",
+        ),
+        pytest.param({16: 5}, 16, {"costs": STEPPED}, {16: 4}, id="fills the smaller bucket"),
+        pytest.param({16: 31}, 16, {"costs": STEPPED}, {16: 31}, id="larger bucket is cheaper"),
+    ],
+)
+def test_batch_of_waiting_rows(waiting, head, options, picks):
+    assert chosen(waiting, head, **options) == picks
 
 
-def test_choice_takes_neighbours_along():
-    assert chosen({7: 3, 8: 4, 9: 2}, 8) == {7: 3, 8: 4, 9: 2}
+@pytest.mark.parametrize(
+    ("waiting", "head", "picks"),
+    [
+        ({9: 1, 10: 1, 11: 5}, 10, {9: 1, 10: 1, 11: 2}),
+        ({9: 5, 10: 1}, 10, {9: 3, 10: 1}),
+        ({9: 1, 10: 5}, 9, {9: 1, 10: 3}),
+        ({10: 6}, 10, {10: 4}),
+    ],
+)
+def test_cut_to_a_bucket_drops_the_longest_then_the_shortest_then_the_newest(waiting, head, picks):
+    assert chosen(waiting, head, costs=BUCKETS_OF_16) == picks
 
 
-def test_choice_takes_the_nearer_neighbours_first():
-    assert chosen({7: 3, 8: 3, 10: 3}, 8, limits=BatchLimits(max_rows=4, max_tokens=999)) == {
-        7: 1,
-        8: 3,
-    }
-    assert chosen({4: 3, 8: 1, 9: 3}, 8, limits=BatchLimits(max_rows=4, max_tokens=999)) == {
-        8: 1,
-        9: 3,
-    }
-
-
-def test_longer_neighbour_pads_every_row_that_is_there():
-    assert chosen({4: 3, 8: 3, 10: 3}, 8, limits=BatchLimits(max_rows=4, max_tokens=999)) == {
-        4: 1,
-        8: 3,
-    }
-
-
-def test_full_lane_of_the_heads_length_is_the_batch():
-    looked_at: list[int] = []
+def test_full_queue_of_the_heads_length_is_the_batch():
+    counted: list[int] = []
 
     def count(length: int) -> int:
-        looked_at.append(length)
+        counted.append(length)
         return 40
 
-    assert select_rows([7, 8, 9], 1, count, limits=ROOM, costs=LinearCosts()) == [Pick(8, 32)]
-    assert looked_at == [8]
-
-
-def test_row_longer_than_all_tokens_runs_alone():
-    assert chosen({50: 3, 60: 2}, 60, limits=BatchLimits(max_rows=8, max_tokens=40)) == {60: 1}
-
-
-def test_choice_does_not_start_a_larger_bucket_for_a_few_rows():
-    """Five rows of one length: a bucket of 4 and one of 1 cost less than a bucket of 32."""
-    assert chosen({16: 5}, 16, costs=STEPPED) == {16: 4}
-    assert chosen({16: 31}, 16, costs=STEPPED) == {16: 31}
-
-
-def test_cut_to_a_bucket_keeps_the_head():
-    """The longest rows go first, then the shortest, then the newest of the head's length."""
-    costs = BucketCosts(
-        rows=(1, 4, 32), lengths=(16,), measured={(1, 16): 1, (4, 16): 1, (32, 16): 9}
-    )
-    assert chosen({9: 1, 10: 1, 11: 5}, 10, costs=costs) == {9: 1, 10: 1, 11: 2}
-    assert chosen({9: 5, 10: 1}, 10, costs=costs) == {9: 3, 10: 1}
-    assert chosen({9: 1, 10: 5}, 9, costs=costs) == {9: 1, 10: 3}
-    assert chosen({10: 6}, 10, costs=costs) == {10: 4}
+    assert select_rows([7, 8, 9], 1, count, limits=LIMITS, costs=LinearCosts()) == [Pick(8, 32)]
+    assert counted == [8]
 
 
 def test_row_edges_are_where_buckets_end():
@@ -187,26 +177,19 @@ def test_row_edges_are_where_buckets_end():
     assert row_edges(LinearCosts(), max_rows=32, longest=64) == (1,)
 
 
-def test_reach_is_a_few_of_the_batches_that_run_nearly_best():
-    few, many = (
-        LinearCosts(fixed_seconds=8, seconds_per_token=1),
-        LinearCosts(fixed_seconds=1e6, seconds_per_token=1),
-    )
-    assert least_window(few, max_rows=32, length=16) == 4 * 5
-    assert least_window(many, max_rows=32, length=16) == 4 * 30
+@pytest.mark.parametrize(("fixed_seconds", "rows"), [(8, 5), (1e6, 30)])
+def test_window_is_a_few_of_the_batches_that_run_nearly_best(fixed_seconds, rows):
+    costs = LinearCosts(fixed_seconds=fixed_seconds, seconds_per_token=1)
+    assert least_window(costs, max_rows=32, length=16) == 4 * rows
 
 
-def test_reach_is_a_third_of_a_long_queue():
+def test_window_is_a_third_of_a_long_queue():
     assert [window_rows(20, waiting) for waiting in (1, 62, 63, 300)] == [20, 20, 21, 100]
 
 
-def test_window_leaves_out_lengths_with_no_row_within_reach():
+def test_window_leaves_out_lengths_with_no_row():
     rows = {8: 0, 9: 2, 10: 0, 11: 1}
-    limits, costs = (
-        BatchLimits(max_rows=8, max_tokens=1000),
-        LinearCosts(fixed_seconds=100, seconds_per_token=1),
-    )
-    assert select_rows([8, 9, 10, 11], 1, rows.__getitem__, limits=limits, costs=costs) == [
-        Pick(9, 2),
-        Pick(11, 1),
-    ]
+    limits = BatchLimits(max_rows=8, max_tokens=1000)
+    costs = LinearCosts(fixed_seconds=100, seconds_per_token=1)
+    picks = select_rows([8, 9, 10, 11], 1, rows.__getitem__, limits=limits, costs=costs)
+    assert picks == [Pick(9, 2), Pick(11, 1)]

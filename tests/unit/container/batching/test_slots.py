@@ -1,4 +1,4 @@
-"""The real thread of a slot, and a batcher that has one per slot."""
+"""The real thread of a slot, and batches that run on the event loop instead."""
 
 from __future__ import annotations
 
@@ -29,29 +29,38 @@ from tests.unit.container.batching.harness import (
 )
 
 
-def named(name: str) -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == name]
+def named(*names: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name in names]
+
+
+def assert_threads_end(*names: str) -> None:
+    for thread in named(*names):
+        thread.join(5)
+    assert not named(*names)
+
+
+def threaded(engine: HeldEngine, **options) -> Batcher:
+    """A batcher with real threads."""
+    limits = Limits(max_tokens=40, queue_rows=4000)
+    return Batcher(engine=engine, probe=[], limits=limits, **options)
 
 
 def test_slot_thread_runs_in_order_and_ends_after_its_work():
     done: SimpleQueue[int | str] = SimpleQueue()
     thread = SlotThread("order")
-    running = named("order")
     for number in range(5):
         thread.put(lambda number=number: done.put(number))
     thread.put(lambda: done.put(threading.current_thread().name))
     thread.close()
     assert [done.get(timeout=5) for _ in range(6)] == [0, 1, 2, 3, 4, "order"]
-    running[0].join(5)
-    assert not named("order")
+    assert_threads_end("order")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux limits the threads of a user")
-def test_threads_end_when_the_machine_gives_no_more_of_them():
+def test_threads_end_when_the_machine_allows_no_more_of_them():
     """In a process of its own, whose address space ends before the hundredth thread's stack."""
     program = """
 import resource, threading
-from container.server.batching.slots import slot_threads
 from container.server.batching.slots import Slots
 from tests.unit.container.batching.harness import HeldEngine
 threading.stack_size(64 << 20)
@@ -64,11 +73,9 @@ for thread in threading.enumerate()[1:]:
     thread.join(20)
 print(threading.active_count())
 """
-    root = Path(__file__).parents[4]
-    found = subprocess.run(
-        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60
-    )
-    assert found.stdout.splitlines() == ["can't start new thread", "1"], found.stderr
+    command, root = [sys.executable, "-c", program], Path(__file__).parents[4]
+    process = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60)
+    assert process.stdout.splitlines() == ["can't start new thread", "1"], process.stderr
 
 
 def test_each_slot_runs_in_its_own_thread_until_the_batcher_closes():
@@ -79,68 +86,50 @@ def test_each_slot_runs_in_its_own_thread_until_the_batcher_closes():
             seen.add((slot, threading.current_thread().name))
             return super().run(prepared, slot)
 
-    async def scenario() -> None:
-        batcher = Batcher(
-            engine=SeenEngine(slots=2), probe=[], limits=Limits(max_tokens=40, queue_rows=4000)
-        )
-        asked = [
-            batcher.submit([Row((number, place), 3) for place in range(7)]) for number in range(100)
-        ]
+    async def run() -> None:
+        batcher = threaded(SeenEngine(slots=2))
+        requests = [[Row((number, index), 3) for index in range(7)] for number in range(100)]
+        futures = [batcher.submit(rows) for rows in requests]
         await batcher.drained()
-        assert [read(future) for future in asked] == [
-            expected(number, [3] * 7) for number in range(100)
-        ]
+        assert [read(future) for future in futures] == [expected(n, [3] * 7) for n in range(100)]
         batcher.close()
 
-    asyncio.run(scenario())
+    asyncio.run(run())
     assert seen <= {(0, "slot 0"), (1, "slot 1")}
-    for thread in named("slot 0") + named("slot 1"):
-        thread.join(5)
-    assert not named("slot 0") + named("slot 1")
+    assert_threads_end("slot 0", "slot 1")
 
 
 def test_slot_thread_ends_when_the_event_loop_is_gone():
-    begun, go = threading.Event(), threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
     class SlowEngine(HeldEngine):
         def run(self, prepared, slot):
             begun.set()
-            assert go.wait(5)
+            assert go_on.wait(5)
             return super().run(prepared, slot)
 
-    async def scenario() -> None:
-        batcher = Batcher(
-            engine=SlowEngine(), probe=[], limits=Limits(max_tokens=40, queue_rows=40)
-        )
+    async def run() -> None:
+        batcher = threaded(SlowEngine())
         batcher.submit([Row((0, 0), 3)])
         await asyncio.sleep(0)
         assert begun.wait(5)
         batcher.close()
 
-    asyncio.run(scenario())
-    go.set()
-    for thread in named("slot 0"):
-        thread.join(5)
-    assert not named("slot 0")
+    asyncio.run(run())
+    go_on.set()
+    assert_threads_end("slot 0")
 
 
 def test_queue_seconds_are_finer_than_the_milliseconds_of_uvloops_clock():
-    ledger = Ledger()
+    ledger, costs = Ledger(), LinearCosts(fixed_seconds=1e-6)
 
-    async def scenario() -> None:
-        engine, limits = HeldEngine(inline_rows=4), Limits(max_tokens=40, queue_rows=40)
-        batcher = Batcher(
-            engine=engine,
-            probe=[],
-            limits=limits,
-            observer=ledger,
-            costs=LinearCosts(fixed_seconds=1e-6),
-        )
+    async def run() -> None:
+        batcher = threaded(HeldEngine(inline_rows=4), observer=ledger, costs=costs)
         for number in range(50):
             await batcher.submit([Row((number, 0), 3)])
         batcher.close()
 
-    uvloop.run(scenario())
+    uvloop.run(run())
     assert all(seconds > 0 for seconds in ledger.over) and len(set(ledger.over)) > 40
 
 
@@ -148,86 +137,74 @@ def taking(seconds: float) -> LinearCosts:
     return LinearCosts(fixed_seconds=seconds, seconds_per_token=0)
 
 
-def bench(seconds: float, *, inline_rows: int = 4, slots: int = 1) -> Bench:
+def inline(seconds: float = IDLE_INLINE_SECONDS, *, inline_rows: int = 4, slots: int = 1) -> Bench:
+    """A bench whose batches of few rows take so many seconds."""
     return Bench(HeldEngine(inline_rows=inline_rows, slots=slots), costs=taking(seconds))
 
 
 @scenario
-async def test_lone_batch_runs_without_its_slot_s_thread():
-    made = bench(IDLE_INLINE_SECONDS)
-    asked = await made.asked(0, [3, 5])
+async def test_lone_batch_runs_without_its_slots_thread():
+    bench = inline()
+    future = await bench.queue(0, [3, 5])
     await settle()
-    assert not made.threads[0].works and read(asked) == expected(0, [3, 5])
-    again = await made.asked(1, [2])
+    assert not bench.threads[0].works and read(future) == expected(0, [3, 5])
+    (batch,) = bench.ledger.batches
+    assert (batch["rows"], batch["tokens"], batch["padded_tokens"]) == (2, 8, 10)
+    assert len(bench.ledger.over) == 1
+    again = await bench.queue(1, [2])
     await settle()
     assert read(again) == expected(1, [2])
 
 
+@pytest.mark.parametrize(
+    ("seconds", "inline_rows"), [(IDLE_INLINE_SECONDS * 1.01, 4), (IDLE_INLINE_SECONDS, 1)]
+)
 @scenario
-async def test_long_batch_runs_in_its_slot():
-    made = bench(IDLE_INLINE_SECONDS * 1.01)
-    asked = await made.asked(0, [3])
-    assert len(made.threads[0].works) == 1
-    await made.release()
-    assert read(asked) == expected(0, [3])
-
-
-@scenario
-async def test_batch_of_more_rows_than_may_runs_in_its_slot():
-    made = bench(IDLE_INLINE_SECONDS, inline_rows=1)
-    await made.asked(0, [3, 3])
-    assert len(made.threads[0].works) == 1
+async def test_batch_that_is_too_long_or_too_large_runs_in_its_slot(seconds, inline_rows):
+    bench = inline(seconds, inline_rows=inline_rows)
+    future = await bench.queue(0, [3, 3])
+    assert len(bench.threads[0].works) == 1
+    await bench.release()
+    assert read(future) == expected(0, [3, 3])
 
 
 @scenario
 async def test_batch_that_others_wait_behind_runs_in_its_slot():
-    made = bench(IDLE_INLINE_SECONDS)
+    bench = inline()
     for number in range(3):  # one turn of the loop: more than one batch
-        made.ask(number, [3, 3])
+        bench.submit(number, [3, 3])
     await settle()
-    assert len(made.threads[0].works) == 1
-    await made.release_all()
-    assert sorted(row for batch in made.ran for row in batch) == [
-        (number, place) for number in range(3) for place in range(2)
-    ]
+    assert len(bench.threads[0].works) == 1
+    await bench.release_all()
+    rows = sorted(row for batch in bench.ran for row in batch)
+    assert rows == [(number, index) for number in range(3) for index in range(2)]
 
 
 @scenario
 async def test_batch_beside_one_that_runs_takes_the_other_slot():
-    made = bench(IDLE_INLINE_SECONDS * 1.01, slots=2)
-    await made.asked(0, [3])
-    made.batcher._costs = taking(IDLE_INLINE_SECONDS)  # type: ignore[attr-defined]
-    await made.asked(1, [3])
-    assert [len(thread.works) for thread in made.threads] == [1, 1]
+    bench = inline(IDLE_INLINE_SECONDS * 1.01, slots=2)
+    await bench.queue(0, [3])
+    bench.batcher._costs = taking(IDLE_INLINE_SECONDS)  # type: ignore[attr-defined]
+    await bench.queue(1, [3])
+    assert [len(thread.works) for thread in bench.threads] == [1, 1]
 
 
 @scenario
-async def test_batches_shorter_than_the_way_to_a_thread_all_run_at_once():
-    made = bench(THREAD_SWITCH_SECONDS)
-    asked = [made.ask(number, [3, 3, 3]) for number in range(8)]
+async def test_batches_shorter_than_a_switch_of_threads_all_run_at_once():
+    bench = inline(THREAD_SWITCH_SECONDS)
+    futures = [bench.submit(number, [3, 3, 3]) for number in range(8)]
     for _ in range(8):
         await settle()
-    assert not made.threads[0].works
-    assert [read(each) for each in asked] == [expected(number, [3, 3, 3]) for number in range(8)]
+    assert not bench.threads[0].works
+    assert [read(future) for future in futures] == [expected(n, [3, 3, 3]) for n in range(8)]
 
 
 @scenario
-async def test_poisoned_request_is_told_apart_from_its_batch_mates():
-    made = bench(IDLE_INLINE_SECONDS)
-    sound, poisoned = made.ask(0, [3]), made.ask(1, [3], poison=0)
+async def test_poisoned_request_of_an_inline_batch_fails_alone():
+    bench = inline()
+    sound, poisoned = bench.submit(0, [3]), bench.submit(1, [3], poison=0)
     await settle()
-    await made.release_all()
+    await bench.release_all()
     assert read(sound) == expected(0, [3])
     with pytest.raises(EngineRefused):
         poisoned.result()
-
-
-@scenario
-async def test_observer_hears_of_it_as_of_any_batch():
-    made = bench(IDLE_INLINE_SECONDS)
-    await made.asked(0, [3, 5])
-    await settle()
-    assert [
-        (facts["rows"], facts["tokens"], facts["padded_tokens"]) for facts in made.ledger.batches
-    ] == [(2, 8, 10)]
-    assert len(made.ledger.over) == 1
