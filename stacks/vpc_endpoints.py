@@ -69,9 +69,7 @@ def _s3(environment: EnvironmentSpec, network: NetworkSpec) -> dict[str, Any]:
                     "Condition": _of_account(environment),
                 },
                 _allow(
-                    "ImageLayers",
-                    ["s3:GetObject"],
-                    [f"{aws}prod-{region}-starport-layer-bucket/*"],
+                    "ImageLayers", ["s3:GetObject"], [f"{aws}prod-{region}-starport-layer-bucket/*"]
                 ),
                 _allow("BuildAgent", ["s3:GetObject"], [agent]),
             ],

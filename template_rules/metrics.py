@@ -15,14 +15,12 @@ from template_rules.values import boolean, dimensions, fields, is_known, known_t
 DASHBOARD = "AWS::CloudWatch::Dashboard"
 CUSTOMIZED = "TargetTrackingScalingPolicyConfiguration.CustomizedMetricSpecification"
 UTILIZATION = re.compile(r"(CPU|GPU|GPUMemory|Memory|Disk)(Utilization|Reservation)")
-RATIO, COUNT, MICROSECONDS, SECONDS, PERCENT, PRESENCE = (
-    "ratio",
-    "count",
-    "microseconds",
-    "seconds",
-    "percent",
-    "presence",
-)
+RATIO = "ratio"
+COUNT = "count"
+MICROSECONDS = "microseconds"
+SECONDS = "seconds"
+PERCENT = "percent"
+PRESENCE = "presence"
 """Quantities: a ratio is 0 to 1; presence is how often hosts reported."""
 NUMBER, QUOTIENT = "number", "quotient"
 LEAST_MICROSECONDS = 1000

@@ -29,11 +29,7 @@ class Metric:
     @property
     def identity(self) -> dict[str, Any]:
         """Namespace, name and dimensions as CloudFormation spells them."""
-        return {
-            "Namespace": self.namespace,
-            "MetricName": self.name,
-            "Dimensions": self.dimensions,
-        }
+        return {"Namespace": self.namespace, "MetricName": self.name, "Dimensions": self.dimensions}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,13 +8,7 @@ from dataclasses import dataclass, replace
 
 from onboarding.deployment import Deployment, Pool, Target, Variant
 from onboarding.lock import ServedCapacity
-from stacks.capacity.engine import (
-    Capacity,
-    batch_text,
-    best_record,
-    engine_capacity,
-    latency_ms,
-)
+from stacks.capacity.engine import Capacity, batch_text, best_record, engine_capacity, latency_ms
 
 DRIFT_FACTOR = 1.5
 

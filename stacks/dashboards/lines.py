@@ -122,10 +122,7 @@ def count_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     if variant not in scaled_variants(deployment):
         return []
     of = _of(deployment, variant)
-    return [
-        Line("fewest", fewest(variant), WANTED, of),
-        Line("most", most(variant), PROMISED, of),
-    ]
+    return [Line("fewest", fewest(variant), WANTED, of), Line("most", most(variant), PROMISED, of)]
 
 
 def cost_lines(deployment: Deployment, variant: Variant) -> list[Line]:

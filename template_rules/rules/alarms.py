@@ -242,11 +242,7 @@ def alarm_missing_data(alarm: Resource) -> Iterator[Problem]:
 @template_rule("E9199", "Alarm without a setting, or with an action elsewhere")
 def alarm_settings(assembly: Assembly) -> Iterator[Problem]:
     """An alarm has all that an evaluation needs, and actions in its own region."""
-    needed = [
-        ("ComparisonOperator",),
-        ("EvaluationPeriods",),
-        ("Threshold", "ThresholdMetricId"),
-    ]
+    needed = [("ComparisonOperator",), ("EvaluationPeriods",), ("Threshold", "ThresholdMetricId")]
     single = [("Namespace",), ("Period",), ("Statistic", "ExtendedStatistic")]
     for alarm in assembly.of_type(ALARM):
         given = alarm.properties

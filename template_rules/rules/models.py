@@ -99,10 +99,7 @@ def single_model_data(model: Resource) -> Iterator[Problem]:
         if prefix and uri is not None and not uri.endswith("/"):
             place = f"{path}.ModelDataSource.S3DataSource.S3Uri"
             yield model.problem(
-                place,
-                "an S3Prefix ends with /",
-                "end it with /, or say S3Object",
-                value=uri,
+                place, "an S3Prefix ends with /", "end it with /, or say S3Object", value=uri
             )
 
 

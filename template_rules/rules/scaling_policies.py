@@ -70,10 +70,8 @@ def _tracking_problems(policy: Resource, tracking: dict[str, Any]) -> Iterator[P
         r"= ([\d.,]*\d) ", str(at(policy.raw, "Metadata", "Derivation", "TargetValue"))
     )
     if derived and target is not None and number(derived[-1].replace(",", "")) != target:
-        path, what = (
-            f"{TRACKING}.TargetValue",
-            "the derivation beside the policy gives another target",
-        )
+        path = f"{TRACKING}.TargetValue"
+        what = "the derivation beside the policy gives another target"
         yield policy.problem(path, what, "write that", value=f"{target:g}", allowed=derived[-1])
     if target is not None and target <= 0:
         path = f"{TRACKING}.TargetValue"

@@ -6,6 +6,7 @@ The base tree of the onboarding fixtures with changes, its engines in the lock.
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from onboarding.deployment import Deployment
@@ -44,21 +45,22 @@ def wishes(*lines: str, **words: str) -> dict[str, str]:
     return {**({"  scaling:": f"{added}  scaling:"} if lines else {}), **words}
 
 
-def endpoints(folder: Path, changes: dict[str, Change]) -> dict[str, Deployment]:
+def endpoints(changes: dict[str, Change]) -> dict[str, Deployment]:
     """Every endpoint of a changed tree, by name, its engines in the lock."""
-    tree = read_tree(tree_root(folder, changes))
-    assert tree.faults == (), "\n".join(map(str, tree.faults))
-    return {each.name: with_locks(each) for each in deployments(tree, "cloud")}
+    with TemporaryDirectory() as folder:
+        tree = read_tree(tree_root(Path(folder), changes))
+        assert tree.faults == (), "\n".join(map(str, tree.faults))
+        return {item.name: with_locks(item) for item in deployments(tree, "cloud")}
 
 
-def example(folder: Path, changes: dict[str, Change]) -> Deployment:
+def example(changes: dict[str, Change]) -> Deployment:
     """The endpoint of the base tree's model."""
-    return endpoints(folder, changes)["example"]
+    return endpoints(changes)["example"]
 
 
-def template(folder: Path, changes: dict[str, Change]) -> Template:
+def template(changes: dict[str, Change]) -> Template:
     """The template of that endpoint."""
-    return endpoint_template(example(folder, changes), IMAGES)
+    return endpoint_template(example(changes), IMAGES)
 
 
 def properties(found: Template, logical_id: str) -> Any:

@@ -127,26 +127,22 @@ def test_requests_without_an_answer_are_neither_clients_nor_servers_errors():
 
 def test_queue_counts_its_failures_itself_and_publishes_no_model_errors():
     queue = with_endpoint(OWN, asynchronous=AsynchronousSpec())
-    assert "InvocationModelErrors" not in str(alarms(queue)) and "InvocationModelErrors" in str(
-        alarms(OWN)
-    )
+    assert "InvocationModelErrors" not in str(alarms(queue))
+    assert "InvocationModelErrors" in str(alarms(OWN))
 
     def minute(failed, processed, clients=0, servers=0):
         of = {"InvocationFailures": failed, "InvocationsProcessed": processed}
         of |= {"Invocation4XXErrors": clients, "Invocation5XXErrors": servers}
         return {(name, "Sum"): value for name, value in of.items()}
 
-    few, lost, answered, all_lost = (
-        minute(2, 50),
-        minute(10, 90),
-        minute(10, 90, 6, 4),
-        minute(1, 0),
-    )
+    few = minute(2, 50)
+    lost = minute(10, 90)
+    answered = minute(10, 90, 6, 4)
+    all_lost = minute(1, 0)
     seen = watched_values(alarms(queue)["NoAnswers"], [few, lost, answered, all_lost])
     assert seen == pytest.approx([0, 0.1, 0, 1])
-    assert alarms(queue)["NoAnswers"]["Threshold"] == 0.01 and "NoAnswers" in rollback_alarm_ids(
-        queue
-    )
+    assert alarms(queue)["NoAnswers"]["Threshold"] == 0.01
+    assert "NoAnswers" in rollback_alarm_ids(queue)
 
 
 # --- rollback
@@ -205,8 +201,8 @@ def test_every_production_variant_takes_back_the_gravest_first_and_a_shadow_noth
     assert alarms(several)["ServerErrorsLater"]["Threshold"] == 0.01
 
 
-def test_alarms_that_only_notify_wait_for_the_endpoint(tmp_path):
-    resources = template(tmp_path, {MODEL: wishes("latency_slo_ms: 50")})["Resources"]
+def test_alarms_that_only_notify_wait_for_the_endpoint():
+    resources = template({MODEL: wishes("latency_slo_ms: 50")})["Resources"]
     endpoint = set(resources["Endpoint"]["DependsOn"])
     found = {
         name: each for name, each in resources.items() if each["Type"] == "AWS::CloudWatch::Alarm"
@@ -232,16 +228,15 @@ def test_no_instances_is_a_metric_that_is_missing():
 
 def test_no_instances_is_well_where_there_may_be_none():
     queue = with_scaling(with_endpoint(OWN, asynchronous=AsynchronousSpec()), min=0)
-    assert "NoInstances" not in alarms(queue) and "NoInstances" in alarms(
-        with_scaling(queue, min=1)
-    )
+    assert "NoInstances" not in alarms(queue)
+    assert "NoInstances" in alarms(with_scaling(queue, min=1))
 
 
 @pytest.mark.parametrize(
     ("instance", "gpus"), [("ml.g5.xlarge", 1), ("ml.g5.12xlarge", 4), ("ml.g5.48xlarge", 8)]
 )
-def test_gpu_memory_is_of_one_gpu(tmp_path, instance, gpus):
-    alarm = alarms(example(tmp_path, {MODEL: {"ml.g5.xlarge": instance}}))["GpuMemory"]
+def test_gpu_memory_is_of_one_gpu(instance, gpus):
+    alarm = alarms(example({MODEL: {"ml.g5.xlarge": instance}}))["GpuMemory"]
     assert alarm["Threshold"] == 90
     if gpus == 1:
         assert (alarm["MetricName"], alarm["Statistic"]) == ("GPUMemoryUtilization", "Maximum")
@@ -317,8 +312,8 @@ def test_loading_waits_twice_as_long_as_the_slowest_model_takes():
     assert not {"CacheHits", "LoadingWait"} & alarms(OWN).keys()
 
 
-def test_oldest_request_waits_longer_than_an_instance_takes_to_come(tmp_path):
-    alarm = alarms(example(tmp_path, {MODEL: wishes(QUEUE)}))["OldestRequest"]
+def test_oldest_request_waits_longer_than_an_instance_takes_to_come():
+    alarm = alarms(example({MODEL: wishes(QUEUE)}))["OldestRequest"]
     # 300 s until scaling asks, 1800 s of search, 90 MiB at 20 MiB/s + 60 s rounded up, SageMaker's
     # own 480 s.
     assert alarm["Threshold"] == 300 + 1800 + 300 + 480
@@ -328,10 +323,8 @@ def test_oldest_request_waits_longer_than_an_instance_takes_to_come(tmp_path):
 # --- names
 
 
-def test_names_are_told_apart_in_one_account(tmp_path):
-    several = example(
-        tmp_path, {BESIDE: beside("{joins: example, role: variant}"), MODEL: wishes(POOLS)}
-    )
+def test_names_are_told_apart_in_one_account():
+    several = example({BESIDE: beside("{joins: example, role: variant}"), MODEL: wishes(POOLS)})
     found = alarms(several)
     assert found["LatencyBeside" if "LatencyBeside" in found else "ServerErrorsBeside"][
         "AlarmName"
@@ -351,19 +344,15 @@ def test_every_alarm_is_one_that_cloudwatch_takes(deployment):
         queries = alarm.get("Metrics", [alarm])
         stats = [query["MetricStat"] for query in queries if "MetricStat" in query]
         periods = {each["Period"] for each in stats} or {alarm["Period"]}
-        assert (
-            len(periods) == 1
-            and max(periods) % 60 == 0
-            and max(periods) * alarm["EvaluationPeriods"] <= 86_400
-        )
+        assert len(periods) == 1
+        assert max(periods) % 60 == 0
+        assert max(periods) * alarm["EvaluationPeriods"] <= 86_400
         assert len(alarm["AlarmName"]) <= 255 and len(stats) <= 10
         if "Metrics" in alarm:
             named = set(re.findall(r"\b[a-z]\w*\b", returned(alarm)["Expression"]))
             assert named == {query["Id"] for query in queries} - {"watched"}
-            assert (
-                "SEARCH" not in returned(alarm)["Expression"]
-                and sum(query["ReturnData"] for query in queries) == 1
-            )
+            assert "SEARCH" not in returned(alarm)["Expression"]
+            assert sum(query["ReturnData"] for query in queries) == 1
 
 
 @pytest.mark.parametrize(

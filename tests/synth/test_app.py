@@ -153,10 +153,8 @@ def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):
     (tree / "environments" / "local.yaml").write_text("nmae: local\n", encoding="utf-8")
     result = run_app(root=str(tree))
     assert result.returncode == 1
-    assert (
-        "models/sentence-embedder.yaml" in result.stderr
-        and "environments/local.yaml:1" in result.stderr
-    )
+    assert "models/sentence-embedder.yaml" in result.stderr
+    assert "environments/local.yaml:1" in result.stderr
     assert "Traceback" not in result.stderr and list(outdir.iterdir()) == []
 
 
@@ -192,9 +190,9 @@ def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):
 )
 def test_refuses_context_that_would_choose_something_else(run_app, outdir, context, message):
     result = run_app(**context)
-    assert (
-        result.returncode == 1 and message in result.stderr and len(result.stderr.splitlines()) == 1
-    )
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
     assert list(outdir.iterdir()) == []
 
 

@@ -264,14 +264,10 @@ def test_environment_sets_concurrency_tries_and_looks():
     assert machine["States"]["Waves"]["ItemProcessor"]["States"]["Engines"]["MaxConcurrency"] == 7
     states = engine_states(machine)
     assert "$states.input.attempt < 2" in json.dumps(states["NotBuilt"])
-    assert (
-        "$max([3," in states["LookAtBuild"]["Output"]
-        and "$max([3," in states["LookAtTrainingJob"]["Output"]
-    )
-    assert (
-        '"seconds": 3' in states["StartBuild"]["Output"]
-        and '"seconds": 3' in states["StartTrainingJob"]["Output"]
-    )
+    assert "$max([3," in states["LookAtBuild"]["Output"]
+    assert "$max([3," in states["LookAtTrainingJob"]["Output"]
+    assert '"seconds": 3' in states["StartBuild"]["Output"]
+    assert '"seconds": 3' in states["StartTrainingJob"]["Output"]
 
 
 def test_a_route_without_a_project_starts_no_build():

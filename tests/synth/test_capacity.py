@@ -71,10 +71,8 @@ def test_capacity_behind_batches_of_one_is_what_half_of_it_keeps_the_slo_of():
     # theta / (e^theta - 1) = 0.14837, twice that counts, and 50 x 0.296 = 14.8.
     lone = embedder(benchmark=(benchmark("tensorrt", "int8", 1, 20),))
     capacity = instance_capacity(lone)
-    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (
-        14.8,
-        True,
-    )
+    assert capacity is not None
+    assert (capacity.requests_per_second, capacity.within_slo) == (14.8, True)
     assert capacity.derivation.endswith(
         "x 0.296, as requests come at random and pile up behind batches of 1"
     )
@@ -86,10 +84,8 @@ def test_capacity_behind_batches_of_one_is_what_half_of_it_keeps_the_slo_of():
 
 
 def test_lower_rate_counts_where_more_of_it_keeps_the_slo():
-    lone, pair = (
-        benchmark("tensorrt", "int8", 1, 20),
-        benchmark("tensorrt", "int8", 2, 70).model_copy(update={"rows_per_second": 60.0}),
-    )
+    lone = benchmark("tensorrt", "int8", 1, 20)
+    pair = benchmark("tensorrt", "int8", 2, 70).model_copy(update={"rows_per_second": 60.0})
     both = with_endpoint(embedder(benchmark=(lone, pair)), latency_slo_ms=150)
     # Behind batches of two (150 - 0.1 - 70) / 70 = 1.14 runs may be waited for, and behind single
     # ones 6.5.
@@ -188,10 +184,8 @@ def test_one_model_over_the_slo_is_told_of_though_another_is_slower():
     capacity = instance_capacity(both)
     # 20 ms twice are within 50 ms, and of 50 a second behind batches of one 0.298 count: no queue
     # delay, so 1.5 runs to wait.
-    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (
-        14.9,
-        False,
-    )
+    assert capacity is not None
+    assert (capacity.requests_per_second, capacity.within_slo) == (14.9, False)
     (warning,) = capacity_warnings(both, both.own)
     assert "sentence-embedder-int8" in warning and "OVER the SLO of 50 ms" in warning
 
@@ -218,9 +212,8 @@ def test_capacity_is_unknown_where_nothing_fitting_was_measured_and_why_is_said(
     found = deployment()
     assert rate(found) is None
     (warning,) = capacity_warnings(found, found.own)
-    assert said in warning and warning.endswith(
-        "so its capacity is not known and nothing scales on its requests."
-    )
+    assert said in warning
+    assert warning.endswith("so its capacity is not known and nothing scales on its requests.")
 
 
 def test_capacity_is_unknown_when_one_of_two_models_is_unmeasured():
@@ -251,10 +244,8 @@ def test_gpu_of_the_driver_is_the_instance_types_or_not(driver_says, instance, s
 
 def test_served_capacity_counts_before_the_engines_own_benchmark():
     capacity = instance_capacity(with_served(embedder(), 310.0))
-    assert capacity is not None and (capacity.requests_per_second, capacity.within_slo) == (
-        310,
-        True,
-    )
+    assert capacity is not None
+    assert (capacity.requests_per_second, capacity.within_slo) == (310, True)
     explanation = (
         "roundhouse bench 0.1.0, dev-sentence-embedder on ml.g5.xlarge, triton, p99 within 50 ms,"
         " 2026-11-21"
@@ -287,10 +278,8 @@ def test_served_capacity_at_a_looser_slo_is_only_a_bound():
     tightened = with_endpoint(with_served(embedder(), 310.0, slo_ms=80.0), latency_slo_ms=50)
     capacity = instance_capacity(tightened)
     assert capacity is not None and capacity.requests_per_second == 310
-    assert (
-        "400 rows/s measured" in capacity.derivation
-        and "; at most the 310 requests/s served" in capacity.derivation
-    )
+    assert "400 rows/s measured" in capacity.derivation
+    assert "; at most the 310 requests/s served" in capacity.derivation
     assert (
         rate(with_endpoint(with_served(embedder(), 900.0, slo_ms=80.0), latency_slo_ms=50)) == 400
     )

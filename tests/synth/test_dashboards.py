@@ -122,11 +122,9 @@ def test_limits_hold_for_five_hundred_endpoints():
     body = dashboard_body(deployments)
     written = json.dumps(body, sort_keys=True)
     (selector,) = body["variables"]
-    assert (
-        len(selector["values"]) == 500
-        and len(selector["label"]) <= 30
-        and len(selector["id"]) <= 32
-    )
+    assert len(selector["values"]) == 500
+    assert len(selector["label"]) <= 30
+    assert len(selector["id"]) <= 32
     assert all(len(each["value"]) <= 255 for each in selector["values"])
     metrics = [len(each["properties"].get("metrics", ())) for each in body["widgets"]]
     assert len(body["widgets"]) <= 500 and max(metrics) <= 500 and sum(metrics) <= 2500
@@ -193,9 +191,8 @@ def test_sections_are_there_where_an_endpoint_needs_them():
 
     assert "Models in memory (multi-model endpoints)" in headings(OWN, SHARED)
     assert "Models in memory (multi-model endpoints)" not in headings(OWN)
-    assert "Queue (asynchronous endpoints)" in headings(
-        OWN, QUEUED
-    ) and "Variants side by side" not in headings(OWN, QUEUED)
+    assert "Queue (asynchronous endpoints)" in headings(OWN, QUEUED)
+    assert "Variants side by side" not in headings(OWN, QUEUED)
     assert "Variants side by side" in headings(with_variant(OWN, "challenger"))
 
 
@@ -223,10 +220,8 @@ def test_no_lines_and_no_numbers_of_endpoints_where_there_are_many():
     assert lines(few, "Latency of the model") and lines(lot, "Latency of the model") == {}
     head = lot["widgets"][0]["properties"]["markdown"]
     assert "none are drawn" in head and "roundhouse status --env dev" in head
-    assert (
-        "| dev-model-000 |" in few["widgets"][0]["properties"]["markdown"]
-        and "| dev-model-000 |" not in head
-    )
+    assert "| dev-model-000 |" in few["widgets"][0]["properties"]["markdown"]
+    assert "| dev-model-000 |" not in head
 
 
 def test_a_change_of_one_of_many_endpoints_changes_no_other_stack():
@@ -287,10 +282,8 @@ def test_pools_with_other_gpus_have_no_line():
 
 def test_nothing_measured_draws_no_capacity():
     body = BODIES["nothing measured"]
-    assert (
-        lines(body, "Requests of each instance a minute") == {}
-        and "not measured" in body["widgets"][0]["properties"]["markdown"]
-    )
+    assert lines(body, "Requests of each instance a minute") == {}
+    assert "not measured" in body["widgets"][0]["properties"]["markdown"]
 
 
 def test_queue_shows_only_what_it_publishes():

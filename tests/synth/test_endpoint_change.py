@@ -39,18 +39,16 @@ def types(found: Any) -> dict[str, str]:
         (FIXED, BIGGER),
     ],
 )
-def test_change_that_aws_takes_is_one_update(tmp_path, before, after):
-    first, second = (
-        template(tmp_path / "a", {MODEL: before}),
-        template(tmp_path / "b", {MODEL: after}),
-    )
+def test_change_that_aws_takes_is_one_update(before, after):
+    first = template({MODEL: before})
+    second = template({MODEL: after})
     (step,) = update_steps(first, second)
     assert step.template == second and step.reason is None
 
 
 @pytest.mark.parametrize("change", [BIGGER, wishes(POOLS), {**BIGGER, **FIXED}])
-def test_instance_type_of_a_scaled_variant_changes_once_nothing_scales_it(tmp_path, change):
-    before, after = template(tmp_path / "a", {}), template(tmp_path / "b", {MODEL: change})
+def test_instance_type_of_a_scaled_variant_changes_once_nothing_scales_it(change):
+    before, after = template({}), template({MODEL: change})
     first, last = update_steps(before, after)
     assert "instance type of variant AllTraffic changes" in (first.reason or "")
     assert not {TARGET, POLICY} & set(types(first.template).values())
@@ -63,12 +61,10 @@ def test_instance_type_of_a_scaled_variant_changes_once_nothing_scales_it(tmp_pa
     assert first.template["Outputs"] == before["Outputs"]
 
 
-def test_whatever_refers_to_the_scaling_goes_with_it(tmp_path):
+def test_whatever_refers_to_the_scaling_goes_with_it():
     queue = {"min: 1": "min: 0", **wishes(QUEUE)}
-    before, after = (
-        template(tmp_path / "a", {MODEL: queue}),
-        template(tmp_path / "b", {MODEL: {**BIGGER, **queue}}),
-    )
+    before = template({MODEL: queue})
+    after = template({MODEL: {**BIGGER, **queue}})
     assert "FromZeroAlarm" in types(before)
     first, _ = update_steps(before, after)
     assert (
@@ -80,39 +76,33 @@ def test_whatever_refers_to_the_scaling_goes_with_it(tmp_path):
     ).keys()
 
 
-def test_scaling_that_went_comes_back_as_it_was(tmp_path):
+def test_scaling_that_went_comes_back_as_it_was():
     queue = {"min: 1": "min: 0", **wishes(QUEUE)}
-    before, after = (
-        template(tmp_path / "a", {MODEL: queue}),
-        template(tmp_path / "b", {MODEL: {**BIGGER, **queue}}),
-    )
+    before = template({MODEL: queue})
+    after = template({MODEL: {**BIGGER, **queue}})
     first, _ = update_steps(before, after)
     assert with_scaling_again(json.loads(json.dumps(first.template))) == before
     assert with_scaling_again(before) is with_scaling_again(after) is None
 
 
-def test_first_update_that_was_done_already_is_not_done_again(tmp_path):
-    before, after = template(tmp_path / "a", {}), template(tmp_path / "b", {MODEL: BIGGER})
+def test_first_update_that_was_done_already_is_not_done_again():
+    before, after = template({}), template({MODEL: BIGGER})
     first, _ = update_steps(before, after)
     assert [step.template for step in update_steps(first.template, after)] == [after]
     assert [step.template for step in update_steps(first.template, before)] == [before]
 
 
-def test_metadata_refers_to_no_resource_that_went(tmp_path):
+def test_metadata_refers_to_no_resource_that_went():
     queue = {"min: 1": "min: 0", **wishes(QUEUE)}
-    before, after = (
-        template(tmp_path / "a", {MODEL: queue}),
-        template(tmp_path / "b", {MODEL: {**BIGGER, **queue}}),
-    )
+    before = template({MODEL: queue})
+    after = template({MODEL: {**BIGGER, **queue}})
     first, _ = update_steps(before, after)
     assert all(isinstance(value, str) for value in first.template["Metadata"].values())
 
 
-def test_scaling_of_other_variants_stays(tmp_path):
-    before = template(tmp_path / "a", {BESIDE: beside("{joins: example}")})
-    after = template(
-        tmp_path / "b", {BESIDE: beside("{joins: example, instance_type: ml.g5.2xlarge}")}
-    )
+def test_scaling_of_other_variants_stays():
+    before = template({BESIDE: beside("{joins: example}")})
+    after = template({BESIDE: beside("{joins: example, instance_type: ml.g5.2xlarge}")})
     first, _ = update_steps(before, after)
     assert "variant beside" in (first.reason or "")
     assert [key for key, each in types(first.template).items() if each == TARGET] == [
@@ -121,11 +111,9 @@ def test_scaling_of_other_variants_stays(tmp_path):
 
 
 @pytest.mark.parametrize("comes", [True, False])
-def test_variant_comes_and_goes_all_at_once(tmp_path, comes):
-    alone, both = (
-        template(tmp_path / "a", {}),
-        template(tmp_path / "b", {BESIDE: beside("{joins: example}")}),
-    )
+def test_variant_comes_and_goes_all_at_once(comes):
+    alone = template({})
+    both = template({BESIDE: beside("{joins: example}")})
     before, after = (alone, both) if comes else (both, alone)
     first, last = update_steps(before, after)
     assert "variant beside comes or goes" in (first.reason or "")
@@ -142,17 +130,15 @@ def test_variant_comes_and_goes_all_at_once(tmp_path, comes):
     assert others[0] == others[1] and last.template == after
 
 
-def test_shadow_comes_in_one_update(tmp_path):
-    before, after = (
-        template(tmp_path / "a", {}),
-        template(tmp_path / "b", {BESIDE: beside("{joins: example, role: shadow}")}),
-    )
+def test_shadow_comes_in_one_update():
+    before = template({})
+    after = template({BESIDE: beside("{joins: example, role: shadow}")})
     assert len(update_steps(before, after)) == 1
 
 
-def test_both_changes_at_once_are_three_updates(tmp_path):
-    before = template(tmp_path / "a", {})
-    after = template(tmp_path / "b", {MODEL: BIGGER, BESIDE: beside("{joins: example}")})
+def test_both_changes_at_once_are_three_updates():
+    before = template({})
+    after = template({MODEL: BIGGER, BESIDE: beside("{joins: example}")})
     steps = update_steps(before, after)
     assert [step.reason is None for step in steps] == [False, False, True]
     names = [
@@ -163,8 +149,8 @@ def test_both_changes_at_once_are_three_updates(tmp_path):
     assert len(set(names)) == 3
 
 
-def test_first_deployment_and_refused_ones_are_one_update(tmp_path):
-    whole = template(tmp_path / "b", {MODEL: BIGGER})
+def test_first_deployment_and_refused_ones_are_one_update():
+    whole = template({MODEL: BIGGER})
     refused = {"Resources": {"NotBuilt": {"Type": "AWS::CloudFormation::WaitConditionHandle"}}}
     assert (
         len(update_steps(refused, whole))
@@ -174,18 +160,18 @@ def test_first_deployment_and_refused_ones_are_one_update(tmp_path):
     )
 
 
-def test_deployed_template_is_left_as_it_was(tmp_path):
-    before, again = template(tmp_path / "a", {}), template(tmp_path / "b", {})
-    after = template(tmp_path / "c", {MODEL: BIGGER, BESIDE: beside("{joins: example}")})
+def test_deployed_template_is_left_as_it_was():
+    before, again = template({}), template({})
+    after = template({MODEL: BIGGER, BESIDE: beside("{joins: example}")})
     update_steps(before, after)
     assert before == again and {ENDPOINT, CONFIG} <= set(types(before).values())
     assert "DeploymentConfig" in after["Resources"]["Endpoint"]["Properties"]
 
 
-def test_config_is_updated_where_its_name_changes_and_counts_move(tmp_path):
-    before = template(tmp_path / "a", {})
+def test_config_is_updated_where_its_name_changes_and_counts_move():
+    before = template({})
     assert not updates_config(before, before)
-    assert updates_config(before, template(tmp_path / "b", {MODEL: BIGGER}))
+    assert updates_config(before, template({MODEL: BIGGER}))
     assert not updates_config({"Resources": {}}, before)
-    fixed = template(tmp_path / "c", {MODEL: {"max: 2": "max: 1"}})
+    fixed = template({MODEL: {"max: 2": "max: 1"}})
     assert not updates_config(before, fixed)

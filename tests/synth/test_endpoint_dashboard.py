@@ -22,8 +22,8 @@ BODIES = {
 }
 
 
-def test_own_dashboard_is_there_on_request_in_the_endpoints_own_stack(tmp_path):
-    found = template(tmp_path, {MODEL: wishes("dashboard: true")})["Resources"]["Dashboard"]
+def test_own_dashboard_is_there_on_request_in_the_endpoints_own_stack():
+    found = template({MODEL: wishes("dashboard: true")})["Resources"]["Dashboard"]
     assert found["Properties"]["DashboardName"] == "roundhouse-cloud--example"
     body = json.loads(found["Properties"]["DashboardBody"])
     assert body["widgets"] and "variables" not in body
@@ -43,14 +43,14 @@ def test_own_dashboard_names_its_own_alarms_and_all_of_them():
 def test_own_dashboard_passes_the_rules_beside_its_endpoint(tmp_path):
     changes = {MODEL: wishes("dashboard: true"), BESIDE: beside("{joins: example, role: shadow}")}
     (tmp_path / "queue").mkdir()
-    queue = template(tmp_path / "queue", {MODEL: wishes(QUEUE, "dashboard: true")})
-    for found in (template(tmp_path, changes), queue):
+    queue = template({MODEL: wishes(QUEUE, "dashboard: true")})
+    for found in (template(changes), queue):
         assert "Dashboard" in found["Resources"]
         assert list(own_findings(Template("t.json", found))) == []
 
 
-def test_own_dashboard_says_what_is_deployed(tmp_path):
+def test_own_dashboard_says_what_is_deployed():
     (target,) = OWN.targets
     words = BODIES["own"]["widgets"][0]["properties"]["markdown"]
     assert f"| {target.engine_key[:12]} | 20 ms, batch 8 |" in words and "1.41 to 5.63" in words
-    assert dashboard_name(example(tmp_path, {})) == "roundhouse-cloud--example"
+    assert dashboard_name(example({})) == "roundhouse-cloud--example"

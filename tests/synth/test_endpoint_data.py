@@ -36,14 +36,12 @@ pytestmark = pytest.mark.synth
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 
 
-def test_capture_writes_under_the_endpoints_own_prefix_and_nowhere_else(tmp_path):
-    found = template(tmp_path, {MODEL: wishes(CAPTURE)})
+def test_capture_writes_under_the_endpoints_own_prefix_and_nowhere_else():
+    found = template({MODEL: wishes(CAPTURE)})
     capture = config(found)["DataCaptureConfig"]
     bucket = "roundhouse-cloud-111122223333-us-east-1"
-    assert (
-        capture["InitialSamplingPercentage"] == 20
-        and capture["KmsKeyId"] == "alias/roundhouse-cloud"
-    )
+    assert capture["InitialSamplingPercentage"] == 20
+    assert capture["KmsKeyId"] == "alias/roundhouse-cloud"
     # SageMaker adds <endpoint>/<variant>/yyyy/mm/dd/hh/ to it.
     assert capture["DestinationS3Uri"] == f"s3://{bucket}/captures"
     assert {each["CaptureMode"] for each in capture["CaptureOptions"]} == {"Input", "Output"}
@@ -53,13 +51,11 @@ def test_capture_writes_under_the_endpoints_own_prefix_and_nowhere_else(tmp_path
     assert found["Outputs"]["CapturesPrefix"]["Value"] == f"s3://{bucket}/captures/cloud-example/"
 
 
-def test_queue_reads_requests_and_writes_answers_under_the_endpoints_own_prefixes(tmp_path):
-    found = template(tmp_path, {MODEL: wishes(QUEUE)})
+def test_queue_reads_requests_and_writes_answers_under_the_endpoints_own_prefixes():
+    found = template({MODEL: wishes(QUEUE)})
     queue, bucket = config(found)["AsyncInferenceConfig"], "roundhouse-cloud-111122223333-us-east-1"
-    output, topic = (
-        queue["OutputConfig"],
-        "arn:aws:sns:us-east-1:111122223333:roundhouse-cloud-answers",
-    )
+    output = queue["OutputConfig"]
+    topic = "arn:aws:sns:us-east-1:111122223333:roundhouse-cloud-answers"
     assert queue["ClientConfig"] == {"MaxConcurrentInvocationsPerInstance": 4}
     assert output["S3OutputPath"] == f"s3://{bucket}/answers/cloud-example/answered"
     assert output["S3FailurePath"] == f"s3://{bucket}/answers/cloud-example/failed"
@@ -72,8 +68,8 @@ def test_queue_reads_requests_and_writes_answers_under_the_endpoints_own_prefixe
     assert "RoutingConfig" not in variants(found)["AllTraffic"]
 
 
-def test_queue_that_tells_nobody_may_publish_nothing(tmp_path):
-    found = template(tmp_path, {MODEL: wishes("asynchronous: {}")})
+def test_queue_that_tells_nobody_may_publish_nothing():
+    found = template({MODEL: wishes("asynchronous: {}")})
     assert "NotificationConfig" not in config(found)["AsyncInferenceConfig"]["OutputConfig"]
     assert not [
         sid for sid in statements(found) if "Publish" in sid and sid != "PublishHostMetrics"
@@ -81,18 +77,16 @@ def test_queue_that_tells_nobody_may_publish_nothing(tmp_path):
     assert "sns" not in json.dumps(list(statements(found).values()))
 
 
-def test_queue_that_scales_to_none_begins_with_one_instance(tmp_path):
-    found = template(tmp_path, {MODEL: wishes("asynchronous: {}", **{"min: 1": "min: 0"})})
+def test_queue_that_scales_to_none_begins_with_one_instance():
+    found = template({MODEL: wishes("asynchronous: {}", **{"min: 1": "min: 0"})})
     assert variants(found)["AllTraffic"]["InitialInstanceCount"] == 1
     assert of_type(found, TARGET)["ScalableTarget"]["MinCapacity"] == 0
 
 
-def test_python_server_of_a_queue_takes_large_requests(tmp_path):
+def test_python_server_of_a_queue_takes_large_requests():
     python = {"server: triton": "server: python"}
     queued, direct = (
-        of_type(
-            template(tmp_path / name, {MODEL: wishes(*lines, **python)}), "AWS::SageMaker::Model"
-        )
+        of_type(template({MODEL: wishes(*lines, **python)}), "AWS::SageMaker::Model")
         for name, lines in (("queued", ("asynchronous: {}",)), ("direct", ()))
     )
     limits = python_server_environment(asynchronous=True)
@@ -103,19 +97,16 @@ def test_python_server_of_a_queue_takes_large_requests(tmp_path):
     assert limits.items() <= queued.items() and not limits.keys() & direct.keys()
 
 
-def test_role_makes_data_keys_only_where_it_writes(tmp_path):
-    plain, writing = (
-        template(tmp_path / "a", {}),
-        template(tmp_path / "b", {MODEL: wishes(CAPTURE)}),
-    )
-    assert statements(plain)["UseKey"]["Action"] == [
-        "kms:Decrypt"
-    ] and "WriteObjects" not in statements(plain)
+def test_role_makes_data_keys_only_where_it_writes():
+    plain = template({})
+    writing = template({MODEL: wishes(CAPTURE)})
+    assert statements(plain)["UseKey"]["Action"] == ["kms:Decrypt"]
+    assert "WriteObjects" not in statements(plain)
     assert statements(writing)["UseKey"]["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
 
 
-def test_role_reads_every_engine_of_every_variant_and_pool_and_no_other(tmp_path):
-    deployment = example(tmp_path, {MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
+def test_role_reads_every_engine_of_every_variant_and_pool_and_no_other():
+    deployment = example({MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
     read = statements(endpoint_template(deployment, IMAGES))["ReadEngines"]["Resource"]
     assert {each.split("/")[-2] for each in read} == {
         target.engine_key for target in deployment.targets
@@ -123,7 +114,7 @@ def test_role_reads_every_engine_of_every_variant_and_pool_and_no_other(tmp_path
     assert len(read) == 4 and not any("*" in each for each in read)
 
 
-def test_statement_ids_stand_once(tmp_path):
+def test_statement_ids_stand_once():
     changes = {
         MODEL: {
             "ml.g5.xlarge": "ml.c7i.large",
@@ -132,7 +123,7 @@ def test_statement_ids_stand_once(tmp_path):
         },
         BESIDE: beside("{joins: example, instance_type: ml.g5.xlarge}"),
     }
-    found = template(tmp_path, changes)
+    found = template(changes)
     policies = [
         *properties(found, "Role")["Policies"],
         *of_type(found, "AWS::IAM::Policy").values(),
@@ -142,8 +133,8 @@ def test_statement_ids_stand_once(tmp_path):
 
 
 @pytest.mark.parametrize("instance_type", ["ml.c7i.large", "ml.g5.xlarge"])
-def test_volume_key_is_granted_to_sagemaker_whatever_disks_a_host_has(tmp_path, instance_type):
-    found = template(tmp_path, {MODEL: {"ml.g5.xlarge": instance_type}})
+def test_volume_key_is_granted_to_sagemaker_whatever_disks_a_host_has(instance_type):
+    found = template({MODEL: {"ml.g5.xlarge": instance_type}})
     assert config(found)["KmsKeyId"] == "alias/roundhouse-cloud"
     grant = statements(found)["GrantKey"]
     assert grant["Action"] == ["kms:CreateGrant"]
@@ -153,13 +144,13 @@ def test_volume_key_is_granted_to_sagemaker_whatever_disks_a_host_has(tmp_path, 
     }
 
 
-def test_own_key_of_the_environment_is_used_everywhere(tmp_path):
+def test_own_key_of_the_environment_is_used_everywhere():
     key = "arn:aws:kms:us-east-1:111122223333:key/00000000-0000-0000-0000-000000000000"
     changes = {
         MODEL: wishes(CAPTURE, **{"ml.g5.xlarge": "ml.c7i.large"}),
         CLOUD: {"name: cloud": f"name: cloud\nkms_key_arn: {key}"},
     }
-    found = template(tmp_path, changes)
+    found = template(changes)
     assert config(found)["KmsKeyId"] == config(found)["DataCaptureConfig"]["KmsKeyId"] == key
     assert (
         statements(found)["UseKey"]["Resource"]

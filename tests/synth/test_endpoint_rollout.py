@@ -34,8 +34,8 @@ def test_download_timeout_grows_with_the_archive_and_stays_in_bounds():
     assert [download_timeout_seconds([size]) for size in sizes] == [300, 300, 560, 3600]
 
 
-def test_timeouts_of_a_multi_model_endpoint_do_not_depend_on_its_models(tmp_path):
-    shared = endpoints(tmp_path, {})["shared"]
+def test_timeouts_of_a_multi_model_endpoint_do_not_depend_on_its_models():
+    shared = endpoints({})["shared"]
     large = shared.with_targets(
         lambda target: dataclasses.replace(
             target,
@@ -51,10 +51,10 @@ def test_timeouts_of_a_multi_model_endpoint_do_not_depend_on_its_models(tmp_path
 # --- rollout
 
 
-def test_refuses_steps_of_less_than_an_instance_and_updates_all_at_once(tmp_path):
-    one_instance = example(tmp_path / "a", {MODEL: wishes("rollout: canary")})
+def test_refuses_steps_of_less_than_an_instance_and_updates_all_at_once():
+    one_instance = example({MODEL: wishes("rollout: canary")})
     two = {**wishes("rollout: canary"), "min: 1": "min: 2"}
-    two_instances = example(tmp_path / "b", {MODEL: two})
+    two_instances = example({MODEL: two})
     types = [
         properties(endpoint_template(each, IMAGES), "Endpoint")["DeploymentConfig"][
             "BlueGreenUpdatePolicy"
@@ -67,26 +67,23 @@ def test_refuses_steps_of_less_than_an_instance_and_updates_all_at_once(tmp_path
     assert not any("rollout" in each for each in endpoint_notes(two_instances))
 
 
-def test_rolling_update_goes_back_in_batches_too(tmp_path):
+def test_rolling_update_goes_back_in_batches_too():
     changes = {MODEL: {**wishes("rollout: rolling"), "min: 1": "min: 2"}}
-    policy = properties(template(tmp_path, changes), "Endpoint")["DeploymentConfig"][
-        "RollingUpdatePolicy"
-    ]
+    policy = properties(template(changes), "Endpoint")["DeploymentConfig"]["RollingUpdatePolicy"]
     assert policy["RollbackMaximumBatchSize"] == policy["MaximumBatchSize"]
 
 
-def test_changed_rollout_alone_has_a_config_of_another_name(tmp_path):
+def test_changed_rollout_alone_has_a_config_of_another_name():
     two = {"min: 1": "min: 2"}
     first, second = (
-        template(tmp_path / kind, {MODEL: {**wishes(f"rollout: {kind}"), **two}})
-        for kind in ("canary", "linear")
+        template({MODEL: {**wishes(f"rollout: {kind}"), **two}}) for kind in ("canary", "linear")
     )
     assert config(first)["EndpointConfigName"] != config(second)["EndpointConfigName"]
     assert config(first)["ProductionVariants"] == config(second)["ProductionVariants"]
 
 
-def test_key_encrypts_the_volume_and_the_local_disk_is_noted(tmp_path):
-    deployment = example(tmp_path, {})
+def test_key_encrypts_the_volume_and_the_local_disk_is_noted():
+    deployment = example({})
     assert config(endpoint_template(deployment, IMAGES))["KmsKeyId"] == "alias/roundhouse-cloud"
     assert any(
         "not the local NVMe disk of ml.g5.xlarge" in each for each in endpoint_notes(deployment)

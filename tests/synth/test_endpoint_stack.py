@@ -27,11 +27,9 @@ from tests.synth.deployments import (
 
 pytestmark = pytest.mark.synth
 
-MODEL, CONFIG, ENDPOINT = (
-    "AWS::SageMaker::Model",
-    "AWS::SageMaker::EndpointConfig",
-    "AWS::SageMaker::Endpoint",
-)
+MODEL = "AWS::SageMaker::Model"
+CONFIG = "AWS::SageMaker::EndpointConfig"
+ENDPOINT = "AWS::SageMaker::Endpoint"
 OWN, SHARED = "Endpoint-sentence-embedder", "Endpoint-text-shared"
 
 

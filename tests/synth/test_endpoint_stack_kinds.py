@@ -85,7 +85,7 @@ def synthesized(tmp_path_factory) -> dict[str, tuple[dict, Path]]:
     pure = {}
     for kind, changes in KINDS.items():
         stage = Stage(app, kind.title().replace(" ", ""))
-        for name, deployment in endpoints(folder / kind, changes).items():
+        for name, deployment in endpoints(changes).items():
             EndpointStack(stage, f"Endpoint-{name}", deployment=deployment, image_uris=IMAGES)
             pure[f"{kind}: {name}"] = (
                 endpoint_template(deployment, IMAGES),
@@ -123,7 +123,7 @@ def test_every_kind_of_endpoint_passes_cfn_lint(synthesized):
 
 
 def test_refuses_to_deploy_an_endpoint_whose_engine_is_not_built(tmp_path):
-    deployment = endpoints(tmp_path / "tree", {})["example"]
+    deployment = endpoints({})["example"]
     unbuilt = deployment.with_targets(lambda target: dataclasses.replace(target, lock_entry=None))
     app = App(outdir=str(tmp_path / "out"), analytics_reporting=False)
     EndpointStack(app, "Endpoint-example", deployment=unbuilt, image_uris=IMAGES)

@@ -137,13 +137,13 @@ def test_old_version_keeps_its_archives_until_the_new_one_has_taken_over():
 
 def test_old_version_keeps_its_image_where_the_server_changes():
     old, new = (version_policy(changed(OWN, server=server)) for server in ("triton", "python"))
-    assert (
-        not old.keys() & new.keys() and "/triton" in str(old) and "/python-server-gpu" in str(new)
-    )
+    assert not old.keys() & new.keys()
+    assert "/triton" in str(old)
+    assert "/python-server-gpu" in str(new)
 
 
-def test_models_wait_for_what_their_instances_need(tmp_path):
-    found = template(tmp_path, {BESIDE: beside("{joins: example}")})
+def test_models_wait_for_what_their_instances_need():
+    found = template({BESIDE: beside("{joins: example}")})
     (policy,) = of_type(found, POLICY)
     models = [
         each for each in found["Resources"].values() if each["Type"] == "AWS::SageMaker::Model"
@@ -162,8 +162,8 @@ def test_same_version_has_the_same_policy_whatever_else_changes():
 # --- what SageMaker does in the role's name
 
 
-def test_role_sees_exactly_the_alarms_that_take_a_version_back(tmp_path):
-    found = template(tmp_path, {MODEL: {}, BESIDE: beside("{joins: example}")})
+def test_role_sees_exactly_the_alarms_that_take_a_version_back():
+    found = template({MODEL: {}, BESIDE: beside("{joins: example}")})
     watched = properties(found, "Endpoint")["DeploymentConfig"]["AutoRollbackConfiguration"][
         "Alarms"
     ]
@@ -174,15 +174,13 @@ def test_role_sees_exactly_the_alarms_that_take_a_version_back(tmp_path):
     ]
 
 
-def test_log_group_is_named_as_iam_knows_it(tmp_path):
-    (group, streams) = statements(template(tmp_path, {}))["WriteLogs"]["Resource"]
-    assert (
-        group.endswith(":log-group:/aws/sagemaker/Endpoints/cloud-example")
-        and streams == f"{group}:*"
-    )
+def test_log_group_is_named_as_iam_knows_it():
+    (group, streams) = statements(template({}))["WriteLogs"]["Resource"]
+    assert group.endswith(":log-group:/aws/sagemaker/Endpoints/cloud-example")
+    assert streams == f"{group}:*"
 
 
-def test_deployment_of_the_tests_is_whole(tmp_path):
+def test_deployment_of_the_tests_is_whole():
     assert {"PullImage", "ReadEngines", "LogInToRegistry"} <= statements(
-        endpoint_template(example(tmp_path, {}), IMAGES)
+        endpoint_template(example({}), IMAGES)
     ).keys()

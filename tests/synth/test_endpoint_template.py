@@ -38,11 +38,11 @@ SAGEMAKER_MODEL = "AWS::SageMaker::Model"
 # --- variants
 
 
-def test_model_that_joins_is_a_variant_with_a_model_a_weight_and_a_count_of_its_own(tmp_path):
+def test_model_that_joins_is_a_variant_with_a_model_a_weight_and_a_count_of_its_own():
     joined = beside(
         "{joins: example, weight: 0.25, instance_type: ml.g5.2xlarge, scaling: {min: 3, max: 3}}"
     )
-    found = template(tmp_path, {BESIDE: joined})
+    found = template({BESIDE: joined})
     own, other = variants(found)["AllTraffic"], variants(found)["beside"]
     assert (own["InitialVariantWeight"], other["InitialVariantWeight"]) == (1, 0.25)
     assert (own["InstanceType"], other["InstanceType"]) == ("ml.g5.xlarge", "ml.g5.2xlarge")
@@ -59,24 +59,24 @@ def test_model_that_joins_is_a_variant_with_a_model_a_weight_and_a_count_of_its_
     assert environments == ["example", "beside"]
 
 
-def test_shadow_stands_beside_the_production_variants(tmp_path):
-    found = template(tmp_path, {BESIDE: beside("{joins: example, role: shadow, weight: 0.5}")})
+def test_shadow_stands_beside_the_production_variants():
+    found = template({BESIDE: beside("{joins: example, role: shadow, weight: 0.5}")})
     (shadow,) = config(found)["ShadowProductionVariants"]
     assert list(variants(found)) == ["AllTraffic"]
     assert (shadow["VariantName"], shadow["InitialVariantWeight"]) == ("beside", 0.5)
 
 
-def test_weight_of_zero_stays_zero(tmp_path):
-    found = template(tmp_path, {BESIDE: beside("{joins: example, weight: 0}")})
+def test_weight_of_zero_stays_zero():
+    found = template({BESIDE: beside("{joins: example, weight: 0}")})
     assert variants(found)["beside"]["InitialVariantWeight"] == 0
 
 
-def test_variants_on_a_cpu_and_on_a_gpu_have_their_own_images_and_host_images(tmp_path):
+def test_variants_on_a_cpu_and_on_a_gpu_have_their_own_images_and_host_images():
     changes = {
         MODEL: {"ml.g5.xlarge": "ml.c7i.large", "server: triton": "server: python"},
         BESIDE: beside("{joins: example, instance_type: ml.g5.xlarge}"),
     }
-    found = template(tmp_path, changes)
+    found = template(changes)
     images = {
         key: each["PrimaryContainer"]["Image"]
         for key, each in of_type(found, SAGEMAKER_MODEL).items()
@@ -90,8 +90,8 @@ def test_variants_on_a_cpu_and_on_a_gpu_have_their_own_images_and_host_images(tm
     assert [each.rsplit("/", 1)[-1] for each in pulled] == ["python-server", "python-server-gpu"]
 
 
-def test_timeouts_of_a_variant_are_those_of_its_own_slowest_engine(tmp_path):
-    deployment = example(tmp_path, {MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
+def test_timeouts_of_a_variant_are_those_of_its_own_slowest_engine():
+    deployment = example({MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
     slow = deployment.own.pools[2].targets[0].engine_key
 
     def slowed(target):
@@ -109,8 +109,8 @@ def test_timeouts_of_a_variant_are_those_of_its_own_slowest_engine(tmp_path):
 # --- instance pools
 
 
-def test_pools_replace_the_instance_type_each_with_the_engine_of_its_gpu(tmp_path):
-    deployment = example(tmp_path, {MODEL: wishes(POOLS)})
+def test_pools_replace_the_instance_type_each_with_the_engine_of_its_gpu():
+    deployment = example({MODEL: wishes(POOLS)})
     found = endpoint_template(deployment, IMAGES)
     variant, models = variants(found)["AllTraffic"], of_type(found, SAGEMAKER_MODEL)
     assert "InstanceType" not in variant
@@ -135,26 +135,23 @@ def test_pools_replace_the_instance_type_each_with_the_engine_of_its_gpu(tmp_pat
     assert found["Resources"]["EndpointConfig"]["DependsOn"] == sorted(models)
 
 
-def test_pools_of_one_engine_share_its_model(tmp_path):
-    found = template(tmp_path, {MODEL: wishes("instance_pools: [{instance_type: ml.g5.2xlarge}]")})
+def test_pools_of_one_engine_share_its_model():
+    found = template({MODEL: wishes("instance_pools: [{instance_type: ml.g5.2xlarge}]")})
     assert set(of_type(found, SAGEMAKER_MODEL)) == {"Model"}
     assert all(
         "ModelNameOverride" not in pool for pool in variants(found)["AllTraffic"]["InstancePools"]
     )
 
 
-def test_pools_that_change_places_give_no_model_the_name_of_one_that_is_still_there(tmp_path):
-    first = template(
-        tmp_path / "a", {MODEL: wishes("instance_pools: [{instance_type: ml.g6.xlarge}]")}
-    )
+def test_pools_that_change_places_give_no_model_the_name_of_one_that_is_still_there():
+    first = template({MODEL: wishes("instance_pools: [{instance_type: ml.g6.xlarge}]")})
     second = template(
-        tmp_path / "b",
         {
             MODEL: {
                 "ml.g5.xlarge": "ml.g6.xlarge",
                 **wishes("instance_pools: [{instance_type: ml.g5.xlarge}]"),
             }
-        },
+        }
     )
     before, after = (of_type(each, SAGEMAKER_MODEL) for each in (first, second))
     engines = [
@@ -167,8 +164,8 @@ def test_pools_that_change_places_give_no_model_the_name_of_one_that_is_still_th
     }
 
 
-def test_pools_behind_a_queue_are_routed_by_load_too(tmp_path):
-    found = template(tmp_path, {MODEL: wishes(QUEUE, POOLS)})
+def test_pools_behind_a_queue_are_routed_by_load_too():
+    found = template({MODEL: wishes(QUEUE, POOLS)})
     assert variants(found)["AllTraffic"]["RoutingConfig"] == {
         "RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"
     }
@@ -177,9 +174,9 @@ def test_pools_behind_a_queue_are_routed_by_load_too(tmp_path):
 # --- names
 
 
-def test_unchanged_deployment_has_the_same_template(tmp_path):
+def test_unchanged_deployment_has_the_same_template():
     changes = {MODEL: wishes(POOLS, CAPTURE), BESIDE: beside("{joins: example}")}
-    assert template(tmp_path / "a", changes) == template(tmp_path / "b", changes)
+    assert template(changes) == template(changes)
 
 
 @pytest.mark.parametrize(
@@ -200,22 +197,18 @@ def test_unchanged_deployment_has_the_same_template(tmp_path):
         ({}, {"min: 1": "min: 2"}),
     ],
 )
-def test_changed_config_has_another_name_and_is_taken_up(tmp_path, before, after):
-    first, second = (
-        template(tmp_path / "a", {MODEL: before}),
-        template(tmp_path / "b", {MODEL: after}),
-    )
+def test_changed_config_has_another_name_and_is_taken_up(before, after):
+    first = template({MODEL: before})
+    second = template({MODEL: after})
     assert config(first)["EndpointConfigName"] != config(second)["EndpointConfigName"]
     assert (
         properties(second, "Endpoint")["EndpointConfigName"] == config(second)["EndpointConfigName"]
     )
 
 
-def test_network_isolation_is_on_unless_it_is_switched_off_and_then_said(tmp_path):
-    on, off = (
-        example(tmp_path / "a", {}),
-        example(tmp_path / "b", {MODEL: wishes("network_isolation: false")}),
-    )
+def test_network_isolation_is_on_unless_it_is_switched_off_and_then_said():
+    on = example({})
+    off = example({MODEL: wishes("network_isolation: false")})
     isolated = [
         properties(endpoint_template(each, IMAGES), "Model")["EnableNetworkIsolation"]
         for each in (on, off)
@@ -236,8 +229,8 @@ def test_content_name_of_a_trimmed_prefix_tells_endpoints_apart():
 # --- refusals
 
 
-def test_refuses_variants_that_answer_otherwise(tmp_path):
-    deployment = example(tmp_path, {BESIDE: beside("{joins: example}")})
+def test_refuses_variants_that_answer_otherwise():
+    deployment = example({BESIDE: beside("{joins: example}")})
 
     def with_output(target):
         size = 384 if target.model.name == "example" else 768
@@ -264,8 +257,8 @@ def _tensor(name: str, datatype: str, *shape: int) -> TensorRecord:
 
 
 @pytest.mark.parametrize("missing", ["beside", "example"])
-def test_refuses_an_engine_that_any_variant_or_pool_lacks(tmp_path, missing):
-    deployment = example(tmp_path, {MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
+def test_refuses_an_engine_that_any_variant_or_pool_lacks(missing):
+    deployment = example({MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
     last = [target.engine_key for target in deployment.targets if target.model.name == missing][-1]
     without = deployment.with_targets(
         lambda target: (
@@ -280,18 +273,13 @@ def test_refuses_an_engine_that_any_variant_or_pool_lacks(tmp_path, missing):
 # --- isolation, outputs, timeouts
 
 
-def test_models_of_two_pull_requests_touch_nobody_elses_stack(tmp_path):
-    alone = endpoints(tmp_path / "0", {})
-    one_more = endpoints(
-        tmp_path / "1", {"models/a-1.yaml": beside("{instance_type: ml.g5.xlarge}", name="a-1")}
-    )
-    other_more = endpoints(
-        tmp_path / "2", {"models/a1.yaml": beside("{instance_type: ml.g5.xlarge}", name="a1")}
-    )
+def test_models_of_two_pull_requests_touch_nobody_elses_stack():
+    alone = endpoints({})
+    one_more = endpoints({"models/a-1.yaml": beside("{instance_type: ml.g5.xlarge}", name="a-1")})
+    other_more = endpoints({"models/a1.yaml": beside("{instance_type: ml.g5.xlarge}", name="a1")})
     names = {"models/a-1.yaml": "a-1", "models/a1.yaml": "a1"}
     both = endpoints(
-        tmp_path / "3",
-        {file: beside("{instance_type: ml.g5.xlarge}", name=name) for file, name in names.items()},
+        {file: beside("{instance_type: ml.g5.xlarge}", name=name) for file, name in names.items()}
     )
     for name, separate in (
         ("example", alone),
@@ -308,11 +296,9 @@ def test_models_of_two_pull_requests_touch_nobody_elses_stack(tmp_path):
     assert len(made) == len(set(made))
 
 
-def test_model_that_joins_touches_only_the_endpoint_that_it_joins(tmp_path):
-    alone, joined = (
-        endpoints(tmp_path / "0", {}),
-        endpoints(tmp_path / "1", {BESIDE: beside("{joins: example}")}),
-    )
+def test_model_that_joins_touches_only_the_endpoint_that_it_joins():
+    alone = endpoints({})
+    joined = endpoints({BESIDE: beside("{joins: example}")})
     touched = {
         name
         for name in joined
@@ -337,16 +323,14 @@ def test_output_ids_of_unlike_names_are_those_names_in_pascal_case():
 
 def test_output_ids_of_names_that_pascal_case_cannot_tell_apart_differ():
     ids = target_model_ids(["a-1", "a1", "b"])
-    assert (
-        len(set(ids.values())) == 3
-        and "TargetModelA1" not in ids.values()
-        and ids["b"] == "TargetModelB"
-    )
+    assert len(set(ids.values())) == 3
+    assert "TargetModelA1" not in ids.values()
+    assert ids["b"] == "TargetModelB"
     assert all(re.fullmatch("[A-Za-z0-9]+", each) for each in ids.values())
     assert target_model_ids(["a1", "a-1"]) == {key: ids[key] for key in ("a1", "a-1")}
 
 
-def test_outputs_of_target_models_that_read_alike_all_stand(tmp_path):
+def test_outputs_of_target_models_that_read_alike_all_stand():
     text = """name: {name}
 task: tensors
 source: {{onnx: models/data/joiner.onnx, sha256: 815e99318b45362b82c06fe2af88438a9ec6067125741a446c210c7a7b870bec}}
@@ -354,15 +338,13 @@ engine: {{precision: fp16, optimization_profiles: [{{batch: [1, 1, 1]}}]}}
 accuracy: {{dataset: models/data/arrays.npz}}
 endpoint: shared
 """
-    found = endpoints(
-        tmp_path, {f"models/{name}.yaml": text.format(name=name) for name in ("a-1", "a1")}
-    )["shared"]
+    found = endpoints({f"models/{name}.yaml": text.format(name=name) for name in ("a-1", "a1")})[
+        "shared"
+    ]
     values = {
         each["Value"]
         for each in endpoint_template(found, IMAGES)["Outputs"].values()
         if isinstance(each["Value"], str)
     }
-    assert (
-        values == {f"{target.engine_key}/model.tar.gz" for target in found.targets}
-        and len(values) == 3
-    )
+    assert values == {f"{target.engine_key}/model.tar.gz" for target in found.targets}
+    assert len(values) == 3

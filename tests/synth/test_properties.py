@@ -23,10 +23,8 @@ def test_content_name_is_trimmed_to_what_sagemaker_allows():
 def test_image_tag_follows_paths_bytes_and_base():
     tag = image_tag({"a": b"1", "b": b"2"}, "base:1")
     assert tag == image_tag({"b": b"2", "a": b"1"}, "base:1")
-    swapped, rebased = (
-        image_tag({"a": b"2", "b": b"1"}, "base:1"),
-        image_tag({"a": b"1", "b": b"2"}, "base:2"),
-    )
+    swapped = image_tag({"a": b"2", "b": b"1"}, "base:1")
+    rebased = image_tag({"a": b"1", "b": b"2"}, "base:2")
     assert len({tag, swapped, rebased, image_tag({"a": b"1"}, "base:1")}) == 4
 
 

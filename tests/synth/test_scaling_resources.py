@@ -203,10 +203,8 @@ def test_asynchronous_endpoint_comes_up_from_zero_by_a_step():
     assert list(resources) == ["ScalableTarget", "BacklogPolicy", "FromZeroPolicy", "FromZeroAlarm"]
     assert properties(resources, "ScalableTarget")["MinCapacity"] == 0
     step = properties(resources, "FromZeroPolicy")
-    assert (
-        step["PolicyType"] == "StepScaling"
-        and "TargetTrackingScalingPolicyConfiguration" not in step
-    )
+    assert step["PolicyType"] == "StepScaling"
+    assert "TargetTrackingScalingPolicyConfiguration" not in step
     assert step["StepScalingPolicyConfiguration"]["StepAdjustments"] == [
         {"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}
     ]
@@ -228,10 +226,8 @@ def test_unmeasured_asynchronous_endpoint_still_comes_up_from_zero():
         "FromZeroAlarm",
     ]
     unmeasured, stays = scaling_warnings(deployment)
-    assert (
-        "no benchmark" in unmeasured
-        and "brings one instance, and nothing takes it back to 0" in stays
-    )
+    assert "no benchmark" in unmeasured
+    assert "brings one instance, and nothing takes it back to 0" in stays
     assert scaling_warnings(asynchronous(min=0, max=4)) == ()
 
 

@@ -53,9 +53,8 @@ def test_derivation_says_every_digit_of_a_large_target():
     served = with_served(embedder(), 46160.7)
     target = invocations_target(served, served.own)
     assert target is not None and target.value == 1384821.0
-    assert "46160.7 requests/s served" in target.derivation and target.derivation.endswith(
-        "= 1384821 invocations a minute"
-    )
+    assert "46160.7 requests/s served" in target.derivation
+    assert target.derivation.endswith("= 1384821 invocations a minute")
 
 
 def test_invocations_target_is_at_least_one_and_says_so():

@@ -49,10 +49,8 @@ def written(text: str) -> str:
 
 
 def _row(alarm: Alarm, back: set[bool]) -> tuple[str, ...]:
-    sign, missing = (
-        SIGNS.get(alarm.comparison, "<"),
-        ", or not there," if alarm.missing == "breaching" else "",
-    )
+    sign = SIGNS.get(alarm.comparison, "<")
+    missing = ", or not there," if alarm.missing == "breaching" else ""
     trips = f"{sign} {alarm.threshold:,.10g}{missing} in {alarm.points} of {alarm.periods}"
     takes = {frozenset({True}): "yes", frozenset({False}): "no"}.get(
         frozenset(back), "of Triton's multi-model endpoints"

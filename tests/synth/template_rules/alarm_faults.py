@@ -8,6 +8,8 @@ from typing import Any
 from tests.synth.template_rules.fault import EMBEDDER, EXAMPLE, SHARED, add
 from tests.synth.template_rules.stacks import POLICY, Stacks, alarm, metric, one
 
+fault_dev = partial(add, "statistics and units", "dev")
+fault_queue = partial(add, "statistics and units", "queue")
 fault = partial(add, "statistics and units")
 
 
@@ -15,12 +17,12 @@ def alarm_fault(
     name: str, end: str, /, assembly: str = "dev", stack: str = EMBEDDER, **new: Any
 ) -> None:
     """Add a fault that sets properties of an alarm."""
-    fault(name, assembly, lambda s: alarm(s[stack], end).update(new))
+    fault(assembly, name, lambda s: alarm(s[stack], end).update(new))
 
 
 def statistic(name: str, end: str, identifier: str, value: str) -> None:
     """Add a fault that changes a statistic in an alarm's metric math."""
-    fault(name, "dev", lambda s: metric(alarm(s[EMBEDDER], end), identifier).update(Stat=value))
+    fault_dev(name, lambda s: metric(alarm(s[EMBEDDER], end), identifier).update(Stat=value))
 
 
 def drift_by_sum(s: Stacks) -> None:
@@ -30,7 +32,7 @@ def drift_by_sum(s: Stacks) -> None:
     properties["Statistic"] = "Sum"
 
 
-fault("latency by Sum", "dev", drift_by_sum)
+fault_dev("latency by Sum", drift_by_sum)
 statistic("latency of the SLO by Sum", "-latency", "p99", "Sum")
 statistic("share of server errors by Sum", "-server-errors", "share", "Sum")
 statistic("share of client errors by Sum", "-client-errors", "share", "Sum")
@@ -85,7 +87,7 @@ def policy_statistic(s: Stacks, value: str = "Sum") -> None:
     )
 
 
-fault("utilization policy by Sum", "dev", policy_statistic)
+fault_dev("utilization policy by Sum", policy_statistic)
 
 
 def backlog_by_sum(s: Stacks) -> None:
@@ -96,7 +98,7 @@ def backlog_by_sum(s: Stacks) -> None:
     )
 
 
-fault("backlog policy by Sum", "queue", backlog_by_sum)
+fault_queue("backlog policy by Sum", backlog_by_sum)
 
 
 def target_share(s: Stacks) -> None:
@@ -105,4 +107,4 @@ def target_share(s: Stacks) -> None:
     tracking["TargetTrackingScalingPolicyConfiguration"]["TargetValue"] = 0.7
 
 
-fault("utilization target as a share", "dev", target_share)
+fault_dev("utilization target as a share", target_share)

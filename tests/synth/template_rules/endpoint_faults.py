@@ -6,7 +6,7 @@ import json
 from functools import partial
 from typing import Any
 
-from tests.synth.template_rules.fault import EMBEDDER, EXAMPLE, add, at
+from tests.synth.template_rules.fault import EMBEDDER, EXAMPLE, add, at, update
 from tests.synth.template_rules.stacks import (
     ALARM,
     CONFIG,
@@ -31,7 +31,7 @@ def without_dependency(template: Document, kind: str, other: str, text: str = ""
         resource["DependsOn"] = [name for name in given if name not in gone]
 
 
-order_fault = partial(add, "order")
+order_fault_dev = partial(add, "order", "dev")
 for kind, other, text in (
     (MODEL, "AWS::IAM::Policy", ""),
     (CONFIG, MODEL, ""),
@@ -47,10 +47,10 @@ for kind, other, text in (
     def order(s: Stacks, k: str = kind, o: str = other, t: str = text) -> None:
         without_dependency(s[EMBEDDER], k, o, t)
 
-    order_fault(f"{noun} {text} without {needed}", "dev", order)
+    order_fault_dev(f"{noun} {text} without {needed}", order)
 
 ROUTING = ("DeploymentConfig", "BlueGreenUpdatePolicy", "TrafficRoutingConfiguration")
-rollout = partial(add, "rollout")
+rollout_dev = partial(add, "rollout", "dev")
 
 
 def endpoint_fault(name: str, *path: str, value: Any, assembly: str = "dev") -> None:
@@ -59,7 +59,7 @@ def endpoint_fault(name: str, *path: str, value: Any, assembly: str = "dev") -> 
     def change(s: Stacks) -> None:
         at(one(s[EMBEDDER], ENDPOINT), *path[:-1])[path[-1]] = value
 
-    rollout(name, assembly, change)
+    add("rollout", assembly, name, change)
 
 
 def canary(percent: int = 50, wait: int = 300) -> Document:
@@ -83,13 +83,12 @@ def rollback_name(s: Stacks, name: str) -> None:
     config["Alarms"][0]["AlarmName"] = name
 
 
-rollout(
-    "alarm of another endpoint", "dev", lambda s: rollback_name(s, "dev-text-shared-server-errors")
+rollout_dev(
+    "alarm of another endpoint", lambda s: rollback_name(s, "dev-text-shared-server-errors")
 )
-rollout("alarm that no stack has", "dev", lambda s: rollback_name(s, "dev-sentence-embedder-5xx"))
-rollout(
+rollout_dev("alarm that no stack has", lambda s: rollback_name(s, "dev-sentence-embedder-5xx"))
+rollout_dev(
     "alarm by its ARN",
-    "dev",
     lambda s: rollback_name(s, "arn:aws:cloudwatch:us-east-1:111122223333:alarm:a"),
 )
 
@@ -101,10 +100,9 @@ def long_period(s: Stacks) -> None:
             query["MetricStat"]["Period"] = 3600
 
 
-rollout("alarm of a long period", "dev", long_period)
-rollout(
+rollout_dev("alarm of a long period", long_period)
+rollout_dev(
     "alarm of many periods",
-    "dev",
     lambda s: alarm(s[EMBEDDER], "-server-errors").update(
         EvaluationPeriods=30, DatapointsToAlarm=30
     ),
@@ -118,14 +116,15 @@ def other_dimensions(s: Stacks) -> None:
     properties["Metrics"] = json.loads(text.replace("dev-sentence-embedder", "dev-text-shared"))
 
 
-rollout("alarm that watches another endpoint", "dev", other_dimensions)
-rollout(
+rollout_dev("alarm that watches another endpoint", other_dimensions)
+rollout_dev(
     "no rollback",
-    "dev",
     lambda s: one(s[EMBEDDER], ENDPOINT)["DeploymentConfig"].pop("AutoRollbackConfiguration"),
 )
 
-scaling = partial(add, "scaling")
+scaling_dev = partial(add, "scaling", "dev")
+update_scaling_dev = partial(update, "scaling", "dev")
+scaling_everything = partial(add, "scaling", "everything")
 
 
 def action(s: Stacks, index: int = 0) -> Document:
@@ -145,55 +144,49 @@ def target_a_second(s: Stacks) -> None:
     tracking["TargetValue"] = 200
 
 
-scaling("two policies of one name", "dev", policy_name)
-scaling("target of requests a second", "dev", target_a_second)
-scaling("unknown time zone", "everything", lambda s: action(s).update(Timezone="Europe/Belrin"))
-scaling("abbreviated time zone", "everything", lambda s: action(s).update(Timezone="CEST"))
-scaling(
+scaling_dev("two policies of one name", policy_name)
+scaling_dev("target of requests a second", target_a_second)
+scaling_everything("unknown time zone", lambda s: action(s).update(Timezone="Europe/Belrin"))
+scaling_everything("abbreviated time zone", lambda s: action(s).update(Timezone="CEST"))
+scaling_everything(
     "two actions of one name",
-    "everything",
     lambda s: action(s, 1).update(ScheduledActionName=action(s)["ScheduledActionName"]),
 )
-scaling("cron of five fields", "everything", lambda s: action(s).update(Schedule="cron(0 7 * * *)"))
-scaling("action without bounds", "everything", lambda s: action(s).update(ScalableTargetAction={}))
-scaling(
+scaling_everything("cron of five fields", lambda s: action(s).update(Schedule="cron(0 7 * * *)"))
+scaling_everything("action without bounds", lambda s: action(s).update(ScalableTargetAction={}))
+scaling_everything(
     "floor above ceiling in a schedule",
-    "everything",
     lambda s: action(s)["ScalableTargetAction"].update(MinCapacity=9),
 )
-scaling(
+scaling_dev(
     "first count above the maximum",
-    "dev",
     lambda s: one(s[EMBEDDER], CONFIG)["ProductionVariants"][0].update(InitialInstanceCount=9),
 )
-scaling("floor above ceiling", "dev", lambda s: one(s[EMBEDDER], TARGET).update(MinCapacity=9))
-scaling("floor of zero", "dev", lambda s: one(s[EMBEDDER], TARGET).update(MinCapacity=0))
-scaling(
+update_scaling_dev("floor above ceiling", EMBEDDER, TARGET, MinCapacity=9)
+update_scaling_dev("floor of zero", EMBEDDER, TARGET, MinCapacity=0)
+update_scaling_dev(
     "update that resets counts",
-    "dev",
-    lambda s: one(s[EMBEDDER], ENDPOINT).update(
-        RetainAllVariantProperties=False, ExcludeRetainedVariantProperties=[]
-    ),
+    EMBEDDER,
+    ENDPOINT,
+    RetainAllVariantProperties=False,
+    ExcludeRetainedVariantProperties=[],
 )
-scaling(
+update_scaling_dev(
     "update that excludes the count",
-    "dev",
-    lambda s: one(s[EMBEDDER], ENDPOINT).update(
-        RetainAllVariantProperties=True,
-        ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredInstanceCount"}],
-    ),
+    EMBEDDER,
+    ENDPOINT,
+    RetainAllVariantProperties=True,
+    ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredInstanceCount"}],
 )
-scaling(
+update_scaling_dev(
     "target of another variant",
-    "dev",
-    lambda s: one(s[EMBEDDER], TARGET).update(
-        ResourceId="endpoint/dev-sentence-embedder/variant/Blue"
-    ),
+    EMBEDDER,
+    TARGET,
+    ResourceId="endpoint/dev-sentence-embedder/variant/Blue",
 )
-scaling(
+update_scaling_dev(
     "policy of another endpoint",
-    "dev",
-    lambda s: one(s[EMBEDDER], POLICY).update(
-        ResourceId="endpoint/dev-text-shared/variant/AllTraffic"
-    ),
+    EMBEDDER,
+    POLICY,
+    ResourceId="endpoint/dev-text-shared/variant/AllTraffic",
 )

@@ -25,7 +25,7 @@ class Fault:
 FAULTS: list[Fault] = []
 
 
-def add(kind: str, name: str, assembly: str, change: Change) -> None:
+def add(kind: str, assembly: str, name: str, change: Change) -> None:
     """Add a fault to the table."""
     FAULTS.append(Fault(kind=kind, name=name, assembly=assembly, change=change))
 
@@ -35,6 +35,20 @@ def at(value: Document, *path: str) -> Any:
     for key in path:
         value = value[key]
     return value
+
+
+def update(
+    kind: str,
+    assembly: str,
+    name: str,
+    stack: str,
+    resource_type: str,
+    *path: str,
+    text: str = "",
+    **new: Any,
+) -> None:
+    """Add a fault that sets fields at a path of the first resource of a type that holds a text."""
+    add(kind, assembly, name, lambda s: at(one(s[stack], resource_type, text), *path).update(new))
 
 
 def without(s: Stacks, stack: str, kind: str, *path: str, text: str = "") -> None:

@@ -8,6 +8,8 @@ from typing import Any
 from tests.synth.template_rules.fault import ELSEWHERE, EMBEDDER, EXAMPLE, TEXT, add
 from tests.synth.template_rules.stacks import ROLE, Stacks, deny, one, replace
 
+fault_dev = partial(add, "roles", "dev")
+fault_everything = partial(add, "roles", "everything")
 fault = partial(add, "roles")
 
 
@@ -15,14 +17,14 @@ def lacks(
     name: str, assembly: str, stack: str, action: str, role: str = "Role", text: str = ""
 ) -> None:
     """Add a fault that takes an action from a role."""
-    fault(name, assembly, lambda s: deny(s[stack], action, role, text))
+    fault(assembly, name, lambda s: deny(s[stack], action, role, text))
 
 
 def states_elsewhere(
     name: str, assembly: str, stack: str, old: str, new: str, role: str = "Role", text: str = ""
 ) -> None:
     """Add a fault that changes a text in a role's statements."""
-    fault(name, assembly, lambda s: replace(s[stack], old, new, role, text))
+    fault(assembly, name, lambda s: replace(s[stack], old, new, role, text))
 
 
 lacks("endpoint cannot decrypt", "dev", EMBEDDER, "kms:Decrypt")
@@ -142,14 +144,11 @@ def trust(s: Stacks, stack: str, **new: Any) -> None:
     one(s[stack], ROLE)["AssumeRolePolicyDocument"]["Statement"][0].update(new)
 
 
-fault("SourceAccount of elsewhere", "dev", lambda s: trust(s, EMBEDDER, Condition=ELSEWHERE))
-fault(
-    "build's SourceAccount of elsewhere",
-    "everything",
-    lambda s: trust(s, "Builds", Condition=ELSEWHERE),
+fault_dev("SourceAccount of elsewhere", lambda s: trust(s, EMBEDDER, Condition=ELSEWHERE))
+fault_everything(
+    "build's SourceAccount of elsewhere", lambda s: trust(s, "Builds", Condition=ELSEWHERE)
 )
-fault(
+fault_dev(
     "trust in another service",
-    "dev",
     lambda s: trust(s, EMBEDDER, Principal={"Service": "ec2.amazonaws.com"}),
 )

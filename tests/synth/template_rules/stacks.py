@@ -23,17 +23,13 @@ Stacks = dict[str, Document]
 """Templates by the end of their stack's name: Foundation, Builds, Endpoint-example."""
 Change = Callable[[Stacks], None]
 
-ROLE, MODEL, CONFIG, ENDPOINT = (
-    "AWS::IAM::Role",
-    "AWS::SageMaker::Model",
-    "AWS::SageMaker::EndpointConfig",
-    "AWS::SageMaker::Endpoint",
-)
+ROLE = "AWS::IAM::Role"
+MODEL = "AWS::SageMaker::Model"
+CONFIG = "AWS::SageMaker::EndpointConfig"
+ENDPOINT = "AWS::SageMaker::Endpoint"
 ALARM, DASHBOARD = "AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard"
-TARGET, POLICY = (
-    "AWS::ApplicationAutoScaling::ScalableTarget",
-    "AWS::ApplicationAutoScaling::ScalingPolicy",
-)
+TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
+POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
 PROJECT, MACHINE = "AWS::CodeBuild::Project", "AWS::StepFunctions::StateMachine"
 SCHEDULE = """    max: 2
     schedule:

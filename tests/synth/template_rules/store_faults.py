@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Any
 
-from tests.synth.template_rules.fault import ELSEWHERE, EMBEDDER, EXAMPLE, TEXT, add, without
+from tests.synth.template_rules.fault import (
+    ELSEWHERE,
+    EMBEDDER,
+    EXAMPLE,
+    TEXT,
+    add,
+    update,
+    without,
+)
 from tests.synth.template_rules.stacks import (
     CONFIG,
     ENDPOINT,
@@ -23,21 +30,21 @@ from tests.synth.template_rules.stacks import (
     resources,
 )
 
-builds = partial(add, "builds and workflow")
-builds(
+builds_everything = partial(add, "builds and workflow", "everything")
+update_builds_everything = partial(update, "builds and workflow", "everything")
+update_builds_everything(
     "log group that no stack has",
-    "everything",
-    lambda s: one(s["Builds"], PROJECT)["LogsConfig"]["CloudWatchLogs"].update(
-        GroupName="/aws/codebuild/other"
-    ),
+    "Builds",
+    PROJECT,
+    "LogsConfig",
+    "CloudWatchLogs",
+    GroupName="/aws/codebuild/other",
 )
 
 
 LOGS = "AWS::Logs::LogGroup"
-builds(
-    "log group without retention",
-    "everything",
-    lambda s: without(s, "Builds", LOGS, "RetentionInDays"),
+builds_everything(
+    "log group without retention", lambda s: without(s, "Builds", LOGS, "RetentionInDays")
 )
 
 
@@ -47,80 +54,68 @@ def no_log_group(s: Stacks) -> None:
     del template["Resources"][logical_id(template, LOGS)]
 
 
-builds("no log group", "everything", no_log_group)
-builds(
+builds_everything("no log group", no_log_group)
+builds_everything(
     "VPC without groups",
-    "everything",
     lambda s: without(s, "Builds", PROJECT, "VpcConfig", "SecurityGroupIds", text="VpcConfig"),
 )
-builds(
+update_builds_everything(
     "VPC with an empty list of groups",
-    "everything",
-    lambda s: one(s["Builds"], PROJECT, "VpcConfig")["VpcConfig"].update(SecurityGroupIds=[]),
+    "Builds",
+    PROJECT,
+    "VpcConfig",
+    text="VpcConfig",
+    SecurityGroupIds=[],
 )
-builds(
+builds_everything(
     "misspelt SDK action",
-    "everything",
     lambda s: machine(s["Builds"], "codebuild:startBuild", "codebuild:startBuilds"),
 )
-builds(
+builds_everything(
     "misspelt SDK service",
-    "everything",
     lambda s: machine(s["Builds"], "aws-sdk:sagemaker:describe", "aws-sdk:sagemakr:describe"),
 )
-builds(
+builds_everything(
     "misspelt argument",
-    "everything",
     lambda s: machine(s["Builds"], "SourceLocationOverride", "SourceLocationOveride"),
 )
-builds(
+builds_everything(
     "misspelt inner argument",
-    "everything",
     lambda s: machine(s["Builds"], "MaxRuntimeInSeconds", "MaxRuntimeSeconds"),
 )
-builds(
-    "distributed map in an express workflow",
-    "everything",
-    lambda s: one(s["Builds"], MACHINE).update(StateMachineType="EXPRESS"),
+update_builds_everything(
+    "distributed map in an express workflow", "Builds", MACHINE, StateMachineType="EXPRESS"
 )
-builds(
+builds_everything(
     "express child executions",
-    "everything",
     lambda s: machine(
         s["Builds"], '\\"ExecutionType\\":\\"STANDARD\\"', '\\"ExecutionType\\":\\"EXPRESS\\"'
     ),
 )
-builds(
+builds_everything(
     "project that no stack has",
-    "everything",
     lambda s: machine(s["Builds"], "roundhouse-cloud-build-", "roundhouse-cloud-builds-"),
 )
-builds(
+update_builds_everything(
     "image pulled without the role",
-    "everything",
-    lambda s: one(s["Builds"], PROJECT)["Environment"].update(ImagePullCredentialsType="CODEBUILD"),
+    "Builds",
+    PROJECT,
+    "Environment",
+    ImagePullCredentialsType="CODEBUILD",
 )
-builds(
-    "privileged engine build",
-    "everything",
-    lambda s: one(s["Builds"], PROJECT)["Environment"].update(PrivilegedMode=True),
+update_builds_everything(
+    "privileged engine build", "Builds", PROJECT, "Environment", PrivilegedMode=True
 )
 
-store = partial(add, "stores and network")
-BUCKET, KEY, TOPIC, TOPIC_POLICY = (
-    "AWS::S3::Bucket",
-    "AWS::KMS::Key",
-    "AWS::SNS::Topic",
-    "AWS::SNS::TopicPolicy",
-)
+store_dev = partial(add, "stores and network", "dev")
+update_store_dev = partial(update, "stores and network", "dev")
+store_everything = partial(add, "stores and network", "everything")
+update_store_everything = partial(update, "stores and network", "everything")
+BUCKET = "AWS::S3::Bucket"
+KEY = "AWS::KMS::Key"
+TOPIC = "AWS::SNS::Topic"
+TOPIC_POLICY = "AWS::SNS::TopicPolicy"
 REPOSITORY, VPC_ENDPOINT = "AWS::ECR::Repository", "AWS::EC2::VPCEndpoint"
-
-
-def foundation(
-    name: str, kind: str, assembly: str = "everything", text: str = "", **new: Any
-) -> None:
-    """Add a fault that sets properties of a resource of the foundation."""
-    store(name, assembly, lambda s: one(s["Foundation"], kind, text).update(new))
 
 
 def topic_statement(s: Stacks, sid: str) -> Document:
@@ -129,46 +124,40 @@ def topic_statement(s: Stacks, sid: str) -> Document:
     return next(item for item in document if item["Effect"] == sid)
 
 
-store(
-    "bucket without TLS",
-    "dev",
-    lambda s: one(s["Foundation"], "AWS::S3::BucketPolicy")["PolicyDocument"].update(Statement=[]),
+update_store_dev(
+    "bucket without TLS", "Foundation", "AWS::S3::BucketPolicy", "PolicyDocument", Statement=[]
 )
-store(
+store_dev(
     "topic without TLS",
-    "dev",
     lambda s: one(s["Foundation"], TOPIC_POLICY)["PolicyDocument"]["Statement"].remove(
         topic_statement(s, "Deny")
     ),
 )
-foundation("topic with SNS's own key", TOPIC, KmsMasterKeyId="alias/aws/sns")
-store(
+update_store_everything(
+    "topic with SNS's own key", "Foundation", TOPIC, KmsMasterKeyId="alias/aws/sns"
+)
+store_dev(
     "bucket with S3's own key",
-    "dev",
     lambda s: one(s["Foundation"], BUCKET)["BucketEncryption"]["ServerSideEncryptionConfiguration"][
         0
     ].update(ServerSideEncryptionByDefault={"SSEAlgorithm": "aws:kms"}),
 )
-store(
+store_dev(
     "topic policy without its publisher",
-    "dev",
     lambda s: one(s["Foundation"], TOPIC_POLICY)["PolicyDocument"]["Statement"].remove(
         topic_statement(s, "Allow")
     ),
 )
-store(
+store_dev(
     "topic policy of another publisher",
-    "dev",
     lambda s: topic_statement(s, "Allow").update(Principal={"Service": "events.amazonaws.com"}),
 )
-store(
+store_dev(
     "topic policy of another account",
-    "dev",
     lambda s: topic_statement(s, "Allow").update(Condition=ELSEWHERE),
 )
-store(
+store_dev(
     "topic policy of another topic",
-    "dev",
     lambda s: topic_statement(s, "Allow").update(
         Resource="arn:aws:sns:us-east-1:111122223333:other"
     ),
@@ -183,97 +172,111 @@ def key_without_cloudwatch(s: Stacks) -> None:
     ]
 
 
-store("key that alarms may not use", "dev", key_without_cloudwatch)
-store(
+store_dev("key that alarms may not use", key_without_cloudwatch)
+store_dev(
     "alarm to a topic that no stack has",
-    "dev",
     lambda s: alarm(s[EMBEDDER], "-disk").update(
         AlarmActions=["arn:aws:sns:us-east-1:111122223333:other"]
     ),
 )
-store(
+store_dev(
     "alarm to another region",
-    "dev",
     lambda s: alarm(s[EMBEDDER], "-disk").update(
         AlarmActions=["arn:aws:sns:eu-west-1:111122223333:roundhouse-dev-alarms"]
     ),
 )
-foundation(
+update_store_everything(
     "VPC endpoint of another name",
+    "Foundation",
     VPC_ENDPOINT,
     text="ecr.dkr",
     ServiceName="com.amazonaws.us-east-1.ecr.drk",
 )
-foundation(
+update_store_everything(
     "VPC endpoint of another region",
+    "Foundation",
     VPC_ENDPOINT,
     text="ecr.dkr",
     ServiceName="com.amazonaws.us-west-2.ecr.dkr",
 )
-foundation(
+update_store_everything(
     "VPC endpoint of another service",
+    "Foundation",
     VPC_ENDPOINT,
     text="us-east-1.logs",
     ServiceName="com.amazonaws.us-east-1.sqs",
 )
-foundation("private DNS off", VPC_ENDPOINT, text="us-east-1.kms", PrivateDnsEnabled=False)
-foundation("VPC endpoint without groups", VPC_ENDPOINT, text="us-east-1.kms", SecurityGroupIds=[])
-store(
+update_store_everything(
+    "private DNS off", "Foundation", VPC_ENDPOINT, text="us-east-1.kms", PrivateDnsEnabled=False
+)
+update_store_everything(
+    "VPC endpoint without groups",
+    "Foundation",
+    VPC_ENDPOINT,
+    text="us-east-1.kms",
+    SecurityGroupIds=[],
+)
+store_dev(
     "dashboard of a missing alarm",
-    "dev",
     lambda s: dashboard(
         s["Observability"], "dev-sentence-embedder-server-errors", "dev-sentence-embedder-5xx"
     ),
 )
-store(
+store_everything(
     "dashboard of a missing endpoint's alarm",
-    "everything",
     lambda s: dashboard(s["Observability"], "alarm:cloud-shared-drift", "alarm:cloud-share-drift"),
 )
-foundation("mutable repository", REPOSITORY, ImageTagMutability="MUTABLE")
-foundation("unscanned repository", REPOSITORY, ImageScanningConfiguration={"ScanOnPush": False})
+update_store_everything(
+    "mutable repository", "Foundation", REPOSITORY, ImageTagMutability="MUTABLE"
+)
+update_store_everything(
+    "unscanned repository",
+    "Foundation",
+    REPOSITORY,
+    ImageScanningConfiguration={"ScanOnPush": False},
+)
 for stateful in (BUCKET, KEY, REPOSITORY):
     for key in ("DeletionPolicy", "UpdateReplacePolicy"):
 
         def kept(s: Stacks, kind: str = stateful, name: str = key) -> None:
             next(resources(s["Foundation"], kind)).pop(name)
 
-        store(f"{stateful} without {key}", "dev", kept)
-foundation("key that does not rotate", KEY, "dev", EnableKeyRotation=False)
-foundation(
-    "bucket without versions", BUCKET, "dev", VersioningConfiguration={"Status": "Suspended"}
+        store_dev(f"{stateful} without {key}", kept)
+update_store_dev("key that does not rotate", "Foundation", KEY, EnableKeyRotation=False)
+update_store_dev(
+    "bucket without versions", "Foundation", BUCKET, VersioningConfiguration={"Status": "Suspended"}
 )
-store(
-    "captures without a key",
-    "everything",
-    lambda s: without(s, EXAMPLE, CONFIG, "DataCaptureConfig", "KmsKeyId"),
+store_everything(
+    "captures without a key", lambda s: without(s, EXAMPLE, CONFIG, "DataCaptureConfig", "KmsKeyId")
 )
-store(
+update_store_everything(
     "captures with an alias that no stack has",
-    "everything",
-    lambda s: one(s[EXAMPLE], CONFIG)["DataCaptureConfig"].update(KmsKeyId="alias/other"),
+    EXAMPLE,
+    CONFIG,
+    "DataCaptureConfig",
+    KmsKeyId="alias/other",
 )
-store(
+update_store_dev(
     "repository that no stack has",
-    "dev",
-    lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(
-        Image="111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-dev/tritn:e1"
-    ),
+    EMBEDDER,
+    MODEL,
+    "PrimaryContainer",
+    Image="111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-dev/tritn:e1",
 )
-store("model outside of the VPC", "everything", lambda s: without(s, EXAMPLE, MODEL, "VpcConfig"))
-store(
+store_everything("model outside of the VPC", lambda s: without(s, EXAMPLE, MODEL, "VpcConfig"))
+update_store_dev(
     "archive of another bucket",
-    "dev",
-    lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(
-        ModelDataUrl="s3://other/engines/a/model.tar.gz"
-    ),
+    EMBEDDER,
+    MODEL,
+    "PrimaryContainer",
+    ModelDataUrl="s3://other/engines/a/model.tar.gz",
 )
-store(
+update_store_dev(
     "archive that the role may not read",
-    "dev",
-    lambda s: one(s[EMBEDDER], MODEL)["PrimaryContainer"].update(
-        ModelDataUrl="s3://roundhouse-dev-111122223333-us-east-1/engines/other/model.tar.gz"
-    ),
+    EMBEDDER,
+    MODEL,
+    "PrimaryContainer",
+    ModelDataUrl="s3://roundhouse-dev-111122223333-us-east-1/engines/other/model.tar.gz",
 )
 
 
@@ -282,9 +285,8 @@ def two_endpoints(s: Stacks) -> None:
     one(s[TEXT], ENDPOINT)["EndpointName"] = "dev-sentence-embedder"
 
 
-store("two endpoints of one name", "dev", two_endpoints)
-store(
+store_dev("two endpoints of one name", two_endpoints)
+store_dev(
     "dashboard in another stack of no endpoint",
-    "dev",
     lambda s: dashboard(s["Observability"], "dev-text-shared", "dev-text"),
 )
