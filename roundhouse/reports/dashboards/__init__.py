@@ -1,4 +1,1 @@
-"""Our dashboards as pictures.
-
-Their own JSON, evaluated on a synthetic day, drawn as CloudWatch lays it out.
-"""
+"""Our dashboards as pictures: their JSON, evaluated on a synthetic day, as CloudWatch draws it."""

@@ -16,17 +16,17 @@ from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.errors import RoundhouseError
 from roundhouse.paths import find_paths
-from roundhouse.processes import Processes, Run
+from roundhouse.processes import Processes
 from roundhouse.reports.dashboards.pictures import Picture, pictures
 from roundhouse.reports.dashboards.png import write_screenshot
 
 
-def main(arguments: Sequence[str] | None = None, run: Run | None = None) -> int:
-    """Exit code 1, and why, when a picture cannot be made."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the pictures; return exit code 1, and print why, when one cannot be made."""
     options = _parser().parse_args(arguments)
     try:
         for picture in _pictures(options):
-            _write(picture, options.out, options.form, Processes() if run is None else run)
+            _write(picture, options.out, options.form)
     except (RoundhouseError, FaultsError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -34,18 +34,15 @@ def main(arguments: Sequence[str] | None = None, run: Run | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m roundhouse.reports.dashboards", description=__doc__
-    )
+    prog = "python -m roundhouse.reports.dashboards"
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
+    select = "the endpoint that the environment's dashboard shows; default: the first"
+    own = "draw this endpoint's own dashboard, too"
     parser.add_argument("--env", required=True, help="the environment")
     parser.add_argument("--out", required=True, type=Path, help="folder of the pictures")
     parser.add_argument("--root", type=Path, help="the onboarding tree; default: the repository")
-    parser.add_argument(
-        "--select", help="the endpoint that the environment's dashboard shows; default: the first"
-    )
-    parser.add_argument(
-        "--endpoint", action="append", default=[], help="draw this endpoint's own dashboard, too"
-    )
+    parser.add_argument("--select", help=select)
+    parser.add_argument("--endpoint", action="append", default=[], help=own)
     parser.add_argument(
         "--form", choices=("png", "html"), default="png", help="html needs no browser"
     )
@@ -53,22 +50,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _pictures(options: argparse.Namespace) -> list[Picture]:
-    found = deployments(read_tree(find_paths(Path.cwd(), options.root).tree), options.env)
-    if not found:
+    known = deployments(read_tree(find_paths(Path.cwd(), options.root).tree), options.env)
+    if not known:
         raise RoundhouseError(
             f"--env {options.env}: deploys no endpoint, so there is nothing to draw; add a model."
         )
-    known = [result.name for result in found]
-    selected = known[0] if options.select is None else options.select
+    names = [deployment.name for deployment in known]
+    selected = names[0] if options.select is None else options.select
     for name in (selected, *options.endpoint):
-        if name not in known:
+        if name not in names:
             raise RoundhouseError(
-                f"{name}: is no endpoint of environment {options.env}; allowed: {', '.join(known)}."
+                f"{name}: is no endpoint of environment {options.env}; allowed: {', '.join(names)}."
             )
-    return pictures(found, selected, options.endpoint)
+    return pictures(known, selected, options.endpoint)
 
 
-def _write(picture: Picture, folder: Path, form: str, run: Run) -> None:
+def _write(picture: Picture, folder: Path, form: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{picture.name}.{form}"
     if form == "html":
@@ -77,7 +74,7 @@ def _write(picture: Picture, folder: Path, form: str, run: Run) -> None:
         with tempfile.TemporaryDirectory() as name:
             html = Path(name) / "page.html"
             html.write_text(picture.html, encoding="utf-8")
-            write_screenshot(run, html, target, picture.size, picture.digest)
+            write_screenshot(Processes(), html, target, picture.size, picture.digest)
     print(target)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from onboarding import names
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import ArchiveRecord, LockEntry
 from onboarding.manifest import BenchmarkRecord, BuilderRecord, Manifest, ProfileRecord
+from onboarding.names import engine_archive_path
 from onboarding.resolve import runtime_identity
 from onboarding.values import Precision
 
@@ -18,30 +18,34 @@ SEQUENCE = 64
 
 
 def with_example_locks(deployment: Deployment) -> Deployment:
-    """The same deployment with an example's engine wherever the lock has none."""
-    return deployment.with_targets(
-        lambda target: (
-            target
-            if target.lock_entry is not None
-            else dataclasses.replace(target, lock_entry=_lock_entry(deployment, target))
-        )
-    )
+    """Return the same deployment with an example's engine wherever the lock has none."""
+
+    def example(target: Target) -> Target:
+        if target.lock_entry is not None:
+            return target
+        return dataclasses.replace(target, lock_entry=_lock_entry(deployment, target))
+
+    return deployment.with_targets(example)
 
 
 def _lock_entry(deployment: Deployment, target: Target) -> LockEntry:
-    manifest = _manifest(deployment, target)
-    archive = ArchiveRecord(
-        path=names.engine_archive_path(target.engine_key),
-        sha256="0" * 64,
-        size_bytes=90 * 2**20,
-        manifest_sha256=manifest.sha256(),
-    )
-    return LockEntry(archive=archive, manifest=manifest)
-
-
-def _manifest(deployment: Deployment, target: Target) -> Manifest:
     runtime = runtime_identity(deployment.platform, target.instance_type)
-    return Manifest(
+    benchmark = tuple(
+        BenchmarkRecord(
+            runtime=runtime.name,
+            precision=PRECISION,
+            batch=batch,
+            sequence=SEQUENCE,
+            average_ms=p99_ms / 2,
+            p50_ms=p99_ms / 2,
+            p95_ms=p99_ms * 0.9,
+            p99_ms=p99_ms,
+            rows_per_second=batch * 1000 / p99_ms,
+            repetitions=100,
+        )
+        for batch, p99_ms in P99_MS.items()
+    )
+    manifest = Manifest(
         model=target.model.name,
         task=target.model.task,
         engine_key=target.engine_key,
@@ -61,7 +65,7 @@ def _manifest(deployment: Deployment, target: Target) -> Manifest:
         files={},
         accuracy=(),
         compile_checks=(),
-        benchmark=tuple(_benchmark(runtime.name, batch, p99) for batch, p99 in P99_MS.items()),
+        benchmark=benchmark,
         load_seconds=2.5,
         host_memory_mib=200.0,
         device_memory_mib=600.0,
@@ -69,18 +73,10 @@ def _manifest(deployment: Deployment, target: Target) -> Manifest:
             machine="example", gpu=target.instance_type.gpu, built_at="2026-11-20T09:00:00Z"
         ),
     )
-
-
-def _benchmark(runtime: str, batch: int, p99_ms: float) -> BenchmarkRecord:
-    return BenchmarkRecord(
-        runtime=runtime,
-        precision=PRECISION,
-        batch=batch,
-        sequence=SEQUENCE,
-        average_ms=p99_ms / 2,
-        p50_ms=p99_ms / 2,
-        p95_ms=p99_ms * 0.9,
-        p99_ms=p99_ms,
-        rows_per_second=batch * 1000 / p99_ms,
-        repetitions=100,
+    archive = ArchiveRecord(
+        path=engine_archive_path(target.engine_key),
+        sha256="0" * 64,
+        size_bytes=90 * 2**20,
+        manifest_sha256=manifest.sha256(),
     )
+    return LockEntry(archive=archive, manifest=manifest)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 
 from engine_build.card.charts import (
     Axis,
@@ -47,21 +49,16 @@ HOUR = 3600.0
 FEW_POINTS = 5
 LONGEST_GAP = 900.0
 """Seconds without a point, over which no line is drawn."""
-SPANS = re.compile(r"`(?P<code>[^`]+)`|\*\*(?P<strong>[^*]+)\*\*|\*(?P<em>[^*]+)\*")
-RULER = re.compile(r"\|(?:\s*-+\s*\|)+")
-Alarms = Mapping[str, Mapping[str, Any]]
-"""Properties of each alarm, by its ARN."""
-Spans = list[tuple[str, str]]
-"""Pieces of a text with their HTML tag, which is empty for plain text."""
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What a page is drawn from: metrics up to `end`, every alarm, and the notes in its bar."""
+    """What a page is drawn from: metrics up to `end`, alarms by ARN, and the notes in its bar."""
 
     metrics: SyntheticMetrics
     end: float
-    alarms: Alarms
+    alarms: Mapping[str, Mapping[str, Any]]
     title: str
     selected: str | None
     notes: Sequence[str]
@@ -69,13 +66,8 @@ class Shown:
 
 def page(body: Body, shown: Shown) -> str:
     """Return an HTML document; `size` has its width and height."""
-    values = {
-        "title": shown.title,
-        "selected": shown.selected,
-        "notes": shown.notes,
-        "size": size(body),
-        "widgets": [_widget(widget, shown) for widget in body["widgets"]],
-    }
+    widgets = [_widget(widget, shown) for widget in body["widgets"]]
+    values = {"shown": shown, "size": size(body), "widgets": widgets}
     return render("dashboard.html.j2", values, folder=TEMPLATES)
 
 
@@ -92,46 +84,17 @@ def _widget(widget: Mapping[str, Any], shown: Shown) -> dict[str, Any]:
     values: dict[str, Any] = {
         "style": f"left:{left:g}px;top:{top:g}px;width:{width:g}px;height:{height:g}px",
         "plain": kind == "text" and widget["height"] == 1,
-        "title": "",
-        "blocks": [],
+        "title": properties.get("title", ""),
+        "content": "",
         "alarms": None,
-        "chart": "",
     }
     if kind == "text":
-        return values | {"blocks": markdown_blocks(str(properties["markdown"]))}
+        # Escaped by the parser, which takes no HTML.
+        return values | {"content": Markup(MARKDOWN.render(properties["markdown"]))}
     if kind == "alarm":
         return values | _alarm_list(properties, shown)
     inner = (width - 2 * PADDING, height - TITLE_HEIGHT - PADDING - 4)
-    return values | {"title": str(properties["title"]), "chart": _graph(properties, shown, *inner)}
-
-
-def markdown_blocks(markdown: str) -> list[tuple[str, Any]]:
-    """Return our text widgets' headings, tables and paragraphs, each with its HTML tag."""
-    blocks: list[tuple[str, Any]] = []
-    for text in re.split(r"\n{2,}", markdown.strip()):
-        lines = text.splitlines()
-        heading = re.fullmatch(r"(#+) (.+)", lines[0]) if lines else None
-        if heading is not None:
-            blocks.append((f"h{len(heading[1])}", _spans(heading[2])))
-        elif text.startswith("|"):
-            rows = [
-                [_spans(cell.strip()) for cell in line.strip("|").split("|")]
-                for line in lines
-                if not RULER.fullmatch(line)
-            ]
-            blocks.append(("table", [("th" if row is rows[0] else "td", row) for row in rows]))
-        elif text:
-            blocks.append(("p", _spans(" ".join(lines))))
-    return blocks
-
-
-def _spans(text: str) -> Spans:
-    spans, end = [], 0
-    for match in SPANS.finditer(text):
-        tag = match.lastgroup or "em"
-        spans += [("", text[end : match.start()]), (tag, match[tag])]
-        end = match.end()
-    return [*spans, ("", text[end:])]
+    return values | {"content": _graph(properties, shown, inner)}
 
 
 def _alarm_list(properties: Mapping[str, Any], shown: Shown) -> dict[str, Any]:
@@ -139,11 +102,10 @@ def _alarm_list(properties: Mapping[str, Any], shown: Shown) -> dict[str, Any]:
     arns = properties["alarms"]
     states = [(arn, alarm_state(shown.alarms[arn], shown.metrics, shown.end)) for arn in arns]
     wanted = properties.get("states") or STATES
-    chosen = [(arn, state) for arn, state in states if state in wanted]
-    chosen.sort(key=lambda pair: STATES.index(pair[1]))
+    chosen = [(arn.rsplit(":", 1)[-1], state) for arn, state in states if state in wanted]
     return {
         "title": f"{properties['title']} ({len(chosen)} of {len(states)})",
-        "alarms": [(arn.rsplit(":", 1)[-1], state) for arn, state in chosen],
+        "alarms": sorted(chosen, key=lambda pair: STATES.index(pair[1])),
     }
 
 
@@ -165,7 +127,7 @@ def alarm_state(alarm: Mapping[str, Any], metrics: SyntheticMetrics, end: float)
     return verdict(rule, datapoints, OK).state
 
 
-def _graph(properties: Mapping[str, Any], shown: Shown, width: float, height: float) -> str:
+def _graph(properties: Mapping[str, Any], shown: Shown, size: tuple[float, float]) -> Markup:
     annotations = properties.get("annotations", {})
     if annotations.get("alarms"):
         drawn, marks = _alarm_graph(shown.alarms[annotations["alarms"][0]], shown)
@@ -176,12 +138,11 @@ def _graph(properties: Mapping[str, Any], shown: Shown, width: float, height: fl
             for level in annotations.get("horizontal", ())
         ]
     left_axis = properties.get("yAxis", {}).get("left", {})
-    times = (shown.metrics.start, shown.end)
     return graph(
         stacked(drawn) if properties.get("stacked") else drawn,
         marks,
-        (width, height),
-        times,
+        size,
+        (shown.metrics.start, shown.end),
         unit=str(left_axis.get("label", "")),
         high=left_axis.get("max"),
     )
@@ -189,15 +150,17 @@ def _graph(properties: Mapping[str, Any], shown: Shown, width: float, height: fl
 
 def _alarm_graph(alarm: Mapping[str, Any], shown: Shown) -> tuple[list[Curve], list[Mark]]:
     """Return what an alarm watches, and its threshold, as CloudWatch draws it."""
-    labels = (query["Label"] for query in alarm.get("Metrics", ()) if "Label" in query)
-    statistic = alarm.get("ExtendedStatistic", alarm.get("Statistic"))
-    name = next(labels, None) or f"{alarm['MetricName']} {statistic}"
+    labels = [query["Label"] for query in alarm.get("Metrics", ()) if "Label" in query]
+    if not labels:
+        statistic = alarm.get("ExtendedStatistic", alarm.get("Statistic"))
+        labels = [f"{alarm['MetricName']} {statistic}"]
     condition = (
         f"{alarm['AlarmName']}: {alarm['Threshold']:g}, "
         f"{alarm['DatapointsToAlarm']} of {alarm['EvaluationPeriods']}"
     )
     mark = Mark(value=float(alarm["Threshold"]), label=condition, color=THRESHOLD)
-    return [Curve(label=name, points=alarm_series(alarm, shown.metrics, shown.end))], [mark]
+    points = alarm_series(alarm, shown.metrics, shown.end)
+    return [Curve(label=labels[0], points=points)], [mark]
 
 
 def graph(
@@ -207,7 +170,7 @@ def graph(
     times: tuple[float, float],
     unit: str = "",
     high: float | None = None,
-) -> str:
+) -> Markup:
     """Return a graph without its title; `high` is the axis's end, None where the values end."""
     width, height = size
     lines = [
@@ -220,28 +183,29 @@ def graph(
         )
         for index, curve in enumerate(drawn)
     ]
-    legend_pixels = legend_height([line.name for line in lines], width)
-    bottom = height - legend_pixels - FOOT
+    legend_top = height - legend_height([line.name for line in lines], width)
     frame = Frame(
-        width=width, height=height, left=LEFT, right=width - RIGHT, top=TOP, bottom=bottom
+        width=width,
+        height=height,
+        left=LEFT,
+        right=width - RIGHT,
+        top=TOP,
+        bottom=legend_top - FOOT,
     )
-    values = [value for line in lines for _, value in line.points] + [m.value for m in marks]
+    known = [line for line in lines if line.points]
+    values = [value for line in known for _, value in line.points] + [m.value for m in marks]
     highest = max(values, default=1.0) if high is None else high
-    up = scale(0.0, highest if highest > 0 else 1.0, bottom, TOP - 4)
-    parts = plot(
-        [line for line in lines if line.points],
-        frame,
-        _hours(frame, times),
-        axis(up, unit, short_number),
-        _merge_marks(marks),
+    up = axis(
+        scale(0.0, highest if highest > 0 else 1.0, frame.bottom, TOP - 4), unit, short_number
     )
-    if not any(line.points for line in lines):
-        empty, x, y = "No data available", width / 2, bottom / 2
-        parts.append(element("text", empty, x=x, y=y, text_anchor="middle"))
+    parts = plot(known, frame, _hours(frame, times), up, _merge_marks(marks))
+    if not known:
+        x, y = width / 2, frame.bottom / 2
+        parts.append(element("text", "No data available", x=x, y=y, text_anchor="middle"))
     return element(
         "svg",
         parts,
-        legend(lines, width, height - legend_pixels + 12),
+        legend(lines, width, legend_top + 12),
         width=width,
         height=height,
         viewBox=f"0 0 {number(width)} {number(height)}",
@@ -274,12 +238,8 @@ def _merge_marks(marks: Sequence[Mark]) -> list[Mark]:
     by_value: dict[float, list[Mark]] = {}
     for mark in marks:
         by_value.setdefault(mark.value, []).append(mark)
+    labels = {value: ", ".join(mark.label for mark in group) for value, group in by_value.items()}
     return [
-        Mark(
-            value=value,
-            label=", ".join(mark.label for mark in group),
-            color=group[0].color,
-            at_left=True,
-        )
+        Mark(value=value, label=labels[value], color=group[0].color, at_left=True)
         for value, group in by_value.items()
     ]

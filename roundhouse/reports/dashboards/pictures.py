@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from onboarding import names
 from onboarding.deployment import Deployment
@@ -44,73 +43,34 @@ def pictures(
 ) -> list[Picture]:
     """Return the environment's dashboard with one endpoint selected, and those of `endpoints`."""
     built = [with_example_locks(deployment) for deployment in deployments]
-    notes = NOTES if built == list(deployments) else (*NOTES, EXAMPLE)
-    metrics = SyntheticMetrics.of(built, END - MINUTES * 60)
     environment = built[0].environment
-    found = [_environment(built, metrics, notes, names.endpoint_name(environment, selected))]
-    return [
-        *found,
-        *(
-            _endpoint(deployment, metrics, notes)
+    shown = Shown(
+        metrics=SyntheticMetrics.of(built, END - MINUTES * 60),
+        end=END,
+        alarms={
+            arns.arn(environment, "cloudwatch", f"alarm:{alarm['AlarmName']}"): alarm
             for deployment in built
-            if deployment.name in endpoints
-        ),
-    ]
+            for alarm in alarms(deployment).values()
+        },
+        title=f"roundhouse-{environment.name}",
+        selected=names.endpoint_name(environment, selected),
+        notes=NOTES if built == list(deployments) else (*NOTES, EXAMPLE),
+    )
+    body = selected_body(dashboard_body(built), shown.selected)
+    results = [_picture("dashboard-environment", body, shown)]
+    for deployment in built:
+        if deployment.name in endpoints:
+            endpoint = deployment.endpoint.model_copy(update={"dashboard": True})
+            drawn = dataclasses.replace(deployment, endpoint=endpoint)
+            own = dataclasses.replace(shown, title=dashboard_name(drawn), selected=None)
+            body = selected_body(endpoint_dashboard_body(drawn))
+            results.append(_picture(f"dashboard-{deployment.name}", body, own))
+    return results
 
 
 def digest(body: Body) -> str:
-    """Of a dashboard's body as it is opened."""
+    """Return the digest of a dashboard's body as it is opened."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def _environment(
-    deployments: Sequence[Deployment],
-    metrics: SyntheticMetrics,
-    notes: Sequence[str],
-    selected: str,
-) -> Picture:
-    body = selected_body(dashboard_body(deployments), selected)
-    title = f"roundhouse-{deployments[0].environment.name}"
-    return _picture(
-        "dashboard-environment", body, _page_data(deployments, metrics, title, notes, selected)
-    )
-
-
-def _endpoint(deployment: Deployment, metrics: SyntheticMetrics, notes: Sequence[str]) -> Picture:
-    wanted = dataclasses.replace(
-        deployment, endpoint=deployment.endpoint.model_copy(update={"dashboard": True})
-    )
-    shown = _page_data([wanted], metrics, dashboard_name(wanted), notes, None)
-    return _picture(
-        f"dashboard-{deployment.name}", selected_body(endpoint_dashboard_body(wanted)), shown
-    )
-
-
-def _page_data(
-    deployments: Sequence[Deployment],
-    metrics: SyntheticMetrics,
-    title: str,
-    notes: Sequence[str],
-    selected: str | None,
-) -> Shown:
-    return Shown(
-        metrics=metrics,
-        end=END,
-        alarms=_alarms(deployments),
-        title=title,
-        selected=selected,
-        notes=notes,
-    )
-
-
-def _alarms(deployments: Sequence[Deployment]) -> Mapping[str, Mapping[str, Any]]:
-    found = [
-        (deployment, alarm) for deployment in deployments for alarm in alarms(deployment).values()
-    ]
-    return {
-        arns.arn(item.environment, "cloudwatch", f"alarm:{alarm['AlarmName']}"): alarm
-        for item, alarm in found
-    }
 
 
 def _picture(name: str, body: Body, shown: Shown) -> Picture:

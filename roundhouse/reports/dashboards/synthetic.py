@@ -44,9 +44,9 @@ class Minute:
     expected_ms: float
     noise: float
     """Between -1 and 1."""
-    models: int = 1
-    gpus: int = 0
-    vcpus: int = 4
+    models: int
+    gpus: int
+    vcpus: int
 
     @property
     def cold(self) -> float:
@@ -62,20 +62,22 @@ class Minute:
 def variant_day(deployment: Deployment, variant: Variant) -> tuple[Minute, ...]:
     """Return every minute of the day."""
     chance = random.Random(f"{deployment.environment.name}/{deployment.name}/{variant.name}")
+    raw_noise = [chance.uniform(-1, 1) for _ in range(MINUTES)]
+    noise = [statistics.fmean(raw_noise[max(0, at - 2) : at + 3]) for at in range(MINUTES)]
     capacity, target = _capacity(deployment, variant)
     expected = expected_latency(deployment, variant)
     loads = [_load(minute, deployment, variant) for minute in range(MINUTES)]
-    noise = _smooth([chance.uniform(-1, 1) for _ in range(MINUTES)])
-    counts = _instance_counts(loads, target, variant)
     minutes = []
-    for minute, (load, count) in enumerate(zip(loads, counts, strict=True)):
-        requests, since = load * (1 + 0.04 * noise[minute]), _since_rollout(minute)
-        rolls = since is not None and since < ROLLOUT_MINUTES
+    for minute, count in enumerate(_instance_counts(loads, target, variant)):
+        requests = loads[minute] * (1 + 0.04 * noise[minute])
+        clock = (BEGINS_AT + minute) % MINUTES
+        since = clock - ROLLOUT_AT if ROLLOUT_AT <= clock < BEGINS_AT else None
+        is_rolling = since is not None and since < ROLLOUT_MINUTES
         minutes.append(
             Minute(
                 requests=round(requests),
                 instances=count,
-                reported=count * (2 if rolls else 1),
+                reported=count * (2 if is_rolling else 1),
                 busy=requests / (count * capacity),
                 since_rollout=since,
                 expected_ms=UNMEASURED_MS if expected is None else expected.milliseconds,
@@ -121,16 +123,6 @@ def _instance_counts(loads: Sequence[float], target: float, variant: Variant) ->
     ]
 
 
-def _smooth(values: Sequence[float]) -> list[float]:
-    """Return each value as the mean of its five neighbors."""
-    return [statistics.fmean(values[max(0, at - 2) : at + 3]) for at in range(len(values))]
-
-
-def _since_rollout(minute: int) -> int | None:
-    clock = (BEGINS_AT + minute) % MINUTES
-    return clock - ROLLOUT_AT if ROLLOUT_AT <= clock < BEGINS_AT else None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sample:
     """A metric's values in one minute; `latency` spreads them like latencies."""
@@ -160,28 +152,22 @@ def latency_ms(minute: Minute, percent: float) -> float:
 
 def sample(name: str, minute: Minute) -> Sample | None:
     """Return a metric's values in a minute; None where it has none."""
-    known = SAMPLES.get(name)
-    if known is None:
+    if name not in SAMPLES:
         return None
-    kind, value = known
-    one, requests = value(minute), minute.requests
-    if kind == "latency":
-        total = requests * one
-        return Sample(count=requests, total=total, low=one / 3, high=one * 3, latency=minute)
-    if kind == "request":
-        return Sample(count=requests, total=requests * one, low=one, high=one)
-    if kind == "share":
-        return Sample(count=requests, total=round(requests * one), low=0, high=1)
-    if kind == "instance":
-        reported = minute.reported
-        return Sample(count=reported, total=reported * one, low=one * 0.97, high=one * 1.03)
-    if kind == "queue":
-        return Sample(count=1, total=one, low=one, high=one)
-    if kind == "queue count":
-        return Sample(count=1, total=round(requests * one), low=0, high=1)
-    loads = minute.models * minute.instances
-    loaded = Sample(count=loads, total=loads * one, low=one * 0.8, high=one * 1.3)
-    return loaded if minute.misses else None
+    kind, value = SAMPLES[name]
+    one, requests, reported = value(minute), minute.requests, minute.reported
+    loads = minute.models * minute.instances if minute.misses else 0
+    count, total, low, high = {
+        "latency": (requests, requests * one, one / 3, one * 3),
+        "request": (requests, requests * one, one, one),
+        "share": (requests, round(requests * one), 0, 1),
+        "instance": (reported, reported * one, one * 0.97, one * 1.03),
+        "queue": (1, one, one, one),
+        "queue count": (1, round(requests * one), 0, 1),
+        "load": (loads, loads * one, one * 0.8, one * 1.3),
+    }[kind]
+    latency = minute if kind == "latency" else None
+    return Sample(count=count, total=total, low=low, high=high, latency=latency) if count else None
 
 
 def _client_errors(minute: Minute) -> float:
@@ -190,14 +176,6 @@ def _client_errors(minute: Minute) -> float:
 
 def _server_errors(minute: Minute) -> float:
     return 0.002 * minute.cold + 0.2 * max(0.0, minute.busy - 1)
-
-
-def _gpu_percent(minute: Minute) -> float:
-    return minute.gpus * min(97.0, 100 * minute.busy * 0.86 + 2 * abs(minute.noise))
-
-
-def _cpu_percent(minute: Minute) -> float:
-    return minute.vcpus * min(100.0, 9 + 38 * minute.busy + 2 * minute.noise)
 
 
 def _by_version(before: float, after: float) -> Callable[[Minute], float]:
@@ -225,10 +203,10 @@ SAMPLES: dict[str, tuple[str, Callable[[Minute], float]]] = {
     "Invocation5XXErrors": ("share", _server_errors),
     "InvocationModelErrors": ("share", lambda m: _client_errors(m) + _server_errors(m)),
     "ConcurrentRequestsPerModel": ("instance", lambda m: 8 * m.busy),
-    "CPUUtilization": ("instance", _cpu_percent),
+    "CPUUtilization": ("instance", lambda m: m.vcpus * min(100.0, 9 + 38 * m.busy + 2 * m.noise)),
     "MemoryUtilization": ("instance", lambda m: 31 + 4 * m.busy),
     "DiskUtilization": ("instance", _by_version(18.0, 19.5)),
-    "GPUUtilization": ("instance", _gpu_percent),
+    "GPUUtilization": ("instance", lambda m: m.gpus * min(97.0, 86 * m.busy + 2 * abs(m.noise))),
     "GPUMemoryUtilization": ("instance", lambda m: m.gpus * _by_version(38.0, 43.0)(m)),
     "LoadedModelCount": ("instance", lambda m: m.models * (1 - m.misses)),
     "ModelCacheHit": ("share", lambda m: 1 - m.misses),
@@ -278,10 +256,10 @@ class SyntheticMetrics:
         width = max(1, round(period / PERIOD))
         series: dict[float, float] = {}
         for begin in range(0, len(day), width):
-            samples = [sample(question.name, minute) for minute in day[begin : begin + width]]
-            there = [value for value in samples if value is not None and value.count > 0]
-            if there:
-                series[self.start + begin * PERIOD] = statistic(question.statistic, there)
+            values = [sample(question.name, minute) for minute in day[begin : begin + width]]
+            samples = [value for value in values if value is not None]
+            if samples:
+                series[self.start + begin * PERIOD] = statistic(question.statistic, samples)
         return series
 
 

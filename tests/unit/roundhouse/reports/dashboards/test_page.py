@@ -14,14 +14,9 @@ from roundhouse.processes import Outcome
 from roundhouse.reports.dashboards.__main__ import main
 from roundhouse.reports.dashboards.body import Curve, selected_body
 from roundhouse.reports.dashboards.example_locks import with_example_locks
-from roundhouse.reports.dashboards.page import graph, markdown_blocks, short_number
+from roundhouse.reports.dashboards.page import MARKDOWN, graph, short_number
 from roundhouse.reports.dashboards.pictures import digest, pictures
-from roundhouse.reports.dashboards.png import (
-    SIGNATURE,
-    digest_of,
-    with_digest,
-    write_screenshot,
-)
+from roundhouse.reports.dashboards.png import digest_of, with_digest, write_screenshot
 from stacks.dashboards.environment import dashboard_body
 from tests.synth.deployments import one, unlocked, with_endpoint
 from tests.synth.scaled import with_variant
@@ -29,22 +24,7 @@ from tests.synth.scaled import with_variant
 pytestmark = pytest.mark.unit
 
 OWN, SHARED = one("dev", "sentence-embedder"), one("dev", "text-shared")
-
-
-def png():
-    """The smallest one: a grey pixel."""
-    parts = (
-        (b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)),
-        (b"IDAT", zlib.compress(b"\0\0")),
-        (b"IEND", b""),
-    )
-    chunk = lambda kind, data: (
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    )
-    return SIGNATURE + b"".join(chunk(*part) for part in parts)
-
-
-# --- graphs
+DIGEST = "ab12" * 16
 
 
 def draw(*curves, marks=(), **options):
@@ -67,10 +47,8 @@ def test_few_points_are_dots():
 
 
 def test_every_level_lies_within_the_graph():
-    svg = draw(
-        Curve(label="p50", points={0.0: 1.0}),
-        marks=[Mark(value=50.0, label="SLO", color="#d62728")],
-    )
+    mark = Mark(value=50.0, label="SLO", color="#d62728")
+    svg = draw(Curve(label="p50", points={0.0: 1.0}), marks=[mark])
     (y,) = re.findall(r'y1="([\d.]+)" y2="[\d.]+" class="mark level"', svg)
     assert 0 < float(y) < 150 and ">SLO<" in svg
 
@@ -78,177 +56,143 @@ def test_every_level_lies_within_the_graph():
 def test_labels_of_near_levels_do_not_lie_on_each_other():
     marks = [Mark(value=value, label=f"level {value}") for value in (90.0, 85.0)]
     svg = draw(marks=marks, high=100.0)
-    upper, lower = (
-        float(re.search(rf'y="([\d.]+)"[^>]*>level {value}', svg)[1]) for value in (90.0, 85.0)
-    )
+    places = [re.search(rf'y="([\d.]+)"[^>]*>{mark.label}', svg) for mark in marks]
+    upper, lower = (float(place[1]) for place in places)
     assert lower - upper > 10
 
 
-def test_graph_without_values_says_so():
+def test_graph_without_values_names_the_lack():
     assert "No data available" in draw(Curve(label="p50", points={}))
 
 
 @pytest.mark.parametrize(
-    ("value", "word"), [(0, "0"), (12.5, "12.5"), (24_000, "24k"), (1_500_000, "1.5M")]
+    ("value", "text"), [(0, "0"), (12.5, "12.5"), (24_000, "24k"), (1_500_000, "1.5M")]
 )
-def test_ticks_are_short(value, word):
-    assert short_number(value) == word
+def test_ticks_are_short(value, text):
+    assert short_number(value) == text
 
 
-# --- text
-
-
-def test_markdown_of_ours_becomes_blocks_with_html_tags():
-    assert markdown_blocks(
-        "# Head & more\n\nSay `code` and **this**.\n\n| a | b |\n| --- | --- |\n| *1* | x |"
-    ) == [
-        ("h1", [("", "Head & more")]),
-        ("p", [("", "Say "), ("code", "code"), ("", " and "), ("strong", "this"), ("", ".")]),
-        (
-            "table",
-            [
-                ("th", [[("", "a")], [("", "b")]]),
-                ("td", [[("", ""), ("em", "1"), ("", "")], [("", "x")]]),
-            ],
-        ),
-    ]
-
-
-# --- pages
+def test_markdown_becomes_html_whose_text_is_escaped():
+    html = MARKDOWN.render(
+        "# Head & <b>more</b>\n\nSay `code`.\n\n| a | b |\n| - | - |\n| *1* | x |"
+    )
+    assert "<h1>Head &amp; &lt;b&gt;more&lt;/b&gt;</h1>" in html and "<code>code</code>" in html
+    assert "<th>a</th>" in html and "<td><em>1</em></td>" in html
 
 
 def test_page_shows_every_widget_of_the_body():
-    (environment, own) = pictures([OWN, SHARED], "text-shared", ["sentence-embedder"])
-    for picture, body in ((environment, dashboard_body([OWN, SHARED])),):
-        for widget in body["widgets"]:
-            title = widget["properties"].get("title")
-            assert title is None or title in picture.html
-    assert (
-        "<b>dev-text-shared</b>" in environment.html and "SELECTED_ENDPOINT" not in environment.html
-    )
-    assert (
-        "roundhouse-dev--sentence-embedder" in own.html
-        and "drift from the benchmark of sentence-embedder" in own.html
-    )
+    environment, own = pictures([OWN, SHARED], "text-shared", ["sentence-embedder"])
+    for widget in dashboard_body([OWN, SHARED])["widgets"]:
+        assert widget["properties"].get("title", "") in environment.html
+    assert "<b>dev-text-shared</b>" in environment.html
+    assert "SELECTED_ENDPOINT" not in environment.html
+    assert "roundhouse-dev--sentence-embedder" in own.html
+    assert "drift from the benchmark of sentence-embedder" in own.html
     assert environment.size[0] == 1560 and environment.size[1] > 1500
 
 
 def test_page_of_variants_names_each():
     several = with_variant(with_variant(OWN, "challenger"), "later", role="shadow")
-    (_, own) = pictures([several], "sentence-embedder", ["sentence-embedder"])
+    _, own = pictures([several], "sentence-embedder", ["sentence-embedder"])
     section = own.html.split("Variants: p99 of the model, ms")[1]
     assert all(f">{name}</text>" in section for name in ("AllTraffic", "challenger", "later"))
 
 
 def test_digest_follows_the_dashboard():
-    first, second = (
-        pictures([latency_slo_m, SHARED], "text-shared", [])[0].digest
-        for latency_slo_m in (OWN, with_endpoint(OWN, latency_slo_ms=51.0))
-    )
+    changed = with_endpoint(OWN, latency_slo_ms=51.0)
+    first, second = (pictures([d, SHARED], "text-shared", [])[0].digest for d in (OWN, changed))
     assert first != second
     assert digest(selected_body(dashboard_body([OWN, SHARED]), "dev-text-shared")) == first
 
 
 def test_example_stands_in_for_engines_that_are_not_built():
     (bare,) = (item for item in unlocked("dev") if item.name == "sentence-embedder")
-    filled = with_example_locks(bare)
-    assert all(target.lock_entry is not None for target in filled.targets)
+    assert all(target.lock_entry is not None for target in with_example_locks(bare).targets)
     assert with_example_locks(OWN) == OWN
     (without,) = pictures([bare], "sentence-embedder", [])
     (measured,) = pictures([OWN], "sentence-embedder", [])
-    assert (
-        "have an example&#39;s numbers" in without.html and "an example&#39;s" not in measured.html
-    )
+    assert "have an example&#39;s numbers" in without.html
+    assert "an example&#39;s" not in measured.html
 
 
-# --- pictures
+def png():
+    """Return the smallest PNG: a grey pixel."""
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(b"\0\0")), (b"IEND", b""))
+    chunks = [
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
-def test_picture_carries_one_digest():
-    once = with_digest(png(), "a" * 64)
-    assert digest_of(png()) is None and digest_of(once) == "a" * 64
-    assert (
-        digest_of(with_digest(once, "b" * 64)) == "b" * 64
-        and with_digest(once, "b" * 64).count(b"tEXt") == 1
-    )
-    assert once.endswith(png()[-12:])
+def test_picture_carries_a_digest_before_its_end():
+    picture = with_digest(png(), DIGEST)
+    assert digest_of(png()) is None and digest_of(picture) == DIGEST
+    assert picture.startswith(png()[:-12]) and picture.endswith(png()[-12:])
+    (length,) = struct.unpack(">I", picture[len(png()) - 12 :][:4])
+    assert len(picture) == len(png()) + 12 + length
 
 
-def test_refuses_what_is_no_png():
-    with pytest.raises(ValueError, match="not a PNG"):
-        digest_of(b"GIF89a")
-
-
-def test_browser_is_given_the_pages_size(tmp_path, monkeypatch):
+@pytest.fixture
+def screenshot(tmp_path, monkeypatch):
+    """Write a screenshot of a page with a browser that ends with a code, drawing or not."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    (tmp_path / "chromium").write_text("", encoding="utf-8")
-    (tmp_path / "chromium").chmod(0o755)
-    html, target, arguments = tmp_path / "page.html", tmp_path / "page.png", []
+    html, target, commands = tmp_path / "page.html", tmp_path / "page.png", []
 
-    def run(command, on_line=None):
-        arguments.extend(command.argv)
-        html.with_suffix(".shot.png").write_bytes(png())
-        return Outcome(code=0, output="")
+    def write(*, code=0, has_browser=True):
+        if has_browser:
+            (tmp_path / "chromium").touch(mode=0o755)
 
-    write_screenshot(run, html, target, (1560, 2000), "c" * 64)
+        def run(command, on_line=None):
+            commands.append(command.argv)
+            if code == 0:
+                html.with_suffix(".shot.png").write_bytes(png())
+            return Outcome(code=code, output="no display\n")
+
+        write_screenshot(run, html, target, (1560, 2000), DIGEST)
+        return commands[0], target.read_bytes()
+
+    return write
+
+
+def test_browser_gets_the_pages_size(screenshot):
+    arguments, picture = screenshot()
     assert "--window-size=1560,2000" in arguments and arguments[-1].startswith("file://")
-    assert digest_of(target.read_bytes()) == "c" * 64
+    assert digest_of(picture) == DIGEST
 
 
-def test_refuses_to_draw_without_a_browser(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(RoundhouseError, match=r"no chromium or .* is on PATH"):
-        write_screenshot(
-            lambda command: Outcome(code=0, output=""),
-            tmp_path / "p.html",
-            tmp_path / "p.png",
-            (1, 1),
-            "",
-        )
-
-
-def test_refuses_a_browser_that_draws_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    (tmp_path / "chromium").write_text("", encoding="utf-8")
-    (tmp_path / "chromium").chmod(0o755)
-    with pytest.raises(RoundhouseError, match=r"drew nothing \(exit code 5\): no display"):
-        write_screenshot(
-            lambda command: Outcome(code=5, output="no display\n"),
-            tmp_path / "p.html",
-            tmp_path / "p.png",
-            (1, 1),
-            "",
-        )
-
-
-# --- the command
+@pytest.mark.parametrize(
+    ("browser", "message"),
+    [
+        ({"has_browser": False}, r"no chromium or .* is on PATH"),
+        ({"code": 5}, r"drew nothing \(exit code 5\): no display"),
+    ],
+)
+def test_refuses_to_draw_without_a_browser_that_draws(screenshot, browser, message):
+    with pytest.raises(RoundhouseError, match=message):
+        screenshot(**browser)
 
 
 def test_command_writes_html_without_a_browser(tmp_path, capsys):
-    assert (
-        main(
-            ["--env", "dev", "--out", str(tmp_path), "--form", "html", "--endpoint", "text-shared"]
-        )
-        == 0
-    )
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "dashboard-environment.html",
-        "dashboard-text-shared.html",
-    ]
+    options = ["--out", str(tmp_path), "--form", "html", "--endpoint", "text-shared"]
+    assert main(["--env", "dev", *options]) == 0
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["dashboard-environment.html", "dashboard-text-shared.html"]
     assert "dashboard-environment.html" in capsys.readouterr().out
+
+
+NO_ENDPOINT = "gone: is no endpoint of environment dev; allowed: sentence-embedder, text"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--env", "dve"], "unknown environment"),
-        (
-            ["--env", "dev", "--select", "gone"],
-            "gone: is no endpoint of environment dev; allowed: sentence-embedder, text",
-        ),
-        (["--env", "dev", "--endpoint", "gone"], "gone: is no endpoint of environment dev"),
+        (["--env", "dev", "--select", "gone"], NO_ENDPOINT),
+        (["--env", "dev", "--endpoint", "gone"], NO_ENDPOINT),
     ],
 )
-def test_refuses_what_is_not_there(tmp_path, capsys, arguments, message):
+def test_refuses_an_environment_or_endpoint_that_is_not_there(tmp_path, capsys, arguments, message):
     assert main([*arguments, "--out", str(tmp_path / "out"), "--form", "html"]) == 1
     assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
