@@ -1,4 +1,4 @@
-"""Bad input through the real command, in this process.
+"""Bad networks and datasets through the real command, in this process.
 
 The exit code, one sentence, no traceback, nothing published.
 """
@@ -6,6 +6,8 @@ The exit code, one sentence, no traceback, nothing published.
 from __future__ import annotations
 
 import io
+import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy as np
 import onnx
 import pytest
 import yaml
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from engine_build.__main__ import main
 from engine_build.store import sha256_of
@@ -31,75 +33,71 @@ from tests.unit.engine_build.trees import write_tensors_tree
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((120, 4)).astype(np.float32)
 OTHERS = RANDOM.standard_normal((60, 4)).astype(np.float32)
-GPU = "ml.g5.xlarge"
+BYTES = TensorProto.UINT8
 VOCABULARY = len(SPECIAL) + len(WORDS)
+SEQUENCES = {"batch": [1, 2, 4], "sequence": [4, 8, 16]}
 
 
-def failed(root, *more):
-    """How the command ends: its code and last sentence."""
+def build(root, *more):
+    """Exit code, result, and last line of the log."""
     stdout, stderr = io.StringIO(), io.StringIO()
-    arguments = [
-        "--root",
-        root,
-        "--environment",
-        "desk",
-        "--model",
-        "tiny",
-        "--out",
-        root / "out",
-        "--publish",
-        root / "store",
-        *more,
-    ]
-    code = main(
-        [str(each) for each in arguments], {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.05"}, stdout, stderr
-    )
-    said = stderr.getvalue().strip().splitlines()
-    assert said[-1].startswith("FAILED: ") and "Traceback" not in stderr.getvalue()
-    assert "unforeseen" not in said[-1] and not list((root / "store").glob("engines/**/*"))
-    return code, said[-1]
+    options = ["--root", root, "--environment", "desk", "--model", "tiny", "--out", root / "out"]
+    options += ["--publish", root / "store", "--format", "json", *more]
+    environment = {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.02"}
+    code = main([str(option) for option in options], environment, stdout, stderr)
+    return code, json.loads(stdout.getvalue()), stderr.getvalue()
+
+
+def refused(root, *more):
+    """Exit code and reason, the same in JSON on stdout and in the last line of stderr."""
+    code, failure, log = build(root, *more)
+    assert (failure["status"], failure["exit_code"]) == ("failed", code)
+    assert log.strip().splitlines()[-1].startswith(f"FAILED: {failure['reason']}")
+    assert "Traceback" not in log and "unforeseen" not in failure["reason"]
+    assert not list((root / "store").glob("engines/**/*"))
+    return code, failure["reason"]
 
 
 def tensors_tree(
     tmp_path: Path, network: Path, rows: Any = ROWS, calibration: Any = None, **settings: Any
 ) -> Path:
     """A tree of one ONNX file with input x."""
-    taught = {} if calibration is None else {"calibration": {"x": calibration}}
+    datasets = {"validation": {"x": rows}}
     if calibration is not None:
+        datasets["calibration"] = {"x": calibration}
         settings = {"precision": "auto", **settings}
-    return write_tensors_tree(
-        tmp_path / "root", network, {"validation": {"x": rows}, **taught}, **settings
-    )
+    return write_tensors_tree(tmp_path / "root", network, datasets, **settings)
 
 
-def relu(path: Path, *shape: Any, **settings: Any) -> Path:
-    return write_graph(
-        path, [node("Relu", "x", "y")], [tensor("x", *shape)], [tensor("y", *shape)], **settings
-    )
+def graph(tmp_path, *nodes, x=("batch", 4), y=("batch", 4), kind=TensorProto.FLOAT, **settings):
+    """A network of x and y, both [batch, 4] unless told otherwise."""
+    output = tensor("y", *y) if isinstance(y, tuple) else y
+    inputs = [tensor("x", *x, kind=kind)]
+    return write_graph(tmp_path / "model.onnx", nodes, inputs, [output], **settings)
 
 
-def nan_weight(tmp_path):
-    weight = np.ones((4, 3), dtype=np.float32)
-    weight[1, 1] = np.nan
-    return tensors_tree(tmp_path, linear(tmp_path / "model.onnx", weight=weight))
+def network_tree(*nodes, rows=ROWS, calibration=None, spec=None, **settings):
+    """What makes the tree of a network."""
+
+    def write(tmp_path):
+        network = graph(tmp_path, *nodes, **settings)
+        return tensors_tree(tmp_path, network, rows, calibration, **(spec or {}))
+
+    return write
 
 
-def nan_answer(tmp_path):
-    values = [tensor("x", "batch", 4)], [tensor("y", "batch", 4)]
-    return tensors_tree(
-        tmp_path,
-        write_graph(tmp_path / "model.onnx", [node("Log", "x", "y")], *values),
-        -np.abs(ROWS),
-    )
+def linear_tree(*, rows=ROWS, calibration=None, weight=None, opset=17, **spec):
+    """What makes the tree of y = x W."""
+
+    def write(tmp_path):
+        network = linear(tmp_path / "model.onnx", weight=weight, opset=opset)
+        return tensors_tree(tmp_path, network, rows, calibration, **spec)
+
+    return write
 
 
-def late_nan_answer(tmp_path):
-    values = [tensor("x", "batch", 4)], [tensor("y", "batch", 4)]
-    rows = np.abs(ROWS)
-    rows[77] = -1
-    return tensors_tree(
-        tmp_path, write_graph(tmp_path / "model.onnx", [node("Log", "x", "y")], *values), rows
-    )
+RELU, LOG, CAST = node("Relu", "x", "y"), node("Log", "x", "y"), node("Cast", "x", "y", to=1)
+byte_tree = partial(network_tree, CAST, kind=BYTES)
 
 
 def external_data(tmp_path):
@@ -116,58 +114,21 @@ def truncated(tmp_path):
 
 
 def over_two_gigabytes(tmp_path):
-    root = tensors_tree(tmp_path, linear(tmp_path / "model.onnx"))
+    root = linear_tree()(tmp_path)
     with (root / "networks/model.onnx").open("r+b") as file:
         file.truncate(2**31)
     return root
 
 
 def changed_file(tmp_path):
-    root = tensors_tree(tmp_path, linear(tmp_path / "model.onnx"))
+    root = linear_tree()(tmp_path)
     linear(root / "networks/model.onnx", weight=np.ones((4, 3), dtype=np.float32))
     return root
 
 
-def no_batch_axis(tmp_path):
-    values = [tensor("x", "batch", 4)], [tensor("y")]
-    return tensors_tree(
-        tmp_path,
-        write_graph(tmp_path / "model.onnx", [node("ReduceSum", "x", "y", keepdims=0)], *values),
-    )
-
-
-def dynamic_height(tmp_path):
-    return tensors_tree(tmp_path, relu(tmp_path / "model.onnx", "batch", "height"))
-
-
-def foreign_operator(tmp_path):
-    fancy = [node("Fancy", "x", "y", name="/block/Fancy", domain="com.example")]
-    values = [tensor("x", "batch", 4)], [tensor("y", "batch", 4)]
-    return tensors_tree(
-        tmp_path, write_graph(tmp_path / "model.onnx", fancy, *values, domains=["com.example"])
-    )
-
-
-def old_opset(tmp_path):
-    root = tensors_tree(tmp_path, relu(tmp_path / "model.onnx", "batch", 4, opset=8))
-    return on_gpu(root)
-
-
-def new_opset(tmp_path):
-    return on_gpu(tensors_tree(tmp_path, relu(tmp_path / "model.onnx", "batch", 4, opset=25)))
-
-
-def old_opset_for_int8(tmp_path):
-    return tensors_tree(tmp_path, linear(tmp_path / "model.onnx", opset=12), calibration=OTHERS)
-
-
-def on_gpu(root):
-    """The tree's model on an A10G, whose platform has TensorRT 10.16."""
-    path = root / "models/tiny.yaml"
-    spec = yaml.safe_load(path.read_text()) | {"endpoint": {"instance_type": GPU}}
-    path.write_text(yaml.safe_dump(spec))
-    environment = root / "environments/desk.yaml"
-    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
+def short_calibration(tmp_path):
+    root = linear_tree(calibration=OTHERS)(tmp_path)
+    np.savez(root / "models/data/calibration.npz", x=OTHERS[:20])
     return root
 
 
@@ -175,135 +136,218 @@ def empty_calibration(tmp_path):
     return write_tree(tmp_path / "root", model("tiny", "int8"), calibration=["", " "])
 
 
-def short_calibration(tmp_path):
-    root = tensors_tree(tmp_path, linear(tmp_path / "model.onnx"), calibration=OTHERS)
-    np.savez(root / "models/data/calibration.npz", x=OTHERS[:20])
+def unknown_labels(tmp_path):
+    root = linear_tree(metric="accuracy")(tmp_path)
+    np.savez(root / "models/data/validation.npz", x=ROWS, labels=np.full(len(ROWS), 7))
     return root
 
 
-def one_class_calibration(tmp_path):
-    alike = np.tile(np.eye(4, dtype=np.float32)[0], (60, 1)) * RANDOM.uniform(1, 2, (60, 1))
-    path = linear(tmp_path / "model.onnx", weight=np.eye(4, 3, dtype=np.float32))
-    return tensors_tree(tmp_path, path, calibration=alike, metric="agreement")
-
-
-def calibration_of_another_shape(tmp_path):
-    return tensors_tree(
-        tmp_path, linear(tmp_path / "model.onnx"), calibration=np.zeros((60, 5), dtype=np.float32)
-    )
-
-
-def calibration_that_judges(tmp_path):
-    return tensors_tree(tmp_path, linear(tmp_path / "model.onnx"), calibration=ROWS[30:90])
-
-
-def text_tree(tmp_path, *, rows=VOCABULARY, texts=None):
+def text_tree(tmp_path, *, rows=VOCABULARY, texts):
     """A text embedder as an ONNX file: the mean of a table's rows."""
-    table = RANDOM.standard_normal((rows, 3)).astype(np.float32)
-    ids = [
-        tensor(name, "batch", "sequence", kind=TensorProto.INT64)
-        for name in ("input_ids", "attention_mask")
-    ]
-    nodes = [
-        node("Gather", "table input_ids", "hidden"),
-        node("ReduceMean", "hidden", "y", axes=[1], keepdims=0),
-    ]
-    folder = tmp_path / "root"
+    folder, kind = tmp_path / "root", TensorProto.INT64
     folder.mkdir()
-    path = write_graph(folder / "model.onnx", nodes, ids, [tensor("y", "batch", 3)], table=table)
+    names = ("input_ids", "attention_mask")
+    inputs = [tensor(name, "batch", "sequence", kind=kind) for name in names]
+    mean = node("ReduceMean", "hidden", "y", axes=[1], keepdims=0)
+    path = write_graph(
+        folder / "model.onnx",
+        [node("Gather", "table input_ids", "hidden"), mean],
+        inputs,
+        [tensor("y", "batch", 3)],
+        table=RANDOM.standard_normal((rows, 3)).astype(np.float32),
+    )
     word_tokenizer().save(str(folder / "tokenizer.json"))
     source = {"onnx": "model.onnx", "sha256": sha256_of(path)}
     return write_tree(folder, model("tiny", "fp32", source=source), validation=texts)
 
 
-def other_vocabulary(tmp_path):
-    return text_tree(tmp_path, rows=10, texts=["a a", "the a", "red the"])
-
-
-def long_texts(tmp_path):
-    return text_tree(tmp_path, texts=[" ".join([text] * 5) for text in sentences(120, seed=8)])
-
-
-def unknown_labels(tmp_path):
-    root = tensors_tree(tmp_path, linear(tmp_path / "model.onnx"), metric="accuracy")
-    np.savez(root / "models/data/validation.npz", x=ROWS, labels=np.full(len(ROWS), 7))
-    return root
-
-
-def no_labels(tmp_path):
-    return tensors_tree(tmp_path, linear(tmp_path / "model.onnx"), metric="accuracy")
-
-
+LONG_TEXTS = [" ".join([text] * 5) for text in sentences(120, seed=8)]
+ONE_CLASS = np.tile(np.eye(4, dtype=np.float32)[0], (60, 1)) * RANDOM.uniform(1, 2, (60, 1))
+NAN_WEIGHT = np.where(np.eye(4, 3, dtype=np.float32) > 0, np.nan, 1).astype(np.float32)
+ONE_NEGATIVE = np.where(np.arange(120)[:, None] == 77, -1, np.abs(ROWS))
+FANCY = node("Fancy", "x", "y", name="/block/Fancy", domain="com.example")
+MEAN = node("ReduceMean", "x", "mean", axes=[0], keepdims=1)
+NOISE = node("RandomNormalLike", "x", "noise")
+SEQUENCE = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)
+CHANGED = "but the network takes UINT8"
 FAULTS = {
-    nan_weight: (5, "weight w holds NaN or Inf"),
-    nan_answer: (5, "it must give one finite row for each"),
-    late_nan_answer: (5, "gives NaN or Inf for 1 of 120 validation samples"),
-    external_data: (
+    "nan weight": (5, "weight w holds NaN or Inf", linear_tree(weight=NAN_WEIGHT)),
+    "nan answer": (
+        5,
+        "it must give one finite row for each",
+        network_tree(LOG, rows=-np.abs(ROWS)),
+    ),
+    "late nan answer": (
+        5,
+        "gives NaN or Inf for 1 of 120 validation samples",
+        network_tree(LOG, rows=ONE_NEGATIVE),
+    ),
+    "external data": (
         5,
         "in other files (weights.bin), which its digest does not pin; save it as one file",
+        external_data,
     ),
-    truncated: (5, "it may be damaged or cut short: export it again"),
-    over_two_gigabytes: (5, "has 2.15 GB, and an ONNX file has 2.15 at most"),
-    changed_file: (5, "but the model file pins"),
-    no_batch_axis: (5, "output 'y' has no batch axis"),
-    dynamic_height: (5, "input 'x' is dynamic in axis 1 (height)"),
-    foreign_operator: (4, "node /block/Fancy (operator Fancy; from module block"),
-    old_opset_for_int8: (4, "has opset 12, and INT8 needs 13 or newer"),
-    empty_calibration: (1, "is empty"),
-    short_calibration: (1, "at most 20"),
-    one_class_calibration: (
+    "truncated": (5, "it may be damaged or cut short: export it again", truncated),
+    "2 GB": (5, "has 2.15 GB, and an ONNX file has 2.15 at most", over_two_gigabytes),
+    "changed file": (5, "but the model file pins", changed_file),
+    "no batch axis": (
+        5,
+        "output 'y' has no batch axis",
+        network_tree(node("ReduceSum", "x", "y", keepdims=0), y=()),
+    ),
+    "dynamic height": (
+        5,
+        "input 'x' is dynamic in axis 1 (height)",
+        network_tree(RELU, x=("batch", "height"), y=("batch", "height")),
+    ),
+    "foreign operator": (
+        4,
+        "node /block/Fancy (operator Fancy; from module block",
+        network_tree(FANCY, domains=["com.example"]),
+    ),
+    "old opset for int8": (
+        4,
+        "has opset 12, and INT8 needs 13 or newer",
+        linear_tree(opset=12, calibration=OTHERS),
+    ),
+    "opset 5": (5, "; export it with opset 17.", network_tree(RELU, opset=5)),
+    "opset 30": (5, "; export it with opset 17.", network_tree(RELU, opset=30)),
+    "int8 without a layer": (
+        5,
+        "has no MatMul, Gemm or Conv with a constant float32 weight",
+        network_tree(RELU, calibration=OTHERS, spec={"precision": "int8"}),
+    ),
+    "constant": (
+        5,
+        "answers all 120 validation samples alike",
+        network_tree(node("Mul", "x zero", "y"), zero=np.zeros(4, "f")),
+    ),
+    "rows that change each other": (
+        5,
+        "answers a sample differently alone and in a batch of 3",
+        network_tree(MEAN, node("Sub", "x mean", "y")),
+    ),
+    "chance": (5, "nor on chance", network_tree(NOISE, node("Add", "x noise", "y"))),
+    "profile without its axis": (
+        5,
+        "no input is dynamic in axis 1, but the optimization profiles have a sequence",
+        linear_tree(profile=SEQUENCES),
+    ),
+    "no tensor": (
+        5,
+        "'y' has datatype sequence_type",
+        network_tree(node("SequenceConstruct", "x", "y"), y=SEQUENCE),
+    ),
+    "empty calibration": (1, "is empty", empty_calibration),
+    "short calibration": (1, "at most 20", short_calibration),
+    "calibration of one class": (
         1,
         "has samples of one class only (0, by the source model's own answers)",
+        linear_tree(
+            weight=np.eye(4, 3, dtype=np.float32), calibration=ONE_CLASS, metric="agreement"
+        ),
     ),
-    calibration_of_another_shape: (
+    "calibration of another shape": (
         1,
         "a sample of input 'x' has shape [5], but the network takes [4] a row",
+        linear_tree(calibration=np.zeros((60, 5), dtype=np.float32)),
     ),
-    calibration_that_judges: (
+    "calibration that judges": (
         1,
         "60 samples of dataset models/data/validation.npz are in calibration dataset",
+        linear_tree(calibration=ROWS[30:90]),
     ),
-    other_vocabulary: (5, "on which the network fails"),
-    long_texts: (
+    "other vocabulary": (
+        5,
+        "on which the network fails",
+        partial(text_tree, rows=10, texts=["a a", "the a", "red the"]),
+    ),
+    "long texts": (
         1,
         "of the 120 samples of accuracy dataset models/data/validation.txt are longer than the 16 "
         "tokens",
+        partial(text_tree, texts=LONG_TEXTS),
     ),
-    unknown_labels: (
+    "unknown labels": (
         1,
         "has 1 labels that are no class of the model, such as '7'; allowed: 0 to 2",
+        unknown_labels,
     ),
-    no_labels: (1, "accuracy needs labels"),
+    "no labels": (1, "accuracy needs labels", linear_tree(metric="accuracy")),
+    "text": (
+        1,
+        "'x' holds <U1, but the network takes FP32; save values",
+        linear_tree(rows=np.array([["a"] * 4] * 120)),
+    ),
+    "complex": (
+        1,
+        "'x' holds complex128, but the network takes FP32; save values",
+        linear_tree(rows=ROWS.astype(complex)),
+    ),
+    "dates": (
+        1,
+        "'x' holds datetime64[s], but the network takes FP32; save values",
+        linear_tree(rows=np.zeros((120, 4), dtype="datetime64[s]")),
+    ),
+    "nan sample": (
+        1,
+        "'x' holds NaN, but the network takes FP32; save values",
+        linear_tree(rows=np.where(np.abs(ROWS) > 2, np.nan, ROWS)),
+    ),
+    "too large": (
+        1,
+        "'x' holds float64 from 1e+300 to 1e+300, but the network takes FP32; save values",
+        linear_tree(rows=np.full((120, 4), 1e300)),
+    ),
+    "fractions in a byte": (1, CHANGED, byte_tree(rows=ROWS)),
+    "300 in a byte": (1, CHANGED, byte_tree(rows=np.full((120, 4), 300))),
+    "-1 in a byte": (1, CHANGED, byte_tree(rows=np.full((120, 4), -1))),
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_refuses_bad_input_with_its_code_and_one_sentence(fault, tmp_path):
-    code, words = FAULTS[fault]
-    ended, said = failed(fault(tmp_path))
-    assert (ended, words in said) == (code, True), said
+    code, words, write = FAULTS[fault]
+    ended, reason = refused(write(tmp_path))
+    assert (ended, words in reason) == (code, True), reason
 
 
-@pytest.mark.parametrize(("fault", "opset"), [(old_opset, 8), (new_opset, 25)])
-def test_refuses_an_opset_that_the_platforms_tensorrt_does_not_read(fault, opset, tmp_path):
-    ended, said = failed(fault(tmp_path), "--networks-only")
-    assert ended == 4
-    assert (
+@pytest.mark.parametrize("opset", [8, 25])
+def test_refuses_an_opset_that_the_platforms_tensorrt_does_not_read(opset, tmp_path):
+    root = network_tree(RELU, opset=opset)(tmp_path)
+    path, environment = root / "models/tiny.yaml", root / "environments/desk.yaml"
+    gpu = {"endpoint": {"instance_type": "ml.g5.xlarge"}}
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | gpu))
+    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
+    code, reason = refused(root, "--networks-only")
+    words = (
         f"has opset {opset}, and TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; "
-        "export it with opset 17" in said
+        "export it with opset 17"
     )
+    assert (code, words in reason) == (4, True)
 
 
-def test_sound_input_of_the_same_kind_is_built(tmp_path):
-    root = tensors_tree(tmp_path, linear(tmp_path / "model.onnx"))
-    stderr = io.StringIO()
-    arguments = ["--root", root, "--environment", "desk", "--model", "tiny", "--out", root / "out"]
-    assert (
-        main(
-            [str(each) for each in arguments],
-            {"ROUNDHOUSE_BENCHMARK_SECONDS": "0.05"},
-            io.StringIO(),
-            stderr,
-        )
-        == 0
-    )
+WEIGHT = RANDOM.standard_normal((4, 3)).astype(np.float32)
+WHOLE_NUMBERS = RANDOM.integers(0, 256, (120, 4)).astype(np.float64)
+
+
+@pytest.mark.parametrize(
+    ("write", "precision"),
+    [
+        (linear_tree(), "fp32"),
+        (byte_tree(rows=WHOLE_NUMBERS), "fp32"),
+        (linear_tree(weight=WEIGHT, calibration=OTHERS, precision="int8"), "int8"),
+    ],
+    ids=["network", "whole floats that a byte holds", "int8 of a layer that reads the input"],
+)
+def test_sound_input_of_the_same_kind_is_built(write, precision, tmp_path):
+    code, result, _ = build(write(tmp_path))
+    assert (code, result["precision"]) == (0, precision)
+
+
+def test_auto_takes_float_where_no_layer_can_be_int8(tmp_path):
+    code, result, log = build(network_tree(RELU, calibration=OTHERS)(tmp_path))
+    assert (code, result["precision"]) == (0, "fp32")
+    reason = "fp32: int8 was not tried, since the network has no MatMul, Gemm or Conv"
+    assert result["decision"].startswith(reason)
+    assert "compile: fp32 for onnxruntime" in log

@@ -7,25 +7,39 @@ import os
 import select
 import sys
 
+import pytest
+
 from engine_build.log import Log
-from engine_build.runner import Command, ProcessRunner
+from engine_build.runner import Command, Ended, ProcessRunner
 
 
-def runner(tmp_path, **options):
-    stream = io.StringIO()
-    made = ProcessRunner(Log(stream), **options)
-    made.record(tmp_path / "reproduce.sh")
-    return made, stream
+@pytest.fixture
+def stream():
+    return io.StringIO()
+
+
+@pytest.fixture
+def runner(stream, tmp_path):
+    runner = ProcessRunner(Log(stream))
+    runner.record(tmp_path / "reproduce.sh")
+    return runner
 
 
 def shell(script, **options):
     return Command(argv=("sh", "-c", script), **options)
 
 
-def test_each_process_leaves_a_log_of_both_its_streams(tmp_path):
-    made, _ = runner(tmp_path)
-    made.run(shell("echo out; echo err >&2"))
-    made.run(Command(argv=(sys.executable, "-m", "this")))
+def test_command_is_printed_and_recorded_in_a_script(runner, stream, tmp_path):
+    ended = runner.run(shell("echo out; echo err >&2; exit 3"))
+    assert ended == Ended(code=3, output="out\n", errors="err\n")
+    line = "sh -c 'echo out; echo err >&2; exit 3'\n"
+    assert f"$ {line}" in stream.getvalue()
+    assert (tmp_path / "reproduce.sh").read_text().endswith(line)
+
+
+def test_each_process_leaves_a_log_of_both_its_streams(runner, tmp_path):
+    runner.run(shell("echo out; echo err >&2"))
+    runner.run(Command(argv=(sys.executable, "-m", "this")))
     assert sorted((tmp_path / "logs/01-sh.log").read_text().split()) == ["err", "out"]
     assert "Zen of Python" in (tmp_path / "logs/02-this.log").read_text()
 
@@ -33,20 +47,17 @@ def test_each_process_leaves_a_log_of_both_its_streams(tmp_path):
 def test_logs_of_an_earlier_build_go(tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs/07-trtexec.log").write_text("old")
-    runner(tmp_path)
+    ProcessRunner(Log(io.StringIO())).record(tmp_path / "reproduce.sh")
     assert list((tmp_path / "logs").iterdir()) == []
 
 
-def test_log_has_each_line_as_it_comes(tmp_path):
-    made, _ = runner(tmp_path)
-    log = tmp_path / "logs/01-sh.log"
-    ended = made.run(
-        shell(f"echo first; until grep -q first {log}; do :; done; echo second", timeout_seconds=30)
-    )
+def test_log_has_each_line_as_it_comes(runner, tmp_path):
+    wait = f"until grep -q first {tmp_path}/logs/01-sh.log; do :; done"
+    ended = runner.run(shell(f"echo first; {wait}; echo second", timeout_seconds=30))
     assert (ended.code, ended.output) == (0, "first\nsecond\n")
 
 
-def test_terminal_shows_how_long_a_process_runs(tmp_path):
+def test_terminal_shows_how_long_a_process_runs():
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -56,43 +67,42 @@ def test_terminal_shows_how_long_a_process_runs(tmp_path):
     assert "sh, 0 seconds" in stream.getvalue()
 
 
-def test_output_that_is_no_text_is_kept_readable(tmp_path):
-    ended = runner(tmp_path)[0].run(shell(r"printf '\377ok'"))
-    assert ended.output == "\ufffdok"
+def test_output_that_is_no_text_is_kept_readable(runner):
+    assert runner.run(shell(r"printf '\377ok'")).output == "\ufffdok"
 
 
-def test_large_output_is_kept_whole(tmp_path):
-    ended = runner(tmp_path)[0].run(shell("yes | head -c 3000000"))
-    assert len(ended.output) == 3_000_000
+def test_large_output_is_kept_whole(runner):
+    assert len(runner.run(shell("yes | head -c 3000000")).output) == 3_000_000
 
 
-def test_process_that_takes_too_long_ends_with_those_that_it_started(tmp_path):
-    made, _ = runner(tmp_path)
+def test_process_that_takes_too_long_ends_with_those_that_it_started(runner, tmp_path):
     os.mkfifo(tmp_path / "held")
     end = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
-    ended = made.run(shell(f"exec 3> {tmp_path}/held; sleep 1000 & wait", timeout_seconds=0.3))
-    assert ended.code == 124 and ended.errors.startswith("still running after 0.3 seconds")
+    ended = runner.run(shell(f"exec 3> {tmp_path}/held; sleep 1000 & wait", timeout_seconds=0.3))
+    assert (ended.code, ended.errors) == (124, "still running after 0.3 seconds; stopped")
     assert select.select([end], [], [], 30)[0] and os.read(end, 1) == b""
     os.close(end)
 
 
-def test_process_that_closes_its_streams_is_still_waited_for(tmp_path):
-    ended = runner(tmp_path)[0].run(shell("exec >&- 2>&-; sleep 0.05; exit 4"))
-    assert ended.code == 4
+@pytest.mark.parametrize(
+    ("script", "code", "how"),
+    [
+        ("kill -KILL $$", -9, "was killed by signal 9, most often for want of memory,"),
+        ("kill -SEGV $$", -11, "was killed by signal 11"),
+        ("exit 3", 3, "ended with code 3"),
+        ("exec >&- 2>&-; sleep 0.05; exit 4", 4, "ended with code 4"),
+    ],
+)
+def test_end_has_its_code_or_signal(runner, script, code, how):
+    ended = runner.run(shell(script))
+    assert (ended.code, ended.how) == (code, how)
 
 
-def test_signal_is_told_as_a_negative_code(tmp_path):
-    assert runner(tmp_path)[0].run(shell("kill -SEGV $$")).code == -11
+def test_program_that_does_not_start_has_its_reason(runner):
+    ended = runner.run(Command(argv=("no-such-program-here",)))
+    assert (ended.code, ended.errors) == (127, "cannot be started: No such file or directory")
 
 
-def test_finds_programs_along_path(tmp_path):
-    made, _ = runner(tmp_path)
-    assert made.find("sh") is not None and os.access(str(made.find("sh")), os.X_OK)
-    assert made.find("no-such-program-here") is None
-
-
-def test_a_process_that_was_killed_tells_how(tmp_path):
-    ended = runner(tmp_path)[0].run(shell("kill -KILL $$"))
-    assert ended.how == "was killed by signal 9, most often for want of memory,"
-    assert runner(tmp_path)[0].run(shell("kill -SEGV $$")).how == "was killed by signal 11"
-    assert runner(tmp_path)[0].run(shell("exit 3")).how == "ended with code 3"
+def test_finds_programs_along_path(runner):
+    assert os.access(str(runner.find("sh")), os.X_OK)
+    assert runner.find("no-such-program-here") is None

@@ -9,18 +9,13 @@ from engine_build.work_folder import WorkFolder
 
 
 def test_what_a_killed_build_was_writing_goes_and_what_it_finished_stays(tmp_path):
-    finished, half = tmp_path / "engines/0123/model.tar.gz", tmp_path / "engines/0123/.part-ab12"
-    ours, scratch = tmp_path / ".part-time.txt", tmp_path / "scratch/networks/model.onnx"
-    for path in (finished, half, ours, scratch):
+    kept = [tmp_path / "engines/0123/model.tar.gz", tmp_path / ".part-time.txt"]
+    half = [tmp_path / "engines/0123/.part-ab12", tmp_path / "scratch/networks/model.onnx"]
+    for path in (*kept, *half):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")
     with WorkFolder(tmp_path):
-        assert [path.is_file() for path in (finished, half, ours, scratch)] == [
-            True,
-            False,
-            True,
-            False,
-        ]
+        assert [path.is_file() for path in (*kept, *half)] == [True, True, False, False]
 
 
 def test_refuses_a_folder_that_another_build_holds_and_leaves_its_files(tmp_path):
