@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine_build.build import Result, build
+from engine_build.store import FolderStore
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, write_checkpoint, write_tree, write_wheel
 
@@ -19,7 +20,6 @@ class Built:
     root: Path
     store: Path
     result: Result
-    runner: StandInRunner
 
 
 @pytest.fixture(scope="session")
@@ -35,14 +35,10 @@ def wheel(checkpoint, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def built(wheel, tmp_path_factory) -> Built:
     """The model `tiny`, precision auto, built and published to a folder."""
-    from engine_build.store import FolderStore
-
-    place = tmp_path_factory.mktemp("built")
-    root = write_tree(
-        place / "root", model(), model("tiny-fp32", "fp32"), model("tiny-int8", "int8")
-    )
-    runner = StandInRunner(wheel)
-    tools = context(root, place / "out", store=FolderStore(place / "store"), runner=runner)
+    folder = tmp_path_factory.mktemp("built")
+    models = (model(), model("tiny-fp32", "fp32"), model("tiny-int8", "int8"))
+    root, store = write_tree(folder / "root", *models), FolderStore(folder / "store")
+    tools = context(root, folder / "out", store=store, runner=StandInRunner(wheel))
     with tools.work:
         result = build(tools)
-    return Built(root=root, store=place / "store", result=result, runner=runner)
+    return Built(root=root, store=folder / "store", result=result)

@@ -11,7 +11,7 @@ import tarfile
 import numpy as np
 import pytest
 
-from engine_build.build import build
+from engine_build.build import build, build_networks
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, SourceFault
 from engine_build.evaluation.answers import rows_in_order
@@ -28,74 +28,69 @@ from tests.unit.engine_build.stand_ins import BreakingStore, StandInRunner, cont
 from tests.unit.engine_build.tiny import WIDTH, model, sentences, write_tree
 
 
-def run(root, out, *, store, runner, model="tiny"):
+def run(root, out, *, store=None, runner=None, model="tiny", action=build):
+    runner = StandInRunner() if runner is None else runner
     tools = context(root, out, store=store, runner=runner, model=model)
     with tools.work:
-        return build(tools)
+        return action(tools)
+
+
+@pytest.fixture
+def networks(built, tmp_path):
+    """A store with the networks of a build, and no engine."""
+    shutil.copytree(built.store / "networks", tmp_path / "store/networks")
+    return FolderStore(tmp_path / "store")
+
+
+@pytest.fixture
+def archive(built, tmp_path):
+    """The unpacked archive."""
+    with tarfile.open(built.store / built.result.entry.archive.path) as tar:
+        tar.extractall(tmp_path, filter="data")
+    return tmp_path
 
 
 def test_build_publishes_an_archive_whose_record_names_its_digest(built):
     entry = built.result.entry
-    archive = built.store / entry.archive.path
+    path = built.store / entry.archive.path
     assert entry.archive.path == engine_archive_path(entry.manifest.engine_key)
-    assert sha256_of(archive) == entry.archive.sha256
-    assert archive.stat().st_size == entry.archive.size_bytes
+    assert (entry.archive.sha256, entry.archive.size_bytes) == (
+        sha256_of(path),
+        path.stat().st_size,
+    )
     record = (built.store / engine_record_path(entry.manifest.engine_key)).read_bytes()
     assert LockEntry.model_validate_json(record) == entry
 
 
-def test_archive_holds_the_manifest_beside_one_model_folder(built, tmp_path):
+def test_archive_holds_the_manifest_beside_one_model_folder(built, archive):
     manifest = built.result.entry.manifest
-    with tarfile.open(built.store / built.result.entry.archive.path) as tar:
-        tar.extractall(tmp_path, filter="data")
-    found = {
-        path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()
-    }
-    assert found == {"manifest.json", *manifest.files}
-    assert set(manifest.files) == {
-        f"tiny/{name}"
-        for name in (
-            "config.pbtxt",
-            "1/model.py",
-            "1/manifest_check.py",
-            "1/model.onnx",
-            "1/tokenizer.json",
-        )
-    }
-    assert all(sha256_of(tmp_path / name) == digest for name, digest in manifest.files.items())
-    assert (tmp_path / "manifest.json").read_bytes() == manifest.to_bytes()
-    assert f"dims: [ {WIDTH} ]" in (tmp_path / "tiny/config.pbtxt").read_text()
+    files = {path.relative_to(archive).as_posix() for path in archive.rglob("*") if path.is_file()}
+    assert files == {"manifest.json", *manifest.files}
+    versioned = ("model.py", "manifest_check.py", "model.onnx", "tokenizer.json")
+    assert set(manifest.files) == {"tiny/config.pbtxt", *(f"tiny/1/{name}" for name in versioned)}
+    assert all(sha256_of(archive / name) == digest for name, digest in manifest.files.items())
+    assert (archive / "manifest.json").read_bytes() == manifest.to_bytes()
+    assert f"dims: [ {WIDTH} ]" in (archive / "tiny/config.pbtxt").read_text()
 
 
-def test_published_engine_answers_as_the_source_model_does(built, checkpoint, tmp_path):
-    with tarfile.open(built.store / built.result.entry.archive.path) as tar:
-        tar.extractall(tmp_path, filter="data")
+def test_published_engine_answers_as_the_source_model_does(archive, checkpoint):
     source, texts = SourceModel(checkpoint, longest=16), sentences(40, seed=5)
-    encoder = TextEncoder(tmp_path / "tiny/1/tokenizer.json", inputs=source.inputs, longest=16)
-    found = rows_in_order(OrtNetwork(tmp_path / "tiny/1/model.onnx").rows, encoder, texts, 4)
-    assert (found * rows_in_order(source.rows, encoder, texts, 8)).sum(axis=1).min() > 0.95
+    encoder = TextEncoder(archive / "tiny/1/tokenizer.json", inputs=source.inputs, longest=16)
+    rows = rows_in_order(OrtNetwork(archive / "tiny/1/model.onnx").rows, encoder, texts, 4)
+    assert (rows * rows_in_order(source.rows, encoder, texts, 8)).sum(axis=1).min() > 0.95
 
 
 def test_manifest_records_what_was_judged_and_measured(built):
     manifest = built.result.entry.manifest
-    assert manifest.accuracy[0].subject == "int8 Q/DQ network"
-    assert manifest.accuracy[-1].subject == f"{manifest.precision} engine"
+    subjects = [record.subject for record in manifest.accuracy]
+    assert (subjects[0], subjects[-1]) == ("int8 Q/DQ network", f"{manifest.precision} engine")
     assert {record.verdict for record in manifest.accuracy} == {"pass"}
     assert {check.network for check in manifest.compile_checks} == {"float", "int8"}
+    precisions = ("fp32", "int8", "int8 Q/DQ network", "fp32 (duplicate control)")
     measured = {(record.runtime, record.precision) for record in manifest.benchmark}
-    control = ("onnxruntime", "fp32 (duplicate control)")
-    assert measured >= {
-        ("onnxruntime", "fp32"),
-        ("onnxruntime", "int8"),
-        ("onnxruntime", "int8 Q/DQ network"),
-        control,
-        ("pytorch", "fp32"),
-    }
-    assert {(record.batch, record.sequence) for record in manifest.benchmark} == {
-        (1, 4),
-        (2, 8),
-        (4, 16),
-    }
+    assert measured >= {("pytorch", "fp32"), *(("onnxruntime", name) for name in precisions)}
+    shapes = {(record.batch, record.sequence) for record in manifest.benchmark}
+    assert shapes == {(1, 4), (2, 8), (4, 16)}
     assert manifest.decision.startswith(f"{manifest.precision}: int8 ")
     assert (manifest.builder.source_commit, manifest.builder.image) == ("abc", "image@sha256:1")
 
@@ -108,168 +103,155 @@ def test_known_key_builds_nothing(built, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["tiny-fp32", "tiny-int8"])
-def test_networks_of_one_source_are_made_once(built, tmp_path, name):
-    store = shutil.copytree(built.store, tmp_path / "store")
+def test_networks_of_one_source_are_made_once(built, networks, tmp_path, name):
     runner = StandInRunner()
-    result = run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner, model=name)
+    result = run(built.root, tmp_path / "out", store=networks, runner=runner, model=name)
     assert result.entry.manifest.precision == name.removeprefix("tiny-")
     assert runner.ran("pip") == 0
 
 
-def test_model_that_refuses_long_texts_is_another_engine_of_the_same_networks(built, tmp_path):
-    store = shutil.copytree(built.store, tmp_path / "store")
-    root = write_tree(
-        tmp_path / "root", model("tiny-fp32", "fp32", serving={"auto_truncate": False})
-    )
-    runner = StandInRunner()
-    result = run(root, tmp_path / "out", store=FolderStore(store), runner=runner, model="tiny-fp32")
-    manifest = result.entry.manifest
-    assert (result.status, runner.ran("pip"), manifest.auto_truncate) == ("built", 0, False)
-    assert (
-        manifest.files["tiny-fp32/1/model.py"]
-        == built.result.entry.manifest.files["tiny/1/model.py"]
-    )
-    known = run(
-        built.root,
-        tmp_path / "cuts",
-        store=FolderStore(store),
-        runner=StandInRunner(),
-        model="tiny-fp32",
-    ).entry.manifest
-    assert known.auto_truncate and known.engine_key != manifest.engine_key
-    assert known.network_keys == manifest.network_keys
+def test_networks_alone_are_published_and_another_machine_builds_from_them(wheel, tmp_path):
+    root, store = write_tree(tmp_path / "root"), FolderStore(tmp_path / "store")
+    runner = StandInRunner(wheel)
+    made = run(root, tmp_path / "first", store=store, runner=runner, action=build_networks)
+    records = {path.parent.name for path in (tmp_path / "store").glob("networks/*/network.json")}
+    assert (set(made.keys), records) == ({"float", "int8"}, set(made.keys.values()))
+    assert not (tmp_path / "store/engines").exists()
+    without_source = StandInRunner()
+    second = run(root, tmp_path / "second", store=store, runner=without_source)
+    assert (second.status, without_source.ran("pip")) == ("built", 0)
+    assert without_source.ran("engine_build.onnx_graph.rtx") == 0
 
 
-def test_damaged_network_in_the_store_is_made_anew(built, wheel, tmp_path):
-    store = shutil.copytree(built.store, tmp_path / "store")
-    for path in store.glob("networks/*/*-model.onnx"):
+def test_model_that_refuses_long_texts_is_another_engine_of_the_same_networks(
+    built, networks, tmp_path
+):
+    spec = model("tiny-fp32", "fp32", serving={"auto_truncate": False})
+    root, runner = write_tree(tmp_path / "root", spec), StandInRunner()
+    options = {"store": networks, "model": "tiny-fp32"}
+    manifest = run(root, tmp_path / "out", runner=runner, **options).entry.manifest
+    assert (runner.ran("pip"), manifest.auto_truncate) == (0, False)
+    backend = built.result.entry.manifest.files["tiny/1/model.py"]
+    assert manifest.files["tiny-fp32/1/model.py"] == backend
+    other = run(built.root, tmp_path / "cuts", **options).entry.manifest
+    assert other.auto_truncate and other.engine_key != manifest.engine_key
+    assert other.network_keys == manifest.network_keys
+
+
+def test_damaged_network_in_the_store_is_made_anew(built, networks, wheel, tmp_path):
+    for path in (tmp_path / "store").glob("networks/*/*-model.onnx"):
         path.write_bytes(path.read_bytes()[:-10])
     runner = StandInRunner(wheel)
-    run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner, model="tiny-fp32")
+    run(built.root, tmp_path / "out", store=networks, runner=runner, model="tiny-fp32")
     assert runner.ran("pip") == 1
 
 
 def test_build_killed_before_the_end_goes_on_from_what_is_finished(built, wheel, tmp_path):
-    tools = context(
-        built.root,
-        tmp_path,
-        store=None,
-        runner=StandInRunner(wheel, check=Ended(code=-9, output="", errors="")),
-    )
-    with pytest.raises(NetworkRefused), tools.work:
-        build(tools)
+    killed = StandInRunner(wheel, check=Ended(code=-9, output="", errors=""))
+    with pytest.raises(NetworkRefused):
+        run(built.root, tmp_path, runner=killed)
     (tmp_path / "scratch/engines").mkdir(parents=True)
     again = StandInRunner()
-    assert run(built.root, tmp_path, store=None, runner=again).status == "built"
+    assert run(built.root, tmp_path, runner=again).status == "built"
     assert again.ran("pip") == 0
     assert not (tmp_path / "scratch").exists()
 
 
-def test_engine_is_invisible_until_its_record_is_written(built, wheel, tmp_path):
-    store = BreakingStore(
-        tmp_path / "store", lambda name: name.endswith("lock-entry.json"), KeyboardInterrupt()
-    )
-    store_before = shutil.copytree(built.store / "networks", tmp_path / "store/networks")
+def test_engine_is_invisible_until_its_record_is_written(built, networks, tmp_path):
+    def is_record(name):
+        return name.endswith("lock-entry.json")
+
+    store = BreakingStore(tmp_path / "store", is_record, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        run(built.root, tmp_path / "out", store=store, runner=StandInRunner())
+        run(built.root, tmp_path / "out", store=store)
     key = built.result.entry.manifest.engine_key
-    assert store_before.exists() and (tmp_path / "store" / engine_archive_path(key)).exists()
-    assert not (tmp_path / "store" / engine_record_path(key)).exists()
+    assert networks.size(engine_archive_path(key)) is not None
+    assert networks.size(engine_record_path(key)) is None
     runner = StandInRunner()
-    result = run(built.root, tmp_path / "out", store=FolderStore(tmp_path / "store"), runner=runner)
+    result = run(built.root, tmp_path / "out", store=networks, runner=runner)
     assert runner.commands == []
-    assert (
-        LockEntry.model_validate_json((tmp_path / "store" / engine_record_path(key)).read_bytes())
-        == result.entry
-    )
+    assert LockEntry.model_validate_json(networks.read(engine_record_path(key))) == result.entry
 
 
-def test_refuses_an_engine_outside_its_budget_and_publishes_nothing(built, tmp_path):
-    store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
-    strict = {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": 1.0}}
-    root = write_tree(tmp_path / "root", model("tiny", "int8", accuracy=strict))
-    with pytest.raises(
-        BudgetMissed, match=r"the closest, int8, has mean cosine [01]\.\d+ .*wanted mean 1;"
-    ):
-        run(root, tmp_path / "out", store=FolderStore(store), runner=StandInRunner())
-    assert not (store / "engines").exists()
+def strict_tree(tmp_path, precision, mean):
+    budget = {"dataset": "models/data/validation.txt", "metric": "cosine", "budget": {"mean": mean}}
+    return write_tree(tmp_path / "root", model("tiny", precision, accuracy=budget))
 
 
-def test_auto_falls_back_to_fp32_outside_the_budget(built, tmp_path):
-    store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
-    strict = {
-        "dataset": "models/data/validation.txt",
-        "metric": "cosine",
-        "budget": {"mean": 0.999999},
-    }
-    root = write_tree(tmp_path / "root", model(accuracy=strict))
-    result = run(root, tmp_path / "out", store=FolderStore(store), runner=StandInRunner())
-    assert result.entry.manifest.precision == "fp32"
-    assert "outside the budget" in result.entry.manifest.decision
+def test_refuses_an_engine_outside_its_budget_and_publishes_nothing(networks, tmp_path):
+    words = r"the closest, int8, has mean cosine [01]\.\d+ .*wanted mean 1;"
+    with pytest.raises(BudgetMissed, match=words):
+        run(strict_tree(tmp_path, "int8", 1.0), tmp_path / "out", store=networks)
+    assert not (tmp_path / "store/engines").exists()
 
 
-def test_compile_check_that_passed_is_kept_with_its_network(built, tmp_path):
-    store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
-    assert len(list(store.glob("networks/*/check-*.json"))) == 2
+def test_auto_falls_back_to_fp32_outside_the_budget(networks, tmp_path):
+    root = strict_tree(tmp_path, "auto", 0.999999)
+    manifest = run(root, tmp_path / "out", store=networks).entry.manifest
+    assert manifest.precision == "fp32" and "outside the budget" in manifest.decision
+
+
+def test_compile_check_that_passed_is_kept_with_its_network(built, networks, tmp_path):
+    assert len(list((tmp_path / "store").glob("networks/*/check-*.json"))) == 2
     runner = StandInRunner(check=Ended(code=-6, output="", errors="must not run"))
-    result = run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner)
+    result = run(built.root, tmp_path / "out", store=networks, runner=runner)
     assert result.entry.manifest.compile_checks == built.result.entry.manifest.compile_checks
 
 
-def test_check_of_another_file_is_made_again(built, tmp_path):
-    store = shutil.copytree(built.store / "networks", tmp_path / "store/networks").parent
-    record = next(store.glob("networks/*/check-*.json"))
+def test_check_of_another_file_is_made_again(built, networks, tmp_path):
+    record = next((tmp_path / "store").glob("networks/*/check-*.json"))
     record.rename(record.with_name("check-0123456789abcdef.json"))
     runner = StandInRunner()
-    run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner)
+    run(built.root, tmp_path / "out", store=networks, runner=runner)
     assert runner.ran("engine_build.onnx_graph.rtx") == 1
 
 
-def test_refuses_a_network_that_the_compile_check_refuses(built, tmp_path):
-    unchecked = shutil.ignore_patterns("check-*.json")
-    store = shutil.copytree(
-        built.store / "networks", tmp_path / "store/networks", ignore=unchecked
-    ).parent
+def test_refuses_a_network_that_the_compile_check_refuses(built, networks, tmp_path):
+    for path in (tmp_path / "store").glob("networks/*/check-*.json"):
+        path.unlink()
     fault = {"message": "no importer", "node": -1, "name": "/x", "operator": "Foo"}
-    said = json.dumps({"version": "1.7", "verdict": "fail", "seconds": 0.1, "faults": [fault]})
-    runner = StandInRunner(check=Ended(code=0, output=said, errors=""))
-    with pytest.raises(
-        NetworkRefused, match=r"float network: node /x \(operator Foo\): no importer; way out: "
-    ):
-        run(built.root, tmp_path / "out", store=FolderStore(store), runner=runner)
+    output = json.dumps({"version": "1.7", "verdict": "fail", "seconds": 0.1, "faults": [fault]})
+    runner = StandInRunner(check=Ended(code=0, output=output, errors=""))
+    words = r"float network: node /x \(operator Foo\): no importer; way out: "
+    with pytest.raises(NetworkRefused, match=words):
+        run(built.root, tmp_path / "out", store=networks, runner=runner)
 
 
 def test_refuses_a_package_that_cannot_be_fetched(built, tmp_path):
-    with pytest.raises(
-        SourceFault, match=r"tiny-embedder==1.0 cannot be fetched \(ERROR: No matching distribution"
-    ):
-        run(built.root, tmp_path, store=None, runner=StandInRunner())
-
-
-def gpu_root(tmp_path):
-    root = write_tree(
-        tmp_path / "root", model("tiny", "auto", endpoint={"instance_type": "ml.g5.xlarge"})
-    )
-    environment = root / "environments/desk.yaml"
-    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
-    return root
+    words = r"tiny-embedder==1.0 cannot be fetched \(ERROR: No matching distribution"
+    with pytest.raises(SourceFault, match=words):
+        run(built.root, tmp_path)
 
 
 def test_refuses_a_gpu_engine_without_trtexec(tmp_path):
+    spec = model("tiny", "auto", endpoint={"instance_type": "ml.g5.xlarge"})
+    root = write_tree(tmp_path / "root", spec)
+    environment = root / "environments/desk.yaml"
+    environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
     with pytest.raises(InputRefused, match=r"trtexec is not on this machine.* 8\.6"):
-        run(gpu_root(tmp_path), tmp_path / "out", store=None, runner=StandInRunner())
+        run(root, tmp_path / "out")
+
+
+def onnx_tree(built, tmp_path, length=None):
+    """A model whose source is the first bytes of a built network, and its tokenizer."""
+    folder = tmp_path / "root/networks"
+    folder.mkdir(parents=True)
+    tokenizer = next(built.store.glob("networks/*/*-tokenizer.json"))
+    network = next(tokenizer.parent.glob("*-model.onnx"))
+    shutil.copy(tokenizer, folder / "tokenizer.json")
+    (folder / "model.onnx").write_bytes(network.read_bytes()[:length])
+    source = {"onnx": "networks/model.onnx", "sha256": sha256_of(folder / "model.onnx")}
+    return write_tree(tmp_path / "root", model("tiny", "fp32", source=source))
 
 
 def test_onnx_file_is_its_own_source(built, tmp_path):
-    network = next(built.store.glob("networks/*/*-tokenizer.json"))
-    folder = tmp_path / "root/networks"
-    folder.mkdir(parents=True)
-    shutil.copy(network, folder / "tokenizer.json")
-    shutil.copy(next(network.parent.glob("*-model.onnx")), folder / "model.onnx")
-    source = {"onnx": "networks/model.onnx", "sha256": sha256_of(folder / "model.onnx")}
-    root = write_tree(tmp_path / "root", model("tiny", "fp32", source=source))
-    result = run(root, tmp_path / "out", store=None, runner=StandInRunner())
+    result = run(onnx_tree(built, tmp_path), tmp_path / "out")
     assert np.isclose(result.entry.manifest.accuracy[0].mean, 1.0)
+
+
+def test_refuses_a_truncated_onnx_file(built, tmp_path):
+    with pytest.raises(SourceFault, match=r"model.onnx is no valid ONNX file \(.*cut short"):
+        run(onnx_tree(built, tmp_path, 20_000), tmp_path / "out")
 
 
 def test_checkpoint_of_the_tree_is_built_without_fetching_anything(checkpoint, tmp_path):
@@ -277,19 +259,8 @@ def test_checkpoint_of_the_tree_is_built_without_fetching_anything(checkpoint, t
     source = {"checkpoint": "models/mine", "sha256": checkpoint_sha256(checkpoint)}
     root = write_tree(tmp_path / "root", model("tiny", "fp32", source=source))
     runner = StandInRunner()
-    result = run(root, tmp_path / "out", store=None, runner=runner)
+    result = run(root, tmp_path / "out", runner=runner)
     assert np.isclose(result.entry.manifest.accuracy[0].mean, 1.0) and runner.ran("pip") == 0
-
-
-def test_refuses_a_truncated_onnx_file(built, tmp_path):
-    folder = tmp_path / "root/networks"
-    folder.mkdir(parents=True)
-    whole = next(built.store.glob("networks/*/*-model.onnx")).read_bytes()
-    (folder / "model.onnx").write_bytes(whole[: len(whole) // 2])
-    source = {"onnx": "networks/model.onnx", "sha256": sha256_of(folder / "model.onnx")}
-    root = write_tree(tmp_path / "root", model("tiny", "fp32", source=source))
-    with pytest.raises(SourceFault, match=r"model.onnx is no valid ONNX file \(.*cut short"):
-        run(root, tmp_path / "out", store=None, runner=StandInRunner())
 
 
 def test_steps_that_are_printed_are_those_that_run(wheel, tmp_path):

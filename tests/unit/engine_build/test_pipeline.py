@@ -6,7 +6,6 @@ Classifiers, and vision networks given as ONNX files.
 from __future__ import annotations
 
 import tarfile
-from pathlib import Path
 
 import onnx
 import pytest
@@ -32,77 +31,49 @@ def built(root, tmp_path, wheel=None):
         return build(tools).entry
 
 
-def unpacked(entry, tmp_path):
-    with tarfile.open(tmp_path / "out" / entry.archive.path) as tar:
-        tar.extractall(tmp_path / "archive", filter="data")
-    return tmp_path / "archive"
-
-
-def classifier(tmp_path, *, metric="agreement", precision="auto", labels=None):
-    wheels = tmp_path / "wheels"
-    wheels.mkdir()
-    wheel = write_wheel(
-        write_text_checkpoint(tmp_path / "checkpoint", "BERT", classes=CLASSES), wheels
-    )
-    accuracy = {"dataset": "models/data/validation.txt", "metric": metric, "budget": {"mean": 0.8}}
-    data = tmp_path / "root/models/data"
-    data.mkdir(parents=True)
-    if labels is not None:
-        accuracy["dataset"] = "models/data/validation.tsv"
-        (data / "validation.tsv").write_text(labelled(sentences(len(labels), seed=2), labels))
-    root = write_tree(
-        tmp_path / "root", model("tiny", precision, task="text-classification", accuracy=accuracy)
-    )
-    return root, wheel
-
-
-def test_classifier_is_built_with_its_classes(tmp_path):
-    root, wheel = classifier(tmp_path)
-    manifest = built(root, tmp_path, wheel).manifest
+@pytest.mark.parametrize("metric", ["agreement", "accuracy"])
+def test_classifier_is_built_with_its_classes_and_judged_by_its_metric(metric, tmp_path):
+    (tmp_path / "wheels").mkdir()
+    checkpoint = write_text_checkpoint(tmp_path / "checkpoint", "BERT", classes=CLASSES)
+    dataset = tmp_path / "root/models/data/validation.tsv"
+    dataset.parent.mkdir(parents=True)
+    dataset.write_text(labelled(sentences(120, seed=2), [*CLASSES] * 40))
+    name = "models/data/validation." + ("txt" if metric == "agreement" else "tsv")
+    accuracy = {"dataset": name, "metric": metric, "budget": {"mean": 0.8}}
+    spec = model("tiny", "auto", task="text-classification", accuracy=accuracy)
+    wheel = write_wheel(checkpoint, tmp_path / "wheels")
+    manifest = built(write_tree(tmp_path / "root", spec), tmp_path, wheel).manifest
     assert (manifest.task, manifest.labels) == ("text-classification", CLASSES)
-    assert {record.metric for record in manifest.accuracy} == {"agreement"}
-    assert {record.verdict for record in manifest.accuracy} == {"pass"}
+    assert {(record.metric, record.verdict) for record in manifest.accuracy} == {(metric, "pass")}
 
 
-def test_classifier_is_judged_by_its_labels(tmp_path):
-    root, wheel = classifier(tmp_path, metric="accuracy", labels=[*CLASSES] * 40)
-    manifest = built(root, tmp_path, wheel).manifest
-    assert {record.metric for record in manifest.accuracy} == {"accuracy"}
+def vision_tree(tmp_path, name, **settings):
+    network = write_vision_network(tmp_path / "given.onnx", name)
+    rows = {"calibration": images(48, seed=0), "validation": images(120, seed=1)}
+    datasets = {dataset: {"image": values} for dataset, values in rows.items()}
+    return write_tensors_tree(tmp_path / "root", network, datasets, **settings)
 
 
 @pytest.mark.parametrize("name", VISION)
 def test_vision_network_is_built_in_int8(name, tmp_path):
-    network = write_vision_network(tmp_path / "given.onnx", name)
-    datasets = {
-        "calibration": {"image": images(48, seed=0)},
-        "validation": {"image": images(120, seed=1)},
-    }
-    root = write_tensors_tree(
-        tmp_path / "root", network, datasets, precision="auto", metric="agreement", mean=0.8
-    )
+    root = vision_tree(tmp_path, name, precision="auto", metric="agreement", mean=0.8)
     entry = built(root, tmp_path)
     manifest = entry.manifest
-    assert [(each.name, each.shape) for each in manifest.inputs] == [("image", (-1, 3, 16, 16))]
-    assert [(each.name, each.shape) for each in manifest.outputs] == [("scores", (-1, 3))]
+    assert [(item.name, item.shape) for item in manifest.inputs] == [("image", (-1, 3, 16, 16))]
+    assert [(item.name, item.shape) for item in manifest.outputs] == [("scores", (-1, 3))]
     assert {check.network for check in manifest.compile_checks} == {"float", "int8"}
-    quantized = next(
-        (tmp_path / "out" / "networks" / manifest.network_keys["int8"]).glob("*-model.onnx")
-    )
-    operators = [node.op_type for node in onnx.load(quantized).graph.node]
-    assert operators.count("QuantizeLinear") >= 2 and ("Conv" in operators)
-    served = OrtNetwork(next(Path(unpacked(entry, tmp_path)).rglob("*.onnx")))
-    feed = {"image": images(20, seed=5)}
-    assert (served.rows(feed).argmax(1) == OrtNetwork(network).rows(feed).argmax(1)).mean() > 0.7
+    folder = tmp_path / "out/networks" / manifest.network_keys["int8"]
+    quantized = onnx.load(next(folder.glob("*-model.onnx")))
+    operators = [node.op_type for node in quantized.graph.node]
+    assert operators.count("QuantizeLinear") >= 2 and "Conv" in operators
+    with tarfile.open(tmp_path / "out" / entry.archive.path) as tar:
+        tar.extractall(tmp_path / "archive", filter="data")
+    served = OrtNetwork(next((tmp_path / "archive").rglob("*.onnx")))
+    feed, source = {"image": images(20, seed=5)}, OrtNetwork(tmp_path / "given.onnx")
+    assert (served.rows(feed).argmax(1) == source.rows(feed).argmax(1)).mean() > 0.7
 
 
 def test_refuses_a_vision_engine_outside_its_budget(tmp_path):
-    network = write_vision_network(tmp_path / "given.onnx", "ViT")
-    datasets = {
-        "calibration": {"image": images(48, seed=0)},
-        "validation": {"image": images(120, seed=1)},
-    }
-    root = write_tensors_tree(
-        tmp_path / "root", network, datasets, precision="int8", metric="relative_error", mean=1.0
-    )
+    root = vision_tree(tmp_path, "ViT", precision="int8", metric="relative_error", mean=1.0)
     with pytest.raises(BudgetMissed, match="the closest"):
         built(root, tmp_path)
