@@ -1,4 +1,4 @@
-"""The compile check: what a child says, and how it may die."""
+"""The compile check: what a child reports, and how it may die."""
 
 from __future__ import annotations
 
@@ -10,58 +10,48 @@ from engine_build.errors import NetworkRefused
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import Ended
-from engine_build.steps.check import UNAVAILABLE, check_record, compile_checks
+from engine_build.steps.check import UNAVAILABLE, compile_checks
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.stand_ins import StandInRunner
 
 PROFILES = (OptimizationProfileSpec(batch=(1, 2, 4), sequence=(4, 8, 16)),)
 
 
-def check_networks(paths, runner):
-    networks = [
-        Network(precision=name, path=path, inputs=(), outputs=(), facts={})
-        for name, path in paths.items()
-    ]
-    return compile_checks(networks, PROFILES, runner, Log(io.StringIO()))
+def check(path, ended, log=None):
+    network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
+    log = Log(io.StringIO() if log is None else log)
+    return compile_checks([network], PROFILES, StandInRunner(check=ended), log)
 
 
-def test_compiler_that_crashes_is_a_failed_check(tmp_path):
-    network = Network(precision="float", path=tmp_path, inputs=(), outputs=(), facts={})
-    record = check_record(network, Ended(code=-11, output="", errors="Segmentation fault"))
-    assert record.verdict == "fail" and record.reason is not None
-    assert record.reason.startswith(
-        "the compiler was killed by signal 11 (Segmentation fault); export with another opset"
-    )
-
-
-def test_refuses_a_network_that_crashes_the_compiler(tmp_path):
-    with pytest.raises(
-        NetworkRefused, match="refuses the float network: the compiler was killed by signal 6"
-    ):
-        check_networks(
-            {"float": tmp_path}, StandInRunner(check=Ended(code=-6, output="", errors=""))
-        )
+@pytest.mark.parametrize(
+    ("code", "output", "errors", "reason"),
+    [
+        (
+            -11,
+            "",
+            "Segmentation fault",
+            r"was killed by signal 11 \(Segmentation fault\); export with another opset",
+        ),
+        (-6, "", "", r"was killed by signal 6 \(it wrote no error\)"),
+        (
+            -9,
+            "",
+            "",
+            r"was killed \(it wrote no error\), most often for want of memory: use a machine with "
+            r"more of it",
+        ),
+        (1, '{"version": 1}', "no", r"ended with code 1 \(no\)"),
+        (1, "[]", "no", r"ended with code 1 \(no\)"),
+    ],
+)
+def test_refuses_a_network_that_crashes_the_compiler(code, output, errors, reason, tmp_path):
+    ended = Ended(code=code, output=output, errors=errors)
+    with pytest.raises(NetworkRefused, match=rf"refuses the float network: the compiler {reason}"):
+        check(tmp_path, ended)
 
 
 def test_machine_without_the_compiler_has_no_record_and_says_so(tmp_path):
-    network, log = (
-        Network(precision="float", path=tmp_path, inputs=(), outputs=(), facts={}),
-        io.StringIO(),
-    )
-    runner = StandInRunner(
-        check=Ended(code=UNAVAILABLE, output="", errors="No module named 'tensorrt_rtx'")
-    )
-    assert compile_checks([network], PROFILES, runner, Log(log)) == ()
-    assert (
-        "cannot be loaded here (No module named 'tensorrt_rtx'): the float network was NOT checked"
-        in log.getvalue()
-    )
-
-
-def test_compiler_without_memory_says_so(tmp_path):
-    network = Network(precision="float", path=tmp_path, inputs=(), outputs=(), facts={})
-    record = check_record(network, Ended(code=-9, output="", errors=""))
-    assert record.reason == (
-        "the compiler was killed (it wrote no error), most often for want of memory: use a machine "
-        "with more of it"
-    )
+    ended = Ended(code=UNAVAILABLE, output="", errors="No module named 'tensorrt_rtx'")
+    log, reason = io.StringIO(), "cannot be loaded here (No module named 'tensorrt_rtx')"
+    assert check(tmp_path, ended, log) == ()
+    assert f"{reason}: the float network was NOT checked" in log.getvalue()

@@ -18,17 +18,15 @@ from tests.unit.engine_build.tiny import model, write_tree
 
 
 def compile_contradicting_network(tmp_path, precision, stream):
-    network = chain("Relu")
-    network.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 9
-    onnx.save(network, tmp_path / "float.onnx")
+    graph, path = chain("Relu"), tmp_path / "float.onnx"
+    graph.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 9
+    onnx.save(graph, path)
     root = write_tree(tmp_path / "root", model("tiny", precision))
     tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
     tools = dataclasses.replace(tools, log=Log(stream))
-    known = Network(
-        precision="float", path=tmp_path / "float.onnx", inputs=(), outputs=(), facts={}
-    )
+    network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
     with tools.work:
-        return compile_candidates(tools, {"float": known, "int8": known})
+        return compile_candidates(tools, {"float": network, "int8": network})
 
 
 def test_auto_goes_on_without_int8(tmp_path):
