@@ -10,6 +10,7 @@ import dataclasses
 import os
 import shutil
 import tarfile
+from contextlib import contextmanager
 
 import pytest
 
@@ -38,51 +39,46 @@ from tests.unit.engine_build import golden_configurations as golden
 from tests.unit.engine_build.stand_ins import ROOT, StandInRunner, context
 from tests.unit.engine_build.tiny import write_tree
 
-ROOTS = (ROOT,)
-
 
 @pytest.fixture
-def engine(tmp_path):
-    path = tmp_path / "engine"
-    path.write_bytes(b"engine")
-    return path
+def lay_out(tmp_path):
+    """Lays out the model repository of golden.served(**changes)."""
+    for name in ("engine", "tokenizer.json"):
+        (tmp_path / name).write_bytes(b"{}")
+
+    def lay_out(*, is_cpu, has_tokenizer=True, **changes):
+        tokenizer = tmp_path / "tokenizer.json" if has_tokenizer else None
+        served, engine = golden.served(**changes), tmp_path / "engine"
+        return repository(served, engine, tokenizer, is_cpu=is_cpu, code_roots=(ROOT,))
+
+    return lay_out
 
 
-@pytest.fixture
-def tokenizer(tmp_path):
-    path = tmp_path / "tokenizer.json"
-    path.write_bytes(b"{}")
-    return path
-
-
-def laid_out(folder, time, umask):
-    """One archive's folder, with everything that could leak into its bytes different."""
-    before = os.umask(umask)
+@contextmanager
+def umask(mask):
+    before = os.umask(mask)
     try:
-        (folder / "m/1").mkdir(parents=True)
-        for name in ("m/config.pbtxt", "m/1/model.onnx", "manifest.json", "m/1/ü.txt"):
-            (folder / name).write_text(name)
-            os.utime(folder / name, (time, time))
+        yield
     finally:
         os.umask(before)
-    return folder
 
 
-def test_archive_of_the_same_files_has_the_same_bytes(tmp_path):
-    digests = set()
-    for name, time, umask in (
-        ("one", 1, 0o022),
-        ("two/deeper", 2_000_000, 0o077),
-        ("three", 10, 0o000),
-    ):
-        packed = tmp_path / f"{time}.tar.gz"
-        pack(laid_out(tmp_path / name, time, umask), packed)
-        digests.add(sha256_of(packed))
-    assert len(digests) == 1
-    with tarfile.open(tmp_path / "1.tar.gz") as tar:
-        found = [(each.name, each.mtime, each.uid, each.uname, each.mode) for each in tar]
+@pytest.mark.parametrize(
+    ("folder", "time", "mask"), [("two/deeper", 2_000_000, 0o077), ("three", 10, 0o000)]
+)
+def test_archive_of_the_same_files_has_the_same_bytes(folder, time, mask, tmp_path):
     names = ("m/1/model.onnx", "m/1/ü.txt", "m/config.pbtxt", "manifest.json")
-    assert found == [(name, 0, 0, "", 0o644) for name in sorted(names)]
+    for place, moment, rights in (("one", 1, 0o022), (folder, time, mask)):
+        with umask(rights):
+            (tmp_path / place / "m/1").mkdir(parents=True)
+            for name in names:
+                (tmp_path / place / name).write_text(name)
+                os.utime(tmp_path / place / name, (moment, moment))
+        pack(tmp_path / place, tmp_path / f"{moment}.tar.gz")
+    assert sha256_of(tmp_path / "1.tar.gz") == sha256_of(tmp_path / f"{time}.tar.gz")
+    with tarfile.open(tmp_path / "1.tar.gz") as tar:
+        members = [(item.name, item.mtime, item.uid, item.uname, item.mode) for item in tar]
+    assert members == [(name, 0, 0, "", 0o644) for name in sorted(names)]
 
 
 def test_manifest_lies_at_the_archives_root_beside_the_model_folders(built):
@@ -92,74 +88,79 @@ def test_manifest_lies_at_the_archives_root_beside_the_model_folders(built):
     assert {name.partition("/")[0] for name in names} == {MANIFEST_NAME, "tiny"}
 
 
-def test_archive_packed_again_elsewhere_has_the_published_digest(built, tmp_path):
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_archive_packed_again_elsewhere_has_the_published_digest(mask, built, tmp_path):
+    archive = built.result.entry.archive
+    with umask(mask), tarfile.open(built.store / archive.path) as tar:
+        tar.extractall(tmp_path / "deep/elsewhere", filter="data")
+        pack(tmp_path / "deep/elsewhere", tmp_path / "again.tar.gz")
+    assert sha256_of(tmp_path / "again.tar.gz") == archive.sha256
+
+
+def test_entry_follows_from_the_archive_of_that_engine_alone(built):
     entry = built.result.entry
-    digests = set()
-    for name, umask in (("here", 0o022), ("elsewhere/deep", 0o077)):
-        before = os.umask(umask)
-        try:
-            with tarfile.open(built.store / entry.archive.path) as tar:
-                tar.extractall(tmp_path / name, filter="data")
-            pack(tmp_path / name, tmp_path / f"{umask}.tar.gz")
-        finally:
-            os.umask(before)
-        digests.add(sha256_of(tmp_path / f"{umask}.tar.gz"))
-    assert digests == {entry.archive.sha256}
+    path = built.store / entry.archive.path
+    assert entry_of(path, entry.manifest.engine_key) == entry
+    with pytest.raises(ValueError, match="holds engine"):
+        entry_of(path, "0" * 20)
 
 
-def test_entry_follows_from_the_archive_alone(built):
-    entry = built.result.entry
-    assert entry_of(built.store / entry.archive.path, entry.manifest.engine_key) == entry
+BACKEND = ("model.py", "manifest_check.py")
 
 
-def test_cpu_archive_is_one_model_that_carries_its_backend(engine, tokenizer):
-    laid = repository(golden.served(), engine, tokenizer, is_cpu=True, code_roots=ROOTS)
-    folder = "embedder/1"
-    assert list(laid.files) == [
-        "embedder/config.pbtxt",
-        *(
-            f"{folder}/{name}"
-            for name in ("model.py", "manifest_check.py", "model.onnx", "tokenizer.json")
+@pytest.mark.parametrize(
+    ("is_cpu", "changes", "files", "engine", "tokenizer"),
+    [
+        (
+            True,
+            {},
+            ["config.pbtxt", *(f"1/{n}" for n in (*BACKEND, "model.onnx", "tokenizer.json"))],
+            "1/model.onnx",
+            "1/tokenizer.json",
         ),
-    ]
-    assert (laid.engine_file, laid.tokenizer_file) == (
-        f"{folder}/model.onnx",
-        f"{folder}/tokenizer.json",
-    )
+        (
+            True,
+            golden.VISION,
+            ["config.pbtxt", *(f"1/{n}" for n in (*BACKEND, "model.onnx"))],
+            "1/model.onnx",
+            None,
+        ),
+        (
+            False,
+            golden.VISION,
+            ["config.pbtxt", "1/model.plan"],
+            "1/model.plan",
+            None,
+        ),
+    ],
+    ids=["texts on a CPU", "tensors on a CPU", "tensors on a GPU"],
+)
+def test_archive_is_one_model_with_what_it_needs(
+    is_cpu, changes, files, engine, tokenizer, lay_out
+):
+    laid = lay_out(is_cpu=is_cpu, has_tokenizer=tokenizer is not None, **changes)
+    folder = changes.get("model", "embedder")
+    assert list(laid.files) == [f"{folder}/{name}" for name in files]
+    assert laid.engine_file == f"{folder}/{engine}"
+    assert laid.tokenizer_file == (tokenizer and f"{folder}/{tokenizer}")
 
 
-def test_cpu_archive_of_tensors_has_no_tokenizer(engine):
-    laid = repository(golden.served(**golden.VISION), engine, None, is_cpu=True, code_roots=ROOTS)
-    assert laid.tokenizer_file is None and not any("tokenizer" in name for name in laid.files)
-
-
-def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(engine, tokenizer, tmp_path):
-    laid = repository(golden.served(), engine, tokenizer, is_cpu=False, code_roots=ROOTS)
-    assert sorted(laid.files) == sorted(
-        [
-            "embedder/config.pbtxt",
-            "embedder/1/ensemble.txt",
-            "embedder_engine/config.pbtxt",
-            "embedder_engine/1/model.plan",
-            "embedder_tokenizer/config.pbtxt",
-            *(
-                f"embedder_tokenizer/1/{n}"
-                for n in ("model.py", "manifest_check.py", "tokenizer.json")
-            ),
-        ]
-    )
-    assert (laid.engine_file, laid.tokenizer_file) == (
+def test_gpu_archive_of_texts_is_an_ensemble_and_its_members(lay_out, tmp_path):
+    laid = lay_out(is_cpu=False)
+    tokenizer = "embedder_tokenizer"
+    assert set(laid.files) == {
+        "embedder/config.pbtxt",
+        "embedder/1/ensemble.txt",
+        "embedder_engine/config.pbtxt",
         "embedder_engine/1/model.plan",
-        "embedder_tokenizer/1/tokenizer.json",
-    )
+        f"{tokenizer}/config.pbtxt",
+        *(f"{tokenizer}/1/{name}" for name in (*BACKEND, "tokenizer.json")),
+    }
+    assert laid.engine_file == "embedder_engine/1/model.plan"
+    assert laid.tokenizer_file == f"{tokenizer}/1/tokenizer.json"
     digests = model_repository(tmp_path / "archive", laid.files)
-    assert digests["embedder_engine/1/model.plan"] == sha256_of(engine)
-    assert digests["embedder_tokenizer/1/model.py"] == sha256_of(ROOT / CARRIED / TOKENIZER)
-
-
-def test_gpu_archive_of_tensors_is_the_plan_alone(engine):
-    laid = repository(golden.served(**golden.VISION), engine, None, is_cpu=False, code_roots=ROOTS)
-    assert list(laid.files) == ["vision/config.pbtxt", "vision/1/model.plan"]
+    assert digests["embedder_engine/1/model.plan"] == sha256_of(tmp_path / "engine")
+    assert digests[f"{tokenizer}/1/model.py"] == sha256_of(ROOT / CARRIED / TOKENIZER)
 
 
 @pytest.mark.parametrize(
@@ -167,30 +168,20 @@ def test_gpu_archive_of_tensors_is_the_plan_alone(engine):
     [(True, "embedder/1", ONNXRUNTIME_BACKEND), (False, "embedder_tokenizer/1", TOKENIZER)],
 )
 def test_archive_that_refuses_long_texts_carries_the_same_files(
-    is_cpu, folder, name, engine, tokenizer, tmp_path
+    is_cpu, folder, name, lay_out, tmp_path
 ):
-    laid = repository(
-        golden.served(serving=ServingSpec(auto_truncate=False)),
-        engine,
-        tokenizer,
-        is_cpu=is_cpu,
-        code_roots=ROOTS,
-    )
-    plain = repository(golden.served(), engine, tokenizer, is_cpu=is_cpu, code_roots=ROOTS)
-    assert laid == plain
+    laid = lay_out(is_cpu=is_cpu, serving=ServingSpec(auto_truncate=False))
+    assert laid == lay_out(is_cpu=is_cpu)
     digests = model_repository(tmp_path / "laid", laid.files)
-    carried = {"model.py": name, MANIFEST_CHECK: MANIFEST_CHECK}
-    assert {file: digests[f"{folder}/{file}"] for file in carried} == {
-        file: sha256_of(ROOT / CARRIED / source) for file, source in carried.items()
-    }
+    for file, source in (("model.py", name), (MANIFEST_CHECK, MANIFEST_CHECK)):
+        assert digests[f"{folder}/{file}"] == sha256_of(ROOT / CARRIED / source)
 
 
 def test_manifest_says_what_clients_see_and_whether_servers_warm_up(built):
     manifest = built.result.entry.manifest
-    assert [(each.name, each.datatype, each.shape) for each in manifest.inputs] == [
-        ("text", "BYTES", (-1, 1))
-    ]
-    assert [(each.name, each.datatype) for each in manifest.outputs] == [("embedding", "FP32")]
+    (text,), (embedding,) = manifest.inputs, manifest.outputs
+    assert (text.name, text.datatype, text.shape) == ("text", "BYTES", (-1, 1))
+    assert (embedding.name, embedding.datatype) == ("embedding", "FP32")
     assert manifest.warm_up and manifest.labels is None and manifest.plan is None
     assert manifest.quantization.int8_layers > 0 and manifest.quantization.method == "max"
     assert 0 < manifest.quantization.int8_share_of_matmul_macs < 1
@@ -200,52 +191,47 @@ def test_manifest_says_what_clients_see_and_whether_servers_warm_up(built):
 
 def test_card_lies_beside_the_archive_in_the_work_folder_and_in_the_store(built):
     key = built.result.entry.manifest.engine_key
-    selected = FolderStore(built.store.parent / "out")
+    work = FolderStore(built.store.parent / "out")
     for name in (engine_card_path(key), engine_card_data_path(key)):
-        assert FolderStore(built.store).read(name) == selected.read(name) is not None
+        assert FolderStore(built.store).read(name) == work.read(name) is not None
 
 
 def test_one_value_a_row_is_served_as_an_axis_of_one():
-    shown = golden.served(**golden.DETECTOR)
-    assert [each.shape for each in shown.client_inputs] == [(-1, 3, -1), (-1, 1)]
-    assert [each.shape for each in shown.client_outputs] == [(-1, 100, 4), (-1, 1)]
+    served = golden.served(**golden.DETECTOR)
+    assert [record.shape for record in served.client_inputs] == [(-1, 3, -1), (-1, 1)]
+    assert [record.shape for record in served.client_outputs] == [(-1, 100, 4), (-1, 1)]
 
 
-def test_served_follows_the_order_and_the_network(built, tmp_path):
-    request = context(built.root, tmp_path, store=None, runner=StandInRunner()).request
-    outputs = (TensorRecord(name="y", datatype="FP32", shape=(-1, 7)),)
+@pytest.fixture
+def request_of(built, tmp_path):
+    def request_of(name="tiny", **changes):
+        tools = context(built.root, tmp_path, store=None, runner=StandInRunner(), model=name)
+        return dataclasses.replace(tools.request, **changes)
+
+    return request_of
+
+
+def test_served_follows_the_order_and_the_network(request_of, tmp_path):
+    output = TensorRecord(name="y", datatype="FP32", shape=(-1, 7))
     network = Network(
-        precision="float", path=tmp_path, inputs=golden.TOKENS, outputs=outputs, facts={}
+        precision="float", path=tmp_path, inputs=golden.TOKENS, outputs=(output,), facts={}
     )
-    shown = served_engine(request, network)
-    assert (shown.model, shown.max_batch_size, shown.profiles[0].sequence) == (
-        "tiny",
-        4,
-        (4, 8, 16),
-    )
-    assert [(each.name, each.shape) for each in shown.client_outputs] == [("embedding", (-1, 7))]
+    served = served_engine(request_of(), network)
+    assert (served.model, served.max_batch_size) == ("tiny", 4)
+    assert served.profiles[0].sequence == (4, 8, 16)
+    outputs = [(record.name, record.shape) for record in served.client_outputs]
+    assert outputs == [("embedding", (-1, 7))]
 
 
-def test_quantization_by_a_calibration_cache_names_no_layers(built, tmp_path):
-    request = context(built.root, tmp_path, store=None, runner=StandInRunner()).request
-    assert quantization(request, None) is None
-    record = quantization(dataclasses.replace(request, quantization="calibration-cache"), None)
+def test_quantization_by_a_calibration_cache_names_no_layers(request_of):
+    record = quantization(request_of(quantization="calibration-cache"), None)
     assert (record.mode, record.method, record.samples) == ("calibration-cache", "max", 48)
     assert record.int8_share_of_matmul_macs is None and record.float_layers == ()
 
 
-def test_quantization_of_a_float_engine_is_not_recorded(built, tmp_path):
-    request = context(
-        built.root, tmp_path, store=None, runner=StandInRunner(), model="tiny-fp32"
-    ).request
-    assert (
-        quantization(dataclasses.replace(request, quantization="calibration-cache"), None) is None
-    )
-
-
-def test_refuses_an_archive_of_another_engine(built):
-    with pytest.raises(ValueError, match="holds engine"):
-        entry_of(built.store / built.result.entry.archive.path, "0" * 20)
+def test_quantization_of_a_float_engine_is_not_recorded(request_of):
+    assert quantization(request_of(), None) is None
+    assert quantization(request_of("tiny-fp32", quantization="calibration-cache"), None) is None
 
 
 @pytest.mark.parametrize("missing", CARRIED_FILES)
