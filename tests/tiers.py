@@ -43,6 +43,7 @@ TIERS = (
             (".venv", "tests/unit/local_cloud"),
             (".venv", "tests/unit/benchmarks"),
             (".venv", "tests/unit/template_rules"),
+            (".venv", "tests/unit/stacks"),
             (".venvs/server", "tests/unit/container"),
             (".venvs/builder", "tests/unit/engine_build"),
         ),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stacks.capacity.engine import BEYOND, LEAST_COUNTED, USUAL_SHARE, bearable_load, counted_share
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 REQUESTS = 30_000
 BATCHES, WAITS = st.integers(1, 256), st.floats(0, 1e6, allow_nan=False)

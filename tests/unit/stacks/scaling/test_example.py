@@ -8,7 +8,7 @@ import pytest
 
 from tests.synth.scaling_example import BLOCK, DOCUMENT, examples, written
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 
 def test_document_shows_what_the_code_derives():

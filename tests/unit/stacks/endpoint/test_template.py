@@ -30,7 +30,7 @@ from tests.synth.endpoint_cases import (
     wishes,
 )
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 SAGEMAKER_MODEL = "AWS::SageMaker::Model"
 

@@ -12,7 +12,7 @@ from stacks.dashboards.overview import promises
 from tests.synth.dashboards import OWN, QUEUED, SHARED, lines, named, titled
 from tests.synth.scaled import with_own_pools
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 POOLED = with_own_pools(OWN, "ml.g5.12xlarge", "ml.g5.xlarge")
 """7.09 and 1.4084 USD an hour."""

@@ -28,7 +28,7 @@ from tests.synth.scaled import (
     with_variant,
 )
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 
 def embedder(**manifest_fields):

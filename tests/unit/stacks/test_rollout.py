@@ -21,7 +21,7 @@ from tests.synth.endpoint_cases import (
     wishes,
 )
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 
 def test_start_up_timeout_grows_with_the_measured_load_and_stays_in_bounds():

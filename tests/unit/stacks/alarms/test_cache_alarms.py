@@ -7,7 +7,7 @@ import pytest
 from stacks.alarms.properties import alarms
 from tests.unit.onboarding.test_memory_findings import ROOM, with_models
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 
 def test_cache_hits_collapse_at_half_of_the_models_that_fit_whichever_they_are():

@@ -34,7 +34,7 @@ from tests.synth.endpoint_cases import (
 )
 from tests.synth.scaled import with_served, with_variant
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 OWN, SHARED = one("dev", "sentence-embedder"), one("dev", "text-shared")
 PYTHON = one("local", "sentence-embedder")

@@ -10,11 +10,10 @@ from onboarding.model_spec import AsynchronousSpec, ScheduledFloorSpec
 from stacks.endpoint.warnings import scaling_warnings
 from stacks.scaling.resources import scaling_resources
 from stacks.scaling.targets import variant_id
-from tests.synth.assembly import synthesized
 from tests.synth.deployments import one, with_endpoint, with_locks, with_scaling
 from tests.synth.scaled import variant, with_own, with_served, with_variant
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
 
@@ -234,26 +233,6 @@ def test_unmeasured_asynchronous_endpoint_still_comes_up_from_zero():
 def test_cpu_endpoint_scales_on_invocations_alone():
     local = with_scaling(one("local", "sentence-embedder"), min=1, max=2)
     assert list(scaling_resources(local)) == ["ScalableTarget", "InvocationsPolicy"]
-
-
-def test_resources_are_what_cloudformation_receives(tmp_path):
-    floor = ScheduledFloorSpec(schedule="cron(0 7 ? * MON-FRI *)", min=2, timezone="Europe/Berlin")
-    deployment = with_scaling(with_served(embedder(), 310.0), schedule=(floor,))
-    stack = synthesized(tmp_path, deployment.environment, [deployment])[
-        "Endpoint-sentence-embedder"
-    ]
-    expected = scaling_resources(deployment)
-    for logical_id, resource in expected.items():
-        found = stack.template["Resources"][logical_id]
-        assert found["Type"] == resource["Type"]
-        assert found["Properties"] == resource["Properties"]
-        assert {
-            key: found.get("Metadata", {})[key] for key in resource.get("Metadata", {})
-        } == resource.get("Metadata", {})
-        dependencies = found["DependsOn"]
-        assert ([dependencies] if isinstance(dependencies, str) else dependencies) == resource[
-            "DependsOn"
-        ]
 
 
 def test_resources_are_plain_json():

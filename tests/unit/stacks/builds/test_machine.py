@@ -23,7 +23,7 @@ from stacks.builds.training_states import training_job
 from tests.synth.deployments import environment
 from tests.synth.golden_build_machine import GOLDEN, IMAGE, KEY, NETWORK, definitions, text, whole
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 EVENTS_A_LOOK = 9
 """Wait and Choice entered and left; the Task entered, scheduled, started, succeeded and left."""
 HISTORY = 25_000

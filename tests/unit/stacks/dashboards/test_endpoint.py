@@ -14,7 +14,7 @@ from tests.synth.dashboards import OWN, QUEUED, SHARED, arns, there
 from tests.synth.endpoint_cases import BESIDE, MODEL, QUEUE, beside, example, template, wishes
 from tests.synth.scaled import with_variant
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 BODIES = {
     name: endpoint_dashboard_body(each)

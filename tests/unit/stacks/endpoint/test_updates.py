@@ -24,7 +24,7 @@ from tests.synth.endpoint_cases import (
     wishes,
 )
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 FIXED = {"max: 2": "max: 1"}

@@ -7,7 +7,7 @@ import pytest
 from stacks.images import IMAGE_CONTENTS, image_tag, image_tags, read_image_files
 from stacks.template import content_name
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 
 def test_content_name_follows_content_and_not_order():

@@ -12,9 +12,9 @@ import pytest
 from stacks.alarms.properties import alarms
 from tests.synth.deployments import one, with_endpoint, with_locks
 from tests.synth.scaled import with_serving
-from tests.synth.test_alarms import watched_values
+from tests.unit.stacks.alarms.test_properties import watched_values
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 OWN = one("dev", "sentence-embedder")
 

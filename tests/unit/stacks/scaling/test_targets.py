@@ -16,7 +16,7 @@ from tests.synth.deployments import (
 )
 from tests.synth.scaled import served_capacity, with_own, with_own_pools, with_served, with_variant
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 
 def embedder():

@@ -34,7 +34,7 @@ from tests.synth.dashboards import (
 from tests.synth.deployments import locked, with_endpoint, with_locks, with_scaling
 from tests.synth.scaled import with_own, with_served, with_variant
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 
 def body_template(body, *others):

@@ -31,7 +31,7 @@ from tests.synth.endpoint_cases import (
     wishes,
 )
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 

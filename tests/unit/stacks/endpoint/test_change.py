@@ -17,7 +17,7 @@ from stacks.endpoint.change import (
 from stacks.scaling.resources import POLICY, TARGET
 from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, QUEUE, beside, template, wishes
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 BIGGER = {"ml.g5.xlarge": "ml.g5.2xlarge"}
 FIXED = {"max: 2": "max: 1"}

@@ -13,7 +13,7 @@ from stacks.scaling.targets import gpu_target, invocations_target
 from tests.synth.deployments import benchmark, one, with_endpoint, with_instance_type, with_locks
 from tests.synth.scaled import with_served, with_serving
 
-pytestmark = pytest.mark.synth
+pytestmark = pytest.mark.unit
 
 MILLISECONDS = st.floats(0.01, 5000, allow_nan=False)
 RATES = st.floats(0.01, 1e6, allow_nan=False)
