@@ -1,12 +1,9 @@
-"""Profiles and buckets for a model's real texts, beside what its present profiles cost.
-
-A proposal for people, and for programs.
-"""
+"""Profiles and buckets for a model's real texts, beside what its present profiles cost."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +30,7 @@ MULTIPLE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """What was found, and what is proposed."""
+    """The lengths of real texts, ways of batching them, and the proposed profiles."""
 
     lengths: Array
     """Tokens of every text, as the engine sees it: cut at the longest sequence."""
@@ -46,19 +43,19 @@ class Proposal:
 
 def percentiles(lengths: Array) -> dict[str, float]:
     """The histogram in a few numbers."""
-    found = {
+    values = {
         f"p{percent}": round(float(np.percentile(lengths, percent)), 1) for percent in PERCENTILES
     }
     return {
         "min": int(lengths.min()),
-        **found,
+        **values,
         "max": int(lengths.max()),
         "mean": round(float(lengths.mean()), 1),
     }
 
 
 def proposal(
-    found: Sequence[int], profiles: Sequence[OptimizationProfileSpec], count: int
+    texts: Sequence[int], profiles: Sequence[OptimizationProfileSpec], count: int
 ) -> Proposal:
     """What to serve texts of such lengths with, at most `count` buckets.
 
@@ -70,48 +67,45 @@ def proposal(
             "the model's profiles have no sequence axis, so there is nothing to pad; choose a "
             "text model."
         )
-    longest = max(sequence[2] for sequence in sequences)
-    lengths = np.minimum(np.asarray(found, dtype=np.int64), longest)
     present = tuple(sorted({sequence[2] for sequence in sequences}))
-    batch = profiles[0].batch[1]
-    edges = tuple(min(edge, longest) for edge in best_edges(lengths, count, multiple=MULTIPLE))
-    equal = tuple(
-        min(edge, longest) for edge in equal_edges(int(lengths.max()), count, multiple=MULTIPLE)
-    )
+    longest, batch = present[-1], profiles[0].batch[1]
+    tokens = np.asarray(texts, dtype=np.int64)
+    lengths = np.minimum(tokens, longest)
+    best = best_edges(lengths, count, multiple=MULTIPLE)
+    equal = equal_edges(int(lengths.max()), count, multiple=MULTIPLE)
+    best, equal = (tuple(min(edge, longest) for edge in edges) for edges in (best, equal))
     ways = (
         bucketed("padded to the present profiles' longest", lengths, present),
         mixed(f"batches of {batch} as they come", lengths, batch),
         bucketed(f"{len(equal)} equal buckets", lengths, equal),
-        bucketed(f"{len(edges)} proposed buckets", lengths, edges),
-        mixed(f"{len(edges)} proposed buckets, batches of {batch}", lengths, batch, edges),
+        bucketed(f"{len(best)} proposed buckets", lengths, best),
+        mixed(f"{len(best)} proposed buckets, batches of {batch}", lengths, batch, best),
     )
-    cut = int((np.asarray(found) > longest).sum())
     return Proposal(
         lengths=lengths,
-        cut=cut,
+        cut=int((tokens > longest).sum()),
         ways=ways,
-        edges=edges,
-        profiles=proposed_profiles(edges, profiles),
+        edges=best,
+        profiles=_profiles(best, profiles, sequences),
     )
 
 
-def proposed_profiles(
-    edges: tuple[int, ...], present: Sequence[OptimizationProfileSpec]
+def _profiles(
+    edges: tuple[int, ...],
+    present: Sequence[OptimizationProfileSpec],
+    sequences: Sequence[tuple[int, int, int]],
 ) -> tuple[OptimizationProfileSpec, ...]:
     """Return one profile per bucket, tuned for its edge.
 
     Each opt batch has about the tokens of the present one. The last profile goes up to today's
     longest sequence, so that nothing that is served now is refused.
     """
-    sequences = [profile.sequence for profile in present if profile.sequence is not None]
-    shortest, longest = (
-        min(edges[0], *(element[0] for element in sequences)),
-        max(sequence[2] for sequence in sequences),
-    )
-    least, most = min(item.batch[0] for item in present), max(entry.batch[2] for entry in present)
+    least = min(profile.batch[0] for profile in present)
+    most = max(profile.batch[2] for profile in present)
     tokens = present[0].batch[1] * sequences[0][1]
+    shortest = min(edges[0], *(sequence[0] for sequence in sequences))
     lows = [shortest, *(edge + 1 for edge in edges[:-1])]
-    highs = [*edges[:-1], longest]
+    highs = [*edges[:-1], max(sequence[2] for sequence in sequences)]
     return tuple(
         OptimizationProfileSpec(
             batch=(least, min(max(tokens // edge, least), most), most), sequence=(low, edge, high)
@@ -122,12 +116,25 @@ def proposed_profiles(
 
 def as_data(proposal: Proposal, records: Sequence[BenchmarkRecord]) -> dict[str, Any]:
     """Everything, as JSON; tokens per second are null where nothing was measured."""
+    lengths, seconds = proposal.lengths, row_seconds(records)
+    ways = []
+    for way in proposal.ways:
+        rate = None if seconds is None else way.useful_tokens_per_second(lengths, seconds)
+        ways.append(
+            {
+                "name": way.name,
+                "edges": list(way.edges),
+                "tokens_of_a_text": round(way.mean, 2),
+                "wasted": round(way.wasted(lengths), 4),
+                "estimated_useful_tokens_per_second": None if rate is None else round(rate, 1),
+            }
+        )
     return {
-        "texts": len(proposal.lengths),
+        "texts": len(lengths),
         "cut": proposal.cut,
-        "tokens": percentiles(proposal.lengths),
-        "ways": [_way(way, proposal, records) for way in proposal.ways],
-        "measured_shapes": [asdict(shape) for shape in useful_at_shapes(records, proposal.lengths)],
+        "tokens": percentiles(lengths),
+        "ways": ways,
+        "measured_shapes": useful_at_shapes(records, lengths),
         "buckets": list(proposal.edges),
         "optimization_profiles": [profile.model_dump(mode="json") for profile in proposal.profiles],
     }
@@ -137,62 +144,24 @@ def as_text(proposal: Proposal, records: Sequence[BenchmarkRecord]) -> str:
     """Tables, and lines for the model file."""
     data = as_data(proposal, records)
     tokens = ", ".join(f"{name} {value:g}" for name, value in data["tokens"].items())
-    parts = [
-        f"{data['texts']} texts, {data['cut']} cut at the longest sequence; tokens: {tokens}",
-        _ways(data["ways"]),
-    ]
-    if data["measured_shapes"]:
-        parts.append(_shapes(data["measured_shapes"]))
-    profiles = "\n".join(f"    - {_profile(profile)}" for profile in proposal.profiles)
-    parts.append(f"batcher buckets: {', '.join(map(str, proposal.edges))}")
-    parts.append(f"proposed for the model file:\n  optimization_profiles:\n{profiles}")
-    return "\n\n".join(parts)
-
-
-def _way(way: Way, proposal: Proposal, records: Sequence[BenchmarkRecord]) -> dict[str, Any]:
-    seconds = row_seconds(records)
-    rate = (
-        None
-        if seconds is None
-        else round(way.useful_tokens_per_second(proposal.lengths, seconds), 1)
-    )
-    return {
-        "name": way.name,
-        "edges": list(way.edges),
-        "tokens_of_a_text": round(way.mean, 2),
-        "wasted": round(way.wasted(proposal.lengths), 4),
-        "estimated_useful_tokens_per_second": rate,
-    }
-
-
-def _ways(ways: Sequence[dict[str, Any]]) -> str:
-    rows = [("way of batching", "tokens a text", "padding", "useful tokens/s (estimated)")]
-    for way in ways:
+    texts = f"{data['texts']} texts, {data['cut']} cut at the longest sequence; tokens: {tokens}"
+    ways = [("way of batching", "tokens a text", "padding", "useful tokens/s (estimated)")]
+    for way in data["ways"]:
         rate = way["estimated_useful_tokens_per_second"]
         cell = "" if rate is None else f"{rate:.0f}"
-        rows.append((way["name"], f"{way['tokens_of_a_text']:.1f}", f"{way['wasted']:.1%}", cell))
-    return format_table(rows, text_columns=1)
-
-
-def _shapes(shapes: Sequence[dict[str, Any]]) -> str:
-    rows: list[tuple[str, ...]] = [
-        ("measured shape", "texts that fit", "padding", "tokens/s", "useful tokens/s")
-    ]
-    for item in shapes:
-        shape, rates = (
-            f"{item['batch']} x {item['sequence']}",
-            (item["tokens_per_second"], item["useful_tokens_per_second"]),
-        )
-        rows.append(
-            (
-                shape,
-                f"{item['share_that_fits']:.0%}",
-                f"{item['wasted']:.1%}",
-                *(f"{rate:.0f}" for rate in rates),
-            )
-        )
-    return format_table(rows, text_columns=1)
-
-
-def _profile(profile: OptimizationProfileSpec) -> str:
-    return f"{{batch: {list(profile.batch)}, sequence: {list(profile.sequence or ())}}}"
+        ways.append((way["name"], f"{way['tokens_of_a_text']:.1f}", f"{way['wasted']:.1%}", cell))
+    parts = [texts, format_table(ways, text_columns=1)]
+    shapes = [("measured shape", "texts that fit", "padding", "tokens/s", "useful tokens/s")]
+    for shape in data["measured_shapes"]:
+        fits, padding = f"{shape['share_that_fits']:.0%}", f"{shape['wasted']:.1%}"
+        rates = f"{shape['tokens_per_second']:.0f}", f"{shape['useful_tokens_per_second']:.0f}"
+        shapes.append((f"{shape['batch']} x {shape['sequence']}", fits, padding, *rates))
+    if len(shapes) > 1:
+        parts.append(format_table(shapes, text_columns=1))
+    profiles = "".join(
+        f"\n    - {{batch: {list(profile.batch)}, sequence: {list(profile.sequence or ())}}}"
+        for profile in proposal.profiles
+    )
+    parts.append(f"batcher buckets: {', '.join(map(str, proposal.edges))}")
+    parts.append(f"proposed for the model file:\n  optimization_profiles:{profiles}")
+    return "\n\n".join(parts)

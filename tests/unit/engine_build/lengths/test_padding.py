@@ -32,13 +32,12 @@ def test_buckets_are_never_worse_than_equal_ones(lengths, count, multiple):
 def test_buckets_are_the_best_of_all(lengths, count):
     longest = int(lengths.max())
     every = (
-        (*some, longest)
+        (*others, longest)
         for size in range(count)
-        for some in itertools.combinations(range(1, longest), size)
+        for others in itertools.combinations(range(1, longest), size)
     )
-    assert cost(lengths, best_edges(lengths, count, multiple=1)) == min(
-        cost(lengths, edges) for edges in every
-    )
+    best = best_edges(lengths, count, multiple=1)
+    assert cost(lengths, best) == min(cost(lengths, edges) for edges in every)
 
 
 @settings(deadline=None, derandomize=True)
@@ -47,17 +46,15 @@ def test_edges_hold_every_text_in_no_more_buckets_than_asked_for(lengths, count,
     edges = best_edges(lengths, count, multiple=multiple)
     assert 1 <= len(edges) <= count and list(edges) == sorted(set(edges))
     assert all(edge % multiple == 0 for edge in edges)
-    assert (padded(lengths, edges) >= lengths).all() and edges[
-        -1
-    ] - multiple < lengths.max() <= edges[-1]
+    assert (padded(lengths, edges) >= lengths).all()
+    assert edges[-1] - multiple < lengths.max() <= edges[-1]
 
 
 @settings(deadline=None, derandomize=True)
 @given(LENGTHS, COUNTS)
 def test_more_buckets_never_pad_more(lengths, count):
-    assert cost(lengths, best_edges(lengths, count + 1)) <= cost(
-        lengths, best_edges(lengths, count)
-    )
+    few, more = (cost(lengths, best_edges(lengths, buckets)) for buckets in (count, count + 1))
+    assert more <= few
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,7 @@ TEXTS = np.minimum(RANDOM.geometric(1 / 16, size=500) + 3, 200)
 
 
 def measured(batch, sequence, rows_per_second):
-    times = dict.fromkeys(
-        ("average_ms", "p50_ms", "p95_ms", "p99_ms"), 1000 * batch / rows_per_second
-    )
+    names = ("average_ms", "p50_ms", "p95_ms", "p99_ms")
     return BenchmarkRecord(
         runtime="tensorrt",
         precision="fp16",
@@ -31,7 +29,7 @@ def measured(batch, sequence, rows_per_second):
         sequence=sequence,
         rows_per_second=rows_per_second,
         repetitions=9,
-        **times,
+        **dict.fromkeys(names, 1000 * batch / rows_per_second),
     )
 
 
@@ -65,60 +63,53 @@ def test_row_of_a_length_takes_what_was_measured_beside_it():
 
 
 def test_useful_tokens_of_a_shape_are_those_of_texts_that_fit():
-    found = useful_at_shapes(RECORDS, np.array([4, 8, 64, 128]))
-    assert [(each.share_that_fits, each.useful_tokens_per_second) for each in found] == [
-        (0.5, 6000.0),
-        (0.75, pytest.approx(500 * 76 / 3, abs=0.1)),
-        (1.0, 10200.0),
-    ]
-    assert (
-        useful_at_shapes((measured(1, 2, 10.0),), np.array([4]))[0].useful_tokens_per_second == 0.0
-    )
+    shapes = useful_at_shapes(RECORDS, np.array([4, 8, 64, 128]))
+    assert [shape["share_that_fits"] for shape in shapes] == [0.5, 0.75, 1.0]
+    rates = [shape["useful_tokens_per_second"] for shape in shapes]
+    assert rates == pytest.approx([6000.0, 500 * 76 / 3, 10200.0], abs=0.1)
+    (short,) = useful_at_shapes((measured(1, 2, 10.0),), np.array([4]))
+    assert short["useful_tokens_per_second"] == 0.0
 
 
-def test_proposal_wastes_less_than_what_is_there():
-    found = proposal(TEXTS.tolist(), PROFILES, 4)
-    present, as_they_come, equal, proposed, both = (way.wasted(found.lengths) for way in found.ways)
-    assert both < proposed < equal < present and proposed < as_they_come
-    assert found.cut == (TEXTS > 128).sum() and found.lengths.max() <= 128
+def test_proposal_wastes_less_than_the_present_profiles():
+    result = proposal(TEXTS.tolist(), PROFILES, 4)
+    present, as_they_come, equal, best, both = (way.wasted(result.lengths) for way in result.ways)
+    assert both < best < equal < present and best < as_they_come
+    assert result.cut == (TEXTS > 128).sum() and result.lengths.max() <= 128
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=60), st.integers(1, 6))
 def test_proposed_profiles_serve_every_length_that_is_served_today(lengths, count):
-    found = proposal(lengths, PROFILES, count)
-    ranges = [profile.sequence for profile in found.profiles]
+    profiles = proposal(lengths, PROFILES, count).profiles
+    ranges = [profile.sequence for profile in profiles]
     assert ranges[0][0] <= 8 and ranges[-1][2] == 128
     assert all(after[0] == before[2] + 1 for before, after in itertools.pairwise(ranges))
-    assert all(low <= opt <= high for low, opt, high in ranges)
-    assert all(
-        low <= opt <= high for low, opt, high in (profile.batch for profile in found.profiles)
-    )
+    batches = [profile.batch for profile in profiles]
+    assert all(low <= opt <= high for low, opt, high in (*ranges, *batches))
 
 
 def test_opt_batches_hold_about_the_tokens_of_the_present_one():
-    found = proposal([16] * 9 + [128], PROFILES, 2)
-    assert [(each.batch, each.sequence) for each in found.profiles] == [
+    profiles = proposal([16] * 9 + [128], PROFILES, 2).profiles
+    assert [(profile.batch, profile.sequence) for profile in profiles] == [
         ((1, 32, 32), (8, 16, 16)),
         ((1, 4, 32), (17, 128, 128)),
     ]
 
 
 def test_report_has_every_number_and_lines_for_the_model_file():
-    found = proposal(TEXTS.tolist(), PROFILES, 2)
-    data, text = as_data(found, RECORDS), as_text(found, RECORDS)
-    assert data["buckets"] == list(found.edges) and data["tokens"] == percentiles(found.lengths)
+    result = proposal(TEXTS.tolist(), PROFILES, 2)
+    data, text = as_data(result, RECORDS), as_text(result, RECORDS)
+    assert data["buckets"] == list(result.edges) and data["tokens"] == percentiles(result.lengths)
     rates = [way["estimated_useful_tokens_per_second"] for way in data["ways"]]
     assert rates[3] > rates[0] > 0
     assert "optimization_profiles:\n    - {batch: [1, " in text and "measured shape" in text
 
 
 def test_report_without_a_benchmark_leaves_speeds_out():
-    found = proposal(TEXTS.tolist(), PROFILES, 2)
-    assert {way["estimated_useful_tokens_per_second"] for way in as_data(found, ())["ways"]} == {
-        None
-    }
-    assert "measured shape" not in as_text(found, ())
+    result = proposal(TEXTS.tolist(), PROFILES, 2)
+    rates = {way["estimated_useful_tokens_per_second"] for way in as_data(result, ())["ways"]}
+    assert rates == {None} and "measured shape" not in as_text(result, ())
 
 
 def test_refuses_a_model_without_a_sequence_axis():
