@@ -23,6 +23,7 @@ from roundhouse.cli import (
     local_cloud,
     new,
     plan,
+    prices,
     prune,
     status,
 )
@@ -62,6 +63,7 @@ for function, example in (
     (status.status, status.EXAMPLE),
     (images.images, images.EXAMPLE),
     (prune.prune, prune.EXAMPLE),
+    (prices.prices, prices.EXAMPLE),
     (check_templates.check_templates, check_templates.EXAMPLE),
     (demo.demo, demo.EXAMPLE),
 ):
