@@ -80,11 +80,8 @@ def test_padding_of_the_served_tokenizer_is_the_models(tmp_path):
 
 def test_refuses_a_checkpoint_without_a_head_for_its_task(tmp_path):
     checkpoint = write_text_checkpoint(tmp_path, "BERT")
-    with pytest.raises(
-        SourceFault,
-        match=r"lacks \d+ weights that BertForSequenceClassification needs, such as "
-        r"classifier.bias",
-    ):
+    words = r"lacks \d+ weights that BertForSequenceClassification needs, such as classifier.bias"
+    with pytest.raises(SourceFault, match=words):
         SourceModel(checkpoint, longest=16, task="text-classification")
 
 
@@ -101,10 +98,8 @@ def test_refuses_a_checkpoint_without_a_head_for_its_task(tmp_path):
 )
 def test_refuses_a_checkpoint_whose_answer_is_no_class(changes, problem, tmp_path):
     checkpoint = write_text_checkpoint(tmp_path, "BERT", **changes)
-    with pytest.raises(
-        SourceFault,
-        match=f"problem type is {problem}, whose answer is no class; allowed: single_label",
-    ):
+    words = f"problem type is {problem}, whose answer is no class; allowed: single_label"
+    with pytest.raises(SourceFault, match=words):
         SourceModel(checkpoint, longest=16, task="text-classification")
 
 

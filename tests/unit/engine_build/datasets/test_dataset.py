@@ -62,9 +62,8 @@ def test_refuses_a_line_without_a_label_or_text(content, words, tmp_path):
 
 def test_refuses_arrays_of_different_lengths(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros((3, 2)), y=np.zeros(2))
-    with pytest.raises(
-        InputRefused, match=r"holds x 3, y 2 rows; every array must have one row per sample"
-    ):
+    words = r"holds x 3, y 2 rows; every array must have one row per sample"
+    with pytest.raises(InputRefused, match=words):
         samples(tmp_path / "a.npz")
 
 
@@ -123,9 +122,8 @@ def test_refuses_an_array_larger_than_any_memory(tmp_path):
 def test_refuses_a_single_array_under_the_name_of_an_archive(tmp_path):
     with (tmp_path / "a.npz").open("wb") as file:
         np.save(file, np.zeros((3, 2)))
-    with pytest.raises(
-        InputRefused, match=r"one array without a name; write np.savez\(path, name=array\)"
-    ):
+    words = r"one array without a name; write np.savez\(path, name=array\)"
+    with pytest.raises(InputRefused, match=words):
         samples(tmp_path / "a.npz")
 
 

@@ -67,15 +67,12 @@ def test_shaped_arrays_have_the_rows_and_sequence_asked_for():
 
 
 def test_refuses_a_row_of_another_shape():
-    with pytest.raises(
-        InputRefused,
-        match=r"input 'x' has shape \[3, 5\], but the network takes \[-1, 2\] a row \(-1: any\)",
-    ):
+    words = r"input 'x' has shape \[3, 5\], but the network takes \[-1, 2\] a row \(-1: any\)"
+    with pytest.raises(InputRefused, match=words):
         TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 5)), "mask": np.array(True)}])
 
 
 def test_refuses_a_row_without_an_input():
-    with pytest.raises(
-        InputRefused, match=r"no array for input 'mask' of the network; it has: x; add it"
-    ):
+    words = r"no array for input 'mask' of the network; it has: x; add it"
+    with pytest.raises(InputRefused, match=words):
         TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 2))}])

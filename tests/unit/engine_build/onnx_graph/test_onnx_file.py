@@ -35,20 +35,9 @@ def test_mask_of_infinities_is_no_broken_weight(tmp_path):
 def test_refuses_a_weight_that_is_no_number(value, tmp_path):
     weight = np.ones((4, 3), dtype=np.float32)
     weight[2, 1] = value
-    with pytest.raises(
-        SourceFault, match=r"weight w holds NaN or Inf; train or export the source again"
-    ):
+    words = r"weight w holds NaN or Inf; train or export the source again"
+    with pytest.raises(SourceFault, match=words):
         refuse_broken_weights(read_model(linear(tmp_path / "model.onnx", weight=weight)))
-
-
-def test_refuses_a_constant_node_that_is_no_number(tmp_path):
-    value = onnx.numpy_helper.from_array(np.array([1.0, np.nan, 2.0], dtype=np.float32))
-    nodes = [node("Constant", "", "c", value=value), node("Add", "x c", "y")]
-    path = write_graph(
-        tmp_path / "model.onnx", nodes, [tensor("x", "batch", 3)], [tensor("y", "batch", 3)]
-    )
-    with pytest.raises(SourceFault, match=r"weight c holds NaN"):
-        refuse_broken_weights(read_model(path))
 
 
 def test_refuses_a_weight_whose_bytes_are_not_its_shapes(tmp_path):
@@ -74,14 +63,12 @@ def test_refuses_weights_in_other_files(tmp_path):
         location="model.onnx.data",
         size_threshold=0,
     )
-    with pytest.raises(
-        SourceFault,
-        match=r"keeps 1 weights in other files \(model.onnx.data\).*save it as one file: onnx.save",
-    ):
+    words = r"keeps 1 weights in other files \(model.onnx.data\).*save it as one file: onnx.save"
+    with pytest.raises(SourceFault, match=words):
         read_model(outer)
 
 
-def elsewhere(name="c"):
+def external(name="c"):
     """A tensor whose bytes are said to lie in another file."""
     weight = onnx.numpy_helper.from_array(np.ones(3, dtype=np.float32), name)
     onnx.external_data_helper.set_external_data(weight, location="../../etc/passwd")
@@ -89,32 +76,41 @@ def elsewhere(name="c"):
     return weight
 
 
-def in_a_constant():
-    return [node("Constant", "", "c", value=elsewhere()), node("Add", "x c", "y")]
+def in_a_constant(weight):
+    return [node("Constant", "", "c", value=weight), node("Add", "x c", "y")]
 
 
-def in_a_branch():
-    made = onnx.helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, [3])
-    same = onnx.helper.make_graph([node("Identity", "c", "b")], "branch", [], [made], [elsewhere()])
+def in_a_branch(weight):
+    output = onnx.helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, [3])
+    identity = node("Identity", weight.name, "b")
+    branch = onnx.helper.make_graph([identity], "branch", [], [output], [weight])
     truth = onnx.numpy_helper.from_array(np.array(True))
-    chosen = node("If", "t", "d", then_branch=same, else_branch=same)
+    chosen = node("If", "t", "d", then_branch=branch, else_branch=branch)
     return [node("Constant", "", "t", value=truth), chosen, node("Add", "x d", "y")]
+
+
+def write_rows(path, nodes):
+    return write_graph(path, nodes, [tensor("x", "batch", 3)], [tensor("y", "batch", 3)])
 
 
 @pytest.mark.parametrize("nodes", [in_a_constant, in_a_branch])
 def test_refuses_constants_and_branches_in_other_files(nodes, tmp_path):
-    path = write_graph(
-        tmp_path / "model.onnx", nodes(), [tensor("x", "batch", 3)], [tensor("y", "batch", 3)]
-    )
-    with pytest.raises(
-        SourceFault, match=r"keeps \d weights in other files \(\.\./\.\./etc/passwd\)"
-    ):
+    path = write_rows(tmp_path / "model.onnx", nodes(external()))
+    words = r"keeps \d weights in other files \(\.\./\.\./etc/passwd\)"
+    with pytest.raises(SourceFault, match=words):
         read_model(path)
+
+
+@pytest.mark.parametrize("nodes", [in_a_constant, in_a_branch])
+def test_refuses_a_constant_or_a_branchs_weight_that_is_no_number(nodes, tmp_path):
+    weight = onnx.numpy_helper.from_array(np.array([1.0, np.nan, 2.0], dtype=np.float32), "c")
+    with pytest.raises(SourceFault, match=r"weight c holds NaN"):
+        refuse_broken_weights(read_model(write_rows(tmp_path / "model.onnx", nodes(weight))))
 
 
 def test_refuses_a_functions_constant_in_another_file():
     function = onnx.helper.make_function(
-        "own", "F", ["x"], ["y"], in_a_constant(), [onnx.helper.make_opsetid("", 17)]
+        "own", "F", ["x"], ["y"], in_a_constant(external()), [onnx.helper.make_opsetid("", 17)]
     )
     graph = onnx.helper.make_graph(
         [node("F", "x", "y", domain="own")], "g", [tensor("x", 3)], [tensor("y", 3)]
@@ -124,30 +120,13 @@ def test_refuses_a_functions_constant_in_another_file():
         refuse_external_data("m.onnx", model)
 
 
-def test_refuses_a_broken_weight_within_a_branch(tmp_path):
-    made = onnx.helper.make_tensor_value_info("b", onnx.TensorProto.FLOAT, [3])
-    weight = onnx.numpy_helper.from_array(np.array([1.0, np.nan, 2.0], dtype=np.float32), "inner")
-    branch = onnx.helper.make_graph(
-        [node("Identity", "inner", "b")], "branch", [], [made], [weight]
-    )
-    truth = onnx.numpy_helper.from_array(np.array(True))
-    chosen = node("If", "t", "d", then_branch=branch, else_branch=branch)
-    nodes = [node("Constant", "", "t", value=truth), chosen, node("Add", "x d", "y")]
-    path = write_graph(
-        tmp_path / "model.onnx", nodes, [tensor("x", "batch", 3)], [tensor("y", "batch", 3)]
-    )
-    with pytest.raises(SourceFault, match=r"weight inner holds NaN"):
-        refuse_broken_weights(read_model(path))
-
-
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_refuses_a_truncated_file(share, tmp_path):
     path = linear(tmp_path / "model.onnx")
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * share)])
-    with pytest.raises(
-        SourceFault, match=r"model.onnx is no valid ONNX file \(.*cut short: export it again"
-    ):
+    words = r"model.onnx is no valid ONNX file \(.*cut short: export it again"
+    with pytest.raises(SourceFault, match=words):
         read_model(path)
 
 

@@ -35,24 +35,24 @@ def test_platform_without_tensorrt_has_no_rule():
     refuse_opset(26, PLATFORMS["triton-24.10-cpu"])
 
 
-@pytest.mark.parametrize("opset", [8, 25, 99])
-def test_refuses_an_opset_that_tensorrt_does_not_document(opset):
-    words = (
-        rf"has opset {opset}, and TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; "
-        r"export it with opset 17"
-    )
-    with pytest.raises(NetworkRefused, match=words):
-        refuse_opset(opset, PLATFORMS["triton-26.05"])
+READS = r"TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; export it with opset 17"
 
 
-def test_int8_takes_opset_13():
+@pytest.mark.parametrize(
+    ("platform", "opset", "may_be_int8", "fault"),
+    [
+        *(
+            ("triton-26.05", opset, False, f"has opset {opset}, and {READS}")
+            for opset in (8, 25, 99)
+        ),
+        ("triton-24.10-cpu", 12, True, "has opset 12, and INT8 needs 13 or newer; export it with"),
+    ],
+)
+def test_refuses_an_opset_that_tensorrt_or_int8_does_not_take(platform, opset, may_be_int8, fault):
+    with pytest.raises(NetworkRefused, match=fault):
+        refuse_opset(opset, PLATFORMS[platform], may_be_int8=may_be_int8)
+
+
+def test_int8_takes_opset_13_and_float_older_ones():
     refuse_opset(13, PLATFORMS["triton-26.05"], may_be_int8=True)
-
-
-def test_refuses_an_opset_without_an_axis_for_int8():
     refuse_opset(12, PLATFORMS["triton-24.10-cpu"])
-    with pytest.raises(
-        NetworkRefused,
-        match=r"has opset 12, and INT8 needs 13 or newer; export it with opset 17, or ask for",
-    ):
-        refuse_opset(12, PLATFORMS["triton-24.10-cpu"], may_be_int8=True)

@@ -1,7 +1,4 @@
-"""Which layers INT8 pays for.
-
-Multiply-accumulates, counted by hand.
-"""
+"""Layers for INT8, and multiply-accumulates that are counted by hand."""
 
 from __future__ import annotations
 
@@ -25,12 +22,12 @@ from tests.unit.engine_build.quantization.graphs import (
     Graph,
     chain,
     cnn,
+    feed,
     images,
     texts,
     transformer,
     vit,
 )
-from tests.unit.engine_build.quantization.test_calibration import feed
 
 
 @pytest.mark.parametrize(
@@ -46,56 +43,42 @@ def test_layers_with_weights_are_found_and_products_of_activations_are_not(model
     assert [layer.operator for layer in quantizable_layers(model)] == operators
 
 
-def test_transformer_has_one_layer_behind_its_gelu():
-    assert [layer.follows_activation_function for layer in quantizable_layers(transformer())] == [
-        False
-    ] * 5 + [
-        True,
-        False,
-    ]
+@pytest.mark.parametrize(
+    ("model", "follows"),
+    [
+        (transformer(), [False] * 5 + [True, False]),
+        *((chain(operator, "Identity"), [False, True]) for operator in ("Relu", "Erf", "Tanh")),
+        # A normalisation in between ends the search.
+        (chain("Relu", "Softmax"), [False, False]),
+    ],
+    ids=["transformer", "Relu", "Erf", "Tanh", "Softmax"],
+)
+def test_layers_behind_an_activation_function_are_found_by_structure(model, follows):
+    layers = quantizable_layers(model)
+    assert [layer.follows_activation_function for layer in layers] == follows
 
 
-@pytest.mark.parametrize("operator", ["Relu", "Erf", "Tanh"])
-def test_matmul_behind_an_activation_function_is_found_by_structure(operator):
-    assert [
-        layer.follows_activation_function
-        for layer in quantizable_layers(chain(operator, "Identity"))
-    ] == [
-        False,
-        True,
-    ]
-
-
-def test_normalisation_between_ends_the_walk():
-    assert [
-        layer.follows_activation_function for layer in quantizable_layers(chain("Relu", "Softmax"))
-    ] == [
-        False,
-        False,
-    ]
+def gemm_layers(**attributes):
+    graph = Graph(0)
+    scores = graph.node("Gemm", "x", graph.weight(4, 4), **attributes)
+    return quantizable_layers(graph.model({"x": (TensorProto.FLOAT, [4, 4])}, scores, 4))
 
 
 @pytest.mark.parametrize(("turned", "axis"), [(0, 1), (1, 0)])
 def test_gemm_has_its_scales_along_its_output_channels(turned, axis):
-    graph = Graph(0)
-    scores = graph.node("Gemm", "x", graph.weight(4, 4), transB=turned)
-    assert (
-        quantizable_layers(graph.model({"x": (TensorProto.FLOAT, ["batch", 4])}, scores, 4))[
-            0
-        ].column_axis
-        == axis
-    )
+    assert gemm_layers(transB=turned)[0].column_axis == axis
+
+
+@pytest.mark.parametrize("attribute", [{"alpha": 0.5}, {"transA": 1}])
+def test_gemm_that_is_more_than_a_product_stays_in_float(attribute):
+    assert gemm_layers(**attribute) == ()
 
 
 def test_weights_in_constant_nodes_and_behind_identities_are_weights():
     model = chain("Relu")
     first, second = model.graph.initializer
-    constant = helper.make_node(
-        "Constant",
-        [],
-        ["held"],
-        value=numpy_helper.from_array(numpy_helper.to_array(first), "held"),
-    )
+    values = numpy_helper.from_array(numpy_helper.to_array(first), "held")
+    constant = helper.make_node("Constant", [], ["held"], value=values)
     model.graph.node.insert(0, constant)
     model.graph.node.insert(1, helper.make_node("Identity", [second.name], ["alias"]))
     matmuls = [node for node in model.graph.node if node.op_type == "MatMul"]
@@ -104,43 +87,21 @@ def test_weights_in_constant_nodes_and_behind_identities_are_weights():
     assert [layer.weight for layer in quantizable_layers(model)] == ["held", second.name]
 
 
-@pytest.mark.parametrize("attribute", [{"alpha": 0.5}, {"transA": 1}])
-def test_gemm_that_is_more_than_a_product_stays_in_float(attribute):
-    graph = Graph(0)
-    scores = graph.node("Gemm", "x", graph.weight(4, 4), **attribute)
-    assert quantizable_layers(graph.model({"x": (TensorProto.FLOAT, [4, 4])}, scores, 4)) == ()
-
-
 def test_double_precision_stays_as_it_is():
     model = chain("Relu")
     first = model.graph.initializer[0]
-    first.CopyFrom(
-        numpy_helper.from_array(numpy_helper.to_array(first).astype(np.float64), first.name)
-    )
+    doubles = numpy_helper.to_array(first).astype(np.float64)
+    first.CopyFrom(numpy_helper.from_array(doubles, first.name))
     assert len(quantizable_layers(model)) == 1
 
 
 def test_transformer_work_holds_the_products_of_activations():
     tokens = 6
-    work = list(
-        multiply_accumulates(transformer(), feed(texts(1, seed=1, sequence=tokens))).values()
-    )
-    projection, ffn, product = (
-        tokens * WIDTH * WIDTH,
-        tokens * WIDTH * INNER,
-        tokens * tokens * WIDTH,
-    )
-    assert work == [
-        projection,
-        projection,
-        projection,
-        product,
-        product,
-        projection,
-        ffn,
-        ffn,
-        WIDTH * CLASSES,
-    ]
+    work = multiply_accumulates(transformer(), feed(texts(1, seed=1, sequence=tokens)))
+    projection, ffn = tokens * WIDTH * WIDTH, tokens * WIDTH * INNER
+    product = tokens * tokens * WIDTH
+    attention = [projection] * 3 + [product] * 2 + [projection]
+    assert list(work.values()) == [*attention, ffn, ffn, WIDTH * CLASSES]
 
 
 def test_convolution_work_is_pixels_times_kernel():

@@ -46,20 +46,17 @@ def test_another_store_is_asked_too(cache, tmp_path):
     assert cache.find("digest") is not None
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04 cut short", b"no archive"])
-def test_a_damaged_file_is_none(cache, tmp_path, data):
-    cache.keep("digest", RANGES)
-    next((tmp_path / "near").rglob("*.npz")).write_bytes(data)
-    assert cache.find("digest") is None
-
-
-def test_a_file_with_any_byte_damaged_is_none_or_ranges(cache, tmp_path):
+def test_a_damaged_file_is_none(cache, tmp_path):
     cache.keep("digest", RANGES)
     path = next((tmp_path / "near").rglob("*.npz"))
     whole = path.read_bytes()
-    for place in range(len(whole)):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
-        assert cache.find("digest") is None or len(cache.find("digest")) == len(RANGES)
+    for data in (b"", b"PK\x03\x04 cut short", b"no archive"):
+        path.write_bytes(data)
+        assert cache.find("digest") is None
+    for index in range(len(whole)):
+        path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x55]) + whole[index + 1 :])
+        ranges = cache.find("digest")
+        assert ranges is None or len(ranges) == len(RANGES)
 
 
 def test_digest_changes_with_network_samples_order_and_method(network):
@@ -69,13 +66,8 @@ def test_digest_changes_with_network_samples_order_and_method(network):
         ranges_digest(network, ("a",), "max"),
         ranges_digest(network, ("a", "b"), "entropy"),
         ranges_digest(network, images(2, seed=1), "max"),
+        ranges_digest(network, images(2, seed=1), "max"),
         ranges_digest(network, images(2, seed=2), "max"),
     }
     network.write_bytes(b"other")
     assert len(digests | {ranges_digest(network, ("a", "b"), "max")}) == 7
-
-
-def test_digest_is_the_same_for_the_same(network):
-    assert ranges_digest(network, images(2, seed=1), "max") == ranges_digest(
-        network, images(2, seed=1), "max"
-    )

@@ -15,10 +15,8 @@ def test_a_file_that_is_not_there_is_the_default(tmp_path):
 @pytest.mark.parametrize("content", ["[1, 2]", '"text"', "null", "3"])
 def test_refuses_a_configuration_that_is_no_object(content, tmp_path):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(
-        SourceFault,
-        match=r"config.json of the checkpoint holds \w+, not an object; fetch or save it again",
-    ):
+    words = r"config.json of the checkpoint holds \w+, not an object; fetch or save it again"
+    with pytest.raises(SourceFault, match=words):
         read_json(tmp_path / "config.json", {})
 
 

@@ -117,9 +117,8 @@ def test_checkpoint_without_modules_is_pooled_by_the_mean_and_not_normalised(che
 @pytest.mark.parametrize(("modes", "named"), [(["max"], "max"), (["cls", "mean"], r"cls \+ mean")])
 def test_refuses_another_pooling(style, modes, named, with_modules):
     folder = with_modules(style, ("Transformer", None), ("Pooling", pooling_config(style, *modes)))
-    with pytest.raises(
-        SourceFault, match=rf"pools by {named}; allowed: mean, cls. Export .* as `source.onnx`"
-    ):
+    words = rf"pools by {named}; allowed: mean, cls. Export .* as `source.onnx`"
+    with pytest.raises(SourceFault, match=words):
         SourceModel(folder, longest=16)
 
 
@@ -127,10 +126,8 @@ def test_refuses_another_pooling(style, modes, named, with_modules):
 def test_refuses_a_dense_head(style, with_modules):
     pooling = ("Pooling", pooling_config(style, "mean"))
     folder = with_modules(style, ("Transformer", None), pooling, ("Dense", {"in_features": WIDTH}))
-    with pytest.raises(
-        SourceFault,
-        match=r"the modules Transformer, Pooling, Dense; allowed: Transformer, Pooling, and Norm",
-    ):
+    words = r"the modules Transformer, Pooling, Dense; allowed: Transformer, Pooling, and Norm"
+    with pytest.raises(SourceFault, match=words):
         SourceModel(folder, longest=16)
 
 
@@ -142,9 +139,8 @@ def test_refuses_modules_of_other_packages(with_modules):
 
 def test_refuses_an_unknown_pooling_mode(with_modules):
     folder = with_modules("new", ("Transformer", None), ("Pooling", pooling_config("new", "odd")))
-    with pytest.raises(
-        SourceFault, match=r"1_Pooling/config.json of the checkpoint does not say how it pools"
-    ):
+    words = r"1_Pooling/config.json of the checkpoint does not say how it pools"
+    with pytest.raises(SourceFault, match=words):
         embedding_pipeline(folder)
 
 

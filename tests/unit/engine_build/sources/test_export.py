@@ -91,9 +91,8 @@ def test_refuses_an_export_that_differs(exported):
             return super().rows(feed) + 0.001
 
     assert largest_difference(source, OrtNetwork(network.path), feeds) < 1e-5
-    with pytest.raises(
-        SourceFault, match=r"differs from PyTorch by 0.001 at 1x\d+, allowed 0.0001 "
-    ):
+    words = r"differs from PyTorch by 0.001 at 1x\d+, allowed 0.0001 "
+    with pytest.raises(SourceFault, match=words):
         largest_difference(source, Shifted(network.path), feeds)
 
 
@@ -101,9 +100,8 @@ def test_refuses_weights_that_are_nan(copied):
     weights = load_file(copied / "model.safetensors")
     weights["encoder.layer.1.output.dense.weight"][0, 0] = torch.nan
     save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(
-        SourceFault, match=r"weight encoder.layer.1.output.dense.weight of the source holds NaN"
-    ):
+    words = r"weight encoder.layer.1.output.dense.weight of the source holds NaN"
+    with pytest.raises(SourceFault, match=words):
         SourceModel(copied, longest=16)
 
 
@@ -115,9 +113,8 @@ def test_refuses_sequences_longer_than_the_model_takes(checkpoint):
 def test_refuses_a_tokenizer_of_another_model(copied, tmp_path):
     text = (copied / "tokenizer.json").read_text()
     (copied / "tokenizer.json").write_text(text.replace('"today":', '"today": 4000, "was":'))
-    with pytest.raises(
-        SourceFault, match=r"the tokenizer gives token 4000 \('today'\), but the model knows 37"
-    ):
+    words = r"the tokenizer gives token 4000 \('today'\), but the model knows 37"
+    with pytest.raises(SourceFault, match=words):
         export(SourceModel(copied, longest=16), ["a cat today", "a dog"], tmp_path, longest=16)
 
 

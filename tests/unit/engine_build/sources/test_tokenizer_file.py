@@ -25,22 +25,22 @@ def changed(folder, **changes):
     return folder
 
 
-def check_networks(folder, vocabulary=VOCABULARY, padding=0):
+def tokenizer_of(folder, vocabulary=VOCABULARY, padding=0):
     return checkpoint_tokenizer(folder, vocabulary=vocabulary, padding=padding)
 
 
 def test_tokenizer_of_the_model_is_saved_with_the_padding_of_a_batch(folder, tmp_path):
     (tmp_path / "served").mkdir()
-    saved = json.loads(save_padded(check_networks(folder), tmp_path / "served", 0).read_text())
+    saved = json.loads(save_padded(tokenizer_of(folder), tmp_path / "served", 0).read_text())
     assert (saved["padding"]["strategy"], saved["padding"]["pad_id"]) == ("BatchLongest", 0)
 
 
 def test_tokenizer_may_be_smaller_than_the_models_table(folder):
-    check_networks(folder, vocabulary=VOCABULARY + 30)
+    tokenizer_of(folder, vocabulary=VOCABULARY + 30)
 
 
 def test_padding_is_taken_from_the_model_when_the_file_has_none(folder, tmp_path):
-    path = save_padded(check_networks(changed(folder, padding=None), padding=3), tmp_path, 3)
+    path = save_padded(tokenizer_of(changed(folder, padding=None), padding=3), tmp_path, 3)
     ids = TextEncoder(path, inputs=("input_ids", "attention_mask"), longest=8).feed(["a cat", "a"])[
         "input_ids"
     ]
@@ -48,57 +48,49 @@ def test_padding_is_taken_from_the_model_when_the_file_has_none(folder, tmp_path
 
 
 def test_refuses_a_token_that_the_model_has_no_row_for(folder):
-    with pytest.raises(
-        SourceFault,
-        match=rf"gives token {VOCABULARY - 1} \('today'\), but the model knows {VOCABULARY - 5}",
-    ):
-        check_networks(folder, vocabulary=VOCABULARY - 5)
+    words = rf"gives token {VOCABULARY - 1} \('today'\), but the model knows {VOCABULARY - 5}"
+    with pytest.raises(SourceFault, match=words):
+        tokenizer_of(folder, vocabulary=VOCABULARY - 5)
 
 
 def test_refuses_another_padding_than_the_models(folder):
-    with pytest.raises(
-        SourceFault,
-        match=r"pads with token 0 \('\[PAD\]'\), but the model's padding is 1; they are not a pair",
-    ):
-        check_networks(folder, padding=1)
+    words = r"pads with token 0 \('\[PAD\]'\), but the model's padding is 1; they are not a pair"
+    with pytest.raises(SourceFault, match=words):
+        tokenizer_of(folder, padding=1)
 
 
 def test_refuses_a_model_whose_padding_the_tokenizer_does_not_have(folder):
-    with pytest.raises(
-        SourceFault, match=r"the model pads with token 900, which the tokenizer does not have"
-    ):
-        check_networks(changed(folder, padding=None), vocabulary=1000, padding=900)
+    words = r"the model pads with token 900, which the tokenizer does not have"
+    with pytest.raises(SourceFault, match=words):
+        tokenizer_of(changed(folder, padding=None), vocabulary=1000, padding=900)
 
 
 def test_refuses_a_tokenizer_without_padding(folder, tmp_path):
     state = json.loads((folder / "tokenizer.json").read_text())
     state["model"]["vocab"]["nothing"] = state["model"]["vocab"].pop("[PAD]")
-    with pytest.raises(
-        SourceFault, match=r"has no padding token, which batches need; add one of \[PAD\], <pad>"
-    ):
+    words = r"has no padding token, which batches need; add one of \[PAD\], <pad>"
+    with pytest.raises(SourceFault, match=words):
         folder = changed(folder, padding=None, model=state["model"])
-        save_padded(check_networks(folder, padding=None), tmp_path)
+        save_padded(tokenizer_of(folder, padding=None), tmp_path)
 
 
 def test_refuses_a_tokenizer_that_does_not_add_its_special_tokens(folder):
     (folder / "tokenizer_config.json").write_text(
         json.dumps({"cls_token": "[CLS]", "sep_token": {"content": "[SEP]"}})
     )
-    check_networks(folder)
-    with pytest.raises(
-        SourceFault,
-        match=r"names cls_token '\[CLS\]', but tokenizer.json does not add it to a text",
-    ):
-        check_networks(changed(folder, post_processor=None))
+    tokenizer_of(folder)
+    words = r"names cls_token '\[CLS\]', but tokenizer.json does not add it to a text"
+    with pytest.raises(SourceFault, match=words):
+        tokenizer_of(changed(folder, post_processor=None))
 
 
 def test_refuses_a_checkpoint_without_a_fast_tokenizer(tmp_path):
     with pytest.raises(SourceFault, match=r"has no tokenizer.json; save it with a fast tokenizer"):
-        check_networks(tmp_path)
+        tokenizer_of(tmp_path)
 
 
 def test_refuses_a_damaged_tokenizer(folder):
     path = folder / "tokenizer.json"
     path.write_text(path.read_text()[:100])
     with pytest.raises(SourceFault, match=r"tokenizer.json cannot be read"):
-        check_networks(folder)
+        tokenizer_of(folder)
