@@ -12,38 +12,33 @@ from engine_build.datasets.dataset import Samples, samples
 from engine_build.errors import InputRefused
 
 
-def written(tmp_path, name, content):
+def write(tmp_path, name, content):
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
     return path
 
 
 def test_text_lines_are_samples_and_blank_lines_are_none(tmp_path):
-    assert samples(written(tmp_path, "a.txt", " a cat \n\n a dog\n")) == Samples(
-        values=("a cat", "a dog")
-    )
+    path = write(tmp_path, "a.txt", " a cat \n\n a dog\n")
+    assert samples(path) == Samples(values=("a cat", "a dog"))
 
 
 def test_labelled_lines_keep_their_labels(tmp_path):
-    found = samples(written(tmp_path, "a.tsv", "glad\ta cat\n\nsad\ta dog\twith a tab\n"))
+    found = samples(write(tmp_path, "a.tsv", "glad\ta cat\n\nsad\ta dog\twith a tab\n"))
     assert found == Samples(values=("a cat", "a dog\twith a tab"), labels=("glad", "sad"))
 
 
 def test_first_samples_keep_their_own_labels(tmp_path):
-    found = samples(written(tmp_path, "a.tsv", "glad\ta cat\nsad\ta dog\n")).first(1)
+    found = samples(write(tmp_path, "a.tsv", "glad\ta cat\nsad\ta dog\n")).first(1)
     assert (found.values, found.labels) == (("a cat",), ("glad",))
 
 
 def test_arrays_are_rows_of_every_input(tmp_path):
-    np.savez(
-        tmp_path / "a.npz", x=np.arange(6).reshape(3, 2), y=np.arange(3), labels=np.array([1, 0, 1])
-    )
+    x, y, labels = np.arange(6).reshape(3, 2), np.arange(3), np.array([1, 0, 1])
+    np.savez(tmp_path / "a.npz", x=x, y=y, labels=labels)
     found = samples(tmp_path / "a.npz")
-    assert [(row["x"].tolist(), int(row["y"])) for row in found.values] == [
-        ([0, 1], 0),
-        ([2, 3], 1),
-        ([4, 5], 2),
-    ]
+    rows = [(row["x"].tolist(), int(row["y"])) for row in found.values]
+    assert rows == [([0, 1], 0), ([2, 3], 1), ([4, 5], 2)]
     assert found.labels == ("1", "0", "1")
 
 
@@ -57,31 +52,31 @@ def test_equal_rows_have_equal_identities():
 )
 def test_refuses_a_line_without_a_label_or_text(content, words, tmp_path):
     with pytest.raises(InputRefused, match=words):
-        samples(written(tmp_path, "a.tsv", content))
+        samples(write(tmp_path, "a.tsv", content))
 
 
-def test_refuses_arrays_of_different_lengths(tmp_path):
-    np.savez(tmp_path / "a.npz", x=np.zeros((3, 2)), y=np.zeros(2))
-    words = r"holds x 3, y 2 rows; every array must have one row per sample"
-    with pytest.raises(InputRefused, match=words):
+@pytest.mark.parametrize(
+    ("arrays", "fault"),
+    [
+        (
+            {"x": np.zeros((3, 2)), "y": np.zeros(2)},
+            r"holds x 3, y 2 rows; every array must have one row per sample",
+        ),
+        ({"labels": np.zeros(2)}, r"holds labels 2 rows"),
+        ({"x": np.array([{}, None], dtype=object)}, r"a.npz cannot be read \(.*allowed: .txt"),
+    ],
+)
+def test_refuses_arrays_that_are_no_samples(arrays, fault, tmp_path):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(InputRefused, match=fault):
         samples(tmp_path / "a.npz")
 
 
-def test_refuses_labels_alone(tmp_path):
-    np.savez(tmp_path / "a.npz", labels=np.zeros(2))
-    with pytest.raises(InputRefused, match=r"holds labels 2 rows"):
-        samples(tmp_path / "a.npz")
-
-
-def test_refuses_arrays_of_python_objects(tmp_path):
-    np.savez(tmp_path / "a.npz", x=np.array([{}, None], dtype=object))
-    with pytest.raises(InputRefused, match=r"a.npz cannot be read \(.*allowed: .txt"):
-        samples(tmp_path / "a.npz")
-
-
-def test_refuses_a_file_that_is_no_archive(tmp_path):
-    with pytest.raises(InputRefused, match=r"a.npz cannot be read"):
-        samples(written(tmp_path, "a.npz", "no archive"))
+@pytest.mark.parametrize("name", ["a.npz", "b.txt"])
+def test_refuses_a_file_that_is_no_archive_or_not_there(name, tmp_path):
+    write(tmp_path, "a.npz", "no archive")
+    with pytest.raises(InputRefused, match=rf"{name} cannot be read"):
+        samples(tmp_path / name)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -89,8 +84,8 @@ def test_refuses_or_reads_an_archive_with_any_byte_damaged(save, tmp_path):
     path = tmp_path / "a.npz"
     save(path, x=np.random.default_rng(0).random((40, 8)), labels=np.arange(40))
     whole, refused = path.read_bytes(), 0
-    for place in range(0, len(whole), 7):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+    for index in range(0, len(whole), 7):
+        path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x55]) + whole[index + 1 :])
         try:
             samples(path)
         except InputRefused:
@@ -125,8 +120,3 @@ def test_refuses_a_single_array_under_the_name_of_an_archive(tmp_path):
     words = r"one array without a name; write np.savez\(path, name=array\)"
     with pytest.raises(InputRefused, match=words):
         samples(tmp_path / "a.npz")
-
-
-def test_refuses_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(InputRefused, match=r"a.txt cannot be read"):
-        samples(tmp_path / "a.txt")

@@ -25,9 +25,8 @@ RECORDS = (
 @pytest.fixture
 def texts(tmp_path):
     word_tokenizer().save(str(tmp_path / "tokenizer.json"))
-    return TextEncoder(
-        tmp_path / "tokenizer.json", inputs=("input_ids", "attention_mask"), longest=6
-    )
+    inputs = ("input_ids", "attention_mask")
+    return TextEncoder(tmp_path / "tokenizer.json", inputs=inputs, longest=6)
 
 
 def test_texts_are_padded_to_the_longest_of_a_batch_and_cut_at_the_longest_served(texts):
@@ -40,11 +39,8 @@ def test_texts_are_padded_to_the_longest_of_a_batch_and_cut_at_the_longest_serve
 
 def test_shaped_texts_are_real_tokens_alone(texts):
     feed = texts.shaped(TEXTS, Shape(batch=2, sequence=5))
-    assert (
-        feed["input_ids"].shape == (2, 5)
-        and feed["attention_mask"].all()
-        and (feed["input_ids"] > 0).all()
-    )
+    assert feed["input_ids"].shape == (2, 5)
+    assert feed["attention_mask"].all() and (feed["input_ids"] > 0).all()
 
 
 def test_batches_come_in_order(texts):
@@ -66,13 +62,19 @@ def test_shaped_arrays_have_the_rows_and_sequence_asked_for():
     assert encoder.shaped(ROWS, Shape(batch=5))["mask"].tolist() == [True, False, True, True, False]
 
 
-def test_refuses_a_row_of_another_shape():
-    words = r"input 'x' has shape \[3, 5\], but the network takes \[-1, 2\] a row \(-1: any\)"
-    with pytest.raises(InputRefused, match=words):
-        TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 5)), "mask": np.array(True)}])
-
-
-def test_refuses_a_row_without_an_input():
-    words = r"no array for input 'mask' of the network; it has: x; add it"
-    with pytest.raises(InputRefused, match=words):
-        TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 2))}])
+@pytest.mark.parametrize(
+    ("row", "fault"),
+    [
+        (
+            {"x": np.zeros((3, 5)), "mask": np.array(True)},
+            r"input 'x' has shape \[3, 5\], but the network takes \[-1, 2\] a row \(-1: any\)",
+        ),
+        (
+            {"x": np.zeros((3, 2))},
+            r"no array for input 'mask' of the network; it has: x; add it",
+        ),
+    ],
+)
+def test_refuses_a_row_of_another_network(row, fault):
+    with pytest.raises(InputRefused, match=fault):
+        TensorEncoder(RECORDS).feed([row])

@@ -20,10 +20,14 @@ DET = node("Det", "x", "y", name="/encoder/layer.0/attention/Det")
 VALUES = ([tensor("x", "batch", 3, 3)], [tensor("y", "batch")])
 
 
-def test_node_is_told_with_module_exporter_and_way_out(tmp_path):
-    path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
-    said = explanation(path, [Fault(message="false", node=0, name=DET.name, operator="Det")])
-    assert said == (
+@pytest.fixture
+def network(tmp_path):
+    return write_graph(tmp_path / "model.onnx", [DET], *VALUES)
+
+
+def test_node_is_explained_with_module_exporter_and_way_out(network):
+    fault = Fault(message="false", node=0, name=DET.name, operator="Det")
+    assert explanation(network, [fault]) == (
         "node /encoder/layer.0/attention/Det (operator Det; from module encoder.layer.0.attention, "
         "exported by tests 1): the parser has no importer for it; way out: write it with other "
         "operators (another opset of the exporter may), or replace it in the ONNX file by standard "
@@ -31,67 +35,54 @@ def test_node_is_told_with_module_exporter_and_way_out(tmp_path):
     )
 
 
-def test_node_without_a_name_is_told_by_what_it_makes(tmp_path):
+def test_node_without_a_name_is_called_by_its_output(tmp_path):
     path = write_graph(tmp_path / "model.onnx", [node("Det", "x", "y")], *VALUES)
-    said = explanation(path, [Fault(message="false", node=0, operator="Det")])
-    assert said.startswith("node number 0 (operator Det; it makes tensor 'y', exported by tests 1)")
+    text = explanation(path, [Fault(message="false", node=0, operator="Det")])
+    assert text.startswith("node number 0 (operator Det; it makes tensor 'y', exported by tests 1)")
 
 
-def test_node_is_found_in_the_builders_words(tmp_path):
-    path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
-    said = explanation(
-        path, [Fault(message=f"[shapeMachine] {DET.name}: dimension mismatch in profile 0")]
-    )
-    assert said.startswith(f"node {DET.name} (operator Det;") and "export with dynamic axes" in said
+def test_node_is_found_in_the_builders_message(network):
+    message = f"[shapeMachine] {DET.name}: dimension mismatch in profile 0"
+    text = explanation(network, [Fault(message=message)])
+    assert text.startswith(f"node {DET.name} (operator Det;") and "export with dynamic axes" in text
 
 
 def test_newer_exporters_say_the_line_of_code(tmp_path):
     det = onnx.NodeProto()
     det.CopyFrom(DET)
-    trace = (
-        'File "run.py", line 1, in <module>\n  File "model.py", line 7, in forward\n    return '
-        "x.det()"
-    )
-    det.metadata_props.add(key="pkg.torch.onnx.stack_trace", value=trace)
+    lines = ('File "run.py", line 1, in <module>', 'File "model.py", line 7', "return x.det()")
+    det.metadata_props.add(key="pkg.torch.onnx.stack_trace", value="\n  ".join(lines))
     model = read_model(write_graph(tmp_path / "model.onnx", [det], *VALUES))
-    assert (
-        origin(model, model.graph.node[0])
-        == 'from File "model.py", line 7, in forward, exported by tests 1'
-    )
+    text = origin(model, model.graph.node[0])
+    assert text == 'from File "model.py", line 7, exported by tests 1'
 
 
-def test_only_the_first_faults_are_told_in_full(tmp_path):
-    path = write_graph(tmp_path / "model.onnx", [DET], *VALUES)
-    assert explanation(path, [Fault(message="false", node=0, operator="Det")] * 5).endswith(
-        "; and 2 more"
-    )
+def test_only_the_first_faults_are_explained_in_full(network):
+    text = explanation(network, [Fault(message="false", node=0, operator="Det")] * 5)
+    assert text.endswith("; and 2 more")
 
 
 @pytest.mark.parametrize(
-    ("operator", "said", "words"),
+    ("operator", "message", "words"),
     [
         ("NonZero", "plugin creator not found", "use a mask"),
         ("StringNormalizer", "false", "give the network numbers"),
         ("SplitToSequence", "false", "as one tensor"),
         ("MatMulInteger", "false", "name the float network"),
         ("Loop", "anything", "fixed number of steps"),
-        (
-            "Add",
-            "ElementWiseOperation SUM requires inputs with type kFLOAT",
-            "cast its inputs to FP32",
-        ),
+        ("Add", "SUM requires inputs with type kFLOAT", "cast its inputs to FP32"),
         ("", "Unsupported ONNX data type: INT16", "cast to FP32"),
         ("QuantizeLinear", "Non-zero zero point is not supported", "every zero point 0"),
         ("Foo", "false", "plugins are not loaded"),
         ("Transpose", "ITransposeLayer cannot be used with uint8 input", "cast it to FP32 before"),
     ],
 )
-def test_advice_follows_operator_and_words(operator, said, words):
-    assert words in advice(operator, said)
+def test_advice_follows_operator_and_words(operator, message, words):
+    assert words in advice(operator, message)
 
 
-def test_model_of_standard_operators_has_no_foreign_ones(tmp_path):
-    refuse_foreign_operators(read_model(write_graph(tmp_path / "model.onnx", [DET], *VALUES)))
+def test_model_of_standard_operators_has_no_foreign_ones(network):
+    refuse_foreign_operators(read_model(network))
 
 
 def test_refuses_an_operator_of_another_domain_before_anything_runs(tmp_path):

@@ -27,64 +27,58 @@ def copied(checkpoint, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def exported(checkpoint, tmp_path_factory):
-    source = SourceModel(checkpoint, longest=16)
-    return source, export(
-        source, sentences(30, seed=3), tmp_path_factory.mktemp("network"), longest=16
-    )
+def source(checkpoint):
+    return SourceModel(checkpoint, longest=16)
 
 
-def test_network_takes_every_batch_and_sequence(exported):
-    source, network = exported
-    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
-    loaded = OrtNetwork(network.path)
-    for batch, sequence in ((1, 3), (5, 16), (4, 9)):
-        feed = encoder.shaped(sentences(30, seed=4), Shape(batch=batch, sequence=sequence))
-        assert feed["input_ids"].shape == (batch, sequence)
-        assert np.abs(loaded.rows(feed) - source.rows(feed)).max() < 1e-5
+@pytest.fixture(scope="module")
+def network(source, tmp_path_factory):
+    texts = sentences(30, seed=3)
+    return export(source, texts, tmp_path_factory.mktemp("network"), longest=16)
 
 
-def test_network_pools_without_padding(exported):
-    _, network = exported
-    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
-    loaded = OrtNetwork(network.path)
+@pytest.fixture(scope="module")
+def encoder(network):
+    return TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
+
+
+@pytest.mark.parametrize(("batch", "sequence"), [(1, 3), (5, 16), (4, 9)])
+def test_network_takes_every_batch_and_sequence(source, network, encoder, batch, sequence):
+    feed = encoder.shaped(sentences(30, seed=4), Shape(batch=batch, sequence=sequence))
+    assert feed["input_ids"].shape == (batch, sequence)
+    assert np.abs(OrtNetwork(network.path).rows(feed) - source.rows(feed)).max() < 1e-5
+
+
+def test_network_pools_without_padding(network, encoder):
     texts = ["a cat", "the slow old train ran over the green track today"]
-    together, alone = loaded.rows(encoder.feed(texts)), loaded.rows(encoder.feed(texts[:1]))
+    session = OrtNetwork(network.path)
+    together, alone = session.rows(encoder.feed(texts)), session.rows(encoder.feed(texts[:1]))
     assert np.abs(together[0] - alone[0]).max() < 1e-5
 
 
-def test_network_has_the_agreed_names_and_opset(exported):
-    model = onnx.load(exported[1].path)
-    assert [each.name for each in model.graph.input] == [
-        "input_ids",
-        "attention_mask",
-        "token_type_ids",
-    ]
-    assert exported[1].outputs == (
-        TensorRecord(name="sentence_embedding", datatype="FP32", shape=(-1, WIDTH)),
-    )
-    assert model.opset_import[0].version == 17
+def test_network_has_the_agreed_names_and_opset(network):
+    assert network.input_names == ("input_ids", "attention_mask", "token_type_ids")
+    vectors = TensorRecord(name="sentence_embedding", datatype="FP32", shape=(-1, WIDTH))
+    assert network.outputs == (vectors,)
+    assert onnx.load(network.path).opset_import[0].version == 17
+
+
+def change_weight(folder, name, change):
+    weights = load_file(folder / "model.safetensors")
+    weights[name] = change(weights[name]).clone()
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def test_network_without_token_types_when_the_model_has_none(copied, tmp_path):
     config = json.loads((copied / "config.json").read_text()) | {"type_vocab_size": 1}
-    weights = load_file(copied / "model.safetensors")
-    weights["embeddings.token_type_embeddings.weight"] = weights[
-        "embeddings.token_type_embeddings.weight"
-    ][:1].clone()
-    save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
+    change_weight(copied, "embeddings.token_type_embeddings.weight", lambda weight: weight[:1])
     (copied / "config.json").write_text(json.dumps(config))
     network = export(SourceModel(copied, longest=16), sentences(20, seed=3), tmp_path, longest=16)
     assert network.input_names == ("input_ids", "attention_mask")
 
 
-def test_refuses_an_export_that_differs(exported):
-    source, network = exported
-    feeds = comparison_feeds(
-        TextEncoder(network.tokenizer, inputs=network.input_names, longest=16),
-        sentences(20, seed=3),
-        16,
-    )
+def test_refuses_an_export_that_differs(source, network, encoder):
+    feeds = comparison_feeds(encoder, sentences(20, seed=3), 16)
 
     class Shifted(OrtNetwork):
         def rows(self, feed):
@@ -97,11 +91,9 @@ def test_refuses_an_export_that_differs(exported):
 
 
 def test_refuses_weights_that_are_nan(copied):
-    weights = load_file(copied / "model.safetensors")
-    weights["encoder.layer.1.output.dense.weight"][0, 0] = torch.nan
-    save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
-    words = r"weight encoder.layer.1.output.dense.weight of the source holds NaN"
-    with pytest.raises(SourceFault, match=words):
+    name = "encoder.layer.1.output.dense.weight"
+    change_weight(copied, name, lambda weight: weight.fill_(torch.nan))
+    with pytest.raises(SourceFault, match=f"weight {name} of the source holds NaN"):
         SourceModel(copied, longest=16)
 
 

@@ -47,22 +47,29 @@ def test_padding_is_taken_from_the_model_when_the_file_has_none(folder, tmp_path
     assert ids[1, -1] == 3
 
 
-def test_refuses_a_token_that_the_model_has_no_row_for(folder):
-    words = rf"gives token {VOCABULARY - 1} \('today'\), but the model knows {VOCABULARY - 5}"
-    with pytest.raises(SourceFault, match=words):
-        tokenizer_of(folder, vocabulary=VOCABULARY - 5)
-
-
-def test_refuses_another_padding_than_the_models(folder):
-    words = r"pads with token 0 \('\[PAD\]'\), but the model's padding is 1; they are not a pair"
-    with pytest.raises(SourceFault, match=words):
-        tokenizer_of(folder, padding=1)
-
-
-def test_refuses_a_model_whose_padding_the_tokenizer_does_not_have(folder):
-    words = r"the model pads with token 900, which the tokenizer does not have"
-    with pytest.raises(SourceFault, match=words):
-        tokenizer_of(changed(folder, padding=None), vocabulary=1000, padding=900)
+@pytest.mark.parametrize(
+    ("changes", "facts", "fault"),
+    [
+        (
+            {},
+            {"vocabulary": VOCABULARY - 5},
+            rf"gives token {VOCABULARY - 1} \('today'\), but the model knows {VOCABULARY - 5}",
+        ),
+        (
+            {},
+            {"padding": 1},
+            r"pads with token 0 \('\[PAD\]'\), but the model's padding is 1; they are not a pair",
+        ),
+        (
+            {"padding": None},
+            {"vocabulary": 1000, "padding": 900},
+            r"the model pads with token 900, which the tokenizer does not have",
+        ),
+    ],
+)
+def test_refuses_the_tokenizer_of_another_model(folder, changes, facts, fault):
+    with pytest.raises(SourceFault, match=fault):
+        tokenizer_of(changed(folder, **changes), **facts)
 
 
 def test_refuses_a_tokenizer_without_padding(folder, tmp_path):
