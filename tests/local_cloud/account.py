@@ -1,5 +1,6 @@
 """A client's view of the local cloud: boto3, templates and archives for tests."""
 
+import contextlib
 import io
 import json
 import os
@@ -10,13 +11,17 @@ import uuid
 from pathlib import Path
 
 import boto3
+import pytest
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from local_cloud import lifecycle
 
 ROOT = Path(__file__).parents[2]
 BUCKET = "engines"
 ACCOUNT = "000000000000"
+CREATED, UPDATED = ("CREATE_COMPLETE", ""), ("UPDATE_COMPLETE", "")
+"""What `Account.deploy` returns of a stack without a failure."""
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/endpoint"
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-server:1"
 BUILD_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-builder:1"
@@ -112,6 +117,11 @@ class Account:
         )
         return f"s3://{BUCKET}/{key}"
 
+    def serve(self, name, greeting="hi", version="1", **options):
+        """Creates the stack of an endpoint that greets; see `endpoint_resources` for options."""
+        url = self.put_archive(f"{name}/{version}.tar.gz", greeting)
+        assert self.deploy(name, endpoint_resources(name, url, version, **options)) == CREATED
+
     def invoke(self, endpoint, body=b"hello", **options):
         answer = self.client("sagemaker-runtime").invoke_endpoint(
             EndpointName=endpoint, Body=body, **options
@@ -140,12 +150,20 @@ def build(cloud, name, buildspec, kind="LINUX_CONTAINER", image=BUILD_IMAGE, **o
     return codebuild.start_build(projectName=name, **options)["build"]["id"]
 
 
+@contextlib.contextmanager
+def refused(message, code="ValidationException"):
+    """Expects that a client's call is refused with a message and an error code."""
+    with pytest.raises(ClientError, match=message) as error:
+        yield error
+    assert error.value.response["Error"]["Code"] == code
+
+
 def until(condition, seconds=DEADLINE_SECONDS):
-    """Polls a condition until it gives something other than None."""
+    """Polls a condition until it is true, and returns what it gives."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = condition()
-        if found is not None:
+        if found:
             return found
         time.sleep(0.05)
     raise AssertionError(f"nothing within {seconds} s")
@@ -237,4 +255,4 @@ def marked_processes(mark):
 
 def gone(mark):
     """Waits until no process carries a mark: one that was killed is gone a moment later."""
-    return until(lambda: None if marked_processes(mark) else True, MOMENT_SECONDS)
+    return until(lambda: not marked_processes(mark), MOMENT_SECONDS)

@@ -15,7 +15,7 @@ from roundhouse.deploy.builds.execution import Execution
 from stacks.access import arns
 from stacks.builds.machine import build_machine
 from stacks.builds.projects import CPU, machine_properties, project_properties
-from tests.local_cloud.account import ACCOUNT, BUILD_IMAGE, ROLE, until
+from tests.local_cloud.account import ACCOUNT, BUILD_IMAGE, CREATED, ROLE, until
 
 TRAINER_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-trainer:1"
 BUILDSPEC = """
@@ -89,7 +89,7 @@ class Machine:
             f"machine-{name}",
             {key: {"Type": t, "Properties": p} for key, (t, p) in resources.items()},
         )
-        assert status == ("CREATE_COMPLETE", ""), status
+        assert status == CREATED, status
         self._subscribe()
 
     @property

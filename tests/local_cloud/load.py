@@ -53,13 +53,7 @@ class Load:
 
     def until_answered(self, greeting):
         """Waits for an answer with a greeting."""
-        until(
-            lambda: (
-                True
-                if any(answer["greeting"] == greeting for answer in list(self.answers))
-                else None
-            )
-        )
+        until(lambda: any(answer["greeting"] == greeting for answer in list(self.answers)))
 
     def greetings(self):
         return {answer["greeting"] for answer in self.answers}

@@ -46,7 +46,7 @@ class Scaled:
         return described["ProductionVariants"][0]["CurrentInstanceCount"] if settled else None
 
     def comes_to(self, count):
-        return until(lambda: True if self.count() == count else None)
+        return until(lambda: self.count() == count)
 
     def activities(self, **options):
         named = {field: self.of[field] for field in ("ServiceNamespace", "ResourceId")}

@@ -76,7 +76,7 @@ def test_one_breach_of_several_is_not_enough(watch):
         TreatMissingData="notBreaching",
     )
     put(watch, "blip", 50)
-    until(lambda: True if "to ALARM" in history(watch, "witness") else None)
+    until(lambda: "to ALARM" in history(watch, "witness"))
     becomes(watch, "witness", "OK")
     assert described(watch, "blip")["StateValue"] == "OK"
     assert "to ALARM" not in history(watch, "blip")
@@ -93,7 +93,7 @@ def history(watch, name):
 def test_m_of_n_datapoints_are_enough(watch):
     alarm(watch, "some", EvaluationPeriods=3, DatapointsToAlarm=1, TreatMissingData="notBreaching")
     put(watch, "some", 50)
-    until(lambda: True if "to ALARM" in history(watch, "some") else None)
+    until(lambda: "to ALARM" in history(watch, "some"))
     becomes(watch, "some", "OK")
 
 
@@ -151,11 +151,8 @@ def test_an_alarm_on_metric_math_is_evaluated(watch):
         TreatMissingData="notBreaching",
         **single,
     )
-    assert [query["Id"] for query in described(watch, "share")["Metrics"]] == [
-        "failed",
-        "asked",
-        "share",
-    ]
+    actual = [query["Id"] for query in described(watch, "share")["Metrics"]]
+    assert actual == ["failed", "asked", "share"]
     becomes(
         watch,
         "share",

@@ -48,11 +48,8 @@ def words(machine, job):
 
 def test_engines_are_built_by_both_routes_with_everything_they_need(machine):
     status, output = machine.run([engine("first"), engine("second", "training-job")])
-    assert (status, models(output["built"]), output["failed"]) == (
-        "SUCCEEDED",
-        ["first", "second"],
-        [],
-    )
+    actual = (status, models(output["built"]), output["failed"])
+    assert actual == ("SUCCEEDED", ["first", "second"], [])
     build, job = machine.builds()[0], machine.jobs()[0]
     variables = {
         each["name"]: each["value"] for each in build["environment"]["environmentVariables"]
@@ -143,13 +140,7 @@ def test_a_job_that_found_no_capacity_is_started_again_and_goes_on_from_its_chec
     patient = Machine(cloud, "patient", capacity_retries=20)
     capacity(**{"ml.c5.xlarge": 0})
     execution = patient.start([engine("patient", "training-job")])
-    until(
-        lambda: (
-            True
-            if any(NO_CAPACITY in each.get("FailureReason", "") for each in patient.jobs()[:1])
-            else None
-        )
-    )
+    until(lambda: any(NO_CAPACITY in each.get("FailureReason", "") for each in patient.jobs()[:1]))
     capacity(**{"ml.c5.xlarge": 1})
     assert patient.ended(execution)["status"] == "SUCCEEDED"
     tries = [each["TrainingJobName"].rpartition("-")[2] for each in patient.jobs()]
@@ -190,22 +181,12 @@ def test_a_quota_that_others_use_up_is_waited_for(machine, capacity, limit, rout
     capacity(**{limit: 1})
     blocker = machine.start([engine(f"slow-{route}", route)])
     until(
-        lambda: (
-            True
-            if machine.cloud.client("stepfunctions").list_map_runs(executionArn=blocker)["mapRuns"]
-            else None
-        )
+        lambda: machine.cloud.client("stepfunctions").list_map_runs(executionArn=blocker)["mapRuns"]
     )
-    until(lambda: True if running(machine, f"slow-{route}") else None)
+    until(lambda: running(machine, f"slow-{route}"))
     waiting = machine.start([engine(f"queued-{route}", route)])
     history = machine.cloud.client("stepfunctions").get_execution_history
-    until(
-        lambda: (
-            True
-            if said in str([history(executionArn=each) for each in machine.children(waiting)])
-            else None
-        )
-    )
+    until(lambda: said in str([history(executionArn=each) for each in machine.children(waiting)]))
     machine.stop(blocker)
     capacity()
     assert machine.ended(waiting)["status"] == "SUCCEEDED"
@@ -281,14 +262,12 @@ def all_ended(states, children):
 def test_a_stopped_execution_starts_nothing_more(cloud, machine):
     narrow = Machine(cloud, "halted", at_once=1)
     execution = narrow.start([engine("slow-one"), engine("next")], [engine("last")])
-    until(
-        lambda: True if narrow.builds() and narrow.builds()[0]["currentPhase"] == "BUILD" else None
-    )
+    until(lambda: narrow.builds() and narrow.builds()[0]["currentPhase"] == "BUILD")
     narrow.stop(execution)
     assert narrow.ended(execution)["status"] == "ABORTED"
     states = cloud.client("stepfunctions")
     children = until(lambda: found if len(found := narrow.children(execution)) == 2 else None)
-    until(lambda: True if all_ended(states, children) else None)
+    until(lambda: all_ended(states, children))
     assert narrow.ended(execution)["status"] == "ABORTED"
     assert [variable(each, "ROUNDHOUSE_MODEL") for each in narrow.builds()] == ["slow-one"]
     assert narrow.events() == []

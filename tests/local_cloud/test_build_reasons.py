@@ -121,14 +121,10 @@ def test_a_build_that_memory_killed_says_so_by_both_routes():
 
 
 def test_a_program_that_left_no_word_is_told_by_its_exit_code():
-    assert of_job("AlgorithmError: , exit code: 1") == (
-        "the program left no word but exit code: 1",
-        False,
-    )
-    assert of_job("AlgorithmError: Exit Code: 139") == (
-        "the program left no word but Exit Code: 139",
-        False,
-    )
+    actual = of_job("AlgorithmError: , exit code: 1")
+    assert actual == ("the program left no word but exit code: 1", False)
+    actual = of_job("AlgorithmError: Exit Code: 139")
+    assert actual == ("the program left no word but Exit Code: 139", False)
 
 
 def test_a_command_that_failed_without_a_reason_keeps_codebuilds_words_for_the_desk():
@@ -191,11 +187,7 @@ def test_a_quota_in_use_is_tried_again_and_a_quota_of_nothing_is_not():
 
 
 def test_a_job_that_somebody_stopped_and_a_build_that_is_gone_say_so():
-    assert of_job(status="Stopped", secondary="Stopped") == (
-        "the training job ended as Stopped (Stopped)",
-        False,
-    )
-    assert evaluated(states()["LookAtBuild"]["Output"], result={"Builds": []}) == (
-        "the build ended as GONE",
-        False,
-    )
+    actual = of_job(status="Stopped", secondary="Stopped")
+    assert actual == ("the training job ended as Stopped (Stopped)", False)
+    actual = evaluated(states()["LookAtBuild"]["Output"], result={"Builds": []})
+    assert actual == ("the build ended as GONE", False)

@@ -157,10 +157,7 @@ def test_stopped_build_leaves_no_process(cloud):
     build_id = build(cloud, "stops", SLEEPS)
     until(
         lambda: (
-            True
-            if now(cloud, build_id)["currentPhase"] == "BUILD"
-            and len(marked_processes("stops")) > 2
-            else None
+            now(cloud, build_id)["currentPhase"] == "BUILD" and len(marked_processes("stops")) > 2
         )
     )
     assert cloud.client("codebuild").stop_build(id=build_id)["build"]["buildStatus"] == "STOPPED"

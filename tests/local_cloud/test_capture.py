@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.local_cloud.account import BUCKET, endpoint_resources, until
+from tests.local_cloud.account import BUCKET, CREATED, endpoint_resources, until
 
 pytestmark = pytest.mark.local_cloud
 
@@ -20,7 +20,7 @@ def deploy(cloud, name, percentage=100, modes=("Input", "Output"), **capture):
         "CaptureOptions": [{"CaptureMode": mode} for mode in modes],
         **capture,
     }
-    assert cloud.deploy(name, resources) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy(name, resources) == CREATED
 
 
 def lines(cloud, name):
@@ -73,5 +73,5 @@ def test_only_the_asked_for_share_and_side_is_captured(cloud):
     every = captured(cloud, "sparse", 20)
     assert {tuple(line["captureData"]) for line in every} == {("endpointOutput",)}
     cloud.destroy("sparse")
-    until(lambda: True if len(captured(cloud, "sparse", 20)) >= 30 else None)
+    until(lambda: len(captured(cloud, "sparse", 20)) >= 30)
     assert len(captured(cloud, "sparse", 30)) <= 95

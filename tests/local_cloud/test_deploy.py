@@ -87,7 +87,7 @@ def test_model_of_another_pull_request_brings_its_own_stack_and_touches_no_other
             StackName="roundhouse-local-endpoint-newcomer", EnableTerminationProtection=False
         )
         formation.delete_stack(StackName="roundhouse-local-endpoint-newcomer")
-        until(lambda: None if "roundhouse-local-endpoint-newcomer" in _stacks(session) else True)
+        until(lambda: "roundhouse-local-endpoint-newcomer" not in _stacks(session))
         tiny.lock.with_name("newcomer.lock.yaml").unlink(missing_ok=True)
     walk(session)
 
@@ -134,7 +134,6 @@ def _serve(sagemaker, config):
     until(
         lambda: (
             sagemaker.describe_endpoint(EndpointName="local-tiny")["EndpointStatus"] == "InService"
-            or None
         )
     )
 
@@ -211,7 +210,7 @@ def test_a_killed_cloud_is_replaced_by_the_next_walk(tiny, session):
     address = lifecycle.find(cloud_folder(tiny.paths))
     os.kill(address.pid, signal.SIGKILL)
     # A signal is sent, not obeyed, when kill returns.
-    until(lambda: None if is_alive(address) else True)
+    until(lambda: not is_alive(address))
     done = walk(tiny.start(), rebuild_gone=True)
     assert len(done.built) == 1
     assert vector(tiny.start())

@@ -95,12 +95,8 @@ def test_status_shows_variants_floors_and_the_queue(tiny, session):
     state = state_of(tiny.paths, Report(console=Console(file=io.StringIO())), "local")
     shown = {each["name"]: each for each in state.as_dict()["endpoints"]}
     own, beside = shown["tiny"]["variants"]
-    assert (own["name"], own["fewest"], own["most"], beside["name"]) == (
-        "AllTraffic",
-        1,
-        2,
-        "beside",
-    )
+    actual = (own["name"], own["fewest"], own["most"], beside["name"])
+    assert actual == ("AllTraffic", 1, 2, "beside")
     assert own["schedule"] == ("cron(0 6 29 2 ? *) Europe/Berlin: from 2",)
     assert {each.endpoint_status for each in state.engines} == {"InService"}
     text = io.StringIO()
@@ -154,4 +150,4 @@ def test_variant_becomes_a_shadow_that_gets_copies(tiny, session):
     assert [each["VariantName"] for each in shown["ShadowProductionVariants"]] == ["beside"]
     before = invocations(session, "beside")
     assert {Caller(session).invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
-    until(lambda: True if invocations(session, "beside") >= before + 5 else None)
+    until(lambda: invocations(session, "beside") >= before + 5)

@@ -77,19 +77,15 @@ def broken_off_before_the_last(session):
 
 
 def test_instance_type_of_a_scaled_endpoint_changes_while_it_answers(tiny, session, caller):
-    assert (variants(session), scaled(session)) == (
-        {"AllTraffic": "ml.c7i.large"},
-        {"AllTraffic": (1, 2)},
-    )
+    actual = (variants(session), scaled(session))
+    assert actual == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
     tiny.write_model(sound_network(), endpoint=LARGE)
     with steady_load(caller, ENDPOINT) as load:
         done = walk(session)
     assert load.failures == [] and load.answers
     assert "tiny takes 2 updates: the instance type of variant AllTraffic changes" in said(session)
-    assert (variants(session), scaled(session)) == (
-        {"AllTraffic": "ml.c7i.xlarge"},
-        {"AllTraffic": (1, 2)},
-    )
+    actual = (variants(session), scaled(session))
+    assert actual == ({"AllTraffic": "ml.c7i.xlarge"}, {"AllTraffic": (1, 2)})
     assert "local/Endpoint-tiny" in done.deployed.changed
     assert not holds_scaling_back(session)
     again = walk(tiny.start())
@@ -107,10 +103,8 @@ def test_deploy_that_was_broken_off_between_the_updates_is_completed_by_the_next
         assert holds_scaling_back(session)
         walk(tiny.start())
     assert load.failures == []
-    assert (variants(session), scaled(session)) == (
-        {"AllTraffic": "ml.c7i.large"},
-        {"AllTraffic": (1, 2)},
-    )
+    actual = (variants(session), scaled(session))
+    assert actual == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
     assert not holds_scaling_back(session)
 
 
@@ -130,10 +124,8 @@ def test_refuses_a_sick_engine_at_the_last_update_and_the_scaling_comes_back(
         tiny.write_model(sound_network(), endpoint=SMALL)
     assert load.failures == []
     assert "Restoring the scaling of endpoints that stay as they were" in said(session)
-    assert (variants(session), scaled(session)) == (
-        {"AllTraffic": "ml.c7i.large"},
-        {"AllTraffic": (1, 2)},
-    )
+    actual = (variants(session), scaled(session))
+    assert actual == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
     assert not holds_scaling_back(session)
     assert "local/Endpoint-tiny" in walk(tiny.start()).deployed.unchanged
 

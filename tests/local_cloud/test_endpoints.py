@@ -30,11 +30,8 @@ def test_endpoint_is_in_service_with_its_stack_and_gone_with_it(cloud):
     assert (described["EndpointStatus"], described["EndpointConfigName"]) == ("InService", "life-1")
     answer = cloud.invoke("life", ContentType="text/plain", CustomAttributes="trace=7")
     assert answer["greeting"] == "hello from S3"
-    assert (answer["body"], answer["content_type"], answer["attributes"]) == (
-        "hello",
-        "text/plain",
-        "trace=7",
-    )
+    actual = (answer["body"], answer["content_type"], answer["attributes"])
+    assert actual == ("hello", "text/plain", "trace=7")
     cloud.destroy("life")
     assert gone("life")
     with pytest.raises(
@@ -45,8 +42,7 @@ def test_endpoint_is_in_service_with_its_stack_and_gone_with_it(cloud):
 
 
 def test_server_has_a_network_of_its_own(cloud):
-    url = cloud.put_archive("net/model.tar.gz", "hi")
-    cloud.deploy("net", endpoint_resources("net", url))
+    cloud.serve("net")
     networks = {Path(f"/proc/{pid}/ns/net").readlink() for pid in marked_processes("net")}
     assert networks - {Path("/proc/self/ns/net").readlink()}
     cloud.destroy("net")
@@ -82,7 +78,7 @@ def test_refuses_an_endpoint_that_never_becomes_healthy(cloud, name, image, mode
 
 
 def test_update_puts_the_new_archive_behind_the_same_endpoint(cloud):
-    cloud.deploy("swap", endpoint_resources("swap", cloud.put_archive("swap/1.tar.gz", "first")))
+    cloud.serve("swap", "first")
     failures, answers, done = [], [], threading.Event()
 
     def ask():
@@ -122,7 +118,7 @@ def test_old_server_answers_after_an_update_that_fails(cloud):
     assert status == "UPDATE_ROLLBACK_COMPLETE"
     assert "the engine was made for another GPU" in reason
     assert cloud.invoke("keep")["greeting"] == "still here"
-    assert until(lambda: True if set(marked_processes("keep")) == before else None)
+    assert until(lambda: set(marked_processes("keep")) == before)
     assert (
         cloud.client("sagemaker").describe_endpoint(EndpointName="keep")["EndpointConfigName"]
         == "keep-1"
@@ -156,7 +152,7 @@ def test_refuses_an_endpoint_whose_archive_went_away(cloud):
 
 
 def test_refuses_a_replacement_under_a_fixed_name(cloud):
-    cloud.deploy("fixed", endpoint_resources("fixed", cloud.put_archive("fixed/1.tar.gz", "first")))
+    cloud.serve("fixed", "first")
     status, reason = cloud.deploy(
         "fixed", endpoint_resources("fixed", cloud.put_archive("fixed/2.tar.gz", "second"))
     )

@@ -13,6 +13,7 @@ from local_cloud import lifecycle
 from local_cloud.address import is_alive, process_start, read_address, write_address
 from tests.local_cloud.account import (
     BUCKET,
+    CREATED,
     ROOT,
     SLEEPS,
     Account,
@@ -70,7 +71,7 @@ def test_stop_ends_every_process_and_removes_what_the_cloud_made(new_state):
 def test_interrupt_stops_every_child(new_state):
     account = start_with_work(new_state, "interrupted")
     os.kill(account.address.pid, signal.SIGINT)
-    until(lambda: True if not alive(account.address) else None)
+    until(lambda: not alive(account.address))
     assert gone("interrupted")
 
 
@@ -78,7 +79,7 @@ def test_killed_cloud_leaves_no_process_and_starts_again(new_state):
     account = start_with_work(new_state, "killed")
     assert marked_processes("killed")
     os.kill(account.address.pid, signal.SIGKILL)
-    until(lambda: True if not alive(account.address) else None)
+    until(lambda: not alive(account.address))
     assert gone("killed")
     assert lifecycle.find(new_state) is None
     again = lifecycle.start(ROOT, new_state)
@@ -94,9 +95,9 @@ def start_with_work(state, name):
     status, reason = account.deploy(
         name, endpoint_resources(name, account.put_archive(f"{name}.tar.gz", "hi"))
     )
-    assert (status, reason) == ("CREATE_COMPLETE", "")
+    assert (status, reason) == CREATED
     build(account, name, SLEEPS)
-    until(lambda: True if sleeps(name) else None)
+    until(lambda: sleeps(name))
     account.close()
     return account
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_cloud.account import endpoint_resources, until
+from tests.local_cloud.account import CREATED, endpoint_resources, refused, until
 from tests.local_cloud.paced import paced_load
 
 pytestmark = pytest.mark.local_cloud
@@ -24,11 +24,7 @@ DIMENSIONS = [
 @pytest.fixture(scope="module")
 def measured(cloud):
     """Two instances, asked thirty times; six requests are refused by the model."""
-    url = cloud.put_archive("measured/model.tar.gz", "hi")
-    assert cloud.deploy(ENDPOINT, endpoint_resources(ENDPOINT, url, InitialInstanceCount=2)) == (
-        "CREATE_COMPLETE",
-        "",
-    )
+    cloud.serve(ENDPOINT, InitialInstanceCount=2)
     for number in range(24):
         cloud.invoke(ENDPOINT, b"wait 0.1" if number < 2 else b"hello")
     for _ in range(6):
@@ -97,22 +93,18 @@ def test_get_metric_data_computes_expressions(measured):
     results = measured.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())[
         "MetricDataResults"
     ]
-    assert [(each["Id"], each["Label"]) for each in results] == [
-        ("share", "errors (%)"),
-        ("ms", "ms"),
-        ("none", "none"),
-    ]
+    actual = [(each["Id"], each["Label"]) for each in results]
+    assert actual == [("share", "errors (%)"), ("ms", "ms"), ("none", "none")]
     assert results[0]["Values"] == pytest.approx([20.0])
     assert 90 < results[1]["Values"][0] < 10_000
     assert set(results[2]["Values"]) == {0.0}
 
 
 def test_refuses_an_expression_that_cannot_be_read(measured):
-    with pytest.raises(ClientError, match="unknown metric id 'm9'") as error:
+    with refused("unknown metric id 'm9'", "ValidationError"):
         measured.client("cloudwatch").get_metric_data(
             MetricDataQueries=[{"Id": "e", "Expression": "m9 / 2"}], **span()
         )
-    assert error.value.response["Error"]["Code"] == "ValidationError"
 
 
 def test_search_finds_the_metrics_of_an_endpoint(measured):
@@ -156,7 +148,7 @@ def test_processor_time_is_real(measured):
 
     def busy():
         found = asked(measured, "CPUUtilization", "Maximum", namespace="/aws/sagemaker/Endpoints")
-        return True if found.get("Maximum", 0) > 1 else None
+        return found.get("Maximum", 0) > 1
 
     with paced_load(lambda: measured.invoke(ENDPOINT), 60):
         until(busy)
@@ -168,14 +160,14 @@ def test_requests_in_hand_are_sampled(measured):
         return asked(measured, "ConcurrentRequestsPerModel", "Maximum").get("Maximum", 0)
 
     with paced_load(lambda: measured.invoke(ENDPOINT, b"wait 0.3"), 8):
-        until(lambda: True if most() >= 1 else None)
+        until(lambda: most() >= 1)
     assert most() <= 8
 
 
 def test_a_load_does_not_flood_the_store(measured):
     """Hundreds of requests: a fine-grained answer would have as many points as requests."""
     with paced_load(lambda: measured.invoke(ENDPOINT), 150) as answers:
-        until(lambda: True if len(answers) >= 300 else None)
+        until(lambda: len(answers) >= 300)
     counted = asked(measured, "Invocations", "Sum", "SampleCount")
     assert counted["Sum"] >= len(answers) + 30
     assert counted["SampleCount"] >= counted["Sum"]
@@ -195,7 +187,7 @@ def shared(cloud):
         mode="MultiModel",
         environment={"MODELS_HELD": "1"},
     )
-    assert cloud.deploy("shared-metrics", resources) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy("shared-metrics", resources) == CREATED
     for name in ("one", "one", "two", "one"):
         assert cloud.invoke("shared-metrics", TargetModel=f"{name}.tar.gz")["greeting"] == name
     yield cloud

@@ -8,7 +8,15 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, SIZE, write_archive
-from tests.local_cloud.account import ACCOUNT, BUCKET, endpoint_resources, gone, until
+from tests.local_cloud.account import (
+    ACCOUNT,
+    BUCKET,
+    CREATED,
+    endpoint_resources,
+    gone,
+    refused,
+    until,
+)
 
 pytestmark = pytest.mark.local_cloud
 IMAGES = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local"
@@ -28,7 +36,7 @@ def shared(cloud):
     resources = endpoint_resources(
         "shared", "s3://engines/shared/", mode="MultiModel", environment={"MODELS_HELD": "2"}
     )
-    assert cloud.deploy("shared", resources) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy("shared", resources) == CREATED
     yield cloud
     cloud.destroy("shared")
     assert gone("shared")
@@ -37,10 +45,8 @@ def shared(cloud):
 def test_target_models_answer_each_for_itself(shared):
     for name in ("a", "b"):
         answer = shared.invoke("shared", TargetModel=f"{name}/model.tar.gz")
-        assert (answer["greeting"], answer["target_model"]) == (
-            f"I am {name}",
-            f"{name}/model.tar.gz",
-        )
+        actual = (answer["greeting"], answer["target_model"])
+        assert actual == (f"I am {name}", f"{name}/model.tar.gz")
 
 
 def test_least_recently_used_target_model_makes_room(shared):
@@ -51,12 +57,11 @@ def test_least_recently_used_target_model_makes_room(shared):
 
 
 def test_refuses_a_target_model_that_is_not_in_s3(shared):
-    with pytest.raises(
-        ClientError,
-        match=r"Failed to download model data\(bucket: engines, key: shared/d/model.tar.gz\)",
-    ) as error:
+    with refused(
+        r"Failed to download model data\(bucket: engines, key: shared/d/model.tar.gz\)",
+        "ValidationError",
+    ):
         shared.invoke("shared", TargetModel="d/model.tar.gz")
-    assert error.value.response["Error"]["Code"] == "ValidationError"
 
 
 def test_refuses_an_invocation_without_target_model(shared):
@@ -115,7 +120,7 @@ def python(cloud, tmp_path_factory):
     resources = endpoint_resources(
         "python", "s3://engines/python/", mode="MultiModel", image=f"{IMAGES}/python-server:1"
     )
-    assert cloud.deploy("python", resources) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy("python", resources) == CREATED
     yield cloud
     cloud.destroy("python")
     assert gone("python")
@@ -160,7 +165,7 @@ def test_python_server_makes_room_where_memory_is_short(cloud, tmp_path):
     resources = endpoint_resources(
         "tight", "s3://engines/tight/", mode="MultiModel", image=f"{IMAGES}/tight-server:1"
     )
-    assert cloud.deploy("tight", resources) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy("tight", resources) == CREATED
     made_room, deaths = False, []
     for name in (*names, *names[:3], *names):
         answer = until(lambda name=name: answered(cloud, name, deaths))

@@ -43,11 +43,7 @@ def shadowed(cloud):
         sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=f"{name}-1")
         made.append(name)
         until(
-            lambda: (
-                True
-                if sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "InService"
-                else None
-            )
+            lambda: sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "InService"
         )
         return name
 
@@ -77,7 +73,7 @@ def settled_copies(cloud, name):
 def test_shadow_gets_a_copy_of_every_request_and_production_answers(cloud, shadowed):
     name = shadowed("copied", "healthy")
     assert {cloud.invoke(name)["instance"] for _ in range(20)} == {"AllTraffic-1"}
-    until(lambda: True if copies(cloud, name) == 20 else None)
+    until(lambda: copies(cloud, name) == 20)
     shown = cloud.client("sagemaker").describe_endpoint(EndpointName=name)[
         "ShadowProductionVariants"
     ]
@@ -96,7 +92,7 @@ def test_shadow_gets_the_share_that_its_weight_says(cloud, shadowed):
 def test_refusing_shadow_fails_no_request(cloud, shadowed):
     name = shadowed("refusing", "refuses")
     assert [cloud.invoke(name)["greeting"] for _ in range(10)] == ["hi"] * 10
-    until(lambda: True if copies(cloud, name) == 10 else None)
+    until(lambda: copies(cloud, name) == 10)
 
 
 def test_held_shadow_delays_no_request_and_is_not_asked_without_bound(cloud, shadowed, tmp_path):

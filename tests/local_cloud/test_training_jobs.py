@@ -10,7 +10,16 @@ import zipfile
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_cloud.account import ACCOUNT, BUCKET, MARK, ROLE, gone, marked_processes, until
+from tests.local_cloud.account import (
+    ACCOUNT,
+    BUCKET,
+    MARK,
+    ROLE,
+    gone,
+    marked_processes,
+    refused,
+    until,
+)
 from tests.local_cloud.build_machine import TRAINER_IMAGE, write_capacity, write_trainer
 
 pytestmark = pytest.mark.local_cloud
@@ -100,10 +109,8 @@ def test_a_stopped_job_ends_and_leaves_no_process(jobs):
     create(jobs, "stopped", "slow-model")
     until(
         lambda: (
-            True
-            if described(jobs, "stopped")["SecondaryStatus"] == "Training"
+            described(jobs, "stopped")["SecondaryStatus"] == "Training"
             and marked_processes("stopped")
-            else None
         )
     )
     jobs.client("sagemaker").stop_training_job(TrainingJobName="stopped")
@@ -116,10 +123,8 @@ def test_a_stopped_job_ends_and_leaves_no_process(jobs):
 def test_a_job_that_takes_too_long_is_ended(jobs):
     create(jobs, "long", "slow-model", StoppingCondition={"MaxRuntimeInSeconds": 1})
     found = ended(jobs, "long")
-    assert (found["TrainingJobStatus"], found["SecondaryStatus"]) == (
-        "Stopped",
-        "MaxRuntimeExceeded",
-    )
+    actual = (found["TrainingJobStatus"], found["SecondaryStatus"])
+    assert actual == ("Stopped", "MaxRuntimeExceeded")
     assert gone("long")
 
 
@@ -191,9 +196,8 @@ def test_a_job_without_capacity_or_image_fails_with_the_reason(jobs):
     ],
 )
 def test_refuses_a_job(jobs, name, fields, code, words):
-    with pytest.raises(ClientError, match=words) as error:
+    with refused(words, code):
         create(jobs, name, **fields)
-    assert error.value.response["Error"]["Code"] == code
     with pytest.raises(ClientError, match="Requested resource not found"):
         described(jobs, name[:63])
 

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_cloud.containers import triton_serve
-from tests.local_cloud.account import ACCOUNT, BUCKET, archive, endpoint_resources, gone
+from tests.local_cloud.account import ACCOUNT, BUCKET, CREATED, archive, endpoint_resources, gone
 
 pytestmark = pytest.mark.local_cloud
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/triton:1"
@@ -49,10 +49,7 @@ def put_adder(cloud, key, added):
 
 def test_single_model_endpoint_answers(cloud):
     url = put_adder(cloud, "adder/model.tar.gz", 2)
-    assert cloud.deploy("adder", endpoint_resources("adder", url, image=IMAGE)) == (
-        "CREATE_COMPLETE",
-        "",
-    )
+    assert cloud.deploy("adder", endpoint_resources("adder", url, image=IMAGE)) == CREATED
     answer = cloud.invoke("adder", REQUEST, ContentType="application/json")
     assert answer["outputs"][0]["data"] == [42.0]
     cloud.destroy("adder")
@@ -63,7 +60,7 @@ def test_multi_model_endpoint_answers_by_target_model(cloud):
     for name, added in (("one", 1), ("two", 2)):
         put_adder(cloud, f"adders/{name}/model.tar.gz", added)
     resources = endpoint_resources("adders", "s3://engines/adders/", mode="MultiModel", image=IMAGE)
-    assert cloud.deploy("adders", resources) == ("CREATE_COMPLETE", "")
+    assert cloud.deploy("adders", resources) == CREATED
     for name, total in (("one", 41.0), ("two", 42.0), ("one", 41.0)):
         answer = cloud.invoke(
             "adders", REQUEST, TargetModel=f"{name}/model.tar.gz", ContentType="application/json"
@@ -89,10 +86,8 @@ def test_backends_are_linked_though_another_first_process_is_at_it(tmp_path):
     for file in (stub, library):
         (backends / "python" / f".{file.name}.{os.getpid()}").symlink_to(file)
     triton_serve.gather_backends(distribution, backends)
-    assert [(backends / "python" / file.name).resolve() for file in (stub, library)] == [
-        stub,
-        library,
-    ]
+    actual = [(backends / "python" / file.name).resolve() for file in (stub, library)]
+    assert actual == [stub, library]
 
 
 def test_refuses_a_model_that_the_archive_does_not_hold(cloud):

@@ -290,9 +290,7 @@ def ended(place: Path, but: Collection[int] = ()) -> bool:
 
     One that was killed is gone a moment later.
     """
-    return bool(
-        until(lambda: None if set(processes_of(place)) - set(but) else True, MOMENT_SECONDS)
-    )
+    return bool(until(lambda: not (set(processes_of(place)) - set(but)), MOMENT_SECONDS))
 
 
 def processes_of(place: Path) -> list[int]:

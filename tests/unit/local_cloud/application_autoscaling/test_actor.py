@@ -140,10 +140,8 @@ def test_an_activity_fails_with_the_endpoint_s_reason():
     scene.act(high(1500))
     scene.endpoints.arrive(failure="no capacity")
     scene.follow()
-    assert (scene.kept[0].status, scene.kept[0].message) == (
-        "Failed",
-        "Failed to set desired instance count to 3. Reason: no capacity",
-    )
+    actual = (scene.kept[0].status, scene.kept[0].message)
+    assert actual == ("Failed", "Failed to set desired instance count to 3. Reason: no capacity")
     assert scene.target.last is None
 
 

@@ -42,7 +42,5 @@ def test_accounts_are_kept_apart():
     buffer = Buffer()
     buffer.add(metric(), 5.0, 60.5)
     buffer.add(metric(account="2"), 6.0, 60.5)
-    assert {each.metric.account: each.values for each in buffer.drain()} == {
-        "1": ((5.0, 1),),
-        "2": ((6.0, 1),),
-    }
+    actual = {each.metric.account: each.values for each in buffer.drain()}
+    assert actual == {"1": ((5.0, 1),), "2": ((6.0, 1),)}

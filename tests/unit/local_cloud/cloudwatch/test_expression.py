@@ -89,12 +89,8 @@ def test_refuses(text, said):
 
 
 def test_names_what_an_expression_needs():
-    assert referenced_ids(parse("IF(a > 1, FILL(b, REPEAT), METRICS())")) == {
-        "a",
-        "b",
-        "REPEAT",
-        "METRICS",
-    }
+    actual = referenced_ids(parse("IF(a > 1, FILL(b, REPEAT), METRICS())"))
+    assert actual == {"a", "b", "REPEAT", "METRICS"}
 
 
 numbers = st.floats(min_value=0.1, max_value=1e6)

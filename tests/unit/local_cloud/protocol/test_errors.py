@@ -23,11 +23,8 @@ def test_an_action_answers_and_nothing_sent_is_an_empty_request():
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"{'a': 1}"])
 def test_refuses_a_body_that_is_no_json(body):
     status, content, headers = asked("Test.Echo", body)
-    assert (status, content["__type"], headers["x-amzn-ErrorType"]) == (
-        400,
-        "SerializationException",
-        "SerializationException",
-    )
+    actual = (status, content["__type"], headers["x-amzn-ErrorType"])
+    assert actual == (400, "SerializationException", "SerializationException")
     assert content["message"].startswith("The request's body is no JSON: ")
 
 

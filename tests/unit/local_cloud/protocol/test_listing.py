@@ -37,11 +37,8 @@ def test_newest_comes_first_unless_another_order_is_asked_for():
 
 
 def test_oldest_comes_first_where_the_service_says_so():
-    assert names(list_page({}, "Endpoints", "Endpoint", ENDPOINTS, descending=False)) == [
-        "b-old",
-        "c-mid",
-        "a-new",
-    ]
+    actual = names(list_page({}, "Endpoints", "Endpoint", ENDPOINTS, descending=False))
+    assert actual == ["b-old", "c-mid", "a-new"]
 
 
 @pytest.mark.parametrize(

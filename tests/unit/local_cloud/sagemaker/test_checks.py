@@ -173,10 +173,8 @@ def test_key_does_not_reach_disks_of_the_instance():
         VARIANT | {"InstanceType": "ml.c7i.large"},
         VARIANT | {"InstanceType": "ml.c5d.large"},
     ]
-    assert types_beyond_the_key({"ProductionVariants": variants, "KmsKeyId": "k"}) == (
-        "ml.c5d.large",
-        "ml.g5.xlarge",
-    )
+    actual = types_beyond_the_key({"ProductionVariants": variants, "KmsKeyId": "k"})
+    assert actual == ("ml.c5d.large", "ml.g5.xlarge")
     assert types_beyond_the_key({"ProductionVariants": variants}) == ()
 
 

@@ -75,12 +75,8 @@ def test_waits_alarms_and_limit_are_kept():
         "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "a"}, {"AlarmName": "b"}]},
     }
     plan = rollout(deployment, FOUR)
-    assert (plan.wait_seconds, plan.termination_wait_seconds, plan.limit_seconds, plan.alarms) == (
-        300,
-        120,
-        1800,
-        ("a", "b"),
-    )
+    actual = (plan.wait_seconds, plan.termination_wait_seconds, plan.limit_seconds, plan.alarms)
+    assert actual == (300, 120, 1800, ("a", "b"))
 
 
 @given(st.floats(0.1, 0.5))
