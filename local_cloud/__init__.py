@@ -1,4 +1,1 @@
-"""The local cloud.
-
-An AWS account on 127.0.0.1, MiniStack with SageMaker, scaling and builds that really run.
-"""
+"""The local cloud: an AWS account on 127.0.0.1 whose endpoints, scaling and builds really run."""

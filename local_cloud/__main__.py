@@ -12,30 +12,23 @@ from local_cloud.settings import Settings, SettingsError, configure_emulator, se
 
 
 def main() -> None:
-    """Reads the arguments, prepares MiniStack, and serves until told to end."""
+    """Read the arguments, prepare MiniStack, and serve until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser(prog="python -m local_cloud", description=__doc__)
-    parser.add_argument(
-        "--root",
-        type=Path,
-        required=True,
-        help="repository whose environments run the servers and builds",
-    )
-    parser.add_argument(
-        "--state", type=Path, required=True, help="folder for everything that the cloud writes"
-    )
-    parser.add_argument("--port", type=int, required=True, help="free port on 127.0.0.1")
-    parser.add_argument(
-        "--listener", type=int, help="file descriptor of a socket that is bound to the port already"
-    )
+    for name, kind, is_required, text in (
+        ("--root", Path, True, "repository whose environments run the servers and builds"),
+        ("--state", Path, True, "folder for everything that the cloud writes"),
+        ("--port", int, True, "free port on 127.0.0.1"),
+        ("--listener", int, False, "file descriptor of a socket that is bound to the port"),
+    ):
+        parser.add_argument(name, type=kind, required=is_required, help=text)
     arguments = parser.parse_args()
     try:
         pace = seconds_per_minute()
     except SettingsError as error:
         sys.exit(str(error))
-    root, state = arguments.root.resolve(), arguments.state.resolve()
     settings = Settings(
-        root=root,
-        state=state,
+        root=arguments.root.resolve(),
+        state=arguments.state.resolve(),
         port=arguments.port,
         listener=arguments.listener,
         seconds_per_minute=pace,
@@ -47,10 +40,7 @@ def main() -> None:
 
 
 def _serve(settings: Settings) -> None:
-    """Serves, then leaves at once.
-
-    Threads that still wait for a server or a build have nothing left to wait for.
-    """
+    """Serve, then exit at once: threads that wait for a server or a build have nothing left."""
     from local_cloud.ministack.hooks import HookError, check_hooks
 
     try:

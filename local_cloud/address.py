@@ -13,10 +13,7 @@ ADDRESS_FILE = "cloud.json"
 
 @dataclass(frozen=True, kw_only=True)
 class CloudAddress:
-    """A running local cloud.
-
-    Its process, told apart from a later one with the same pid, its endpoint, and its pace.
-    """
+    """A running local cloud; `pid_started` tells its process from a later one of the same pid."""
 
     pid: int
     pid_started: str
@@ -51,10 +48,7 @@ def own_address(port: int, seconds_per_minute: float) -> CloudAddress:
 
 
 def is_alive(address: CloudAddress) -> bool:
-    """Whether the very process of the address still runs.
-
-    A later process with its pid does not count.
-    """
+    """Whether the process of the address still runs."""
     return process_start(address.pid) == address.pid_started
 
 

@@ -44,19 +44,13 @@ def start(root: Path, state: Path, port: int | None = None) -> CloudAddress:
 
 
 def find(state: Path) -> CloudAddress | None:
-    """The local cloud that runs in this state folder.
-
-    None when none does, whatever files a killed one left.
-    """
+    """Return the local cloud that runs in this state folder, whatever files a killed one left."""
     address = read_address(state)
     return address if address is not None and is_alive(address) else None
 
 
 def stop(state: Path) -> bool:
-    """Stops the local cloud of a state folder and removes what it made there.
-
-    False when nothing was there.
-    """
+    """Stop the local cloud of a state folder and remove its files; False when there were none."""
     address = read_address(state)
     if address is not None:
         _end(address)
@@ -70,10 +64,7 @@ def stop(state: Path) -> bool:
 def environment(
     address: CloudAddress, account: str = "000000000000", region: str = "us-east-1"
 ) -> dict[str, str]:
-    """The variables that point an AWS client at the local cloud.
-
-    A 12-digit access key is the account.
-    """
+    """Return the variables of an AWS client; a 12-digit access key is the account."""
     return {
         "AWS_ENDPOINT_URL": address.endpoint_url,
         "AWS_ENDPOINT_URL_S3": address.endpoint_url,
@@ -91,10 +82,7 @@ def client_environment(
     account: str = "000000000000",
     region: str = "us-east-1",
 ) -> dict[str, str]:
-    """A whole environment for a client process.
-
-    The inherited one without any AWS setting, then the local cloud's.
-    """
+    """Return a client process's environment: the inherited one without AWS settings, then ours."""
     kept = {name: value for name, value in inherited.items() if not name.startswith("AWS_")}
     return kept | _without_proxy(inherited) | environment(address, account, region)
 
@@ -169,10 +157,7 @@ def _reserve_port(port: int | None) -> socket.socket:
 
 
 def _spawn(root: Path, state: Path, listener: socket.socket) -> int:
-    """Starts the cloud's process in its own session, so that it outlives this one.
-
-    Its words go to cloud.log.
-    """
+    """Start the cloud's process in its own session, so that it outlives this one."""
     python = root / ".venvs" / "cloud" / "bin" / "python"
     if not python.exists():
         raise CloudError(
@@ -205,7 +190,7 @@ def _wait_until_answering(pid: int, state: Path) -> CloudAddress:
                 return address
             if _has_ended(pid):
                 raise CloudError(
-                    f"the local cloud stopped while starting: {_last_log_lines(state)} (log: "
+                    f"the local cloud stopped while starting: {_last_log_line(state)} (log: "
                     f"{state / LOG_FILE})"
                 )
             time.sleep(0.02)
@@ -213,7 +198,9 @@ def _wait_until_answering(pid: int, state: Path) -> CloudAddress:
             f"the local cloud did not answer within {START_SECONDS:.0f} s (log: {state / LOG_FILE})"
         )
     except BaseException:
-        _kill(pid)
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
         raise
 
 
@@ -224,38 +211,24 @@ def _has_ended(pid: int) -> bool:
     return process_start(pid) is None
 
 
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, ChildProcessError):
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-
-
-def _last_log_lines(state: Path) -> str:
+def _last_log_line(state: Path) -> str:
     lines = (state / LOG_FILE).read_text(encoding="utf-8", errors="replace").split("\n")
-    reply = [line.strip() for line in lines if line.strip()]
-    return reply[-1] if reply else "it left no word"
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it left no word")
 
 
 def _end(address: CloudAddress) -> None:
-    """Asks the cloud's process to end, waits, and kills it when it does not.
-
-    Its children end with it.
-    """
-    for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, STOP_SECONDS)):
+    """Terminate the cloud's process, and kill it when it does not end; its children end too."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
         if not is_alive(address):
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(address.pid, number)
-        _wait_until_gone(address, seconds)
+        deadline = time.monotonic() + STOP_SECONDS
+        while is_alive(address) and time.monotonic() < deadline:
+            _has_ended(address.pid)
+            time.sleep(0.02)
+        _has_ended(address.pid)
     if is_alive(address):
         raise CloudError(
             f"the local cloud's process {address.pid} does not end: stop it by hand, then try again"
         )
-
-
-def _wait_until_gone(address: CloudAddress, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while is_alive(address) and time.monotonic() < deadline:
-        _has_ended(address.pid)
-        time.sleep(0.02)
-    _has_ended(address.pid)

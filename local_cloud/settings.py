@@ -6,24 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-PASSED_ON = frozenset(
-    {
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE",
-        "CURL_CA_BUNDLE",
-        "GIT_SSL_CAINFO",
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "ALL_PROXY",
-        "NO_PROXY",
-    }
-)
-PASSED_ON_PREFIXES = ("PIP_", "UV_", "NODE_")
+PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
+CERTIFICATES = ("SSL_CERT_", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO")
+PASSED_ON_PREFIXES = (*CERTIFICATES, "PIP_", "UV_", "NODE_")
 SECONDS_PER_MINUTE = "ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"
 SECONDS_PER_MINUTE_DEFAULT = 1.0
 
@@ -36,9 +21,9 @@ class SettingsError(Exception):
 class Settings:
     """Repository, state folder, port on 127.0.0.1, and pace of time of a local cloud.
 
-    `seconds_per_minute` is how long a minute of AWS's waiting takes here: bake times, termination
-    waits, deliveries, cooldowns, periods of alarms and metrics. Timeouts of processes that really
-    run, such as a server's start, are not scaled.
+    `seconds_per_minute` scales AWS's waits: bake times, termination waits, deliveries, cooldowns,
+    periods of alarms and metrics. Timeouts of real processes, such as a server's start, it does not
+    scale. The cloud binds the port itself where `listener`, the descriptor of a socket, is None.
     """
 
     root: Path
@@ -46,8 +31,6 @@ class Settings:
     port: int
     seconds_per_minute: float = SECONDS_PER_MINUTE_DEFAULT
     listener: int | None = None
-    """File descriptor of a socket that is bound to the port; None where the cloud binds it itself.
-    """
 
     def scaled_wait(self, aws_seconds: float) -> float:
         """How many seconds a wait takes here that takes `aws_seconds` on AWS."""
@@ -60,10 +43,7 @@ class Settings:
 
 
 def seconds_per_minute() -> float:
-    """How long a minute of AWS's waits takes in this process's local cloud, in seconds.
-
-    1 unless the environment says more.
-    """
+    """Return the pace of this process's local cloud: 1 unless the environment says otherwise."""
     given = os.environ.get(SECONDS_PER_MINUTE, "")
     try:
         seconds = float(given) if given else SECONDS_PER_MINUTE_DEFAULT
@@ -78,22 +58,16 @@ def seconds_per_minute() -> float:
 
 
 def package_index_environment() -> dict[str, str]:
-    """The variables that let a build reach package indexes as its user does.
-
-    Pip, uv, Node, proxies, certificates.
-    """
+    """Return the variables that let a build reach package indexes as its user does."""
     return {
         name: value
         for name, value in os.environ.items()
-        if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)
+        if name.lower() in PROXIES or name.startswith(PASSED_ON_PREFIXES)
     }
 
 
 def configure_emulator(settings: Settings) -> None:
-    """Sets what MiniStack reads from the environment.
-
-    Loopback only, no Docker, no other listener, nothing kept.
-    """
+    """Set MiniStack's environment: loopback only, no Docker, no other listener, no persistence."""
     os.environ.update(
         BIND_HOST="127.0.0.1",
         GATEWAY_PORT=str(settings.port),

@@ -1,4 +1,1 @@
-"""The local CloudWatch beyond MiniStack's.
-
-Values in distributions, metric math, alarms by AWS's rules.
-"""
+"""The local CloudWatch beyond MiniStack's: distributions, metric math, alarms by AWS's rules."""

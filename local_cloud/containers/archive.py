@@ -19,10 +19,7 @@ def s3_location(url: str) -> tuple[str, str]:
 
 
 def unpack_model(content: bytes, folder: Path, origin: str) -> None:
-    """Unpacks a tar.gz of plain files and folders.
-
-    Links, devices and paths that lead outside are refused.
-    """
+    """Unpack a tar.gz of plain files and folders; refuse links, devices and paths outside."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:

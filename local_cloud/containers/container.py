@@ -1,7 +1,4 @@
-"""A local container.
-
-One command in namespaces of its own, reached through connections that its launcher hands out.
-"""
+"""A local container: a command in namespaces of its own, reached through its launcher."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ logger = logging.getLogger("roundhouse.container")
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
-    """What a container runs.
-
-    `own_network` gives it a loopback of its own and nothing else to reach.
-    """
+    """A container's process; `own_network` gives it a loopback of its own and nothing else."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
@@ -81,10 +75,7 @@ class Container:
 
 
 def start_container(spec: ContainerSpec, prefix: tuple[str, ...] | None = None) -> Container:
-    """Starts a container.
-
-    Without namespaces its server gets a free port on 127.0.0.1 instead, and the log says so.
-    """
+    """Start a container; without namespaces its server gets a free port on 127.0.0.1."""
     prefix = namespaces(own_network=spec.own_network) if prefix is None else prefix
     isolated = spec.own_network and bool(prefix)
     port = SERVER_PORT if isolated or not spec.own_network else _free_port()
@@ -92,24 +83,13 @@ def start_container(spec: ContainerSpec, prefix: tuple[str, ...] | None = None) 
         _warn(spec)
     ours, theirs = socket.socketpair()
     with theirs:
-        launcher = (
-            sys.executable,
-            "-I",
-            "-S",
-            str(LAUNCHER),
-            "--control",
-            str(theirs.fileno()),
-            "--port",
-            str(port),
-        )
+        options = ("--control", str(theirs.fileno()), "--port", str(port))
+        launcher = (sys.executable, "-I", "-S", str(LAUNCHER), *options)
         command = (*prefix, *launcher, *(("--isolated",) if isolated else ()), "--", *spec.command)
-        environment = {
-            **spec.environment,
-            **({"SAGEMAKER_BIND_TO_PORT": str(port)} if spec.own_network else {}),
-        }
+        port_variable = {"SAGEMAKER_BIND_TO_PORT": str(port)} if spec.own_network else {}
         process = start_process(
             command,
-            environment=environment,
+            environment={**spec.environment, **port_variable},
             folder=spec.folder,
             log=spec.log,
             pass_fds=(theirs.fileno(),),
@@ -136,10 +116,7 @@ def _free_port() -> int:
 PID_NAMESPACE = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
 NETWORK_NAMESPACE = ("--net", "--mount")
 TRIAL_SECONDS = 60
-"""Far beyond what a kernel takes that allows namespaces.
-
-Whoever is taken for one that does not stays it.
-"""
+"""Far beyond what a kernel takes that allows namespaces; the result is cached."""
 
 # A process asks the kernel for a signal when its parent *thread* ends, so all are started by one
 # thread that never does.
@@ -154,28 +131,22 @@ def start_process(
     log: Path,
     pass_fds: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a process that the kernel kills when the cloud dies; its output goes to the log."""
-    return _starter.submit(_start, command, dict(environment), folder, log, pass_fds).result()
+    """Start a process that the kernel kills when the cloud dies; its output goes to the log."""
 
+    def start() -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                (*_tie(), *command),
+                env=dict(environment),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=pass_fds,
+                start_new_session=True,
+            )
 
-def _start(
-    command: tuple[str, ...],
-    environment: dict[str, str],
-    folder: Path,
-    log: Path,
-    pass_fds: tuple[int, ...],
-) -> subprocess.Popen[bytes]:
-    with log.open("ab") as words:
-        return subprocess.Popen(
-            (*_tie(), *command),
-            env=environment,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=words,
-            stderr=subprocess.STDOUT,
-            pass_fds=pass_fds,
-            start_new_session=True,
-        )
+    return _starter.submit(start).result()
 
 
 @functools.cache
@@ -186,10 +157,7 @@ def _tie() -> tuple[str, ...]:
 
 @functools.cache
 def namespaces(*, own_network: bool) -> tuple[str, ...]:
-    """The command prefix that gives a process namespaces of its own.
-
-    Empty when this kernel allows none.
-    """
+    """Return the command prefix for namespaces; empty when this kernel allows none."""
     base = (*PID_NAMESPACE, *(NETWORK_NAMESPACE if own_network else ()))
     for prefix in ((*base, "--mount-proc"), base):
         if _works(prefix):

@@ -23,10 +23,7 @@ class ImageError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalImage:
-    """The local stand-in of one image.
-
-    The environment whose programs come first, and the command that serves or trains.
-    """
+    """The local stand-in of one image: its Python environment and its command."""
 
     environment_folder: Path
     command: tuple[str, ...] = ()
@@ -34,10 +31,7 @@ class LocalImage:
     startup_seconds: float | None = None
 
     def base_environment(self, root: Path) -> dict[str, str]:
-        """What a process of this image finds.
-
-        Its own programs first, the repository's packages, nothing of the user's.
-        """
+        """Return a process's variables: the image's own programs, the repository's packages."""
         return {
             "PATH": f"{self.environment_folder}/bin:/usr/bin:/bin",
             "VIRTUAL_ENV": str(self.environment_folder),
@@ -48,14 +42,9 @@ class LocalImage:
         }
 
 
-def repository_name(image_uri: str) -> str:
-    """Last part of an image URI's repository, without tag and digest."""
-    return image_uri.split("@")[0].rsplit("/", 1)[-1].split(":")[0]
-
-
 def local_image(image_uri: str, settings: Settings) -> LocalImage:
-    """The local stand-in of an image; `images.yaml` in the state folder adds to the table."""
-    name = repository_name(image_uri)
+    """Return the stand-in of an image; `images.yaml` in the state folder adds to the table."""
+    name = image_uri.split("@")[0].rsplit("/", 1)[-1].split(":")[0]
     table = {**_table(settings), **_overrides(settings)}
     if name not in table:
         raise ImageError(
@@ -72,35 +61,18 @@ def local_image(image_uri: str, settings: Settings) -> LocalImage:
 
 def _table(settings: Settings) -> dict[str, LocalImage]:
     environments = settings.root / ".venvs"
-    server, triton, builder = (
-        environments / "server",
-        environments / "triton",
-        environments / "builder",
-    )
-    serve = (str(triton / "bin" / "python"), "-I", "-S", str(TRITON_SERVE))
+    triton = ("--triton", environments / "triton", "--backends", settings.state / "backends")
+    commands = {
+        "python-server": ("server", "-m", "container.server", "serve"),
+        "triton": ("triton", "-I", "-S", TRITON_SERVE, *triton),
+        "builder-cpu": ("builder", TRAIN, settings.root / "engine_build" / "training_job.py"),
+    }
     return {
-        "python-server": LocalImage(
-            environment_folder=server,
-            command=(str(server / "bin" / "python"), "-m", "container.server", "serve"),
-        ),
-        "triton": LocalImage(
-            environment_folder=triton,
-            command=(
-                *serve,
-                "--triton",
-                str(triton),
-                "--backends",
-                str(settings.state / "backends"),
-            ),
-        ),
-        "builder-cpu": LocalImage(
-            environment_folder=builder,
-            command=(
-                str(builder / "bin" / "python"),
-                str(TRAIN),
-                str(settings.root / "engine_build" / "training_job.py"),
-            ),
-        ),
+        name: LocalImage(
+            environment_folder=environments / environment,
+            command=(str(environments / environment / "bin" / "python"), *map(str, arguments)),
+        )
+        for name, (environment, *arguments) in commands.items()
     }
 
 
@@ -123,15 +95,9 @@ def _overrides(settings: Settings) -> dict[str, LocalImage]:
 def job_environment(
     image: LocalImage, settings: Settings, *, account: str, region: str, home: Path
 ) -> dict[str, str]:
-    """Variables of a build or a training job; nothing of the user's, and no source of ours.
-
-    A job brings its own.
-    """
-    base = {
-        name: value
-        for name, value in image.base_environment(settings.root).items()
-        if name != "PYTHONPATH"
-    }
+    """Return the variables of a build or a training job, which brings its own source."""
+    base = image.base_environment(settings.root)
+    del base["PYTHONPATH"]
     return {
         **package_index_environment(),
         **base,

@@ -1,12 +1,8 @@
-"""The first process of a local container.
+"""The first process of a local container: it starts the server and connects the cloud to it.
 
-Readies its network, starts the server, and opens doors to it on request.
-
-It runs as a script, with the standard library only. Over the control socket it understands three
-bytes: `c` sends back
-a connection to the server's port, made inside the container's network; `t` asks the server to end;
-the socket's end
-means that the cloud is gone, and so the server goes too.
+It runs as a script, with the standard library only. Over the control socket `c` asks for a
+connection to the server's port, made inside the container's network, and `t` ends the server; the
+socket's end means that the cloud is gone, and ends the server too.
 """
 
 from __future__ import annotations
@@ -81,10 +77,7 @@ def serve_control(control: socket.socket, port: int, server_pid: int) -> None:
 
 
 def send_connection(control: socket.socket, port: int) -> None:
-    """Sends a connection to the server through the control socket.
-
-    While the server does not listen, it sends the byte `n` instead.
-    """
+    """Send a connection to the server, or the byte `n` while the server does not listen."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             socket.send_fds(control, [b"y"], [connection.fileno()])

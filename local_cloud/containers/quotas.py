@@ -1,7 +1,4 @@
-"""How many instances of each type the local cloud has.
-
-Any number, unless a file in its state folder says otherwise.
-"""
+"""The capacity and quotas of the local cloud: unlimited, unless a file in its state folder says."""
 
 from __future__ import annotations
 
@@ -16,20 +13,16 @@ from local_cloud.protocol.errors import AwsError, validation_error
 
 CAPACITY_FILE = "capacity.yaml"
 SHORT = (
-    "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity "
-    "error. Please retry using a different "
-    "ML instance type or after some time. Consider configuring InstancePools in your "
-    "EndpointConfig with multiple instance types "
-    "for priority-based fallback to improve capacity availability."
+    "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error. "
+    "Please retry using a different ML instance type or after some time. Consider configuring "
+    "InstancePools in your EndpointConfig with multiple instance types for priority-based fallback "
+    "to improve capacity availability."
 )
 """SageMaker's failure reason when no instance can be had."""
 
 
 class InsufficientCapacity(Exception):
-    """No instance of the asked-for types can be had.
-
-    The message is SageMaker's, or says what is wrong with the file.
-    """
+    """There is no instance of the requested types; the message is SageMaker's."""
 
     def __init__(self, message: str = SHORT) -> None:
         super().__init__(message)
@@ -40,19 +33,16 @@ class CapacityFileError(InsufficientCapacity):
 
 
 class Capacity:
-    """Counts the instances in use.
-
-    `capacity.yaml` maps an instance type to how many there are; 0 is out of capacity.
-    """
+    """Counts the instances in use, against the rows of `capacity.yaml`."""
 
     def __init__(self, state: Path) -> None:
-        self._file = state / CAPACITY_FILE
+        self._state = state
         self._in_use: Counter[str] = Counter()
         self._turn = threading.Lock()
 
     def take(self, instance_types: tuple[str, ...]) -> str:
-        """Takes one instance of the first type that has any left, and names the type."""
-        limits = capacity_rows(self._file.parent)
+        """Take one instance of the first type that has any left, and return the type."""
+        limits = _capacity_rows(self._state)
         with self._turn:
             for name in instance_types:
                 if self._in_use[name] < limits.get(name, float("inf")):
@@ -66,11 +56,8 @@ class Capacity:
             self._in_use[instance_type] -= 1
 
 
-def capacity_rows(state: Path) -> Mapping[str, int]:
-    """What the capacity file says, by instance type or quota; nothing without one.
-
-    Raises CapacityFileError.
-    """
+def _capacity_rows(state: Path) -> Mapping[str, int]:
+    """Limits by instance type or quota; none without a file. Raises CapacityFileError."""
     path = state / CAPACITY_FILE
     try:
         rows = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
@@ -84,43 +71,32 @@ def capacity_rows(state: Path) -> Mapping[str, int]:
         raise CapacityFileError(
             f"{path} must map instance types to counts, such as `ml.g5.xlarge: 1`, found {rows!r}."
         )
-    wrong = [
-        f"{name}: {count!r}" for name, count in rows.items() if type(count) is not int or count < 0
-    ]
+    wrong = [item for item in rows.items() if type(item[1]) is not int or item[1] < 0]
     if wrong:
+        shown = ", ".join(f"{name}: {count!r}" for name, count in wrong)
         raise CapacityFileError(
-            f"{path} must give each instance type a whole number from 0 on, found "
-            f"{', '.join(wrong)}."
+            f"{path} must give each instance type a whole number from 0 on, found {shown}."
         )
     return rows
 
 
-BUILDS = "concurrent builds"
-
-
-def training_quota(instance_type: str) -> str:
-    """A quota's name, as Service Quotas has it."""
-    return f"{instance_type} for training job usage"
-
-
 def check_training_quota(state: Path, instance_type: str, running: int) -> None:
-    """Refuses one more job than the account may run."""
-    name = training_quota(instance_type)
+    """Refuse one more job than the account may run."""
+    name = f"{instance_type} for training job usage"
     most = _limit(state, name)
     if most is not None and running >= most:
         raise AwsError(
             "ResourceLimitExceeded",
             f"The account-level service limit '{name}' is {most} Instances, with current "
-            f"utilization of {running} Instances and "
-            "a request delta of 1 Instances. Please use AWS Service Quotas to request an "
-            "increase for this quota. If AWS Service "
-            "Quotas is not available, contact AWS support to request an increase for this quota.",
+            f"utilization of {running} Instances and a request delta of 1 Instances. Please use "
+            "AWS Service Quotas to request an increase for this quota. If AWS Service Quotas is "
+            "not available, contact AWS support to request an increase for this quota.",
         )
 
 
 def check_build_quota(state: Path, running: int) -> None:
-    """Refuses one more build than the account may have."""
-    most = _limit(state, BUILDS)
+    """Refuse one more build than the account may have."""
+    most = _limit(state, "concurrent builds")
     if most is not None and running >= most:
         raise AwsError(
             "AccountLimitExceededException",
@@ -130,6 +106,6 @@ def check_build_quota(state: Path, running: int) -> None:
 
 def _limit(state: Path, name: str) -> int | None:
     try:
-        return capacity_rows(state).get(name)
+        return _capacity_rows(state).get(name)
     except CapacityFileError as error:
         raise validation_error(str(error)) from error

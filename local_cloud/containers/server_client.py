@@ -49,23 +49,19 @@ class ServerClient:
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float = 60,
     ) -> Response:
-        """One request and its answer.
-
-        A connection that the server closed while idle is replaced once, unseen.
-        """
+        """Send one request; a connection that the server closed while idle is replaced once."""
         connection = self._take_connection(timeout_seconds)
         try:
-            response = self._exchange(connection, method, path, body, dict(headers or {}))
+            return self._exchange(connection, method, path, body, dict(headers or {}))
         except (http.client.RemoteDisconnected, ConnectionError):
             connection.close()
             if not connection.used:
                 raise
             connection = _Connection(self._connect, timeout_seconds)
-            response = self._exchange(connection, method, path, body, dict(headers or {}))
+            return self._exchange(connection, method, path, body, dict(headers or {}))
         except BaseException:
             connection.close()
             raise
-        return response
 
     def close(self) -> None:
         """Closes the connections that no request uses."""
@@ -88,10 +84,9 @@ class ServerClient:
         connection.request(method, path, body=body, headers=headers)
         reply = connection.getresponse()
         content = reply.read()
-        found = {name.lower(): value for name, value in reply.getheaders()}
-        if connection.sock is None:
-            return Response(status=reply.status, headers=found, body=content)
-        connection.used = True
-        with self._turn:
-            self._idle.append(connection)
-        return Response(status=reply.status, headers=found, body=content)
+        if connection.sock is not None:
+            connection.used = True
+            with self._turn:
+                self._idle.append(connection)
+        lowered = {name.lower(): value for name, value in reply.getheaders()}
+        return Response(status=reply.status, headers=lowered, body=content)

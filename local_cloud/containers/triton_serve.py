@@ -1,11 +1,8 @@
-"""Stands for `serve` in our Triton image.
-
-Its environment variables become a `tritonserver` command.
+"""Stands for `serve` in our Triton image: variables become a `tritonserver` command.
 
 It runs as a script in the Triton environment and becomes the server. Source:
-triton-inference-server/server,
-docker/sagemaker/serve, whose faults it has too. GPU memory limits of loads are left out: `serve`
-asks nvidia-smi for GPUs.
+triton-inference-server/server, docker/sagemaker/serve, whose faults it has too. GPU memory limits
+of loads are left out: `serve` asks nvidia-smi for GPUs.
 """
 
 from __future__ import annotations
@@ -96,31 +93,19 @@ def set_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def served_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
-    """The variables that Triton's SageMaker front end reads.
-
-    When it is healthy, and a single-model endpoint's model.
-    """
+    """Return the variables of Triton's SageMaker front end: ping mode, and a single model."""
     chosen = variables.get(INFERENCE_TYPE, "infer")
     if chosen not in INFERENCE_TYPES:
         raise ServeError(f"{INFERENCE_TYPE} is {chosen}; allowed: {', '.join(INFERENCE_TYPES)}")
-    served = {**variables, **_ping_mode(variables)}
-    if is_multi_model(variables):
-        return served
-    return {
-        **served,
-        DEFAULT_MODEL: single_model(variables.get(DEFAULT_MODEL), model_repository(variables)),
-    }
-
-
-def _ping_mode(variables: Mapping[str, str]) -> Mapping[str, str]:
-    """The ping mode, which `serve` does not export.
-
-    It reaches the server only where the variable is in the environment.
-    """
-    mode = variables.get(
-        "SAGEMAKER_TRITON_OVERRIDE_PING_MODE", "live" if is_multi_model(variables) else "ready"
-    )
-    return {PING_MODE: mode} if PING_MODE in variables else {}
+    served, multi_model = dict(variables), is_multi_model(variables)
+    # `serve` does not export the ping mode: it reaches the server only where the variable is set.
+    if PING_MODE in variables:
+        default = "live" if multi_model else "ready"
+        served[PING_MODE] = variables.get("SAGEMAKER_TRITON_OVERRIDE_PING_MODE", default)
+    if not multi_model:
+        repository = model_repository(variables)
+        served[DEFAULT_MODEL] = single_model(variables.get(DEFAULT_MODEL), repository)
+    return served
 
 
 def is_multi_model(variables: Mapping[str, str]) -> bool:
@@ -130,11 +115,8 @@ def is_multi_model(variables: Mapping[str, str]) -> bool:
 
 def model_repository(variables: Mapping[str, str]) -> Path:
     """Where the archive was unpacked; an empty folder for a multi-model endpoint."""
-    return Path(
-        variables.get(
-            "SM_MODEL_DIR", "/tmp/sagemaker" if is_multi_model(variables) else "/opt/ml/model"
-        )
-    )
+    default = "/tmp/sagemaker" if is_multi_model(variables) else "/opt/ml/model"
+    return Path(variables.get("SM_MODEL_DIR", default))
 
 
 def triton_command(

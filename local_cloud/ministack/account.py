@@ -1,4 +1,4 @@
-"""The emulator's account: who asks, and what its S3 and CloudWatch hold.
+"""The account and region of the present request, and their S3, SNS and CloudWatch.
 
 Import it only after MiniStack is configured.
 """
@@ -17,12 +17,12 @@ Scoped = responses.AccountRegionScopedDict
 
 
 def account_id() -> str:
-    """The account of the request in hand."""
+    """Return the account of the present request."""
     return str(responses.get_account_id())
 
 
 def region() -> str:
-    """The region of the request in hand."""
+    """Return the region of the present request."""
     return str(responses.get_region())
 
 
@@ -40,10 +40,7 @@ def read_object(bucket: str, key: str) -> bytes | None:
 def write_object(
     bucket: str, key: str, content: bytes, content_type: str, kms_key: str | None = None
 ) -> bool:
-    """Writes an S3 object, encrypted with a KMS key where one is named.
-
-    False when the bucket does not take it.
-    """
+    """Write an S3 object, encrypted with a KMS key where one is named; False on failure."""
     headers = {"content-type": content_type}
     if kms_key is not None:
         headers |= {

@@ -1,11 +1,8 @@
-"""What MiniStack's Step Functions lacks.
-
-Calls to CodeBuild and SageMaker, and an end of what a stopped execution has started.
-"""
+"""Calls of CodeBuild and SageMaker for MiniStack's Step Functions, and the end of child runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ministack.services import stepfunctions
@@ -27,58 +24,31 @@ SDK_NAMES = {
 Errors outside the API model are the service's own.
 """
 
-Execution = dict[str, Any]
-Task = Callable[[Mapping[str, Any], Any, Execution, dict[str, Any]], Any]
-
 
 def install() -> None:
-    """Hangs both services in."""
+    """Add both services, and wrap what goes on after a stop."""
     stepfunctions._AWS_SDK_SERVICE_MAP.update(SERVICES)
     stepfunctions._AWS_SDK_ERROR_PREFIX.update(PREFIXES)
     stepfunctions._AWS_SDK_ERROR_CODE_OVERRIDES["sagemaker"] = SDK_NAMES
-    stepfunctions._execute_task = ending_with_its_run(stepfunctions._execute_task)
-    stepfunctions._fail_execution = failing_once(stepfunctions._fail_execution)
-    begin = stepfunctions._run_distributed_map
+    stepfunctions._execute_task = _unless_stopped(stepfunctions._execute_task)
+    stepfunctions._run_distributed_map = _unless_stopped(stepfunctions._run_distributed_map)
+    fail = stepfunctions._fail_execution
 
-    def run_map(
-        state: Mapping[str, Any],
-        given: Any,
-        effective: Any,
-        iterator: Any,
-        execution: Execution,
-        context: dict[str, Any],
-    ) -> Any:
-        _refuse_when_stopped(context)
-        return begin(state, given, effective, iterator, execution, context)
-
-    stepfunctions._run_distributed_map = run_map
-
-
-def ending_with_its_run(execute: Task) -> Task:
-    """Wraps a Task so that it does not begin once the execution of its Map Run is stopped."""
-
-    def guarded(
-        state: Mapping[str, Any], given: Any, execution: Execution, context: dict[str, Any]
-    ) -> Any:
-        _refuse_when_stopped(context)
-        return execute(state, given, execution, context)
-
-    return guarded
-
-
-def failing_once(
-    fail: Callable[[Execution, str, str], None],
-) -> Callable[[Execution, str, str], None]:
-    """Ends an execution in failure, unless it has ended: one that was stopped stays ABORTED."""
-
-    def guarded(execution: Execution, error: str, cause: str) -> None:
+    def fail_once(execution: dict[str, Any], error: str, cause: str) -> None:
+        """An execution that was stopped stays ABORTED."""
         if execution["status"] == "RUNNING":
             fail(execution, error, cause)
 
-    return guarded
+    stepfunctions._fail_execution = fail_once
 
 
-def _refuse_when_stopped(context: Mapping[str, Any]) -> None:
-    run = stepfunctions._executions.get(context["Execution"]["Id"])
-    if run is not None and run["status"] != "RUNNING":
-        raise stepfunctions._ExecutionError("States.Aborted", "The execution was stopped")
+def _unless_stopped(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function that takes the context last: it does not run in a stopped execution."""
+
+    def guard(*arguments: Any) -> Any:
+        execution = stepfunctions._executions.get(arguments[-1]["Execution"]["Id"])
+        if execution is not None and execution["status"] != "RUNNING":
+            raise stepfunctions._ExecutionError("States.Aborted", "The execution was stopped")
+        return run(*arguments)
+
+    return guard
