@@ -122,6 +122,28 @@ class Account:
         url = self.put_archive(f"{name}/{version}.tar.gz", greeting)
         assert self.deploy(name, endpoint_resources(name, url, version, **options)) == CREATED
 
+    def wait_for(self, endpoint, status="InService"):
+        """Waits for an endpoint's status, and describes it."""
+        describe = self.client("sagemaker").describe_endpoint
+
+        def described():
+            endpoint_now = describe(EndpointName=endpoint)
+            return endpoint_now if endpoint_now["EndpointStatus"] == status else None
+
+        return until(described)
+
+    def set_counts(self, endpoint, *changes):
+        """Changes weights and counts of variants; a number is AllTraffic's count."""
+        changes = [
+            {"VariantName": "AllTraffic", "DesiredInstanceCount": change}
+            if isinstance(change, int)
+            else change
+            for change in changes
+        ]
+        self.client("sagemaker").update_endpoint_weights_and_capacities(
+            EndpointName=endpoint, DesiredWeightsAndCapacities=changes
+        )
+
     def invoke(self, endpoint, body=b"hello", **options):
         answer = self.client("sagemaker-runtime").invoke_endpoint(
             EndpointName=endpoint, Body=body, **options

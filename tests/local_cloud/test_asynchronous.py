@@ -23,9 +23,8 @@ def waiting(cloud):
     }
     sqs = cloud.client("sqs")
     queue = sqs.create_queue(QueueName="answers")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"][
-        "QueueArn"
-    ]
+    attributes = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])
+    arn = attributes["Attributes"]["QueueArn"]
     for topic in topics.values():
         cloud.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     resources = endpoint_resources("waits", cloud.put_archive("waits.tar.gz", "hi"))
@@ -44,23 +43,18 @@ def waiting(cloud):
 
     def heard(inference_id):
         def message():
-            for each in sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get(
-                "Messages", []
-            ):
-                envelope = json.loads(each["Body"])
-                seen.append(
-                    {
-                        "topic": envelope["TopicArn"].rpartition(":")[2],
-                        **json.loads(envelope["Message"]),
-                    }
-                )
-                sqs.delete_message(QueueUrl=queue, ReceiptHandle=each["ReceiptHandle"])
-            return next((each for each in seen if each["inferenceId"] == inference_id), None)
+            received = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10)
+            for item in received.get("Messages", []):
+                envelope = json.loads(item["Body"])
+                message = json.loads(envelope["Message"])
+                topic = envelope["TopicArn"].rpartition(":")[2]
+                messages[message["inferenceId"]] = {"topic": topic, **message}
+                sqs.delete_message(QueueUrl=queue, ReceiptHandle=item["ReceiptHandle"])
+            return messages.get(inference_id)
 
-        seen = heard.seen
         return until(message)
 
-    heard.seen = []
+    messages = {}
     yield heard
     cloud.destroy("waits")
     assert gone("waits")
@@ -126,22 +120,18 @@ def test_queue_publishes_what_became_of_its_requests_and_no_invocations(cloud, w
         {"Name": "VariantName", "Value": "AllTraffic"},
     ]
     cloudwatch, now = cloud.client("cloudwatch"), datetime.now(UTC)
-    day = {
-        "StartTime": now - timedelta(days=1),
-        "EndTime": now + timedelta(days=1),
-        "Period": 2 * 86_400,
-    }
 
     def total(name):
-        asked = {
-            "Namespace": "AWS/SageMaker",
-            "MetricName": name,
-            "Dimensions": of_variant,
-            "Statistics": ["Sum"],
-        }
-        return sum(
-            each["Sum"] for each in cloudwatch.get_metric_statistics(**asked, **day)["Datapoints"]
-        )
+        points = cloudwatch.get_metric_statistics(
+            Namespace="AWS/SageMaker",
+            MetricName=name,
+            Dimensions=of_variant,
+            Statistics=["Sum"],
+            StartTime=now - timedelta(days=1),
+            EndTime=now + timedelta(days=1),
+            Period=2 * 86_400,
+        )["Datapoints"]
+        return sum(point["Sum"] for point in points)
 
     until(lambda: total("InvocationFailures") >= 1 and total("InvocationsProcessed") >= 2)
     listed = cloudwatch.list_metrics(Namespace="AWS/SageMaker", Dimensions=of_variant)["Metrics"]
@@ -158,22 +148,8 @@ def test_queue_publishes_what_became_of_its_requests_and_no_invocations(cloud, w
 
 
 def test_requests_wait_while_there_is_no_instance_and_are_answered_when_one_comes(cloud, waiting):
-    sagemaker = cloud.client("sagemaker")
-
-    def scaled_to(count):
-        sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName="waits",
-            DesiredWeightsAndCapacities=[
-                {"VariantName": "AllTraffic", "DesiredInstanceCount": count}
-            ],
-        )
-        until(
-            lambda: (
-                sagemaker.describe_endpoint(EndpointName="waits")["EndpointStatus"] == "InService"
-            )
-        )
-
-    scaled_to(0)
+    cloud.set_counts("waits", 0)
+    cloud.wait_for("waits")
     assert gone("waits")
     accepted = [ask(cloud) for _ in range(5)]
     metrics = {
@@ -181,21 +157,15 @@ def test_requests_wait_while_there_is_no_instance_and_are_answered_when_one_come
         "Dimensions": [{"Name": "EndpointName", "Value": "waits"}],
     }
 
-    def without_capacity():
-        names = {
-            each["MetricName"]
-            for each in cloud.client("cloudwatch").list_metrics(**metrics)["Metrics"]
-        }
-        return {"ApproximateBacklogSize", "HasBacklogWithoutCapacity"} <= names
-
-    until(without_capacity)
+    backlog = {"ApproximateBacklogSize", "HasBacklogWithoutCapacity"}
+    list_metrics = cloud.client("cloudwatch").list_metrics
+    until(lambda: backlog <= {m["MetricName"] for m in list_metrics(**metrics)["Metrics"]})
+    key = accepted[0]["OutputLocation"].partition(f"{BUCKET}/")[2]
     with pytest.raises(ClientError):
-        cloud.client("s3").get_object(
-            Bucket=BUCKET, Key=accepted[0]["OutputLocation"].partition(f"{BUCKET}/")[2]
-        )
-    scaled_to(1)
-    for each in accepted:
-        assert json.loads(read(cloud, each["OutputLocation"]))["greeting"] == "hi"
+        cloud.client("s3").get_object(Bucket=BUCKET, Key=key)
+    cloud.set_counts("waits", 1)
+    for reply in accepted:
+        assert json.loads(read(cloud, reply["OutputLocation"]))["greeting"] == "hi"
 
 
 def test_refuses_an_invocation_that_waits_for_its_answer(cloud, waiting):

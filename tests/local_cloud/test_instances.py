@@ -58,20 +58,9 @@ def put_model(cloud, name, greeting):
     )
 
 
-def settled(sagemaker, name):
-    """Waits until nothing is under way on an endpoint, and describes it."""
-
-    def found():
-        shown = sagemaker.describe_endpoint(EndpointName=name)
-        return None if shown["EndpointStatus"] in ("Creating", "Updating", "RollingBack") else shown
-
-    return until(found)
-
-
 def counts(shown):
-    return {
-        each["VariantName"]: each["CurrentInstanceCount"] for each in shown["ProductionVariants"]
-    }
+    variants = shown["ProductionVariants"]
+    return {variant["VariantName"]: variant["CurrentInstanceCount"] for variant in variants}
 
 
 def test_every_instance_is_a_container_of_its_own_and_answers(cloud, sagemaker):
@@ -151,26 +140,21 @@ def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemake
     variants[1] |= {"InitialVariantWeight": 0}
     sagemaker.create_endpoint_config(EndpointConfigName="split", ProductionVariants=variants)
     sagemaker.create_endpoint(EndpointName="split", EndpointConfigName="split")
-    settled(sagemaker, "split")
+    cloud.wait_for("split")
     assert {cloud.invoke("split")["greeting"] for _ in range(20)} == {"a"}
     assert cloud.invoke("split", TargetVariant="b")["greeting"] == "b"
     with steady_load(cloud, "split") as load:
-        sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName="split",
-            DesiredWeightsAndCapacities=[
-                {"VariantName": "a", "DesiredWeight": 1, "DesiredInstanceCount": 3},
-                {"VariantName": "b", "DesiredWeight": 3},
-            ],
+        cloud.set_counts(
+            "split",
+            {"VariantName": "a", "DesiredWeight": 1, "DesiredInstanceCount": 3},
+            {"VariantName": "b", "DesiredWeight": 3},
         )
-        assert counts(settled(sagemaker, "split")) == {"a": 3, "b": 1}
+        assert counts(cloud.wait_for("split")) == {"a": 3, "b": 1}
         load.forget_answers()
         until(lambda: len(load.answers) >= 400)
         share = sum(answer["greeting"] == "b" for answer in load.answers[:400])
-        sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName="split",
-            DesiredWeightsAndCapacities=[{"VariantName": "a", "DesiredInstanceCount": 1}],
-        )
-        assert counts(settled(sagemaker, "split")) == {"a": 1, "b": 1}
+        cloud.set_counts("split", {"VariantName": "a", "DesiredInstanceCount": 1})
+        assert counts(cloud.wait_for("split")) == {"a": 1, "b": 1}
     assert load.failures == []
     assert 250 <= share <= 350
     with pytest.raises(ClientError, match="Could not find variant c in endpoint split"):
@@ -180,32 +164,23 @@ def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemake
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("changes", "said"),
     [
-        ({"VariantName": "other", "DesiredInstanceCount": 2}, 'Could not find variant "other"'),
         (
-            {"VariantName": "AllTraffic", "DesiredInstanceCount": 0},
-            "only an asynchronous endpoint scales to zero",
+            [{"VariantName": "other", "DesiredInstanceCount": 2}],
+            'Could not find variant "other"',
         ),
+        ([0], "only an asynchronous endpoint scales to zero"),
         (
-            {"VariantName": "AllTraffic", "DesiredWeight": -1},
+            [{"VariantName": "AllTraffic", "DesiredWeight": -1}],
             "Member must have value greater than or equal to 0",
         ),
+        ([1, 2], "must name each variant once, found AllTraffic, AllTraffic"),
     ],
 )
-def test_refuses_weights_and_counts(cloud, sagemaker, one, change, said):
+def test_refuses_weights_and_counts(cloud, one, changes, said):
     with refused(said):
-        sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName=one, DesiredWeightsAndCapacities=[change]
-        )
-
-
-def test_refuses_a_variant_that_is_named_twice(sagemaker, one):
-    twice = [{"VariantName": "AllTraffic", "DesiredInstanceCount": count} for count in (1, 2)]
-    with refused("must name each variant once, found AllTraffic, AllTraffic"):
-        sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName=one, DesiredWeightsAndCapacities=twice
-        )
+        cloud.set_counts(one, *changes)
 
 
 @pytest.fixture(scope="module")
@@ -215,13 +190,10 @@ def one(cloud):
     cloud.destroy("one")
 
 
-def test_scaling_out_without_capacity_goes_back_and_says_why(sagemaker, one, capacity):
+def test_scaling_out_without_capacity_goes_back_and_says_why(cloud, one, capacity):
     capacity(c7i_8xlarge=2)
-    sagemaker.update_endpoint_weights_and_capacities(
-        EndpointName=one,
-        DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 4}],
-    )
-    shown = settled(sagemaker, one)
+    cloud.set_counts(one, 4)
+    shown = cloud.wait_for(one)
     assert (shown["EndpointStatus"], counts(shown)) == ("InService", {"AllTraffic": 1})
     assert shown["ProductionVariants"][0]["DesiredInstanceCount"] == 1
     assert SHORT in shown["FailureReason"]
@@ -233,27 +205,26 @@ def test_an_update_keeps_the_counts_and_weights_it_is_told_to_keep(cloud, sagema
         config = endpoint_config("kept", "1", variant={"InitialInstanceCount": 1})
         sagemaker.create_endpoint_config(**config | {"EndpointConfigName": f"kept-{version}"})
     sagemaker.create_endpoint(EndpointName="kept", EndpointConfigName="kept-1")
-    settled(sagemaker, "kept")
-    sagemaker.update_endpoint_weights_and_capacities(
-        EndpointName="kept",
-        DesiredWeightsAndCapacities=[
-            {"VariantName": "AllTraffic", "DesiredInstanceCount": 2, "DesiredWeight": 7}
-        ],
+    cloud.wait_for("kept")
+    cloud.set_counts(
+        "kept", {"VariantName": "AllTraffic", "DesiredInstanceCount": 2, "DesiredWeight": 7}
     )
-    settled(sagemaker, "kept")
+    cloud.wait_for("kept")
     sagemaker.update_endpoint(
         EndpointName="kept", EndpointConfigName="kept-2", RetainAllVariantProperties=True
     )
-    shown = settled(sagemaker, "kept")["ProductionVariants"][0]
+    shown = cloud.wait_for("kept")["ProductionVariants"][0]
     assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (2, 7)
     sagemaker.update_endpoint(
-        EndpointName="kept", EndpointConfigName="kept-3", RetainAllVariantProperties=True,
+        EndpointName="kept",
+        EndpointConfigName="kept-3",
+        RetainAllVariantProperties=True,
         ExcludeRetainedVariantProperties=[{"VariantPropertyType": "DesiredInstanceCount"}],
-    )  # fmt: skip
-    shown = settled(sagemaker, "kept")["ProductionVariants"][0]
+    )
+    shown = cloud.wait_for("kept")["ProductionVariants"][0]
     assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (1, 7)
     sagemaker.update_endpoint(EndpointName="kept", EndpointConfigName="kept-1")
-    shown = settled(sagemaker, "kept")["ProductionVariants"][0]
+    shown = cloud.wait_for("kept")["ProductionVariants"][0]
     assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (1, 1)
     sagemaker.delete_endpoint(EndpointName="kept")
     assert gone("kept")
@@ -306,7 +277,7 @@ def test_instance_pools_are_tried_by_priority_each_with_its_own_model(cloud, sag
     config["ProductionVariants"][0].pop("InstanceType")
     sagemaker.create_endpoint_config(**config)
     sagemaker.create_endpoint(EndpointName="pools", EndpointConfigName="pools-1")
-    shown = settled(sagemaker, "pools")["ProductionVariants"][0]
+    shown = cloud.wait_for("pools")["ProductionVariants"][0]
     assert shown["InstancePools"] == [
         {"InstanceType": "ml.g5.xlarge", "CurrentInstanceCount": 1},
         {"InstanceType": "ml.g6.xlarge", "CurrentInstanceCount": 1},

@@ -42,9 +42,7 @@ def shadowed(cloud):
         sagemaker.create_endpoint_config(**config)
         sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=f"{name}-1")
         made.append(name)
-        until(
-            lambda: sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "InService"
-        )
+        cloud.wait_for(name)
         return name
 
     yield make

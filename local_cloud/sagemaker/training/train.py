@@ -22,8 +22,8 @@ def main() -> None:
     arguments = parser.parse_args()
     entry = runpy.run_path(str(arguments.entry), run_name="train")
     signal.signal(signal.SIGTERM, entry["interrupt"])
-    places = entry["Places"](ml=arguments.ml, tree=arguments.tree)
-    sys.exit(entry["main"](places, os.environ, sys.stdout, sys.stderr))
+    paths = entry["JobPaths"](ml=arguments.ml, tree=arguments.tree)
+    sys.exit(entry["main"](paths, os.environ, sys.stdout, sys.stderr))
 
 
 if __name__ == "__main__":

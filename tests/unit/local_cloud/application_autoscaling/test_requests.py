@@ -80,56 +80,56 @@ def test_refuses_bounds(low, high, said):
         check_bounds(low, high)
 
 
+def predefined(name):
+    return {"PredefinedMetricSpecification": {"PredefinedMetricType": name}}
+
+
+def step(low=None, high=None):
+    bounds = {"MetricIntervalLowerBound": low, "MetricIntervalUpperBound": high}
+    return {**bounds, "ScalingAdjustment": 1}
+
+
 @pytest.mark.parametrize(
     ("configuration", "said"),
     [
         (None, "TargetTrackingScalingPolicyConfiguration must be specified"),
+        ({"TargetValue": None}, "Configuration.targetValue' failed .*: Member must not be null"),
+        ({"TargetValue": 0}, "TargetValue must be greater than zero"),
+        ({**CUSTOM}, "Exactly one of .* must be specified, found both"),
         (
-            {**PREDEFINED},
-            "'targetTrackingScalingPolicyConfiguration.targetValue' failed to satisfy "
-            "constraint: Member must not be null",
+            {"PredefinedMetricSpecification": None},
+            "Exactly one of .* must be specified, found neither",
         ),
-        ({**PREDEFINED, "TargetValue": 0}, "TargetValue must be greater than zero"),
         (
-            {**PREDEFINED, **CUSTOM, "TargetValue": 5},
-            "Exactly one of .* must be specified, found both",
-        ),
-        ({"TargetValue": 5}, "Exactly one of .* must be specified, found neither"),
-        (
-            {
-                "TargetValue": 5,
-                "PredefinedMetricSpecification": {"PredefinedMetricType": "Invocations"},
-            },
+            predefined("Invocations"),
             "Value 'Invocations' at '.*predefinedMetricType' failed to satisfy constraint: "
             "Member must satisfy enum value set",
         ),
         (
-            {
-                "TargetValue": 5,
-                "PredefinedMetricSpecification": {
-                    "PredefinedMetricType": "ECSServiceAverageCPUUtilization"
-                },
-            },
+            predefined("ECSServiceAverageCPUUtilization"),
             "Scalable dimension sagemaker:variant:DesiredInstanceCount only supports the "
             "following predefined metric types",
         ),
-        (
-            {"TargetValue": 5, "CustomizedMetricSpecification": {"MetricName": "m"}},
-            "takes MetricName, Namespace and Statistic, or Metrics",
-        ),
-        (
-            {**PREDEFINED, "TargetValue": 5, "ScaleInCooldown": -1},
-            "ScaleInCooldown must be greater than or equal to 0",
-        ),
-        (
-            {**PREDEFINED, "TargetValue": 9},
-            "Only one TargetTrackingScaling policy for a given metric specification is allowed.",
-        ),
+        ({"ScaleInCooldown": -1}, "ScaleInCooldown must be greater than or equal to 0"),
+        ({"TargetValue": 9}, "Only one TargetTrackingScaling policy for a given metric spec"),
     ],
 )
 def test_refuses_a_tracking_policy(configuration, said):
+    tracked = {**PREDEFINED, "TargetValue": 5}
     with pytest.raises(AwsError, match=said):
-        check(TRACKING, configuration, policy({**PREDEFINED, "TargetValue": 5}))
+        check(TRACKING, configuration and {**tracked, **configuration}, policy(tracked))
+
+
+@pytest.mark.parametrize(
+    ("custom", "said"),
+    [
+        ({"MetricName": "m"}, "takes MetricName, Namespace and Statistic, or Metrics"),
+        ({"MetricName": "m", "Metrics": [{"Id": "a"}]}, "Metrics cannot be combined with Metric"),
+    ],
+)
+def test_refuses_a_customized_metric(custom, said):
+    with pytest.raises(AwsError, match=said):
+        check(TRACKING, {"TargetValue": 5, "CustomizedMetricSpecification": custom})
 
 
 @pytest.mark.parametrize(
@@ -138,29 +138,9 @@ def test_refuses_a_tracking_policy(configuration, said):
         ({"AdjustmentType": "More"}, "Member must satisfy enum value set: .ChangeInCapacity"),
         ({"AdjustmentType": None}, "Value null at 'stepScalingPolicyConfiguration.adjustmentType'"),
         ({"StepAdjustments": []}, "At least one step adjustment must be specified"),
+        ({"StepAdjustments": [step(5, 5)]}, "must exceed"),
         (
-            {
-                "StepAdjustments": [
-                    {
-                        "MetricIntervalLowerBound": 5,
-                        "MetricIntervalUpperBound": 5,
-                        "ScalingAdjustment": 1,
-                    }
-                ]
-            },
-            "must exceed",
-        ),
-        (
-            {
-                "StepAdjustments": [
-                    {
-                        "MetricIntervalLowerBound": 0,
-                        "MetricIntervalUpperBound": 5,
-                        "ScalingAdjustment": 1,
-                    },
-                    {"MetricIntervalLowerBound": 6, "ScalingAdjustment": 2},
-                ]
-            },
+            {"StepAdjustments": [step(0, 5), step(6)]},
             "cannot overlap or have a gap, found one to 5 and one from 6",
         ),
     ],

@@ -18,16 +18,14 @@ VARIANT = {
     "InstanceType": "ml.g5.xlarge",
     "InitialInstanceCount": 1,
 }
-SHADOW = VARIANT | {"VariantName": "shadow"}
 BY_LOAD = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
-POOLS = [
-    {"InstanceType": "ml.g6.xlarge", "Priority": 2},
-    {"InstanceType": "ml.g5.xlarge", "Priority": 1},
-]
+G6 = {"InstanceType": "ml.g6.xlarge", "Priority": 2}
+G5 = {"InstanceType": "ml.g5.xlarge", "Priority": 1}
 MODELS = {
     "single": {"PrimaryContainer": {"Image": IMAGE}},
     "multi": {"PrimaryContainer": {"Image": IMAGE, "Mode": "MultiModel"}},
 }
+S3_OUTPUT = {"OutputConfig": {"S3OutputPath": "s3://b/c"}}
 
 
 def find(name):
@@ -36,130 +34,76 @@ def find(name):
     return MODELS[name]
 
 
-def pooled(**changes):
+def pooled(*pools, **changes):
     variant = {name: value for name, value in VARIANT.items() if name != "InstanceType"}
-    return variant | {"InstancePools": POOLS, "RoutingConfig": BY_LOAD} | changes
+    return variant | {"InstancePools": pools or (G6, G5), "RoutingConfig": BY_LOAD} | changes
 
 
-def refused(config):
-    with pytest.raises(AwsError) as error:
-        check_endpoint_config(config, find)
-    assert error.value.code == "ValidationException"
-    return error.value.message
+def config(*variants, shadows=None, **fields):
+    """An endpoint config; names are variants like VARIANT."""
+
+    def listed(items):
+        return [VARIANT | {"VariantName": x} if isinstance(x, str) else x for x in items]
+
+    shadow = {} if shadows is None else {"ShadowProductionVariants": listed(shadows)}
+    return {"ProductionVariants": listed(variants), **shadow, **fields}
 
 
 @pytest.mark.parametrize(
-    "config",
+    "sound",
     [
-        {"ProductionVariants": [VARIANT]},
-        {"ProductionVariants": [VARIANT, VARIANT | {"VariantName": "other"}]},
-        {"ProductionVariants": [VARIANT], "ShadowProductionVariants": [SHADOW]},
-        {"ProductionVariants": [VARIANT | {"ModelName": "multi"}]},
-        {"ProductionVariants": [pooled()]},
-        {
-            "ProductionVariants": [VARIANT],
-            "AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": "s3://b/c"}},
-        },
+        config("a"),
+        config("a", "b"),
+        config("a", shadows=["b"]),
+        config(VARIANT | {"ModelName": "multi"}),
+        config(pooled()),
+        config("a", AsyncInferenceConfig=S3_OUTPUT),
     ],
 )
-def test_sound_configs_are_taken(config):
-    check_endpoint_config(config, find)
+def test_sound_configs_are_accepted(sound):
+    check_endpoint_config(sound, find)
+
+
+MULTI = VARIANT | {"ModelName": "multi"}
+NULL = "Value null at 'productionVariants.1.member."
+NOT_ASYNC = "ShadowProductionVariants are not supported for asynchronous endpoints."
 
 
 @pytest.mark.parametrize(
-    ("variants", "said"),
+    ("refused", "said"),
     [
+        (config("a", "a"), "Production variant names must be unique within an endpoint config: a"),
+        (config(VARIANT | {"ModelName": "gone"}), "Could not find model gone."),
+        (config(VARIANT | {"InstanceType": None}), f"{NULL}instanceType'"),
+        (config(VARIANT | {"InitialInstanceCount": None}), f"{NULL}initialInstanceCount'"),
+        (config(VARIANT | {"InstancePools": [G5]}), "InstancePools: only one of them is allowed"),
         (
-            [VARIANT, VARIANT],
-            "Production variant names must be unique within an endpoint config: AllTraffic, "
-            "AllTraffic.",
-        ),
-        ([VARIANT | {"ModelName": "gone"}], "Could not find model gone."),
-        (
-            [VARIANT | {"InstanceType": None}],
-            "Value null at 'productionVariants.1.member.instanceType'",
-        ),
-        (
-            [VARIANT | {"InitialInstanceCount": None}],
-            "Value null at 'productionVariants.1.member.initialInstanceCount'",
-        ),
-        (
-            [VARIANT | {"InstancePools": POOLS}],
-            "has InstanceType and InstancePools: only one of them is allowed",
-        ),
-        (
-            [VARIANT | {"ManagedInstanceScaling": {}}],
+            config(VARIANT | {"ManagedInstanceScaling": {}}),
             "ManagedInstanceScaling is only supported for inference component endpoints.",
         ),
-        ([VARIANT | {"ServerlessConfig": {}}], "is serverless, which the local cloud does not run"),
+        (config(VARIANT | {"ServerlessConfig": {}}), "which the local cloud does not run"),
         (
-            [pooled(RoutingConfig=None)],
+            config(pooled(RoutingConfig=None)),
             "require RoutingConfig with RoutingStrategy LEAST_OUTSTANDING_REQUESTS, found None",
         ),
-        ([pooled(RoutingConfig={"RoutingStrategy": "RANDOM"})], "found RANDOM"),
-        (
-            [pooled(InstancePools=[POOLS[0], POOLS[0] | {"Priority": 1}])],
-            "name a InstanceType twice: ml.g6.xlarge, ml.g6.xlarge",
-        ),
-        (
-            [pooled(InstancePools=[POOLS[0], POOLS[1] | {"Priority": 2}])],
-            "name a Priority twice: 2, 2",
-        ),
-        ([pooled(ModelName="multi")], "are not supported for multi-model endpoints"),
-        (
-            [pooled(InstancePools=[POOLS[0] | {"ModelNameOverride": "gone"}])],
-            "Could not find model gone.",
-        ),
+        (config(pooled(RoutingConfig={"RoutingStrategy": "RANDOM"})), "found RANDOM"),
+        (config(pooled(G6, G6 | {"Priority": 1})), "a InstanceType twice: ml.g6.xlarge, ml.g6"),
+        (config(pooled(G6, G5 | {"Priority": 2})), "name a Priority twice: 2, 2"),
+        (config(pooled(ModelName="multi")), "are not supported for multi-model endpoints"),
+        (config(pooled(G6 | {"ModelNameOverride": "gone"})), "Could not find model gone."),
+        (config("a", "b", shadows=["c"]), "found 2 and 1."),
+        (config("a", shadows=["b", "c"]), "found 1 and 2."),
+        (config("a", shadows=["a"]), "must be unique"),
+        (config(MULTI, shadows=["b"]), "are not supported for multi-model endpoints."),
+        (config("a", shadows=["b"], AsyncInferenceConfig={"OutputConfig": {}}), NOT_ASYNC),
+        (config("a", AsyncInferenceConfig={"OutputConfig": {}}), "requires S3OutputPath"),
     ],
 )
-def test_refuses_variants(variants, said):
-    assert said in refused({"ProductionVariants": variants})
-
-
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        (
-            {
-                "ProductionVariants": [VARIANT, VARIANT | {"VariantName": "b"}],
-                "ShadowProductionVariants": [SHADOW],
-            },
-            "found 2 and 1.",
-        ),
-        (
-            {
-                "ProductionVariants": [VARIANT],
-                "ShadowProductionVariants": [SHADOW, SHADOW | {"VariantName": "b"}],
-            },
-            "found 1 and 2.",
-        ),
-        (
-            {"ProductionVariants": [VARIANT], "ShadowProductionVariants": [VARIANT]},
-            "must be unique",
-        ),
-        (
-            {
-                "ProductionVariants": [VARIANT | {"ModelName": "multi"}],
-                "ShadowProductionVariants": [SHADOW],
-            },
-            "ShadowProductionVariants are not supported for multi-model endpoints.",
-        ),
-        (
-            {
-                "ProductionVariants": [VARIANT],
-                "ShadowProductionVariants": [SHADOW],
-                "AsyncInferenceConfig": {"OutputConfig": {}},
-            },
-            "ShadowProductionVariants are not supported for asynchronous endpoints.",
-        ),
-        (
-            {"ProductionVariants": [VARIANT], "AsyncInferenceConfig": {"OutputConfig": {}}},
-            "requires S3OutputPath",
-        ),
-    ],
-)
-def test_refuses_a_config(config, said):
-    assert said in refused(config)
+def test_refuses_a_config(refused, said):
+    with pytest.raises(AwsError) as error:
+        check_endpoint_config(refused, find)
+    assert error.value.code == "ValidationException"
+    assert said in error.value.message
 
 
 def test_pools_are_tried_by_priority():
@@ -168,75 +112,45 @@ def test_pools_are_tried_by_priority():
 
 
 def test_key_does_not_reach_disks_of_the_instance():
-    variants = [
-        VARIANT,
-        VARIANT | {"InstanceType": "ml.c7i.large"},
-        VARIANT | {"InstanceType": "ml.c5d.large"},
-    ]
-    actual = types_beyond_the_key({"ProductionVariants": variants, "KmsKeyId": "k"})
-    assert actual == ("ml.c5d.large", "ml.g5.xlarge")
+    types = ("ml.g5.xlarge", "ml.c7i.large", "ml.c5d.large", "ml.g4dn.xlarge")
+    variants = [VARIANT | {"InstanceType": name} for name in types]
+    with_disks = ("ml.c5d.large", "ml.g4dn.xlarge", "ml.g5.xlarge")
+    assert types_beyond_the_key({"ProductionVariants": variants, "KmsKeyId": "k"}) == with_disks
     assert types_beyond_the_key({"ProductionVariants": variants}) == ()
 
 
-@pytest.mark.parametrize(
-    ("container", "said"),
-    [
-        ({}, "Value null at 'primaryContainer.image'"),
-        (
-            {"Image": "docker.io/x"},
-            'Using non-ECR image "docker.io/x" without Vpc repository access mode is not '
-            "supported.",
-        ),
-        (
-            {"Image": IMAGE, "Mode": "MultiModel"},
-            "must be an S3 prefix that ends with '/' when Mode is MultiModel",
-        ),
-        (
-            {"Image": IMAGE, "Mode": "MultiModel", "ModelDataUrl": "s3://b/c"},
-            "must be an S3 prefix that ends with '/'",
-        ),
-        (
-            {"Image": IMAGE, "Mode": "MultiModel", "ModelDataSource": {}},
-            "ModelDataSource is not supported for multi-model endpoints",
-        ),
-        (
-            {"Image": IMAGE, "ModelDataUrl": "s3://b/c", "ModelDataSource": {}},
-            "Both ModelDataUrl and ModelDataSource are given",
-        ),
-        (
-            {"Image": IMAGE, "Environment": {f"A{at}": "x" * 1000 for at in range(40)}},
-            "keys and values may take 32768 together",
-        ),
-    ],
-)
-def test_refuses_a_model(container, said):
-    with pytest.raises(AwsError) as error:
-        check_model({"ModelName": "m", "ExecutionRoleArn": "r", "PrimaryContainer": container})
-    assert said in error.value.message
+def model(**container):
+    return {"ExecutionRoleArn": "r", "PrimaryContainer": {"Image": IMAGE, **container}}
+
+
+TOO_MUCH = {f"A{number}": "x" * 1000 for number in range(40)}
 
 
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
+        (model(Image=None), "Value null at 'primaryContainer.image'"),
+        (model(Image="docker.io/x"), 'Using non-ECR image "docker.io/x" without Vpc repository'),
+        (model(Mode="MultiModel"), "must be an S3 prefix that ends with '/' when Mode is MultiMod"),
+        (model(Mode="MultiModel", ModelDataUrl="s3://b/c"), "must be an S3 prefix that ends with"),
         (
-            {"PrimaryContainer": {"Image": IMAGE}},
-            "'executionRoleArn' failed to satisfy constraint: Member must not be null",
+            model(Mode="MultiModel", ModelDataSource={}),
+            "ModelDataSource is not supported for multi-model endpoints",
         ),
+        (
+            model(ModelDataUrl="s3://b/c", ModelDataSource={}),
+            "Both ModelDataUrl and ModelDataSource are given",
+        ),
+        (model(Environment=TOO_MUCH), "keys and values may take 32768 together"),
+        (model() | {"ExecutionRoleArn": None}, "'executionRoleArn' failed to satisfy constraint"),
         (
             {"ExecutionRoleArn": "r"},
-            "You must provide either the PrimaryContainer or the Containers parameter.",
+            "You must provide either the PrimaryContainer or the Container",
         ),
-        (
-            {
-                "ExecutionRoleArn": "r",
-                "PrimaryContainer": {"Image": IMAGE},
-                "Containers": [{"Image": IMAGE}],
-            },
-            "can not provide both",
-        ),
+        (model() | {"Containers": [{"Image": IMAGE}]}, "can not provide both"),
     ],
 )
-def test_refuses_a_model_without_role_or_container(request_, said):
+def test_refuses_a_model(request_, said):
     with pytest.raises(AwsError) as error:
-        check_model(request_)
+        check_model({"ModelName": "m", **request_})
     assert said in error.value.message
