@@ -1,7 +1,4 @@
-"""An engine that answers every text with the sum of its tokens, or waits until it is told.
-
-And HTTP clients without a library.
-"""
+"""An engine that answers every text with the sum of its tokens, and HTTP clients of it."""
 
 from __future__ import annotations
 
@@ -51,8 +48,7 @@ class EchoEngine:
     def warm_up(self) -> LinearCosts:
         return LinearCosts()
 
-    def warm_up_inline(self) -> None:
-        pass
+    def warm_up_inline(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -84,45 +80,44 @@ class Client:
     """One keep-alive connection."""
 
     @classmethod
-    async def connected(cls, port: int) -> Client:
+    async def connect(cls, port: int) -> Client:
         client = cls()
         client.reader, client.writer = await asyncio.open_connection("127.0.0.1", port)
         OPEN.append(client)
         return client
 
     async def ask(self, *texts: str) -> Answer:
-        return await self.request(
-            "POST", "/invocations", json.dumps({"inputs": list(texts)}).encode()
-        )
-
-    async def request(self, method: str, path: str, body: bytes = b"") -> Answer:
-        self.send(method, path, body)
+        self.send_texts(*texts)
         return await self.answer()
 
-    async def metric_values(self) -> dict[str, float]:
-        """The metrics."""
-        lines = (await self.request("GET", "/metrics")).body.decode().splitlines()
-        return {
-            name: float(value)
-            for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-        }
+    async def get(self, path: str) -> Answer:
+        self.send(f"GET {path}")
+        return await self.answer()
 
-    def send(self, method: str, path: str, body: bytes = b"") -> None:
-        self.writer.write(
-            f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+    async def is_healthy(self) -> bool:
+        return (await self.get("/ping")).status == 200
+
+    async def metric_values(self) -> dict[str, float]:
+        lines = (await self.get("/metrics")).body.decode().splitlines()
+        samples = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
+        return {name: float(value) for name, value in samples}
+
+    async def until_workers_serve(self, count: int = 2) -> None:
+        while (await self.metric_values())["roundhouse_http_processes"] < count:
+            pass
+
+    def send_texts(self, *texts: str) -> None:
+        self.send("POST /invocations", json.dumps({"inputs": texts}).encode())
+
+    def send(self, target: str, body: bytes = b"") -> None:
+        head = f"{target} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        self.writer.write(head.encode() + body)
 
     async def answer(self) -> Answer:
         head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 30)
-        length = next(
-            int(line[15:])
-            for line in head.lower().split(b"\r\n")
-            if line.startswith(b"content-length:")
-        )
-        return Answer(
-            int(head.split()[1]), await asyncio.wait_for(self.reader.readexactly(length), 30)
-        )
+        length = int(head.lower().partition(b"content-length:")[2].split()[0])
+        body = await asyncio.wait_for(self.reader.readexactly(length), 30)
+        return Answer(int(head.split()[1]), body)
 
     def close(self) -> None:
         self.writer.close()
@@ -132,7 +127,7 @@ OPEN: list[Client] = []
 
 
 async def close_clients() -> None:
-    """Closes every connection that a test has left open."""
+    """Close every connection that a test has left open."""
     while OPEN:
         OPEN[-1].close()
         with contextlib.suppress(OSError):

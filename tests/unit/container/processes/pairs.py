@@ -1,10 +1,12 @@
-"""Both ends of a link over a real socket pair, in one process."""
+"""Both ends of a channel over a real socket pair, in one process."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import socket
 from collections.abc import Callable, Coroutine
+from functools import wraps
 from typing import Any
 
 import uvloop
@@ -15,12 +17,12 @@ from container.server.processes.worker_session import WorkerSession
 
 
 class Held:
-    """A backend that keeps what it is given."""
+    """A backend that keeps its requests."""
 
     def __init__(self) -> None:
         self.is_broken = False
         self.waiting = 5
-        self.taken: list[tuple[Any, float | None, asyncio.Future]] = []
+        self.requests: list[tuple[Any, float | None, asyncio.Future]] = []
         self.fault: Exception | None = None
         self.changed = asyncio.Event()
 
@@ -29,22 +31,22 @@ class Held:
             raise self.fault
 
     def submit(self, rows, *, deadline=None):
-        if self.fault is not None:
-            raise self.fault
+        self.refuse(len(rows))
         future = asyncio.get_running_loop().create_future()
-        self.taken.append((rows, deadline, future))
+        self.requests.append((rows, deadline, future))
         self.changed.set()
         return future
 
-    async def holds(self, count: int) -> None:
-        """Waits until so many requests have come."""
-        while len(self.taken) < count:
+    async def futures(self, count: int = 1) -> list[asyncio.Future]:
+        """The answers of so many requests, once they have come."""
+        while len(self.requests) < count:
             self.changed.clear()
             await self.changed.wait()
+        return [future for _, _, future in self.requests]
 
 
 class Pair:
-    """A front's link, the owner's end of it, and what they told."""
+    """A worker's channel, the supervisor's session of it, and their calls."""
 
     def __init__(self) -> None:
         self.backend = Held()
@@ -56,35 +58,30 @@ class Pair:
     async def open(self, *, state: int = frames.READY, max_rows: int = 100) -> Pair:
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair()
-        _, self.session = await loop.create_unix_connection(lambda: self._session(state), sock=ours)
-        _, self.channel = await loop.create_unix_connection(
-            lambda: self._channel(max_rows), sock=theirs
-        )
-        assert await self.states.get() == state
-        return self
 
-    def _session(self, state: int) -> WorkerSession:
-        return WorkerSession(
+        async def metric_values() -> bytes:
+            return b"everyone's"
+
+        self.session = WorkerSession(
             state=state,
             backend=None if state == frames.LOADING else self.backend,
             acknowledged=self.known.append,
             engine_broke=lambda: self.engine_broke.append(True),
             failed=self.failed.append,
-            all_metric_values=self._metric_values,
+            all_metric_values=metric_values,
         )
-
-    def _channel(self, max_rows: int) -> EngineChannel:
-        return EngineChannel(
+        self.channel = EngineChannel(
             max_rows=max_rows,
             changed=lambda channel: self.states.put_nowait(channel.state),
-            metric_values=lambda: b"front's",
+            metric_values=lambda: b"worker's",
         )
-
-    async def _metric_values(self) -> bytes:
-        return b"everyone's"
+        await loop.create_unix_connection(lambda: self.session, sock=ours)
+        await loop.create_unix_connection(lambda: self.channel, sock=theirs)
+        assert await self.states.get() == state
+        return self
 
     async def round_trip(self) -> None:
-        """Returns when all that was sent before has arrived."""
+        """Return when every frame that was sent before has arrived."""
         await self.session.request_metric_values()
         await self.channel.all_metric_values()
 
@@ -93,14 +90,29 @@ class Pair:
         await self.session.lost.wait()
 
 
-def pairs(test: Callable[[Pair], Coroutine[Any, Any, None]], **arguments: Any) -> None:
-    """Runs a test between the two ends of a link."""
+def paired(**options: Any) -> Callable[..., Callable[..., None]]:
+    """Run a coroutine as a test between the two ends of a channel."""
 
-    async def run() -> None:
-        pair = await Pair().open(**arguments)
-        try:
-            await asyncio.wait_for(test(pair), 20)
-        finally:
-            await pair.close()
+    def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        async def run(**arguments: Any) -> None:
+            pair = await Pair().open(**options)
+            try:
+                await asyncio.wait_for(test(pair=pair, **arguments), 20)
+            finally:
+                await pair.close()
 
-    uvloop.run(run())
+        @wraps(test)
+        def run_test(**arguments: Any) -> None:
+            uvloop.run(run(**arguments))
+
+        return hide_argument(run_test, "pair")
+
+    return decorate
+
+
+def hide_argument(test: Callable[..., None], name: str) -> Callable[..., None]:
+    """Keep pytest from taking an argument that a decorator fills for a fixture."""
+    signature = inspect.signature(test)
+    kept = [one for one in signature.parameters.values() if one.name != name]
+    test.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    return test

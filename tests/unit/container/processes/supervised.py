@@ -1,16 +1,20 @@
-"""A server of several real HTTP processes before an echo engine.
+"""A server of several real HTTP workers before an echo engine.
 
-In this process or (as a program) in one that can be killed.
+Its supervisor runs in this process or, as a program, in one that can be killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +42,13 @@ def environment(archive: Path, **extra: str) -> dict[str, str]:
 
 
 class Server:
-    """What a test has of the server that it runs."""
+    """A supervisor of real HTTP workers before an echo engine."""
 
     def __init__(
         self,
         archive: Path,
         *,
+        load: Callable[[Server], Awaitable[Backend]] | None = None,
         command: tuple[str, ...] = WORKER,
         count: int = 2,
         drain_seconds: float = 20.0,
@@ -54,55 +59,54 @@ class Server:
         self.port: int = self.listener.getsockname()[1]
         self.stop = asyncio.Event()
         self.lines: list[dict[str, Any]] = []
-        self.format_fault: list[str] = []
-        self._spec = WorkerSpec(
-            count=count,
-            environment=environment(archive),
-            command=command,
-            heartbeat_seconds=heartbeat_seconds,
-        )
-        self._drain_seconds = drain_seconds
+        self.sentences: list[str] = []
+        self.count, self._load = count, load
         self._log = FailureLog(lambda line: self.lines.append(json.loads(line)))
-
-    def start(self, load: Callable[[], Awaitable[Backend]] | None = None) -> None:
-        self.running = asyncio.ensure_future(self._own(self._load if load is None else load))
-
-    async def _own(self, load: Callable[[], Awaitable[Backend]]) -> int:
-        return await supervise(
-            listener=self.listener,
-            workers=self._spec,
-            load=load,
-            stop=self.stop,
-            drain_seconds=self._drain_seconds,
-            metric_values=MetricValues(),
-            log=self._log,
-            say=self.format_fault.append,
+        self.running = asyncio.ensure_future(
+            supervise(
+                listener=self.listener,
+                workers=WorkerSpec(
+                    count=count,
+                    environment=environment(archive),
+                    command=command,
+                    heartbeat_seconds=heartbeat_seconds,
+                ),
+                load=self.load,
+                stop=self.stop,
+                drain_seconds=drain_seconds,
+                metric_values=MetricValues(),
+                log=self._log,
+                say=self.sentences.append,
+            )
         )
 
-    async def _load(self) -> Backend:
-        self.backend = batcher(self.engine)
+    async def load(self) -> Backend:
+        if self._load is not None:
+            await self._load(self)
+        if not hasattr(self, "backend"):
+            self.backend = batcher(self.engine)
         return self.backend
 
     async def clients(self, count: int) -> list[Client]:
-        """Clients of a server that answers, its processes having the same number of them.
-
-        Or one more.
-        """
-        client = await Client.connected(self.port)
-        while (await client.request("GET", "/ping")).status != 200:
+        """Clients of a server that answers, spread evenly over its workers, or one more."""
+        client = await Client.connect(self.port)
+        while not await client.is_healthy():
             pass
-        while (await client.metric_values())["roundhouse_http_processes"] < self._spec.count:
-            pass
+        await client.until_workers_serve(self.count)
         client.close()
-        return [await Client.connected(self.port) for _ in range(count)]
+        return [await Client.connect(self.port) for _ in range(count)]
 
     async def hold(self, client: Client, *texts: str) -> None:
-        """Sends a request and returns when the engine has begun, and will not end, it."""
+        """Send a request and return when the engine has begun it, and will not end it."""
         self.engine.go_on.clear()
         self.engine.running.clear()
-        client.send("POST", "/invocations", json.dumps({"inputs": texts}).encode())
+        client.send_texts(*texts)
         if not await asyncio.to_thread(self.engine.running.wait, SECONDS):
             raise TimeoutError
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        """The failure log's lines of an event."""
+        return [line for line in self.lines if line["event"] == event]
 
     async def ended(self) -> int:
         """The exit code."""
@@ -120,19 +124,65 @@ class Server:
         return await self.ended()
 
 
+def served(**options: Any) -> Callable[..., Callable[..., None]]:
+    """Run a coroutine as a test with a running server of the fixture `archive`."""
+
+    def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        async def run(archive: Path, arguments: dict[str, Any]) -> None:
+            server = Server(archive, **options)
+            try:
+                await asyncio.wait_for(test(server, **arguments), SECONDS)
+            finally:
+                if not server.running.done():
+                    await server.end()
+
+        @wraps(test)
+        def run_test(archive: Path, **arguments: Any) -> None:
+            uvloop.run(run(archive, arguments))
+
+        signature = inspect.signature(test)
+        _, *others = signature.parameters.values()
+        fixture = inspect.Parameter("archive", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        run_test.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[fixture, *others]
+        )
+        return run_test
+
+    return decorate
+
+
+@asynccontextmanager
+async def supervisor_process(archive: Path) -> AsyncIterator[tuple[Process, int]]:
+    """A supervisor in a process of its own, which can be killed, and its port."""
+    supervisor = await asyncio.create_subprocess_exec(
+        sys.executable,
+        __file__,
+        str(archive),
+        env=environment(archive),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert supervisor.stdout is not None
+    try:
+        yield supervisor, int(await asyncio.wait_for(supervisor.stdout.readline(), SECONDS))
+    finally:
+        with suppress(ProcessLookupError):
+            supervisor.kill()
+        await supervisor.communicate()
+        await close_clients()
+
+
 async def serve(archive: Path) -> int:
-    """Owns until this process is killed; says its port."""
-    stop = asyncio.Event()
+    """Supervise until this process is killed; seven tokens hold the engine for good."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     engine = EchoEngine()
-    held = EchoEngine.prepare
+    prepare = engine.prepare
 
-    def prepare(rows: Any) -> Any:
+    def hold(rows: Any) -> Any:
         if len(rows[0]) == 7:
             engine.go_on.clear()
-        return held(engine, rows)
+        return prepare(rows)
 
-    engine.prepare = prepare  # type: ignore[method-assign]
+    engine.prepare = hold  # type: ignore[method-assign]
 
     async def load() -> Backend:
         return batcher(engine)
@@ -142,7 +192,7 @@ async def serve(archive: Path) -> int:
         listener=listener,
         workers=WorkerSpec(count=2, environment=environment(archive)),
         load=load,
-        stop=stop,
+        stop=asyncio.Event(),
         drain_seconds=5,
         metric_values=MetricValues(),
         log=FailureLog(stderr),
@@ -150,44 +200,25 @@ async def serve(archive: Path) -> int:
     )
 
 
-def served(
-    archive: Path, test: Callable[[Server], Coroutine[Any, Any, None]], **arguments: Any
-) -> None:
-    async def run() -> None:
-        server = Server(archive, **arguments)
-        server.start()
-        try:
-            await asyncio.wait_for(test(server), SECONDS)
-        finally:
-            if not server.running.done():
-                await server.end()
-
-    uvloop.run(run())
+def children(parent: int | None = None) -> list[int]:
+    """The child processes of a process, of this one by default."""
+    pid = os.getpid() if parent is None else parent
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def children() -> list[int]:
-    """The HTTP processes of this process."""
-    return children_of(os.getpid())
-
-
-def children_of(parent: int) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
-
-
-async def process_of(client: Client, processes: list[int]) -> int:
-    """Which of the processes has the other end of a client's connection, once one has it."""
+async def process_of(client: Client) -> int:
+    """The worker that has the other end of a client's connection, once one has it."""
     ends = [f":{client.writer.get_extra_info(end)[1]:04X}" for end in ("peername", "sockname")]
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     (inode,) = [
         row[9]
         for row in rows
-        if [place[-5:] for place in row[1:3]] == ends and row[3] == ESTABLISHED
+        if [address[-5:] for address in row[1:3]] == ends and row[3] == ESTABLISHED
     ]
     while True:  # on its way to a process a connection is nobody's
-        for pid in processes:
-            if f"socket:[{inode}]" in [
-                str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()
-            ]:
+        for pid in children():
+            files = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+            if f"socket:[{inode}]" in files:
                 return pid
         await asyncio.sleep(0)
 
