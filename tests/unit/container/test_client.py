@@ -1,4 +1,4 @@
-"""The boto3 caller: what it sends, and what it asks again."""
+"""The boto3 caller: its requests, and which it sends again."""
 
 from __future__ import annotations
 
@@ -22,15 +22,19 @@ SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
 class ClientError(Exception):
     """Like botocore's: the response is an attribute."""
 
-    def __init__(self, code: str, original: int | None = None) -> None:
+    def __init__(self, code: str, status: int | None = None, message: str | None = None) -> None:
         super().__init__(code)
-        self.response = {"Error": {"Code": code}} | (
-            {} if original is None else {"OriginalStatusCode": original}
-        )
+        self.response = {"Error": {"Code": code}}
+        if status is not None:
+            self.response |= {"OriginalStatusCode": status, "OriginalMessage": message}
+
+
+def model_error(status: int, message: str | None = None) -> ClientError:
+    return ClientError("ModelError", status, message)
 
 
 class Runtime:
-    """An endpoint that answers each text with its length, after the faults it was given."""
+    """An endpoint that answers each text with its length, after its faults."""
 
     def __init__(self, *faults: Exception) -> None:
         self.faults = list(faults)
@@ -40,10 +44,24 @@ class Runtime:
         self.calls.append(arguments)
         if self.faults:
             raise self.faults.pop(0)
+        return self.answer(arguments)
+
+    def answer(self, arguments):
         request = decode_request(arguments["Body"], arguments["ContentType"], SIGNATURE)
         rows = np.array([[len(text)] for text in request.texts], np.float32)
         body, content_type = encode_response(rows, request, SIGNATURE)
         return {"Body": io.BytesIO(body), "ContentType": content_type}
+
+
+class ConstantRuntime(Runtime):
+    """An endpoint with one answer of one output."""
+
+    def __init__(self, datatype, shape, data) -> None:
+        super().__init__()
+        self.output = {"name": "y", "datatype": datatype, "shape": shape, "data": data}
+
+    def answer(self, arguments):
+        return {"Body": io.BytesIO(json.dumps({"outputs": [self.output]}).encode())}
 
 
 def client(runtime, **changes):
@@ -51,7 +69,7 @@ def client(runtime, **changes):
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_client_gives_one_row_per_text(binary):
+def test_client_returns_one_row_per_text(binary):
     runtime = Runtime()
     assert client(runtime, binary=binary).embed(["a", "schön"]).tolist() == [[1], [5]]
     assert "TargetModel" not in runtime.calls[0]
@@ -65,213 +83,131 @@ def test_client_names_its_target_model():
     assert runtime.calls[0]["TargetModel"] == "key/model.tar.gz"
 
 
+TRITON_FULL = '{"error":"[request id: <id_unknown>] Exceeds maximum queue size"}'
+
+
 @pytest.mark.parametrize(
     "fault",
     [
         ClientError("ThrottlingException"),
         ClientError("ModelNotReadyException"),
-        ClientError("ModelError", 503),
+        model_error(503),
+        pytest.param(model_error(400, TRITON_FULL), id="Triton's full queue"),
     ],
 )
-def test_client_asks_again_when_that_may_help(fault):
+def test_client_sends_a_request_again_when_that_may_help(fault):
     runtime = Runtime(fault, fault)
     assert client(runtime).embed(["a"]).tolist() == [[1]]
     assert len(runtime.calls) == 3
 
 
+def sentences_of(kind: str) -> list[str]:
+    """The sentences of a kind of fault in the Python server, where they are constants."""
+    sentences = []
+    for path in (Path(__file__).parents[3] / "container" / "server").rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        constants = {
+            name.id: node.value
+            for node in nodes
+            if isinstance(node, ast.Assign)
+            for name in node.targets
+            if isinstance(name, ast.Name)
+        }
+        for node in nodes:
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == kind and node.args:
+                value = node.args[0]
+                if isinstance(value, ast.Name):
+                    value = constants.get(value.id, ast.Constant(""))
+                parts = [part for part in ast.walk(value) if isinstance(part, ast.Constant)]
+                sentences.append("".join(str(part.value) for part in parts))
+    return [sentence for sentence in sentences if sentence]
+
+
+TOO_LATE = ["Request timeout expired", *sentences_of("DeadlinePassed")]
+
+
+def is_out_of_time(sentence: str) -> bool:
+    return any(words in sentence for words in OUT_OF_TIME)
+
+
+def test_the_python_servers_sentences_for_a_passed_deadline_are_known():
+    assert len(TOO_LATE) > 4 and all(map(is_out_of_time, TOO_LATE))
+    others = [*sentences_of("QueueFull"), *sentences_of("Unavailable")]
+    assert len(others) > 8 and not any(map(is_out_of_time, others))
+
+
 @pytest.mark.parametrize(
     "fault",
-    [ClientError("ModelError", 400), ClientError("ValidationError"), ValueError("no response")],
+    [
+        model_error(400),
+        ClientError("ValidationError"),
+        ValueError("no response"),
+        model_error(400, "Request timeout expired"),
+        model_error(429, "slow down"),
+        model_error(500, "boom"),
+        *(model_error(503, json.dumps({"error": sentence})) for sentence in TOO_LATE),
+    ],
 )
-def test_refuses_to_ask_again_when_it_cannot_help(fault):
+def test_refuses_to_send_a_request_again_when_it_cannot_help(fault):
     runtime = Runtime(fault)
     with pytest.raises(EndpointFault, match="Endpoint e gave no answer at attempt 1"):
         client(runtime).embed(["a"])
     assert len(runtime.calls) == 1
 
 
-def test_refuses_one_text_that_is_no_list_before_it_asks():
-    runtime = Runtime()
-    with pytest.raises(InputFault, match="The texts are one str, 'a cat'; send a list of them"):
-        client(runtime).embed("a cat")
-    assert not runtime.calls
-
-
-def test_an_answer_that_breaks_off_is_a_sentence_and_is_not_asked_again():
-    class Torn(io.BytesIO):
-        def read(self, *_):
-            raise TimeoutError("Read timeout on endpoint")
-
-    class Breaking(Runtime):
-        def invoke_endpoint(self, **arguments):
-            return super().invoke_endpoint(**arguments) | {"Body": Torn()}
-
-    runtime = Breaking()
-    with pytest.raises(
-        EndpointFault, match=r"^Endpoint e broke off its answer: Read timeout on endpoint$"
-    ):
-        client(runtime).embed(["a"])
-    assert len(runtime.calls) == 1
-
-
-def test_refuses_to_ask_forever():
+def test_refuses_to_send_a_request_forever():
     runtime = Runtime(*[ClientError("ThrottlingException")] * 9)
     with pytest.raises(EndpointFault, match="at attempt 4"):
         client(runtime).embed(["a"])
     assert len(runtime.calls) == 4
 
 
-def refused(status, reason):
-    fault = ClientError("ModelError", status)
-    fault.response["OriginalMessage"] = reason
-    return fault
+def test_refuses_one_text_that_is_no_list_before_it_is_sent():
+    runtime = Runtime()
+    with pytest.raises(InputFault, match="The texts are one str, 'a cat'; send a list of them"):
+        client(runtime).embed("a cat")
+    assert not runtime.calls
 
 
-def test_tritons_full_queue_is_asked_again_though_it_says_400():
-    runtime = Runtime(
-        refused(400, '{"error":"[request id: <id_unknown>] Exceeds maximum queue size"}')
-    )
-    assert client(runtime).embed(["a"]).tolist() == [[1]]
-    assert len(runtime.calls) == 2
+def test_answer_that_breaks_off_is_a_sentence_and_its_request_is_not_sent_again():
+    class Broken(io.BytesIO):
+        def read(self, *_):
+            raise TimeoutError("Read timeout on endpoint")
 
-
-def sentences_of(kind: str) -> list[str]:
-    """What faults of a kind say in the Python server.
-
-    As far as it is written down where they are raised.
-    """
-    found = []
-    for path in (Path(__file__).parents[3] / "container" / "server").rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
-        named = {
-            name.id: node.value
-            for node in nodes
-            if isinstance(node, ast.Assign)
-            for name in node.targets
-            if is_name(name)
-        }
-        calls = [
-            node
-            for node in nodes
-            if isinstance(node, ast.Call) and is_name(node.func, kind) and node.args
-        ]
-        reason = [
-            named.get(call.args[0].id) if is_name(call.args[0]) else call.args[0] for call in calls
-        ]
-        found += [
-            "".join(part.value for part in ast.walk(each) if is_text(part))
-            for each in reason
-            if each is not None
-        ]
-    return [sentence for sentence in found if sentence]
-
-
-def is_name(node: ast.AST, name: str | None = None) -> bool:
-    return isinstance(node, ast.Name) and name in (None, node.id)
-
-
-def is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-TOO_LATE = ["Request timeout expired", *sentences_of("DeadlinePassed")]
-
-
-def test_the_python_servers_words_for_a_passed_deadline_are_known():
-    assert len(TOO_LATE) > 4 and all(
-        any(words in reason for words in OUT_OF_TIME) for reason in TOO_LATE
-    )
-    others = [*sentences_of("QueueFull"), *sentences_of("Unavailable")]
-    assert len(others) > 8 and not any(
-        words in reason for words in OUT_OF_TIME for reason in others
-    )
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [refused(400, "Request timeout expired"), refused(429, "slow down"), refused(500, "boom")],
-)
-def test_refuses_to_ask_again_what_was_refused_for_itself(fault):
-    runtime = Runtime(fault)
-    with pytest.raises(EndpointFault):
+    runtime = Runtime()
+    runtime.answer = lambda arguments: {"Body": Broken()}
+    sentence = r"^Endpoint e broke off its answer: Read timeout on endpoint$"
+    with pytest.raises(EndpointFault, match=sentence):
         client(runtime).embed(["a"])
     assert len(runtime.calls) == 1
 
 
-@pytest.mark.parametrize("reason", TOO_LATE)
-def test_refuses_to_ask_again_what_has_waited_its_whole_time(reason):
-    runtime = Runtime(refused(503, json.dumps({"error": reason})))
-    with pytest.raises(EndpointFault, match="at attempt 1"):
-        client(runtime).embed(["a"])
-    assert len(runtime.calls) == 1
-
-
-def test_a_refusal_says_what_the_server_said():
-    with pytest.raises(
-        EndpointFault,
-        match=r"^Endpoint e gave no answer at attempt 1: the server answered 400: Too long\.$",
-    ):
-        client(Runtime(refused(400, '{"error": "Too long."}'))).embed(["a"])
+def test_refusal_has_the_servers_sentence():
+    sentence = r"^Endpoint e gave no answer at attempt 1: the server answered 400: Too long\.$"
+    with pytest.raises(EndpointFault, match=sentence):
+        client(Runtime(model_error(400, '{"error": "Too long."}'))).embed(["a"])
 
 
 def test_a_classifiers_scores_are_probabilities():
-    class Logits:
-        def invoke_endpoint(self, **arguments):
-            document = {
-                "outputs": [
-                    {"name": "logits", "datatype": "FP32", "shape": [2, 2], "data": [0, 1000, 3, 3]}
-                ]
-            }
-            return {
-                "Body": io.BytesIO(json.dumps(document).encode()),
-                "ContentType": "application/json",
-            }
-
-    assert client(Logits()).scores(["a", "b"]).tolist() == [[0, 1], [0.5, 0.5]]
+    logits = ConstantRuntime("FP32", [2, 2], [0, 1000, 3, 3])
+    assert client(logits).scores(["a", "b"]).tolist() == [[0, 1], [0.5, 0.5]]
 
 
-def test_arrays_go_in_and_come_out():
-    class Echo:
-        def invoke_endpoint(self, **arguments):
-            assert arguments["TargetModel"] == "t"
-            document = {
-                "outputs": [{"name": "y", "datatype": "INT64", "shape": [2], "data": [1, 2]}]
-            }
-            return {
-                "Body": io.BytesIO(json.dumps(document).encode()),
-                "ContentType": "application/json",
-            }
-
-    found = client(Echo(), target_model="t").ask({"x": np.ones((2, 3), np.float32)})
-    assert {name: array.tolist() for name, array in found.items()} == {"y": [1, 2]}
+def test_arrays_are_sent_and_returned():
+    runtime = ConstantRuntime("INT64", [2], [1, 2])
+    arrays = client(runtime, target_model="t").ask({"x": np.ones((2, 3), np.float32)})
+    assert {name: array.tolist() for name, array in arrays.items()} == {"y": [1, 2]}
+    assert runtime.calls[0]["TargetModel"] == "t"
 
 
-def test_refuses_an_answer_of_another_height():
-    class Short:
-        def invoke_endpoint(self, **arguments):
-            document = {
-                "outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 1], "data": [1]}]
-            }
-            return {"Body": io.BytesIO(json.dumps(document).encode())}
-
-    with pytest.raises(
-        AnswerFault, match=r"Endpoint e: 2 texts went in, an array of \(1, 1\) came out"
-    ):
-        client(Short()).embed(["a", "b"])
+def test_refuses_an_answer_of_other_rows_than_texts():
+    sentence = r"Endpoint e: 2 texts went in, an array of \(1, 1\) came out"
+    with pytest.raises(AnswerFault, match=sentence):
+        client(ConstantRuntime("FP32", [1, 1], [1])).embed(["a", "b"])
 
 
-@pytest.mark.parametrize(("limit", "compressed"), [(1, True), (10_000, False)])
-def test_large_bodies_are_compressed_when_asked(limit, compressed):
-    runtime = Compressing()
-    client(runtime, gzip_from_bytes=limit).embed(["a" * 500])
-    assert runtime.headers == ({"Content-Encoding": "gzip"} if compressed else {})
-
-
-class Compressing(Runtime):
-    """A client of boto3 as far as its events go.
-
-    What is registered sees each request before it is signed.
-    """
+class CompressingRuntime(Runtime):
+    """A client of boto3 as far as its events: hooks see each request before it is signed."""
 
     def __init__(self):
         super().__init__()
@@ -281,9 +217,18 @@ class Compressing(Runtime):
         assert event == "before-sign.sagemaker-runtime.InvokeEndpoint"
         self.hooks[unique_id] = hook
 
-    def invoke_endpoint(self, **arguments):
+    def answer(self, arguments):
         self.data = arguments["Body"]
         for hook in self.hooks.values():
             hook(request=self)
         body = gzip.decompress(self.data) if self.headers else self.data
-        return super().invoke_endpoint(**arguments | {"Body": body})
+        return super().answer(arguments | {"Body": body})
+
+
+@pytest.mark.parametrize(
+    ("limit", "headers"), [(1, {"Content-Encoding": "gzip"}), (10_000, {}), (None, {})]
+)
+def test_large_bodies_are_compressed_when_that_is_set(limit, headers):
+    runtime = CompressingRuntime()
+    client(runtime, gzip_from_bytes=limit).embed(["a" * 500])
+    assert runtime.headers == headers

@@ -1,7 +1,4 @@
-"""The Python serving images, as far as they can be judged without Docker.
-
-What they copy is all that the server imports.
-"""
+"""The Python serving images without Docker: they copy all that the server imports."""
 
 from __future__ import annotations
 
@@ -23,12 +20,10 @@ each_image = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path:
 
 def copied(dockerfile: Path) -> list[tuple[str, str]]:
     """(source, target) of every COPY of our packages."""
-    lines = [
-        line.split()[1:] for line in dockerfile.read_text().splitlines() if line.startswith("COPY ")
-    ]
+    lines = dockerfile.read_text().splitlines()
     return [
         (source, target)
-        for *sources, target in lines
+        for _, *sources, target in (line.split() for line in lines if line.startswith("COPY "))
         for source in sources
         if not source.startswith("requirements/")
     ]
@@ -37,20 +32,17 @@ def copied(dockerfile: Path) -> list[tuple[str, str]]:
 @each_image
 def test_image_holds_all_that_the_server_imports(dockerfile, tmp_path):
     for source, target in copied(dockerfile):
-        place = tmp_path / target
+        path = tmp_path / target
         if (REPOSITORY / source).is_dir():
-            shutil.copytree(
-                REPOSITORY / source, place, ignore=shutil.ignore_patterns("__pycache__")
-            )
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(REPOSITORY / source, path, ignore=ignored)
         else:
-            place.mkdir(parents=True, exist_ok=True)
-            shutil.copy(REPOSITORY / source, place)
+            path.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPOSITORY / source, path)
     command = (sys.executable, "-W", "error", "-B", "-m", "container.server", "nonsense")
-    ended = subprocess.run(
-        command, cwd=tmp_path, env={}, capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("Unknown arguments ['nonsense']; use `serve` or none")
+    process = subprocess.run(command, cwd=tmp_path, env={}, capture_output=True, text=True)
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.startswith("Unknown arguments ['nonsense']; use `serve` or none")
 
 
 @each_image
@@ -62,23 +54,11 @@ def test_image_runs_as_an_unprivileged_user_with_hashed_requirements(dockerfile)
 
 
 def test_gpu_image_keeps_nvidias_entry_point_and_proves_its_imports_behind_it():
-    """It sets the libraries' paths and CUDA's forward compatibility.
-
-    The server is what it becomes.
-    """
+    """It sets the libraries' paths and CUDA's forward compatibility."""
     text = re.sub(r"\\\n\s*", "", DOCKERFILES[1].read_text())
-    (entry,) = (
-        json.loads(line.removeprefix("ENTRYPOINT "))
-        for line in text.splitlines()
-        if line.startswith("ENTRYPOINT ")
-    )
-    proofs = [
-        json.loads(line.removeprefix("RUN "))
-        for line in text.splitlines()
-        if line.startswith("RUN [") and "import " in line
-    ]
+    (entry,) = map(json.loads, re.findall(r"^ENTRYPOINT (.*)$", text, re.MULTILINE))
+    proofs = list(map(json.loads, re.findall(r"^RUN (\[.*import .*)$", text, re.MULTILINE)))
     assert entry == ["/opt/nvidia/nvidia_entrypoint.sh", "python3", "-m", "container.server"]
     assert [proof[:2] for proof in proofs] == [entry[:2]]
-    assert {"tensorrt_bindings", "container.server.__main__"} <= set(
-        re.findall(r"[\w.]+", proofs[0][-1])
-    )
+    modules = set(re.findall(r"[\w.]+", proofs[0][-1]))
+    assert {"tensorrt_bindings", "container.server.__main__"} <= modules

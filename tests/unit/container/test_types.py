@@ -1,4 +1,4 @@
-"""Faults in few words."""
+"""The first line of a fault."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ from container.server.types import first_line
         (MemoryError("\n"), "MemoryError"),
     ],
 )
-def test_first_line_is_the_first_that_says_something(fault, words):
+def test_first_line_is_the_first_that_is_not_blank(fault, words):
     assert first_line(fault) == words

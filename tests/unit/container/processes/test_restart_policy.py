@@ -1,4 +1,4 @@
-"""How long the successor of a dead process waits, and when there is none."""
+"""The delay of a restarted worker, and when none is restarted."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from container.server.processes.restart_policy import (
 )
 
 
-def test_pauses_grow_at_one_place_and_not_at_others():
-    deaths = RestartPolicy()
-    assert [deaths.restart_delay_seconds(1.0, 0) for _ in range(3)] == [
+def test_pauses_grow_for_one_worker_and_not_for_others():
+    policy = RestartPolicy()
+    assert [policy.restart_delay_seconds(1.0, 0) for _ in range(3)] == [
         FIRST_PAUSE_SECONDS * step for step in (1, 2, 4)
     ]
-    assert deaths.restart_delay_seconds(1.0, 1) == FIRST_PAUSE_SECONDS
+    assert policy.restart_delay_seconds(1.0, 1) == FIRST_PAUSE_SECONDS
 
 
 def test_pauses_have_an_end():
-    deaths = RestartPolicy()
-    assert [deaths.restart_delay_seconds(1.0, 0) for _ in range(9)][-1] == LONGEST_PAUSE_SECONDS
+    policy = RestartPolicy()
+    assert [policy.restart_delay_seconds(1.0, 0) for _ in range(9)][-1] == LONGEST_PAUSE_SECONDS
 
 
 def test_deaths_of_more_than_a_minute_ago_are_forgotten():
-    deaths = RestartPolicy()
+    policy = RestartPolicy()
     for second in range(3 * MOST):
-        pause = deaths.restart_delay_seconds(second * WINDOW_SECONDS, 0)
-        assert pause <= 2 * FIRST_PAUSE_SECONDS and not deaths.is_exhausted
+        pause = policy.restart_delay_seconds(second * WINDOW_SECONDS, 0)
+        assert pause <= 2 * FIRST_PAUSE_SECONDS and not policy.is_exhausted
 
 
 def test_refuses_to_go_on_after_too_many_within_a_minute():
-    deaths = RestartPolicy()
-    for place in range(MOST):
-        deaths.restart_delay_seconds(0.0, place)
-        assert not deaths.is_exhausted
-    deaths.restart_delay_seconds(0.0, 0)
-    assert deaths.is_exhausted
+    policy = RestartPolicy()
+    for worker in range(MOST):
+        policy.restart_delay_seconds(0.0, worker)
+        assert not policy.is_exhausted
+    policy.restart_delay_seconds(0.0, 0)
+    assert policy.is_exhausted

@@ -1,4 +1,4 @@
-"""What a scrape counts while HTTP processes come and go."""
+"""The counts of a scrape while HTTP workers come and go."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ MUTE = (sys.executable, "-c", "import time; time.sleep(60)")
 REQUESTS = ("roundhouse_requests", ("infer", "m", "200"))
 
 
-def test_process_that_dies_during_a_scrape_counts_once():
-    """Two processes say nothing, so that the scrape waits.
-
-    One of them, which has told three requests before, dies meanwhile.
-    """
+def test_worker_that_dies_during_a_scrape_counts_once():
+    """The scrape waits for two mute workers; one, of three counted requests, dies meanwhile."""
 
     async def run() -> None:
         listener, log = socket.create_server(("127.0.0.1", 0)), FailureLog(bool)
@@ -35,9 +32,9 @@ def test_process_that_dies_during_a_scrape_counts_once():
             while len(supervisor._workers) < 2:
                 await asyncio.sleep(0)
             victim = supervisor._workers[0]
-            listed = MetricValues()
-            counter(listed, *REQUESTS[:1], *REQUESTS[1]).add(3)
-            victim.session.metric_values = listed.snapshot()
+            values = MetricValues()
+            counter(values, REQUESTS[0], *REQUESTS[1]).add(3)
+            victim.session.metric_values = values.snapshot()
             scrape = asyncio.ensure_future(supervisor.metric_values())
             while not victim.session._wanted:
                 await asyncio.sleep(0)
