@@ -1,4 +1,4 @@
-"""ONNX files that are whole, and those that are not."""
+"""ONNX files, and faults that test_bad_input does not build."""
 
 from __future__ import annotations
 
@@ -31,15 +31,6 @@ def test_mask_of_infinities_is_no_broken_weight(tmp_path):
     refuse_broken_weights(read_model(linear(tmp_path / "model.onnx", weight=mask)))
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_refuses_a_weight_that_is_no_number(value, tmp_path):
-    weight = np.ones((4, 3), dtype=np.float32)
-    weight[2, 1] = value
-    words = r"weight w holds NaN or Inf; train or export the source again"
-    with pytest.raises(SourceFault, match=words):
-        refuse_broken_weights(read_model(linear(tmp_path / "model.onnx", weight=weight)))
-
-
 def test_refuses_a_weight_whose_bytes_are_not_its_shapes(tmp_path):
     model = onnx.load(linear(tmp_path / "model.onnx"))
     model.graph.initializer[0].raw_data = model.graph.initializer[0].raw_data[:24]
@@ -51,21 +42,6 @@ def test_a_datatype_that_onnx_does_not_know_is_told_by_its_number(tmp_path):
     model = onnx.load(linear(tmp_path / "model.onnx"))
     model.graph.input[0].type.tensor_type.elem_type = 119
     assert tensor_records(model.graph.input)[0].datatype == "number 119"
-
-
-def test_refuses_weights_in_other_files(tmp_path):
-    path = linear(tmp_path / "inner.onnx", weight=np.ones((4, 3), dtype=np.float32))
-    outer = tmp_path / "model.onnx"
-    onnx.save(
-        onnx.load(path),
-        outer,
-        save_as_external_data=True,
-        location="model.onnx.data",
-        size_threshold=0,
-    )
-    words = r"keeps 1 weights in other files \(model.onnx.data\).*save it as one file: onnx.save"
-    with pytest.raises(SourceFault, match=words):
-        read_model(outer)
 
 
 def external(name="c"):
@@ -103,7 +79,7 @@ def test_refuses_constants_and_branches_in_other_files(nodes, tmp_path):
 
 @pytest.mark.parametrize("nodes", [in_a_constant, in_a_branch])
 def test_refuses_a_constant_or_a_branchs_weight_that_is_no_number(nodes, tmp_path):
-    weight = onnx.numpy_helper.from_array(np.array([1.0, np.nan, 2.0], dtype=np.float32), "c")
+    weight = onnx.numpy_helper.from_array(np.array([1.0, np.inf, 2.0], dtype=np.float32), "c")
     with pytest.raises(SourceFault, match=r"weight c holds NaN"):
         refuse_broken_weights(read_model(write_rows(tmp_path / "model.onnx", nodes(weight))))
 
@@ -118,16 +94,6 @@ def test_refuses_a_functions_constant_in_another_file():
     model = onnx.helper.make_model(graph, functions=[function])
     with pytest.raises(SourceFault, match=r"m.onnx keeps 1 weights in other files"):
         refuse_external_data("m.onnx", model)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
-def test_refuses_a_truncated_file(share, tmp_path):
-    path = linear(tmp_path / "model.onnx")
-    data = path.read_bytes()
-    path.write_bytes(data[: int(len(data) * share)])
-    words = r"model.onnx is no valid ONNX file \(.*cut short: export it again"
-    with pytest.raises(SourceFault, match=words):
-        read_model(path)
 
 
 def test_refuses_a_graph_that_the_checker_refuses(tmp_path):

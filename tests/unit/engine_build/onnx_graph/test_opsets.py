@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.onnx_file import opset_range, refuse_opset
 from onboarding.platform import serving_platforms
 
@@ -36,21 +35,6 @@ def test_platform_without_tensorrt_has_no_rule():
 
 
 READS = r"TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; export it with opset 17"
-
-
-@pytest.mark.parametrize(
-    ("platform", "opset", "may_be_int8", "fault"),
-    [
-        *(
-            ("triton-26.05", opset, False, f"has opset {opset}, and {READS}")
-            for opset in (8, 25, 99)
-        ),
-        ("triton-24.10-cpu", 12, True, "has opset 12, and INT8 needs 13 or newer; export it with"),
-    ],
-)
-def test_refuses_an_opset_that_tensorrt_or_int8_does_not_take(platform, opset, may_be_int8, fault):
-    with pytest.raises(NetworkRefused, match=fault):
-        refuse_opset(opset, PLATFORMS[platform], may_be_int8=may_be_int8)
 
 
 def test_int8_takes_opset_13_and_float_older_ones():

@@ -177,22 +177,12 @@ def test_the_fixed_recipe_has_no_smaller_share(tmp_path):
     assert fixed.confirm(network, lambda _: False) is network
 
 
-@pytest.mark.parametrize(
-    ("operators", "columns", "fault"),
-    [
-        ((), 192, "no MatMul, Gemm or Conv with a constant float32 weight"),
-        (("Relu", "Conv"), 144, "ask for a sensitivity_search"),
-    ],
-    ids=["no constant weights", "all behind activation functions"],
-)
-def test_refuses_a_network_without_a_layer_for_int8(operators, columns, fault, tmp_path):
-    graph, tensor = Graph(0), "x"
-    for operator in operators:
-        weights = (graph.weight(4, 3, 3, 3),) if operator == "Conv" else ()
-        tensor = graph.node(operator, tensor, *weights)
+def test_refuses_a_network_whose_layers_all_follow_activation_functions(tmp_path):
+    graph = Graph(0)
+    product = graph.node("Conv", graph.node("Relu", "x"), graph.weight(4, 3, 3, 3))
     inputs = {"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}
-    model = graph.model(inputs, graph.node("Flatten", tensor), columns)
-    with pytest.raises(SourceFault, match=fault):
+    model = graph.model(inputs, graph.node("Flatten", product), 144)
+    with pytest.raises(SourceFault, match="ask for a sensitivity_search"):
         run(quantization(tmp_path, "cnn", model=model))
 
 

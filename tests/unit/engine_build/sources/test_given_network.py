@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from engine_build.errors import NetworkRefused, SourceFault
+from engine_build.errors import SourceFault
 from engine_build.log import Log
 from engine_build.options import Options
 from engine_build.request import build_request
@@ -48,14 +48,6 @@ def text_network(tmp_path, path, **changes):
     return float_network(path, request(write_tree(root, spec)), tmp_path)
 
 
-def one_node(tmp_path, operator, inputs, outputs, rows=ROWS, *, weights=None, **attributes):
-    """A tensor network of one node."""
-    nodes = [node(operator, " ".join(["x", *(weights or ())]), "y", **attributes)]
-    path = tmp_path / "model.onnx"
-    write_graph(path, nodes, [tensor("x", *inputs)], [tensor("y", *outputs)], **(weights or {}))
-    return tensor_network(tmp_path, path, rows)
-
-
 def test_network_of_arrays_has_its_own_records(tmp_path):
     path = linear(tmp_path / "model.onnx", outputs=[tensor("y", "batch", None)])
     network = tensor_network(tmp_path, path)
@@ -79,48 +71,47 @@ def test_sequence_axis_is_dynamic_where_the_profile_has_one(tmp_path):
     assert network.outputs[0].shape == (-1, -1, 2)
 
 
-IMAGE = ("batch", 3, "height", "width")
-
-
 @pytest.mark.parametrize(
-    ("arguments", "settings", "fault"),
+    ("operator", "inputs", "outputs", "weights", "fault"),
     [
         (
-            ("Relu", IMAGE, IMAGE, np.zeros((5, 3, 2, 2), dtype=np.float32)),
+            "Relu",
+            ("batch", 3, "height", "width"),
+            ("batch", 3, "height", "width"),
             {},
-            r"input 'x' is dynamic in axis 2 \(height\), axis 3 \(width\); an engine's "
-            r"dynamic axes are the batch: export",
+            r"dynamic in axis 2 \(height\), axis 3 \(width\); .* axes are the batch: export",
         ),
         (
-            ("Relu", (1, 4), (1, 4)),
+            "Relu",
+            (1, 4),
+            (1, 4),
             {},
-            r"input 'x' has no batch axis \(its shape is \[1, 4\]\); export it with",
+            r"input 'x' has no batch axis \(its shape is \[1, 4\]\); export",
         ),
         (
-            ("ReduceSum", ("batch", 4), ()),
-            {"keepdims": 0},
-            r"output 'y' has no batch axis \(its shape is \[\]\)",
+            "Reshape",
+            ("batch", 4),
+            ("rows", 2),
+            {"s": np.array([-1, 2])},
+            r"gives 2 rows for 1 samples, \d of \d values finite",
         ),
         (
-            ("Reshape", ("batch", 4), ("rows", 2)),
-            {"weights": {"s": np.array([-1, 2])}},
-            r"gives 2 rows for 1 samples",
-        ),
-        (
-            ("Log", ("batch", 4), ("batch", 4), -np.ones((5, 4), dtype=np.float32)),
-            {},
-            r"gives 1 rows for 1 samples, \d of 4 values finite",
-        ),
-        (
-            ("Reshape", ("batch", 4), ("batch", 4)),
-            {"weights": {"s": np.array([1, 4])}},
+            "Reshape",
+            ("batch", 4),
+            ("batch", 4),
+            {"s": np.array([1, 4])},
             r"does not run at x \[3, 4\] \(.*; export it for every size of the profiles",
         ),
     ],
 )
-def test_refuses_rows_and_axes_that_are_not_served(arguments, settings, fault, tmp_path):
+def test_refuses_rows_and_axes_that_are_not_served(
+    operator, inputs, outputs, weights, fault, tmp_path
+):
+    nodes = [node(operator, " ".join(["x", *weights]), "y")]
+    path = tmp_path / "model.onnx"
+    write_graph(path, nodes, [tensor("x", *inputs)], [tensor("y", *outputs)], **weights)
     with pytest.raises(SourceFault, match=fault):
-        one_node(tmp_path, *arguments, **settings)
+        tensor_network(tmp_path, path)
 
 
 @pytest.mark.parametrize(
@@ -132,15 +123,6 @@ def test_refuses_a_datatype_that_tensorrt_does_not_take(kind, name, tmp_path):
     path = write_graph(tmp_path / "model.onnx", [node("Identity", "x", "y")], *values)
     words = rf"'x' has datatype {name}, which TensorRT does not take as it is; allowed: FP32"
     with pytest.raises(SourceFault, match=words):
-        tensor_network(tmp_path, path)
-
-
-def test_refuses_an_operator_of_another_domain(tmp_path):
-    fancy = node("Fancy", "x", "y", name="/block/Fancy", domain="com.example")
-    values = [tensor("x", "batch", 4)], [tensor("y", "batch", 4)]
-    path = write_graph(tmp_path / "model.onnx", [fancy], *values, domains=["com.example"])
-    words = r"node /block/Fancy \(operator Fancy; from module block, exported by tests 1\)"
-    with pytest.raises(NetworkRefused, match=words):
         tensor_network(tmp_path, path)
 
 

@@ -183,14 +183,6 @@ def test_onnx_file_of_the_tree_is_read_where_it_lies(tmp_path):
     assert found == tmp_path / "model.onnx"
 
 
-def test_refuses_an_onnx_file_beyond_two_gigabytes_without_reading_it(tmp_path):
-    with (tmp_path / "model.onnx").open("wb") as file:
-        file.truncate(2**31)
-    words = r"has 2.15 GB, and an ONNX file has 2.15 at most; save its weights as float16"
-    with pytest.raises(SourceFault, match=words):
-        fetched(tmp_path, None, onnx="model.onnx", sha256="0" * 64)
-
-
 def test_onnx_object_comes_with_what_lies_beside_it(tmp_path):
     folder = tmp_path / "bucket/networks"
     folder.mkdir(parents=True)
