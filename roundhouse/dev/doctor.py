@@ -6,174 +6,133 @@ Standard library only.
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 PYTHON = (3, 11)
 NODE = 20
+PROGRAMS = ("npm", "unshare", "setpriv")
 LIBPYTHON = "libpython3.11.so.1.0"
-DISK_BYTES_FIRST = 6 * 1024**3
-DISK_BYTES_LATER = 1 * 1024**3
-MEMORY_BYTES_FIRST = 4 * 1024**3
-MEMORY_BYTES_LATER = 1 * 1024**3
-
-
-class Probes:
-    """The questions a machine answers."""
-
-    def python(self) -> tuple[int, int]:
-        """Version of the interpreter that runs this."""
-        return sys.version_info[0], sys.version_info[1]
-
-    def has_venv(self) -> bool:
-        """Debian ships `venv` apart from Python."""
-        try:
-            import ensurepip  # noqa: F401
-            import venv  # noqa: F401
-        except ImportError:
-            return False
-        return True
-
-    def has_program(self, name: str) -> bool:
-        """Return whether a program is on the path."""
-        return shutil.which(name) is not None
-
-    def node_major(self) -> int:
-        """Major version of Node; 0 when there is none."""
-        try:
-            text = subprocess.run(
-                ["node", "--version"], capture_output=True, text=True, timeout=30
-            ).stdout
-            return int(text.strip().lstrip("v").split(".")[0])
-        except (OSError, ValueError, subprocess.TimeoutExpired):
-            return 0
-
-    def has_library(self, name: str) -> bool:
-        """Return whether the dynamic loader finds a library."""
-        try:
-            ctypes.CDLL(name)
-        except OSError:
-            return False
-        return True
-
-    def free_disk_bytes(self, folder: Path) -> int:
-        """Free space where the environments go."""
-        return shutil.disk_usage(str(folder)).free
-
-    def free_memory_bytes(self) -> int:
-        """Memory that could be used without swapping."""
-        try:
-            for line in Path("/proc/meminfo").read_text().splitlines():
-                if line.startswith("MemAvailable:"):
-                    return int(line.split()[1]) * 1024
-        except OSError:
-            pass
-        return MEMORY_BYTES_FIRST
-
-    def writable(self, folder: Path) -> bool:
-        """Return whether files may be made in a folder."""
-        return os.access(str(folder), os.W_OK)
+GIB = 1024**3
+FIRST_DISK_GIB, LATER_DISK_GIB = 6, 1
+FIRST_MEMORY_GIB, LATER_MEMORY_GIB = 4, 1
+INSTALL_NODE = (
+    "curl -fsSL https://deb.nodesource.com/setup_20.x | sudo -E bash - && sudo apt-get "
+    "install nodejs"
+)
 
 
 @dataclass(frozen=True)
-class Missing:
-    """One thing a machine lacks, and the line that provides it."""
+class Machine:
+    """Facts of a machine; `missing_programs` are those of PROGRAMS that are not on the path."""
 
-    what: str
-    line: str
-
-    def __str__(self) -> str:
-        return f"  missing: {self.what}\n           {self.line}"
-
-
-def missing(probes: Probes, folder: Path, first: bool) -> list[Missing]:
-    """Everything a machine lacks; `first`: no environment is made yet, so their space is needed."""
-    return _python(probes) + _node(probes) + _system(probes) + _capacity(probes, folder, first)
-
-
-def _python(probes: Probes) -> list[Missing]:
-    major, minor = probes.python()
-    if (major, minor) != PYTHON:
-        what = f"Python 3.11 (this is {major}.{minor})"
-        return [
-            Missing(
-                what,
-                "sudo apt-get install python3.11 python3.11-venv   # then: make demo "
-                "PYTHON=python3.11",
-            )
-        ]
-    if not probes.has_venv():
-        return [Missing("the venv module of Python 3.11", "sudo apt-get install python3.11-venv")]
-    return []
+    python: tuple[int, int]
+    has_venv: bool
+    node_major: int
+    """0 without Node."""
+    missing_programs: tuple[str, ...]
+    has_libpython: bool
+    is_writable: bool
+    free_disk_bytes: int
+    free_memory_bytes: int
 
 
-def _node(probes: Probes) -> list[Missing]:
-    install = (
-        "curl -fsSL https://deb.nodesource.com/setup_20.x | sudo -E bash - && sudo "
-        "apt-get install nodejs"
+def this_machine(folder: Path) -> Machine:
+    """Return the facts of this machine, and of the disk of a folder."""
+    return Machine(
+        python=(sys.version_info[0], sys.version_info[1]),
+        # Debian ships `venv` apart from Python.
+        has_venv=all(importlib.util.find_spec(name) for name in ("ensurepip", "venv")),
+        node_major=_node_major(),
+        missing_programs=tuple(name for name in PROGRAMS if shutil.which(name) is None),
+        has_libpython=_has_library(LIBPYTHON),
+        is_writable=os.access(str(folder), os.W_OK),
+        free_disk_bytes=shutil.disk_usage(str(folder)).free,
+        free_memory_bytes=_free_memory_bytes(),
     )
-    major = probes.node_major()
-    if major < NODE:
-        given = f"this is {major}" if major else "there is none"
-        return [Missing(f"Node {NODE} or newer ({given})", install)]
-    if not probes.has_program("npm"):
-        return [Missing("npm", install)]
-    return []
 
 
-def _system(probes: Probes) -> list[Missing]:
-    found = []
-    if not probes.has_library(LIBPYTHON):
-        found.append(
-            Missing(
-                f"{LIBPYTHON}, which Triton's Python stub loads",
-                "sudo apt-get install libpython3.11",
-            )
-        )
-    tools = [name for name in ("unshare", "setpriv") if not probes.has_program(name)]
+def _node_major() -> int:
+    try:
+        version = subprocess.run(
+            ["node", "--version"], capture_output=True, text=True, timeout=30
+        ).stdout
+        return int(version.strip().lstrip("v").split(".")[0])
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return 0
+
+
+def _has_library(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
+
+
+def _free_memory_bytes() -> int:
+    """Memory that could be used without swapping; enough where the kernel does not tell it."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return FIRST_MEMORY_GIB * GIB
+
+
+def missing(machine: Machine, folder: Path, is_first: bool) -> Iterator[tuple[str, str]]:
+    """Yield each thing that a machine lacks with the line that provides it.
+
+    `is_first`: no environment is made yet, so their space is needed.
+    """
+    if machine.python != PYTHON:
+        install = "sudo apt-get install python3.11 python3.11-venv"
+        given = "{}.{}".format(*machine.python)
+        yield f"Python 3.11 (this is {given})", f"{install}   # then: make demo PYTHON=python3.11"
+    elif not machine.has_venv:
+        yield "the venv module of Python 3.11", "sudo apt-get install python3.11-venv"
+    if machine.node_major < NODE:
+        given = f"this is {machine.node_major}" if machine.node_major else "there is none"
+        yield f"Node {NODE} or newer ({given})", INSTALL_NODE
+    elif "npm" in machine.missing_programs:
+        yield "npm", INSTALL_NODE
+    if not machine.has_libpython:
+        thing = f"{LIBPYTHON}, which Triton's Python stub loads"
+        yield thing, "sudo apt-get install libpython3.11"
+    tools = [name for name in machine.missing_programs if name != "npm"]
     if tools:
-        found.append(
-            Missing(
-                f"{' and '.join(tools)}, which fence the local containers",
-                "sudo apt-get install util-linux",
-            )
-        )
-    return found
+        thing = f"{' and '.join(tools)}, which fence the local containers"
+        yield thing, "sudo apt-get install util-linux"
+    if not machine.is_writable:
+        yield f"leave to write in {folder}", f"sudo chown -R $USER {folder}"
+    disk, free = (FIRST_DISK_GIB if is_first else LATER_DISK_GIB), machine.free_disk_bytes
+    if free < disk * GIB:
+        thing = f"{disk} GB of free disk in {folder} ({free / GIB:.1f} GB are free)"
+        yield thing, "free some space, or clone onto a larger disk"
+    memory, free = (FIRST_MEMORY_GIB if is_first else LATER_MEMORY_GIB), machine.free_memory_bytes
+    if free < memory * GIB:
+        thing = f"{memory} GB of free memory ({free / GIB:.1f} GB are free)"
+        yield thing, "close some programs, or use a larger machine"
 
 
-def _capacity(probes: Probes, folder: Path, first: bool) -> list[Missing]:
-    found = []
-    need = DISK_BYTES_FIRST if first else DISK_BYTES_LATER
-    if not probes.writable(folder):
-        found.append(Missing(f"leave to write in {folder}", f"sudo chown -R $USER {folder}"))
-    free = probes.free_disk_bytes(folder)
-    if free < need:
-        what = (
-            f"{need / 1024**3:.0f} GB of free disk in {folder} ({free / 1024**3:.1f} GB are free)"
-        )
-        found.append(Missing(what, "free some space, or clone onto a larger disk"))
-    memory = probes.free_memory_bytes()
-    memory_need = MEMORY_BYTES_FIRST if first else MEMORY_BYTES_LATER
-    if memory < memory_need:
-        what = f"{memory_need / 1024**3:.0f} GB of free memory ({memory / 1024**3:.1f} GB are free)"
-        found.append(Missing(what, "close some programs, or use a larger machine"))
-    return found
-
-
-def main(root: Path, probes: Probes) -> int:
+def main(root: Path, machine: Machine) -> int:
     """Print what is missing, all at once; 0 when nothing is."""
-    found = missing(probes, root, not (root / ".venvs" / "builder").is_dir())
-    if not found:
+    faults = list(missing(machine, root, not (root / ".venvs" / "builder").is_dir()))
+    if not faults:
         return 0
     print("This machine is not ready for Roundhouse:", file=sys.stderr)
-    for item in found:
-        print(item, file=sys.stderr)
+    for thing, line in faults:
+        print(f"  missing: {thing}\n           {line}", file=sys.stderr)
     return 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(__file__).resolve().parents[2], Probes()))
+    here = Path(__file__).resolve().parents[2]
+    sys.exit(main(here, this_machine(here)))

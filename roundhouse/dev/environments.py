@@ -19,7 +19,7 @@ from pathlib import Path
 from roundhouse.dev import recipes
 from roundhouse.dev.recipes import DEV_STAMP, NODE, RECIPES, STAMP, UV, Recipe
 from roundhouse.errors import NotReadyError
-from roundhouse.processes import Command, Outcome, Processes, Run
+from roundhouse.processes import Command, Processes, Run
 
 SCRIPT = """#!/bin/sh
 '''exec' "{python}" "$0" "$@"
@@ -35,6 +35,14 @@ main()
 
 Both a shell script and a Python module: a shebang would break on long paths and on paths with
 spaces."""
+MAX_AT_ONCE = 3
+PROGRESS_SECONDS = 15
+NETWORK_WORDS = (
+    "dns error", "name resolution", "name or service not known", "enotfound", "etimedout",
+    "econnrefused", "eai_again", "connection refused", "connection reset", "timed out",
+    "failed to establish a new connection", "error sending request", "client error (connect)",
+    "network is unreachable",
+)  # fmt: skip
 
 
 def install_command(root: Path, environment: Path) -> Path:
@@ -49,27 +57,21 @@ def install_command(root: Path, environment: Path) -> Path:
 
 def _write(file: Path, text: str) -> bool:
     """Return whether the file had to be written."""
-    if file.is_file() and file.read_text(encoding="utf-8") == text:
+    if _text(file) == text:
         return False
     file.write_text(text, encoding="utf-8")
     return True
 
 
-AT_ONCE = 3
-NETWORK_WORDS = (
-    "dns error", "name resolution", "name or service not known", "enotfound",
-    "etimedout", "econnrefused", "eai_again",
-    "connection refused", "connection reset", "failed to establish a new connection", "timed out",
-    "error sending request",
-    "client error (connect)", "network is unreachable",
-)  # fmt: skip
+def _text(file: Path) -> str | None:
+    return file.read_text(encoding="utf-8") if file.is_file() else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
-    """Where environments are made, from which interpreter, by which runner.
+    """The repository, the interpreter and the runner that environments are made with.
 
-    `stop` ends whatever that runs.
+    `stop` ends every process of the runner.
     """
 
     root: Path
@@ -78,40 +80,44 @@ class Workshop:
     say: Callable[[str], None]
     stop: Callable[[], None] = lambda: None
 
-    def missing(self, recipe: Recipe) -> bool:
+    def is_missing(self, recipe: Recipe) -> bool:
         """Return whether an environment has to be made."""
-        return _stamp(self.root / recipe.folder / STAMP) != recipe.digest(self.root, self.python)
+        stamp = _text(self.root / recipe.folder / STAMP)
+        return stamp != recipe.digest(self.root, self.python)
 
-    def missing_dev(self, recipe: Recipe) -> bool:
+    def is_missing_dev(self, recipe: Recipe) -> bool:
         """Return whether its additions for tests and checks have to be made."""
-        return recipe.dev is not None and _stamp(
-            self.root / recipe.folder / DEV_STAMP
-        ) != recipe.dev_digest(self.root)
+        stamp = _text(self.root / recipe.folder / DEV_STAMP)
+        return recipe.dev is not None and stamp != recipe.dev_digest(self.root)
 
 
 def prepare(
     workshop: Workshop, chosen: Sequence[Recipe] = RECIPES, *, dev: bool = False
 ) -> tuple[str, ...]:
-    """Make whatever is missing and returns its names.
+    """Make whatever is missing and return its names.
 
     Raises NotReadyError with the first fault; what was made whole stays.
     """
-    steps = tuple(r for r in chosen if workshop.missing(r) or (dev and workshop.missing_dev(r)))
-    if recipes.COMMAND in chosen and not workshop.missing(recipes.COMMAND):
+    missing = tuple(
+        recipe
+        for recipe in chosen
+        if workshop.is_missing(recipe) or (dev and workshop.is_missing_dev(recipe))
+    )
+    if recipes.COMMAND in chosen and not workshop.is_missing(recipes.COMMAND):
         install_command(workshop.root, workshop.root / recipes.COMMAND.folder)
-    if not steps:
+    if not missing:
         return ()
-    if workshop.missing(UV) and steps != (NODE,):
-        _timed(workshop, UV, dev=False)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        futures = {pool.submit(_timed, workshop, recipe, dev=dev): recipe.name for recipe in steps}
+    if workshop.is_missing(UV) and missing != (NODE,):
+        make(workshop, UV)
+    with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
+        futures = {pool.submit(make, workshop, recipe, dev=dev): recipe.name for recipe in missing}
         try:
             _follow(workshop, futures)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             workshop.stop()
             raise
-    return tuple(recipe.name for recipe in steps)
+    return tuple(recipe.name for recipe in missing)
 
 
 def _follow(workshop: Workshop, futures: dict[Future[None], str]) -> None:
@@ -122,76 +128,57 @@ def _follow(workshop: Workshop, futures: dict[Future[None], str]) -> None:
         for future in done:
             future.result()
         seconds = time.monotonic() - begin
-        if pending and seconds - shown_at >= 15:
+        if pending and seconds - shown_at >= PROGRESS_SECONDS:
             shown_at = seconds
             running = ", ".join(sorted(futures[f] for f in pending if f.running()))
             workshop.say(f"  … {seconds:4.0f} s, making {running}")
 
 
-def _timed(workshop: Workshop, recipe: Recipe, *, dev: bool) -> None:
-    begin = time.monotonic()
-    make(workshop, recipe, dev=dev)
+def make(workshop: Workshop, recipe: Recipe, *, dev: bool = False) -> None:
+    """Make one environment, and its additions when asked. Raises NotReadyError."""
+    begin, root, folder = time.monotonic(), workshop.root, workshop.root / recipe.folder
+    if workshop.is_missing(recipe):
+        shutil.rmtree(folder, ignore_errors=True)
+        _run(workshop, recipe, recipes.creation_commands(recipe, root, workshop.python))
+        if recipe is recipes.COMMAND:
+            install_command(root, folder)
+        (folder / STAMP).write_text(recipe.digest(root, workshop.python), encoding="utf-8")
+    if dev and workshop.is_missing_dev(recipe):
+        _run(workshop, recipe, recipes.dev_commands(recipe, root))
+        (folder / DEV_STAMP).write_text(recipe.dev_digest(root), encoding="utf-8")
     workshop.say(f"  made {recipe.folder:<16} {time.monotonic() - begin:5.1f} s")
 
 
-def make(workshop: Workshop, recipe: Recipe, *, dev: bool = False) -> None:
-    """Make one environment, and its additions when asked. Raises NotReadyError."""
-    folder = workshop.root / recipe.folder
-    if workshop.missing(recipe):
-        shutil.rmtree(folder, ignore_errors=True)
-        _all(workshop, recipe, recipes.making(recipe, workshop.root, workshop.python))
-        if recipe is recipes.COMMAND:
-            install_command(workshop.root, folder)
-        (folder / STAMP).write_text(recipe.digest(workshop.root, workshop.python), encoding="utf-8")
-    if dev and workshop.missing_dev(recipe):
-        _all(workshop, recipe, recipes.adding_dev(recipe, workshop.root))
-        (folder / DEV_STAMP).write_text(recipe.dev_digest(workshop.root), encoding="utf-8")
-
-
-def _all(workshop: Workshop, recipe: Recipe, commands: Sequence[Command]) -> None:
+def _run(workshop: Workshop, recipe: Recipe, commands: Sequence[Command]) -> None:
     for command in commands:
         outcome = workshop.run(command)
-        if outcome.code != 0:
-            raise NotReadyError(_reason(recipe, command, outcome))
-
-
-def _reason(recipe: Recipe, command: Command, outcome: Outcome) -> str:
-    text = outcome.output.lower()
-    network = any(word in text for word in NETWORK_WORDS)
-    advice = (
-        "the package index could not be reached: check the network or its proxy"
-        if network
-        else outcome.last_lines()
-    )
-    return (
-        f"{recipe.folder} could not be made: `{command}` ended with {outcome.code}: "
-        f"{advice}; then run the same command again."
-    )
-
-
-def _stamp(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return None
+        if outcome.code == 0:
+            continue
+        advice = outcome.last_lines()
+        if any(word in outcome.output.lower() for word in NETWORK_WORDS):
+            advice = "the package index could not be reached: check the network or its proxy"
+        raise NotReadyError(
+            f"{recipe.folder} could not be made: `{command}` ended with {outcome.code}: "
+            f"{advice}; then run the same command again."
+        )
 
 
 def main(arguments: Sequence[str], workshop: Workshop) -> int:
-    """Exit code 5 when an environment could not be made, 130 after Ctrl-C."""
+    """Return exit code 5 when an environment could not be made, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="make environments", description=__doc__)
-    parser.add_argument("--dev", action="store_true", help="with what tests and checks need")
-    parser.add_argument(
-        "--platform", action="store_true", help="the one that `make platform-data` needs, alone"
-    )
-    parser.add_argument(
-        "--lock", action="store_true", help="write requirements/*.txt anew from requirements/*.in"
-    )
+    for flag, text in (
+        ("--dev", "with what tests and checks need"),
+        ("--platform", "the one that `make platform-data` needs, alone"),
+        ("--lock", "write requirements/*.txt anew from requirements/*.in"),
+    ):
+        parser.add_argument(flag, action="store_true", help=text)
     options = parser.parse_args(arguments)
     try:
         if options.lock:
-            make(workshop, UV)
+            if workshop.is_missing(UV):
+                make(workshop, UV)
             names = sorted(path.stem for path in (workshop.root / "requirements").glob("*.in"))
-            _all(workshop, UV, recipes.locking(names, workshop.root))
+            _run(workshop, UV, recipes.lock_commands(names, workshop.root))
         else:
             prepare(workshop, (recipes.PLATFORM,) if options.platform else RECIPES, dev=options.dev)
     except NotReadyError as error:

@@ -35,40 +35,13 @@ EXPECTED = (4, 5, 7)
 TEXTS = DOCUMENTS + QUESTIONS
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hit:
-    """One sentence found for a question."""
-
-    sentence: int
-    score: float
-
-
-def hits(vectors: Sequence[Vector], question: int, count: int = 2) -> tuple[Hit, ...]:
-    """Return the nearest sentences of a question; `vectors` are those of TEXTS."""
-    question_vector = vectors[len(DOCUMENTS) + question]
-    found = [
-        Hit(sentence=number, score=cosine(question_vector, vectors[number]))
-        for number in range(len(DOCUMENTS))
-    ]
-    return tuple(sorted(found, key=lambda hit: -hit.score)[:count])
-
-
-def misses(vectors: Sequence[Vector]) -> tuple[str, ...]:
-    """Return the questions whose nearest sentence is not their answer."""
-    return tuple(
-        question
-        for number, question in enumerate(QUESTIONS)
-        if hits(vectors, number, 1)[0].sentence != EXPECTED[number]
-    )
-
-
 FLOAT_WORST = 0.9999
 """What an fp32 engine must keep of PyTorch's own vectors: their cosine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What one model answered, and how that compares."""
+    """What one model answered to TEXTS, and how that compares with PyTorch's vectors."""
 
     model: str
     endpoint: str
@@ -80,6 +53,13 @@ class Answer:
     least: float
 
 
+def scores(vectors: Sequence[Vector], question: int) -> dict[int, float]:
+    """Return each sentence's cosine with a question, the nearest first, by its position."""
+    cosines = [cosine(vectors[len(DOCUMENTS) + question], vector) for vector in vectors]
+    ranked = sorted(range(len(DOCUMENTS)), key=lambda sentence: -cosines[sentence])
+    return {sentence: cosines[sentence] for sentence in ranked}
+
+
 def least_cosine(target: Target, manifest: Manifest) -> float:
     """Return the least cosine with PyTorch's vectors that a model's budget and precision allow."""
     budget = target.model.accuracy.budget
@@ -88,9 +68,9 @@ def least_cosine(target: Target, manifest: Manifest) -> float:
     return budget.mean if budget.worst is None else budget.worst
 
 
-def worst_cosine(found: Sequence[Vector], reference: Sequence[Vector]) -> float:
+def worst_cosine(vectors: Sequence[Vector], reference: Sequence[Vector]) -> float:
     """Return the cosine of the pair that differs most."""
-    return min(cosine(left, right) for left, right in zip(found, reference, strict=True))
+    return min(cosine(left, right) for left, right in zip(vectors, reference, strict=True))
 
 
 def require_sound(answer: Answer) -> None:
@@ -100,8 +80,8 @@ def require_sound(answer: Answer) -> None:
             f"{answer.model} at {answer.endpoint}: its worst vector has cosine {answer.worst:.5f} "
             f"with PyTorch's; {answer.manifest.precision} must have at least {answer.least}."
         )
-    missed = misses(answer.vectors)
-    if missed:
-        raise WrongAnswerError(
-            f"{answer.model} at {answer.endpoint}: finds the wrong sentence for {missed[0]!r}."
-        )
+    for position, (question, expected) in enumerate(zip(QUESTIONS, EXPECTED, strict=True)):
+        if next(iter(scores(answer.vectors, position))) != expected:
+            raise WrongAnswerError(
+                f"{answer.model} at {answer.endpoint}: finds the wrong sentence for {question!r}."
+            )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from pathlib import Path
 
 from onboarding.deployment import Deployment, Target
 from roundhouse import invocation
@@ -18,15 +17,19 @@ from roundhouse.dev.demo.answers import (
     require_sound,
     worst_cosine,
 )
-from roundhouse.dev.demo.reference_vectors import reference_vectors
+from roundhouse.dev.demo.reference_vectors import Reference, reference_vectors
 from roundhouse.dev.demo.result import search_table, summary_table
 from roundhouse.errors import DeployFailedError
 from roundhouse.paths import Paths, current_paths
 from roundhouse.processes import Processes
-from roundhouse.report import Report, open_report
+from roundhouse.report import open_report
 from roundhouse.session import LOCAL, Session, open_session, start_local_cloud
 
 SERVERS = {"python": "Python server", "triton": "Triton"}
+SOURCES = (
+    "onboarding", "engine_build", "container", "stacks", "models", "endpoints", "environments",
+    "build/local/locks",
+)  # fmt: skip
 
 
 def run_demo() -> None:
@@ -36,33 +39,28 @@ def run_demo() -> None:
     """
     paths, report, processes = current_paths(), open_report(), Processes()
     begin = time.monotonic()
-    address = start_local_cloud(paths, report)
+    cloud = start_local_cloud(paths, report)
     session = open_session(paths, report, LOCAL, processes)
+    options = DeployOptions(yes=True, concurrency=4, rebuild_gone=True)
     # Beside the first deployments, which leave a core idle; never beside the builds, whose
     # benchmarks it would spoil.
     with reference_vectors(session, TEXTS, processes.stop) as reference_of:
-        done = deploy(
-            session,
-            DeployOptions(yes=True, concurrency=4, rebuild_gone=True),
-            before_builds=reference_of,
-        )
+        done = deploy(session, options, before_builds=reference_of)
         reference = reference_of()
-    state = json.dumps(
-        {"cloud": [address.pid, address.pid_started], "sources": _fingerprint(paths)}
-    )
-    _require_empty_diff(paths, state, done)
+    state = {"cloud": [cloud.pid, cloud.pid_started], "sources": _fingerprint(paths)}
+    _require_empty_diff(paths, json.dumps(state), done)
     answers = _answers(session, reference)
     report.console.print(search_table(answers))
-    seconds = time.monotonic() - begin
     caption = (
         f"{len(done.built)} engines built, {done.verified} archives verified; stacks: "
         f"{len(done.deployed.changed)} changed, {len(done.deployed.unchanged)} with no changes; "
-        f"every vector checked against PyTorch; {seconds:.0f} s in all."
+        f"every vector checked against PyTorch; {time.monotonic() - begin:.0f} s in all."
     )
-    report.console.print(summary_table(answers, _build_seconds(report), caption))
-    _remember(paths, state)
+    titles = [(title.split(" "), seconds) for title, seconds in report.times]
+    build_seconds = {words[1]: seconds for words, seconds in titles if words[0] == "Building"}
+    report.console.print(summary_table(answers, build_seconds, caption))
     report.print(
-        f"The local cloud stays up at {address.endpoint_url}. Invoke it yourself, or `make down`:"
+        f"The local cloud stays up at {cloud.endpoint_url}. Invoke it yourself, or `make down`:"
     )
     report.print(
         "  .venv/bin/roundhouse invoke sentence-embedder --env local "
@@ -70,18 +68,12 @@ def run_demo() -> None:
     )
 
 
-def _answers(
-    session: Session, reference: dict[str, tuple[invocation.Vector, ...]]
-) -> tuple[Answer, ...]:
+def _answers(session: Session, reference: Reference) -> tuple[Answer, ...]:
     with session.report.step("Asking both endpoints (boto3 invoke_endpoint)") as step:
-        pairs = [
-            (deployment, target)
+        answers = tuple(
+            _answer(session, deployment, target, reference)
             for deployment in session.deployments()
             for target in deployment.targets
-        ]
-        answers = tuple(
-            _answer(session, deployment, target, reference[target.model.name])
-            for deployment, target in pairs
         )
         for answer in answers:
             require_sound(answer)
@@ -93,18 +85,14 @@ def _answers(
 
 
 def _answer(
-    session: Session,
-    deployment: Deployment,
-    target: Target,
-    reference: tuple[invocation.Vector, ...],
+    session: Session, deployment: Deployment, target: Target, reference: Reference
 ) -> Answer:
     assert target.lock_entry is not None
     address, _ = invocation.address([deployment], deployment.name, target.model.name)
-    runtime = session.clients("sagemaker-runtime")
+    runtime, manifest = session.clients("sagemaker-runtime"), target.lock_entry.manifest
     invocation.invoke_texts(runtime, address, TEXTS[:1])
     begin = time.monotonic()
     vectors = invocation.invoke_texts(runtime, address, TEXTS)
-    manifest = target.lock_entry.manifest
     return Answer(
         model=target.model.name,
         endpoint=address.endpoint,
@@ -112,48 +100,26 @@ def _answer(
         manifest=manifest,
         vectors=vectors,
         milliseconds=1000 * (time.monotonic() - begin),
-        worst=worst_cosine(vectors, reference),
+        worst=worst_cosine(vectors, reference[target.model.name]),
         least=least_cosine(target, manifest),
     )
 
 
-def _build_seconds(report: Report) -> dict[str, float]:
-    titles = [(title.split(" "), seconds) for title, seconds in report.times]
-    return {words[1]: seconds for words, seconds in titles if words[0] == "Building"}
-
-
 def _require_empty_diff(paths: Paths, state: str, done: DeployResult) -> None:
     """Raise DeployFailedError where the same files in the same cloud changed a stack again."""
-    if done.built or not done.deployed.changed or not _state_file(paths).is_file():
-        return
-    if _state_file(paths).read_text(encoding="utf-8") == state:
+    file = paths.build / "demo" / "deployed.json"
+    is_same = file.is_file() and file.read_text(encoding="utf-8") == state
+    if is_same and done.deployed.changed and not done.built:
         changed = ", ".join(done.deployed.changed)
         raise DeployFailedError(
             f"Nothing was edited since the last demo, and yet cdk deploy changed {changed}."
         )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(state, encoding="utf-8")
 
 
 def _fingerprint(paths: Paths) -> str:
-    folders = (
-        "onboarding",
-        "engine_build",
-        "container",
-        "stacks",
-        "models",
-        "endpoints",
-        "environments",
-        "build/local/locks",
-    )
-    digest = hashlib.sha256(folder_digest(paths.code, folders).encode())
+    digest = hashlib.sha256(folder_digest(paths.code, SOURCES).encode())
     for name in ("app.py", "cdk.json"):
         digest.update((paths.code / name).read_bytes())
     return digest.hexdigest()
-
-
-def _state_file(paths: Paths) -> Path:
-    return paths.build / "demo" / "deployed.json"
-
-
-def _remember(paths: Paths, state: str) -> None:
-    _state_file(paths).parent.mkdir(parents=True, exist_ok=True)
-    _state_file(paths).write_text(state, encoding="utf-8")

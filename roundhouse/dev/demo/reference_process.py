@@ -1,6 +1,4 @@
-"""Embeds texts with the source model, by transformers alone.
-
-It shares no code with the export that it judges.
+"""Embeds texts with the source model by transformers alone, not by the export that it judges.
 
 The builder's environment runs it. Standard input: {"source": ..., "texts": [...]}; standard output:
 one marked line with the vectors as JSON. Argument: a folder for the source.
@@ -22,10 +20,7 @@ REGION = "us-east-1"
 
 
 def vectors(folder: Path, texts: list[str]) -> list[list[float]]:
-    """Mean of the last hidden states over the attention mask, normalised.
-
-    What sentence-transformers computes.
-    """
+    """Return what sentence-transformers computes: normalised means of the last hidden states."""
     import torch
     import transformers
 
@@ -45,7 +40,7 @@ def vectors(folder: Path, texts: list[str]) -> list[list[float]]:
 
 
 def main() -> int:
-    """Read, fetches, embeds, writes."""
+    """Fetch the source, embed the texts and print the vectors; return the exit code."""
     from engine_build.errors import BuildError
     from engine_build.log import Log
     from engine_build.runner import ProcessRunner

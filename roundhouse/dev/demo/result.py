@@ -2,76 +2,59 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
 from onboarding.manifest import Manifest
-from roundhouse.dev.demo.answers import DOCUMENTS, QUESTIONS, Answer, hits
+from roundhouse.dev.demo.answers import DOCUMENTS, QUESTIONS, Answer, scores
 
 COLUMNS = (
-    "Model", "Engine", "Built in", "Accuracy\nmean / worst", "1 row\np50 ms",
-    "Rows/s", "Endpoint", "15 texts\nms",
-    "Worst vs\nPyTorch",
+    "Model", "Engine", "Built in", "Accuracy\nmean / worst", "1 row\np50 ms", "Rows/s",
+    "Endpoint", "15 texts\nms", "Worst vs\nPyTorch",
 )  # fmt: skip
+TEXT_COLUMNS = ("Model", "Engine", "Endpoint")
+NEAREST = 2
 
 
 def search_table(answers: Sequence[Answer]) -> Table:
-    """Each question with its nearest sentences, and the score that every model gives them."""
-    table = Table(
-        title="Semantic search through both endpoints: nearest sentences, by cosine",
-        title_justify="left",
-    )
+    """Return each question with its nearest sentences, and the score that every model gives."""
+    title = "Semantic search through both endpoints: nearest sentences, by cosine"
+    table = Table(title=title, title_justify="left")
     table.add_column("Question and nearest sentences", overflow="fold")
     for answer in answers:
         table.add_column(f"{answer.model}\n{answer.server}", justify="right")
-    for place, question in enumerate(QUESTIONS):
+    for position, question in enumerate(QUESTIONS):
         table.add_row(f"[bold]{question}[/bold]", *("" for _ in answers))
-        for hit in hits(answers[0].vectors, place):
-            scores = (_score(answer, place, hit.sentence) for answer in answers)
-            table.add_row(f"   {DOCUMENTS[hit.sentence]}", *scores)
+        rows = [scores(answer.vectors, position) for answer in answers]
+        for sentence in itertools.islice(rows[0], NEAREST):
+            table.add_row(f"   {DOCUMENTS[sentence]}", *(f"{row[sentence]:.3f}" for row in rows))
     return table
 
 
 def summary_table(
     answers: Sequence[Answer], build_seconds: Mapping[str, float], caption: str
 ) -> Table:
-    """One row per model: what was built, what was measured, where it answers."""
-    table = Table(
-        title="Built, measured, deployed",
-        title_justify="left",
-        caption=caption,
-        caption_justify="left",
-    )
+    """Return one row per model: what was built, what was measured, where it answers."""
+    title = "Built, measured, deployed"
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     for column in COLUMNS:
-        table.add_column(
-            column,
-            justify="left" if column in ("Model", "Engine", "Endpoint") else "right",
-            overflow="fold",
-        )
+        is_text = column in TEXT_COLUMNS
+        table.add_column(column, justify="left" if is_text else "right", overflow="fold")
     for answer in answers:
         seconds = build_seconds.get(answer.model)
-        built = "kept" if seconds is None else f"{seconds:.1f} s"
-        engine, endpoint = (
-            f"{answer.manifest.precision} {answer.manifest.engine_key[:8]}",
-            f"{answer.endpoint}\n{answer.server}",
-        )
-        measured = (f"{answer.milliseconds:.0f}", f"{answer.worst:.5f}")
         table.add_row(
             answer.model,
-            engine,
-            built,
+            f"{answer.manifest.precision} {answer.manifest.engine_key[:8]}",
+            "kept" if seconds is None else f"{seconds:.1f} s",
             _accuracy(answer.manifest),
             *_speed(answer.manifest),
-            endpoint,
-            *measured,
+            f"{answer.endpoint}\n{answer.server}",
+            f"{answer.milliseconds:.0f}",
+            f"{answer.worst:.5f}",
         )
     return table
-
-
-def _score(answer: Answer, question: int, sentence: int) -> str:
-    found = {hit.sentence: hit.score for hit in hits(answer.vectors, question, len(DOCUMENTS))}
-    return f"{found[sentence]:.3f}"
 
 
 def _accuracy(manifest: Manifest) -> str:

@@ -1,99 +1,76 @@
-"""The doctor, asking machines that lack one thing or many."""
+"""The doctor, on machines that lack one thing or many."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from roundhouse.dev.doctor import (
-    DISK_BYTES_FIRST,
+    FIRST_DISK_GIB,
+    FIRST_MEMORY_GIB,
+    GIB,
     LIBPYTHON,
-    MEMORY_BYTES_FIRST,
-    Probes,
+    Machine,
     main,
     missing,
+    this_machine,
 )
 
+SOUND = Machine(
+    python=(3, 11),
+    has_venv=True,
+    node_major=20,
+    missing_programs=(),
+    has_libpython=True,
+    is_writable=True,
+    free_disk_bytes=FIRST_DISK_GIB * GIB,
+    free_memory_bytes=FIRST_MEMORY_GIB * GIB,
+)
+HALF = {"free_disk_bytes": 3 * GIB, "free_memory_bytes": 2 * GIB}
 
-class Machine(Probes):
-    """A sound machine, but for what a test takes away."""
 
-    def __init__(self, **lacks) -> None:
-        self.lacks = lacks
-
-    def python(self):
-        return self.lacks.get("python", (3, 11))
-
-    def has_venv(self):
-        return self.lacks.get("has_venv", True)
-
-    def has_program(self, name):
-        return name not in self.lacks.get("programs", ())
-
-    def node_major(self):
-        return self.lacks.get("node", 20)
-
-    def has_library(self, name):
-        return name not in self.lacks.get("libraries", ())
-
-    def free_disk_bytes(self, folder):
-        return self.lacks.get("disk", DISK_BYTES_FIRST)
-
-    def free_memory_bytes(self):
-        return self.lacks.get("memory", MEMORY_BYTES_FIRST)
-
-    def writable(self, folder):
-        return self.lacks.get("writable", True)
+def machine(**changes):
+    return dataclasses.replace(SOUND, **changes)
 
 
 def test_a_sound_machine_lacks_nothing(tmp_path, capsys):
-    assert main(tmp_path, Machine()) == 0
+    assert main(tmp_path, SOUND) == 0
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
-    ("lacks", "what", "line"),
+    ("lacks", "thing", "line"),
     [
         ({"python": (3, 9)}, "this is 3.9", "python3.11"),
         ({"has_venv": False}, "venv module", "python3.11-venv"),
-        ({"node": 0}, "there is none", "setup_20"),
-        ({"node": 18}, "this is 18", "nodejs"),
-        ({"programs": ("npm",)}, "npm", "nodejs"),
-        ({"programs": ("unshare", "setpriv")}, "unshare and setpriv", "util-linux"),
-        ({"libraries": (LIBPYTHON,)}, LIBPYTHON, "apt-get install libpython3.11"),
-        ({"disk": DISK_BYTES_FIRST - 1}, "6 GB of free disk", "free some space"),
-        ({"memory": MEMORY_BYTES_FIRST - 1}, "4 GB of free memory", "close some programs"),
-        ({"writable": False}, "leave to write", "chown"),
+        ({"node_major": 0}, "there is none", "setup_20"),
+        ({"node_major": 18}, "this is 18", "nodejs"),
+        ({"missing_programs": ("npm",)}, "npm", "nodejs"),
+        ({"missing_programs": ("unshare", "setpriv")}, "unshare and setpriv", "util-linux"),
+        ({"has_libpython": False}, LIBPYTHON, "apt-get install libpython3.11"),
+        ({"free_disk_bytes": 6 * GIB - 1}, "6 GB of free disk", "free some space"),
+        ({"free_memory_bytes": 4 * GIB - 1}, "4 GB of free memory", "close some programs"),
+        ({"is_writable": False}, "leave to write", "chown"),
     ],
 )
-def test_refuses_a_machine_that_lacks(lacks, what, line):
-    (found,) = missing(Machine(**lacks), Path("/somewhere"), first=True)
-    assert what in found.what
-    assert line in found.line
+def test_refuses_a_machine_that_lacks(lacks, thing, line):
+    ((lacking, way_out),) = missing(machine(**lacks), Path("/somewhere"), is_first=True)
+    assert thing in lacking and line in way_out
 
 
 def test_everything_missing_is_named_at_once(tmp_path, capsys):
-    lacks = {"node": 0, "libraries": (LIBPYTHON,), "programs": ("setpriv",), "disk": 0, "memory": 0}
-    assert main(tmp_path, Machine(**lacks)) == 1
-    said = capsys.readouterr().err
-    assert said.count("missing:") == 5
+    lacks = {"node_major": 0, "has_libpython": False, "missing_programs": ("setpriv",)}
+    assert main(tmp_path, machine(**lacks, free_disk_bytes=0, free_memory_bytes=0)) == 1
+    assert capsys.readouterr().err.count("missing:") == 5
 
 
 def test_a_machine_with_environments_needs_little_room():
-    assert (
-        missing(
-            Machine(disk=DISK_BYTES_FIRST // 2, memory=MEMORY_BYTES_FIRST // 2),
-            Path("/somewhere"),
-            first=False,
-        )
-        == []
-    )
+    assert list(missing(machine(**HALF), Path("/somewhere"), is_first=False)) == []
 
 
-def test_the_real_probes_answer():
-    probes = Probes()
-    assert probes.python() >= (3, 11)
-    assert probes.has_program("sh")
-    assert not probes.has_library("libnothing-at-all.so.0")
-    assert probes.free_memory_bytes() > 0
+def test_this_machine_has_facts(tmp_path):
+    facts = this_machine(tmp_path)
+    assert facts.python >= (3, 11) and facts.is_writable
+    assert facts.free_memory_bytes > 0 and facts.free_disk_bytes > 0

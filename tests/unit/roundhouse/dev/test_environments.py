@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from roundhouse.dev.environments import Workshop, main, prepare
-from roundhouse.dev.recipes import DEV_STAMP, RECIPES, STAMP, TORCH, making
+from roundhouse.dev.recipes import DEV_STAMP, RECIPES, STAMP, TORCH, creation_commands
 from roundhouse.errors import NotReadyError
 from roundhouse.processes import Command, Outcome
 
 
 class Runner:
-    """Pretends to run: makes the folders that real commands would, fails where a test says."""
+    """Makes the folders that real commands would; `failing` names the command that fails."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.commands, self.failing, self.output = root, [], None, "boom"
@@ -34,27 +34,18 @@ class Runner:
 @pytest.fixture
 def workshop(tmp_path):
     (tmp_path / "requirements").mkdir()
-    for recipe in RECIPES:
-        for name in (*recipe.inputs, *([recipe.dev] if recipe.dev else [])):
-            (tmp_path / name).write_text(f"# {name}\n")
-    (tmp_path / "requirements" / "uv.txt").write_text("uv\n")
-    return Workshop(
-        root=tmp_path,
-        python=Path("/usr/bin/python3.11"),
-        run=Runner(tmp_path),
-        say=lambda line: None,
-    )
+    files = {file for recipe in RECIPES for file in (*recipe.inputs, recipe.dev) if file}
+    for name in (*files, "requirements/uv.txt"):
+        (tmp_path / name).write_text(f"# {name}\n")
+    python = Path("/usr/bin/python3.11")
+    return Workshop(root=tmp_path, python=python, run=Runner(tmp_path), say=lambda line: None)
 
 
-def test_every_environment_is_made_and_stamped(workshop):
-    made = prepare(workshop)
-    assert set(made) == {recipe.name for recipe in RECIPES}
-    assert all((workshop.root / recipe.folder / STAMP).is_file() for recipe in RECIPES)
-    assert not any((workshop.root / recipe.folder / DEV_STAMP).is_file() for recipe in RECIPES)
-
-
-def test_a_second_run_makes_nothing(workshop):
-    prepare(workshop)
+def test_every_environment_is_made_and_stamped_once(workshop):
+    folders = [workshop.root / recipe.folder for recipe in RECIPES]
+    assert set(prepare(workshop)) == {recipe.name for recipe in RECIPES}
+    assert all((folder / STAMP).is_file() for folder in folders)
+    assert not any((folder / DEV_STAMP).is_file() for folder in folders)
     workshop.run.commands.clear()
     assert prepare(workshop) == ()
     assert workshop.run.commands == []
@@ -75,35 +66,25 @@ def test_dev_additions_do_not_remake_the_environment(workshop):
     kept.write_text("")
     assert set(prepare(workshop, dev=True)) == {"builder", "roundhouse", "server"}
     assert kept.exists()
-    assert prepare(workshop, dev=True) == ()
-    assert prepare(workshop) == ()
+    assert prepare(workshop, dev=True) == prepare(workshop) == ()
 
 
-def test_the_roundhouse_command_is_installed(workshop):
+def test_the_roundhouse_command_is_installed_and_kept_up_to_date(workshop):
     prepare(workshop)
     script = workshop.root / ".venv" / "bin" / "roundhouse"
+    text = script.read_text()
     assert script.stat().st_mode & 0o111
-    compile(script.read_text(), str(script), "exec")
-    assert (
-        workshop.root / ".venv/lib/python3.11/site-packages/roundhouse.pth"
-    ).read_text().strip() == str(workshop.root)
-
-
-def test_an_environment_that_is_whole_gets_the_roundhouse_command_of_today(workshop):
-    prepare(workshop)
-    script = workshop.root / ".venv" / "bin" / "roundhouse"
-    today = script.read_text()
+    compile(text, str(script), "exec")
+    path_file = workshop.root / ".venv/lib/python3.11/site-packages/roundhouse.pth"
+    assert path_file.read_text().strip() == str(workshop.root)
     script.write_text("of an earlier day")
     assert prepare(workshop) == ()
-    assert script.read_text() == today
+    assert script.read_text() == text
 
 
 def test_requirements_are_hashed_and_torch_comes_by_plain_pip_without_dependencies():
-    commands = [
-        str(command)
-        for recipe in RECIPES
-        for command in making(recipe, Path("/r"), Path("/usr/bin/python3.11"))
-    ]
+    root, python = Path("/r"), Path("/usr/bin/python3.11")
+    commands = [str(c) for recipe in RECIPES for c in creation_commands(recipe, root, python)]
     installs = [command for command in commands if "pip install" in command]
     assert all("--require-hashes" in command for command in installs if TORCH not in command)
     (torch,) = [command for command in installs if TORCH in command]
@@ -112,11 +93,16 @@ def test_requirements_are_hashed_and_torch_comes_by_plain_pip_without_dependenci
     assert sum("npm ci" in command for command in commands) == 1
 
 
+def test_lock_compiles_every_input_file(workshop):
+    (workshop.root / "requirements" / "cloud.in").write_text("")
+    assert main(["--lock"], workshop) == 0
+    assert str(workshop.run.commands[-1]).endswith("cloud.in -o cloud.txt")
+
+
 def test_refuses_a_half_made_environment(workshop):
     workshop.run.failing = "requirements/triton.txt"
-    with pytest.raises(
-        NotReadyError, match=r"\.venvs/triton could not be made: .* ended with 2: boom"
-    ):
+    message = r"\.venvs/triton could not be made: .* ended with 2: boom"
+    with pytest.raises(NotReadyError, match=message):
         prepare(workshop)
     assert not (workshop.root / ".venvs" / "triton" / STAMP).exists()
     workshop.run.failing = None
@@ -125,10 +111,7 @@ def test_refuses_a_half_made_environment(workshop):
 
 def test_refuses_a_missing_network_in_one_sentence(workshop, capsys):
     workshop.run.failing = "requirements/uv.txt"
-    workshop.run.output = (
-        "error: Failed to fetch\n  Caused by: dns error: failed to lookup address\n"
-    )
+    workshop.run.output = "error: Failed\n  Caused by: dns error: failed to lookup address\n"
     assert main([], workshop) == 5
-    said = capsys.readouterr().err
-    assert "check the network" in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert "check the network" in error and error.count("\n") == 1
