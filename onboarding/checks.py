@@ -17,6 +17,7 @@ from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
 from onboarding.rules import (
+    between_environments,
     dataset_rules,
     endpoint_rules,
     environment_rules,
@@ -63,8 +64,9 @@ def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fa
     yield from name_rules.sagemaker_names(files.models)
     yield from name_rules.sagemaker_names(files.endpoints)
     yield from name_rules.no_model_is_called_like_a_key(files)
-    yield from name_rules.environments_do_not_meet(files)
-    yield from name_rules.lock_folders_are_distinct(files)
+    yield from between_environments.environments_do_not_meet(files)
+    yield from between_environments.lock_folders_are_distinct(files)
+    yield from between_environments.promotions_have_a_source(files)
     yield from _spec_faults(files, datasets)
     for environment in files.environments.values():
         yield from environment.faults

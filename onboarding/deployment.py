@@ -30,6 +30,8 @@ class Target:
     network_keys: dict[str, str]
     lock_entry: LockEntry | None
     """None: not built yet."""
+    held_by: str | None = None
+    """The environment that built it, where this one is to receive it by promotion."""
 
     @property
     def plan_gpu(self) -> str | None:

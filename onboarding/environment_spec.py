@@ -69,6 +69,19 @@ class BuildsSpec(Value):
     )
 
 
+class GatesSpec(Value):
+    """What must be known of every endpoint before its engines are promoted."""
+
+    capacity_days: Annotated[int, Field(ge=1, le=3650)] | None = Field(
+        30,
+        description="A load test (`roundhouse bench --record`) within the SLO and at most so many "
+        "days old; null: none is asked for",
+    )
+    quiet_minutes: Annotated[int, Field(ge=0, le=20_160)] = Field(
+        60, description="No alarm of the endpoint rang for so long; 0: alarms are not asked"
+    )
+
+
 class ModelsSpec(Value):
     """Which models an environment deploys, and its overrides of them by model name."""
 
@@ -135,6 +148,14 @@ class EnvironmentSpec(Value):
         90,
         description="Days that an engine is kept which `roundhouse prune` marked, because no "
         "lock names it",
+    )
+    promotes_from: str | None = Field(
+        None,
+        description="The environment whose engines this one receives by `roundhouse promote`; it "
+        "builds none that the other holds",
+    )
+    gates: GatesSpec = Field(
+        GatesSpec(), description="What `roundhouse promote` asks for before it changes this one"
     )
     models: ModelsSpec = Field(
         ModelsSpec(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,9 +38,7 @@ def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tup
     if unknown:
         raise FaultsError(unknown)
     chosen = sorted(only or behind)
-    entries = _lock_entries(
-        tree.root, view, [model.name for name in chosen for model in behind[name]]
-    )
+    entries = _lock_entries(tree, view, [model.name for name in chosen for model in behind[name]])
     return tuple(_endpoint_deployment(tree, view, name, behind[name], entries) for name in chosen)
 
 
@@ -137,21 +135,40 @@ def _models_behind(view: EnvironmentView) -> dict[str, tuple[ModelSpec, ...]]:
     return {name: tuple(found) for name, found in behind.items()}
 
 
+Held = tuple[LockEntry, str | None]
+"""An engine and, where it is another environment's, that environment."""
+
+
 def _lock_entries(
-    root: Path, view: EnvironmentView, models: Iterable[str]
-) -> dict[str, dict[str, LockEntry]]:
-    entries: dict[str, dict[str, LockEntry]] = {}
+    tree: Tree, view: EnvironmentView, models: Iterable[str]
+) -> dict[str, dict[str, Held]]:
+    """Return the engines of each model by key: the environment's own, then those it may receive."""
+    entries: dict[str, dict[str, Held]] = {}
     faults: list[Fault] = []
-    folder = view.environment.spec.locks
+    own = view.environment.spec
     for name in models:
-        try:
-            entries[name] = dict(read_lock(root / folder, name).engines)
-        except LockError as error:
-            file = lock_path(Path(folder), name).as_posix()
-            faults.append(Fault(file=file, what=error.what, way_out=error.way_out))
+        entries[name] = {}
+        for environment in (own, *_sources(tree, own)):
+            held_by = None if environment is own else environment.name
+            try:
+                lock = read_lock(tree.root / environment.locks, name)
+            except LockError as error:
+                file = lock_path(Path(environment.locks), name).as_posix()
+                faults.append(Fault(file=file, what=error.what, way_out=error.way_out))
+                continue
+            for key, entry in lock.engines.items():
+                entries[name].setdefault(key, (entry, held_by))
     if faults:
         raise FaultsError(faults)
     return entries
+
+
+def _sources(tree: Tree, environment: EnvironmentSpec) -> Iterator[EnvironmentSpec]:
+    """Yield the environment that one promotes from, and those that this one promotes from."""
+    source = environment.promotes_from
+    while source is not None:
+        yield tree.environments[source]
+        source = tree.environments[source].promotes_from
 
 
 def _endpoint_deployment(
@@ -159,7 +176,7 @@ def _endpoint_deployment(
     view: EnvironmentView,
     name: str,
     models: tuple[ModelSpec, ...],
-    entries: Mapping[str, Mapping[str, LockEntry]],
+    entries: Mapping[str, Mapping[str, Held]],
 ) -> Deployment:
     resolve, own = _Resolver(tree, view, entries), models[0].endpoint
     if isinstance(own, EndpointSpec):
@@ -197,7 +214,7 @@ class _Resolver:
 
     tree: Tree
     view: EnvironmentView
-    entries: Mapping[str, Mapping[str, LockEntry]]
+    entries: Mapping[str, Mapping[str, Held]]
 
     def own_variant(self, endpoint: EndpointSpec, models: tuple[ModelSpec, ...]) -> Variant:
         """The variant that every endpoint has, with a pool for each instance type."""
@@ -251,7 +268,7 @@ def _target(
     model: ModelSpec,
     platform: ServingPlatform,
     instance: InstanceType,
-    entries: Mapping[str, LockEntry],
+    entries: Mapping[str, Held],
 ) -> Target:
     quantization = quantization_mode(model, platform)
     key = engine_key(
@@ -261,6 +278,7 @@ def _target(
         quantization=quantization,
         dataset_digests=tree.dataset_digests,
     )
+    entry, held_by = entries.get(key, (None, None))
     return Target(
         model=model,
         instance_type=instance,
@@ -269,5 +287,6 @@ def _target(
             name: network_key(model, name, tree.dataset_digests, quantization=quantization)
             for name in network_precisions(model)
         },
-        lock_entry=entries.get(key),
+        lock_entry=entry,
+        held_by=held_by,
     )

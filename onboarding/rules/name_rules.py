@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from itertools import permutations
 from typing import Literal, TypeVar
 
 from onboarding.aws_limits import NAME_LENGTH
@@ -15,7 +13,6 @@ from onboarding.environment_view import (
     SpecFiles,
     is_part_of_a_shared_endpoint,
     models_left_out,
-    own_endpoint,
     shared_endpoint_name,
 )
 from onboarding.fault import Fault
@@ -234,55 +231,6 @@ def endpoints_do_not_collide(view: EnvironmentView) -> Iterator[Fault]:
                 value=name,
                 way_out="rename one of the two",
             )
-
-
-def environments_do_not_meet(files: SpecFiles) -> Iterator[Fault]:
-    """`<environment>-<name>` means one endpoint of an account and region, whatever the hyphens."""
-    own = (name for name, model in files.models.items() if own_endpoint(model) is not None)
-    names = {name.lower(): name for name in (*files.endpoints, *own)}
-    for file, other in permutations(files.environments.values(), 2):
-        longer, shorter = file.spec, other.spec
-        if not {"name", "account", "region"} <= file.sections & other.sections or _place(
-            longer
-        ) != _place(shorter):
-            continue
-        head, _, between = longer.name.partition(f"{shorter.name}-")
-        met = (
-            [name for name in names.values() if f"{between}-{name}".lower() in names]
-            if not head and between
-            else []
-        )
-        for name in met[:1]:
-            other_name = names[f"{between}-{name}".lower()]
-            yield file.document.at("name").fault(
-                f"its endpoint of {name} is called like environment {shorter.name}'s of "
-                f"{other_name}",
-                value=f"{longer.name}-{name}",
-                way_out="rename the environment, or give it an account or a region of its own",
-            )
-
-
-def lock_folders_are_distinct(files: SpecFiles) -> Iterator[Fault]:
-    """An engine's key holds no environment: of two builds under one key the lock keeps the last."""
-    first: dict[str, str] = {}
-    for environment in files.environments.values():
-        if "locks" not in environment.sections:
-            continue
-        folder = posixpath.normpath(environment.spec.locks)
-        other = first.setdefault(folder, environment.document.file)
-        if other != environment.document.file:
-            name = environment.document.file.rpartition("/")[2].removesuffix(".yaml")
-            yield environment.document.at("locks").fault(
-                f"'locks' is the folder of {other} too, so each build would replace the "
-                "other's locks",
-                value=environment.spec.locks,
-                allowed="a folder of the environment's own",
-                way_out=f"write `locks: locks/{name}`, and receive engines by promotion",
-            )
-
-
-def _place(environment: EnvironmentSpec) -> tuple[str, str]:
-    return environment.account, environment.region
 
 
 def _name(file: Checked[SpecT]) -> str | None:

@@ -127,6 +127,45 @@ def test_refuses_a_model_that_the_environment_leaves_out(resolve, tmp_path):
         resolve(read_tree(root), "cloud", "example")
 
 
+PROD = """
+name: prod
+account: "444455556666"
+region: eu-west-1
+platform: triton-26.05
+locks: locks/prod
+promotes_from: cloud
+"""
+
+
+def test_environment_receives_the_engines_of_the_one_that_it_promotes_from(tmp_path):
+    root = tree_root(tmp_path, {"environments/prod.yaml": PROD})
+    (own, _) = deployments(read_tree(root), "cloud")
+    (target_of_cloud,) = own.targets
+    write_lock_entry(root / "models", "example", lock_entry("example", target_of_cloud.engine_key))
+    (target_of_prod,) = deployments(read_tree(root), "prod")[0].targets
+    assert (target_of_prod.engine_key, target_of_prod.held_by) == (
+        own.targets[0].engine_key,
+        "cloud",
+    )
+    assert target_of_prod.lock_entry is not None
+    write_lock_entry(
+        root / "locks" / "prod", "example", lock_entry("example", target_of_cloud.engine_key)
+    )
+    assert deployments(read_tree(root), "prod")[0].targets[0].held_by is None
+
+
+def test_refuses_promotions_in_a_circle(tmp_path):
+    changes = {
+        "environments/prod.yaml": PROD,
+        CLOUD: {"name: cloud": "name: cloud\npromotes_from: prod"},
+    }
+    faults = read_tree(tree_root(tmp_path, changes)).faults
+    assert [(fault.file, fault.value) for fault in faults] == [
+        (CLOUD, "cloud → prod → cloud"),
+        ("environments/prod.yaml", "prod → cloud → prod"),
+    ]
+
+
 def test_environment_s_own_host_image_wins(tmp_path):
     image = "al2023-ami-sagemaker-inference-gpu-4-1"
     tree = read_tree(
