@@ -1,6 +1,6 @@
-"""Checks of what a template lets whom do.
+"""Checks of what a template lets whom do, beyond our template rules.
 
-Each a small function that yields one sentence for every fault.
+Each is a small function that yields one sentence for every fault.
 """
 
 from __future__ import annotations
@@ -123,16 +123,6 @@ def boundaries(template: Template, environment: EnvironmentSpec) -> Iterator[str
             yield f"{name}: has the boundary {properties.get('PermissionsBoundary')}"
 
 
-def passed_roles(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A role that may be handed to any service, or by name to anybody."""
-    for _, name, statement in allowing(template):
-        if "iam:PassRole" in listed(statement["Action"]):
-            if "iam:PassedToService" not in condition_keys(statement):
-                yield f"{name}: hands roles to any service"
-            if any("*" in text(resource) for resource in listed(statement["Resource"])):
-                yield f"{name}: hands on any role"
-
-
 def destructions(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
     """A role that may delete, change a policy, or do anything to an identity but hand a role on."""
     for resource_type, name, statement in allowing(template):
@@ -143,40 +133,6 @@ def destructions(template: Template, environment: EnvironmentSpec) -> Iterator[s
             )
             if deletes or "Policy" in verb or (service == "iam" and verb != "PassRole"):
                 yield f"{name}: may {action}"
-
-
-def unencrypted(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A store without the environment's key, or at rest with none; a log that never ends."""
-    for name, bucket in _of_type(template, "AWS::S3::Bucket"):
-        rules = bucket.get("BucketEncryption", {}).get("ServerSideEncryptionConfiguration", [])
-        keys = [rule.get("ServerSideEncryptionByDefault", {}) for rule in rules]
-        if not keys or any(
-            key.get("SSEAlgorithm") != "aws:kms" or not key.get("KMSMasterKeyID") for key in keys
-        ):
-            yield f"{name}: the bucket is not encrypted by a key of the environment"
-    for name, topic in _of_type(template, "AWS::SNS::Topic"):
-        key = text(topic.get("KmsMasterKeyId", ""))
-        if not key or "alias/aws/" in key:
-            yield f"{name}: the topic is not encrypted by a key that CloudWatch may use"
-    for name, queue in _of_type(template, "AWS::SQS::Queue"):
-        if "KmsMasterKeyId" not in queue:
-            yield f"{name}: the queue is not encrypted by a key of the environment"
-    for name, key in _of_type(template, "AWS::KMS::Key"):
-        if key.get("EnableKeyRotation") is not True:
-            yield f"{name}: the key is never rotated"
-    for name, group in _of_type(template, "AWS::Logs::LogGroup"):
-        if "RetentionInDays" not in group:
-            yield f"{name}: the log is kept for ever"
-    for name, config in _of_type(template, "AWS::SageMaker::EndpointConfig"):
-        if config.get("DataCaptureConfig", {"KmsKeyId": ""}).get("KmsKeyId") is None:
-            yield f"{name}: captures are not encrypted by a key of the environment"
-        if (
-            config.get("AsyncInferenceConfig", {"OutputConfig": {"KmsKeyId": ""}})[
-                "OutputConfig"
-            ].get("KmsKeyId")
-            is None
-        ):
-            yield f"{name}: answers are not encrypted by a key of the environment"
 
 
 def public(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
@@ -213,59 +169,14 @@ def public(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
             yield f"{name}: images may change under their tag, or are not scanned"
 
 
-def in_the_clear(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A bucket or topic that takes requests without TLS."""
-    policies = {
-        "AWS::S3::Bucket": "AWS::S3::BucketPolicy",
-        "AWS::SNS::Topic": "AWS::SNS::TopicPolicy",
-    }
-    for store, policy in policies.items():
-        for name, _ in _of_type(template, store):
-            documents = [
-                properties
-                for _, properties in _of_type(template, policy)
-                if f'"{name}"' in json.dumps(properties)
-            ]
-            if not any(
-                _denies_plain_requests(properties["PolicyDocument"]) for properties in documents
-            ):
-                yield f"{name}: takes requests without TLS"
-
-
-def open_networks(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A model whose container may reach a network, or that lies outside the environment's VPC."""
-    for name, model in _of_type(template, "AWS::SageMaker::Model"):
-        if model.get("EnableNetworkIsolation") is not True:
-            yield f"{name}: its container reaches the network"
-        if environment.network is not None and "VpcConfig" not in model:
-            yield f"{name}: lies outside the environment's VPC"
-
-
-def privileged(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A build that owns its machine's Docker daemon and may read more than sources.
-
-    One project needs the daemon.
-    """
-    for name, project in _of_type(template, "AWS::CodeBuild::Project"):
-        if project["Environment"].get("PrivilegedMode") and not project["Name"].endswith(
-            "-build-images"
-        ):
-            yield f"{name}: runs privileged"
-
-
 CHECKS: tuple[Check, ...] = (
     unknown_types,
     wildcards,
     managed_policies,
     trusts,
     boundaries,
-    passed_roles,
     destructions,
-    unencrypted,
     public,
-    in_the_clear,
-    open_networks,
-    privileged,
 )
 
 
@@ -298,14 +209,6 @@ def _open_statements(
         is_service = isinstance(principal, dict) and set(principal) == {"Service"} and serves
         if statement["Effect"] == "Allow" and not own and not is_service:
             yield f"{name}: open to {json.dumps(principal)}"
-
-
-def _denies_plain_requests(document: Mapping[str, Any]) -> bool:
-    plain = {"Bool": {"aws:SecureTransport": "false"}}
-    return any(
-        each["Effect"] == "Deny" and each.get("Condition") == plain
-        for each in document["Statement"]
-    )
 
 
 def allowing(template: Template) -> Iterator[tuple[str, str, dict[str, Any]]]:

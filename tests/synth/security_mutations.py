@@ -191,51 +191,6 @@ BY_CHECK: dict[str, dict[str, tuple[str, Change]]] = {
             lambda t: without(fields(t, ROLE), "PermissionsBoundary"),
         )
     },
-    "passed_roles": {
-        "a role may be handed to any service": (
-            BUILDS,
-            lambda t: without(named(t, "PassRole"), "Condition"),
-        ),
-        "any role may be handed on": (
-            BUILDS,
-            lambda t: named(t, "PassRole").update(Resource=["arn:aws:iam::111122223333:role/*"]),
-        ),
-    },
-    "unencrypted": {
-        "a bucket is not encrypted": (
-            FOUNDATION,
-            lambda t: without(fields(t, BUCKET), "BucketEncryption"),
-        ),
-        "a bucket is encrypted by S3's own key": (
-            FOUNDATION,
-            lambda t: fields(t, BUCKET)["BucketEncryption"].update(
-                ServerSideEncryptionConfiguration=[
-                    {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
-                ]
-            ),
-        ),
-        "a topic is not encrypted": (
-            FOUNDATION,
-            lambda t: without(fields(t, TOPIC), "KmsMasterKeyId"),
-        ),
-        "a topic is encrypted by a key that CloudWatch may not use": (
-            FOUNDATION,
-            lambda t: fields(t, TOPIC).update(KmsMasterKeyId="alias/aws/sns"),
-        ),
-        "a queue is not encrypted": (BUILDS, lambda t: added(t, "AWS::SQS::Queue")),
-        "a key is never rotated": (
-            FOUNDATION,
-            lambda t: fields(t, KEY).update(EnableKeyRotation=False),
-        ),
-        "a log never ends": (
-            IMAGES,
-            lambda t: without(fields(t, "AWS::Logs::LogGroup"), "RetentionInDays"),
-        ),
-        "captures are not encrypted": (
-            ENDPOINT,
-            lambda t: without(fields(t, CONFIG)["DataCaptureConfig"], "KmsKeyId"),
-        ),
-    },
     "public": {
         "a bucket is open to the public": (
             FOUNDATION,
@@ -288,38 +243,6 @@ BY_CHECK: dict[str, dict[str, tuple[str, Change]]] = {
             FOUNDATION,
             lambda t: fields(t, REPOSITORY).update(ImageTagMutability="MUTABLE"),
         ),
-    },
-    "in_the_clear": {
-        "a bucket answers in the clear": (
-            FOUNDATION,
-            lambda t: fields(t, BUCKET_POLICY)["PolicyDocument"].update(Statement=[]),
-        ),
-        "a topic takes messages in the clear": (
-            FOUNDATION,
-            lambda t: fields(t, TOPIC_POLICY)["PolicyDocument"]["Statement"].pop(),
-        ),
-    },
-    "open_networks": {
-        "a container reaches the network": (
-            ENDPOINT,
-            lambda t: fields(t, MODEL_TYPE).update(EnableNetworkIsolation=False),
-        ),
-        "isolation is left out": (
-            ENDPOINT,
-            lambda t: without(fields(t, MODEL_TYPE), "EnableNetworkIsolation"),
-        ),
-        "a model lies outside the VPC": (
-            ENDPOINT,
-            lambda t: without(fields(t, MODEL_TYPE), "VpcConfig"),
-        ),
-    },
-    "privileged": {
-        "a build of engines is privileged": (
-            BUILDS,
-            lambda t: fields(t, "AWS::CodeBuild::Project")["Environment"].update(
-                PrivilegedMode=True
-            ),
-        )
     },
     "unknown_types": {
         "a store of a kind that nobody judged": (BUILDS, lambda t: added(t, "AWS::DynamoDB::Table"))

@@ -100,17 +100,6 @@ def test_builds_end_when_the_environment_says():
     assert project_properties(spec, CPU, image_uri="i", buildspec="b")["TimeoutInMinutes"] == 77
 
 
-def test_every_role_has_the_boundary_and_no_managed_policy(tmp_path):
-    boundary = "arn:aws:iam::111122223333:policy/boundary"
-    spec = whole().model_copy(update={"permissions_boundary_arn": boundary})
-    roles = synthesized(tmp_path, spec, ())["Builds"].properties("AWS::IAM::Role")
-    assert len(roles) == 5
-    assert all(
-        role["PermissionsBoundary"] == boundary and "ManagedPolicyArns" not in role
-        for role in roles.values()
-    )
-
-
 def test_machine_is_deployed_with_the_role_of_its_training_jobs(stacks):
     machine = stacks["Builds"].only("AWS::StepFunctions::StateMachine")
     assert machine["StateMachineName"] == names.build_machine(DEV) == "roundhouse-dev-builds"
@@ -133,62 +122,6 @@ def test_machine_is_deployed_with_the_role_of_its_training_jobs(stacks):
 def test_definition_is_text_whose_numbers_stay_numbers():
     properties = machine_properties(DEV, {"States": {"Wait": {"Seconds": 3}}})
     assert json.loads(properties["DefinitionString"]) == {"States": {"Wait": {"Seconds": 3}}}
-
-
-def test_machine_role_is_exact():
-    role = {"Fn::GetAtt": ["JobRole", "Arn"]}
-    found = by_sid(machine_statements(DEV, projects=["cpu", "gpu"], job_role=role))
-    topic = found.pop("UseKeyThroughSns")
-    assert topic["Condition"]["StringEquals"] == {"kms:ViaService": "sns.us-east-1.amazonaws.com"}
-    assert found == {
-        "RunBuilds": {
-            "Sid": "RunBuilds",
-            "Effect": "Allow",
-            "Action": ["codebuild:BatchGetBuilds", "codebuild:StartBuild"],
-            "Resource": [
-                f"arn:aws:codebuild:{HERE}:project/roundhouse-dev-build-{route}"
-                for route in ("cpu", "gpu")
-            ],
-        },
-        "RunTrainingJobs": {
-            "Sid": "RunTrainingJobs",
-            "Effect": "Allow",
-            "Action": [
-                "sagemaker:AddTags",
-                "sagemaker:CreateTrainingJob",
-                "sagemaker:DescribeTrainingJob",
-            ],
-            "Resource": [f"arn:aws:sagemaker:{HERE}:training-job/roundhouse-dev--*"],
-        },
-        "PassRole": {
-            "Sid": "PassRole",
-            "Effect": "Allow",
-            "Action": ["iam:PassRole"],
-            "Resource": [role],
-            "Condition": {"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
-        },
-        "StartEngines": {
-            "Sid": "StartEngines",
-            "Effect": "Allow",
-            "Action": ["states:StartExecution"],
-            "Resource": [f"arn:aws:states:{HERE}:stateMachine:roundhouse-dev-builds"],
-        },
-        "FollowEngines": {
-            "Sid": "FollowEngines",
-            "Effect": "Allow",
-            "Action": ["states:DescribeExecution", "states:StopExecution"],
-            "Resource": [
-                f"arn:aws:states:{HERE}:execution:roundhouse-dev-builds{rest}"
-                for rest in (":*", "/*")
-            ],
-        },
-        "PublishToTopic": {
-            "Sid": "PublishToTopic",
-            "Effect": "Allow",
-            "Action": ["sns:Publish"],
-            "Resource": [f"arn:aws:sns:{HERE}:roundhouse-dev-alarms"],
-        },
-    }
 
 
 def test_machine_may_do_what_its_states_do(stacks):
@@ -235,14 +168,3 @@ def test_project_writes_what_it_builds_and_no_jobs_work():
     assert found["WriteLogs"]["Resource"] == [
         f"arn:aws:logs:{HERE}:log-group:/aws/codebuild/roundhouse-dev-build-gpu:log-stream:*"
     ]
-
-
-def test_log_groups_are_the_stacks_own_and_end(stacks):
-    groups = {
-        each["LogGroupName"]: each
-        for each in stacks["Builds"].properties("AWS::Logs::LogGroup").values()
-    }
-    assert set(groups) == {
-        f"/aws/codebuild/roundhouse-dev-build-{route}" for route in ("cpu", "gpu", "fleet")
-    }
-    assert all(each["RetentionInDays"] > 0 for each in groups.values())

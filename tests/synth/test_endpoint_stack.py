@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 
 import pytest
 
 from onboarding import names
-from onboarding.environment_spec import NetworkSpec
 from onboarding.manifest import RuntimeIdentity
 from tests.synth.assembly import Stacks, SynthesizedStack, synthesized
 from tests.synth.deployments import (
-    changed,
     environment,
     locked,
     of_targets,
@@ -121,66 +118,6 @@ def test_outputs_name_the_endpoint_and_every_target_model(dev):
     assert dev[SHARED].only(ENDPOINT)["EndpointName"] == "dev-text-shared"
 
 
-def test_model_is_isolated_from_the_network(dev, local):
-    assert all(
-        stack.only(MODEL)["EnableNetworkIsolation"] is True
-        for stack in (dev[OWN], dev[SHARED], local[OWN])
-    )
-
-
-def test_latency_alarm_is_in_microseconds_and_reaches_the_topic(dev):
-    alarm = dev[OWN].properties("AWS::CloudWatch::Alarm")["Latency"]
-    stats = {
-        query["MetricStat"]["Metric"]["MetricName"]
-        for query in alarm["Metrics"]
-        if "MetricStat" in query
-    }
-    assert (stats, alarm["Threshold"]) == ({"ModelLatency"}, 50_000)
-    (topic,) = alarm["AlarmActions"]
-    assert topic == "arn:aws:sns:us-east-1:111122223333:roundhouse-dev-alarms"
-    topics = dev["Foundation"].properties("AWS::SNS::Topic")
-    assert topics["Alarms"]["TopicName"] == topic.split(":")[-1]
-
-
-def test_rollback_alarms_are_there_before_the_endpoint(dev, local):
-    for stack in (dev[OWN], dev[SHARED], local[OWN]):
-        endpoint = stack.template["Resources"]["Endpoint"]
-        rollback = endpoint["Properties"]["DeploymentConfig"]["AutoRollbackConfiguration"]
-        wanted = {alarm["AlarmName"] for alarm in rollback["Alarms"]}
-        alarms = stack.properties("AWS::CloudWatch::Alarm")
-        waited_for = {alarms[each]["AlarmName"] for each in endpoint["DependsOn"] if each in alarms}
-        assert wanted and wanted == waited_for
-        assert all(
-            each["TreatMissingData"] == "notBreaching"
-            for each in alarms.values()
-            if each["AlarmName"] in wanted
-        )
-
-
-def test_scaling_target_names_a_variant_that_is_there(dev):
-    target = dev[OWN].only("AWS::ApplicationAutoScaling::ScalableTarget")
-    (variant,) = dev[OWN].only(CONFIG)["ProductionVariants"]
-    assert (
-        target["ResourceId"]
-        == f"endpoint/{dev[OWN].only(ENDPOINT)['EndpointName']}/variant/{variant['VariantName']}"
-    )
-    assert (target["MinCapacity"], target["MaxCapacity"]) == (1, 4)
-
-
-def test_invocations_target_is_derived_from_the_lock(dev):
-    policy = dev[OWN].template["Resources"]["InvocationsPolicy"]
-    # Batch 8 in 20 ms is 400 rows/s and within 50 ms; batch 32 in 90 ms is not.
-    assert (
-        policy["Properties"]["TargetTrackingScalingPolicyConfiguration"]["TargetValue"]
-        == 400 * 60 * 0.5
-    )
-    assert "400 rows/s measured" in policy["Metadata"]["Derivation"]["TargetValue"]
-
-
-def test_fixed_instance_count_has_no_scaling(local):
-    assert local[OWN].properties("AWS::ApplicationAutoScaling::ScalableTarget") == {}
-
-
 def test_scaling_change_changes_only_the_endpoint_stack_and_no_model_name(dev, tmp_path):
     more = [
         with_scaling(each, max=8) if each.name == "sentence-embedder" else each
@@ -213,12 +150,6 @@ def test_missed_slo_is_a_warning_with_the_measurement(tmp_path):
     assert len(stack.warnings) == 1 and "OVER the SLO of 1 ms" in stack.warnings[0]
 
 
-def test_engine_without_benchmark_warns_and_scales_on_the_gpu_alone(tmp_path):
-    stack = endpoint_stack(tmp_path, with_locks(one("dev", "sentence-embedder"), benchmark=()))
-    assert set(stack.properties("AWS::ApplicationAutoScaling::ScalingPolicy")) == {"GpuPolicy"}
-    assert "no benchmark of its own engine" in stack.warnings[0]
-
-
 def test_refuses_a_missing_lock_entry_with_the_command_that_builds_it(tmp_path):
     stacks = synthesized(tmp_path, environment("dev"), unlocked("dev"))
     (error,) = stacks[OWN].errors
@@ -228,15 +159,6 @@ def test_refuses_a_missing_lock_entry_with_the_command_that_builds_it(tmp_path):
         "sentence-embedder-int8",
     ]
     assert all(stacks[name].errors == () for name in ("Foundation", "Builds", "Observability"))
-
-
-def test_refuses_a_missing_engine_in_cloudformation_too(tmp_path):
-    template = synthesized(tmp_path, environment("dev"), unlocked("dev"))[OWN].template
-    assert [resource["Type"] for resource in template["Resources"].values()] == [
-        "AWS::CloudFormation::WaitConditionHandle"
-    ]
-    (assertion,) = template["Rules"]["EngineIsBuilt"]["Assertions"]
-    assert assertion["Assert"] == {"Fn::Equals": [{"Ref": "AWS::Region"}, "engine not built"]}
 
 
 @pytest.mark.parametrize(
@@ -260,29 +182,3 @@ def test_refuses_a_foreign_engine(tmp_path, field, value, said):
     (error,) = stack.errors
     assert said in error and error.endswith("roundhouse build --env dev --model sentence-embedder")
     assert stack.properties(MODEL) == {}
-
-
-def test_vpc_boundary_and_key_of_the_environment_are_used(tmp_path):
-    network = {"vpc_id": "vpc-0a", "subnet_ids": ("subnet-0a",), "security_group_ids": ("sg-0a",)}
-    fields = {
-        "network": NetworkSpec(**network),
-        "permissions_boundary_arn": "arn:aws:iam::111122223333:policy/boundary",
-        "kms_key_arn": (
-            "arn:aws:kms:us-east-1:111122223333:key/00000000-0000-0000-0000-000000000000"
-        ),
-    }
-    secured = environment("dev").model_copy(update=fields)
-    stacks = synthesized(
-        tmp_path, secured, [changed(each, environment=secured) for each in locked("dev")]
-    )
-    assert stacks[OWN].only(MODEL)["VpcConfig"] == {
-        "Subnets": ["subnet-0a"],
-        "SecurityGroupIds": ["sg-0a"],
-    }
-    roles = [
-        role for stack in stacks.values() for role in stack.properties("AWS::IAM::Role").values()
-    ]
-    assert len(roles) >= 4
-    assert all(role["PermissionsBoundary"] == fields["permissions_boundary_arn"] for role in roles)
-    assert stacks["Foundation"].properties("AWS::KMS::Key") == {}
-    assert fields["kms_key_arn"] in json.dumps(stacks["Foundation"].only("AWS::S3::Bucket"))

@@ -69,15 +69,6 @@ def test_a_platform_on_nvidias_image_pulls_nothing_from_aws_account(tmp_path):
     )
 
 
-def test_the_log_group_ends_and_is_made_before_the_first_build(stack):
-    group = stack.only("AWS::Logs::LogGroup")
-    assert group["RetentionInDays"] == 90
-    assert (
-        group["LogGroupName"]
-        == stack.only("AWS::CodeBuild::Project")["LogsConfig"]["CloudWatchLogs"]["GroupName"]
-    )
-
-
 @pytest.mark.parametrize("image", IMAGE_CONTENTS)
 def test_every_argument_of_a_dockerfile_without_a_default_is_given(image):
     """And no argument is given that its Dockerfile does not ask for."""

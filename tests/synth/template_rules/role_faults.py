@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from tests.synth.template_rules.fault import ELSEWHERE, EMBEDDER, EXAMPLE, TEXT, add
-from tests.synth.template_rules.stacks import ROLE, Stacks, deny, one, replace
+from tests.synth.template_rules.stacks import ROLE, Document, Stacks, deny, one, replace, statements
 
 fault_dev = partial(add, "roles", "dev")
 fault_everything = partial(add, "roles", "everything")
@@ -151,4 +151,17 @@ fault_everything(
 fault_dev(
     "trust in another service",
     lambda s: trust(s, EMBEDDER, Principal={"Service": "ec2.amazonaws.com"}),
+)
+
+
+def passing(s: Stacks) -> Document:
+    """Return the statement by which the state machine passes a role."""
+    found = (item for _, item in statements(s["Builds"]) if item.get("Sid") == "PassRole")
+    return next(found)
+
+
+fault_dev("role passed to any service", lambda s: passing(s).pop("Condition"))
+fault_dev(
+    "any role passed",
+    lambda s: passing(s).update(Resource=["arn:aws:iam::111122223333:role/*"]),
 )

@@ -290,3 +290,16 @@ store_dev(
     "dashboard in another stack of no endpoint",
     lambda s: dashboard(s["Observability"], "dev-text-shared", "dev-text"),
 )
+store_dev("topic without a key", lambda s: without(s, "Foundation", TOPIC, "KmsMasterKeyId"))
+store_dev(
+    "queue without a key",
+    lambda s: s["Builds"]["Resources"].update(Added={"Type": "AWS::SQS::Queue", "Properties": {}}),
+)
+add(
+    "stores and network",
+    "queue",
+    "answers without a key",
+    lambda s: without(s, EXAMPLE, CONFIG, "AsyncInferenceConfig", "OutputConfig", "KmsKeyId"),
+)
+update_store_dev("open container", EMBEDDER, MODEL, EnableNetworkIsolation=False)
+store_dev("isolation left out", lambda s: without(s, EMBEDDER, MODEL, "EnableNetworkIsolation"))

@@ -16,9 +16,9 @@ KINDS = {
     "statistics and units": 42,
     "rollout": 12,
     "scaling": 15,
-    "roles": 46,
+    "roles": 48,
     "builds and workflow": 14,
-    "stores and network": 36,
+    "stores and network": 41,
 }
 
 
