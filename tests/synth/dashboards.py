@@ -29,9 +29,9 @@ def many(count):
 
 def titled(body, title):
     return next(
-        each["properties"]
-        for each in body["widgets"]
-        if each["properties"].get("title", "").startswith(title)
+        element["properties"]
+        for element in body["widgets"]
+        if element["properties"].get("title", "").startswith(title)
     )
 
 
@@ -41,7 +41,7 @@ def lines(body, title):
 
 
 def expressions(body):
-    rows = [row for each in body["widgets"] for row in each["properties"].get("metrics", [])]
+    rows = [row for widget in body["widgets"] for row in widget["properties"].get("metrics", [])]
     return [
         row[-1]["expression"]
         for row in rows
@@ -50,18 +50,18 @@ def expressions(body):
 
 
 def arns(body):
-    found = [each["properties"] for each in body["widgets"]]
+    found = [item["properties"] for item in body["widgets"]]
     return [
         arn
-        for each in found
-        for arn in (*each.get("alarms", ()), *each.get("annotations", {}).get("alarms", ()))
+        for entry in found
+        for arn in (*entry.get("alarms", ()), *entry.get("annotations", {}).get("alarms", ()))
     ]
 
 
 def there(deployments):
     """The ARN of every alarm."""
     return {
-        f"arn:aws:cloudwatch:us-east-1:{each.environment.account}:alarm:{alarm['AlarmName']}"
-        for each in deployments
-        for alarm in alarms(each).values()
+        f"arn:aws:cloudwatch:us-east-1:{deployment.environment.account}:alarm:{alarm['AlarmName']}"
+        for deployment in deployments
+        for alarm in alarms(deployment).values()
     }

@@ -72,16 +72,16 @@ def with_endpoint(deployment: Deployment, **fields: Any) -> Deployment:
 def with_instance_type(deployment: Deployment, **fields: Any) -> Deployment:
     """A deployment whose every instance type has other fields."""
 
-    def pool(each: Pool) -> Pool:
-        instance = each.instance_type.model_copy(update=fields)
+    def pool(item: Pool) -> Pool:
+        instance = item.instance_type.model_copy(update=fields)
         targets = tuple(
-            dataclasses.replace(target, instance_type=instance) for target in each.targets
+            dataclasses.replace(target, instance_type=instance) for target in item.targets
         )
-        return dataclasses.replace(each, instance_type=instance, targets=targets)
+        return dataclasses.replace(item, instance_type=instance, targets=targets)
 
     variants = tuple(
-        dataclasses.replace(each, pools=tuple(map(pool, each.pools)))
-        for each in deployment.variants
+        dataclasses.replace(variant, pools=tuple(map(pool, variant.pools)))
+        for variant in deployment.variants
     )
     return changed(deployment, variants=variants)
 

@@ -75,15 +75,15 @@ def config(found: Template) -> Any:
 
 def variants(found: Template) -> dict[str, Any]:
     """Production variants by name."""
-    return {each["VariantName"]: each for each in config(found)["ProductionVariants"]}
+    return {variant["VariantName"]: variant for variant in config(found)["ProductionVariants"]}
 
 
 def of_type(found: Template, resource_type: str) -> dict[str, Any]:
     """Properties of every resource of a type."""
     return {
-        key: each["Properties"]
-        for key, each in found["Resources"].items()
-        if each["Type"] == resource_type
+        key: resource["Properties"]
+        for key, resource in found["Resources"].items()
+        if resource["Type"] == resource_type
     }
 
 
@@ -92,7 +92,7 @@ def statements(found: Template) -> dict[str, Any]:
     (policy,) = properties(found, "Role")["Policies"]
     (version,) = of_type(found, "AWS::IAM::Policy").values()
     return {
-        each["Sid"]: each
+        entry["Sid"]: entry
         for which in (policy, version)
-        for each in which["PolicyDocument"]["Statement"]
+        for entry in which["PolicyDocument"]["Statement"]
     }

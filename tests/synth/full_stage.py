@@ -49,6 +49,6 @@ def everything(
     changes = {"environments/cloud.yaml": {"name: cloud\n": settings}, MODEL: endpoint, **shadow}
     tree = read_tree(tree_root(folder, changes))
     assert tree.faults == (), "\n".join(map(str, tree.faults))
-    found = tuple(with_locks(each) for each in deployments(tree, "cloud"))
+    found = tuple(with_locks(deployment) for deployment in deployments(tree, "cloud"))
     environment = tree.environments["cloud"]
     return environment, synthesized(folder / "out", environment, found)

@@ -104,10 +104,12 @@ def _merged(templates: Templates, title: str) -> dict[str, dict[str, Any]]:
     statements: dict[str, dict[str, Any]] = {}
     for (stack, role), own in ROLES.items():
         for template in templates[stack] if own == title else ():
-            for each in _statements(template, role):
-                known = statements.setdefault(each["Sid"], {**each, "Action": [], "Resource": []})
-                known["Action"] = sorted({*known["Action"], *each["Action"]})
-                known["Resource"] = sorted({*known["Resource"], *map(_short, each["Resource"])})
+            for element in _statements(template, role):
+                known = statements.setdefault(
+                    element["Sid"], {**element, "Action": [], "Resource": []}
+                )
+                known["Action"] = sorted({*known["Action"], *element["Action"]})
+                known["Resource"] = sorted({*known["Resource"], *map(_short, element["Resource"])})
     return statements
 
 
@@ -115,8 +117,8 @@ def roles_without_a_title(templates: Templates) -> set[tuple[str, str]]:
     """Roles of the templates that the table leaves out."""
     found = {
         (stack, name)
-        for stack, each in templates.items()
-        for template in each
+        for stack, item in templates.items()
+        for template in item
         for name, resource in template["Resources"].items()
         if resource["Type"] == "AWS::IAM::Role"
     }
@@ -189,9 +191,9 @@ def _short(resource: Any) -> str:
 def _statements(template: Mapping[str, Any], role: str) -> Iterator[dict[str, Any]]:
     resource = template["Resources"].get(role, {"Properties": {"Policies": []}})
     beside = [
-        each["Properties"]
-        for each in template["Resources"].values()
-        if each["Type"] == "AWS::IAM::Policy"
+        entry["Properties"]
+        for entry in template["Resources"].values()
+        if entry["Type"] == "AWS::IAM::Policy"
     ]
     for policy in (
         *resource["Properties"]["Policies"],

@@ -54,7 +54,7 @@ def with_own_pools(deployment: Deployment, *instances: str) -> Deployment:
     for priority, name in enumerate(instances, 1):
         instance = instance_types()[name]
         targets = tuple(
-            dataclasses.replace(each, instance_type=instance) for each in deployment.own.targets
+            dataclasses.replace(target, instance_type=instance) for target in deployment.own.targets
         )
         pools.append(Pool(instance_type=instance, priority=priority, targets=targets))
     return with_own(deployment, pools=tuple(pools))
@@ -76,7 +76,7 @@ def with_variant(deployment: Deployment, name: str, **fields: Any) -> Deployment
 
 def variant(deployment: Deployment, name: str) -> Variant:
     """A variant by name."""
-    return next(each for each in deployment.variants if each.name == name)
+    return next(item for item in deployment.variants if item.name == name)
 
 
 def with_serving(deployment: Deployment, **fields: Any) -> Deployment:

@@ -28,9 +28,9 @@ def examples() -> dict[str, str]:
     (target,) = embedder.targets
     assert target.lock_entry is not None
     records = [
-        f"batch {each.batch:>2} of {each.sequence} tokens: p99 {each.p99_ms:g} ms,"
-        f" {each.rows_per_second:.1f} rows/s"
-        for each in target.lock_entry.manifest.benchmark
+        f"batch {item.batch:>2} of {item.sequence} tokens: p99 {item.p99_ms:g} ms,"
+        f" {item.rows_per_second:.1f} rows/s"
+        for item in target.lock_entry.manifest.benchmark
     ]
     policy = scaling_resources(embedder)["InvocationsPolicy"]
     served = with_served(
@@ -50,8 +50,8 @@ def examples() -> dict[str, str]:
         "policy": json.dumps({"InvocationsPolicy": policy}, indent=2),
         "capacity": json.dumps(
             {
-                name: each.model_dump(mode="json")
-                for name, each in measured.lock_entry.capacity.items()
+                name: entry.model_dump(mode="json")
+                for name, entry in measured.lock_entry.capacity.items()
             },
             indent=2,
         ),

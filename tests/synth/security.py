@@ -74,7 +74,7 @@ def wildcards(template: Template, environment: EnvironmentSpec) -> Iterator[str]
                 or any("*" in action or "?" in action for action in actions)
             )
             if is_wild and not any(
-                each.covers(resource_type, actions, resource, keys) for each in REASONED
+                item.covers(resource_type, actions, resource, keys) for item in REASONED
             ):
                 yield f"{name}: {', '.join(actions)} on {resource} is wider than any reason"
 

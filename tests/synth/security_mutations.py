@@ -12,7 +12,7 @@ Change = Callable[[dict[str, Any]], None]
 
 def of(template: dict[str, Any], kind: str) -> dict[str, Any]:
     """The first resource of a type."""
-    return next(each for each in template["Resources"].values() if each["Type"] == kind)
+    return next(resource for resource in template["Resources"].values() if resource["Type"] == kind)
 
 
 def allowed(template: dict[str, Any]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def trust(template: dict[str, Any]) -> dict[str, Any]:
 
 def named(template: dict[str, Any], sid: str) -> dict[str, Any]:
     """The statement of a role with an id."""
-    return next(each for _, _, each in security.allowing(template) if each.get("Sid") == sid)
+    return next(item for _, _, item in security.allowing(template) if item.get("Sid") == sid)
 
 
 def without(container: dict[str, Any], key: str) -> None:

@@ -100,9 +100,9 @@ def artifacts(outdir):
         "artifacts"
     ]
     stacks = {
-        each["displayName"].split("/")[-1]: each
-        for each in manifest.values()
-        if each["type"] == "aws:cloudformation:stack"
+        item["displayName"].split("/")[-1]: item
+        for item in manifest.values()
+        if item["type"] == "aws:cloudformation:stack"
     }
     return {stack.name: (stacks[stack.name], stack.template) for stack in read_stacks(outdir)}
 

@@ -33,7 +33,7 @@ HERE = "us-east-1:111122223333"
 
 
 def by_sid(statements) -> dict[str, dict[str, Any]]:
-    return {each["Sid"]: each for each in statements}
+    return {statement["Sid"]: statement for statement in statements}
 
 
 def routes(spec, platform: str = "triton-26.05") -> list[str]:
@@ -84,8 +84,8 @@ def test_training_jobs_compile_with_what_the_platform_serves_with():
 
 def test_fleet_project_runs_on_the_fleet_and_in_its_network(stacks):
     projects = {
-        each["Name"]: each
-        for each in stacks["Builds"].properties("AWS::CodeBuild::Project").values()
+        project["Name"]: project
+        for project in stacks["Builds"].properties("AWS::CodeBuild::Project").values()
     }
     fleet, gpu = projects["roundhouse-dev-build-fleet"], projects["roundhouse-dev-build-gpu"]
     assert fleet["Environment"]["Fleet"] == {"FleetArn": FLEET}
@@ -132,10 +132,10 @@ def test_machine_may_do_what_its_states_do(stacks):
     called = {part.split('"')[0] for part in text.split(":states:::aws-sdk:")[1:]}
     called = {
         f"{service}:{action[0].upper()}{action[1:]}"
-        for service, action in (each.split(":") for each in called)
+        for service, action in (entry.split(":") for entry in called)
     }
     statements = machine_statements(DEV, projects=["cpu"], job_role="role")
-    allowed = {action for each in statements for action in each["Action"]}
+    allowed = {action for item in statements for action in item["Action"]}
     besides = {"sagemaker:AddTags", "iam:PassRole", "kms:Decrypt", "kms:GenerateDataKey"}
     assert allowed == called | besides | {
         f"states:{verb}Execution" for verb in ("Start", "Describe", "Stop")

@@ -73,4 +73,4 @@ def test_the_document_names_every_action_that_callers_need():
     assert {"states:StartExecution", "s3:ListBucket", "sagemaker:InvokeEndpoint"} <= asked
     assert asked - explanation == set()
     # The key is asked by S3, the bootstrap roles by the CDK; and S3 copies by PutObject.
-    assert {each for each in explanation - asked if not each.startswith(("kms:", "sts:"))} == set()
+    assert {item for item in explanation - asked if not item.startswith(("kms:", "sts:"))} == set()

@@ -120,8 +120,8 @@ def test_outputs_name_the_endpoint_and_every_target_model(dev):
 
 def test_scaling_change_changes_only_the_endpoint_stack_and_no_model_name(dev, tmp_path):
     more = [
-        with_scaling(each, max=8) if each.name == "sentence-embedder" else each
-        for each in locked("dev")
+        with_scaling(item, max=8) if item.name == "sentence-embedder" else item
+        for item in locked("dev")
     ]
     after = synthesized(tmp_path, environment("dev"), more)
     assert {name for name in dev if dev[name].template != after[name].template} == {OWN}

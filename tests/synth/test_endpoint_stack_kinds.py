@@ -130,7 +130,7 @@ def test_refuses_to_deploy_an_endpoint_whose_engine_is_not_built(tmp_path):
     app.synth()
     (path,) = (tmp_path / "out").glob("*.template.json")
     written = json.loads(path.read_text(encoding="utf-8"))
-    assert [each["Type"] for each in written["Resources"].values()] == [
+    assert [resource["Type"] for resource in written["Resources"].values()] == [
         "AWS::CloudFormation::WaitConditionHandle"
     ]
     (assertion,) = written["Rules"]["EngineIsBuilt"]["Assertions"]

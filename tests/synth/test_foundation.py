@@ -156,9 +156,9 @@ def test_the_topic_is_encrypted_by_a_key_that_cloudwatch_may_use(stack):
     (key,) = of_type(stack.template, "AWS::KMS::Key").values()
     statements = key["Properties"]["KeyPolicy"]["Statement"]
     (alarms,) = (
-        each
-        for each in statements
-        if each.get("Principal") == {"Service": "cloudwatch.amazonaws.com"}
+        statement
+        for statement in statements
+        if statement.get("Principal") == {"Service": "cloudwatch.amazonaws.com"}
     )
     assert alarms["Action"] == ["kms:Decrypt", "kms:GenerateDataKey*"]
     assert alarms["Condition"]["StringEquals"] == {"aws:SourceAccount": "111122223333"}
@@ -183,8 +183,8 @@ def infos(node: Any) -> list[str]:
     """Every info annotation anywhere in a document of the assembly."""
     if isinstance(node, dict):
         own = [str(node["data"])] if node.get("type") == "aws:cdk:info" else []
-        return own + [text for each in node.values() for text in infos(each)]
-    return [text for each in node for text in infos(each)] if isinstance(node, list) else []
+        return own + [text for element in node.values() for text in infos(element)]
+    return [text for item in node for text in infos(item)] if isinstance(node, list) else []
 
 
 def test_isolated_subnets_get_their_endpoints():

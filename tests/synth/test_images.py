@@ -50,7 +50,7 @@ def test_the_project_has_a_docker_daemon_and_no_source_of_its_own(stack):
 
 def test_the_role_pulls_aws_triton_from_aws_account_and_pushes_to_its_own(stack):
     (policy,) = stack.only("AWS::IAM::Role")["Policies"]
-    found = {each["Sid"]: each["Resource"] for each in policy["PolicyDocument"]["Statement"]}
+    found = {item["Sid"]: item["Resource"] for item in policy["PolicyDocument"]["Statement"]}
     assert found["PullBaseImage"] == [
         "arn:aws:ecr:us-east-1:763104351884:repository/sagemaker-tritonserver"
     ]
@@ -62,7 +62,9 @@ def test_the_role_pulls_aws_triton_from_aws_account_and_pushes_to_its_own(stack)
 def test_a_platform_on_nvidias_image_pulls_nothing_from_aws_account(tmp_path):
     newer = environment("dev").model_copy(update={"platform": "triton-26.06"})
     (policy,) = synthesized(tmp_path, newer, ())["Images"].only("AWS::IAM::Role")["Policies"]
-    assert "PullBaseImage" not in {each["Sid"] for each in policy["PolicyDocument"]["Statement"]}
+    assert "PullBaseImage" not in {
+        element["Sid"] for element in policy["PolicyDocument"]["Statement"]
+    }
     assert (
         base_image_uri(newer, serving_platforms()["triton-26.06"])
         == "nvcr.io/nvidia/tritonserver:26.06-py3"
@@ -95,7 +97,7 @@ def copied(dockerfile: str, tensorrt: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "platform", [each for each in serving_platforms().values() if each.tensorrt is not None]
+    "platform", [entry for entry in serving_platforms().values() if entry.tensorrt is not None]
 )
 @pytest.mark.parametrize("image", IMAGE_CONTENTS)
 def test_an_image_that_is_built_alone_brings_what_its_dockerfile_copies(image, platform):

@@ -112,14 +112,16 @@ def test_a_log_group_is_named_as_iam_knows_it(full):
     The plain name is no match.
     """
     of_groups = {"logs:CreateLogGroup", "logs:DescribeLogStreams"}
-    found = [each for stack in full[1].values() for _, _, each in security.allowing(stack.template)]
-    named = [each["Resource"] for each in found if of_groups & set(security.listed(each["Action"]))]
+    found = [item for stack in full[1].values() for _, _, item in security.allowing(stack.template)]
+    named = [
+        entry["Resource"] for entry in found if of_groups & set(security.listed(entry["Action"]))
+    ]
     assert len(named) >= 2
     for resources in named:
         groups = {
             each for each in resources if ":log-stream:" not in each and not each.endswith(":*")
         }
-        assert groups and {f"{each}:*" for each in groups} <= set(resources)
+        assert groups and {f"{group}:*" for group in groups} <= set(resources)
 
 
 def test_every_check_refuses_a_mutation():
@@ -143,7 +145,7 @@ def test_the_policy_for_a_key_of_your_own_allows_what_the_roles_ask_for(tmp_path
         r"```json\n(.*?)```", role_table.SECURITY.read_text(encoding="utf-8"), re.DOTALL
     )
     (given,) = (
-        set(each["Action"]) for each in json.loads(policy) if each["Sid"] == "RolesOfThisAccount"
+        set(load["Action"]) for load in json.loads(policy) if load["Sid"] == "RolesOfThisAccount"
     )
     stages = [
         everything(tmp_path_factory.mktemp(kind), SETTINGS + OWN_KEY, KINDS[kind])[1]
@@ -151,9 +153,9 @@ def test_the_policy_for_a_key_of_your_own_allows_what_the_roles_ask_for(tmp_path
     ]
     templates = [stack.template for stacks in stages for stack in stacks.values()]
     statements = [
-        each
+        element
         for template in templates
-        for kind, _, each in security.allowing(template)
+        for kind, _, element in security.allowing(template)
         if kind.startswith("AWS::IAM::")
     ]
     asked = {

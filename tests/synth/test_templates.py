@@ -37,8 +37,8 @@ def test_gpu_builds_are_there_only_where_the_platform_has_tensorrt(stacks):
     name = stacks["Foundation"].template["Description"].split()[-1]
     projects = stacks["Builds"].properties("AWS::CodeBuild::Project").values()
     environments = {
-        (each["Name"], each["Environment"]["Type"], each["Environment"]["ComputeType"])
-        for each in projects
+        (item["Name"], item["Environment"]["Type"], item["Environment"]["ComputeType"])
+        for item in projects
     }
     expected = {(f"roundhouse-{name}-build-cpu", "LINUX_CONTAINER", "BUILD_GENERAL1_LARGE")}
     if name == "dev":
@@ -53,7 +53,8 @@ def test_build_project_runs_the_buildspec_without_a_source(stacks):
             yaml.safe_load(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
         )
         variables = {
-            each["Name"]: each["Value"] for each in project["Environment"]["EnvironmentVariables"]
+            variable["Name"]: variable["Value"]
+            for variable in project["Environment"]["EnvironmentVariables"]
         }
         assert set(variables) == {"ROUNDHOUSE_ENVIRONMENT", "ROUNDHOUSE_BUCKET"}
 
@@ -68,7 +69,7 @@ def test_changed_container_source_changes_the_image_and_the_model(stacks, tmp_pa
         tmp_path, environment(name), locked(name), dataclasses.replace(SOURCES, image_files=files)
     )
     model = "AWS::SageMaker::Model"
-    before, now = (each["Endpoint-text-shared"].only(model) for each in (stacks, after))
+    before, now = (entry["Endpoint-text-shared"].only(model) for entry in (stacks, after))
     assert before["PrimaryContainer"]["Image"] != now["PrimaryContainer"]["Image"]
     assert before["ModelName"] != now["ModelName"]
     assert stacks["Foundation"].template == after["Foundation"].template

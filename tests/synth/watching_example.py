@@ -36,7 +36,7 @@ def table() -> str:
     """A row for each kind of alarm, the gravest first, with the first example that has it."""
     found: dict[str, Alarm] = {}
     back: dict[str, set[bool]] = {}
-    for alarm in (each for deployment in examples() for each in endpoint_alarms(deployment)):
+    for alarm in (item for deployment in examples() for item in endpoint_alarms(deployment)):
         found.setdefault(alarm.kind, alarm)
         back.setdefault(alarm.kind, set()).add(alarm.rolls_back)
     rows = [_row(found[kind], back[kind]) for kind in GRAVEST if kind in found]
@@ -77,7 +77,7 @@ def _period(watched: Metric | Computed) -> int:
     return (
         watched.period
         if isinstance(watched, Metric)
-        else max(each.period for each in watched.metrics.values())
+        else max(entry.period for entry in watched.metrics.values())
     )
 
 

@@ -43,7 +43,7 @@ def test_timeouts_of_a_multi_model_endpoint_do_not_depend_on_its_models():
         )
     )
     names = [
-        config(endpoint_template(each, IMAGES))["EndpointConfigName"] for each in (shared, large)
+        config(endpoint_template(item, IMAGES))["EndpointConfigName"] for item in (shared, large)
     ]
     assert names[0] == names[1]
 
@@ -56,13 +56,13 @@ def test_refuses_steps_of_less_than_an_instance_and_updates_all_at_once():
     two = {**wishes("rollout: canary"), "min: 1": "min: 2"}
     two_instances = example({MODEL: two})
     types = [
-        properties(endpoint_template(each, IMAGES), "Endpoint")["DeploymentConfig"][
+        properties(endpoint_template(entry, IMAGES), "Endpoint")["DeploymentConfig"][
             "BlueGreenUpdatePolicy"
         ]["TrafficRoutingConfiguration"]["Type"]
-        for each in (one_instance, two_instances)
+        for entry in (one_instance, two_instances)
     ]
     assert types == ["ALL_AT_ONCE", "CANARY"]
-    (note,) = (each for each in endpoint_notes(one_instance) if "rollout" in each)
+    (note,) = (element for element in endpoint_notes(one_instance) if "rollout" in element)
     assert "updates are all-at-once, unless every scaling.min is 2 or more" in note
     assert not any("rollout" in each for each in endpoint_notes(two_instances))
 

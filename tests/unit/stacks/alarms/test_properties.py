@@ -205,10 +205,12 @@ def test_alarms_that_only_notify_wait_for_the_endpoint():
     resources = template({MODEL: wishes("latency_slo_ms: 50")})["Resources"]
     endpoint = set(resources["Endpoint"]["DependsOn"])
     found = {
-        name: each for name, each in resources.items() if each["Type"] == "AWS::CloudWatch::Alarm"
+        name: resource
+        for name, resource in resources.items()
+        if resource["Type"] == "AWS::CloudWatch::Alarm"
     }
     assert {
-        name for name, each in found.items() if "DependsOn" not in each
+        name for name, item in found.items() if "DependsOn" not in item
     } == endpoint & found.keys()
     assert resources["NoInstances"]["DependsOn"] == ["Endpoint"]
 
@@ -329,7 +331,7 @@ def test_names_are_told_apart_in_one_account():
     assert found["LatencyBeside" if "LatencyBeside" in found else "ServerErrorsBeside"][
         "AlarmName"
     ].endswith("--beside")
-    assert len({each["AlarmName"] for each in found.values()}) == len(found)
+    assert len({element["AlarmName"] for element in found.values()}) == len(found)
 
 
 def test_no_kind_ends_in_another_kind():
@@ -366,4 +368,4 @@ def test_every_alarm_tells_the_topic_and_is_of_a_kind_that_dashboards_know(deplo
         # A new alarm becomes OK when its endpoint is created, and would send a mail.
         assert "OKActions" not in alarm
         assert len(alarm["AlarmDescription"]) < 1024 and len(alarm.get("Metrics", ())) <= 10
-    assert {each.kind for each in endpoint_alarms(deployment)} <= set(GRAVEST)
+    assert {entry.kind for entry in endpoint_alarms(deployment)} <= set(GRAVEST)

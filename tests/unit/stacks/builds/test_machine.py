@@ -43,13 +43,13 @@ def machines(machine: Machine) -> Iterator[Machine]:
 def nexts(state: dict[str, Any]) -> list[str]:
     """Every state that may come after one."""
     named = [state.get("Next"), state.get("Default")]
-    chosen = [each["Next"] for each in (*state.get("Choices", ()), *state.get("Catch", ()))]
+    chosen = [entry["Next"] for entry in (*state.get("Choices", ()), *state.get("Catch", ()))]
     return [name for name in (*named, *chosen) if name is not None]
 
 
 def tasks(machine: Machine) -> dict[str, dict[str, Any]]:
     """Every state that calls an API."""
-    found = [item for each in machines(machine) for item in each["States"].items()]
+    found = [item for element in machines(machine) for item in element["States"].items()]
     return {name: state for name, state in found if state["Type"] == "Task"}
 
 
@@ -321,7 +321,7 @@ def test_training_job_names_fit_and_no_environment_has_anothers_prefix():
         for name in ("dev", "dev-2", "dev-0123")
     ]
     first, *others = map(training_job_prefix, names)
-    assert not any(each.startswith(first) for each in others)
+    assert not any(other.startswith(first) for other in others)
 
 
 def test_training_job_gets_the_hyperparameters_that_its_program_takes():

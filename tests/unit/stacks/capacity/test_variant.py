@@ -165,7 +165,7 @@ def test_capacity_of_several_instance_types_is_the_slowest_ones():
 def test_capacity_is_each_variants_own():
     fast = with_locks(embedder(), benchmark=(benchmark("tensorrt", "int8", 8, 10),)).own.pools
     both = with_variant(embedder(), "candidate", pools=fast)
-    assert [variant_capacity(both, each).requests_per_second for each in both.variants] == [
+    assert [variant_capacity(both, variant).requests_per_second for variant in both.variants] == [
         400,
         800,
     ]
@@ -194,7 +194,7 @@ def test_one_model_over_the_slo_is_told_of_though_another_is_slower():
     ("deployment", "said"),
     [
         (
-            lambda: next(each for each in unlocked("dev") if each.name == "sentence-embedder"),
+            lambda: next(item for item in unlocked("dev") if item.name == "sentence-embedder"),
             "'sentence-embedder' is not built",
         ),
         (lambda: embedder(benchmark=()), "has no benchmark of its own engine; build it again"),

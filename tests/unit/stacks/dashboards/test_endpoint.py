@@ -17,8 +17,8 @@ from tests.synth.scaled import with_variant
 pytestmark = pytest.mark.unit
 
 BODIES = {
-    name: endpoint_dashboard_body(each)
-    for name, each in (("own", OWN), ("shared", SHARED), ("queue", QUEUED))
+    name: endpoint_dashboard_body(item)
+    for name, item in (("own", OWN), ("shared", SHARED), ("queue", QUEUED))
 }
 
 
@@ -36,8 +36,13 @@ def test_own_dashboard_names_its_own_alarms_and_all_of_them():
     wide = OWN
     for number in range(9):
         wide = with_variant(wide, f"v{number}")
-    widgets = [each for each in endpoint_dashboard_body(wide)["widgets"] if each["type"] == "alarm"]
-    assert [len(each["properties"]["alarms"]) for each in widgets] == [100, len(alarms(wide)) - 100]
+    widgets = [
+        widget for widget in endpoint_dashboard_body(wide)["widgets"] if widget["type"] == "alarm"
+    ]
+    assert [len(entry["properties"]["alarms"]) for entry in widgets] == [
+        100,
+        len(alarms(wide)) - 100,
+    ]
 
 
 def test_own_dashboard_passes_the_rules_beside_its_endpoint(tmp_path):

@@ -95,11 +95,11 @@ def test_metrics_exist_with_their_dimensions_and_statistics(name):
 @pytest.mark.parametrize("name", BODIES)
 def test_every_row_of_the_grid_is_full_and_none_overlap(name):
     taken = set()
-    for each in BODIES[name]["widgets"]:
+    for widget in BODIES[name]["widgets"]:
         cells = {
-            (each["x"] + x, each["y"] + y)
-            for x in range(each["width"])
-            for y in range(each["height"])
+            (widget["x"] + x, widget["y"] + y)
+            for x in range(widget["width"])
+            for y in range(widget["height"])
         }
         assert not cells & taken
         taken |= cells
@@ -112,8 +112,8 @@ def test_sections_of_any_size_fill_their_rows(count):
     placed = laid_out(with_headings([("t", graphs), ("none", ())]))
     assert len(placed) == count + 1
     rows = {}
-    for each in placed[1:]:
-        rows[each["y"]] = rows.get(each["y"], 0) + each["width"]
+    for item in placed[1:]:
+        rows[item["y"]] = rows.get(item["y"], 0) + item["width"]
     assert set(rows.values()) == {24}
 
 
@@ -126,7 +126,7 @@ def test_limits_hold_for_five_hundred_endpoints():
     assert len(selector["label"]) <= 30
     assert len(selector["id"]) <= 32
     assert all(len(each["value"]) <= 255 for each in selector["values"])
-    metrics = [len(each["properties"].get("metrics", ())) for each in body["widgets"]]
+    metrics = [len(entry["properties"].get("metrics", ())) for entry in body["widgets"]]
     assert len(body["widgets"]) <= 500 and max(metrics) <= 500 and sum(metrics) <= 2500
     assert all(
         len(each["properties"]["alarms"]) <= 100
@@ -150,7 +150,7 @@ def test_more_endpoints_than_a_selector_takes_are_searched_for():
 
 def test_selector_changes_every_metric_search_and_alarm():
     body = dashboard_body(many(40))
-    shown = [each for each in body["widgets"] if each["type"] == "metric"]
+    shown = [element for element in body["widgets"] if element["type"] == "metric"]
     assert shown and all(SELECTED in json.dumps(each) for each in shown)
     chosen = {**body["variables"][0], "defaultValue": "dev-model-007"}
     opened = json.dumps(with_defaults({**body, "variables": [chosen]})["widgets"])
@@ -257,7 +257,7 @@ def test_gpu_use_is_of_one_gpu():
     assert "gpus / 4" in expressions(BODIES["four GPUs"])
     # 70 % of four is the policy's 280; of one it is 70.
     assert lines(BODIES["four GPUs"], "GPU use") == {"scaling target of sentence-embedder": 70}
-    assert not any("gpus /" in each for each in expressions(BODIES["own"]))
+    assert not any("gpus /" in expression for expression in expressions(BODIES["own"]))
 
 
 def test_several_counts_of_gpus_are_told_apart():

@@ -43,7 +43,7 @@ def test_type_without_a_price_leaves_the_cost_unknown():
 def test_cost_is_the_one_that_status_tells(deployment):
     prices, (explanation,) = (
         instance_prices(deployment.own),
-        (each.usd_per_hour for each in endpoint_state(deployment).variants),
+        (variant.usd_per_hour for variant in endpoint_state(deployment).variants),
     )
     most = deployment.own.scaling.max
     expected = (

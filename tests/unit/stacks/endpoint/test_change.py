@@ -24,7 +24,7 @@ FIXED = {"max: 2": "max: 1"}
 
 
 def types(found: Any) -> dict[str, str]:
-    return {key: each["Type"] for key, each in found["Resources"].items()}
+    return {key: resource["Type"] for key, resource in found["Resources"].items()}
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_instance_type_of_a_scaled_variant_changes_once_nothing_scales_it(change
     assert "instance type of variant AllTraffic changes" in (first.reason or "")
     assert not {TARGET, POLICY} & set(types(first.template).values())
     kept = {
-        key: each
-        for key, each in before["Resources"].items()
-        if each["Type"] not in (TARGET, POLICY)
+        key: item
+        for key, item in before["Resources"].items()
+        if item["Type"] not in (TARGET, POLICY)
     }
     assert first.template["Resources"] == kept and kept[next(iter(kept))] and last.template == after
     assert first.template["Outputs"] == before["Outputs"]
@@ -105,7 +105,7 @@ def test_scaling_of_other_variants_stays():
     after = template({BESIDE: beside("{joins: example, instance_type: ml.g5.2xlarge}")})
     first, _ = update_steps(before, after)
     assert "variant beside" in (first.reason or "")
-    assert [key for key, each in types(first.template).items() if each == TARGET] == [
+    assert [key for key, entry in types(first.template).items() if entry == TARGET] == [
         "ScalableTarget"
     ]
 
@@ -124,7 +124,7 @@ def test_variant_comes_and_goes_all_at_once(comes):
     assert endpoint["EndpointConfigName"] != wanted["EndpointConfigName"]
     hosting = ("Endpoint", "EndpointConfig")
     others = [
-        {key: each for key, each in found["Resources"].items() if key not in hosting}
+        {key: element for key, element in found["Resources"].items() if key not in hosting}
         for found in (first.template, after)
     ]
     assert others[0] == others[1] and last.template == after

@@ -44,7 +44,7 @@ def test_capture_writes_under_the_endpoints_own_prefix_and_nowhere_else():
     assert capture["KmsKeyId"] == "alias/roundhouse-cloud"
     # SageMaker adds <endpoint>/<variant>/yyyy/mm/dd/hh/ to it.
     assert capture["DestinationS3Uri"] == f"s3://{bucket}/captures"
-    assert {each["CaptureMode"] for each in capture["CaptureOptions"]} == {"Input", "Output"}
+    assert {option["CaptureMode"] for option in capture["CaptureOptions"]} == {"Input", "Output"}
     assert statements(found)["WriteObjects"]["Resource"] == [
         f"arn:aws:s3:::{bucket}/captures/cloud-example/*"
     ]
@@ -108,7 +108,7 @@ def test_role_makes_data_keys_only_where_it_writes():
 def test_role_reads_every_engine_of_every_variant_and_pool_and_no_other():
     deployment = example({MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
     read = statements(endpoint_template(deployment, IMAGES))["ReadEngines"]["Resource"]
-    assert {each.split("/")[-2] for each in read} == {
+    assert {entry.split("/")[-2] for entry in read} == {
         target.engine_key for target in deployment.targets
     }
     assert len(read) == 4 and not any("*" in each for each in read)
@@ -128,8 +128,10 @@ def test_statement_ids_stand_once():
         *properties(found, "Role")["Policies"],
         *of_type(found, "AWS::IAM::Policy").values(),
     ]
-    ids = [each["Sid"] for policy in policies for each in policy["PolicyDocument"]["Statement"]]
-    assert len(ids) == len(set(ids)) and all(re.fullmatch("[A-Za-z0-9]+", each) for each in ids)
+    ids = [item["Sid"] for policy in policies for item in policy["PolicyDocument"]["Statement"]]
+    assert len(ids) == len(set(ids)) and all(
+        re.fullmatch("[A-Za-z0-9]+", element) for element in ids
+    )
 
 
 @pytest.mark.parametrize("instance_type", ["ml.c7i.large", "ml.g5.xlarge"])

@@ -79,7 +79,7 @@ def largest(deployment: Deployment) -> Deployment:
 
 
 def read(found: tuple[Statement, ...], sid: str = "ReadObjects") -> list[str]:
-    (statement,) = [each for each in found if each["Sid"] == sid]
+    (statement,) = [item for item in found if item["Sid"] == sid]
     return [resource.partition(":::")[2].partition("/")[2] for resource in statement["Resource"]]
 
 
@@ -124,13 +124,13 @@ def test_old_version_keeps_its_archives_until_the_new_one_has_taken_over():
     before, after = (
         endpoint_template(with_engine_key(OWN, key), IMAGES) for key in ("a" * 20, "b" * 20)
     )
-    old, new = (of_type(each, POLICY) for each in (before, after))
+    old, new = (of_type(entry, POLICY) for entry in (before, after))
     assert not old.keys() & new.keys()
     assert ["a" * 20 in str(old), "a" * 20 in str(new), "b" * 20 in str(new)] == [True, False, True]
     assert properties(before, "Role") == properties(after, "Role")
     names = [
-        properties(each, next(iter(of_type(each, POLICY))))["PolicyName"]
-        for each in (before, after)
+        properties(element, next(iter(of_type(element, POLICY))))["PolicyName"]
+        for element in (before, after)
     ]
     assert names[0] != names[1]
 
@@ -148,7 +148,7 @@ def test_models_wait_for_what_their_instances_need():
     models = [
         each for each in found["Resources"].values() if each["Type"] == "AWS::SageMaker::Model"
     ]
-    assert len(models) == 2 and all(each["DependsOn"] == [policy] for each in models)
+    assert len(models) == 2 and all(model["DependsOn"] == [policy] for model in models)
 
 
 def test_same_version_has_the_same_policy_whatever_else_changes():

@@ -53,8 +53,8 @@ def test_model_that_joins_is_a_variant_with_a_model_a_weight_and_a_count_of_its_
         "ModelBeside": other["ModelName"],
     }
     environments = [
-        each["PrimaryContainer"]["Environment"]["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"]
-        for each in models.values()
+        model["PrimaryContainer"]["Environment"]["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"]
+        for model in models.values()
     ]
     assert environments == ["example", "beside"]
 
@@ -78,8 +78,8 @@ def test_variants_on_a_cpu_and_on_a_gpu_have_their_own_images_and_host_images():
     }
     found = template(changes)
     images = {
-        key: each["PrimaryContainer"]["Image"]
-        for key, each in of_type(found, SAGEMAKER_MODEL).items()
+        key: item["PrimaryContainer"]["Image"]
+        for key, item in of_type(found, SAGEMAKER_MODEL).items()
     }
     assert images == {"Model": IMAGES["python-server"], "ModelBeside": IMAGES["python-server-gpu"]}
     assert "InferenceAmiVersion" not in variants(found)["AllTraffic"]
@@ -130,7 +130,7 @@ def test_pools_replace_the_instance_type_each_with_the_engine_of_its_gpu():
     ]
     assert variant["ModelName"] == models["Model"]["ModelName"]
     keys = [pool.targets[0].engine_key for pool in deployment.own.pools]
-    urls = [each["PrimaryContainer"]["ModelDataUrl"].split("/")[-2] for each in models.values()]
+    urls = [entry["PrimaryContainer"]["ModelDataUrl"].split("/")[-2] for entry in models.values()]
     assert urls == keys and len(set(keys)) == 3
     assert found["Resources"]["EndpointConfig"]["DependsOn"] == sorted(models)
 
@@ -153,7 +153,7 @@ def test_pools_that_change_places_give_no_model_the_name_of_one_that_is_still_th
             }
         }
     )
-    before, after = (of_type(each, SAGEMAKER_MODEL) for each in (first, second))
+    before, after = (of_type(element, SAGEMAKER_MODEL) for element in (first, second))
     engines = [
         {each["PrimaryContainer"]["ModelDataUrl"] for each in found.values()}
         for found in (before, after)
@@ -342,9 +342,9 @@ endpoint: shared
         "shared"
     ]
     values = {
-        each["Value"]
-        for each in endpoint_template(found, IMAGES)["Outputs"].values()
-        if isinstance(each["Value"], str)
+        output["Value"]
+        for output in endpoint_template(found, IMAGES)["Outputs"].values()
+        if isinstance(output["Value"], str)
     }
     assert values == {f"{target.engine_key}/model.tar.gz" for target in found.targets}
     assert len(values) == 3

@@ -117,13 +117,13 @@ def alarm_period(alarm):
 def test_alarms_can_trip_before_the_next_step():
     found = template({MODEL: wishes("rollout: linear", "latency_slo_ms: 50")})
     rolled = properties(found, "Endpoint")["DeploymentConfig"]
-    watched = {each["AlarmName"] for each in rolled["AutoRollbackConfiguration"]["Alarms"]}
+    watched = {alarm["AlarmName"] for alarm in rolled["AutoRollbackConfiguration"]["Alarms"]}
     alarms = [
-        each
-        for each in of_type(found, "AWS::CloudWatch::Alarm").values()
-        if each["AlarmName"] in watched
+        item
+        for item in of_type(found, "AWS::CloudWatch::Alarm").values()
+        if item["AlarmName"] in watched
     ]
-    needed = max(alarm_period(each) * each["DatapointsToAlarm"] for each in alarms)
+    needed = max(alarm_period(element) * element["DatapointsToAlarm"] for element in alarms)
     assert (
         needed
         <= rolled["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]["WaitIntervalInSeconds"]
@@ -188,7 +188,7 @@ def test_held_target_keeps_its_logical_id_when_the_variant_begins_to_scale():
     held = template({BESIDE: beside("{joins: example, scaling: {min: 3, max: 3}}")})
     scaled = template({BESIDE: beside("{joins: example, scaling: {min: 3, max: 6}}")})
     resource_ids = [
-        of_type(each, TARGET)["ScalableTargetBeside"]["ResourceId"] for each in (held, scaled)
+        of_type(entry, TARGET)["ScalableTargetBeside"]["ResourceId"] for entry in (held, scaled)
     ]
     assert resource_ids[0] == resource_ids[1]
 

@@ -27,7 +27,7 @@ def records(draw: st.DrawFn) -> tuple[BenchmarkRecord, ...]:
     """Benchmarks at some batch sizes, with rates that need not follow from the latencies."""
     sizes = draw(st.lists(st.integers(1, 64), min_size=1, max_size=5, unique=True))
     made = (benchmark("tensorrt", "int8", size, draw(MILLISECONDS)) for size in sizes)
-    return tuple(each.model_copy(update={"rows_per_second": draw(RATES)}) for each in made)
+    return tuple(item.model_copy(update={"rows_per_second": draw(RATES)}) for item in made)
 
 
 def target(deployment, measured=(), slo=None, copies=1):
@@ -63,10 +63,13 @@ def is_stricter(slo, other):
 )
 def test_faster_engine_never_lowers_the_target(measured, slo, copies, speedups):
     faster = tuple(
-        each.model_copy(
-            update={"p99_ms": each.p99_ms / times, "rows_per_second": each.rows_per_second * times}
+        entry.model_copy(
+            update={
+                "p99_ms": entry.p99_ms / times,
+                "rows_per_second": entry.rows_per_second * times,
+            }
         )
-        for each, times in zip(measured, speedups, strict=False)
+        for entry, times in zip(measured, speedups, strict=False)
     )
     assert target(EMBEDDER, faster, slo, copies) >= target(EMBEDDER, measured, slo, copies)
 
@@ -115,7 +118,7 @@ def test_more_copies_on_a_gpu_never_raise_the_target(measured, slo, copies):
 
 @given(measured=records(), slo=SLOS)
 def test_target_is_never_above_what_was_measured(measured, slo):
-    most = max(each.rows_per_second for each in measured)
+    most = max(element.rows_per_second for element in measured)
     assert target(EMBEDDER, measured, slo) <= max(
         1.0, most * 60 * EMBEDDER.own.scaling.safety_factor
     )

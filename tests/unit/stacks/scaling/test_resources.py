@@ -47,8 +47,8 @@ def test_policies_wait_for_the_target_and_the_target_for_the_endpoint():
     resources = scaling_resources(embedder())
     assert resources["ScalableTarget"]["DependsOn"] == ["Endpoint"]
     assert all(
-        resources[each]["DependsOn"] == ["ScalableTarget"]
-        for each in ("InvocationsPolicy", "GpuPolicy")
+        resources[entry]["DependsOn"] == ["ScalableTarget"]
+        for entry in ("InvocationsPolicy", "GpuPolicy")
     )
 
 
@@ -132,7 +132,9 @@ def test_joined_variant_scales_by_itself_and_a_shadow_does_not():
     metric = tracking(resources, "GpuPolicyNewModel")["CustomizedMetricSpecification"]
     assert metric["Dimensions"][1] == {"Name": "VariantName", "Value": "new-model"}
     policies = [
-        each["Properties"]["PolicyName"] for each in resources.values() if each["Type"] == POLICY
+        resource["Properties"]["PolicyName"]
+        for resource in resources.values()
+        if resource["Type"] == POLICY
     ]
     assert len(set(policies)) == len(policies)
 
@@ -141,9 +143,9 @@ def test_resource_ids_tell_apart_what_sagemaker_tells_apart():
     deployment = embedder()
     for name in ("a-1", "a1", "a-b", "ab", "a-b-c", "a-bc", "A-B"):
         deployment = with_variant(deployment, name)
-    ids = [variant_id(each, "ScalableTarget") for each in deployment.variants]
+    ids = [variant_id(item, "ScalableTarget") for item in deployment.variants]
     assert len(set(ids)) == len(ids)
-    assert all(each.isalnum() for each in ids)
+    assert all(element.isalnum() for element in ids)
     assert variant_id(variant(deployment, "a-b"), "GpuPolicy") == "GpuPolicyAB"
 
 

@@ -70,7 +70,7 @@ def test_invocations_target_is_of_each_variants_own_scaling():
         "candidate",
         scaling=embedder().own.scaling.model_copy(update={"safety_factor": 0.8}),
     )
-    assert [value(invocations_target(both, each)) for each in both.variants] == [
+    assert [value(invocations_target(both, variant)) for variant in both.variants] == [
         400 * 60 * 0.5,
         400 * 60 * 0.8,
     ]
@@ -162,4 +162,4 @@ def test_refuses_a_capacity_that_says_nothing():
 def test_slower_benchmark_of_one_variant_leaves_the_other():
     slow = with_locks(embedder(), benchmark=(benchmark("tensorrt", "int8", 1, 10),)).own.pools
     both = with_variant(embedder(), "candidate", pools=slow)
-    assert [value(invocations_target(both, each)) for each in both.variants] == [12000, 3000]
+    assert [value(invocations_target(both, item)) for item in both.variants] == [12000, 3000]
