@@ -35,10 +35,10 @@ def bindings() -> tuple[Any, Any]:
         raise NoBindings(" ".join(str(error).split())) from error
 
 
-def error_logger(trt: Any) -> Any:
+def error_logger(trt: TensorRT) -> Any:
     """Return an `ILogger` with `errors`, one line each, the latest last."""
 
-    class ErrorLogger(trt.ILogger):  # type: ignore[misc]
+    class ErrorLogger(trt.ILogger):  # type: ignore[name-defined, misc]
         def __init__(self) -> None:
             # Not super(): without the base's own constructor the binding crashes.
             trt.ILogger.__init__(self)

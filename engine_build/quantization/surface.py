@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from container.tensorrt import surface
+
 Sizes = tuple[int, ...]
 
 
@@ -30,9 +32,7 @@ class ParserError(Protocol):
     """Why a network does not parse: the ONNX node, its operator, the parser's message."""
 
     def node_name(self) -> str: ...
-
     def node_operator(self) -> str: ...
-
     def desc(self) -> str: ...
 
 
@@ -42,7 +42,6 @@ class OnnxParser(Protocol):
     num_errors: int
 
     def parse_from_file(self, path: str) -> bool: ...
-
     def get_error(self, index: int) -> ParserError: ...
 
 
@@ -59,9 +58,7 @@ class IBuilderConfig(Protocol):
     int8_calibrator: Any
 
     def set_flag(self, flag: int) -> None: ...
-
     def add_optimization_profile(self, profile: IOptimizationProfile) -> int: ...
-
     def set_calibration_profile(self, profile: IOptimizationProfile) -> bool: ...
 
 
@@ -69,11 +66,8 @@ class Builder(Protocol):
     """Builds plans; `build_serialized_network` returns None for one that does not build."""
 
     def create_network(self, flags: int) -> INetworkDefinition: ...
-
     def create_builder_config(self) -> IBuilderConfig: ...
-
     def create_optimization_profile(self) -> IOptimizationProfile: ...
-
     def build_serialized_network(
         self, network: INetworkDefinition, config: IBuilderConfig
     ) -> object | None: ...
@@ -85,12 +79,10 @@ class BuilderFlag(Protocol):
     INT8: int
 
 
-class TensorRT(Protocol):
+class TensorRT(surface.TensorRT, Protocol):
     """The module."""
 
-    __version__: str
     BuilderFlag: BuilderFlag
     Builder: Callable[[Any], Builder]
-    ILogger: Any
     IInt8EntropyCalibrator2: Any
     OnnxParser: Callable[[INetworkDefinition, Any], OnnxParser]
