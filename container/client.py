@@ -14,7 +14,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -35,13 +35,6 @@ BEFORE_SIGN = "before-sign.sagemaker-runtime.InvokeEndpoint"
 GZIP_MAGIC = b"\x1f\x8b"
 
 
-class SageMakerRuntime(Protocol):
-    """The one call of boto3's `sagemaker-runtime` client that is made."""
-
-    def invoke_endpoint(self, **arguments: Any) -> Mapping[str, Any]:
-        """Call InvokeEndpoint."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class EndpointClient:
     """One endpoint and, on a multi-model endpoint, one target model.
@@ -56,7 +49,7 @@ class EndpointClient:
     Every method raises EndpointFault with one sentence.
     """
 
-    runtime: SageMakerRuntime
+    runtime: Any
     endpoint: str
     target_model: str | None = None
     input_name: str = "text"
@@ -113,12 +106,13 @@ class EndpointClient:
             arguments["TargetModel"] = self.target_model
         if self.gzip_from_bytes is not None and len(body) >= self.gzip_from_bytes:
             # Kept for the client's other threads; a body that is not compressed is left alone.
-            events = self.runtime.meta.events  # type: ignore[attr-defined]
+            events = self.runtime.meta.events
             events.register(BEFORE_SIGN, name_encoding, unique_id="roundhouse-gzip")
             arguments["Body"] = gzip.compress(body, 1)
         for attempt in range(1, self.attempts + 1):
             try:
-                return self.runtime.invoke_endpoint(**arguments)
+                answer: Mapping[str, Any] = self.runtime.invoke_endpoint(**arguments)
+                return answer
             except Exception as fault:
                 if not is_retried(fault) or attempt == self.attempts:
                     raise EndpointFault(

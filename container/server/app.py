@@ -31,12 +31,7 @@ from container.server.data_plane.multi_model import LoadedModels, ModelBackend
 from container.server.data_plane.plane import Backend, DataPlane
 from container.server.engines.engine import Costs, Engine
 from container.server.engines.loading import load_engine, running
-from container.server.http.application import (
-    http_limits,
-    loaded_models_application,
-    served_model_application,
-)
-from container.server.http.server import HttpServer
+from container.server.http.application import model_server, multi_model_server
 from container.server.process import (
     LoadFault,
     StoppedWhileLoading,
@@ -49,7 +44,7 @@ from container.server.process import (
     tune_interpreter,
     without_executor_wait,
 )
-from container.server.processes.supervisor import WorkerSpec, supervise
+from container.server.processes.supervisor import Supervisor, WorkerSpec
 from container.server.settings import (
     Settings,
     SettingsFault,
@@ -68,7 +63,7 @@ Say = Callable[[str], object]
 
 
 class CannotListen(Exception):
-    """The port or the address cannot be had; the message is the whole sentence."""
+    """The port or the address cannot be used; the message is the whole sentence."""
 
 
 def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
@@ -192,9 +187,7 @@ async def serve_one_process(
     tune_interpreter()
     metric_values, plane, stop = MetricValues(), data_plane_of(model, settings), stop_event()
     count_truncated(plane, model, metric_values)
-    application = served_model_application(plane, model, settings, metric_values, log)
-    server = HttpServer(application, limits=http_limits(settings))
-    gauge(metric_values, "roundhouse_connections", lambda: server.connections)
+    server = model_server(plane, model, settings, metric_values, log)
     gauge(metric_values, "roundhouse_models_loaded", lambda: int(plane.ready))
     await server.start(listener)
     try:
@@ -241,16 +234,10 @@ async def serve_several_processes(
             say(f"Serving {model.name} on {bind_address(settings)} from {processes}.")
             return batcher
 
-        return await supervise(
-            listener=listener,
-            workers=workers,
-            load=load,
-            stop=stop,
-            drain_seconds=settings.drain_seconds,
-            metric_values=metric_values,
-            log=log,
-            say=say,
+        supervisor = Supervisor(
+            listener=listener, workers=workers, metric_values=metric_values, log=log
         )
+        return await supervisor.serve(load, stop, drain_seconds=settings.drain_seconds, say=say)
 
 
 async def _serve_many_models(
@@ -292,9 +279,7 @@ async def _serve_many_models(
         log=log,
         unloaded=partial(forget_model, metric_values),
     )
-    application = loaded_models_application(models, settings, metric_values, log)
-    server = HttpServer(application, limits=http_limits(settings))
-    gauge(metric_values, "roundhouse_connections", lambda: server.connections)
+    server = multi_model_server(models, settings, metric_values, log)
     gauge(metric_values, "roundhouse_models_loaded", lambda: len(models))
     await server.start(listener)
     _print_line(f"Serving the models that requests load on {bind_address(settings)}.")

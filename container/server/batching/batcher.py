@@ -330,7 +330,6 @@ class Batcher:
         self._free(slot)
 
     def _engine_hangs(self) -> None:
-        """Mark the engine as broken: a slot does not return."""
         self.is_broken = self._hung = True
         hangs = TimeoutError(
             f"The engine has run one batch for more than {self._limits.run_seconds:g} s and hangs; "

@@ -1,4 +1,4 @@
-"""The HTTP applications of a server by its settings, with metrics and the failure log."""
+"""The HTTP servers of one model and of several, with metrics and the failure log."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from container.server.data_plane.plane import DataPlane
 from container.server.http.messages import Application, HttpLimits
 from container.server.http.multi_model_routes import multi_model_application
 from container.server.http.routes import Metrics, model_application
+from container.server.http.server import HttpServer
 from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
 from container.server.telemetry.metric_values import MetricValues
-from container.server.telemetry.metrics import RequestMetrics, exposition
+from container.server.telemetry.metrics import RequestMetrics, exposition, gauge
 
 
-def served_model_application(
+def model_server(
     plane: DataPlane,
     model: Model,
     settings: Settings,
@@ -26,37 +27,41 @@ def served_model_application(
     *,
     metrics: Metrics | None = None,
     is_ready: Callable[[], bool] | None = None,
-) -> Application:
-    """Return the application of one model.
+) -> HttpServer:
+    """Return the server of one model.
 
     `metrics` None are those of `metric_values`; `is_ready` None asks the plane alone.
     """
-    common = _common_arguments(settings, metric_values, log, model=model.name)
-    return model_application(
-        plane,
-        platform=model.platform,
-        is_ready=(lambda: plane.ready) if is_ready is None else is_ready,
-        **common | ({} if metrics is None else {"metrics": metrics}),
-    )
+    options = _options(settings, metric_values, log, model=model.name)
+    if metrics is not None:
+        options["metrics"] = metrics
+    ready = (lambda: plane.ready) if is_ready is None else is_ready
+    application = model_application(plane, platform=model.platform, is_ready=ready, **options)
+    return _server(application, settings, metric_values)
 
 
-def loaded_models_application(
+def multi_model_server(
     models: LoadedModels, settings: Settings, metric_values: MetricValues, log: FailureLog
-) -> Application:
-    """Return the application of several models."""
-    return multi_model_application(models, **_common_arguments(settings, metric_values, log))
+) -> HttpServer:
+    """Return the server of several models."""
+    application = multi_model_application(models, **_options(settings, metric_values, log))
+    return _server(application, settings, metric_values)
 
 
-def http_limits(settings: Settings) -> HttpLimits:
-    """Return the limits of connections and requests."""
-    return HttpLimits(
+def _server(
+    application: Application, settings: Settings, metric_values: MetricValues
+) -> HttpServer:
+    limits = HttpLimits(
         body_bytes=settings.max_body_bytes,
         request_seconds=settings.request_seconds,
         max_connections=settings.max_connections,
     )
+    server = HttpServer(application, limits=limits)
+    gauge(metric_values, "roundhouse_connections", lambda: server.connections)
+    return server
 
 
-def _common_arguments(
+def _options(
     settings: Settings, metric_values: MetricValues, log: FailureLog, *, model: str = ""
 ) -> dict[str, Any]:
     async def metrics() -> bytes:

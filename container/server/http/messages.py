@@ -76,7 +76,6 @@ def response_bytes(response: Response, ending: Ending, *, with_body: bool = True
 # Bounded, because content types may hold a length themselves.
 @lru_cache(maxsize=256)
 def _head(status: int, content_type: str, ending: Ending) -> bytes:
-    """Everything before the length."""
     phrase = http.HTTPStatus(status).phrase
     start = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: {content_type}\r\n".encode("latin-1")
     return start + ending.value + b"content-length: "

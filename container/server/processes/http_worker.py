@@ -16,15 +16,14 @@ import uvloop
 
 from container.archive import EngineArchive
 from container.server.data_plane.model import Model, count_truncated, data_plane_of, servable_model
-from container.server.http.application import http_limits, served_model_application
-from container.server.http.server import HttpServer
+from container.server.http.application import model_server
 from container.server.processes import frames
 from container.server.processes.acceptor import receive_connection
 from container.server.processes.channel import EngineChannel
 from container.server.settings import Settings, process_settings
 from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.telemetry.metric_values import MetricValues
-from container.server.telemetry.metrics import exposition, gauge
+from container.server.telemetry.metrics import exposition
 from onboarding.manifest import MANIFEST_NAME, Manifest
 
 SUPERVISOR_GONE, ARCHIVE = 1, 3
@@ -76,7 +75,7 @@ class HttpWorker:
             changed=self._on_change,
             metric_values=metric_values.snapshot,
         )
-        application = served_model_application(
+        self._server = model_server(
             self._plane,
             model,
             settings,
@@ -85,8 +84,6 @@ class HttpWorker:
             metrics=self._metrics,
             is_ready=self._is_ready,
         )
-        self._server = HttpServer(application, limits=http_limits(settings))
-        gauge(metric_values, "roundhouse_connections", lambda: self._server.connections)
         self._taking: set[asyncio.Task[None]] = set()
 
     async def serve(self, end: socket.socket, worker_socket: socket.socket) -> int:
@@ -135,7 +132,6 @@ class HttpWorker:
             task.add_done_callback(self._taking.discard)
 
     async def _metrics(self) -> bytes:
-        """Return the metrics of the supervisor and every worker, summed."""
         return exposition(await self._channel.all_metric_values())
 
     def _is_ready(self) -> bool:

@@ -66,7 +66,7 @@ class Supervisor:
         log: FailureLog,
     ) -> None:
         """`listener` listens already; `metric_values` are the supervisor's own."""
-        self.gave_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._gave_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with one sentence, when HTTP processes die all the time."""
         self._spec, self._metric_values, self._log = workers, metric_values, log
         self._acceptor = Acceptor(listener)
@@ -85,20 +85,52 @@ class Supervisor:
         self._worker_deaths = counter(metric_values, "roundhouse_http_process_deaths")
         gauge(metric_values, "roundhouse_http_processes", lambda: len(self._acceptor))
 
+    async def serve(
+        self,
+        load: Callable[[], Awaitable[Backend]],
+        stop: asyncio.Event,
+        *,
+        drain_seconds: float,
+        say: Callable[[str], object],
+    ) -> int:
+        """Serve until `stop` is set, then drain; return the exit code.
+
+        0 drained, 5 workers keep ending. Workers answer that the server is loading while `load`
+        runs. The listener is closed. Raises what `load` raises.
+        """
+        tune_interpreter()
+        self.start()
+        loading, stopping = asyncio.ensure_future(load()), asyncio.ensure_future(stop.wait())
+        try:
+            ends: set[asyncio.Future[Any]] = {stopping, self._gave_up}
+            await asyncio.wait({loading, *ends}, return_when=asyncio.FIRST_COMPLETED)
+            if loading.done():
+                self._open(loading.result())
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if self._gave_up.done():
+                say(self._gave_up.result())
+                return WORKERS_DIE
+            await self._drain(drain_seconds)
+            return 0
+        finally:
+            for task in (loading, stopping):
+                task.cancel()
+            await self.kill()
+
     def start(self) -> None:
-        """Start every HTTP worker; they answer that the server is loading until `open`."""
+        """Start every HTTP worker; they answer that the server is loading."""
         loop = asyncio.get_running_loop()
         numbers = range(self._spec.count)
         self._keep_tasks = [loop.create_task(self._keep_alive(number)) for number in numbers]
         self._heartbeat_timer = loop.call_later(self._spec.heartbeat_seconds, self._send_heartbeats)
 
-    def open(self, backend: Backend) -> None:
+    def _open(self, backend: Backend) -> None:
         """Start to answer; no worker is healthy before all that serve would answer."""
         self._backend = backend
         self._set_state(frames.OPENING)
         self._become_ready()
 
-    async def drain(self, seconds: float) -> None:
+    async def _drain(self, seconds: float) -> None:
         """Stop accepting, let every worker finish, and kill those that have not in time."""
         self._acceptor.close()
         self._set_state(frames.DRAINING)
@@ -184,8 +216,8 @@ class Supervisor:
                 return
             pause = self._restarts.restart_delay_seconds(asyncio.get_running_loop().time(), number)
             if self._restarts.is_exhausted:
-                if not self.gave_up.done():
-                    self.gave_up.set_result(
+                if not self._gave_up.done():
+                    self._gave_up.set_result(
                         f"HTTP processes ended {MOST + 1} times within a minute; their own last "
                         "lines above say why, and ROUNDHOUSE_HTTP_PROCESSES=1 serves without them."
                     )
@@ -194,7 +226,6 @@ class Supervisor:
                 await asyncio.wait_for(self._leaving.wait(), pause)
 
     async def _run_worker(self, number: int) -> None:
-        """Run one worker from start to end."""
         worker = self._workers[number] = await self._start_worker()
         session = worker.session
         # The state may have changed since the process was started.
@@ -249,42 +280,3 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         _, connected = await loop.create_unix_connection(session, sock=channel)
         return _Worker(process, connected, worker_socket)
-
-
-async def supervise(
-    *,
-    listener: socket.socket,
-    workers: WorkerSpec,
-    load: Callable[[], Awaitable[Backend]],
-    stop: asyncio.Event,
-    drain_seconds: float,
-    metric_values: MetricValues,
-    log: FailureLog,
-    say: Callable[[str], object],
-) -> int:
-    """Serve through several HTTP workers and return the exit code.
-
-    0 drained, 5 workers keep ending. Workers answer that the server is loading while `load` runs.
-    `stop`, set by signals, drains. `listener` is closed. Raises what `load` raises.
-    """
-    tune_interpreter()
-    supervisor = Supervisor(
-        listener=listener, workers=workers, metric_values=metric_values, log=log
-    )
-    supervisor.start()
-    loading, stopping = asyncio.ensure_future(load()), asyncio.ensure_future(stop.wait())
-    try:
-        ends: set[asyncio.Future[Any]] = {stopping, supervisor.gave_up}
-        await asyncio.wait({loading, *ends}, return_when=asyncio.FIRST_COMPLETED)
-        if loading.done():
-            supervisor.open(loading.result())
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if supervisor.gave_up.done():
-            say(supervisor.gave_up.result())
-            return WORKERS_DIE
-        await supervisor.drain(drain_seconds)
-        return 0
-    finally:
-        for task in (loading, stopping):
-            task.cancel()
-        await supervisor.kill()

@@ -21,7 +21,7 @@ from typing import Any
 import uvloop
 
 from container.server.data_plane.plane import Backend
-from container.server.processes.supervisor import WORKER, WorkerSpec, supervise
+from container.server.processes.supervisor import WORKER, Supervisor, WorkerSpec
 from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.telemetry.metric_values import MetricValues
 from tests.unit.container.processes.echo import Client, EchoEngine, batcher, close_clients
@@ -62,21 +62,18 @@ class Server:
         self.sentences: list[str] = []
         self.count, self._load = count, load
         self._log = FailureLog(lambda line: self.lines.append(json.loads(line)))
+        workers = WorkerSpec(
+            count=count,
+            environment=environment(archive),
+            command=command,
+            heartbeat_seconds=heartbeat_seconds,
+        )
+        supervisor = Supervisor(
+            listener=self.listener, workers=workers, metric_values=MetricValues(), log=self._log
+        )
         self.running = asyncio.ensure_future(
-            supervise(
-                listener=self.listener,
-                workers=WorkerSpec(
-                    count=count,
-                    environment=environment(archive),
-                    command=command,
-                    heartbeat_seconds=heartbeat_seconds,
-                ),
-                load=self.load,
-                stop=self.stop,
-                drain_seconds=drain_seconds,
-                metric_values=MetricValues(),
-                log=self._log,
-                say=self.sentences.append,
+            supervisor.serve(
+                self.load, self.stop, drain_seconds=drain_seconds, say=self.sentences.append
             )
         )
 
@@ -188,16 +185,13 @@ async def serve(archive: Path) -> int:
         return batcher(engine)
 
     print(listener.getsockname()[1], flush=True)
-    return await supervise(
+    supervisor = Supervisor(
         listener=listener,
         workers=WorkerSpec(count=2, environment=environment(archive)),
-        load=load,
-        stop=asyncio.Event(),
-        drain_seconds=5,
         metric_values=MetricValues(),
         log=FailureLog(stderr),
-        say=print,
     )
+    return await supervisor.serve(load, asyncio.Event(), drain_seconds=5, say=print)
 
 
 def children(parent: int | None = None) -> list[int]:
