@@ -77,7 +77,6 @@ class Timer:
         if self._file >= 0:
             asyncio.get_running_loop().remove_reader(self._file)
             os.close(self._file)
-            self._file = -1
 
 
 def arrival_moments(phase: Phase, arrivals: Arrivals, seed: str) -> Iterator[float]:
@@ -120,19 +119,19 @@ class Driver:
         self, measurement: Measurement, halt: asyncio.Event, progress: Callable[[], None]
     ) -> None:
         """Run one phase; `progress` is called every second. `halt` ends it and drops the rest."""
-        run = _PhaseRun(driver=self, measurement=measurement)
-        try:
-            await run.run(halt, progress)
-        finally:
-            await run.cancel()
-            run.timer.close()
+        with contextlib.closing(Timer()) as timer:
+            run = _PhaseRun(driver=self, measurement=measurement, timer=timer)
+            try:
+                await run.run(halt, progress)
+            finally:
+                await run.cancel()
 
 
 @dataclass(kw_only=True)
 class _PhaseRun:
     driver: Driver
     measurement: Measurement
-    timer: Timer = field(default_factory=Timer)
+    timer: Timer
     begin: float = 0.0
     due: asyncio.Queue[float] = field(default_factory=asyncio.Queue)
     """Moments at which requests were due, while they wait for a connection."""
@@ -184,7 +183,6 @@ class _PhaseRun:
 
     @property
     def pending(self) -> int:
-        """Requests that wait or are under way."""
         return self.in_flight + self.due.qsize()
 
     def _close_second(self, since: tuple[float, float]) -> tuple[float, float]:
@@ -195,7 +193,7 @@ class _PhaseRun:
         return now, cpu
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
+        task = asyncio.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return task

@@ -170,11 +170,11 @@ class Runner:
             measurement.ended_early = "broken off"
             halt.set()
 
-        watching = asyncio.create_task(watch())
+        watch_task = asyncio.create_task(watch())
         try:
             await driver.run(measurement, halt, check)
         finally:
-            watching.cancel()
+            watch_task.cancel()
         return measurement
 
 

@@ -204,11 +204,6 @@ class Measurement:
         return [second for second in self.seconds_seen if second.second < self.phase.seconds]
 
     @property
-    def answered_while_sending(self) -> int:
-        """Answers while requests were sent."""
-        return sum(second.answered for second in self.sending_seconds)
-
-    @property
     def offered_per_second(self) -> float:
         """Requests that were due."""
         return self.offered / self.seconds if self.seconds else 0.0
@@ -216,7 +211,8 @@ class Measurement:
     @property
     def answered_per_second(self) -> float:
         """Answers while requests were sent."""
-        return self.answered_while_sending / self.seconds if self.seconds else 0.0
+        answered = sum(second.answered for second in self.sending_seconds)
+        return answered / self.seconds if self.seconds else 0.0
 
     @property
     def cpu_share(self) -> float:

@@ -73,18 +73,14 @@ class LoadResult:
         """The result of a search; None where phases were given."""
         if self.test.phases:
             return None
-        known = bounds(self.steps)
+        rate, missed = bounds(self.steps)
         held = [
             position
             for position, measurement in enumerate(self.phases)
-            if outcome_of(measurement) is Outcome.held and measurement.phase.start == known.held
+            if outcome_of(measurement) is Outcome.held and measurement.phase.start == rate
         ]
-        return Saturation(
-            rate=known.held,
-            phase=held[-1] if held else None,
-            lowest_missed=known.missed,
-            exact=is_exact(self.steps),
-        )
+        phase = held[-1] if held else None
+        return Saturation(rate=rate, phase=phase, lowest_missed=missed, exact=is_exact(self.steps))
 
     @property
     def chief(self) -> Measurement | None:
@@ -188,18 +184,18 @@ def _errors(phase: Measurement) -> str:
 
 
 def _doubts(result: LoadResult) -> list[str]:
-    doubts, outcomes = [], [outcome_of(phase) for phase in result.phases]
+    doubts, saturation = [], result.saturation
     if result.broken_off:
         doubts.append("Broken off: what is here was measured until then.")
     if result.stopped is not None:
         doubts.append(f"Stopped early: {result.stopped}.")
-    if result.saturation is None:
+    if saturation is None:
         doubts += [
             f"{measurement.phase.name} missed the SLO: {measurement.verdict.reason}."
             for measurement in result.phases
             if measurement.verdict is not None and measurement.verdict.outcome is Outcome.missed
         ]
-    elif not result.saturation.exact and Outcome.tool in outcomes:
+    elif not saturation.exact and Outcome.tool in map(outcome_of, result.phases):
         doubts.append("Higher rates were the load tool's limit, not the server's.")
     if (limit := result.chief_tool_limit) is not None:
         doubts.append(f"The load tool itself takes part in these numbers: {limit}.")

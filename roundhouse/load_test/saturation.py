@@ -73,7 +73,7 @@ def _miss(measurement: Measurement, slo_ms: float) -> str | None:
         latency = measurement.latency.percentile(percentile)
         if latency is not None and latency > slo_ms:
             return f"even p{percentile:g} {milliseconds(latency)} is above {slo_ms:g} ms"
-    unanswered = measurement.offered - measurement.answered_while_sending
+    unanswered = measurement.offered - sum(s.answered for s in measurement.sending_seconds)
     allowed = max(MIN_PILED_UP, (1 - ANSWERED_SHARE) * measurement.offered)
     if measurement.phase.loop is Loop.open and unanswered > allowed:
         offered = per_second(measurement.offered_per_second)
@@ -90,28 +90,17 @@ class Step:
     outcome: Outcome
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """The highest rate that held and the lowest that missed; None where there is none."""
+def bounds(steps: Sequence[Step]) -> tuple[float | None, float | None]:
+    """Return the highest rate that held and the lowest that missed; None where there is none.
 
-    held: float | None
-    missed: float | None
-
-    @property
-    def are_close(self) -> bool:
-        """Whether both are known and lie close together."""
-        known = self.held is not None and self.missed is not None
-        return known and (self.missed or 0) <= (self.held or 0) * CLOSE_ENOUGH
-
-
-def bounds(steps: Sequence[Step]) -> Bounds:
-    """Return the bounds: a rate counts by the majority of its steps, below the lowest miss."""
+    A rate counts by the majority of its steps; a hold counts below the lowest miss.
+    """
     scores: Counter[float] = Counter()
     for step in steps:
         scores[step.rate] += 1 if step.outcome is Outcome.held else -1
     missed = min((rate for rate, score in scores.items() if score < 0), default=None)
     held = [rate for rate, s in scores.items() if s > 0 and (missed is None or rate < missed)]
-    return Bounds(held=max(held, default=None), missed=missed)
+    return max(held, default=None), missed
 
 
 def next_rate(steps: Sequence[Step], first: float) -> float | None:
@@ -127,22 +116,22 @@ def next_rate(steps: Sequence[Step], first: float) -> float | None:
     last = steps[-1].rate
     if not _is_decided(steps, last):
         return last
-    known = bounds(steps)
-    if known.missed is None:
-        return None if known.held is None else known.held * STEP_UP
-    if known.held is None:
-        lower = known.missed * STEP_DOWN
+    held, missed = bounds(steps)
+    if held is None:
+        lower = last * STEP_DOWN
         return lower if lower >= first * MIN_SHARE else None
-    return None if known.are_close else math.sqrt(known.held * known.missed)
+    if missed is None:
+        return held * STEP_UP
+    return None if missed <= held * CLOSE_ENOUGH else math.sqrt(held * missed)
 
 
 def is_exact(steps: Sequence[Step]) -> bool:
     """Return whether the bounds are close, decided, and the miss is the server's own."""
-    known = bounds(steps)
-    if known.held is None or known.missed is None or not known.are_close:
+    held, missed = bounds(steps)
+    if held is None or missed is None or missed > held * CLOSE_ENOUGH:
         return False
-    missed = any(s.rate == known.missed and s.outcome is Outcome.missed for s in steps)
-    return missed and _is_decided(steps, known.held) and _is_decided(steps, known.missed)
+    is_own = any(step.rate == missed and step.outcome is Outcome.missed for step in steps)
+    return is_own and _is_decided(steps, held) and _is_decided(steps, missed)
 
 
 def _is_decided(steps: Sequence[Step], rate: float) -> bool:
