@@ -1,7 +1,4 @@
-"""Run in a child process.
-
-Prints every name that NVIDIA's Python bindings have, by dotted class, as one JSON object.
-"""
+"""Run in a child process: prints the names of NVIDIA's bindings, by dotted class, as JSON."""
 
 from __future__ import annotations
 
@@ -11,20 +8,17 @@ import json
 import tensorrt_bindings
 from cuda.bindings import runtime
 
-DEPTH = 3
 
-
-def described(owner: object, path: str, depth: int = DEPTH) -> dict[str, list[str]]:
+def class_names(owner: object, path: str, depth: int = 3) -> dict[str, list[str]]:
     """The names of a module or class and, below it, of its classes."""
-    names = dir(owner)
-    found = {path: names}
-    for name in names:
+    names = {path: dir(owner)}
+    for name in names[path]:
         value = getattr(owner, name, None)
         if depth and inspect.isclass(value) and not name.startswith("_"):
-            found |= described(value, f"{path}.{name}", depth - 1)
-    return found
+            names |= class_names(value, f"{path}.{name}", depth - 1)
+    return names
 
 
 if __name__ == "__main__":
-    found = described(tensorrt_bindings, "tensorrt") | described(runtime, "cuda")
-    print(json.dumps({"version": tensorrt_bindings.__version__, "names": found}))
+    names = class_names(tensorrt_bindings, "tensorrt") | class_names(runtime, "cuda")
+    print(json.dumps({"version": tensorrt_bindings.__version__, "names": names}))

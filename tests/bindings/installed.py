@@ -1,6 +1,4 @@
-"""NVIDIA's real Python bindings of one TensorRT build, unpacked on this machine, and a child
-process that imports them.
-"""
+"""NVIDIA's real Python bindings of one TensorRT build, unpacked, and a child that imports them."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ DESCRIBE = Path(__file__).with_name("describe.py")
 LIBRARIES = ("nvinfer", "nvinfer_plugin", "nvonnxparser")
 
 
-class NotToBeHadError(Exception):
+class UnavailableError(Exception):
     """This machine cannot have the bindings; the message says what is missing."""
 
 
@@ -33,9 +31,8 @@ class Bindings:
     version: str
     folder: Path
     names: dict[str, frozenset[str]]
-    """Names by dotted class.
-
-    `tensorrt` and `cuda` are the modules, `tensorrt.ILogger.Severity` a class in a class.
+    """Names by dotted class: `tensorrt` and `cuda` are the modules, `tensorrt.ILogger.Severity` a
+    class in a class.
     """
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -53,56 +50,37 @@ class Bindings:
 
 
 def bindings(version: str) -> Bindings:
-    """The bindings that requirements/bindings-<version>.txt pins. Raises NotToBeHadError."""
+    """The bindings that requirements/bindings-<version>.txt pins. Raises UnavailableError."""
     pins = ROOT / "requirements" / f"bindings-{version}.txt"
-    made_of = pins.read_bytes() + STUBS.read_bytes() + sys.version.encode()
-    folder = CACHE / f"{version}-{hashlib.sha256(made_of).hexdigest()[:16]}"
+    content = pins.read_bytes() + STUBS.read_bytes() + sys.version.encode()
+    folder = CACHE / f"{version}-{hashlib.sha256(content).hexdigest()[:16]}"
     if not folder.is_dir():
         CACHE.mkdir(parents=True, exist_ok=True)
-        half = Path(tempfile.mkdtemp(dir=CACHE, prefix=".part-"))
+        part = Path(tempfile.mkdtemp(dir=CACHE, prefix=".part-"))
         try:
-            _fetch(pins, half)
-            _compile(half, version.split(".")[0])
-            half.rename(folder)
+            fetch(pins, part)
+            _compile(part, version.split(".")[0])
+            part.rename(folder)
         finally:
-            shutil.rmtree(half, ignore_errors=True)
-    told = _python(folder, str(DESCRIBE))
-    assert told.returncode == 0, told.stderr
-    said = json.loads(told.stdout)
-    assert said["version"] == version
-    return Bindings(
-        version=version,
-        folder=folder,
-        names={path: frozenset(names) for path, names in said["names"].items()},
-    )
+            shutil.rmtree(part, ignore_errors=True)
+    ended = _python(folder, str(DESCRIBE))
+    assert ended.returncode == 0, ended.stderr
+    described = json.loads(ended.stdout)
+    assert described["version"] == version
+    names = {path: frozenset(names) for path, names in described["names"].items()}
+    return Bindings(version=version, folder=folder, names=names)
 
 
-def _fetch(pins: Path, folder: Path) -> None:
+def fetch(pins: Path, folder: Path) -> None:
+    """Unpack the wheels that a file pins. Raises UnavailableError."""
     wheels = folder / "wheels"
-    options = (
-        "--no-deps",
-        "--only-binary=:all:",
-        "--require-hashes",
-        "--quiet",
-        "--disable-pip-version-check",
-    )
-    command = (
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        *options,
-        "-r",
-        str(pins),
-        "-d",
-        str(wheels),
-    )
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    options = ("--no-deps", "--only-binary=:all:", "--require-hashes", "--quiet")
+    files = ("-r", str(pins), "-d", str(wheels))
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    ended = _run((*pip, "download", *options, *files))
     if ended.returncode != 0:
-        raise NotToBeHadError(
-            f"the wheels of {pins.name} cannot be had: "
-            f"{(ended.stderr.strip().splitlines() or ['?'])[-1]}"
-        )
+        reason = (ended.stderr.strip().splitlines() or ["?"])[-1]
+        raise UnavailableError(f"the wheels of {pins.name} cannot be had: {reason}")
     for wheel in wheels.glob("*.whl"):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder / "python")
@@ -111,9 +89,7 @@ def _fetch(pins: Path, folder: Path) -> None:
 
 def _compile(folder: Path, major: str) -> None:
     if shutil.which("gcc") is None:
-        raise NotToBeHadError(
-            "gcc is not on this machine, and the bindings need three empty libraries"
-        )
+        raise UnavailableError("there is no gcc, and the bindings need three empty libraries")
     (folder / "lib").mkdir()
     for name in LIBRARIES:
         library = folder / "lib" / f"lib{name}.so.{major}"
@@ -126,11 +102,8 @@ def _python(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
         "PYTHONPATH": os.pathsep.join((str(folder / "python"), str(ROOT))),
         "LD_LIBRARY_PATH": str(folder / "lib"),
     }
-    return subprocess.run(
-        (sys.executable, "-B", "-W", "error", *argv),
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
+    return _run((sys.executable, "-B", "-W", "error", *argv), env=environment, cwd=ROOT)
+
+
+def _run(command, **options) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)

@@ -7,154 +7,126 @@ from __future__ import annotations
 
 import inspect
 import json
-from pathlib import Path
 
 import pytest
 
 from container.tensorrt import surface as runtime
 from engine_build.quantization import surface as calibration
-from tests.bindings.installed import ROOT, Bindings, NotToBeHadError, bindings
-from tests.bindings.touched import PROTOCOLS, UNKNOWN, Touch, touches
+from tests.bindings.installed import ROOT, Bindings, UnavailableError, bindings, fetch
+from tests.bindings.touched import PROTOCOLS, UNKNOWN, touches
 
 pytestmark = pytest.mark.bindings
 
 BUILDS = {10: "10.16.1.11", 11: "11.4.0.106"}
-ROOMS = {
-    "engine_build/quantization": (10,),
-    "engine_build/tensorrt": (10, 11),
-    "container/tensorrt": (10, 11),
-    "container/server/engines/tensorrt_plan.py": (10, 11),
+SOURCES = {
+    "engine_build/quantization": (calibration, (10,)),
+    "engine_build/tensorrt": (runtime, (10, 11)),
+    "container/tensorrt": (runtime, (10, 11)),
+    "container/server/engines/tensorrt_plan.py": (runtime, (10, 11)),
 }
-"""Folders and files where TensorRT and CUDA are touched, and the majors that the code is for."""
-SURFACES = {"engine_build/quantization": calibration} | dict.fromkeys(
-    ("container/tensorrt", "container/server/engines/tensorrt_plan.py", "engine_build/tensorrt"),
-    runtime,
-)
+"""Folders and files where TensorRT and CUDA are touched, their surface, and the code's majors."""
 PLAIN = {name for kind in (bytes, str, int, float, dict, list, tuple) for name in dir(kind)}
 """What values of Python's own have: a shape is a tuple, an error's words are bytes."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", params=BUILDS, ids=lambda major: f"TensorRT {major}")
 def installed(request) -> Bindings:
     try:
         return bindings(BUILDS[request.param])
-    except NotToBeHadError as error:
+    except UnavailableError as error:
         pytest.skip(str(error))
 
 
-each_build = pytest.mark.parametrize(
-    "installed", BUILDS, indirect=True, ids=[f"TensorRT {major}" for major in BUILDS]
-)
-the_last_with_calibrators = pytest.mark.parametrize(
-    "installed", [10], indirect=True, ids=["TensorRT 10"]
-)
+def of_major(major):
+    return pytest.mark.parametrize("installed", [major], indirect=True)
 
 
-def touched(major: int) -> list[Touch]:
-    """Every touch in the rooms that are for a major."""
-    rooms = [room for room, majors in ROOMS.items() if major in majors]
-    return [touch for room in rooms for path in files(room) for touch in touches(path, ROOT)]
+def sources_of(installed):
+    major = int(installed.version.split(".")[0])
+    return [source for source, (_, majors) in SOURCES.items() if major in majors]
 
 
-def files(room: str) -> list[Path]:
-    """The Python files of a folder, or the file."""
-    return [ROOT / room] if room.endswith(".py") else sorted((ROOT / room).rglob("*.py"))
+def touched_paths(source):
+    """The paths that a folder or file touches."""
+    files = [ROOT / source] if source.endswith(".py") else (ROOT / source).rglob("*.py")
+    return {path for file in files for _, path in touches(file)}
 
 
-def protocols(room: str) -> list[type]:
-    """The surface of a room."""
-    module = SURFACES[room]
-    return [
-        each
-        for _, each in inspect.getmembers(module, inspect.isclass)
-        if each.__module__ == module.__name__
-    ]
+def protocols(source):
+    """The classes of a source's surface, by real path."""
+    module, _ = SOURCES[source]
+    classes = inspect.getmembers(module, inspect.isclass)
+    return {real(name): kind for name, kind in classes if kind.__module__ == module.__name__}
 
 
-def listed(room: str) -> list[str]:
-    """Every name of a room's surface, by real path."""
-    return [f"{real(each)}.{name}" for each in protocols(room) for name in members(each)]
-
-
-def open_ended(room: str) -> tuple[str, ...]:
-    """The names whose own names mypy cannot refuse: they are `Any`."""
-    kinds = [
-        (real(each), name, kind)
-        for each in protocols(room)
-        for name, kind in each.__annotations__.items()
-    ]
-    return tuple(f"{owner}.{name}." for owner, name, kind in kinds if kind == "Any")
-
-
-def real(protocol: type) -> str:
+def real(name):
     """The module or class that a protocol stands for."""
-    name = protocol.__name__
-    return PROTOCOLS.get(name) or f"{'cuda' if name.startswith('cuda') else 'tensorrt'}.{name}"
+    return PROTOCOLS.get(name, f"{'cuda' if name.startswith('cuda') else 'tensorrt'}.{name}")
 
 
-def members(protocol: type) -> list[str]:
-    """What a protocol declares itself."""
-    methods = [
-        name
-        for name, value in vars(protocol).items()
-        if inspect.isfunction(value) and not name.startswith("_")
-    ]
-    return [*protocol.__annotations__, *methods]
+def surface_paths(source):
+    """Every name of a source's surface."""
+    return {
+        f"{path}.{name}"
+        for path, kind in protocols(source).items()
+        for name in (*kind.__annotations__, *vars(kind))
+        if name in kind.__annotations__
+        or (inspect.isfunction(vars(kind)[name]) and not name.startswith("_"))
+    }
 
 
-def absent(found: list[Touch], installed: Bindings) -> list[Touch]:
-    """The touches that the bindings have no name for."""
+def absent(paths, installed):
+    """The paths that the bindings have no name for."""
 
-    def exists(path: str) -> bool:
+    def exists(path):
         if not path.startswith(UNKNOWN):
             return installed.has(path)
         name = path.split(".")[-1]
         return name in PLAIN or installed.anywhere(name)
 
-    return [touch for touch in found if not exists(touch.path)]
+    return [path for path in paths if not exists(path)]
 
 
-@each_build
 def test_every_name_touched_exists(installed):
-    major = int(installed.version.split(".")[0])
-    found = touched(major)
-    assert absent(found, installed) == []
-    assert (major == 11) or {"tensorrt.BuilderFlag.INT8", "tensorrt.ILogger.Severity.ERROR"} <= {
-        touch.path for touch in found
-    }
+    paths = set().union(*map(touched_paths, sources_of(installed)))
+    assert absent(paths, installed) == []
+    if "engine_build/quantization" in sources_of(installed):
+        assert {"tensorrt.BuilderFlag.INT8", "tensorrt.ILogger.Severity.ERROR"} <= paths
 
 
-@each_build
 def test_every_name_of_the_surfaces_exists(installed):
-    names = [
-        name
-        for room, majors in ROOMS.items()
-        if int(installed.version.split(".")[0]) in majors
-        for name in listed(room)
-    ]
-    assert len(names) > 20
-    assert [name for name in names if not installed.has(name)] == []
+    paths = set().union(*map(surface_paths, sources_of(installed)))
+    assert len(paths) > 20
+    assert [path for path in paths if not installed.has(path)] == []
 
 
-@pytest.mark.parametrize("room", SURFACES)
-def test_room_touches_nothing_beyond_its_surface(room):
-    listing, opened = {*listed(room), *listed("container/tensorrt")}, open_ended(room)
-    found = {touch.path for path in files(room) for touch in touches(path, ROOT)}
-    known = {path for path in found if not path.startswith(UNKNOWN)}
-    assert {path for path in known - listing if not path.startswith(opened)} == set()
-    names = {path.split(".")[-1] for path in listing} | PLAIN
-    assert {path.split(".")[-1] for path in found - known} - names == set()
-
-
-@pytest.mark.parametrize("installed", [11], indirect=True, ids=["TensorRT 11"])
-def test_tensorrt_11_has_no_calibrators_and_no_precision_flags(installed):
-    gone = (
-        "IInt8EntropyCalibrator2",
-        "BuilderFlag.INT8",
-        "BuilderFlag.FP16",
-        "IBuilderConfig.int8_calibrator",
+@pytest.mark.parametrize("source", SOURCES)
+def test_source_touches_nothing_beyond_its_surface(source):
+    listed = surface_paths(source) | surface_paths("container/tensorrt")
+    # Names below `Any` are those that mypy cannot refuse.
+    untyped = tuple(
+        f"{path}.{name}."
+        for path, kind in protocols(source).items()
+        for name, annotation in kind.__annotations__.items()
+        if annotation == "Any"
     )
-    assert [name for name in gone if installed.has(f"tensorrt.{name}")] == []
+    paths = touched_paths(source)
+    known = {path for path in paths if not path.startswith(UNKNOWN)}
+    assert {path for path in known - listed if not path.startswith(untyped)} == set()
+    names = {path.split(".")[-1] for path in listed} | PLAIN
+    assert {path.split(".")[-1] for path in paths - known} - names == set()
+
+
+@of_major(11)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("IInt8EntropyCalibrator2", "BuilderFlag.INT8", "BuilderFlag.FP16"),
+        "IBuilderConfig.int8_calibrator",
+    ],
+)
+def test_tensorrt_11_has_no_calibrators_and_no_precision_flags(installed, name):
+    assert not installed.has(f"tensorrt.{name}")
 
 
 SCRIPT = """
@@ -166,25 +138,25 @@ from cuda.bindings import runtime
 from container.tensorrt.bindings import cuda_runtime, error_logger, tensorrt
 from engine_build.quantization.calibrator import DeviceBatches, entropy_calibrator
 assert (tensorrt(), cuda_runtime()) == (trt, runtime)
-cache = Path(sys.argv[1])
-made = entropy_calibrator(trt, DeviceBatches(None, []), cache)
+calibrator = entropy_calibrator(trt, DeviceBatches(None, []), Path(sys.argv[1]))
 logger = error_logger(trt)
 severities = trt.ILogger.Severity
 for severity in (severities.INFO, severities.ERROR, severities.INTERNAL_ERROR):
     logger.log(severity, f"said  as {severity.name}")
-before = made.read_calibration_cache()
-made.write_calibration_cache(memoryview(b"scales"))
+before = calibrator.read_calibration_cache()
+calibrator.write_calibration_cache(memoryview(b"scales"))
 print(json.dumps({
-    "is": isinstance(made, trt.IInt8EntropyCalibrator2), "algorithm": made.get_algorithm().name,
-    "batch": made.get_batch(["x"]), "size": made.get_batch_size(), "before": before,
-    "after": made.read_calibration_cache().decode(), "errors": logger.errors,
+    "is": isinstance(calibrator, trt.IInt8EntropyCalibrator2),
+    "algorithm": calibrator.get_algorithm().name,
+    "batch": calibrator.get_batch(["x"]), "size": calibrator.get_batch_size(), "before": before,
+    "after": calibrator.read_calibration_cache().decode(), "errors": logger.errors,
 }))
 """
 
 
-@the_last_with_calibrators
+@of_major(10)
 def test_calibrator_is_one_of_the_real_base_class(installed, tmp_path):
-    ended = installed.run("-c", SCRIPT, str(tmp_path / "made.cache"))
+    ended = installed.run("-c", SCRIPT, str(tmp_path / "calibration.cache"))
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout) == {
         "is": True,
@@ -223,9 +195,15 @@ def given(builder: Any, other: str):
 """
 
 
-def test_touches_follow_modules_parameters_and_what_comes_of_them(tmp_path):
-    (tmp_path / "source.py").write_text(SOURCE)
-    assert [(touch.line, touch.path) for touch in touches(tmp_path / "source.py", tmp_path)] == [
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def test_touches_follow_modules_parameters_and_what_comes_of_them(source):
+    assert touches(source) == [
         (8, "tensorrt.Logger"),
         (8, "tensorrt.Runtime"),
         (8, "tensorrt.Runtime.deserialize_cuda_engine"),
@@ -245,20 +223,15 @@ def test_touches_follow_modules_parameters_and_what_comes_of_them(tmp_path):
     ]
 
 
-@each_build
-def test_refuses_names_that_nvidia_never_had(installed, tmp_path):
-    (tmp_path / "source.py").write_text(SOURCE)
-    names = [touch.path for touch in absent(touches(tmp_path / "source.py", tmp_path), installed)]
-    assert names == [
+def test_refuses_names_that_nvidia_never_had(installed, source):
+    assert absent([path for _, path in touches(source)], installed) == [
         *("tensorrt.BuilderFlag.INT9", "?.tensor_names", "?.lower_case", "?.lengths", "?.octets"),
         *("tensorrt.IExecutionContext.set_shape", "?.opened"),
     ]
 
 
 def test_refuses_pins_that_no_index_has(tmp_path):
-    from tests.bindings import installed as module
-
     pins = tmp_path / "bindings-0.txt"
     pins.write_text(f"tensorrt-cu13-bindings==0.0.0.0 --hash=sha256:{'0' * 64}\n")
-    with pytest.raises(NotToBeHadError, match=r"wheels of bindings-0.txt cannot be had"):
-        module._fetch(pins, Path(tmp_path))
+    with pytest.raises(UnavailableError, match=r"wheels of bindings-0.txt cannot be had"):
+        fetch(pins, tmp_path)

@@ -1,6 +1,6 @@
 """Every promised architecture compiles with NVIDIA's own parser and builder.
 
-What they refuse is told with a way out.
+What they refuse has a way out.
 """
 
 from __future__ import annotations
@@ -12,14 +12,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from engine_build.errors import NetworkRefused
-from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Network
 from engine_build.pipeline import NETWORK_STEPS, run_steps
-from engine_build.runner import ProcessRunner
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
-from engine_build.steps.check import compile_checks
-from onboarding.model_spec import OptimizationProfileSpec
+from tests.compile_check.builds import ROWS, assert_compiles, check_network
 from tests.unit.engine_build.architectures import (
     CLASSES,
     TEXT,
@@ -35,35 +31,19 @@ from tests.unit.engine_build.trees import write_tensors_tree
 
 pytestmark = pytest.mark.compile_check
 
-TEXTS = OptimizationProfileSpec(batch=(1, 2, 4), sequence=(4, 8, 16))
-ROWS = OptimizationProfileSpec(batch=(1, 2, 4))
 X, Y = tensor("x", "batch", 8), tensor("y", "batch", 8)
-
-
-def check_networks(path, profile):
-    log = Log(io.StringIO())
-    network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
-    return compile_checks([network], (profile,), ProcessRunner(log), log)
 
 
 @pytest.mark.parametrize("name", TEXT)
 def test_exported_text_network_compiles(name, tmp_path):
     checkpoint = write_text_checkpoint(tmp_path / "checkpoint", name, classes=CLASSES)
-    network = export(
-        SourceModel(checkpoint, longest=16, task="text-classification"),
-        sentences(20, seed=3),
-        tmp_path,
-        longest=16,
-    )
-    assert [record.verdict for record in check_networks(network.path, TEXTS)] == ["pass"]
+    model = SourceModel(checkpoint, longest=16, task="text-classification")
+    assert_compiles(export(model, sentences(20, seed=3), tmp_path, longest=16).path)
 
 
 @pytest.mark.parametrize("name", VISION)
 def test_vision_network_compiles(name, tmp_path):
-    assert [
-        record.verdict
-        for record in check_networks(write_vision_network(tmp_path / "model.onnx", name), ROWS)
-    ] == ["pass"]
+    assert_compiles(write_vision_network(tmp_path / "model.onnx", name), ROWS)
 
 
 @pytest.mark.parametrize("name", VISION)
@@ -78,69 +58,55 @@ def test_quantized_vision_network_compiles(name, tmp_path):
     )
     tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
     with tools.work:
-        network = run_steps(tools, NETWORK_STEPS).networks["int8"]
-        records = check_networks(network.path, ROWS)
-    assert [record.verdict for record in records] == ["pass"]
+        assert_compiles(run_steps(tools, NETWORK_STEPS).networks["int8"].path, ROWS)
 
 
 def loop():
     """A loop whose carried tensor grows with every turn."""
-    condition, grown = tensor("again", kind=TensorProto.BOOL), tensor("grown", None, 8)
+    condition = tensor("again", kind=TensorProto.BOOL)
+    carried, grown = tensor("carried", None, 8), tensor("grown", None, 8)
     body = helper.make_graph(
         [node("Identity", "go", "again"), node("Concat", "carried carried", "grown", axis=0)],
         "body",
-        [
-            tensor("turn", kind=TensorProto.INT64),
-            tensor("go", kind=TensorProto.BOOL),
-            tensor("carried", None, 8),
-        ],
+        [tensor("turn", kind=TensorProto.INT64), tensor("go", kind=TensorProto.BOOL), carried],
         [condition, grown],
     )
     return helper.make_node("Loop", ["turns", "", "x"], ["y"], name="/decoder/Loop", body=body)
 
 
+def dequantized(quantize):
+    return [quantize, node("DequantizeLinear", "q s z", "y")]
+
+
+IMAGE = tensor("x", "batch", 3, 3)
+BYTES = [tensor(name, "batch", 8, kind=TensorProto.UINT8) for name in "xy"]
+STRINGS = [tensor(name, "batch", kind=TensorProto.STRING) for name in "xy"]
+ASYMMETRIC = {"s": np.array(0.1, dtype=np.float32), "z": np.array(5, dtype=np.int8)}
+LOWER = {"name": "/text/StringNormalizer", "case_change_action": "LOWER"}
 REFUSED = {
     "custom operator": (
         [node("Fancy", "x", "y", name="/block.0/Fancy", domain="com.example")],
-        X,
-        Y,
-        {},
+        [X, Y],
         "plugins are not loaded",
     ),
     "no importer": (
         [node("Det", "x", "y", name="/layer/Det")],
-        tensor("x", "batch", 3, 3),
-        tensor("y", "batch"),
-        {},
+        [IMAGE, tensor("y", "batch")],
         "plugins are not loaded",
     ),
     "unique values": (
         [node("Unique", "x", "y", name="/ids/Unique")],
-        tensor("x", "batch"),
-        tensor("y", "found"),
-        {},
+        [tensor("x", "batch"), tensor("y", "found")],
         "use a mask",
     ),
     "strings": (
-        [
-            node(
-                "StringNormalizer",
-                "x",
-                "y",
-                name="/text/StringNormalizer",
-                case_change_action="LOWER",
-            )
-        ],
-        tensor("x", "batch", kind=TensorProto.STRING),
-        tensor("y", "batch", kind=TensorProto.STRING),
-        {},
+        [node("StringNormalizer", "x", "y", **LOWER)],
+        STRINGS,
         "give the network numbers",
     ),
     "integers of 8 bits": (
         [node("Add", "x x", "y", name="/pixels/Add")],
-        tensor("x", "batch", 8, kind=TensorProto.UINT8),
-        tensor("y", "batch", 8, kind=TensorProto.UINT8),
-        {},
+        BYTES,
         "cast its inputs to FP32",
     ),
     "list of tensors": (
@@ -148,29 +114,17 @@ REFUSED = {
             node("SplitToSequence", "x", "parts", name="/heads/Split"),
             node("ConcatFromSequence", "parts", "y", axis=0),
         ],
-        X,
-        tensor("y", "rows", 8),
-        {},
+        [X, tensor("y", "rows", 8)],
         "as one tensor",
     ),
     "quantized for another runtime": (
-        [
-            node("DynamicQuantizeLinear", "x", "q s z", name="/in/Dynamic"),
-            node("DequantizeLinear", "q s z", "y"),
-        ],
-        X,
-        Y,
-        {},
+        dequantized(node("DynamicQuantizeLinear", "x", "q s z", name="/in/Dynamic")),
+        [X, Y],
         "name the float network",
     ),
     "asymmetric": (
-        [
-            node("QuantizeLinear", "x s z", "q", name="/in/Quantize"),
-            node("DequantizeLinear", "q s z", "y"),
-        ],
-        X,
-        Y,
-        {"s": np.array(0.1, dtype=np.float32), "z": np.array(5, dtype=np.int8)},
+        dequantized(node("QuantizeLinear", "x s z", "q", name="/in/Quantize")),
+        [X, Y],
         "every zero point 0",
     ),
 }
@@ -178,58 +132,53 @@ REFUSED = {
 
 @pytest.mark.parametrize("fault", REFUSED)
 def test_refuses_by_node_operator_origin_and_way_out(fault, tmp_path):
-    nodes, takes, gives, weights, words = REFUSED[fault]
-    domains = {each.domain for each in nodes} - {""}
-    path = write_graph(
-        tmp_path / "model.onnx", nodes, [takes], [gives], domains=sorted(domains), **weights
-    )
+    nodes, (source, target), words = REFUSED[fault]
+    options = ASYMMETRIC if fault == "asymmetric" else {}
+    domains = sorted({node.domain for node in nodes} - {""})
+    path = tmp_path / "model.onnx"
+    write_graph(path, nodes, [source], [target], domains=domains, **options)
     with pytest.raises(NetworkRefused) as caught:
-        check_networks(path, ROWS)
-    said = str(caught.value)
-    module = nodes[0].name.split("/")[1]
-    assert said.startswith("TensorRT-RTX 1.")
-    assert (
-        f"node {nodes[0].name} (operator {nodes[0].op_type}; from module {module}, exported by "
-        "tests 1)" in said
-    )
-    assert words in said.partition("way out: ")[2]
+        check_network(path, ROWS)
+    message, first = str(caught.value), nodes[0]
+    origin = f"from module {first.name.split('/')[1]}, exported by tests 1"
+    assert message.startswith("TensorRT-RTX 1.") and "float network: " in message
+    assert f"node {first.name} (operator {first.op_type}; {origin})" in message
+    assert words in message.partition("way out: ")[2]
 
 
-def test_refuses_a_loop_whose_tensors_grow(tmp_path):
-    path = write_graph(
-        tmp_path / "model.onnx", [loop()], [X], [tensor("y", "rows", 8)], turns=np.array(3)
-    )
-    words = (
-        r"inside Loop /decoder/Loop \(operator \w+; from module decoder, exported by tests "
-        r"1\).*way out: .*fixed number of steps"
-    )
-    with pytest.raises(NetworkRefused, match=words):
-        check_networks(path, ROWS)
+TALL = [tensor(name, "batch", 3, "height") for name in "xy"]
 
 
-def test_refuses_a_dynamic_axis_that_no_profile_sets(tmp_path):
-    values = [tensor("x", "batch", 3, "height")], [tensor("y", "batch", 3, "height")]
-    path = write_graph(tmp_path / "model.onnx", [node("Relu", "x", "y")], *values)
-    with pytest.raises(
-        NetworkRefused,
-        match=r"input x has shape \[-1, 3, -1\], and no profile sets all its dynamic axes; way out",
-    ):
-        check_networks(path, ROWS)
-
-
-def test_refuses_sizes_that_do_not_fit(tmp_path):
-    weight = np.ones((1, 5), dtype=np.float32)
-    path = write_graph(
-        tmp_path / "model.onnx",
-        [node("Add", "x w", "y", name="/positions/Add")],
-        [X],
-        [Y],
-        w=weight,
-    )
-    with pytest.raises(
-        NetworkRefused, match=r"/positions/Add.*way out: a size is fixed in the graph"
-    ):
-        check_networks(path, ROWS)
+@pytest.mark.parametrize(
+    ("nodes", "tensors", "weights", "reason"),
+    [
+        (
+            [loop()],
+            [X, tensor("y", "rows", 8)],
+            {"turns": np.array(3)},
+            r"inside Loop /decoder/Loop \(operator \w+; from module decoder, exported by tests "
+            r"1\).*way out: .*fixed number of steps",
+        ),
+        (
+            [node("Relu", "x", "y")],
+            TALL,
+            {},
+            r"input x has shape \[-1, 3, -1\], and no profile sets all its dynamic axes; way out",
+        ),
+        (
+            [node("Add", "x w", "y", name="/positions/Add")],
+            [X, Y],
+            {"w": np.ones((1, 5), dtype=np.float32)},
+            "/positions/Add.*way out: a size is fixed in the graph",
+        ),
+    ],
+    ids=["loop whose tensors grow", "dynamic axis without sizes", "sizes that do not fit"],
+)
+def test_refuses_shapes_that_no_profile_fixes(tmp_path, nodes, tensors, weights, reason):
+    source, target = tensors
+    path = write_graph(tmp_path / "model.onnx", nodes, [source], [target], **weights)
+    with pytest.raises(NetworkRefused, match=reason):
+        check_network(path, ROWS)
 
 
 def test_operators_that_tensorrt_supports_are_not_refused_but_named(tmp_path):
@@ -239,8 +188,6 @@ def test_operators_that_tensorrt_supports_are_not_refused_but_named(tmp_path):
         node("GatherND", "x t", "y"),
     ]
     path = write_graph(tmp_path / "model.onnx", nodes, [X], [tensor("y", "found")])
-    output = io.StringIO()
-    network = Network(precision="float", path=path, inputs=(), outputs=(), facts={})
-    log = Log(output)
-    assert compile_checks([network], (ROWS,), ProcessRunner(log), log) == ()
-    assert "lacks NonZero, which TensorRT itself supports" in output.getvalue()
+    stream = io.StringIO()
+    assert check_network(path, ROWS, stream) == ()
+    assert "lacks NonZero, which TensorRT itself supports" in stream.getvalue()
