@@ -95,7 +95,8 @@ class Batcher:
         """Rows that must be queued before the next attempt to prefetch; infinite while one is."""
         self._rows_ever = 0
         self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._drainers: list[asyncio.Future[None]] = []
+        self._rests = asyncio.Event()
+        """Set when nothing runs any more, or a batch hangs; cleared by whoever waits for it."""
         self.is_broken = self.closed = self._hung = False
 
     @property
@@ -143,8 +144,8 @@ class Batcher:
     async def drained(self) -> None:
         """Wait until nothing is queued and nothing runs, or the running batch hangs."""
         while not self._hung and (self._queue.live or self._slots.running):
-            self._drainers.append(asyncio.get_running_loop().create_future())
-            await self._drainers[-1]
+            self._rests.clear()
+            await self._rests.wait()
 
     def close(self) -> None:
         """Refuse queued and new requests, and end the threads after their current batch."""
@@ -185,7 +186,8 @@ class Batcher:
         self._dispatching = False
         while self._slots.idle and self._queue.live:
             head = self._queue.head()
-            self._start(self._batch(head, self._share(head)), self._slots.idle.pop())
+            picks = self._share(head)
+            self._start(head, picks, self._slots.idle.pop())
         self._prefetch_from_rows = math.inf
         # A batch may have ended in this turn, before rows of the same turn were queued.
         if self._may_prefetch and not (self._slots.idle or self._prefetched):
@@ -204,7 +206,7 @@ class Batcher:
             self._prefetch_from_rows = self._queue.live + max(missing, quarter)
         else:
             self._prefetched = True
-            self._start(self._batch(head, picks), 0)
+            self._start(head, picks, 0)
 
     def _share(self, head: Head) -> list[Pick]:
         """Return the next batch, or a part of it when several idle slots are faster than one."""
@@ -229,10 +231,9 @@ class Batcher:
             edges=self._edges,
         )
 
-    def _batch(self, head: Head, picks: Sequence[Pick]) -> Batch:
-        return Batch(self._queue.take(head, picks), longest=picks[-1].length, now=self._clock())
-
-    def _start(self, batch: Batch, slot: int) -> None:
+    def _start(self, head: Head, picks: Sequence[Pick], slot: int) -> None:
+        rows = self._queue.take(head, picks)
+        batch = Batch(rows, longest=picks[-1].length, now=self._clock())
         if not self._runs_inline(batch):
             self._run(slot, batch.rows, partial(self._run_ended, batch, slot), batch.is_over)
             return
@@ -243,7 +244,7 @@ class Batcher:
             self._slots.free(slot)
             self._deliver(batch, outcome, seconds)
             if not self._slots.running:
-                self._wake_drainers()
+                self._rests.set()
 
     def _run(
         self, slot: int, rows: Sequence[Any], ended: RunEnded, over: Callable[[], bool]
@@ -286,13 +287,7 @@ class Batcher:
             self._slots.free(slot)
         self._dispatch()
         if not self._slots.running:
-            self._wake_drainers()
-
-    def _wake_drainers(self) -> None:
-        for drainer in self._drainers:
-            if not drainer.done():
-                drainer.set_result(None)
-        self._drainers.clear()
+            self._rests.set()
 
     def _isolate(self, batch: Batch, slot: int, fault: Exception) -> None:
         self._failed(fault, len(batch.rows))
@@ -337,7 +332,7 @@ class Batcher:
         )
         self._failed(hangs, 0)
         self._refuse_waiting(BROKEN, "broken")
-        self._wake_drainers()
+        self._rests.set()
 
     def _refuse_waiting(self, sentence: str, reason: Drop) -> None:
         for job in self._queue.jobs():

@@ -159,16 +159,6 @@ async def test_long_row_does_not_drag_short_ones_along():
 
 
 @scenario
-async def test_large_request_is_split_and_rejoined_in_order():
-    bench = Bench()
-    lengths = [7, 1, 9, 2, 8, 3, 30, 30, 30, 1, 4, 60]
-    future = await bench.queue(0, lengths)
-    await bench.release_all()
-    assert read(future) == expected(0, lengths)
-    assert len(bench.sizes) > 3
-
-
-@scenario
 async def test_answers_of_whole_requests_are_views_and_keep_their_types():
     bench = Bench()
     await bench.queue(0, [3])

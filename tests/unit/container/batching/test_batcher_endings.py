@@ -29,27 +29,6 @@ from tests.unit.container.batching.harness import (
 
 
 @scenario
-async def test_rows_of_a_cancelled_request_never_run():
-    bench = Bench()
-    await bench.queue(0, [1])
-    gone, stays = await bench.queue(1, [1] * 2), await bench.queue(2, [1])
-    gone.cancel()
-    await bench.release_all()
-    assert bench.ran == [[(0, 0)], [(2, 0)]]
-    assert stays.done()
-
-
-@scenario
-async def test_cancelled_request_leaves_the_queue_in_the_same_moment():
-    bench = Bench(queue_rows=4)
-    await bench.queue(0, [30])
-    gone = await bench.queue(1, [1] * 3)
-    gone.cancel()
-    assert bench.batcher.waiting == 0
-    assert (await bench.queue(2, [1] * 3)).done() is False
-
-
-@scenario
 async def test_cancelled_task_of_a_client_cancels_its_rows():
     """A client that leaves cancels the task that awaits the answer, not the answer itself."""
     bench = Bench()

@@ -46,26 +46,17 @@ async def test_supervisor_receives_the_time_that_is_left(pair: Pair):
 
 
 @paired()
-async def test_cancelled_request_is_cancelled_at_the_supervisor(pair: Pair):
-    answer = pair.channel.submit([tokens(1)] * 100)
-    (future,) = await pair.backend.futures()
-    answer.cancel()
-    pair.channel.refuse(100)
-    await pair.round_trip()
-    assert future.cancelled() and not pair.session._running
-
-
-@paired()
 async def test_task_that_is_cancelled_while_it_waits_cancels_at_the_supervisor(pair: Pair):
     async def client() -> None:
-        await pair.channel.submit([tokens(1)])
+        await pair.channel.submit([tokens(1)] * 100)
 
     task = asyncio.ensure_future(client())
     (future,) = await pair.backend.futures()
     task.cancel()
     await asyncio.wait([task])
+    pair.channel.refuse(100)
     await pair.round_trip()
-    assert future.cancelled()
+    assert future.cancelled() and not pair.session._running
 
 
 @paired(state=frames.LOADING)
