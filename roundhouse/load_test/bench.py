@@ -23,7 +23,7 @@ from roundhouse.load_test.document import load_document
 from roundhouse.load_test.load_test import LoadTest, Runner
 from roundhouse.load_test.measurement import Measurement, Outcome
 from roundhouse.load_test.options import LoadOptions, Loop
-from roundhouse.load_test.result import LoadResult, circumstances
+from roundhouse.load_test.result import LoadResult, circumstances, percentiles_text
 from roundhouse.load_test.subject import load_test, require_answer
 from roundhouse.paths import Paths
 from roundhouse.report import Report, Step
@@ -34,11 +34,15 @@ PERCENTILES = (50, 95, 99)
 
 @dataclass(frozen=True, kw_only=True)
 class LoadReport:
-    """A load test's result and the files that it was written to."""
+    """A load test's result and the page that it was written to."""
 
     result: LoadResult
     page: Path
-    data: Path
+
+    @property
+    def data(self) -> Path:
+        """The JSON file beside the page."""
+        return self.page.with_suffix(".json")
 
 
 def run_bench(
@@ -129,14 +133,10 @@ def _update(step: Step, measurement: Measurement) -> None:
 
 def _phase_line(measurement: Measurement) -> str:
     offered = f" of {per_second(measurement.offered_per_second)}"
-    latencies = ", ".join(
-        f"p{percentile} {milliseconds(measurement.latency.percentile(percentile))}"
-        for percentile in PERCENTILES
-    )
     line = escape(
         f"{measurement.phase.name}: {per_second(measurement.answered_per_second)}"
-        f"{offered if measurement.phase.loop is Loop.open else ''} answers/s, {latencies}"
-        f"{_errors(measurement, ', ')}"
+        f"{offered if measurement.phase.loop is Loop.open else ''} answers/s, "
+        f"{percentiles_text(measurement.latency)}{_errors(measurement, ', ')}"
     )
     verdict = measurement.verdict
     if verdict is None:
@@ -153,13 +153,12 @@ def _write(folder: Path, result: LoadResult, html: bytes) -> LoadReport:
     name = f"{result.test.subject} {result.circumstances.date}"
     stem = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
     pages = (folder / f"{stem}{f'-{number}' if number else ''}.html" for number in range(10_000))
-    page = next(path for path in pages if not path.exists())
-    data = page.with_suffix(".json")
+    report = LoadReport(result=result, page=next(path for path in pages if not path.exists()))
     document = json.dumps(load_document(result), indent=2, allow_nan=False)
     with _writing(folder):
-        page.write_bytes(html)
-        data.write_text(document + "\n", encoding="utf-8")
-    return LoadReport(result=result, page=page, data=data)
+        report.page.write_bytes(html)
+        report.data.write_text(document + "\n", encoding="utf-8")
+    return report
 
 
 @contextmanager

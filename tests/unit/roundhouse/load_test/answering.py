@@ -1,13 +1,15 @@
-"""A small HTTP server in a thread, whose answers a test decides."""
+"""A small HTTP server in threads, whose answers a test decides."""
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
+import http.client
 import json
+import socketserver
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 ANSWER = json.dumps(
     {"outputs": [{"name": "embedding", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 0.0]}]}
@@ -27,73 +29,55 @@ class Answer:
     raw: bytes | None = None
 
 
-@dataclass(kw_only=True)
-class Server:
-    """Its address, and the requests that came."""
+class Connection(socketserver.StreamRequestHandler):
+    disable_nagle_algorithm = True
 
-    answer: Callable[[int], Answer]
-    port: int = 0
-    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-    connections: int = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/invocations"
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while await self.one(reader, writer):
+    def handle(self) -> None:
+        with self.server.lock:
+            self.server.connections += 1
+        with contextlib.suppress(ConnectionError):
+            while self.rfile.readline() and self.answer_request():
                 pass
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
 
-    async def one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        pairs = [line.partition(":") for line in lines[1:] if line]
-        headers = {name.lower(): value.strip() for name, _, value in pairs}
-        body = await reader.readexactly(int(headers.get("content-length", 0)))
-        self.requests.append((headers, body))
-        answer = self.answer(len(self.requests))
-        if answer.silent:
-            return not answer.close
+    def answer_request(self) -> bool:
+        headers = http.client.parse_headers(self.rfile)
+        body = self.rfile.read(int(headers.get("content-length", 0)))
+        with self.server.lock:
+            self.server.requests.append((headers, body))
+            answer = self.server.answer(len(self.server.requests))
         if answer.raw is not None:
-            writer.write(answer.raw)
+            self.wfile.write(answer.raw)
             return False
-        if answer.after_seconds:
-            await asyncio.sleep(answer.after_seconds)
-        fields = f"Content-Length: {len(answer.body)}\r\nContent-Type: application/json\r\n"
-        head = f"HTTP/1.1 {answer.status} Said\r\n{fields}{answer.headers}\r\n"
-        writer.write(head.encode() + answer.body)
-        await writer.drain()
+        if not answer.silent:
+            time.sleep(answer.after_seconds)
+            fields = f"Content-Length: {len(answer.body)}\r\nContent-Type: application/json\r\n"
+            head = f"HTTP/1.1 {answer.status} Said\r\n{fields}{answer.headers}\r\n"
+            self.wfile.write(head.encode() + answer.body)
         return not answer.close
 
 
-@contextmanager
+class Server(socketserver.ThreadingTCPServer):
+    """Its URL, the requests that came, and the number of connections."""
+
+    daemon_threads, block_on_close, request_queue_size = True, False, 512
+
+    def __init__(self, answer: Callable[[int], Answer]) -> None:
+        super().__init__(("127.0.0.1", 0), Connection)
+        self.answer, self.lock = answer, threading.Lock()
+        self.requests: list[tuple[http.client.HTTPMessage, bytes]] = []
+        self.connections = 0
+        self.port = self.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}/invocations"
+
+
+@contextlib.contextmanager
 def serve(answer: Callable[[int], Answer] = lambda number: Answer()) -> Iterator[Server]:
     """Serve for the time of a test; `answer` takes the number of the request, from 1 on."""
-    server, ready, loop = Server(answer=answer), threading.Event(), asyncio.new_event_loop()
-
-    async def run() -> None:
-        listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-        server.port = listening.sockets[0].getsockname()[1]
-        ready.set()
-        await stopped.wait()
-        listening.close()
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    stopped = asyncio.Event()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
-    thread.start()
-    ready.wait(10)
-    try:
-        yield server
-    finally:
-        loop.call_soon_threadsafe(stopped.set)
-        thread.join(10)
-        loop.close()
+    with Server(answer) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join(10)
