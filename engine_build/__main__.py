@@ -20,7 +20,7 @@ from typing import TextIO
 
 from engine_build.build import BuiltNetworks, Result, build, build_networks
 from engine_build.context import BuildContext
-from engine_build.errors import BuildError, InputRefused
+from engine_build.errors import BuildError, InputRefused, one_line
 from engine_build.log import Log
 from engine_build.machine import peak_mib
 from engine_build.options import Options, options, wants_json
@@ -58,9 +58,8 @@ def main(
         reason = "interrupted; the same command goes on from what is finished."
     except Exception as error:
         log.note(traceback.format_exc())
-        text = " ".join(str(error).split())[:300]
-        code = 1
-        reason = f"unforeseen fault, {type(error).__name__}: {text}; please report it with the log."
+        code, fault = 1, f"{type(error).__name__}: {one_line(error)}"
+        reason = f"unforeseen fault, {fault}; please report it with the log."
     path = None if log.path is None else str(log.path)
     if as_json:
         failure = {"status": "failed", "exit_code": code, "reason": reason, "log": path}

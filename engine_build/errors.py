@@ -7,8 +7,8 @@ BuildError
 ├── BudgetMissed    3  no engine of the requested precision is accurate enough
 ├── NetworkRefused  4  the compile check or the compiler refuses the network
 ├── SourceFault     5  the source cannot be fetched, read or exported faithfully
-│   └── NothingForInt8  no layer can be INT8
-└── PublishFailed   6  the store cannot be read or written
+│   └── NothingForInt8  no layer can be INT8; `auto` takes another precision
+└── PublishFailed   6  the store cannot be read or written; no engine became visible
 """
 
 from __future__ import annotations
@@ -21,36 +21,26 @@ class BuildError(Exception):
 
 
 class InputRefused(BuildError):
-    """What was asked for cannot be built here."""
-
     exit_code = 1
 
 
 class BudgetMissed(BuildError):
-    """The engine is less accurate than its budget; nothing is published."""
-
     exit_code = 3
 
 
 class NetworkRefused(BuildError):
-    """NVIDIA's parser or builder refuses the network."""
-
     exit_code = 4
 
 
 class SourceFault(BuildError):
-    """The source is missing, changed, broken, or exports into something else."""
-
     exit_code = 5
 
 
 class NothingForInt8(SourceFault):
-    """No layer of the network can be INT8; `auto` takes another precision."""
+    pass
 
 
 class PublishFailed(BuildError):
-    """The store did not take, or give, what the build needs; no engine became visible."""
-
     exit_code = 6
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 
 from engine_build.datasets.dataset import Array, Feed
-from engine_build.errors import SourceFault
+from engine_build.errors import SourceFault, one_line
 from engine_build.machine import cores
 
 Device = Literal["cpu", "cuda"]
@@ -38,10 +38,7 @@ class OrtNetwork:
         self.inputs: tuple[str, ...] = tuple(tensor.name for tensor in self._session.get_inputs())
 
     def rows(self, feed: Feed) -> Array:
-        """float32 [rows, values]: each output flattened by row, one beside the other.
-
-        Raises SourceFault.
-        """
+        """Return float32 [rows, values], outputs flattened side by side. Raises SourceFault."""
         return flattened(self._session.run(None, {name: feed[name] for name in self.inputs}))
 
     def values(self, names: Sequence[str], feed: Feed) -> dict[str, Array]:
@@ -86,9 +83,9 @@ def _session(network: Path | bytes, options: Any, device: Device) -> Any:
     try:
         return onnxruntime.InferenceSession(model, options, providers=providers)
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
         raise SourceFault(
-            f"ONNX Runtime {version()} refuses the network ({reason}); export it with opset 17."
+            f"ONNX Runtime {version()} refuses the network ({one_line(error)}); export it with "
+            "opset 17."
         ) from error
 
 

@@ -52,6 +52,11 @@ class BuildRequest:
         return "int8" in network_precisions(self.model)
 
     @property
+    def int8_mode(self) -> QuantizationMode | None:
+        """How INT8 is made; None when it is not tried."""
+        return self.quantization if self.may_be_int8 else None
+
+    @property
     def is_cpu(self) -> bool:
         """True when ONNX Runtime is the engine."""
         return self.compute_capability == "cpu"

@@ -105,10 +105,7 @@ class ProcessRunner:
         (script.parent / "logs").mkdir()
 
     def run(self, command: Command) -> Ended:
-        """Run a command.
-
-        What it writes goes to its log line by line, and at the end to the build's.
-        """
+        """Run a command, its output logged line by line, and in the build's log at the end."""
         self._log.line(f"  $ {command}")
         self._count += 1
         path = Path(os.devnull)

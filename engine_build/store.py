@@ -165,10 +165,7 @@ class S3Store:
         return self._answer(name, stream) is not None
 
     def upload(self, path: Path, name: str, *, only_if_absent: bool = False) -> bool:
-        """One PUT with its sha256.
-
-        The bucket refuses other bytes, and a broken upload leaves nothing.
-        """
+        """One PUT with its sha256: the bucket takes those bytes, whole, or nothing."""
         if only_if_absent and self.size(name) is not None:
             return False
         condition = {"IfNoneMatch": "*"} if only_if_absent else {}

@@ -18,24 +18,25 @@ from onboarding.names import engine_card_data_path, engine_card_path, network_pa
 
 def card_files(
     request: BuildRequest, entry: LockEntry, networks: Store, folder: Path
-) -> tuple[tuple[str, Path], ...]:
-    """Writes card.html and card.json into a folder.
-
-    The names that they are published under, each with its file.
-    """
-    found = {name: network_facts(networks, key) for name, key in request.network_keys.items()}
+) -> list[tuple[str, Path]]:
+    """Write card.html and card.json into a folder; return each with its name in a store."""
     facts = CardFacts(
-        entry=entry, source=request.model.source, environment=request.environment, networks=found
+        entry=entry,
+        source=request.model.source,
+        environment=request.environment,
+        networks={name: _facts(networks, key) for name, key in request.network_keys.items()},
     )
-    key = entry.manifest.engine_key
-    files = {engine_card_path(key): card_page(facts), engine_card_data_path(key): card_data(facts)}
-    for name, data in files.items():
-        (folder / Path(name).name).write_bytes(data)
-    return tuple((name, folder / Path(name).name) for name in files)
+    key, files = entry.manifest.engine_key, []
+    names = (engine_card_path(key), engine_card_data_path(key))
+    for name, data in zip(names, (card_page(facts), card_data(facts)), strict=True):
+        path = folder / Path(name).name
+        path.write_bytes(data)
+        files.append((name, path))
+    return files
 
 
-def network_facts(store: Store, key: str) -> dict[str, Any]:
-    """What a network was kept with; nothing when it is not there."""
+def _facts(store: Store, key: str) -> dict[str, Any]:
+    """Return what a network was kept with; nothing when it is not there."""
     data = store.read(network_path(key, RECORD_NAME))
     try:
         return {} if data is None else NetworkRecord.model_validate_json(data).facts

@@ -1,31 +1,44 @@
-"""Numbers, names and table columns as the engine card shows them."""
+"""Numbers, names and tables as the engine card shows them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from onboarding.manifest import Manifest
 from onboarding.model_spec import SourceSpec
 
 RUNTIMES = {"onnxruntime": "ONNX Runtime", "tensorrt": "TensorRT", "pytorch": "PyTorch"}
-Cells = Sequence[object]
-Markup = Callable[[str], str]
-"""A macro of the templates: `badge` or `code`."""
+DASH = "–"
+Column = tuple[str, str, Callable[[Any], object]]
+"""Its head, its class in the style sheet, and the cell of a record."""
+Table = tuple[list[tuple[str, str]], list[tuple[list[object], bool]]]
+"""What the macro `table` takes: heads with classes, rows of cells with whether they stand out."""
 
 
-def score(value: float) -> str:
+def table(
+    columns: Sequence[Column],
+    records: Iterable[Any],
+    stands_out: Callable[[Any], bool] = lambda record: False,
+) -> Table:
+    """Return the table of some records, one row each."""
+    rows = [([cell(item) for _, _, cell in columns], stands_out(item)) for item in records]
+    return [(head, kind) for head, kind, _ in columns], rows
+
+
+def score(value: float | None) -> str:
     """Format an accuracy."""
-    return f"{value:.5f}"
+    return DASH if value is None else f"{value:.5f}"
 
 
-def percent(value: float) -> str:
+def percent(value: float | None) -> str:
     """Format a share."""
-    return f"{value * 100:.1f}\N{NO-BREAK SPACE}%"
+    return DASH if value is None else f"{value * 100:.1f}\N{NO-BREAK SPACE}%"
 
 
 def mebibytes(value: float | None) -> str:
     """Format memory; a dash where it was not measured."""
-    return "–" if value is None else f"{value:,.0f} MiB" if value >= 10 else f"{value:.1f} MiB"
+    return DASH if value is None else f"{value:,.0f} MiB" if value >= 10 else f"{value:.1f} MiB"
 
 
 def size(count: int) -> str:
@@ -58,12 +71,3 @@ def source_pin(source: SourceSpec) -> str:
     name = next((kind for kind in kinds if kind is not None), "not recorded")
     folder = "" if source.path is None else f", folder {source.path}"
     return f"{name}{folder}" + ("" if source.sha256 is None else f", sha256 {source.sha256}")
-
-
-def columns(left: str, numbers: str, right: str = "") -> list[tuple[str, str]]:
-    """Return table columns from their heads, which are separated by |; numbers stand right."""
-    return [
-        (head, kind)
-        for heads, kind in ((left, ""), (numbers, "number"), (right, ""))
-        for head in (heads.split("|") if heads else ())
-    ]

@@ -7,9 +7,11 @@ from typing import Any
 
 from engine_build.card.charts import Axis, Frame, Line, Mark, axis, line_chart, scale
 from engine_build.card.facts import CardFacts
-from engine_build.card.formats import Cells, Markup, columns, percent, score
+from engine_build.card.formats import DASH, Column, percent, score, table
+from engine_build.card.render import macro
 from onboarding.manifest import QuantizationRecord
 
+badge, code = macro("badge"), macro("code")
 SEARCH = "search"
 """The split of samples that the charts of the sensitivity search are of."""
 FRONTIER_SCORES = {
@@ -17,7 +19,36 @@ FRONTIER_SCORES = {
     "worst": "Worst sample",
     "nearest_neighbour_agreement": "Nearest neighbour",
 }
+POINTS: tuple[Column, ...] = (
+    ("share in INT8", "number", lambda p: percent(float(p["share"]))),
+    ("INT8 layers", "number", lambda p: _count(p["int8_layers"])),
+    ("mean", "number", lambda p: score(float(p["mean"]))),
+    ("worst", "number", lambda p: score(float(p["worst"]))),
+    ("same nearest neighbour", "number", lambda p: percent(p.get("nearest_neighbour_agreement"))),
+    ("judged on", "", lambda p: f"the {p.get('split', SEARCH)} split"),
+    ("", "", lambda p: "chosen" if p["chosen"] else ""),
+)
+COSTS: tuple[Column, ...] = (
+    ("drift alone", "number", lambda layer: _drift(layer.get("drift"))),
+    ("mean alone", "number", lambda layer: score(layer.get("mean"))),
+)
+LAYERS: tuple[Column, ...] = (
+    ("layer", "", lambda layer: code(str(layer["node"]))),
+    ("operator", "", lambda layer: str(layer.get("operator", ""))),
+    ("share of work", "number", lambda layer: percent(float(layer["share"]))),
+    *COSTS,
+    ("kept in", "", lambda layer: badge("int8" if layer["int8"] else "float")),
+    ("why", "words", lambda layer: str(layer.get("why", ""))),
+)
 FRONTIER = Frame(width=360, height=236, left=44, right=352, top=14, bottom=192)
+
+
+def _count(layers: int | list[str]) -> int:
+    return layers if isinstance(layers, int) else len(layers)
+
+
+def _drift(value: float | None) -> str:
+    return DASH if value is None else f"{value:.2e}"
 
 
 def int8_values(facts: CardFacts) -> dict[str, Any]:
@@ -25,32 +56,21 @@ def int8_values(facts: CardFacts) -> dict[str, Any]:
     record = facts.manifest.quantization
     if record is None:
         return {}
-    named = {str(layer["node"]) for layer in facts.layers}
+    weighted = {str(layer["node"]) for layer in facts.layers}
     has_costs = any(layer.get("drift") is not None for layer in facts.layers)
-
-    def layer_tables(badge: Markup, code: Markup) -> list[tuple[str, Any]]:
-        rows = [(layer, (_layer_cells(layer, has_costs, badge, code), False)) for layer in layers]
-        in_float = [row for layer, row in rows if not layer["int8"]]
-        title = f"The {len(in_float)} weighted layers that stay in float, and why"
-        tables = [(title, in_float)] if in_float else []
-        whole = (f"All {len(rows)} weighted layers", [row for _, row in rows])
-        return [*tables, whole] if rows else []
-
-    layers = facts.layers
-    numbers = "share of work|drift alone|mean alone" if has_costs else "share of work"
+    columns = [column for column in LAYERS if has_costs or column not in COSTS]
+    in_float = [layer for layer in facts.layers if not layer["int8"]]
+    titled = [
+        (f"The {len(in_float)} weighted layers that stay in float, and why", in_float),
+        (f"All {len(facts.layers)} weighted layers", facts.layers),
+    ]
     return {
         "int8_summary": f"{_int8_share(record)}; {record.mode} mode, {record.method} calibration "
         f"on {record.samples} samples. {_int8_use(facts)}",
         "frontier_charts": _frontier_charts(facts),
-        "frontier_columns": columns(
-            "", "share in INT8|INT8 layers|mean|worst|same nearest neighbour", "judged on|"
-        ),
-        "frontier_rows": [
-            (_frontier_cells(point), bool(point["chosen"])) for point in reversed(facts.frontier)
-        ],
-        "layer_columns": [*columns("layer|operator", numbers, "kept in"), ("why", "words")],
-        "layer_tables": layer_tables,
-        "other_float_layers": [name for name in record.float_layers if name not in named],
+        "frontier_table": table(POINTS, reversed(facts.frontier), lambda p: bool(p["chosen"])),
+        "layer_tables": [(title, table(columns, layers)) for title, layers in titled if layers],
+        "other_float_layers": [name for name in record.float_layers if name not in weighted],
     }
 
 
@@ -116,29 +136,3 @@ def frontier_chart(
     )
     across: Axis = axis(shares, "share of multiply-accumulates in INT8", lambda v: f"{v:.0%}")
     return line_chart(title, lines, FRONTIER, across, axis(scores), marks)
-
-
-def _frontier_cells(point: Mapping[str, Any]) -> Cells:
-    share, layers = point.get("nearest_neighbour_agreement"), point["int8_layers"]
-    return (
-        percent(float(point["share"])),
-        layers if isinstance(layers, int) else len(layers),
-        score(float(point["mean"])),
-        score(float(point["worst"])),
-        "–" if share is None else percent(float(share)),
-        f"the {point.get('split', SEARCH)} split",
-        "chosen" if point["chosen"] else "",
-    )
-
-
-def _layer_cells(layer: Mapping[str, Any], has_costs: bool, badge: Markup, code: Markup) -> Cells:
-    drift, mean = layer.get("drift"), layer.get("mean")
-    costs = ("–" if drift is None else f"{drift:.2e}", "–" if mean is None else score(float(mean)))
-    return (
-        code(str(layer["node"])),
-        str(layer.get("operator", "")),
-        percent(float(layer["share"])),
-        *(costs if has_costs else ()),
-        badge("int8" if layer["int8"] else "float"),
-        str(layer.get("why", "")),
-    )

@@ -8,9 +8,8 @@ from typing import Any
 from engine_build.card.charts import ROW_WIDTH, Row, row_chart, scale
 from engine_build.card.facts import CardFacts
 from engine_build.card.formats import (
-    Cells,
-    Markup,
-    columns,
+    DASH,
+    Column,
     device,
     mebibytes,
     percent,
@@ -19,10 +18,11 @@ from engine_build.card.formats import (
     shape,
     size,
     source_pin,
+    table,
 )
 from engine_build.card.int8 import int8_values
-from engine_build.card.render import milliseconds, per_second, render
-from onboarding.manifest import AccuracyRecord, BenchmarkRecord, RuntimeRecord, SpeedupRecord
+from engine_build.card.render import macro, milliseconds, per_second, render
+from onboarding.manifest import AccuracyRecord, BenchmarkRecord, RuntimeRecord
 
 METRICS = {
     "cosine": "cosine to the source model's output",
@@ -35,6 +35,19 @@ TASKS = {
     "text-classification": "text classification",
     "tensors": "tensors in, tensors out",
 }
+FILTERS: dict[str, Callable[..., Any]] = {
+    "device": device,
+    "metric": lambda name: METRICS.get(name, name),
+    "mib": mebibytes,
+    "ms": milliseconds,
+    "pin": source_pin,
+    "rate": per_second,
+    "runtime": runtime_name,
+    "shape": lambda record: shape(record.batch, record.sequence),
+    "size": size,
+    "task": lambda name: TASKS.get(name, name),
+}
+badge, code = macro("badge"), macro("code")
 
 
 def card_page(facts: CardFacts) -> bytes:
@@ -48,24 +61,17 @@ def card_page(facts: CardFacts) -> bytes:
         "frontier": facts.frontier,
         "layers": facts.layers,
         "commands": commands(facts),
-        **_accuracy(manifest.accuracy),
+        "accuracy_charts": _accuracy_charts(manifest.accuracy) if manifest.accuracy else [],
+        "accuracy": table(ACCURACY, manifest.accuracy, lambda r: r is manifest.accuracy[-1]),
+        "checks": table(CHECKS, manifest.compile_checks),
+        "tensors": table(TENSORS, _tensors(input=manifest.inputs, output=manifest.outputs)),
+        "files": table(FILES, sorted(manifest.files.items())),
+        "serving": _serving(facts),
+        "digests": _digests(facts),
         **_latency(facts),
         **int8_values(facts),
-        **_record(facts),
     }
-    filters: dict[str, Callable[..., Any]] = {
-        "device": device,
-        "metric": lambda name: METRICS.get(name, name),
-        "mib": mebibytes,
-        "ms": milliseconds,
-        "pin": source_pin,
-        "rate": per_second,
-        "runtime": runtime_name,
-        "shape": lambda record: shape(record.batch, record.sequence),
-        "size": size,
-        "task": lambda name: TASKS.get(name, name),
-    }
-    return render("card.html.j2", values, filters=filters).encode()
+    return render("card.html.j2", values, filters=FILTERS).encode()
 
 
 def commands(facts: CardFacts) -> tuple[str, ...]:
@@ -88,39 +94,94 @@ def commands(facts: CardFacts) -> tuple[str, ...]:
     )
 
 
-def _accuracy(records: Sequence[AccuracyRecord]) -> dict[str, Any]:
-    def rows(badge: Markup) -> list[tuple[Cells, bool]]:
-        return [(_accuracy_cells(record, badge), record is records[-1]) for record in records]
+def _budget(record: AccuracyRecord) -> str:
+    worst = "" if record.budget_worst is None else f", worst {record.budget_worst:g}"
+    return f"mean {record.budget_mean:g}{worst}"
 
-    heads = "mean|95 % interval|worst|same nearest neighbour|samples"
-    return {
-        "accuracy_charts": _accuracy_charts(records) if records else [],
-        "accuracy_columns": columns("network or engine", heads, "budget|verdict"),
-        "accuracy_rows": rows,
-    }
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    return DASH if interval is None else f"{score(interval[0])} to {score(interval[1])}"
+
+
+def _shape(record: Any) -> str:
+    return shape(record.batch, record.sequence)
+
+
+def _runtime(record: BenchmarkRecord | RuntimeRecord) -> str:
+    return f"{runtime_name(record.runtime)} {record.precision}"
+
+
+def _ms(name: str) -> Callable[[BenchmarkRecord], str]:
+    return lambda record: milliseconds(getattr(record, name)).removesuffix(" ms")
+
+
+ACCURACY: tuple[Column, ...] = (
+    ("network or engine", "", lambda r: r.subject),
+    ("mean", "number", lambda r: score(r.mean)),
+    ("95 % interval", "number", lambda r: _interval(r.mean_interval)),
+    ("worst", "number", lambda r: score(r.worst)),
+    ("same nearest neighbour", "number", lambda r: percent(r.nearest_neighbour_agreement)),
+    ("samples", "number", lambda r: r.samples),
+    ("budget", "", _budget),
+    ("verdict", "", lambda r: badge(r.verdict)),
+)
+BENCHMARK: tuple[Column, ...] = (
+    ("shape", "", _shape),
+    ("runtime", "", _runtime),
+    ("average ms", "number", _ms("average_ms")),
+    ("p50", "number", _ms("p50_ms")),
+    ("p95", "number", _ms("p95_ms")),
+    ("p99", "number", _ms("p99_ms")),
+    ("rows/s", "number", lambda r: per_second(r.rows_per_second)),
+    ("repetitions", "number", lambda r: r.repetitions),
+)
+SPEEDUPS: tuple[Column, ...] = (
+    ("shape", "", _shape),
+    ("compared", "", lambda r: f"{r.candidate} against {r.baseline}"),
+    ("ratio", "number", lambda r: f"{r.ratio:.2f} ×"),
+    ("95 % interval", "number", lambda r: f"{r.low:.2f} to {r.high:.2f}"),
+    ("control", "number", lambda r: f"{r.control_low:.2f} to {r.control_high:.2f}"),
+)
+FOOTPRINTS: tuple[Column, ...] = (
+    ("runtime", "", _runtime),
+    ("load time", "number", lambda r: f"{r.load_seconds:.2f} s"),
+    ("host memory", "number", lambda r: mebibytes(r.host_memory_mib)),
+    ("device memory", "number", lambda r: mebibytes(r.device_memory_mib)),
+)
+CHECKS: tuple[Column, ...] = (
+    ("check with no GPU", "", lambda r: f"{r.tool} {r.version}"),
+    ("network", "", lambda r: r.network),
+    ("seconds", "number", lambda r: f"{r.seconds:.1f}"),
+    ("verdict", "", lambda r: badge(r.verdict)),
+    ("reason", "words", lambda r: "" if r.reason is None else r.reason),
+)
+TENSORS: tuple[Column, ...] = (
+    ("", "", lambda row: row[0]),
+    ("name", "", lambda row: code(row[1].name)),
+    ("datatype", "", lambda row: row[1].datatype),
+    ("shape", "", lambda row: f"[{', '.join(map(str, row[1].shape))}]"),
+)
+FILES: tuple[Column, ...] = (
+    ("file of the archive", "", lambda row: code(row[0])),
+    ("sha256", "", lambda row: code(row[1])),
+)
+
+
+def _tensors(**groups: Sequence[Any]) -> list[tuple[str, Any]]:
+    return [(name, record) for name, records in groups.items() for record in records]
 
 
 def _accuracy_charts(records: Sequence[AccuracyRecord]) -> list[tuple[str, str]]:
-    own = records[-1]
-    means = [
-        Row(
-            name=record.subject,
-            value=record.mean,
-            label=score(record.mean),
-            low=None if record.mean_interval is None else record.mean_interval[0],
-            high=None if record.mean_interval is None else record.mean_interval[1],
-            own=record is own,
-        )
-        for record in records
-    ]
-    worsts = [
-        Row(name=r.subject, value=r.worst, label=score(r.worst), own=r is own) for r in records
-    ]
-    neighbours = [
-        Row(name=record.subject, value=share, label=percent(share), own=record is own)
-        for record in records
-        if (share := record.nearest_neighbour_agreement) is not None
-    ]
+    own, nowhere = records[-1], (None, None)
+    means, worsts, neighbours = [], [], []
+    for record in records:
+        name, is_own = record.subject, record is own
+        mean, worst, share = record.mean, record.worst, record.nearest_neighbour_agreement
+        low, high = nowhere if record.mean_interval is None else record.mean_interval
+        means.append(Row(name=name, value=mean, label=score(mean), low=low, high=high, own=is_own))
+        worsts.append(Row(name=name, value=worst, label=score(worst), own=is_own))
+        if share is not None:
+            neighbours.append(Row(name=name, value=share, label=percent(share), own=is_own))
     charts = [("Mean", _points("Mean accuracy", means, own.budget_mean))]
     if own.metric not in ("agreement", "accuracy"):
         charts.append(("Worst sample", _points("Worst sample", worsts, own.budget_worst)))
@@ -133,139 +194,62 @@ def _accuracy_charts(records: Sequence[AccuracyRecord]) -> list[tuple[str, str]]
 def _points(
     title: str, rows: Sequence[Row], budget: float | None, highest: float | None = None
 ) -> str:
-    values = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
-    values += [end for end in (budget, highest) if end is not None]
+    ends = [end for row in rows for end in (row.value, row.low, row.high)]
+    values = [end for end in (*ends, budget, highest) if end is not None]
     along = scale(min(values), max(values), 8, ROW_WIDTH - 8, most=1.0)
     return row_chart(title, rows, along, bars=False, budget=budget)
 
 
-def _accuracy_cells(record: AccuracyRecord, badge: Markup) -> Cells:
-    interval, share = record.mean_interval, record.nearest_neighbour_agreement
-    worst = "" if record.budget_worst is None else f", worst {record.budget_worst:g}"
-    return (
-        record.subject,
-        score(record.mean),
-        "–" if interval is None else f"{score(interval[0])} to {score(interval[1])}",
-        score(record.worst),
-        "–" if share is None else percent(share),
-        record.samples,
-        f"mean {record.budget_mean:g}{worst}",
-        badge(record.verdict),
-    )
-
-
 def _latency(facts: CardFacts) -> dict[str, Any]:
-    manifest = facts.manifest
+    def is_own(record: BenchmarkRecord | RuntimeRecord) -> bool:
+        return (record.runtime, record.precision) == facts.subject
+
+    manifest, charts = facts.manifest, []
     records = sorted(manifest.benchmark, key=lambda r: (r.batch, r.sequence or 0, r.p50_ms))
-    shapes = dict.fromkeys((record.batch, record.sequence) for record in records)
+    for title in dict.fromkeys(map(_shape, records)):
+        rows = [
+            Row(
+                name=_runtime(record),
+                value=record.p50_ms,
+                label=milliseconds(record.p50_ms),
+                mark=record.p95_ms,
+                high=record.p99_ms,
+                own=is_own(record),
+            )
+            for record in records
+            if _shape(record) == title
+        ]
+        along = scale(0, max(row.high or row.value for row in rows), 0, ROW_WIDTH)
+        chart = row_chart(f"Latency at {title}", rows, along, bars=True)
+        charts.append((f"{title}, milliseconds", chart))
     return {
-        "latency_charts": [_latency_chart(facts, records, *at) for at in shapes],
-        "benchmark_columns": columns("shape|runtime", "average ms|p50|p95|p99|rows/s|repetitions"),
-        "benchmark_rows": [(_benchmark_cells(r), _is_own(facts, r)) for r in records],
-        "speedup_columns": columns("shape|compared", "ratio|95 % interval|control"),
-        "speedup_rows": [(_speedup_cells(record), False) for record in manifest.speedups],
-        "runtime_columns": columns("runtime", "load time|host memory|device memory"),
-        "runtime_rows": [(_runtime_cells(r), _is_own(facts, r)) for r in manifest.runtimes],
+        "latency_charts": charts,
+        "benchmark": table(BENCHMARK, records, is_own),
+        "speedups": table(SPEEDUPS, manifest.speedups),
+        "runtimes": table(FOOTPRINTS, manifest.runtimes, is_own),
     }
 
 
-def _latency_chart(
-    facts: CardFacts, records: Sequence[BenchmarkRecord], batch: int, sequence: int | None
-) -> tuple[str, str]:
-    rows = [
-        Row(
-            name=_runtime_precision(record),
-            value=record.p50_ms,
-            label=milliseconds(record.p50_ms),
-            mark=record.p95_ms,
-            high=record.p99_ms,
-            own=_is_own(facts, record),
-        )
-        for record in records
-        if (record.batch, record.sequence) == (batch, sequence)
-    ]
-    along = scale(0, max(row.high or row.value for row in rows), 0, ROW_WIDTH)
-    title = shape(batch, sequence)
-    return f"{title}, milliseconds", row_chart(f"Latency at {title}", rows, along, bars=True)
-
-
-def _runtime_precision(record: BenchmarkRecord | RuntimeRecord) -> str:
-    return f"{runtime_name(record.runtime)} {record.precision}"
-
-
-def _is_own(facts: CardFacts, record: BenchmarkRecord | RuntimeRecord) -> bool:
-    return (record.runtime, record.precision) == facts.subject
-
-
-def _benchmark_cells(record: BenchmarkRecord) -> Cells:
-    latencies = (record.average_ms, record.p50_ms, record.p95_ms, record.p99_ms)
-    return (
-        shape(record.batch, record.sequence),
-        _runtime_precision(record),
-        *(milliseconds(latency).removesuffix(" ms") for latency in latencies),
-        per_second(record.rows_per_second),
-        record.repetitions,
-    )
-
-
-def _speedup_cells(record: SpeedupRecord) -> Cells:
-    return (
-        shape(record.batch, record.sequence),
-        f"{record.candidate} against {record.baseline}",
-        f"{record.ratio:.2f} ×",
-        f"{record.low:.2f} to {record.high:.2f}",
-        f"{record.control_low:.2f} to {record.control_high:.2f}",
-    )
-
-
-def _runtime_cells(record: RuntimeRecord) -> Cells:
-    return (
-        _runtime_precision(record),
-        f"{record.load_seconds:.2f} s",
-        mebibytes(record.host_memory_mib),
-        mebibytes(record.device_memory_mib),
-    )
-
-
-def _record(facts: CardFacts) -> dict[str, Any]:
-    manifest, archive = facts.manifest, facts.entry.archive
-    tensors = [("input", record) for record in manifest.inputs]
-    tensors += [("output", record) for record in manifest.outputs]
-    serving = [("Largest batch", str(manifest.max_batch_size))]
+def _serving(facts: CardFacts) -> list[tuple[str, str]]:
+    manifest = facts.manifest
+    pairs = [("Largest batch", str(manifest.max_batch_size))]
     for index, profile in enumerate(manifest.optimization_profiles):
         text = "batch {} / {} / {}".format(*profile.batch)
         if profile.sequence is not None:
             text += ", sequence {} / {} / {} (min / opt / max)".format(*profile.sequence)
-        serving.append((f"Optimization profile {index}", text))
+        pairs.append((f"Optimization profile {index}", text))
     if manifest.labels is not None:
-        serving.append(("Classes", ", ".join(manifest.labels)))
-    return {
-        "serving_facts": serving,
-        "tensor_rows": lambda code: [
-            ((kind, code(t.name), t.datatype, f"[{', '.join(map(str, t.shape))}]"), False)
-            for kind, t in tensors
-        ],
-        "check_rows": lambda badge: [
-            (
-                (
-                    f"{check.tool} {check.version}",
-                    check.network,
-                    f"{check.seconds:.1f}",
-                    badge(check.verdict),
-                    "" if check.reason is None else check.reason,
-                ),
-                False,
-            )
-            for check in manifest.compile_checks
-        ],
-        "digests": lambda code: [
-            ("Engine key", code(manifest.engine_key)),
-            *((f"{n} network key", code(k)) for n, k in sorted(manifest.network_keys.items())),
-            ("Archive", code(archive.path) + f", {size(archive.size_bytes)}"),
-            ("Archive sha256", code(archive.sha256)),
-            ("manifest.json sha256", code(archive.manifest_sha256)),
-        ],
-        "file_rows": lambda code: [
-            ((code(name), code(digest)), False) for name, digest in sorted(manifest.files.items())
-        ],
-    }
+        pairs.append(("Classes", ", ".join(manifest.labels)))
+    return pairs
+
+
+def _digests(facts: CardFacts) -> list[tuple[str, str]]:
+    manifest, archive = facts.manifest, facts.entry.archive
+    keys = sorted(manifest.network_keys.items())
+    return [
+        ("Engine key", code(manifest.engine_key)),
+        *((f"{name} network key", code(key)) for name, key in keys),
+        ("Archive", code(archive.path) + f", {size(archive.size_bytes)}"),
+        ("Archive sha256", code(archive.sha256)),
+        ("manifest.json sha256", code(archive.manifest_sha256)),
+    ]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 SHARED = Path(__file__).parent / "templates"
 
@@ -19,7 +20,21 @@ def render(
     filters: Mapping[str, Callable[..., Any]] | None = None,
 ) -> str:
     """Return a template's text; templates of `folder` may use those shared by all reports."""
-    environment = Environment(
+    environment = _environment(folder)
+    environment.filters |= filters or {}
+    return environment.get_template(template).render(values)
+
+
+def macro(name: str) -> Callable[[str], Markup]:
+    """Return a macro of the parts that reports share, such as `badge` or `code`."""
+    function: Callable[[str], Markup] = getattr(
+        _environment(SHARED).get_template("parts.html.j2").module, name
+    )
+    return function
+
+
+def _environment(folder: Path) -> Environment:
+    return Environment(
         loader=FileSystemLoader([folder, SHARED]),
         autoescape=True,
         undefined=StrictUndefined,
@@ -27,8 +42,6 @@ def render(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= filters or {}
-    return environment.get_template(template).render(values)
 
 
 def milliseconds(value: float | None) -> str:

@@ -67,10 +67,7 @@ def main(arguments: Sequence[str], run: Run, stdout: TextIO, stderr: TextIO) -> 
 
 
 def is_pushed(run: Run, region: str, order: Mapping[str, Any]) -> bool:
-    """Return True when the repository holds the tag, which is its content's address.
-
-    Raises ImageFailed.
-    """
+    """Return True when the repository holds the tag, its content's digest. Raises ImageFailed."""
     repository = ("--region", region, "--repository-name", order["repository"])
     image = ("--image-ids", f"imageTag={order['tag']}")
     kind = ("--query", "imageDetails[0].imageManifestMediaType", "--output", "text")

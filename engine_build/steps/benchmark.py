@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Feed, Shape
-from engine_build.errors import BuildError
+from engine_build.errors import BuildError, one_line
 from engine_build.evaluation.comparison import format_footprints
 from engine_build.evaluation.decision import (
     LEAST_ROUNDS,
@@ -164,8 +164,7 @@ def _load_others(
         try:
             running, footprint = load_measured(subject.load, feed)
         except (BuildError, RuntimeError, MemoryError) as error:
-            reason = " ".join(str(error).split())[:200]
-            context.log.line(f"  {runtime} {precision} is left out: {reason}")
+            context.log.line(f"  {runtime} {precision} is left out: {one_line(error, 200)}")
             continue
         stack.callback(close, running)
         engine = Engine(runtime=runtime, precision=precision, run=running.rows, every=OTHERS_EVERY)

@@ -25,7 +25,7 @@ from engine_build.quantization.calibration_cache import (
 )
 from engine_build.quantization.calibrator import MISSING
 from engine_build.runner import Command, Ended
-from engine_build.steps.step import BuildState, int8_step
+from engine_build.steps.step import BuildState, Step
 from engine_build.store import Store
 
 TIMEOUT_SECONDS = 3600
@@ -133,4 +133,8 @@ def run(context: BuildContext, state: BuildState) -> None:
     calibrate_cache(context, state.networks["float"], state.encoder)
 
 
-CALIBRATE = int8_step("calibrate", "calibration-cache", run)
+CALIBRATE = Step(
+    name="calibrate",
+    run=run,
+    applies=lambda context: context.request.int8_mode == "calibration-cache",
+)

@@ -40,7 +40,7 @@ def check_machine(
         raise InputRefused(
             f"precision {precision} cannot be built: {reason}; allowed: {', '.join(allowed)}."
         )
-    if request.may_be_int8 and request.quantization == "calibration-cache":
+    if request.int8_mode == "calibration-cache":
         check_calibration(request)
     if request.is_cpu:
         return None

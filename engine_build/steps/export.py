@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engine_build.context import BuildContext
+from engine_build.datasets.dataset import Encoder, Samples
+from engine_build.datasets.tensors import TensorEncoder
+from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
-from engine_build.onnx_graph.network_store import Network
+from engine_build.log import Log
+from engine_build.onnx_graph.network_store import Network, class_count, class_indices
 from engine_build.onnx_graph.onnx_file import refuse_opset
+from engine_build.ort import OrtNetwork
+from engine_build.request import BuildRequest
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
-from engine_build.steps.dataset_checks import check_calibration_classes, check_samples
 from engine_build.steps.step import BuildState, Step
+
+MOST_CUT = 0.5
+"""Share of texts that may be longer than the engine takes."""
+BATCH = 16
+CLASS_METRICS = ("agreement", "accuracy")
 
 
 def run(context: BuildContext, state: BuildState) -> None:
@@ -57,6 +69,87 @@ def _network(context: BuildContext, state: BuildState, known: Network | None) ->
         network = export(state.model, samples, context.work.scratch("float"), longest=longest)
     log.line(f"  largest difference from PyTorch {network.facts['max_abs_difference']:.2g}")
     return network
+
+
+def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log: Log) -> None:
+    """Refuse samples that the engine would never see so, and labels that are no class."""
+    for dataset, samples in _datasets(request):
+        if isinstance(encoder, TextEncoder):
+            _check_lengths(dataset, samples, encoder, log)
+        elif isinstance(encoder, TensorEncoder):
+            encoder.feed(samples.values[:1])
+            _check_sizes(dataset, samples, encoder, request)
+    metric, validation = request.model.accuracy.metric, request.model.accuracy.dataset
+    if metric in CLASS_METRICS:
+        # An empty list asks no more than whether the network has classes.
+        class_indices((), network, validation)
+    if metric == "accuracy" and request.validation.labels is not None:
+        class_indices(request.validation.labels, network, validation)
+
+
+def check_calibration_classes(request: BuildRequest, network: Network, encoder: Encoder) -> None:
+    """Refuse calibration samples of one class, by their labels or else by the network."""
+    spec, samples, model = request.model.engine.calibration, request.calibration, request.model
+    by_class = model.task == "text-classification" or model.accuracy.metric in CLASS_METRICS
+    if spec is None or not by_class or class_count(network) is None:
+        return
+    by, classes = "labels", set(samples.labels or ())
+    if samples.labels is None:
+        by, answer = "the source model's own answers", OrtNetwork(network.path)
+        for feed in encoder.feeds(samples.values, BATCH):
+            classes |= {str(index) for index in answer.rows(feed).argmax(axis=1)}
+            if len(classes) > 1:
+                return
+        if network.labels is not None:
+            classes = {network.labels[int(index)] for index in classes}
+    if len(classes) == 1:
+        raise InputRefused(
+            f"calibration dataset {spec.dataset} has samples of one class only "
+            f"({classes.pop()}, by {by}); INT8 ranges would be of that class alone: give "
+            "samples of every class."
+        )
+
+
+def _datasets(request: BuildRequest) -> Iterator[tuple[str, Samples]]:
+    engine, accuracy = request.model.engine, request.model.accuracy
+    if engine.calibration is not None and len(request.calibration):
+        yield f"calibration dataset {engine.calibration.dataset}", request.calibration
+    if engine.sensitivity_search is not None and len(request.search):
+        yield f"search dataset {engine.sensitivity_search.dataset}", request.search
+    yield f"accuracy dataset {accuracy.dataset}", request.validation
+
+
+def _check_lengths(dataset: str, samples: Samples, encoder: TextEncoder, log: Log) -> None:
+    cut = encoder.cut(samples.values)
+    if cut > MOST_CUT * len(samples):
+        raise InputRefused(
+            f"{cut} of the {len(samples)} samples of {dataset} are longer than the "
+            f"{encoder.longest} tokens of the longest sequence; raise `sequence` in the model "
+            "file, or give samples that the engine will see."
+        )
+    if cut:
+        log.line(
+            f"  {cut} of {len(samples)} samples of {dataset} are cut at {encoder.longest} tokens, "
+            "as the engine will do"
+        )
+
+
+def _check_sizes(
+    dataset: str, samples: Samples, encoder: TensorEncoder, request: BuildRequest
+) -> None:
+    profiles = request.model.engine.optimization_profiles
+    sequences = [profile.sequence for profile in profiles if profile.sequence is not None]
+    if not sequences:
+        return
+    least, most = min(sizes[0] for sizes in sequences), max(sizes[2] for sizes in sequences)
+    sizes = map(encoder.sequence, samples.values)
+    outside = [size for size in sizes if size is not None and not least <= size <= most]
+    if outside:
+        raise InputRefused(
+            f"{len(outside)} of the {len(samples)} samples of {dataset} have {outside[0]} values "
+            f"on the sequence axis, outside the optimization profiles; allowed: {least} to {most}. "
+            "Change the dataset, or `sequence` in the model file."
+        )
 
 
 EXPORT = Step(name="export", run=run)

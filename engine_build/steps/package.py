@@ -23,10 +23,7 @@ DIRTY = "-dirty"
 
 
 def run(context: BuildContext, state: BuildState) -> None:
-    """Write the archive, the card and, last, the record into the work folder's store.
-
-    Raises InputRefused.
-    """
+    """Write archive, card and, last, the record into the work folder. Raises InputRefused."""
     request, network, store = context.request, state.networks["float"], context.work_store
     intent = f"model repository of {request.model.name}, manifest, deterministic tar.gz, card"
     with context.log.step("package", intent):
@@ -131,8 +128,8 @@ def quantization(request: BuildRequest, network: Network | None) -> Quantization
             int8_layers=facts["int8_layers"],
             float_layers=tuple(facts["float_layers"]),
         )
-    spec, by_cache = request.model.engine.calibration, request.quantization == "calibration-cache"
-    if spec is None or not request.may_be_int8 or not by_cache:
+    spec = request.model.engine.calibration
+    if spec is None or request.int8_mode != "calibration-cache":
         return None
     return QuantizationRecord(mode="calibration-cache", method=spec.method, samples=spec.samples)
 

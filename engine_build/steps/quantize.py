@@ -16,7 +16,7 @@ from engine_build.quantization.explicit import Quantization, format_share
 from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import BATCH, Score, Split, holds_budget
 from engine_build.request import BuildRequest
-from engine_build.steps.step import BuildState, int8_step
+from engine_build.steps.step import BuildState, Step
 
 
 def run(context: BuildContext, state: BuildState) -> None:
@@ -113,4 +113,6 @@ def _holds(context: BuildContext, score: Score, encoder: Encoder, network: Netwo
     return holds
 
 
-QUANTIZE = int8_step("quantize", "explicit", run)
+QUANTIZE = Step(
+    name="quantize", run=run, applies=lambda context: context.request.int8_mode == "explicit"
+)

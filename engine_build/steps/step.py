@@ -54,14 +54,3 @@ class Step:
     name: str
     run: Callable[[BuildContext, BuildState], None]
     applies: Callable[[BuildContext], bool] = lambda context: True
-
-
-def int8_step(name: str, mode: str, run: Callable[[BuildContext, BuildState], None]) -> Step:
-    """Return a step of the builds that may be INT8 in a quantization mode."""
-    return Step(
-        name=name,
-        run=run,
-        applies=lambda context: (
-            context.request.may_be_int8 and context.request.quantization == mode
-        ),
-    )

@@ -103,10 +103,7 @@ class _Verification:
         return Findings(accuracy=self._accuracy, broken=self._broken, without_int8=without_int8)
 
     def verify_network(self) -> tuple[AccuracyRecord, ...]:
-        """Verify the Q/DQ network itself, in ONNX Runtime: a plan of it is no better.
-
-        Raises BrokenAnswers.
-        """
+        """Verify the Q/DQ network itself: a plan of it is no better. Raises BrokenAnswers."""
         network = self._state.networks.get("int8")
         if network is None:
             return ()

@@ -26,26 +26,14 @@ from tests.unit.engine_build.tiny import (
 CLASSES = ("calm", "glad", "sad")
 VOCABULARY = len(SPECIAL) + len(WORDS)
 SMALL: dict[str, Any] = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+BERT = {"hidden_size": 32, "max_position_embeddings": 64, **SMALL}
+DISTILBERT = {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 2}
+ROBERTA = {"max_position_embeddings": 34, "type_vocab_size": 1, "pad_token_id": 1}
 TEXT: dict[str, tuple[str, dict[str, Any]]] = {
-    "BERT": ("Bert", {"hidden_size": 32, "max_position_embeddings": 64, **SMALL}),
-    "DistilBERT": (
-        "DistilBert",
-        {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 2, "max_position_embeddings": 64},
-    ),
-    "RoBERTa": (
-        "Roberta",
-        {
-            "hidden_size": 32,
-            "max_position_embeddings": 34,
-            "type_vocab_size": 1,
-            "pad_token_id": 1,
-            **SMALL,
-        },
-    ),
-    "MiniLM": (
-        "Bert",
-        {"hidden_size": 384, "max_position_embeddings": 64, **SMALL, "num_attention_heads": 12},
-    ),
+    "BERT": ("Bert", BERT),
+    "DistilBERT": ("DistilBert", DISTILBERT | {"max_position_embeddings": 64}),
+    "RoBERTa": ("Roberta", BERT | ROBERTA),
+    "MiniLM": ("Bert", BERT | {"hidden_size": 384, "num_attention_heads": 12}),
 }
 """transformers' class, its configuration."""
 
@@ -59,19 +47,15 @@ def write_text_checkpoint(
     """
     torch.manual_seed(0)
     kind, settings = TEXT[name]
-    labels = {
-        "id2label": dict(enumerate(classes)),
-        "label2id": {each: index for index, each in enumerate(classes)},
-    }
-    spread = 1.2 / settings.get("hidden_size", 32) ** 0.5
+    indices = {name: index for index, name in enumerate(classes)}
+    labels = {"id2label": dict(enumerate(classes)), "label2id": indices}
     config = getattr(transformers, f"{kind}Config")(
         vocab_size=VOCABULARY,
-        initializer_range=spread,
+        initializer_range=1.2 / settings.get("hidden_size", 32) ** 0.5,
         **settings | (labels if classes else {}) | changes,
     )
-    model = getattr(transformers, f"{kind}{'ForSequenceClassification' if classes else 'Model'}")(
-        config
-    ).eval()
+    head = "ForSequenceClassification" if classes else "Model"
+    model = getattr(transformers, f"{kind}{head}")(config).eval()
     tokenizer = _roberta_tokenizer() if name == "RoBERTa" else word_tokenizer()
     if classes:
         _balance(model, tokenizer)
@@ -107,22 +91,15 @@ def _roberta_tokenizer() -> Any:
 
 
 class Residual(torch.nn.Module):
-    """What makes a ResNet.
-
-    Convolutions, batch normalisation, a way around them, pooling, a classifier.
-    """
+    """A small ResNet: convolutions, batch normalisation, a residual, pooling, a classifier."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        self.stem = torch.nn.Sequential(
-            torch.nn.Conv2d(3, 8, 3, stride=2, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU()
-        )
-        self.block = torch.nn.Sequential(
-            torch.nn.Conv2d(8, 8, 3, padding=1),
-            torch.nn.BatchNorm2d(8),
-            torch.nn.ReLU(),
-            torch.nn.Conv2d(8, 8, 3, padding=1),
-        )
+        nn = torch.nn
+        first = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.stem = nn.Sequential(first, nn.BatchNorm2d(8), nn.ReLU())
+        second, third = (nn.Conv2d(8, 8, 3, padding=1) for _ in range(2))
+        self.block = nn.Sequential(second, nn.BatchNorm2d(8), nn.ReLU(), third)
         self.head = torch.nn.Linear(8, classes)
 
     def forward(self, image: Any) -> Any:
@@ -137,14 +114,10 @@ class Vision(torch.nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        settings = {
-            "hidden_size": 32,
-            "image_size": 16,
-            "patch_size": 4,
-            "num_labels": classes,
-            "initializer_range": 0.2,
-        }
-        config = transformers.ViTConfig(**settings, **SMALL, attn_implementation="eager")
+        sizes = {"hidden_size": 32, "image_size": 16, "patch_size": 4, "num_labels": classes}
+        config = transformers.ViTConfig(
+            **sizes, **SMALL, initializer_range=0.2, attn_implementation="eager"
+        )
         self.model = transformers.ViTForImageClassification(config)
 
     def forward(self, image: Any) -> Any:

@@ -79,9 +79,8 @@ CASES = {
 def text(case: str) -> str:
     """All configurations of a case in one text, each under its path."""
     engine, is_cpu = CASES[case]
-    return "\n".join(
-        f"# {name}\n{each}" for name, each in configurations(engine, is_cpu=is_cpu).items()
-    )
+    texts = configurations(engine, is_cpu=is_cpu)
+    return "\n".join(f"# {name}\n{text}" for name, text in texts.items())
 
 
 def golden(case: str) -> Path:
@@ -91,5 +90,5 @@ def golden(case: str) -> Path:
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
-    for each in CASES:
-        golden(each).write_text(text(each))
+    for case in CASES:
+        golden(case).write_text(text(case))

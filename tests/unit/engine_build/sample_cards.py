@@ -1,7 +1,4 @@
-"""Cards of engines that nobody built.
-
-Every kind of record filled, with numbers that are easy to tell apart.
-"""
+"""Cards of engines that nobody built, with every kind of record and numbers easy to tell apart."""
 
 from __future__ import annotations
 

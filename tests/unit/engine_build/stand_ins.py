@@ -49,9 +49,8 @@ class StandInRunner:
         if module == "engine_build.onnx_graph.rtx":
             return self._check
         assert module == "engine_build.evaluation.footprint"
-        return Ended(
-            code=0, output=json.dumps({"load_seconds": 0.1, "host_memory_mib": 5.0}), errors=""
-        )
+        footprint = {"load_seconds": 0.1, "host_memory_mib": 5.0}
+        return Ended(code=0, output=json.dumps(footprint), errors="")
 
     def ran(self, module: str) -> int:
         """How often a module was asked for."""
@@ -59,11 +58,8 @@ class StandInRunner:
 
     def _download(self, folder: Path) -> Ended:
         if self._wheel is None:
-            return Ended(
-                code=1,
-                output="",
-                errors="ERROR: No matching distribution found for tiny-embedder==1.0",
-            )
+            reason = "ERROR: No matching distribution found for tiny-embedder==1.0"
+            return Ended(code=1, output="", errors=reason)
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(self._wheel, folder)
         return Ended(code=0, output="", errors="")

@@ -84,10 +84,7 @@ def test_a_killed_build_exports_none(built):
 
 
 def test_the_shell_reads_what_nvidias_images_set_for_it(built, tmp_path):
-    """CodeBuild ignores their entry point.
-
-    BASH_ENV is how they reach a shell that nobody types into.
-    """
+    """CodeBuild ignores their entry point; BASH_ENV reaches a shell that nobody types into."""
     (tmp_path / "bashrc").write_text("export ROUNDHOUSE_MODEL=from-the-image\n")
     assert "from-the-image" in built("{}", BASH_ENV=str(tmp_path / "bashrc"))[1]
 

