@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from template_rules.assembly.check import AssemblyCheck
 from template_rules.intrinsics import Stack
 from template_rules.read import TemplateFiles, read_templates
 from template_rules.templates import Assembly, Problem, Severity, Template
@@ -92,11 +93,10 @@ def assembly_findings(
     templates: Sequence[Template], before: Sequence[Template] = ()
 ) -> Iterator[Finding]:
     """Yield the findings of the assembly checks, and of the changes against a previous version."""
-    from template_rules.assembly import alarms, builds, names, roles
     from template_rules.changes import change_problems
 
     assembly = Assembly(templates)
-    for check in (*alarms.CHECKS, *names.CHECKS, *roles.CHECKS, *builds.CHECKS):
+    for check in _assembly_checks():
         for problem in check.problems(assembly):
             yield from _unless_suppressed(check.id, problem)
     if before:
@@ -106,15 +106,21 @@ def assembly_findings(
 
 def rule_descriptions() -> dict[str, str]:
     """Return every rule of ours by id, with its sentence."""
-    from template_rules.assembly import alarms, builds, names, roles
-
-    checks = (*alarms.CHECKS, *names.CHECKS, *roles.CHECKS, *builds.CHECKS)
     own = {
         name: str(rule.__doc__).splitlines()[0]
         for name, rule in _rules().items()
         if OWN.fullmatch(name)
     }
-    return dict(sorted({**own, **{check.id: f"{check.shortdesc}." for check in checks}}.items()))
+    return dict(
+        sorted({**own, **{check.id: f"{check.shortdesc}." for check in _assembly_checks()}}.items())
+    )
+
+
+def _assembly_checks() -> Sequence[AssemblyCheck]:
+    from template_rules.assembly import alarms, builds, names, roles  # noqa: F401 - they register
+    from template_rules.assembly.check import CHECKS
+
+    return CHECKS
 
 
 @cache
@@ -140,7 +146,8 @@ def _linted(template: Template) -> Iterator[Finding]:
     from cfnlint.runner.template.runner import run_template_by_data
 
     config = ConfigMixIn(regions=[template.stack.region or "us-east-1"])
-    for match in run_template_by_data(dict_of(template), config, _rules()):
+    document: Any = template.document
+    for match in run_template_by_data(document, config, _rules()):
         path = [str(key) for key in getattr(match, "path", None) or ()]
         in_resource = len(path) > 1 and path[0] == "Resources"
         rule = match.rule.id
@@ -154,12 +161,6 @@ def _linted(template: Template) -> Iterator[Finding]:
             message=f"{match.message}{reason}",
             line=match.linenumber,
         )
-
-
-def dict_of(template: Template) -> dict[str, Any]:
-    """Return the document of a template as cfn-lint takes it."""
-    document: Any = template.document
-    return document if isinstance(document, dict) else dict(document)
 
 
 def _unless_suppressed(rule: str, problem: Problem) -> Iterator[Finding]:
@@ -189,8 +190,7 @@ def _line(document: Any, keys: list[str | int]) -> int | None:
             mark = getattr(own, "start_mark", None)
             document = document.get(key)
         elif isinstance(document, list) and isinstance(key, int) and key < len(document):
-            document = document[key]
-            mark = getattr(document, "start_mark", None)
+            mark = getattr(document[key], "start_mark", None)
         else:
             break
         line = mark.line + 1 if mark is not None else line

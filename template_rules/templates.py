@@ -1,7 +1,7 @@
 """The templates of a cloud assembly and their resources, with resolved properties."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -105,9 +105,17 @@ class Resource:
         return at(self.properties, *path.split("."))
 
     def problem(
-        self, path: str, what: str, way_out: str, *, value: Any = None, allowed: str | None = None
+        self,
+        path: str,
+        what: str,
+        way_out: str = "name one of these",
+        *,
+        value: Any = None,
+        allowed: str | Iterable[object] | None = None,
     ) -> "Problem":
-        """Return a fault of this resource."""
+        """Return a fault of this resource; `allowed` are the allowed values or say them."""
+        if allowed is not None and not isinstance(allowed, str):
+            allowed = ", ".join(map(str, allowed))
         return Problem(
             resource=self, path=path, what=what, value=value, allowed=allowed, way_out=way_out
         )

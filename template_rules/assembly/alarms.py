@@ -39,8 +39,7 @@ def rollback_alarm(assembly: Assembly) -> Iterator[Problem]:
             watched = watched_endpoints(assembly, alarm)
             if foreign or not watched:
                 what = f"the alarm does not watch endpoint {endpoint.name} alone"
-                way_out = "name an alarm of this endpoint"
-                yield endpoint.problem(path, what, way_out, value=name)
+                yield endpoint.problem(path, what, "name an alarm of this endpoint", value=name)
 
 
 @assembly_check("E9601", "A rollback alarm rings within the waits of the rollout")
@@ -89,7 +88,7 @@ def topic_exists(assembly: Assembly) -> Iterator[Problem]:
             continue
         if ":sns:" in topic and is_known(topic):
             what, allowed = "no template has the topic", ", ".join(assembly.names(TOPIC))
-            yield resource.problem(path, what, "name one of these", value=topic, allowed=allowed)
+            yield resource.problem(path, what, value=topic, allowed=allowed)
 
 
 def topics_named(assembly: Assembly) -> Iterator[tuple[Resource, str, str]]:
@@ -184,10 +183,10 @@ def policy_of_its_resource(assembly: Assembly) -> Iterator[Problem]:
         arns = {*named, *(owner.arn for owner in own)}
         for arn in statement.resources:
             if is_known(arn) and own and arn not in arns and arn.split("/")[0] not in arns:
-                what, allowed = "the statement is about another resource", ", ".join(map(str, arns))
+                what = "the statement is about another resource"
                 path = f"{statement.path}.Resource"
                 yield statement.resource.problem(
-                    path, what, "name its own", value=arn, allowed=allowed
+                    path, what, "name its own", value=arn, allowed=arns
                 )
 
 
@@ -208,12 +207,11 @@ def metric_endpoint(assembly: Assembly) -> Iterator[Problem]:
     if not endpoints or not all(map(is_known, endpoints)):
         return
     for use in metric_uses(assembly):
-        name = (use.dimensions or {}).get("EndpointName")
-        known = known_text(name)
+        known = known_text((use.dimensions or {}).get("EndpointName"))
         if use.namespace in METRICS and known is not None and known not in endpoints:
-            what, allowed = "no template has the endpoint", ", ".join(endpoints)
+            what = "no template has the endpoint"
             yield use.resource.problem(
-                use.path or "Dimensions", what, "name one of these", value=known, allowed=allowed
+                use.path or "Dimensions", what, value=known, allowed=endpoints
             )
 
 
@@ -250,17 +248,3 @@ def composite_alarm(assembly: Assembly) -> Iterator[Problem]:
             if is_known(name) and assembly.find(name, ALARM, COMPOSITE) is None:
                 what = "no template has the alarm"
                 yield composite.problem("AlarmRule", what, "name one that exists", value=name)
-
-
-CHECKS = (
-    rollback_alarm,
-    rollback_period,
-    topic_exists,
-    topic_reachable,
-    key_managed,
-    policy_of_its_resource,
-    dashboard_names,
-    metric_endpoint,
-    load_alarm,
-    composite_alarm,
-)

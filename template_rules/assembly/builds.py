@@ -47,8 +47,7 @@ def _project_needs(assembly: Assembly, project: Resource) -> Iterator[Need]:
         yield Need(action="ecr:GetAuthorizationToken", arn="*", reason="to push images")
         for repository in assembly.of_type("AWS::ECR::Repository"):
             for action in PUSH:
-                arn = str(repository.arn)
-                yield Need(action=action, arn=arn, reason="to push images")
+                yield Need(action=action, arn=str(repository.arn), reason="to push images")
         for bucket in list(assembly.of_type("AWS::S3::Bucket"))[:1]:
             uri = f"s3://{bucket.name}/{BUILD_READS[0]}*"
             yield from place.objects(uri, read=True, reason="to read the build's source")
@@ -137,8 +136,7 @@ def job_role(assembly: Assembly) -> Iterator[Problem]:
         if not trusts(role, "sagemaker", context):
             what = "SageMaker may not assume the training job's role for this account"
             yield role.problem("AssumeRolePolicyDocument", what, "trust sagemaker.amazonaws.com")
-        needs = list(_job_needs(place, call))
-        yield from lacking_actions(assembly, role, "", needs, role=role)
+        yield from lacking_actions(assembly, role, "", list(_job_needs(place, call)), role=role)
 
 
 def _job_needs(place: Place, call: Call) -> Iterator[Need]:
@@ -172,6 +170,3 @@ def _job_needs(place: Place, call: Call) -> Iterator[Need]:
             uri = f"{target.rstrip('*').rstrip('/')}/*"
             key_id = fields(given.get(key)).get("KmsKeyId")
             yield from place.objects(uri, read=False, reason="to write results", key=key_id)
-
-
-CHECKS = (build_role, machine_role, job_role)

@@ -17,6 +17,15 @@ class AssemblyCheck:
     problems: Problems
 
 
+CHECKS: list[AssemblyCheck] = []
+"""Every check of the modules that were imported."""
+
+
 def assembly_check(id: str, shortdesc: str) -> Callable[[Problems], AssemblyCheck]:
-    """Return a decorator that makes a check of a function."""
-    return lambda problems: AssemblyCheck(id=id, shortdesc=shortdesc, problems=problems)
+    """Return a decorator that makes a check of a function, and adds it to CHECKS."""
+
+    def decorate(problems: Problems) -> AssemblyCheck:
+        CHECKS.append(AssemblyCheck(id=id, shortdesc=shortdesc, problems=problems))
+        return CHECKS[-1]
+
+    return decorate

@@ -60,7 +60,7 @@ def named_store_exists(assembly: Assembly) -> Iterator[Problem]:
             if own:
                 noun, allowed = kind.rsplit("::", 1)[-1], ", ".join(names)
                 what = f"no template has the {noun}"
-                yield resource.problem(path, what, "name one of these", value=name, allowed=allowed)
+                yield resource.problem(path, what, value=name, allowed=allowed)
 
 
 def _stores_named(assembly: Assembly) -> Iterator[tuple[Resource, str, str, str]]:
@@ -193,16 +193,3 @@ def store_key(assembly: Assembly) -> Iterator[Problem]:
         if key_of(assembly, target) is None and not foreign and assembly.names(KEY):
             what = "no template has the key of the alias"
             yield alias.problem("TargetKeyId", what, "name one that exists", value=target)
-
-
-CHECKS = (
-    name_taken,
-    log_group_exists,
-    named_store_exists,
-    stack_order,
-    vpc_endpoints,
-    same_network,
-    same_boundary,
-    called_exists,
-    store_key,
-)

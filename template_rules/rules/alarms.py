@@ -93,9 +93,9 @@ def alarm_statistic(alarm: Resource) -> Iterator[Problem]:
     latencies = [use for use in uses if use.quantity == MICROSECONDS]
     given = {str(use.statistic) for use in latencies} - {"Average", "Maximum"}
     if described and given - set(described):
-        what, allowed = "the description promises another percentile", ", ".join(described)
+        what = "the description promises another percentile"
         value = ", ".join(sorted(given - set(described)))
-        yield alarm.problem("Statistic", what, "take that", value=value, allowed=allowed)
+        yield alarm.problem("Statistic", what, "take that", value=value, allowed=described)
 
 
 def _statistic_fault(use: MetricUse) -> tuple[str, str] | None:
@@ -229,8 +229,7 @@ def alarm_missing_data(alarm: Resource) -> Iterator[Problem]:
     if compared_quantities(alarm) == {PRESENCE} and less:
         if treatment != "breaching":
             what = "hosts that are gone report nothing, and the alarm stays quiet"
-            way_out = "write breaching"
-            yield alarm.problem("TreatMissingData", what, way_out, value=treatment)
+            yield alarm.problem("TreatMissingData", what, "write breaching", value=treatment)
     elif treatment == "breaching" and _low_is_bad(uses) is not None:
         what = "the metric has no data while there are no requests, and the alarm rings"
         yield alarm.problem("TreatMissingData", what, "write notBreaching", value=treatment)

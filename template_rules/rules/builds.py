@@ -69,7 +69,7 @@ def build_machine(project: Resource) -> Iterator[Problem]:
             "CodeBuild has no such environment",
             did_you_mean(kind, COMPUTE_TYPES, "take one of these"),
             value=kind,
-            allowed=", ".join(COMPUTE_TYPES),
+            allowed=COMPUTE_TYPES,
         )
     elif kind is not None and compute is not None and compute not in COMPUTE_TYPES[kind]:
         yield project.problem(
@@ -77,7 +77,7 @@ def build_machine(project: Resource) -> Iterator[Problem]:
             f"{kind} has no such compute type, or TensorRT does not support its GPU",
             "take one of these",
             value=compute,
-            allowed=", ".join(COMPUTE_TYPES[kind]),
+            allowed=COMPUTE_TYPES[kind],
         )
 
 

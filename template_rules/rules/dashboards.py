@@ -44,9 +44,9 @@ def _widget_problems(dashboard: Resource, widget: Widget) -> Iterator[Problem]:
     kind = known_text(widget.content.get("type"))
     rows = items(widget.properties.get("metrics"))
     if kind not in KINDS:
-        what, allowed = f"{widget.path} is of no kind that CloudWatch has", ", ".join(KINDS)
+        what = f"{widget.path} is of no kind that CloudWatch has"
         yield dashboard.problem(
-            "DashboardBody", what, "take one of these", value=kind, allowed=allowed
+            "DashboardBody", what, "take one of these", value=kind, allowed=KINDS
         )
     elif kind == "metric" and not {"metrics", "annotations"} & set(widget.properties):
         yield dashboard.problem("DashboardBody", f"{widget.path} shows no metric", "name some")
@@ -84,8 +84,7 @@ def dashboard_units(dashboard: Resource) -> Iterator[Problem]:
             if facts is not None and facts.unit == "microseconds" and drawn and plain:
                 what = f"{metric.path} is in microseconds, and its graph in milliseconds"
                 way_out = "hide it, and show an expression that divides it by 1000"
-                value = metric.metric
-                yield dashboard.problem("DashboardBody", what, way_out, value=value)
+                yield dashboard.problem("DashboardBody", what, way_out, value=metric.metric)
 
 
 @resource_rule("E9216", "Dashboard variable without effect", DASHBOARD)

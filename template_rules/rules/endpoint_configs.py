@@ -145,8 +145,7 @@ def output_encryption(config: Resource) -> Iterator[Problem]:
         key = fields(holder).get("KmsKeyId")
         if isinstance(holder, dict) and (key is None or "alias/aws/" in str(key)):
             what = "the data in S3 is not encrypted with a key of yours"
-            way_out = "name the bucket's key"
-            yield config.problem(f"{path}.KmsKeyId", what, way_out, value=key)
+            yield config.problem(f"{path}.KmsKeyId", what, "name the bucket's key", value=key)
 
 
 @template_rule("E9130", "Variant of a model that the template does not have")
@@ -161,6 +160,4 @@ def variant_models(assembly: Assembly) -> Iterator[Problem]:
                 yield variant.config.problem(path, what, way_out, value=name)
             elif names and is_known(name) and assembly.find(name, MODEL) is None:
                 what = "no model of this template has the name"
-                yield variant.config.problem(
-                    path, what, "name one of these", value=name, allowed=", ".join(names)
-                )
+                yield variant.config.problem(path, what, value=name, allowed=names)

@@ -50,7 +50,7 @@ def endpoint_config_name(assembly: Assembly) -> Iterator[Problem]:
                 "no endpoint config of this template has the name",
                 "name one of these",
                 value=name,
-                allowed=", ".join(names),
+                allowed=names,
             )
 
 
@@ -66,8 +66,7 @@ def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
             if size is None:
                 needed = kind == needed_by if needed_by else isinstance(rolling, dict)
                 if needed and "Rollback" not in path:
-                    way_out = f"write {bounds}"
-                    yield endpoint.problem(path, f"{noun} has no size", way_out)
+                    yield endpoint.problem(path, f"{noun} has no size", f"write {bounds}")
             elif needed_by is not None and kind is not None and kind != needed_by:
                 what = f"{kind} traffic routing has no {path.rsplit('.', 1)[-1]}"
                 yield endpoint.problem(path, what, "remove it")
@@ -204,7 +203,7 @@ def retained_properties(assembly: Assembly) -> Iterator[Problem]:
                     "the property is unknown or named twice",
                     "name each once",
                     value=name,
-                    allowed=", ".join(RETAINED),
+                    allowed=RETAINED,
                 )
 
 

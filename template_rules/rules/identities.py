@@ -42,8 +42,7 @@ def exact_actions(assembly: Assembly) -> Iterator[Problem]:
             continue
         for key in ("NotAction", "NotResource"):
             if key in statement.content:
-                what = f"{key} allows everything else"
-                yield _problem(statement, key, what, f"write {key[3:]}")
+                yield _problem(statement, key, f"{key} allows everything else", f"write {key[3:]}")
         for action in statement.actions:
             if "*" in action or "?" in action:
                 what, way_out = "the action has a wildcard", "name the actions that are used"
@@ -68,8 +67,7 @@ def exact_resources(assembly: Assembly) -> Iterator[Problem]:
         publishes = "cloudwatch:putmetricdata" in [name.lower() for name in statement.actions]
         if publishes and "cloudwatch:namespace" not in statement.condition_keys():
             what = "metrics may be written into every namespace"
-            way_out = "add a condition on cloudwatch:namespace"
-            yield _problem(statement, "Condition", what, way_out)
+            yield _problem(statement, "Condition", what, "add a condition on cloudwatch:namespace")
 
 
 @template_rule("E9223", "Use of every KMS key")
@@ -98,8 +96,7 @@ def pass_role(assembly: Assembly) -> Iterator[Problem]:
                 yield _problem(statement, "Resource", what, way_out, arn)
         if "iam:passedtoservice" not in statement.condition_keys():
             what = "the role may be passed to every service"
-            way_out = "add a condition on iam:PassedToService"
-            yield _problem(statement, "Condition", what, way_out)
+            yield _problem(statement, "Condition", what, "add a condition on iam:PassedToService")
 
 
 @resource_rule("E9225", "Managed policy with full access", *IDENTITIES)

@@ -25,8 +25,7 @@ def alarm_metric_math(alarm: Resource) -> Iterator[Problem]:
     returned = [item for item in watched if boolean(item.get("ReturnData", True)) is not False]
     if queries and len(returned) != 1:
         what, value = "an alarm watches one returned metric", f"{len(returned)}"
-        way_out = "set ReturnData: false on the others"
-        yield alarm.problem("Metrics", what, way_out, value=value)
+        yield alarm.problem("Metrics", what, "set ReturnData: false on the others", value=value)
     uses = alarm_metrics(alarm)
     quantities = {str(use.identifier): {use.quantity or "unknown"} for use in uses}
     for query in queries:
@@ -35,13 +34,12 @@ def alarm_metric_math(alarm: Resource) -> Iterator[Problem]:
             continue
         for name in sorted(unknown_ids(expression, ids)):
             what, allowed = "no metric has the Id", ", ".join(ids)
-            yield alarm.problem("Metrics", what, "name one of these", value=name, allowed=allowed)
+            yield alarm.problem("Metrics", what, value=name, allowed=allowed)
         math = MetricMath(quantities)
         math.quantities(expression)
         for fault in math.faults:
             way_out = "take the statistic that gives what the expression expects"
-            what = f"the expression {fault}"
-            yield alarm.problem("Metrics", what, way_out, value=expression)
+            yield alarm.problem("Metrics", f"the expression {fault}", way_out, value=expression)
 
 
 def unknown_ids(expression: str, ids: list[str]) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from onboarding.metrics import ENHANCED, FURTHER, METRICS, OTHER_NAMESPACES
 from onboarding.nearest import comma_list, did_you_mean
@@ -100,16 +100,14 @@ def _endpoint(assembly: Assembly, use: MetricUse) -> Iterator[Problem]:
     endpoints = assembly.names(ENDPOINT)
     if endpoint is None:
         if endpoints and isinstance(name, str) and is_known(name) and all(map(is_known, endpoints)):
-            what, allowed = "no endpoint of this template has the name", ", ".join(endpoints)
-            yield _problem(
-                use, "Dimensions", what, "name one of these", value=name, allowed=allowed
-            )
+            what = "no endpoint of this template has the name"
+            yield _problem(use, "Dimensions", what, value=name, allowed=endpoints)
         return
     config = config_of(assembly, endpoint)
     names = [found.name for found in variants(config)]
     if names and variant is not None and is_known(variant) and variant not in names:
         what, allowed = "the endpoint has no such variant", ", ".join(map(str, names))
-        yield _problem(use, "Dimensions", what, "name one of these", value=variant, allowed=allowed)
+        yield _problem(use, "Dimensions", what, value=variant, allowed=allowed)
     enhanced = ENHANCED & set(given)
     if enhanced and config is not None:
         on = config.at("MetricsConfig.EnableEnhancedMetrics")
@@ -146,10 +144,10 @@ def _problem(
     use: MetricUse,
     key: str,
     what: str,
-    way_out: str,
+    way_out: str = "name one of these",
     *,
     value: str | None = None,
-    allowed: str | None = None,
+    allowed: str | Iterable[object] | None = None,
 ) -> Problem:
     names = {"Statistic": "Stat"} if use.path.endswith("MetricStat") else {}
     inner = names.get(key, f"Metric.{key}") if names else key

@@ -56,7 +56,7 @@ def resource_id(assembly: Assembly) -> Iterator[Problem]:
             what,
             "name one of these",
             value=identifier,
-            allowed=", ".join(map(str, names)),
+            allowed=names,
         )
 
 
@@ -149,8 +149,7 @@ def scheduled_actions(target: Resource) -> Iterator[Problem]:
         name = known_text(action.get("ScheduledActionName"))
         if name is not None and names[name] > 1:
             what = "two scheduled actions have one name, and the last one replaces the other"
-            place = f"{path}.ScheduledActionName"
-            yield target.problem(place, what, "rename one", value=name)
+            yield target.problem(f"{path}.ScheduledActionName", what, "rename one", value=name)
         yield from _schedule_problems(target, path, action)
 
 

@@ -90,7 +90,7 @@ def _tracking_problems(policy: Resource, tracking: dict[str, Any]) -> Iterator[P
             f"{dimension} has no such metric",
             did_you_mean(metric, allowed_metrics, "take one of these"),
             value=metric,
-            allowed=", ".join(allowed_metrics),
+            allowed=allowed_metrics,
         )
 
 

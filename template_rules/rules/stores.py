@@ -33,8 +33,7 @@ def deletion_policy(assembly: Assembly) -> Iterator[Problem]:
             given = resource.raw.get(key)
             if given not in values:
                 what = "CloudFormation deletes the resource with its data"
-                way_out = f"write {key}: {values[-1]}"
-                yield resource.problem(key, what, way_out, value=given)
+                yield resource.problem(key, what, f"write {key}: {values[-1]}", value=given)
 
 
 @template_rule("E9401", "Store without a customer managed key, or a key without rotation")
@@ -72,8 +71,7 @@ def bucket_access(bucket: Resource) -> Iterator[Problem]:
         yield bucket.problem(path, what, "set all four to true", value=value)
     acl = known_text(bucket.properties.get("AccessControl")) or ""
     if acl.startswith(("Public", "Authenticated")):
-        what = "the bucket's ACL is public"
-        yield bucket.problem("AccessControl", what, "remove it", value=acl)
+        yield bucket.problem("AccessControl", "the bucket's ACL is public", "remove it", value=acl)
     status = bucket.at("VersioningConfiguration.Status")
     if status in (None, "Suspended") and not isinstance(
         bucket.properties.get("VersioningConfiguration"), str
@@ -133,8 +131,7 @@ def repository(repository: Resource) -> Iterator[Problem]:
         yield repository.problem(path, what, "write ScanOnPush: true")
     policy = repository.at("LifecyclePolicy.LifecyclePolicyText")
     for fault in _lifecycle_faults(policy) if known_text(policy) else ():
-        path = "LifecyclePolicy.LifecyclePolicyText"
-        yield repository.problem(path, fault, "change the rule")
+        yield repository.problem("LifecyclePolicy.LifecyclePolicyText", fault, "change the rule")
 
 
 def _lifecycle_faults(policy: str) -> Iterator[str]:

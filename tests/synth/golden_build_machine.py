@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
 from stacks.builds.machine import build_machine
 from tests.synth.deployments import environment
 
-GOLDEN = Path(__file__).parent / "golden" / "build-machine.json"
+GOLDEN = Path(__file__).parent / "golden" / "build-machine.yaml"
 IMAGE = (
     "111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-dev/builder-gpu:0123456789abcdef0123"
 )
@@ -39,7 +41,10 @@ def definitions() -> dict[str, dict[str, Any]]:
 
 def text(definition: dict[str, Any]) -> str:
     """A definition as its file has it."""
-    return json.dumps(definition, indent=2, ensure_ascii=False) + "\n"
+    plain = json.loads(json.dumps(definition))
+    return yaml.dump(
+        plain, width=10**6, sort_keys=False, allow_unicode=True, default_flow_style=None
+    )
 
 
 if __name__ == "__main__":

@@ -43,8 +43,7 @@ def test_usual_share_of_what_counts_keeps_the_slo(batch, waits):
     ("batch", "waits"), [(1, 1.5), (1, 2.0), (1, 3.0), (2, 1.5), (2, 2.0), (3, 1.5), (4, 1.2)]
 )
 def test_what_does_not_count_would_break_the_slo(batch, waits):
-    share = counted_share(batch, waits)
-    assert LEAST_COUNTED < share < 1
+    assert LEAST_COUNTED < counted_share(batch, waits) < 1
     assert longest_but_few(batch, USUAL_SHARE) > waits + 1
 
 

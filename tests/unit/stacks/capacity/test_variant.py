@@ -94,8 +94,7 @@ def test_lower_rate_counts_where_more_of_it_keeps_the_slo():
 
 
 def test_python_server_waits_for_no_queue_delay():
-    python = changed(embedder(), server="python")
-    assert rate(with_endpoint(python, latency_slo_ms=40.0)) == 400
+    assert rate(with_endpoint(changed(embedder(), server="python"), latency_slo_ms=40.0)) == 400
     assert rate(with_endpoint(embedder(), latency_slo_ms=40.0)) == 200
 
 
@@ -156,8 +155,7 @@ def test_capacity_of_a_shared_instance_is_its_slowest_targets():
 
 
 def test_capacity_of_several_instance_types_is_the_slowest_ones():
-    pools = with_own_pools(embedder(), "ml.g5.12xlarge", "ml.g5.xlarge")
-    capacity = instance_capacity(pools)
+    capacity = instance_capacity(with_own_pools(embedder(), "ml.g5.12xlarge", "ml.g5.xlarge"))
     assert capacity is not None and capacity.requests_per_second == 400
     assert capacity.derivation.endswith("the slowest of 2 instance types")
 
@@ -254,8 +252,7 @@ def test_served_capacity_counts_before_the_engines_own_benchmark():
 
 
 def test_served_capacity_of_a_whole_instance_is_not_multiplied_by_its_gpus():
-    four = with_own_pools(embedder(), "ml.g5.12xlarge")
-    assert rate(with_served(four, 900.0)) == 900
+    assert rate(with_served(with_own_pools(embedder(), "ml.g5.12xlarge"), 900.0)) == 900
 
 
 @pytest.mark.parametrize(

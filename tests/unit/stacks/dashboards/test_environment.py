@@ -276,8 +276,7 @@ def test_pools_with_other_gpus_have_no_line():
     larger = dataclasses.replace(
         pool, instance_type=pool.instance_type.model_copy(update={"gpu_count": 4})
     )
-    body = endpoint_dashboard_body(with_own(OWN, pools=(pool, larger)))
-    assert lines(body, "GPU use") == {}
+    assert lines(endpoint_dashboard_body(with_own(OWN, pools=(pool, larger))), "GPU use") == {}
 
 
 def test_nothing_measured_draws_no_capacity():

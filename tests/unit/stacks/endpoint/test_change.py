@@ -94,9 +94,7 @@ def test_first_update_that_was_done_already_is_not_done_again():
 
 def test_metadata_refers_to_no_resource_that_went():
     queue = {"min: 1": "min: 0", **wishes(QUEUE)}
-    before = template({MODEL: queue})
-    after = template({MODEL: {**BIGGER, **queue}})
-    first, _ = update_steps(before, after)
+    first, _ = update_steps(template({MODEL: queue}), template({MODEL: {**BIGGER, **queue}}))
     assert all(isinstance(value, str) for value in first.template["Metadata"].values())
 
 
@@ -138,8 +136,7 @@ def test_shadow_comes_in_one_update():
 
 def test_both_changes_at_once_are_three_updates():
     before = template({})
-    after = template({MODEL: BIGGER, BESIDE: beside("{joins: example}")})
-    steps = update_steps(before, after)
+    steps = update_steps(before, template({MODEL: BIGGER, BESIDE: beside("{joins: example}")}))
     assert [step.reason is None for step in steps] == [False, False, True]
     names = [
         step.template["Resources"]["EndpointConfig"]["Properties"]["EndpointConfigName"]
@@ -173,5 +170,4 @@ def test_config_is_updated_where_its_name_changes_and_counts_move():
     assert not updates_config(before, before)
     assert updates_config(before, template({MODEL: BIGGER}))
     assert not updates_config({"Resources": {}}, before)
-    fixed = template({MODEL: {"max: 2": "max: 1"}})
-    assert not updates_config(before, fixed)
+    assert not updates_config(before, template({MODEL: {"max: 2": "max: 1"}}))

@@ -119,8 +119,7 @@ def test_fixed_count_has_no_scaling_and_a_schedule_has():
 def test_joined_variant_scales_by_itself_and_a_shadow_does_not():
     scaling = embedder().own.scaling.model_copy(update={"min": 2, "max": 3})
     deployment = with_variant(embedder(), "new-model", scaling=scaling)
-    deployment = with_variant(deployment, "copy", role="shadow")
-    resources = scaling_resources(deployment)
+    resources = scaling_resources(with_variant(deployment, "copy", role="shadow"))
     assert set(resources) == {
         *("ScalableTarget", "InvocationsPolicy", "GpuPolicy"),
         *("ScalableTargetNewModel", "InvocationsPolicyNewModel", "GpuPolicyNewModel"),
