@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -97,9 +96,23 @@ class Slots:
             prepared = self._engine.prepare(rows)
         except Exception as fault:
             loop.call_soon(ended, fault, 0.0)
-        else:
-            work = partial(self._work, prepared, len(rows), slot, ended, over, loop)
-            self._threads[slot].put(work)
+            return
+
+        def work() -> None:
+            start = perf_counter()
+            outcome: Outcome = None
+            try:
+                if not over():
+                    outcome = _check_answers(self._engine.run(prepared, slot), len(rows))
+            except Exception as fault:
+                outcome = fault
+            self._ended[slot] += 1
+            try:
+                loop.call_soon_threadsafe(ended, outcome, perf_counter() - start)
+            except RuntimeError:  # the event loop is closed, so no callback will free this slot
+                self._threads[slot].close()
+
+        self._threads[slot].put(work)
 
     def run_inline(self, slot: int, rows: Sequence[Any]) -> tuple[Arrays | Exception, float]:
         """Run rows now, on the event loop's thread; return the outcome and the seconds."""
@@ -125,28 +138,6 @@ class Slots:
             self._closed = True
             for slot in self.idle:
                 self._threads[slot].close()
-
-    def _work(
-        self,
-        prepared: Any,
-        rows: int,
-        slot: int,
-        ended: RunEnded,
-        over: Callable[[], bool],
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        """In the slot's thread."""
-        start = perf_counter()
-        outcome: Outcome
-        try:
-            outcome = None if over() else _check_answers(self._engine.run(prepared, slot), rows)
-        except Exception as fault:
-            outcome = fault
-        self._ended[slot] += 1
-        try:
-            loop.call_soon_threadsafe(ended, outcome, perf_counter() - start)
-        except RuntimeError:  # the event loop is closed, so no callback will free this slot
-            self._threads[slot].close()
 
 
 def _check_answers(answers: Arrays, rows: int) -> Arrays:

@@ -117,7 +117,7 @@ class EngineChannel(ChannelEnd):
         """
         if self.lost:
             raise Unavailable(GONE)
-        return await self._request_snapshot()
+        return await self.request_snapshot()
 
     def serve(self) -> None:
         """Report that this process takes connections, and acknowledge every state from now on."""

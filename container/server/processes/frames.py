@@ -125,7 +125,7 @@ class ChannelEnd(asyncio.Protocol):
             self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
         self._out.clear()
 
-    async def _request_snapshot(self) -> bytes:
+    async def request_snapshot(self) -> bytes:
         """Return the other end's metric values; cancelled when the channel ends."""
         self._last += 1
         wanted: asyncio.Future[bytes] = self._loop.create_future()

@@ -153,7 +153,7 @@ class Supervisor:
     async def metric_values(self) -> bytes:
         """Return the sum of the supervisor's and all workers' values, with ended ones' counters."""
         sessions = [worker.session for worker in self._workers.values()]
-        requests = [asyncio.ensure_future(session.request_metric_values()) for session in sessions]
+        requests = [asyncio.ensure_future(session.request_snapshot()) for session in sessions]
         if requests:
             await asyncio.wait(requests, timeout=METRICS_SECONDS)
         for request in requests:

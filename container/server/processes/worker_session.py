@@ -58,10 +58,6 @@ class WorkerSession(ChannelEnd):
         self.missed_heartbeats += 1
         self.send_state(self._state, self._backend)
 
-    async def request_metric_values(self) -> None:
-        """Renew `metric_values`."""
-        await self._request_snapshot()
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the state to the worker."""
         super().connection_made(transport)

@@ -82,7 +82,7 @@ class Pair:
 
     async def round_trip(self) -> None:
         """Return when every frame that was sent before has arrived."""
-        await self.session.request_metric_values()
+        await self.session.request_snapshot()
         await self.channel.all_metric_values()
 
     async def close(self) -> None:

@@ -32,13 +32,9 @@ ESTABLISHED = "01"
 """Of /proc/net/tcp."""
 
 
-def environment(archive: Path, **extra: str) -> dict[str, str]:
-    return {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(REPOSITORY),
-        "SM_MODEL_DIR": str(archive),
-        **extra,
-    }
+def environment(archive: Path) -> dict[str, str]:
+    path = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
+    return path | {"SM_MODEL_DIR": str(archive)}
 
 
 class Server:

@@ -94,7 +94,7 @@ async def test_heartbeats_are_missed_until_the_worker_sends_a_frame(pair: Pair):
 
 @paired()
 async def test_metric_values_go_both_ways(pair: Pair):
-    await pair.session.request_metric_values()
+    await pair.session.request_snapshot()
     assert pair.session.metric_values == b"worker's"
     assert await pair.channel.all_metric_values() == b"everyone's"
 
