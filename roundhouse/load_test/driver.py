@@ -139,6 +139,8 @@ class _PhaseRun:
     users: int = 0
     in_flight: int = 0
     given_up: str | None = None
+    failure: BaseException | None = None
+    """An error of ours, which ends the load."""
 
     async def run(self, halt: asyncio.Event, progress: Callable[[], None]) -> None:
         measurement, connections = self.measurement, self.driver.options.connections
@@ -156,6 +158,8 @@ class _PhaseRun:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await halt.wait()
+            if self.failure is not None:
+                raise self.failure
             now = time.monotonic()
             measurement.max_waiting = max(measurement.max_waiting, self.pending - connections)
             if halt.is_set():
@@ -195,8 +199,13 @@ class _PhaseRun:
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self._finish)
         return task
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled():
+            self.failure = self.failure or task.exception()
 
     async def _offer(self) -> None:
         phase, options = self.measurement.phase, self.driver.options
@@ -238,12 +247,12 @@ class _PhaseRun:
             if self.given_up is not None:
                 measurement.record_unanswered(self.given_up, due, sent, time.monotonic())
             raise
-        except (aiohttp.ClientError, AwsError) as error:
-            measurement.record_error(_reason(error))
-            return False
-        except TimeoutError:
-            reason = f"no answer within {self.driver.options.timeout:g} s"
-            measurement.record_unanswered(reason, due, sent, time.monotonic())
+        except (aiohttp.ClientError, AwsError, TimeoutError) as error:
+            reason = _reason(error, self.driver.options.timeout)
+            if isinstance(error, TimeoutError):
+                measurement.record_unanswered(reason, due, sent, time.monotonic())
+            else:
+                measurement.record_error(reason)
             return False
         finally:
             self.in_flight -= 1
@@ -278,11 +287,13 @@ class _Connector(aiohttp.TCPConnector):
         return connection
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, timeout: float) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"no connection: {error.os_error.strerror or error.os_error!r}"
     if isinstance(error, aiohttp.ServerTimeoutError):
         return f"no connection within {CONNECT_SECONDS:g} s"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout:g} s"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "connection lost: closed by the server"
     if isinstance(error, aiohttp.ClientResponseError):

@@ -92,6 +92,14 @@ def test_a_request_that_cannot_be_signed_is_an_error_with_its_reason():
     assert measurement.errors == {"Signing the requests: the session has expired.": 2}
 
 
+def test_an_error_of_ours_ends_the_load():
+    def sign(body):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run("http://127.0.0.1:9/", phase(seconds=60.0), sign=sign)
+
+
 def test_a_request_over_a_connection_that_the_server_closed_is_sent_again():
     with serve(lambda number: Answer(close=number == 1)) as server:
         measurement = run(server.url, burst(1), repeat=3, connections=1)
