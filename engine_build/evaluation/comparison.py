@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed, Shape
-from engine_build.errors import InputRefused
+from engine_build.errors import InputRefused, one_line
 from engine_build.evaluation.footprint import Footprint, load_measured
 from engine_build.evaluation.latency import (
     CONTROL,
@@ -24,22 +24,14 @@ from engine_build.evaluation.latency import (
 )
 from engine_build.evaluation.runtimes import ON_CPU, Artifacts, Subject, import_runtime
 from engine_build.evaluation.scores import median_interval
+from engine_build.onnx_graph.onnx_file import tensor_records
+from onboarding.manifest import TensorRecord
 
 EVERY_ON_CPU = 8
 """Beside a GPU the CPU runs in every eighth round: its runs are long, and decide nothing."""
 FIXED = {ATTENTION_MASK: 1, "token_type_ids": 0}
 FEWEST_TOKENS = 100
 """Token numbers stay below this: every vocabulary has as many."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Input:
-    """One input of a network; -1 is a dynamic axis: the first the batch, any other the sequence."""
-
-    name: str
-    type: Any
-    """numpy's."""
-    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +45,11 @@ class Comparison:
 
 
 def compare(
-    subjects: Sequence[Subject], inputs: Sequence[Input], shapes: Sequence[Shape], *, seconds: float
+    subjects: Sequence[Subject],
+    inputs: Sequence[TensorRecord],
+    shapes: Sequence[Shape],
+    *,
+    seconds: float,
 ) -> Comparison:
     """Load everything and measure it. Raises InputRefused when nothing can run."""
     if not subjects:
@@ -88,7 +84,7 @@ def compare(
     )
 
 
-def artifact_inputs(artifacts: Artifacts) -> tuple[Input, ...]:
+def artifact_inputs(artifacts: Artifacts) -> tuple[TensorRecord, ...]:
     """Return what to feed. Raises InputRefused for nothing, or plans alone."""
     for path in artifacts.networks.values():
         return network_inputs(path)
@@ -100,51 +96,42 @@ def artifact_inputs(artifacts: Artifacts) -> tuple[Input, ...]:
     return text_inputs(artifacts.source.inputs)
 
 
-def network_inputs(path: Path) -> tuple[Input, ...]:
+def network_inputs(path: Path) -> tuple[TensorRecord, ...]:
     """Return the inputs of an ONNX file; its weights are not read."""
     import onnx
 
     try:
         graph = onnx.load(str(path), load_external_data=False).graph
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error, 200)
         raise InputRefused(f"{path} is no ONNX file that can be read ({reason}).") from error
     weights = {weight.name for weight in graph.initializer}
-    inputs = []
-    for value in graph.input:
-        if value.name not in weights:
-            kind = value.type.tensor_type
-            shape = (
-                axis.dim_value if axis.HasField("dim_value") else -1 for axis in kind.shape.dim
-            )
-            numpy_type = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
-            inputs.append(Input(name=value.name, type=numpy_type, shape=tuple(shape)))
-    return tuple(inputs)
+    return tensor_records(value for value in graph.input if value.name not in weights)
 
 
-def text_inputs(names: Sequence[str]) -> tuple[Input, ...]:
-    """Return the inputs of a text model: int64, batch and sequence dynamic."""
-    return tuple(Input(name=name, type=np.dtype(np.int64), shape=(-1, -1)) for name in names)
+def text_inputs(names: Sequence[str]) -> tuple[TensorRecord, ...]:
+    """Return the inputs of a text model: batch and sequence dynamic."""
+    return tuple(TensorRecord(name=name, datatype="INT64", shape=(-1, -1)) for name in names)
 
 
-def random_feed(inputs: Sequence[Input], shape: Shape) -> Feed:
+def random_feed(inputs: Sequence[TensorRecord], shape: Shape) -> Feed:
     """Return seeded values of every input: normal floats, small token numbers, masks of ones."""
     random = np.random.default_rng(0)
     feed: Feed = {}
     for tensor in inputs:
-        sizes = _sizes(tensor, shape)
+        sizes, kind = _sizes(tensor, shape), tensor.datatype.lower().replace("fp", "float")
         values: Array
-        if tensor.type.kind == "f":
+        if kind.startswith("float"):
             values = random.standard_normal(sizes)
         elif tensor.name in FIXED:
             values = np.full(sizes, FIXED[tensor.name])
         else:
-            values = random.integers(0, 2 if tensor.type.kind == "b" else FEWEST_TOKENS, size=sizes)
-        feed[tensor.name] = values.astype(tensor.type)
+            values = random.integers(0, 2 if kind == "bool" else FEWEST_TOKENS, size=sizes)
+        feed[tensor.name] = values.astype(kind)
     return feed
 
 
-def _sizes(tensor: Input, shape: Shape) -> tuple[int, ...]:
+def _sizes(tensor: TensorRecord, shape: Shape) -> tuple[int, ...]:
     if shape.sequence is None and -1 in tensor.shape[1:]:
         raise InputRefused(
             f"input {tensor.name} has a sequence axis; give shapes as BATCHxSEQUENCE, such as 8x64."

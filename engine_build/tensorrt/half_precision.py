@@ -21,7 +21,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array
-from engine_build.errors import NetworkRefused
+from engine_build.errors import NetworkRefused, one_line
 from engine_build.tensorrt.graph_types import float_tensors, without_constant_nodes
 
 QDQ = ("QuantizeLinear", "DequantizeLinear")
@@ -82,7 +82,7 @@ def at_qdq_opset(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         return onnx.version_converter.convert_version(model, QDQ_OPSET)
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = one_line(error, 200)
         raise NetworkRefused(
             f"the Q/DQ network of opset {version} cannot be raised to opset {QDQ_OPSET}, which "
             f"FP16 scales need ({reason}); export it at opset {QDQ_OPSET}, or ask for precision "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from engine_build.errors import InputRefused
+from engine_build.errors import InputRefused, one_line
 from engine_build.request import BuildRequest
 from engine_build.runner import Command, Runner
 from engine_build.tensorrt.trtexec import PROGRAM, VERSION_COMMAND
@@ -80,7 +80,7 @@ def gpu_host(runner: Runner) -> GpuHost:
     ended = runner.run(QUERY)
     lines = [line for line in ended.output.splitlines() if line.strip()]
     if ended.code != 0 or not lines:
-        reply = " ".join((ended.errors.strip() or ended.output.strip() or "nothing").split())[:200]
+        reply = one_line(ended.errors.strip() or ended.output.strip() or "nothing", 200)
         raise InputRefused(
             f"{SMI} finds no GPU on this machine (it says: {reply}); build the engine on a machine "
             "that has one."

@@ -17,7 +17,6 @@ from engine_build.datasets.dataset import Shape
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.evaluation.__main__ import main
 from engine_build.evaluation.comparison import (
-    Input,
     compare,
     comparison_data,
     format_comparison,
@@ -39,6 +38,7 @@ from engine_build.evaluation.runtimes import (
     runnable,
 )
 from engine_build.ort import BoundNetwork
+from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 
 
@@ -232,7 +232,7 @@ def test_refuses_a_provider_that_this_onnxruntime_lacks(network):
 
 
 def test_random_feed_has_values_that_a_model_takes():
-    pixels = (Input(name="pixels", type=np.dtype(np.float32), shape=(-1, 3, 8, 8)),)
+    pixels = (TensorRecord(name="pixels", datatype="FP32", shape=(-1, 3, 8, 8)),)
     images = [random_feed(pixels, Shape(batch=2))["pixels"] for _ in range(2)]
     assert images[0].shape == (2, 3, 8, 8) and (images[0] == images[1]).all()
     inputs = text_inputs(("input_ids", "attention_mask", "token_type_ids"))

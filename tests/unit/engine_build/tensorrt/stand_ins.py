@@ -1,6 +1,6 @@
-"""A stand-in for TensorRT's runtime.
+"""A stand-in for TensorRT's runtime: ONNX Runtime plays the plans of stand_in_gpu.
 
-ONNX Runtime plays the plan, in the memory of the recorded CUDA.
+It runs in the memory of the recorded CUDA.
 """
 
 from __future__ import annotations
@@ -12,39 +12,27 @@ from pathlib import Path
 import numpy as np
 
 from engine_build.ort import OrtNetwork
-from tests.fixtures.recorded_gpu.cuda import RecordedCuda
-from tests.fixtures.recorded_gpu.tensorrt_names import TensorRTNames
+from tests.fixtures.recorded_gpu.tensorrt import MAGIC, Engine, RecordedTensorRT, Runtime
 
 
-class StandInTensorRT(TensorRTNames):
-    """The module; plans are those of stand_in_gpu."""
-
-    def __init__(self, cuda: RecordedCuda) -> None:
-        self.engines: list[StandInEngine] = []
-        self._cuda = cuda
+class StandInTensorRT(RecordedTensorRT):
+    """The module."""
 
     def Runtime(self, logger):
-        trt = self
+        self.runtimes.append(StandInRuntime(self, logger))
+        return self.runtimes[-1]
 
-        class Runtime:
-            """Loads plans."""
 
-            engine_host_code_allowed = False
+class StandInRuntime(Runtime):
+    """Loads plans."""
 
-            def deserialize_cuda_engine(self, serialized_engine):
-                if serialized_engine[:4] != b"ftrt":
-                    logger.log(1, "The engine plan file is not compatible with this TensorRT")
-                    return None
-                trt.engines.append(StandInEngine(json.loads(serialized_engine[28:]), trt._cuda))
-                return trt.engines[-1]
-
-        return Runtime()
-
-    @staticmethod
-    def nptype(trt_type):
-        if trt_type == "bf16":
-            raise TypeError("numpy has none")
-        return {"int64": np.int64, "float": np.float32}[trt_type]
+    def deserialize_cuda_engine(self, serialized_engine):
+        if serialized_engine[:4] != MAGIC:
+            self.logger.log(1, "The engine plan file is not compatible with this TensorRT")
+            return None
+        plan = json.loads(serialized_engine[28:])
+        self.trt.engines.append(StandInEngine(self.trt, self.logger, plan))
+        return self.trt.engines[-1]
 
 
 def parsed_shapes(text):
@@ -53,36 +41,18 @@ def parsed_shapes(text):
     return {name: tuple(map(int, sizes.split("x"))) for name, sizes in pairs}
 
 
-class StandInEngine:
-    """One optimization profile a "|" in the plan's shapes."""
+class StandInEngine(Engine):
+    """One optimization profile a "|" in the plan's shapes; `runs` are (profile, input shapes)."""
 
-    device_memory_size_v2 = 3 << 20
-
-    def __init__(self, plan, cuda):
-        self.plan = plan
-        self.cuda = cuda
-        cuda.base += 8 << 20
-        self.names = [*plan["inputs"], *plan["outputs"]]
-        self.num_io_tensors = len(self.names)
-        texts = (plan["shapes"][kind].split("|") for kind in ("min", "opt", "max"))
-        self.profiles = [list(map(parsed_shapes, kinds)) for kinds in zip(*texts, strict=True)]
-        self.num_optimization_profiles = len(self.profiles)
-        self.runs: list[tuple[int, dict[str, tuple[int, ...]]]] = []
-
-    def get_tensor_name(self, index):
-        return self.names[index]
-
-    def get_tensor_mode(self, name):
-        return "in" if name in self.plan["inputs"] else "out"
-
-    def get_tensor_location(self, name):
-        return "device"
-
-    def get_tensor_dtype(self, name):
-        return "int64" if name in self.plan["inputs"] else self.plan.get("output_type", "float")
-
-    def get_tensor_profile_shape(self, name, profile_index):
-        return [shapes[name] for shapes in self.profiles[profile_index]]
+    def __init__(self, trt, logger, plan):
+        kinds = (plan["shapes"][kind].split("|") for kind in ("min", "opt", "max"))
+        shapes = (list(map(parsed_shapes, texts)) for texts in zip(*kinds, strict=True))
+        profiles = [{name: [kind[name] for kind in three] for name in three[0]} for three in shapes]
+        tensors = {
+            "inputs": dict.fromkeys(plan["inputs"], "int64"),
+            "outputs": dict.fromkeys(plan["outputs"], plan.get("output_type", "float")),
+        }
+        super().__init__(trt, logger, {**plan, **tensors, "profiles": profiles})
 
     def create_execution_context(self):
         return StandInContext(self)
@@ -106,7 +76,7 @@ class StandInContext:
         low, _, high = self.engine.get_tensor_profile_shape(name, self.profile)
         self.shapes[name] = shape
         return len(low) == len(shape) and all(
-            a <= b <= c for a, b, c in zip(low, shape, high, strict=True)
+            least <= size <= most for least, size, most in zip(low, shape, high, strict=True)
         )
 
     def infer_shapes(self):
@@ -122,7 +92,7 @@ class StandInContext:
 
     def execute_async_v3(self, stream_handle):
         self.engine.runs.append((self.profile, dict(self.shapes)))
-        self.engine.cuda.queue(stream_handle, self._write)
+        self.engine.trt.cuda.queue(stream_handle, self._write)
         return True
 
     def _write(self):
@@ -130,6 +100,6 @@ class StandInContext:
         for name in self.engine.plan["inputs"]:
             feed[name] = np.empty(self.shapes[name], dtype=np.int64)
             ctypes.memmove(feed[name].ctypes.data, self.addresses[name], feed[name].nbytes)
-        for name, values in self.network.values(self.engine.plan["outputs"], feed).items():
+        for name, values in self.network.values(list(self.engine.plan["outputs"]), feed).items():
             answer = np.ascontiguousarray(values, dtype=np.float32)
             ctypes.memmove(self.addresses[name], answer.ctypes.data, answer.nbytes)

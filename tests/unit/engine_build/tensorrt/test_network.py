@@ -179,11 +179,8 @@ def test_plan_that_cannot_be_recorded_runs_kernel_by_kernel(network, cuda):
 
 @pytest.mark.parametrize("host_code", [False, True])
 def test_host_code_is_allowed_only_where_the_caller_says_so(plan, trt, cuda, host_code):
-    runtimes = []
-    original = trt.Runtime
-    trt.Runtime = lambda logger: runtimes.append(original(logger)) or runtimes[-1]
     TensorrtNetwork(plan(), trt=trt, cuda=cuda, host_code=host_code)
-    assert [runtime.engine_host_code_allowed for runtime in runtimes] == [host_code]
+    assert [runtime.engine_host_code_allowed for runtime in trt.runtimes] == [host_code]
 
 
 def test_load_plan_takes_the_modules_of_this_machine(plan, monkeypatch):

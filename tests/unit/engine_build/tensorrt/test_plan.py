@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -159,53 +160,12 @@ def test_integer_inputs_are_indices_that_every_table_has(tmp_path):
     assert values == {"input_ids": [0] * 16, "attention_mask": [1] * 16, "kind": [0] * 4}
 
 
-class Answers:
-    """A runner that gives prepared answers in turn."""
-
-    def __init__(self, *answers):
-        self.answers = list(answers)
-        self.commands = []
-
-    def find(self, program):
-        return program
-
-    def run(self, command):
-        self.commands.append(command)
-        return self.answers.pop(0)
-
-
-def failure(error):
-    return Ended(code=1, output="", errors=f"[11/21/2026-09:00:00] [E] {error}\n")
-
-
-VERSION = Ended(code=0, output="[I] Plan was created with TensorRT version 10.16.1.11\n", errors="")
-
-
-@pytest.mark.parametrize(
-    ("answers", "reason"),
-    [
-        (
-            [failure("Failed to verify a plan tag")],
-            r"does not name its TensorRT .*Failed to verify a plan tag",
-        ),
-        (
-            [VERSION, failure("Error Code 1: Cuda Runtime (out of memory)")],
-            r"does not run at its own opt shape .*code 1: Error Code 1: Cuda Runtime",
-        ),
-    ],
-)
-def test_refuses_a_plan_that_trtexec_refuses(tmp_path, answers, reason):
+def test_refuses_a_plan_that_does_not_name_its_version(tmp_path):
+    errors = "[11/21/2026-09:00:00] [E] Failed to verify a plan tag\n"
+    runner = SimpleNamespace(run=lambda _: Ended(code=1, output="", errors=errors))
+    reason = r"does not name its TensorRT .*Failed to verify a plan tag"
     with pytest.raises(NetworkRefused, match=reason):
-        inspect_plan(tmp_path / "model.plan", EXPECTED, 10, Answers(*answers))
-
-
-@pytest.mark.parametrize("compatible", [True, False])
-def test_version_compatible_plan_is_run_as_one(tmp_path, compatible):
-    runner = Answers(VERSION, Ended(code=0, output="", errors=""))
-    (tmp_path / "layers.json").write_text(bindings(INT8))
-    expected = replace(EXPECTED, version_compatible=compatible)
-    inspect_plan(tmp_path / "model.plan", expected, 10, runner)
-    assert ("--versionCompatible" in runner.commands[1].argv) == compatible
+        inspect_plan(tmp_path / "model.plan", EXPECTED, 10, runner)
 
 
 @pytest.mark.parametrize(
