@@ -64,41 +64,41 @@ class TextEncoder:
         Texts are tokenized a bounded number of characters at once. Raises RequestFault for texts
         that are too long and not cut.
         """
-        if not self._truncates:
-            self._refuse_over_long(texts)
+        if not self._truncates and any(len(text) > CHARACTERS_AT_ONCE for text in texts):
+            self._refuse_over_long([self._token_count(text) for text in texts])
         rows: list[Tokens] = []
         truncated = 0
         for group in self._groups(texts):
             encodings = self._encodings(group)
-            truncated += self._cut(encodings) if self._truncates else self._uncut(encodings)
+            if self._truncates:
+                truncated += self._cut(encodings)
+            else:
+                self._refuse_over_long([len(encoding) for encoding in encodings])
             rows += [self._row(encoding) for encoding in encodings]
         return Encoded(rows, truncated)
 
     def probe(self) -> list[Tokens]:
-        """A row that every sound engine answers, cut where the engine takes fewer tokens."""
-        (found,) = self._tokenizer.encode_batch_fast([PROBE])
+        """Return a row that every sound engine answers, cut where it takes fewer tokens."""
+        (encoding,) = self._tokenizer.encode_batch_fast([PROBE])
         if self._max_tokens is not None:
-            found.truncate(self._max_tokens)
-        return [self._row(found)]
+            encoding.truncate(self._max_tokens)
+        return [self._row(encoding)]
 
     def cost(self, texts: Sequence[str]) -> int:
-        """Characters to tokenize; a text of its own takes as long as some more."""
+        """Return the characters to tokenize; each text costs some more."""
         return sum(map(len, texts)) + CHARACTERS_OF_A_TEXT * len(texts)
 
-    def _cut(self, found: Sequence[Encoding]) -> int:
-        """Return how many texts were cut.
-
-        The overflow is read only where a row is full, since reading copies it.
-        """
+    def _cut(self, encodings: Sequence[Encoding]) -> int:
+        """Return how many texts were cut; reading the overflow copies it, so of full rows only."""
         most = self._max_tokens
         return sum(
             1
-            for encoding in found
+            for encoding in encodings
             if (most is None or len(encoding) == most) and encoding.overflowing
         )
 
     def _groups(self, texts: Sequence[str]) -> Iterator[list[str]]:
-        """Return the texts in order, in groups of a bounded number of characters."""
+        """Yield the texts in order, in groups of a bounded number of characters."""
         group: list[str] = []
         characters = 0
         for text in texts:
@@ -121,20 +121,18 @@ class TextEncoder:
             return list(self._tokenizer.encode_batch_fast(texts))
         beginnings = [_beginning(text, self._whole_characters) for text in texts]
         encodings = list(self._tokenizer.encode_batch_fast(beginnings))
-        for place, (text, beginning) in enumerate(zip(texts, beginnings, strict=True)):
+        for index, (text, beginning) in enumerate(zip(texts, beginnings, strict=True)):
             characters = self._whole_characters
-            while len(beginning) < len(text) and not _fills(encodings[place], beginning):
+            while len(beginning) < len(text) and not _fills(encodings[index], beginning):
                 characters *= GROWTH
                 beginning = _beginning(text, characters)
-                (encodings[place],) = self._tokenizer.encode_batch_fast([beginning])
+                (encodings[index],) = self._tokenizer.encode_batch_fast([beginning])
         return encodings
 
-    def _refuse_over_long(self, texts: Sequence[str]) -> None:
-        """Raise RequestFault if a long text, counted in pieces, has too many tokens."""
-        if self._max_tokens is None or all(len(text) <= CHARACTERS_AT_ONCE for text in texts):
-            return
-        sentence = over_long_texts([self._token_count(text) for text in texts], self._max_tokens)
-        if sentence is not None:
+    def _refuse_over_long(self, lengths: Sequence[int]) -> None:
+        if self._max_tokens is not None and (
+            sentence := over_long_texts(lengths, self._max_tokens)
+        ):
             raise RequestFault(sentence)
 
     def _token_count(self, text: str) -> int:
@@ -149,17 +147,6 @@ class TextEncoder:
             text = text[len(piece) :]
         return count
 
-    def _uncut(self, found: Sequence[Encoding]) -> int:
-        """Return 0. Raises RequestFault for texts that are too long."""
-        sentence = (
-            None
-            if self._max_tokens is None
-            else over_long_texts([len(encoding) for encoding in found], self._max_tokens)
-        )
-        if sentence is not None:
-            raise RequestFault(sentence)
-        return 0
-
     def _row(self, encoding: Encoding) -> Tokens:
         types = np.array(encoding.type_ids, np.int32) if self._typed else None
         return Tokens(np.array(encoding.ids, np.int32), types)
@@ -170,7 +157,7 @@ def _beginning(text: str, characters: int) -> str:
     if len(text) <= characters:
         return text
     words = text[:characters].rpartition(" ")[0].rstrip()
-    return words if words else text[:characters]
+    return words or text[:characters]
 
 
 def _fills(encoding: Encoding, beginning: str) -> bool:
@@ -185,18 +172,16 @@ def over_long_texts(lengths: Sequence[int], most: int) -> str | None:
     Triton's models say the same.
     """
     longer = [
-        f"text[{place}] has {length}" for place, length in enumerate(lengths) if length > most
+        f"text[{index}] has {length}" for index, length in enumerate(lengths) if length > most
     ]
     if not longer:
         return None
-    listed = ", ".join(longer[:LISTED_TEXTS])
-    more = (
-        f" and {len(longer) - LISTED_TEXTS} more are too long" if len(longer) > LISTED_TEXTS else ""
-    )
-    takes = f"the {most} tokens that the model takes, special tokens included"
+    rest = len(longer) - LISTED_TEXTS
+    more = f" and {rest} more are too long" if rest > 0 else ""
     return (
-        f"The request holds text of more than {takes}: {listed}{more}; shorten or split what "
-        "is longer."
+        f"The request holds text of more than the {most} tokens that the model takes, special "
+        f"tokens included: {', '.join(longer[:LISTED_TEXTS])}{more}; "
+        "shorten or split what is longer."
     )
 
 

@@ -1,7 +1,4 @@
-"""Archives of recorded plans, what a GPU machine with stand-in bindings opens of them.
-
-What its engines should answer.
-"""
+"""Archives of recorded plans, a machine with stand-in bindings, and what its engines answer."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from container.server.engines.loading import load_engine
 from container.server.engines.tokens import Tokens
 from onboarding.manifest import PlanRecord, ProfileRecord, RuntimeIdentity, TensorRecord
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
-from tests.fixtures.recorded_gpu.tensorrt import RecordedTensorRT, answers, written
+from tests.fixtures.recorded_gpu.tensorrt import RecordedTensorRT, answers, embedder, written
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, write_manifest
 
 RUNTIME = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
@@ -21,12 +18,12 @@ LONG = ((1, 1, 2), (16, 24, 32))
 
 
 class GpuMachine:
-    """Recorded CUDA and TensorRT, and what the engines said."""
+    """Recorded CUDA and TensorRT, and the engines' warnings."""
 
     def __init__(self, **cuda):
         self.cuda = RecordedCuda(**cuda)
         self.trt = RecordedTensorRT(self.cuda)
-        self.listed: list[str] = []
+        self.warnings: list[str] = []
 
     @property
     def plan(self):
@@ -34,28 +31,29 @@ class GpuMachine:
         return self.trt.engines[0]
 
     def open(self, archive, *, slots=1):
-        """The engine of an archive."""
         return load_engine(
             archive,
             slots=slots,
             threads=None,
             cores=8,
-            warn=self.listed.append,
+            warn=self.warnings.append,
             installed=self.installed,
         )
 
+    def open_text(self, root, *profiles, slots=1, archive=None, **plan):
+        """The engine of a text plan."""
+        archive = archive or {}
+        return self.open(
+            text_archive(root, embedder(profiles, **plan), *profiles, **archive), slots=slots
+        )
+
     def installed(self):
-        """Its bindings."""
         return self.trt, self.cuda
 
     def is_empty(self):
         """Whether everything was given back."""
-        return (self.cuda.blocks, self.cuda.host, self.cuda.graphs, self.cuda.queues) == (
-            {},
-            {},
-            {},
-            {},
-        )
+        cuda = self.cuda
+        return not (cuda.blocks or cuda.host or cuda.graphs or cuda.queues)
 
 
 def texts(*lengths, typed=False, seed=0):
@@ -66,64 +64,46 @@ def texts(*lengths, typed=False, seed=0):
 
 
 def expected(rows):
-    """What the plan answers for each row alone, without padding."""
-    found = []
+    """The plan's answers for each row alone, without padding."""
+    vectors = []
     for row in rows:
         types = np.zeros(len(row), np.int32) if row.type_ids is None else row.type_ids
-        feed = {
-            "input_ids": row.ids,
-            "token_type_ids": types,
-            "attention_mask": np.ones(len(row), np.int64),
-        }
-        found.append(
-            answers("text", {name: values[None] for name, values in feed.items()})["embedding"][0]
-        )
-    return np.stack(found).astype(np.float32)
+        mask = np.ones(len(row), np.int64)
+        feed = {"input_ids": row.ids, "token_type_ids": types, "attention_mask": mask}
+        outputs = answers("text", {name: values[None] for name, values in feed.items()})
+        vectors.append(outputs["embedding"][0])
+    return np.stack(vectors).astype(np.float32)
 
 
-def answered(engine, rows, slot=0):
-    """What the engine answers."""
+def run_rows(engine, rows, slot=0):
     return engine.run(engine.prepare(rows), slot)[0]
 
 
 def plan_record(*flags, tensorrt="10.16.1.11"):
-    """What the build read back."""
-    return PlanRecord(
-        tensorrt=tensorrt,
-        layers=3,
-        int8_layers=0,
-        command=" ".join(("trtexec", "--onnx=network.onnx", *flags)),
-    )
+    """The plan as the build inspected it."""
+    command = " ".join(("trtexec", "--onnx=network.onnx", *flags))
+    return PlanRecord(tensorrt=tensorrt, layers=3, int8_layers=0, command=command)
 
 
-def text_archive(root, plan, /, *profiles, max_batch_size=32, **changes):
+def text_archive(root, plan, /, *profiles, **changes):
     """A text plan as it is published; profiles are ((batch), (sequence))."""
     records = tuple(ProfileRecord(batch=batch, sequence=sequence) for batch, sequence in profiles)
+    sizes = {"optimization_profiles": records, "max_batch_size": 32}
+    return _archive(root, plan, EMBEDDER, **sizes | changes)
+
+
+def tensor_archive(root, plan, /, batch, *, sequence=None, width=3):
+    """A plan of tensors: x and gain, scaled and count."""
+    shape = (-1, -1 if sequence else width)
     return _archive(
         root,
         plan,
-        EMBEDDER,
-        optimization_profiles=records,
-        max_batch_size=max_batch_size,
-        **changes,
+        ARITHMETIC,
+        inputs=(TensorRecord(name="x", datatype="FP32", shape=shape), _gain("gain")),
+        outputs=(TensorRecord(name="scaled", datatype="FP32", shape=shape), _gain("count")),
+        optimization_profiles=(ProfileRecord(batch=batch, sequence=sequence),),
+        max_batch_size=batch[2],
     )
-
-
-def tensor_archive(root, plan, /, batch, *, sequence=None, width=3, **changes):
-    """A plan of tensors: x and gain, scaled and count."""
-    inputs = (
-        TensorRecord(name="x", datatype="FP32", shape=(-1, -1 if sequence else width)),
-        _gain("gain"),
-    )
-    outputs = (TensorRecord(name="scaled", datatype="FP32", shape=inputs[0].shape), _gain("count"))
-    profiles = (ProfileRecord(batch=batch, sequence=sequence),)
-    sizes = {
-        "inputs": inputs,
-        "outputs": outputs,
-        "optimization_profiles": profiles,
-        "max_batch_size": batch[2],
-    }
-    return _archive(root, plan, ARITHMETIC, **sizes, **changes)
 
 
 def _gain(name):

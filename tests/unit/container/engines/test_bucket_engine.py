@@ -18,32 +18,22 @@ INPUTS = {
 }
 
 
-class Clock:
-    """Time that passes only where a run says so."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 class Recorder:
-    """Sums each row's ids; a run takes a second a row.
-
-    Another second when somebody disturbs it.
-    """
+    """Sums each row's ids; a run takes a second a row, and every other run a second more."""
 
     slots = 2
 
-    def __init__(self, clock):
-        self.clock = clock
+    def __init__(self):
+        self.now = 0.0
         self.runs: list[tuple[int, tuple[int, ...]]] = []
         self.is_closed = False
 
+    def clock(self):
+        return self.now
+
     def run(self, part, slot):
         self.runs.append((slot, part.shapes["input_ids"]))
-        self.clock.now += part.shapes["input_ids"][0] + len(self.runs) % 2
+        self.now += part.shapes["input_ids"][0] + len(self.runs) % 2
         return {"sum": part.feed["input_ids"].sum(axis=1).astype(np.float16)[: part.rows]}
 
     def close(self):
@@ -51,13 +41,8 @@ class Recorder:
 
 
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def runner(clock):
-    return Recorder(clock)
+def runner():
+    return Recorder()
 
 
 def engine(runner, *, profiles=(((1, 2, 4), (4, 8, 8)),), **more):
@@ -71,30 +56,25 @@ def rows(*lengths):
 
 
 def test_answers_are_the_rows_own_in_order(runner):
-    made = engine(runner)
-    (found,) = made.run(made.prepare(rows(3, 1, 7)), 1)
-    assert found.dtype == np.float32 and found.tolist() == [6, 2, 14]
+    bucket_engine = engine(runner)
+    (answer,) = bucket_engine.run(bucket_engine.prepare(rows(3, 1, 7)), 1)
+    assert answer.dtype == np.float32 and answer.tolist() == [6, 2, 14]
     assert runner.runs == [(1, (4, 8))]
 
 
 def test_parts_are_joined(runner):
-    made = engine(runner, profiles=(((1, 2, 4), (4, 4, 4)), ((1, 1, 1), (8, 8, 8))))
-    (found,) = made.run(made.prepare(rows(3, 8, 2)), 0)
-    assert found.tolist() == [6, 16, 4] and len(runner.runs) == 3
+    bucket_engine = engine(runner, profiles=(((1, 2, 4), (4, 4, 4)), ((1, 1, 1), (8, 8, 8))))
+    (answer,) = bucket_engine.run(bucket_engine.prepare(rows(3, 8, 2)), 0)
+    assert answer.tolist() == [6, 16, 4] and len(runner.runs) == 3
 
 
 def test_warm_up_runs_every_bucket_twice_in_every_slot_the_largest_first(runner):
     engine(runner).warm_up()
-    warm_up_session = [
-        (slot, shape)
-        for slot in (0, 1)
-        for shape in ((4, 8), (2, 8), (4, 4), (1, 8), (2, 4), (1, 4))
-        for _ in range(2)
-    ]
-    assert sorted(runner.runs[: len(warm_up_session)]) == sorted(warm_up_session) and runner.runs[
-        0
-    ] == (0, (4, 8))
-    assert {slot for slot, _ in runner.runs[len(warm_up_session) :]} == {0}
+    sizes = ((4, 8), (2, 8), (4, 4), (1, 8), (2, 4), (1, 4))
+    expected = [(slot, shape) for slot in (0, 1) for shape in sizes for _ in range(2)]
+    runs, timed = runner.runs[: len(expected)], runner.runs[len(expected) :]
+    assert sorted(runs) == sorted(expected) and runs[0] == (0, (4, 8))
+    assert {slot for slot, _ in timed} == {0}
 
 
 def test_costs_are_the_best_of_several_runs(runner):
@@ -102,8 +82,9 @@ def test_costs_are_the_best_of_several_runs(runner):
     assert [costs.seconds(count, 5) for count in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 4.0]
 
 
-def test_engine_that_is_not_to_be_warmed_runs_nothing_and_guesses(runner):
-    assert engine(runner, warm=False).warm_up() == LinearCosts()
+def test_engine_without_warm_up_runs_nothing_and_guesses(runner):
+    cold = engine(runner, warm=False)
+    assert cold.warm_up() == LinearCosts() and cold.inline_rows == 0
     assert runner.runs == []
 
 
@@ -118,15 +99,11 @@ def test_refuses_rows_beyond_every_bucket(runner):
 
 
 def test_event_loop_s_thread_warms_the_buckets_of_fewest_rows(runner):
-    made = engine(runner)
-    made.warm_up()
+    bucket_engine = engine(runner)
+    bucket_engine.warm_up()
     before = len(runner.runs)
-    made.warm_up_inline()
-    assert made.inline_rows == 1
+    bucket_engine.warm_up_inline()
+    assert bucket_engine.inline_rows == 1
     assert runner.runs[before:] == [
-        (0, (1, tokens)) for tokens in made.sequence_buckets for _ in range(2)
+        (0, (1, tokens)) for tokens in bucket_engine.sequence_buckets for _ in range(2)
     ]
-
-
-def test_cold_engine_runs_nothing_on_the_event_loop(runner):
-    assert engine(runner, warm=False).inline_rows == 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from container.server.engines.buckets import Bucket, Buckets, ladder
-from container.server.engines.shaping import Tensor, TensorShaping, TokenShaping
+from container.server.engines.shaping import TEXT_INPUTS, Tensor, TensorShaping, TokenShaping
 from container.server.engines.tokens import Tokens
 from onboarding.manifest import ProfileRecord, TensorRecord
 
@@ -18,14 +18,9 @@ X, GAIN = (
 )
 
 
-def texts(
-    *, names=("input_ids", "attention_mask", "token_type_ids"), type_=np.int64, buckets=BUCKETS
-):
-    return TokenShaping(
-        buckets,
-        inputs={name: Tensor(dtype=type_, rank=2) for name in names},
-        outputs=["first", "second"],
-    )
+def texts(*, names=TEXT_INPUTS, type_=np.int64, buckets=BUCKETS):
+    inputs = {name: Tensor(dtype=type_, rank=2) for name in names}
+    return TokenShaping(buckets, inputs=inputs, outputs=["first", "second"])
 
 
 def tensors(**more):
@@ -55,30 +50,22 @@ def test_token_types_are_sent_where_any_row_has_some():
 
 def test_texts_have_the_engines_inputs_and_types_alone():
     (part,) = texts(names=("input_ids", "attention_mask"), type_=np.int32).parts([ids(1)])
-    assert {name: values.dtype for name, values in part.feed.items()} == {
-        "input_ids": np.int32,
-        "attention_mask": np.int32,
-    }
+    types = {name: values.dtype for name, values in part.feed.items()}
+    assert types == {"input_ids": np.int32, "attention_mask": np.int32}
 
 
 def test_answer_of_a_text_is_the_first_output_as_float32():
-    (found,) = texts().answer(
-        {"second": np.zeros((1, 1)), "first": np.full((1, 3), 0.5, np.float16)}
-    )
-    assert found.dtype == np.float32 and found.tolist() == [[0.5, 0.5, 0.5]]
+    outputs = {"second": np.zeros((1, 1)), "first": np.full((1, 3), 0.5, np.float16)}
+    (answer,) = texts().answer(outputs)
+    assert answer.dtype == np.float32 and answer.tolist() == [[0.5, 0.5, 0.5]]
 
 
 def test_tensors_are_stacked_by_name_and_filled_up_with_the_last():
-    rows = [
-        (np.array([1, 2], np.float32), np.array([7])),
-        (np.array([3, 4], np.float32), np.array([8])),
-    ]
+    rows = [(np.array(x, np.float32), np.array([gain])) for x, gain in (((1, 2), 7), ((3, 4), 8))]
     (part,) = tensors().parts(rows)
-    assert (
-        part.feed["x"].tolist() == [[1, 2], [3, 4], [3, 4], [3, 4]]
-        and part.feed["x"].dtype == np.float16
-    )
-    assert part.feed["gain"].tolist() == [7, 8, 8, 8] and part.feed["gain"].dtype == np.int32
+    x, gain = part.feed["x"], part.feed["gain"]
+    assert x.tolist() == [[1, 2], [3, 4], [3, 4], [3, 4]] and x.dtype == np.float16
+    assert gain.tolist() == [7, 8, 8, 8] and gain.dtype == np.int32
     assert part.shapes == {"gain": (4,), "x": (4, 2)} and part.rows == 2
 
 

@@ -1,11 +1,8 @@
-"""Plans as the server runs them, on recorded stand-ins.
-
-Wrong addresses, shapes, profiles or slots give wrong answers.
-"""
+"""Plans as the server runs them, on recorded stand-ins that answer wrong for wrong addresses."""
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,9 +14,9 @@ from tests.unit.container.engines.plan_archives import (
     LONG,
     SMALL,
     GpuMachine,
-    answered,
     expected,
     plan_record,
+    run_rows,
     tensor_archive,
     text_archive,
     texts,
@@ -32,163 +29,159 @@ def machine():
 
 
 def test_plan_answers_each_row_as_alone(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL, LONG]), SMALL, LONG))
+    engine = machine.open_text(tmp_path, SMALL, LONG)
     engine.warm_up()
     for lengths in ((4,), (1,), (3, 9), (16, 2, 7), (5, 5, 5, 5), (20,), (32, 17)):
         rows = texts(*lengths, seed=sum(lengths))
-        assert np.array_equal(answered(engine, rows), expected(rows))
+        assert np.array_equal(run_rows(engine, rows), expected(rows))
 
 
 @pytest.mark.parametrize("type_", ["int64", "int32"])
 def test_tokens_come_in_the_plans_own_type(machine, tmp_path, type_):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL], ids=type_), SMALL))
-    assert np.array_equal(answered(engine, texts(3, 9)), expected(texts(3, 9)))
+    engine = machine.open_text(tmp_path, SMALL, ids=type_)
+    assert np.array_equal(run_rows(engine, texts(3, 9)), expected(texts(3, 9)))
 
 
 def test_types_of_one_batch_do_not_stay_for_the_next(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    engine = machine.open_text(tmp_path, SMALL)
     engine.warm_up()
     for typed in (True, False, True):
         rows = texts(6, 5, typed=typed)
-        assert np.array_equal(answered(engine, rows), expected(rows))
+        assert np.array_equal(run_rows(engine, rows), expected(rows))
 
 
 def test_half_precision_answers_come_as_float32(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL], answer="half"), SMALL))
-    found = answered(engine, texts(2, 3))
-    assert found.dtype == np.float32 and np.allclose(found, expected(texts(2, 3)), rtol=1e-3)
+    engine = machine.open_text(tmp_path, SMALL, answer="half")
+    answer = run_rows(engine, texts(2, 3))
+    assert answer.dtype == np.float32 and np.allclose(answer, expected(texts(2, 3)), rtol=1e-3)
 
 
 def test_bucket_belongs_to_the_profile_tuned_nearest(machine, tmp_path):
     wide, tuned = ((1, 4, 4), (4, 32, 32)), ((1, 1, 4), (4, 4, 32))
-    engine = machine.open(text_archive(tmp_path, embedder([wide, tuned]), wide, tuned))
+    engine = machine.open_text(tmp_path, wide, tuned)
     for rows in (texts(4), texts(32, 32, 32, 32)):
-        answered(engine, rows)
+        run_rows(engine, rows)
     assert [profile for _, profile, _ in machine.plan.runs] == [1, 0]
 
 
 def test_rows_are_filled_up_to_buckets_of_the_profile(machine, tmp_path):
-    engine = machine.open(
-        text_archive(tmp_path, embedder([((2, 4, 24), (16, 16, 64))]), ((2, 4, 24), (16, 16, 64)))
-    )
+    engine = machine.open_text(tmp_path, ((2, 4, 24), (16, 16, 64)))
     assert (engine.max_rows, engine.sequence_buckets) == (24, (16, 32, 48, 64))
     for rows in (texts(3), texts(*[20] * 5), texts(*[33] * 17)):
-        assert np.array_equal(answered(engine, rows), expected(rows))
+        assert np.array_equal(run_rows(engine, rows), expected(rows))
     assert [shape for _, _, shape in machine.plan.runs] == [(2, 16), (8, 32), (24, 48)]
 
 
 def test_batch_that_no_profile_takes_whole_runs_in_parts(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL, LONG]), SMALL, LONG))
+    engine = machine.open_text(tmp_path, SMALL, LONG)
     rows = texts(30, 3, 31, 5)
-    assert np.array_equal(answered(engine, rows), expected(rows))
+    assert np.array_equal(run_rows(engine, rows), expected(rows))
     assert [shape for _, _, shape in machine.plan.runs] == [(2, 32), (2, 32)]
     assert engine.warm_up().seconds(4, 30) > 0
 
 
 def test_each_bucket_is_one_graph_of_a_context_that_never_changes(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    engine = machine.open_text(tmp_path, SMALL)
     engine.warm_up()
     graphs, launches = len(machine.cuda.graphs), machine.cuda.launches
     assert graphs == 3 * 3
     for rows in (texts(4), texts(16, 16, 16), texts(4, seed=7), texts(9, 2)):
-        assert np.array_equal(answered(engine, rows), expected(rows))
+        assert np.array_equal(run_rows(engine, rows), expected(rows))
     assert (len(machine.cuda.graphs), machine.cuda.launches) == (graphs, launches + 4)
-    assert machine.listed == []
+    assert machine.warnings == []
 
 
 def test_copies_belong_to_the_graph_and_use_page_locked_memory_alone(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    engine = machine.open_text(tmp_path, SMALL)
     engine.warm_up()
     copies = [call for call in machine.cuda.calls if call[0] == "cudaMemcpyAsync"]
     for _, target, source, count, kind, _ in copies:
         host = source if kind == 1 else target
         assert count <= machine.cuda.host[host].nbytes
     machine.cuda.calls.clear()
-    answered(engine, texts(4))
+    run_rows(engine, texts(4))
     assert [call[0] for call in machine.cuda.calls] == ["cudaGraphLaunch", "cudaStreamSynchronize"]
 
 
 def test_memory_is_taken_once(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL, LONG]), SMALL, LONG))
+    engine = machine.open_text(tmp_path, SMALL, LONG)
     engine.warm_up()
-    taken = machine.cuda.count("cudaMalloc"), machine.cuda.count("cudaMallocHost")
+
+    def allocations():
+        return machine.cuda.count("cudaMalloc"), machine.cuda.count("cudaMallocHost")
+
+    assert allocations() == (3, 2)
     for seed in range(5):
-        answered(engine, texts(1 + seed, 16, seed=seed))
-    assert (
-        (machine.cuda.count("cudaMalloc"), machine.cuda.count("cudaMallocHost")) == taken == (3, 2)
-    )
+        run_rows(engine, texts(1 + seed, 16, seed=seed))
+    assert allocations() == (3, 2)
 
 
-def test_plan_that_cannot_be_recorded_is_told_once_and_answers(machine, tmp_path):
-    plan = embedder([SMALL, LONG], cannot_be_recorded=True)
-    engine = machine.open(text_archive(tmp_path, plan, SMALL, LONG), slots=2)
+def test_plan_that_cannot_be_recorded_warns_once_and_answers(machine, tmp_path):
+    engine = machine.open_text(tmp_path, SMALL, LONG, slots=2, cannot_be_recorded=True)
     engine.warm_up()
     for slot in (0, 1):
-        assert np.array_equal(answered(engine, texts(9, 3), slot), expected(texts(9, 3)))
-    assert len(machine.listed) == 1 and "cannot be recorded as CUDA graphs" in machine.listed[0]
+        assert np.array_equal(run_rows(engine, texts(9, 3), slot), expected(texts(9, 3)))
+    assert len(machine.warnings) == 1 and "cannot be recorded as CUDA graphs" in machine.warnings[0]
     assert machine.cuda.launches == 0
 
 
 def test_recording_that_cuda_fails_falls_back(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    engine = machine.open_text(tmp_path, SMALL)
     machine.cuda.capture_error = Error.cudaErrorStreamCaptureUnsupported
     engine.warm_up()
-    assert np.array_equal(answered(engine, texts(9, 3)), expected(texts(9, 3)))
-    assert len(machine.listed) == 1 and machine.cuda.count("cudaGetLastError") == 1
+    assert np.array_equal(run_rows(engine, texts(9, 3)), expected(texts(9, 3)))
+    assert len(machine.warnings) == 1 and machine.cuda.count("cudaGetLastError") == 1
 
 
 def test_slots_have_queues_and_memory_of_their_own(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
+    engine = machine.open_text(tmp_path, SMALL, slots=2)
     engine.warm_up()
-    assert (
-        len({stream for stream, _, _ in machine.plan.runs})
-        == engine.slots
-        == machine.cuda.streams
-        == 2
-    )
+    streams = {stream for stream, _, _ in machine.plan.runs}
+    assert len(streams) == engine.slots == machine.cuda.streams == 2
     assert len(machine.plan.scratch_users) == 2
     prepared = [engine.prepare(texts(9, 3, seed=seed)) for seed in (1, 2)]
-    found = [engine.run(batch, slot)[0] for slot, batch in enumerate(prepared)]
-    assert np.array_equal(found[0], expected(texts(9, 3, seed=1)))
-    assert np.array_equal(found[1], expected(texts(9, 3, seed=2)))
+    answers = [engine.run(batch, slot)[0] for slot, batch in enumerate(prepared)]
+    for seed, answer in zip((1, 2), answers, strict=True):
+        assert np.array_equal(answer, expected(texts(9, 3, seed=seed)))
 
 
 def test_slots_answer_in_their_own_threads(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
+    engine = machine.open_text(tmp_path, SMALL, slots=2)
     engine.warm_up()
-    wrong: list[int] = []
 
     def work(slot):
         for seed in range(30):
             rows = texts(3, 1 + seed % 16, seed=100 * slot + seed)
-            if not np.array_equal(answered(engine, rows, slot), expected(rows)):
-                wrong.append(seed)
+            assert np.array_equal(run_rows(engine, rows, slot), expected(rows))
 
-    threads = [threading.Thread(target=work, args=(slot,)) for slot in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(work, (0, 1)))
 
 
 def test_answers_stay_when_the_slot_runs_again(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
-    first = answered(engine, texts(4, seed=1))
-    answered(engine, texts(4, seed=2))
+    engine = machine.open_text(tmp_path, SMALL)
+    first = run_rows(engine, texts(4, seed=1))
+    run_rows(engine, texts(4, seed=2))
     assert np.array_equal(first, expected(texts(4, seed=1)))
 
 
-def test_tensors_come_filled_up_and_every_output_goes(machine, tmp_path):
+def tensors(gains, *values):
+    """Rows of x, the values times a gain, and of the gain."""
+    x = np.array(values, np.float32)
+    return [(x * gain, np.array([gain], np.int64)) for gain in gains]
+
+
+def scaled(rows):
+    return np.stack([x * gain for x, gain in rows])
+
+
+def test_tensors_are_filled_up_and_every_output_is_answered(machine, tmp_path):
     engine = machine.open(tensor_archive(tmp_path, arithmetic((1, 4, 8)), (1, 4, 8)))
     engine.warm_up()
     assert engine.sequence_buckets is None
-    rows = [
-        (np.array([1.0, -2.0, 3.0], np.float32) * each, np.array([each], np.int64))
-        for each in range(1, 4)
-    ]
-    scaled, count = engine.run(engine.prepare(rows), 0)
-    assert np.array_equal(scaled, np.stack([row[0] * row[1] for row in rows]))
+    rows = tensors((1, 2, 3), 1, -2, 3)
+    answer, count = engine.run(engine.prepare(rows), 0)
+    assert np.array_equal(answer, scaled(rows))
     assert np.array_equal(count, [[3], [4], [5]])
     assert machine.plan.runs[-1][2] == (4, 3)
 
@@ -199,12 +192,8 @@ def test_tensors_keep_their_length_even_where_no_graph_has_it(machine, tmp_path)
     engine.warm_up()
     graphs = len(machine.cuda.graphs)
     for width in (16, 5, 64, 7, 63):
-        rows = [
-            (np.arange(width, dtype=np.float32) - 2, np.array([each], np.int64))
-            for each in (2, 5, 7)
-        ]
-        scaled, _ = engine.run(engine.prepare(rows), 0)
-        assert np.array_equal(scaled, np.stack([row[0] * row[1] for row in rows]))
+        rows = tensors((2, 5, 7), *range(-2, width - 2))
+        assert np.array_equal(run_rows(engine, rows), scaled(rows))
         assert machine.plan.runs[-1][2] == (4, width)
     assert len(machine.cuda.graphs) == graphs
     engine.close()
@@ -217,12 +206,8 @@ def test_tensors_larger_than_any_declared_leave_the_graphs_alone(machine, tmp_pa
     engine.warm_up()
     launches = machine.cuda.launches
     for width in (1, 4096, 1, 600, 1):
-        rows = [
-            (np.arange(width, dtype=np.float32) + each, np.array([each], np.int64))
-            for each in (2, 5)
-        ]
-        scaled, _ = engine.run(engine.prepare(rows), 0)
-        assert np.array_equal(scaled, np.stack([row[0] * row[1] for row in rows]))
+        rows = tensors((2, 5), *range(width))
+        assert np.array_equal(run_rows(engine, rows), scaled(rows))
     assert machine.cuda.launches == launches + 3
 
 
@@ -236,15 +221,15 @@ def test_plan_runs_its_own_code_only_where_the_manifest_says_so(machine, tmp_pat
 
 
 def test_closed_engine_leaves_nothing(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL, LONG]), SMALL, LONG), slots=3)
+    engine = machine.open_text(tmp_path, SMALL, LONG, slots=3)
     engine.warm_up()
     engine.close()
     assert machine.is_empty()
 
 
 def test_engine_without_warm_up_records_at_first_use(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL, warm_up=False))
+    engine = machine.open_text(tmp_path, SMALL, archive={"warm_up": False})
     assert engine.warm_up().seconds(1, 4) > 0 and machine.plan.runs == []
     for seed in range(3):
-        assert np.array_equal(answered(engine, texts(4, seed=seed)), expected(texts(4, seed=seed)))
+        assert np.array_equal(run_rows(engine, texts(4, seed=seed)), expected(texts(4, seed=seed)))
     assert machine.cuda.launches == 2

@@ -1,7 +1,4 @@
-"""Plans that do not fit, do not run, or are asked what they cannot answer.
-
-Nothing is left behind.
-"""
+"""Plans that do not fit, do not run, or get foreign rows; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from tests.unit.container.engines.plan_archives import (
     LONG,
     SMALL,
     GpuMachine,
-    answered,
+    run_rows,
     tensor_archive,
     text_archive,
     texts,
@@ -36,23 +33,21 @@ def machine():
 
 def test_refuses_a_plan_that_the_gpu_has_no_memory_for(machine, tmp_path):
     machine.trt.short_of_memory = "plan"
-    with pytest.raises(
-        EngineOutOfMemory,
-        match=r"model\.plan does not fit the GPU memory that is left: .*out of memory",
-    ):
-        machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    sentence = r"model\.plan does not fit the GPU memory that is left: .*out of memory"
+    with pytest.raises(EngineOutOfMemory, match=sentence):
+        machine.open_text(tmp_path, SMALL)
 
 
 @pytest.mark.parametrize("contexts", [0, 1])
 def test_refuses_contexts_that_the_gpu_has_no_memory_for(machine, tmp_path, contexts):
     machine.trt.short_of_memory, machine.trt.short_after = "context", contexts
     with pytest.raises(EngineOutOfMemory, match=r"gets no execution context .*OutOfMemory"):
-        machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
+        machine.open_text(tmp_path, SMALL, slots=2)
     assert machine.is_empty()
 
 
 def test_refuses_graph_contexts_that_the_gpu_has_no_memory_for(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    engine = machine.open_text(tmp_path, SMALL)
     machine.trt.short_of_memory = "context"
     with pytest.raises(EngineOutOfMemory):
         engine.warm_up()
@@ -64,19 +59,19 @@ def test_refuses_graph_contexts_that_the_gpu_has_no_memory_for(machine, tmp_path
 def test_refuses_buffers_that_the_gpu_has_no_memory_for(tmp_path, slots_that_fit):
     machine = GpuMachine(total=(8 << 20) + slots_that_fit * (4 << 20) + 1000)
     with pytest.raises(EngineOutOfMemory, match=r"CUDA fails with out of memory \(2\)"):
-        machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
+        machine.open_text(tmp_path, SMALL, slots=2)
     assert machine.is_empty()
 
 
 def test_refuses_page_locked_memory_that_the_host_lacks(machine, tmp_path):
     machine.cuda.fails["cudaMallocHost"] = Error.cudaErrorMemoryAllocation
     with pytest.raises(EngineOutOfMemory, match="out of memory"):
-        machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+        machine.open_text(tmp_path, SMALL)
     assert machine.is_empty()
 
 
 def test_closing_gives_back_what_a_broken_gpu_still_takes(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
+    engine = machine.open_text(tmp_path, SMALL, slots=2)
     engine.warm_up()
     machine.cuda.fails["cudaGraphExecDestroy"] = Error.cudaErrorIllegalAddress
     with pytest.raises(DeviceFault, match="illegal memory access"):
@@ -89,48 +84,49 @@ def test_refuses_a_plan_that_takes_none_of_its_manifests_sizes(machine, tmp_path
         machine.open(text_archive(tmp_path, embedder([LONG]), ((4, 4, 4), (4, 8, 8))))
 
 
-def test_refuses_a_text_plan_with_foreign_inputs(machine, tmp_path):
-    plan = embedder([SMALL], inputs=("input_ids", "attention_mask", "pixels"))
-    with pytest.raises(
-        ValueError,
-        match="inputs are input_ids, attention_mask, pixels; a text model's are input_ids",
-    ):
-        machine.open(text_archive(tmp_path, plan, SMALL))
-
-
-def test_refuses_outputs_whose_shape_follows_from_values(machine, tmp_path):
-    with pytest.raises(PlanRefused, match="the shape of output embedding follows from values"):
-        machine.open(text_archive(tmp_path, embedder([SMALL], data_dependent=["embedding"]), SMALL))
+@pytest.mark.parametrize(
+    ("plan", "fault", "sentence"),
+    [
+        (
+            {"inputs": ("input_ids", "attention_mask", "pixels")},
+            ValueError,
+            "inputs are input_ids, attention_mask, pixels; a text model's are input_ids",
+        ),
+        (
+            {"data_dependent": ["embedding"]},
+            PlanRefused,
+            "the shape of output embedding follows from values",
+        ),
+    ],
+)
+def test_refuses_a_plan_with_foreign_tensors(machine, tmp_path, plan, fault, sentence):
+    with pytest.raises(fault, match=sentence):
+        machine.open_text(tmp_path, SMALL, **plan)
     assert machine.is_empty()
 
 
 def test_refuses_rows_longer_than_any_profile(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    engine = machine.open_text(tmp_path, SMALL)
     with pytest.raises(ValueError, match="takes 17 tokens; allowed: 4 to 16"):
         engine.prepare(texts(17))
 
 
 def test_refuses_tensors_of_a_length_that_no_profile_takes(machine, tmp_path):
-    engine = machine.open(
-        tensor_archive(
-            tmp_path, arithmetic((1, 4, 8), (2, 16, 64)), (1, 4, 8), sequence=(2, 16, 64)
-        )
-    )
+    batch, sequence = (1, 4, 8), (2, 16, 64)
+    archive = tensor_archive(tmp_path, arithmetic(batch, sequence), batch, sequence=sequence)
     with pytest.raises(ValueError, match="takes a length of 65; allowed: 2 to 64"):
-        engine.prepare([(np.zeros(65, np.float32), np.array([1]))])
+        machine.open(archive).prepare([(np.zeros(65, np.float32), np.array([1]))])
 
 
 def test_refuses_a_run_that_cannot_be_queued(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL], refuses_to_run=True), SMALL))
+    engine = machine.open_text(tmp_path, SMALL, refuses_to_run=True)
     with pytest.raises(PlanRefused, match="it cannot be queued"):
-        answered(engine, texts(4))
+        run_rows(engine, texts(4))
 
 
-def test_context_that_is_lost_makes_the_server_unhealthy_and_not_only_its_requests_fail(
-    machine, tmp_path
-):
+def test_lost_cuda_context_makes_the_server_unhealthy(machine, tmp_path):
     async def scenario():
-        engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL), slots=2)
+        engine = machine.open_text(tmp_path, SMALL, slots=2)
         costs = engine.warm_up()
         limits = Limits(max_tokens=64, queue_rows=100)
         batcher = Batcher(engine=engine, probe=texts(4), limits=limits, costs=costs)
@@ -150,8 +146,8 @@ def test_context_that_is_lost_makes_the_server_unhealthy_and_not_only_its_reques
 
 
 def test_refuses_in_cudas_words_what_fails_on_the_gpu(machine, tmp_path):
-    engine = machine.open(text_archive(tmp_path, embedder([SMALL]), SMALL))
+    engine = machine.open_text(tmp_path, SMALL)
     engine.warm_up()
     machine.cuda.fails["cudaStreamSynchronize"] = Error.cudaErrorIllegalAddress
     with pytest.raises(DeviceFault, match=r"an illegal memory access \(700\)"):
-        answered(engine, texts(4))
+        run_rows(engine, texts(4))

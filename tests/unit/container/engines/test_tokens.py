@@ -1,8 +1,8 @@
-"""Texts as rows: what is cut, and is told so; what is refused, and in which words."""
+"""Texts as rows: what is cut and counted, what is refused, and in which words."""
 
 from __future__ import annotations
 
-import importlib.util
+import runpy
 import subprocess
 import sys
 
@@ -20,17 +20,8 @@ LONGEST = 8
 FITS, LONGER = "cat " * 6, "cat " * 7
 
 
-def _carried():
-    """What Triton's models say, as an archive carries it: no package around it."""
-    spec = importlib.util.spec_from_file_location(
-        "carried_manifest_check", CARRIED / "manifest_check.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CARRIED_TOO = _carried()
+MANIFEST_CHECK = runpy.run_path(str(CARRIED / "manifest_check.py"))
+"""Triton's check as an archive carries it: no package around it."""
 
 
 def encoder(**changes):
@@ -51,10 +42,10 @@ def test_longer_texts_are_cut_to_their_beginnings_and_counted():
     encoded = encoder().encode([LONGER, "a", "cat " * 500])
     assert (lengths(encoded), encoded.truncated) == ([LONGEST, 3, LONGEST], 2)
     (whole,) = encoder().encode([FITS]).rows
-    assert all(encoded.rows[place].ids.tolist() == whole.ids.tolist() for place in (0, 2))
+    assert all(encoded.rows[index].ids.tolist() == whole.ids.tolist() for index in (0, 2))
 
 
-def test_longer_texts_are_refused_by_place_tokens_and_limit():
+def test_longer_texts_are_refused_by_index_tokens_and_limit():
     with pytest.raises(RequestFault) as fault:
         encoder(truncates=False).encode(["a", LONGER, FITS, "cat " * 500])
     assert fault.value.status == 400
@@ -78,9 +69,8 @@ def test_without_a_limit_no_text_is_too_long():
 def test_probe_fits_engines_that_take_fewer_tokens_than_it_has():
     (whole,) = encoder(max_tokens=None).probe()
     for truncates in (True, False):
-        assert [
-            len(row) for row in encoder(max_tokens=len(whole) - 1, truncates=truncates).probe()
-        ] == [len(whole) - 1]
+        (cut,) = encoder(max_tokens=len(whole) - 1, truncates=truncates).probe()
+        assert len(cut) == len(whole) - 1
         (probe,) = encoder(max_tokens=len(whole), truncates=truncates).probe()
         assert probe.ids.tolist() == encoder(max_tokens=None).encode([PROBE]).rows[0].ids.tolist()
 
@@ -88,12 +78,12 @@ def test_probe_fits_engines_that_take_fewer_tokens_than_it_has():
 @given(st.lists(st.integers(0, 2 * LONGEST), max_size=3 * LISTED_TEXTS), st.integers(1, LONGEST))
 def test_both_servers_say_the_same_of_the_same_texts(found, most):
     sentence = over_long_texts(found, most)
-    assert CARRIED_TOO.over_long_texts(found, most) == sentence
+    assert MANIFEST_CHECK["over_long_texts"](found, most) == sentence
     assert (sentence is None) == all(length <= most for length in found)
-    assert CARRIED_TOO.over_long_texts(found, None) is None
+    assert MANIFEST_CHECK["over_long_texts"](found, None) is None
 
 
-def test_only_the_first_of_many_are_told_one_by_one():
+def test_only_the_first_of_many_are_listed():
     sentence = over_long_texts([9] * 100, LONGEST)
     assert sentence.count("text[") == LISTED_TEXTS and " and 95 more are too long;" in sentence
 
@@ -105,32 +95,34 @@ LONG_TEXTS = {
     "punctuation": "!" * 150_000,
     "late words": "c" * 90_000 + " cat" * 500,
 }
+each_long_text = pytest.mark.parametrize("text", LONG_TEXTS.values(), ids=LONG_TEXTS)
 
 
-@pytest.mark.parametrize("name", LONG_TEXTS)
-def test_long_text_is_cut_to_the_tokens_of_the_whole(name):
-    text, short = LONG_TEXTS[name], "a cat"
-    tokenizer = Tokenizer.from_file(str(HERE / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length=LONGEST)
-    encoded = encoder().encode([short, text, short])
-    expected = tokenizer.encode_batch_fast([short, text, short])
-    assert [row.ids.tolist() for row in encoded.rows] == [found.ids for found in expected]
-    assert encoded.truncated == sum(bool(found.overflowing) for found in expected)
-
-
-@pytest.mark.parametrize("name", LONG_TEXTS)
-def test_tokens_of_a_long_text_are_counted_as_a_whole(name):
+@pytest.fixture
+def tokenizer():
     tokenizer = Tokenizer.from_file(str(HERE / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    count = len(tokenizer.encode(LONG_TEXTS[name]))
-    refusing = encoder(truncates=False)
+    return tokenizer
+
+
+@each_long_text
+def test_long_text_is_cut_to_the_tokens_of_the_whole(text, tokenizer):
+    tokenizer.enable_truncation(max_length=LONGEST)
+    encoded = encoder().encode(["a cat", text, "a cat"])
+    expected = tokenizer.encode_batch_fast(["a cat", text, "a cat"])
+    assert [row.ids.tolist() for row in encoded.rows] == [encoding.ids for encoding in expected]
+    assert encoded.truncated == sum(bool(encoding.overflowing) for encoding in expected)
+
+
+@each_long_text
+def test_tokens_of_a_long_text_are_counted_as_a_whole(text, tokenizer):
+    count, refusing = len(tokenizer.encode(text)), encoder(truncates=False)
     if count <= LONGEST:
-        assert lengths(refusing.encode([LONG_TEXTS[name]])) == [count]
+        assert lengths(refusing.encode([text])) == [count]
         return
     with pytest.raises(RequestFault, match=rf"text\[1\] has {count};"):
-        refusing.encode(["a cat", LONG_TEXTS[name]])
+        refusing.encode(["a cat", text])
 
 
 def test_large_request_is_tokenized_in_parts_and_takes_little_memory():

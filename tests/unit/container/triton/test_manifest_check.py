@@ -1,7 +1,4 @@
-"""What a model inside Triton reads of its archive.
-
-Digests, lengths, sizes to warm up with, and the runtime beside it.
-"""
+"""The check of an archive inside Triton: digests, lengths, warm-up sizes, and the runtime."""
 
 from __future__ import annotations
 
@@ -39,52 +36,39 @@ def test_whole_archive_is_verified(tiny, tmp_path):
     assert manifest_check.verified_manifest(tmp_path)["files"] == manifest.files
 
 
-def test_warm_up_sizes_are_the_same_in_both_servers(tmp_path):
-    profiles = (
-        ProfileRecord(batch=(1, 8, 64), sequence=(8, 16, 32)),
-        ProfileRecord(batch=(1, 1, 4), sequence=(8, 64, 128)),
-    )
-    manifest = write_archive(tmp_path, optimization_profiles=profiles)
-    found = manifest_check.warm_up_sizes(manifest_check.read_manifest(tmp_path, None))
-    assert found == warm_up_sizes(manifest) == ((1, 8), (8, 16), (32, 32), (1, 64), (4, 128))
+PROFILES = (
+    ProfileRecord(batch=(1, 8, 64), sequence=(8, 16, 32)),
+    ProfileRecord(batch=(1, 1, 4), sequence=(8, 64, 128)),
+)
 
 
-def test_nothing_is_warmed_up_when_the_spec_says_so(tmp_path):
-    manifest = write_archive(tmp_path, warm_up=False)
-    assert (
-        manifest_check.warm_up_sizes(manifest_check.read_manifest(tmp_path, None))
-        == warm_up_sizes(manifest)
-        == ()
-    )
-
-
-def test_warm_up_of_tensors_has_no_sequence(tmp_path):
-    write_archive(tmp_path, ARITHMETIC)
-    assert manifest_check.warm_up_sizes(manifest_check.read_manifest(tmp_path, None)) == (
-        (1, None),
-        (8, None),
-        (32, None),
-    )
+@pytest.mark.parametrize(
+    ("tiny", "changes", "sizes"),
+    [
+        (
+            EMBEDDER,
+            {"optimization_profiles": PROFILES},
+            ((1, 8), (8, 16), (32, 32), (1, 64), (4, 128)),
+        ),
+        (EMBEDDER, {"warm_up": False}, ()),
+        (ARITHMETIC, {}, ((1, None), (8, None), (32, None))),
+    ],
+)
+def test_warm_up_sizes_are_the_same_in_both_servers(tiny, changes, sizes, tmp_path):
+    manifest = write_archive(tmp_path, tiny, **changes)
+    carried = manifest_check.warm_up_sizes(manifest_check.read_manifest(tmp_path, None))
+    assert carried == warm_up_sizes(manifest) == sizes
 
 
 def test_lengths_are_the_profiles_sizes_and_powers_of_two_between():
     profiles = [{"sequence": [16, 100, 256]}, {"sequence": [8, 32, 64]}]
-    assert manifest_check.sequence_buckets({"optimization_profiles": profiles}) == (
-        8,
-        16,
-        32,
-        64,
-        100,
-        128,
-        256,
-    )
+    lengths = manifest_check.sequence_buckets({"optimization_profiles": profiles})
+    assert lengths == (8, 16, 32, 64, 100, 128, 256)
     assert manifest_check.sequence_buckets({"optimization_profiles": [{"sequence": None}]}) == ()
 
 
 class Libraries:
-    """TensorRT 10.16.1 and a driver with one GPU of compute capability 8.6, as ctypes would load
-    them.
-    """
+    """TensorRT 10.16.1 and a driver with one GPU of compute capability 8.6, as ctypes has them."""
 
     def __init__(self, *, failing: str = "") -> None:
         self.loaded: list[str] = []
@@ -108,27 +92,28 @@ class Libraries:
         return int(self._failing == "cuDeviceGetAttribute")
 
 
-@pytest.mark.parametrize("wanted", ["10.16", "10.16.1", "10.16.1.11"])
-def test_tensorrt_is_asked_for_its_version_as_precisely_as_it_is_wanted(wanted):
+@pytest.mark.parametrize(
+    ("wanted", "version"),
+    [(same, same) for same in ("10.16", "10.16.1", "10.16.1.11")] + [("10.9.0.34", "10.16.1.34")],
+)
+def test_version_of_tensorrt_is_as_precise_as_the_wanted_one(wanted, version):
     libraries = Libraries()
-    assert manifest_check.running_tensorrt(wanted, libraries) == wanted
+    assert manifest_check.running_tensorrt(wanted, libraries) == version
     assert libraries.loaded == ["libnvinfer.so.10"]
-    assert manifest_check.running_tensorrt("10.9.0.34", libraries) == "10.16.1.34"
 
 
-def test_tensorrt_that_is_not_there_is_not_known():
+def test_version_of_absent_tensorrt_is_not_known():
     assert manifest_check.running_tensorrt("999.1.2.3") is None
 
 
-def test_driver_is_asked_for_the_compute_capability():
-    libraries = Libraries()
-    assert manifest_check.running_compute_capability(libraries) == "8.6"
+@pytest.mark.parametrize(
+    ("failing", "capability"),
+    [("", "8.6"), ("cuInit", None), ("cuDeviceGet", None), ("cuDeviceGetAttribute", None)],
+)
+def test_compute_capability_is_the_drivers(failing, capability):
+    libraries = Libraries(failing=failing)
+    assert manifest_check.running_compute_capability(libraries) == capability
     assert libraries.loaded == ["libcuda.so.1"]
-
-
-@pytest.mark.parametrize("failing", ["cuInit", "cuDeviceGet", "cuDeviceGetAttribute"])
-def test_compute_capability_is_not_known_when_the_driver_fails(failing):
-    assert manifest_check.running_compute_capability(Libraries(failing=failing)) is None
 
 
 @pytest.mark.parametrize(
@@ -156,23 +141,26 @@ def test_refuses_a_foreign_tensorrt_or_gpu(version, capability, sentence, tmp_pa
         manifest_check.refuse_foreign_runtime(manifest, "tensorrt", version, capability)
 
 
-def test_refuses_a_changed_an_added_and_a_lost_file(tmp_path):
+def change(config):
+    config.write_text(f"{config.read_text()}#")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "sentence"),
+    [
+        (change, r"config.pbtxt has sha256"),
+        (lambda config: config.with_name("more").write_text(""), "more is in the archive but not"),
+        (
+            lambda config: config.unlink(),
+            r"config.pbtxt is named in manifest.json but is not in the archive",
+        ),
+    ],
+    ids=["changed", "added", "lost"],
+)
+def test_refuses_other_files_than_the_manifests(spoil, sentence, tmp_path):
     write_archive(tmp_path)
-    config = tmp_path / EMBEDDER.model / "config.pbtxt"
-    text = config.read_text()
-    config.write_text(f"{text}#")
-    with pytest.raises(manifest_check.Refused, match=r"config.pbtxt has sha256"):
-        manifest_check.verified_manifest(tmp_path)
-    config.write_text(text)
-    (tmp_path / "more").write_text("")
-    with pytest.raises(manifest_check.Refused, match="more is in the archive but not named"):
-        manifest_check.verified_manifest(tmp_path)
-    (tmp_path / "more").unlink()
-    config.unlink()
-    with pytest.raises(
-        manifest_check.Refused,
-        match=r"config.pbtxt is named in manifest.json but is not in the archive",
-    ):
+    spoil(tmp_path / EMBEDDER.model / "config.pbtxt")
+    with pytest.raises(manifest_check.Refused, match=sentence):
         manifest_check.verified_manifest(tmp_path)
 
 
@@ -184,24 +172,16 @@ def test_refuses_a_manifest_that_the_deployment_does_not_pin(tmp_path):
 
 def write_multi_architecture(root):
     """An archive with engines for two compute capabilities, as far as the check reads it."""
-    manifest = json.loads(
-        write_archive(
-            root, runtime=RuntimeIdentity(name="tensorrt", version="10.16.1.11")
-        ).to_bytes()
-    )
-    for name in ("model_86.plan", "model_90.plan"):
-        (root / EMBEDDER.model / "1" / name).write_text(name)
-        manifest["files"][f"{EMBEDDER.model}/1/{name}"] = hashlib.sha256(name.encode()).hexdigest()
-    engines = {
-        cc: {"engine_file": f"{EMBEDDER.model}/1/model_{cc.replace('.', '')}.plan"}
-        for cc in ("8.6", "9.0")
-    }
-    combined = manifest | {
-        "format_version": 2,
-        "engines": engines,
-        "compute_capability": "8.6, 9.0",
-        "engine_file": None,
-    }
+    runtime = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
+    manifest = json.loads(write_archive(root, runtime=runtime).to_bytes())
+    engines = {}
+    for capability in ("8.6", "9.0"):
+        file = f"{EMBEDDER.model}/1/model_{capability.replace('.', '')}.plan"
+        (root / file).write_text(file)
+        manifest["files"][file] = hashlib.sha256(file.encode()).hexdigest()
+        engines[capability] = {"engine_file": file}
+    several = {"compute_capability": "8.6, 9.0", "engine_file": None}
+    combined = manifest | several | {"format_version": 2, "engines": engines}
     (root / "manifest.json").write_text(json.dumps(combined))
 
 
@@ -218,10 +198,8 @@ def test_engine_of_a_multi_architecture_archive_is_the_one_for_the_gpu(
 
 def test_refuses_a_gpu_without_an_engine_in_a_multi_architecture_archive(tmp_path):
     write_multi_architecture(tmp_path)
-    with pytest.raises(
-        manifest_check.Refused,
-        match=r"engines for compute capability 8\.6 and 9\.0, this server runs 8\.9; add one",
-    ):
+    sentence = r"engines for compute capability 8\.6 and 9\.0, this server runs 8\.9; add one"
+    with pytest.raises(manifest_check.Refused, match=sentence):
         manifest_check.verified_manifest(tmp_path, lambda: "8.9")
 
 
