@@ -7,8 +7,9 @@ import json
 
 import pytest
 
-from template_rules.findings import own_findings, rule_descriptions
+from template_rules.findings import check_files, own_findings, rule_descriptions
 from template_rules.intrinsics import Stack
+from template_rules.read import TemplateFiles
 from template_rules.templates import Template
 
 pytestmark = pytest.mark.unit
@@ -293,6 +294,7 @@ REFUSED = [
     ("E9153", "Endpoint.RetainAllVariantProperties", None),
     ("E9160", "Target.MinCapacity", 5),
     ("E9161", "Target.ResourceId", "endpoint/embedder"),
+    ("E9161", "Endpoint.EndpointName", "another"),
     ("E9163", "Policy.ResourceId", "endpoint/embedder/variant/Other"),
     ("E9164", f"{TRACKING}.PredefinedMetricSpecification", {"PredefinedMetricType": "A"}),
     ("E9167", f"{TRACKING}.TargetValue", 0.7),
@@ -315,6 +317,7 @@ REFUSED = [
     ("E9210", "Board.DashboardBody", '{"widgets": [{"type": "graph"}]}'),
     ("E9216", "Board.DashboardBody", '{"widgets": [], "variables": [{"pattern": "A"}]}'),
     ("E9220", f"{STATEMENT}.Action", "s3:*"),
+    ("E9220", f"{STATEMENT}.Action", "*"),
     ("E9222", f"{STATEMENT}.Resource", "*"),
     ("E9223", STATEMENT, allow("kms:Decrypt", "arn:aws:kms:us-east-1:111122223333:key/*")),
     ("E9224", STATEMENT, allow("iam:PassRole", "arn:aws:iam::111122223333:role/a")),
@@ -334,7 +337,9 @@ REFUSED = [
     ("E9270", "Failed.EventPattern", {"source": "aws.codebuild"}),
     ("E9400", "Bucket.DeletionPolicy", "Delete"),
     ("E9401", "Key.EnableKeyRotation", False),
+    ("E9401", "Bucket.BucketEncryption", None),
     ("E9402", "Bucket.VersioningConfiguration", None),
+    ("E9402", "Bucket.PublicAccessBlockConfiguration", None),
     ("E9403", "BucketPolicy.PolicyDocument", {"Statement": []}),
     ("E9404", "Images.ImageTagMutability", "MUTABLE"),
     ("E9405", "Logs.RetentionInDays", None),
@@ -388,6 +393,13 @@ def test_refuses_state(rule, old, new):
     properties["DefinitionString"] = properties["DefinitionString"].replace(old, new)
     properties["StateMachineType"] = "EXPRESS"
     assert rule in rules(document)
+
+
+def test_refuses_an_action_that_iam_does_not_have():
+    document = change(copy.deepcopy(SOUND), f"{STATEMENT}.Action", "ecr:BatchGetImages")
+    stack = Stack(name="a", account="111122223333", region="us-east-1")
+    found = check_files(TemplateFiles(templates=[Template("a.json", document, stack=stack)]))
+    assert [finding.severity for finding in found if finding.rule == "W3037"] == ["error"]
 
 
 def test_every_rule_is_tested():
