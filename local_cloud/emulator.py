@@ -52,6 +52,7 @@ async def _serve(settings: Settings) -> None:
     from local_cloud.cloudformation.resource_types import install
     from local_cloud.cloudwatch.alarms import alarm_states
     from local_cloud.codebuild.api import Builds
+    from local_cloud.containers.job import stop_jobs
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
     from local_cloud.sagemaker.runtime.api import Runtime
@@ -90,8 +91,7 @@ async def _serve(settings: Settings) -> None:
     async def wait_for_end() -> None:
         await ending.wait()
         clock.stop()
-        await asyncio.to_thread(builds.stop_all)
-        await asyncio.to_thread(jobs.stop_all)
+        await asyncio.to_thread(stop_jobs, [*builds.runs.values(), *jobs.all_runs])
         await asyncio.to_thread(endpoints.stop_all)
 
     await hypercorn_serve(emulator.app, config, shutdown_trigger=wait_for_end)

@@ -11,13 +11,13 @@ from typing import Any
 from ministack.services import codebuild
 
 from local_cloud.codebuild.build import BuildRun
+from local_cloud.containers.job import STOP_SECONDS
 from local_cloud.containers.quotas import check_build_quota
 from local_cloud.ministack.account import account_id, in_background, region
 from local_cloud.protocol.errors import AwsError, Reply, error_reply, json_reply
 from local_cloud.settings import Settings
 
 Request = Mapping[str, Any]
-STOP_SECONDS = 10.0
 OVERRIDES = {
     "source": {
         "type": "sourceTypeOverride",
@@ -91,17 +91,9 @@ class Builds:
         if run is None:
             return _not_found(f"Build not found: {request.get('id')}")
         if not run.ended.is_set():
-            run.stop()
+            run.kill()
             run.ended.wait(STOP_SECONDS)
         return json_reply({"build": copy.deepcopy(run.record)})
-
-    def stop_all(self) -> None:
-        """Kills every build that runs, when the cloud itself ends."""
-        running = [run for run in self.runs.values() if not run.ended.is_set()]
-        for run in running:
-            run.stop()
-        for run in running:
-            run.ended.wait(STOP_SECONDS)
 
 
 def build_record(project: Request, request: Request) -> dict[str, Any]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,10 @@ from local_cloud.codebuild.buildspec import (
     read_buildspec,
 )
 from local_cloud.containers.archive import ArchiveError, unpack_source
-from local_cloud.containers.container import Container, ContainerSpec, start_container
-from local_cloud.containers.images import ImageError, job_environment, local_image
+from local_cloud.containers.container import ContainerSpec
+from local_cloud.containers.images import ImageError, local_image
+from local_cloud.containers.job import Job
 from local_cloud.ministack.account import read_object
-from local_cloud.settings import Settings
 
 
 class PhaseError(Exception):
@@ -37,19 +35,11 @@ class PhaseError(Exception):
 
 
 @dataclass(kw_only=True)
-class BuildRun:
+class BuildRun(Job):
     """Runs the build of one record, phase by phase."""
 
-    record: dict[str, Any]
-    account: str
-    region: str
-    folder: Path
-    settings: Settings
     variables: Mapping[str, str]
     deadline: float
-    stopped: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
-    _container: Container | None = None
 
     @property
     def log(self) -> Path:
@@ -65,13 +55,6 @@ class BuildRun:
             status = error.status
         finally:
             self._finish("STOPPED" if self.stopped.is_set() else status)
-
-    def stop(self) -> None:
-        """Kills whatever the build runs."""
-        self.stopped.set()
-        container = self._container
-        if container is not None:
-            container.process.kill()
 
     def _run_phases(self) -> str:
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -173,21 +156,23 @@ class BuildRun:
 
     def _run_phase(self, phase: Phase, buildspec: Buildspec, succeeding: bool) -> None:
         shell = self.folder / "shell"
-        for folder in (shell, self.folder / "home", self.settings.state / "cache"):
-            folder.mkdir(parents=True, exist_ok=True)
+        shell.mkdir(parents=True, exist_ok=True)
         script = shell / f"{phase.name}.sh"
         script.write_text(phase_script(phase, shell, succeeding), encoding="utf-8")
         spec = ContainerSpec(
             command=("/bin/bash", "-e", str(script)),
-            environment=self._environment(buildspec),
+            environment=self._variables(buildspec),
             folder=self.folder / "src",
             log=self.log,
             own_network=False,
         )
         self._write_line(f"[Container] Entering phase {phase.name.upper()}")
-        status = self._wait(start_container(spec))
+        status = self.run_container(spec, max(self.deadline - time.monotonic(), 0))
         if self.stopped.is_set():
             raise PhaseError("STOPPED", "the build was stopped", "STOPPED")
+        if status is None:
+            message = "the build took longer than timeoutInMinutes allows"
+            raise PhaseError("BUILD_TIMED_OUT", message, "TIMED_OUT")
         if status != 0:
             done = int((shell / "progress").read_text(encoding="utf-8"))
             raise PhaseError(
@@ -196,26 +181,10 @@ class BuildRun:
                 f"status {status}. Last line of the log: {self._last_line()}",
             )
 
-    def _wait(self, container: Container) -> int:
-        self._container = container
-        if self.stopped.is_set():
-            container.process.kill()
-        try:
-            return container.process.wait(max(self.deadline - time.monotonic(), 0))
-        except subprocess.TimeoutExpired:
-            raise PhaseError(
-                "BUILD_TIMED_OUT", "the build took longer than timeoutInMinutes allows", "TIMED_OUT"
-            ) from None
-        finally:
-            container.process.kill()
-            container.stop(0)
-            self._container = None
-
-    def _environment(self, buildspec: Buildspec) -> dict[str, str]:
+    def _variables(self, buildspec: Buildspec) -> dict[str, str]:
         image = local_image(str(self.record["environment"]["image"]), self.settings)
-        account, region, home = self.account, self.region, self.folder / "home"
         return {
-            **job_environment(image, self.settings, account=account, region=region, home=home),
+            **self.environment(image),
             **buildspec.variables,
             **self.variables,
             "CI": "true",

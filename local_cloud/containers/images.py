@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from local_cloud.settings import Settings, package_index_environment
+from local_cloud.settings import Settings
 
 OVERRIDES_FILE = "images.yaml"
 TRITON_SERVE = Path(__file__).with_name("triton_serve.py")
@@ -89,24 +89,4 @@ def _overrides(settings: Settings) -> dict[str, LocalImage]:
             startup_seconds=row.get("startup_seconds"),
         )
         for name, row in rows.items()
-    }
-
-
-def job_environment(
-    image: LocalImage, settings: Settings, *, account: str, region: str, home: Path
-) -> dict[str, str]:
-    """Return the variables of a build or a training job, which brings its own source."""
-    base = image.base_environment(settings.root)
-    del base["PYTHONPATH"]
-    return {
-        **package_index_environment(),
-        **base,
-        "HOME": str(home),
-        "XDG_CACHE_HOME": str(settings.state / "cache"),
-        "AWS_ENDPOINT_URL": settings.endpoint_url,
-        "AWS_ACCESS_KEY_ID": account,
-        "AWS_SECRET_ACCESS_KEY": "local",
-        "AWS_REGION": region,
-        "AWS_DEFAULT_REGION": region,
-        "AWS_EC2_METADATA_DISABLED": "true",
     }

@@ -25,7 +25,6 @@ SUMMARY = (
     "SecondaryStatus",
 )
 GOING = ("InProgress", "Stopping")
-STOP_SECONDS = 10.0
 
 
 class TrainingJobs:
@@ -35,7 +34,7 @@ class TrainingJobs:
         self._settings, self._tags = settings, tags
         self._capacity = Capacity(settings.state)
         self.runs: MutableMapping[str, TrainingRun] = Scoped()
-        self._all: list[TrainingRun] = []
+        self.all_runs: list[TrainingRun] = []
         tags.resources["training-job"] = self.runs
 
     @property
@@ -47,14 +46,6 @@ class TrainingJobs:
             "StopTrainingJob": self._stop,
             "ListTrainingJobs": self._list,
         }
-
-    def stop_all(self) -> None:
-        """Kills every job that runs, when the cloud itself ends."""
-        running = [run for run in self._all if not run.ended.is_set()]
-        for run in running:
-            run.kill()
-        for run in running:
-            run.ended.wait(STOP_SECONDS)
 
     def _create(self, request: Request) -> Request:
         name = request["TrainingJobName"]
@@ -84,7 +75,7 @@ class TrainingJobs:
         )
         self.runs[name] = run
         self._tags.begin(arn, request.get("Tags"))
-        self._all.append(run)
+        self.all_runs.append(run)
         in_background(run.run)
         return {"TrainingJobArn": arn}
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import copy
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from local_cloud.containers.container import Container, ContainerSpec, start_container
-from local_cloud.containers.images import ImageError, LocalImage, job_environment, local_image
+from local_cloud.containers.container import ContainerSpec
+from local_cloud.containers.images import ImageError, LocalImage, local_image
+from local_cloud.containers.job import Job
 from local_cloud.containers.quotas import Capacity, CapacityFileError, InsufficientCapacity
 from local_cloud.sagemaker.training.job_log import JobLog
 from local_cloud.sagemaker.training.opt_ml import DownloadError, OptMl
-from local_cloud.settings import Settings
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 GRACE_SECONDS = 120.0
@@ -40,18 +38,10 @@ class JobFailed(Exception):
 
 
 @dataclass(kw_only=True)
-class TrainingRun:
+class TrainingRun(Job):
     """Runs the job of one record; `_turn` guards it, which its own thread and the API's write."""
 
-    record: dict[str, Any]
-    account: str
-    region: str
-    folder: Path
-    settings: Settings
     capacity: Capacity
-    stopped: threading.Event = field(default_factory=threading.Event)
-    ended: threading.Event = field(default_factory=threading.Event)
-    _container: Container | None = None
     _turn: threading.RLock = field(default_factory=threading.RLock)
 
     def description(self) -> dict[str, Any]:
@@ -80,13 +70,6 @@ class TrainingRun:
         container = self._container
         if container is not None:
             threading.Thread(target=container.stop, args=(GRACE_SECONDS,), daemon=True).start()
-
-    def kill(self) -> None:
-        """End the job at once, because the cloud ends."""
-        self.stopped.set()
-        container = self._container
-        if container is not None:
-            container.process.kill()
 
     def _run(self) -> str:
         self._enter("InProgress", "Starting")
@@ -140,18 +123,15 @@ class TrainingRun:
 
     def _wait(self, image: LocalImage) -> int | None:
         """The container's exit code; None when it took longer than it may."""
-        name, home = self.record["TrainingJobName"], self.folder / "home"
+        name = self.record["TrainingJobName"]
         stream = f"{name}/algo-1-{int(time.time())}"
         log = JobLog(path=self.folder / "job.log", group=LOG_GROUP, stream=stream)
-        for folder in (home, self.settings.state / "cache"):
-            folder.mkdir(parents=True, exist_ok=True)
         publisher = log.begin()
         options = ("--ml", str(self.folder / "ml"), "--tree", str(self.folder / "source"))
-        account, region = self.account, self.region
         spec = ContainerSpec(
             command=(*image.command, *options),
             environment={
-                **job_environment(image, self.settings, account=account, region=region, home=home),
+                **self.environment(image),
                 "TRAINING_JOB_NAME": name,
                 **(self.record.get("Environment") or {}),
             },
@@ -159,18 +139,10 @@ class TrainingRun:
             log=log.path,
             own_network=False,
         )
-        self._container = container = start_container(spec)
-        if self.stopped.is_set():
-            container.process.kill()
+        seconds = self.record["StoppingCondition"]["MaxRuntimeInSeconds"]
         try:
-            return container.process.wait(self.record["StoppingCondition"]["MaxRuntimeInSeconds"])
-        except subprocess.TimeoutExpired:
-            container.stop(GRACE_SECONDS)
-            return None
+            return self.run_container(spec, seconds, GRACE_SECONDS)
         finally:
-            container.process.kill()
-            container.stop(0)
-            self._container = None
             log.end()
             publisher.join()
 
