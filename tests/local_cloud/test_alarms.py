@@ -84,10 +84,8 @@ def test_one_breach_of_several_is_not_enough(watch):
 
 def history(watch, name):
     """Every change of an alarm's state."""
-    found = watch.describe_alarm_history(AlarmName=name, HistoryItemType="StateUpdate")[
-        "AlarmHistoryItems"
-    ]
-    return " ".join(item["HistorySummary"] for item in found)
+    found = watch.describe_alarm_history(AlarmName=name, HistoryItemType="StateUpdate")
+    return " ".join(item["HistorySummary"] for item in found["AlarmHistoryItems"])
 
 
 def test_m_of_n_datapoints_are_enough(watch):
@@ -165,9 +163,10 @@ def test_an_alarm_on_metric_math_is_evaluated(watch):
 def test_a_set_state_lasts_until_the_next_evaluation_and_tells_its_topic(cloud, watch):
     topic = cloud.client("sns").create_topic(Name="alarmed")["TopicArn"]
     queue = cloud.client("sqs").create_queue(QueueName="alarmed")["QueueUrl"]
-    arn = cloud.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])[
-        "Attributes"
-    ]["QueueArn"]
+    attributes = cloud.client("sqs").get_queue_attributes(
+        QueueUrl=queue, AttributeNames=["QueueArn"]
+    )
+    arn = attributes["Attributes"]["QueueArn"]
     cloud.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     alarm(watch, "told", AlarmActions=[topic], EvaluationPeriods=1)
     becomes(watch, "told", "ALARM", lambda: put(watch, "told", 50))

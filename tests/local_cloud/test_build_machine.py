@@ -225,10 +225,8 @@ def test_an_unknown_route_and_a_source_that_is_gone_are_failures_with_a_reason(m
     reasons = {model: record["reason"] for model, record in machine.records(execution).items()}
     assert "NoSuchKey" in reasons["lost"]
     assert "No S3 objects found" in reasons["lost-too"]
-    assert (
-        reasons["astray"]
-        == "environment one has no route carrier-pigeon; allowed: cpu, training-job"
-    )
+    actual = reasons["astray"]
+    assert actual == "environment one has no route carrier-pigeon; allowed: cpu, training-job"
 
 
 def test_an_engine_without_a_key_fails_and_the_others_are_built(machine):

@@ -1,7 +1,4 @@
-"""SageMaker's and Application Auto Scaling's APIs.
-
-What they keep, and what they refuse with AWS's codes.
-"""
+"""SageMaker's and Application Auto Scaling's APIs: records, and refusals with AWS's codes."""
 
 import pytest
 from botocore.exceptions import ClientError
@@ -106,13 +103,11 @@ def scaling_resources(low="1", high="4"):
             },
         },
     }
-    target = {"Type": "AWS::ApplicationAutoScaling::ScalableTarget"}
+    target = {**TARGET, "MinCapacity": low, "MaxCapacity": high, "RoleARN": ROLE}
+    kind = "AWS::ApplicationAutoScaling"
     return {
-        "Target": {
-            **target,
-            "Properties": {**TARGET, "MinCapacity": low, "MaxCapacity": high, "RoleARN": ROLE},
-        },
-        "Policy": {"Type": "AWS::ApplicationAutoScaling::ScalingPolicy", "Properties": policy},
+        "Target": {"Type": f"{kind}::ScalableTarget", "Properties": target},
+        "Policy": {"Type": f"{kind}::ScalingPolicy", "Properties": policy},
     }
 
 
@@ -155,23 +150,18 @@ def test_alarm_on_metric_math_is_kept(cloud):
         "Period": 60,
         "Stat": "p99",
     }
-    metrics = [
-        {"Id": "latency", "MetricStat": stat, "ReturnData": False},
-        {"Id": "milliseconds", "Expression": "latency / 1000", "ReturnData": True},
-    ]
     properties = {
         "AlarmName": "slow",
-        "Metrics": metrics,
+        "Metrics": [
+            {"Id": "latency", "MetricStat": stat, "ReturnData": False},
+            {"Id": "milliseconds", "Expression": "latency / 1000", "ReturnData": True},
+        ],
         "ComparisonOperator": "GreaterThanThreshold",
         "Threshold": 50,
         "EvaluationPeriods": 3,
     }
-    assert (
-        cloud.deploy(
-            "alarm", {"Alarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": properties}}
-        )[0]
-        == "CREATE_COMPLETE"
-    )
+    alarm = {"Type": "AWS::CloudWatch::Alarm", "Properties": properties}
+    assert cloud.deploy("alarm", {"Alarm": alarm}) == CREATED
     alarm = cloud.client("cloudwatch").describe_alarms(AlarmNames=["slow"])["MetricAlarms"][0]
     assert [metric["Id"] for metric in alarm["Metrics"]] == ["latency", "milliseconds"]
     cloud.destroy("alarm")
@@ -184,9 +174,8 @@ def test_lists_come_in_pages_and_the_newest_first(kept, sagemaker):
     first = sagemaker.list_endpoint_configs(NameContains="paged-")
     assert [each["EndpointConfigName"] for each in first["EndpointConfigs"]] == names[:1:-1]
     pages = sagemaker.get_paginator("list_endpoint_configs").paginate(NameContains="paged-")
-    assert [
-        each["EndpointConfigName"] for page in pages for each in page["EndpointConfigs"]
-    ] == names[::-1]
+    found = [config["EndpointConfigName"] for page in pages for config in page["EndpointConfigs"]]
+    assert found == names[::-1]
     with pytest.raises(ClientError, match="Invalid pagination token"):
         sagemaker.list_endpoint_configs(NextToken="elsewhere")
     for name in names:

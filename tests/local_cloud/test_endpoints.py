@@ -119,10 +119,8 @@ def test_old_server_answers_after_an_update_that_fails(cloud):
     assert "the engine was made for another GPU" in reason
     assert cloud.invoke("keep")["greeting"] == "still here"
     assert until(lambda: set(marked_processes("keep")) == before)
-    assert (
-        cloud.client("sagemaker").describe_endpoint(EndpointName="keep")["EndpointConfigName"]
-        == "keep-1"
-    )
+    actual = cloud.client("sagemaker").describe_endpoint(EndpointName="keep")["EndpointConfigName"]
+    assert actual == "keep-1"
     cloud.destroy("keep")
 
 
@@ -139,10 +137,8 @@ def test_refuses_an_endpoint_whose_archive_went_away(cloud):
     sagemaker = cloud.client("sagemaker")
     url = cloud.put_archive("went/model.tar.gz", "hi")
     resources = endpoint_resources("went", url)
-    assert (
-        cloud.deploy("went", {"Model": resources["Model"], "Config": resources["Config"]})[0]
-        == "CREATE_COMPLETE"
-    )
+    actual = cloud.deploy("went", {"Model": resources["Model"], "Config": resources["Config"]})[0]
+    assert actual == "CREATE_COMPLETE"
     cloud.client("s3").delete_object(Bucket="engines", Key="went/model.tar.gz")
     status, reason = cloud.deploy("went", resources)
     assert status == "UPDATE_ROLLBACK_COMPLETE"

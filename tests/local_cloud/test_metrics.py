@@ -1,7 +1,4 @@
-"""What endpoints publish to CloudWatch, and what CloudWatch answers about it.
-
-A minute lasts a second here.
-"""
+"""The metrics of endpoints in CloudWatch; a minute lasts a second here."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -15,10 +12,12 @@ pytestmark = pytest.mark.local_cloud
 ENDPOINT = "measured"
 EVER = 4_000_000_020
 """One period that no midnight divides."""
-DIMENSIONS = [
-    {"Name": "EndpointName", "Value": ENDPOINT},
-    {"Name": "VariantName", "Value": "AllTraffic"},
-]
+HOSTS = "/aws/sagemaker/Endpoints"
+
+
+def dimensions(endpoint=ENDPOINT):
+    values = {"EndpointName": endpoint, "VariantName": "AllTraffic"}
+    return [{"Name": name, "Value": value} for name, value in values.items()]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def span():
     return {"StartTime": now - timedelta(hours=1), "EndTime": now + timedelta(seconds=1)}
 
 
-def asked(cloud, name, *statistics, namespace="AWS/SageMaker", extended=()):
+def asked(cloud, name, *statistics, namespace="AWS/SageMaker", extended=(), endpoint=ENDPOINT):
     """A metric's statistics over the last minutes as one period."""
     options = (
         {"ExtendedStatistics": list(extended)} if extended else {"Statistics": list(statistics)}
@@ -47,7 +46,7 @@ def asked(cloud, name, *statistics, namespace="AWS/SageMaker", extended=()):
     points = cloud.client("cloudwatch").get_metric_statistics(
         Namespace=namespace,
         MetricName=name,
-        Dimensions=DIMENSIONS,
+        Dimensions=dimensions(endpoint),
         Period=EVER,
         **span(),
         **options,
@@ -56,8 +55,14 @@ def asked(cloud, name, *statistics, namespace="AWS/SageMaker", extended=()):
 
 
 def query(name, metric, statistic, **more):
-    metric = {"Namespace": "AWS/SageMaker", "MetricName": metric, "Dimensions": DIMENSIONS}
+    metric = {"Namespace": "AWS/SageMaker", "MetricName": metric, "Dimensions": dimensions()}
     return {"Id": name, "MetricStat": {"Metric": metric, "Period": EVER, "Stat": statistic}, **more}
+
+
+def computed(cloud, queries):
+    """The results of GetMetricData."""
+    reply = cloud.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())
+    return reply["MetricDataResults"]
 
 
 def test_invocations_are_counted_whole_and_per_instance(measured):
@@ -90,9 +95,7 @@ def test_get_metric_data_computes_expressions(measured):
         {"Id": "ms", "Expression": "IF(requests > 0, p99 / 1000, 0)"},
         {"Id": "none", "Expression": "FILL(errors, 0) * 0"},
     ]
-    results = measured.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())[
-        "MetricDataResults"
-    ]
+    results = computed(measured, queries)
     actual = [(each["Id"], each["Label"]) for each in results]
     assert actual == [("share", "errors (%)"), ("ms", "ms"), ("none", "none")]
     assert results[0]["Values"] == pytest.approx([20.0])
@@ -102,9 +105,7 @@ def test_get_metric_data_computes_expressions(measured):
 
 def test_refuses_an_expression_that_cannot_be_read(measured):
     with refused("unknown metric id 'm9'", "ValidationError"):
-        measured.client("cloudwatch").get_metric_data(
-            MetricDataQueries=[{"Id": "e", "Expression": "m9 / 2"}], **span()
-        )
+        computed(measured, [{"Id": "e", "Expression": "m9 / 2"}])
 
 
 def test_search_finds_the_metrics_of_an_endpoint(measured):
@@ -113,41 +114,26 @@ def test_search_finds_the_metrics_of_an_endpoint(measured):
         f'EndpointName="{ENDPOINT}"'
     )
     queries = [{"Id": "e", "Expression": f"SUM(SEARCH('{text}', 'Sum', {EVER}))"}]
-    results = measured.client("cloudwatch").get_metric_data(MetricDataQueries=queries, **span())[
-        "MetricDataResults"
-    ]
+    results = computed(measured, queries)
     assert results[0]["Values"] == [30.0]
 
 
 def test_every_instance_s_use_is_sampled(measured):
     def sampled():
-        found = asked(
-            measured,
-            "MemoryUtilization",
-            "SampleCount",
-            "Average",
-            namespace="/aws/sagemaker/Endpoints",
-        )
+        found = asked(measured, "MemoryUtilization", "SampleCount", "Average", namespace=HOSTS)
         return found if found.get("SampleCount", 0) >= 2 else None
 
     assert 0 < until(sampled)["Average"] < 100
-    assert (
-        asked(measured, "DiskUtilization", "Maximum", namespace="/aws/sagemaker/Endpoints")[
-            "Maximum"
-        ]
-        < 100
-    )
-    listed = measured.client("cloudwatch").list_metrics(Namespace="/aws/sagemaker/Endpoints")[
-        "Metrics"
-    ]
-    assert not any(each["MetricName"].startswith("GPU") for each in listed)
+    assert asked(measured, "DiskUtilization", "Maximum", namespace=HOSTS)["Maximum"] < 100
+    listed = measured.client("cloudwatch").list_metrics(Namespace=HOSTS)["Metrics"]
+    assert not any(metric["MetricName"].startswith("GPU") for metric in listed)
 
 
 def test_processor_time_is_real(measured):
     """A busy second shows: the load alone makes the difference."""
 
     def busy():
-        found = asked(measured, "CPUUtilization", "Maximum", namespace="/aws/sagemaker/Endpoints")
+        found = asked(measured, "CPUUtilization", "Maximum", namespace=HOSTS)
         return found.get("Maximum", 0) > 1
 
     with paced_load(lambda: measured.invoke(ENDPOINT), 60):
@@ -195,19 +181,8 @@ def shared(cloud):
 
 
 def shared_statistic(cloud, name, statistic, namespace="AWS/SageMaker"):
-    dimensions = [
-        {"Name": "EndpointName", "Value": "shared-metrics"},
-        {"Name": "VariantName", "Value": "AllTraffic"},
-    ]
-    points = cloud.client("cloudwatch").get_metric_statistics(
-        Namespace=namespace,
-        MetricName=name,
-        Dimensions=dimensions,
-        Period=EVER,
-        Statistics=[statistic],
-        **span(),
-    )["Datapoints"]
-    return points[0][statistic] if points else None
+    found = asked(cloud, name, statistic, namespace=namespace, endpoint="shared-metrics")
+    return found.get(statistic)
 
 
 def test_loads_and_unloads_of_models_are_timed(shared):
@@ -215,22 +190,11 @@ def test_loads_and_unloads_of_models_are_timed(shared):
     assert shared_statistic(shared, "ModelLoadingTime", "SampleCount") == 3
     assert shared_statistic(shared, "ModelDownloadingTime", "SampleCount") == 3
     assert shared_statistic(shared, "ModelUnloadingTime", "SampleCount") == 2
-    waited, parts = (
-        shared_statistic(shared, "ModelLoadingWaitTime", "Sum"),
-        sum(
-            shared_statistic(shared, f"Model{part}Time", "Sum")
-            for part in ("Loading", "Downloading", "Unloading")
-        ),
-    )
-    assert waited == pytest.approx(parts)
+    waited = shared_statistic(shared, "ModelLoadingWaitTime", "Sum")
+    parts = ("Loading", "Downloading", "Unloading")
+    times = [shared_statistic(shared, f"Model{part}Time", "Sum") for part in parts]
+    assert waited == pytest.approx(sum(times))
 
 
 def test_loaded_models_are_counted(shared):
-    assert (
-        until(
-            lambda: shared_statistic(
-                shared, "LoadedModelCount", "Maximum", "/aws/sagemaker/Endpoints"
-            )
-        )
-        == 1
-    )
+    assert until(lambda: shared_statistic(shared, "LoadedModelCount", "Maximum", HOSTS)) == 1

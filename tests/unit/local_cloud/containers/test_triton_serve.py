@@ -23,10 +23,8 @@ def command(**variables: str) -> tuple[str, ...]:
 
 
 def test_image_variables_are_those_of_the_image():
-    assert (
-        dict(re.findall(r"(SAGEMAKER_TRITON_\w+)=(\S+)", DOCKERFILE.read_text()))
-        == triton_serve.IMAGE
-    )
+    actual = dict(re.findall(r"(SAGEMAKER_TRITON_\w+)=(\S+)", DOCKERFILE.read_text()))
+    assert actual == triton_serve.IMAGE
 
 
 @pytest.mark.parametrize(
