@@ -6,8 +6,7 @@ import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from local_cloud.application_autoscaling.activities import capacity
-from local_cloud.application_autoscaling.actor import Actor
+from local_cloud.application_autoscaling.actor import Actor, capacity
 from local_cloud.application_autoscaling.policy_alarms import delete_alarms, put_alarms
 from local_cloud.application_autoscaling.records import (
     CONFIGURATIONS,

@@ -114,9 +114,7 @@ class Alarms:
 
 def _values(alarm: Alarm, span: Span) -> Series:
     """The series that an alarm watches. Raises MathError where its expressions give none."""
-    if not alarm.get("Metrics"):
-        return span.read(_question(alarm), float(_period(alarm)))
-    queries: Sequence[Query] = alarm["Metrics"]
+    queries = _queries(alarm)
     returned = [
         str(query["Id"])
         for query in queries
@@ -134,25 +132,25 @@ def _values(alarm: Alarm, span: Span) -> Series:
     return dict.fromkeys(span.times(_period(alarm)), value)
 
 
-def _question(alarm: Alarm) -> Question:
-    return Question(
-        namespace=str(alarm.get("Namespace")),
-        name=str(alarm.get("MetricName")),
-        statistic=str(alarm.get("ExtendedStatistic") or alarm.get("Statistic") or "Average"),
-        dimensions={
-            dimension["Name"]: dimension["Value"] for dimension in alarm.get("Dimensions") or ()
-        },
-        unit=alarm.get("Unit"),
-    )
+def _queries(alarm: Alarm) -> Sequence[Query]:
+    """An alarm's queries; one of a single metric is one query."""
+    if alarm.get("Metrics"):
+        queries: Sequence[Query] = alarm["Metrics"]
+        return queries
+    stat = {
+        "Metric": {name: alarm.get(name) for name in ("Namespace", "MetricName", "Dimensions")},
+        "Stat": alarm.get("ExtendedStatistic") or alarm.get("Statistic"),
+        "Period": alarm.get("Period"),
+        "Unit": alarm.get("Unit"),
+    }
+    return [{"Id": "metric", "MetricStat": stat}]
 
 
 def _period(alarm: Alarm) -> int:
-    """An alarm's period in CloudWatch's seconds; with metric math the longest of its queries'."""
-    if not alarm.get("Metrics"):
-        return int(alarm.get("Period") or DEFAULT_PERIOD)
+    """An alarm's period in CloudWatch's seconds: the longest of its queries'."""
     periods = [
         query.get("Period") or (query.get("MetricStat") or {}).get("Period")
-        for query in alarm["Metrics"]
+        for query in _queries(alarm)
     ]
     return max((int(period) for period in periods if period is not None), default=DEFAULT_PERIOD)
 

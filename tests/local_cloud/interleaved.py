@@ -233,7 +233,7 @@ def an_endpoint_begins_to_scale_before_its_stack_changes_it():
 
 
 def an_endpoint_settles_while_its_scaling_is_followed():
-    from local_cloud.application_autoscaling.activities import follow_activity
+    from local_cloud.application_autoscaling.actor import follow_activity
     from local_cloud.application_autoscaling.records import Activity
 
     endpoint = SimpleNamespace(status="Updating", failure_reason=None)

@@ -8,16 +8,20 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from ministack.services import cloudwatch_logs
 
 from local_cloud.containers.container import ContainerSpec
 from local_cloud.containers.images import ImageError, LocalImage, local_image
 from local_cloud.containers.job import Job
 from local_cloud.containers.quotas import Capacity, CapacityFileError, InsufficientCapacity
-from local_cloud.sagemaker.training.job_log import JobLog
+from local_cloud.ministack.account import in_background
 from local_cloud.sagemaker.training.opt_ml import DownloadError, OptMl
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
+LOG_SECONDS = 0.3
 GRACE_SECONDS = 120.0
 """Between SIGTERM and SIGKILL."""
 NO_CAPACITY = (
@@ -35,6 +39,50 @@ MESSAGES = {
 
 class JobFailed(Exception):
     """The job ends Failed; the message is its failure reason."""
+
+
+@dataclass(kw_only=True)
+class JobLog:
+    """A job's output, followed from its file into a CloudWatch log stream."""
+
+    path: Path
+    group: str
+    stream: str
+    _sent: int = 0
+    _over: threading.Event = field(default_factory=threading.Event)
+
+    def begin(self) -> threading.Thread:
+        """Create the stream, and publish the job's output until `end`."""
+        self.path.touch()
+        stream = {"logGroupName": self.group, "logStreamName": self.stream}
+        cloudwatch_logs._create_log_group({"logGroupName": self.group})
+        cloudwatch_logs._create_log_stream(stream)
+        return in_background(self._follow)
+
+    def end(self) -> None:
+        """Publish the last lines."""
+        self._over.set()
+
+    def _follow(self) -> None:
+        while not self._over.wait(LOG_SECONDS):
+            self._publish()
+        self._publish(whole=True)
+
+    def _publish(self, *, whole: bool = False) -> None:
+        with self.path.open("rb") as file:
+            file.seek(self._sent)
+            text = file.read()
+        complete = text if whole else text[: text.rfind(b"\n") + 1]
+        self._sent += len(complete)
+        now = int(time.time() * 1000)
+        events = [
+            {"timestamp": now, "message": line}
+            for line in complete.decode(errors="replace").splitlines()
+        ]
+        if events:
+            cloudwatch_logs._put_log_events(
+                {"logGroupName": self.group, "logStreamName": self.stream, "logEvents": events}
+            )
 
 
 @dataclass(kw_only=True)
