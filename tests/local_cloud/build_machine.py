@@ -143,11 +143,11 @@ class Machine:
         client = self.cloud.client("stepfunctions")
         runs = client.list_map_runs(executionArn=execution)["mapRuns"]
         found = [
-            each
+            item
             for run in runs
-            for each in client.list_executions(mapRunArn=run["mapRunArn"])["executions"]
+            for item in client.list_executions(mapRunArn=run["mapRunArn"])["executions"]
         ]
-        return [each["executionArn"] for each in found]
+        return [entry["executionArn"] for entry in found]
 
     def stop(self, execution):
         """Stops an execution, its builds and its jobs, as `roundhouse` does on Ctrl-C."""
@@ -157,12 +157,12 @@ class Machine:
         """What the execution of each engine came to, by model."""
         client = self.cloud.client("stepfunctions")
         outputs = [
-            client.describe_execution(executionArn=each).get("output")
-            for each in self.children(execution)
+            client.describe_execution(executionArn=child).get("output")
+            for child in self.children(execution)
         ]
         return {
             record["model"]: record
-            for record in (json.loads(each) for each in outputs if each is not None)
+            for record in (json.loads(item) for item in outputs if item is not None)
         }
 
     def builds(self):
@@ -182,7 +182,7 @@ class Machine:
             MaxResults=100,
         )["TrainingJobSummaries"]
         return [
-            client.describe_training_job(TrainingJobName=each["TrainingJobName"]) for each in found
+            client.describe_training_job(TrainingJobName=item["TrainingJobName"]) for item in found
         ]
 
     def events(self):

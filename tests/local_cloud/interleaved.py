@@ -216,7 +216,7 @@ def an_endpoint_begins_to_scale_before_its_stack_changes_it():
     endpoints = SimpleNamespace(
         endpoints={"e": endpoint},
         endpoint_named=lambda name: endpoint,
-        wait=lambda each: each.settled.wait(),
+        wait=lambda item: item.settled.wait(),
     )
     tags = SimpleNamespace(begin=lambda *given: None)
     plane = SimpleNamespace(

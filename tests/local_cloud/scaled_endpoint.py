@@ -68,7 +68,7 @@ class Scaled:
             "MetricAlarms"
         ]
         return {
-            name.removeprefix(prefix).split("-")[1]: each
-            for each in found
-            for name in [each["AlarmName"]]
+            name.removeprefix(prefix).split("-")[1]: alarm
+            for alarm in found
+            for name in [alarm["AlarmName"]]
         }

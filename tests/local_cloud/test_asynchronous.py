@@ -135,7 +135,7 @@ def test_queue_publishes_what_became_of_its_requests_and_no_invocations(cloud, w
 
     until(lambda: total("InvocationFailures") >= 1 and total("InvocationsProcessed") >= 2)
     listed = cloudwatch.list_metrics(Namespace="AWS/SageMaker", Dimensions=of_variant)["Metrics"]
-    assert {each["MetricName"] for each in listed} == {
+    assert {metric["MetricName"] for metric in listed} == {
         "ModelLatency",
         "Invocation4XXErrors",
         "Invocation5XXErrors",

@@ -31,7 +31,7 @@ def capacity(cloud):
 
 
 def models(records):
-    return sorted(each["model"] for each in records)
+    return sorted(record["model"] for record in records)
 
 
 def words(machine, job):
@@ -52,7 +52,8 @@ def test_engines_are_built_by_both_routes_with_everything_they_need(machine):
     assert actual == ("SUCCEEDED", ["first", "second"], [])
     build, job = machine.builds()[0], machine.jobs()[0]
     variables = {
-        each["name"]: each["value"] for each in build["environment"]["environmentVariables"]
+        variable["name"]: variable["value"]
+        for variable in build["environment"]["environmentVariables"]
     }
     tag = variables.pop("ROUNDHOUSE_EXECUTION")
     assert variables == {
@@ -63,7 +64,7 @@ def test_engines_are_built_by_both_routes_with_everything_they_need(machine):
         "ROUNDHOUSE_SOURCE_COMMIT": "c0ffee",
     }
     assert job["TrainingJobName"] == f"roundhouse-one--{engine('second')['engineKey']}-{tag}-0"
-    assert [each["Status"] for each in job["SecondaryStatusTransitions"]] == [
+    assert [transition["Status"] for transition in job["SecondaryStatusTransitions"]] == [
         "Starting", "Downloading", "Training", "Uploading", "Completed",
     ]  # fmt: skip
     assert job["HyperParameters"] == {
@@ -93,7 +94,11 @@ def test_two_of_five_engines_fail_and_the_others_are_built(machine):
     ended = machine.ended(execution)
     assert (ended["status"], ended["error"]) == ("FAILED", "Roundhouse.EnginesNotBuilt")
     records = machine.records(execution)
-    assert models(each for each in records.values() if each["status"] == "built") == ["a", "c", "e"]
+    assert models(record for record in records.values() if record["status"] == "built") == [
+        "a",
+        "c",
+        "e",
+    ]
     for model in ("bad-b", "bad-d"):
         assert records[model]["reason"] == f'"{model}" has cosine 0.91'
         assert f"{model}, engine {engine(model)['engineKey']}: " in ended["cause"]
@@ -114,7 +119,7 @@ def test_two_of_five_engines_fail_and_the_others_are_built(machine):
 def test_a_wave_begins_when_the_one_before_has_ended_and_a_failure_does_not_keep_it(machine):
     status, cause = machine.run([engine("bad-first"), engine("beside")], [engine("later")])
     assert status == "FAILED" and "later" not in cause
-    builds = {variable(each, "ROUNDHOUSE_MODEL"): each for each in machine.builds()}
+    builds = {variable(build, "ROUNDHOUSE_MODEL"): build for build in machine.builds()}
     assert builds["later"]["startTime"] >= max(
         builds["bad-first"]["endTime"], builds["beside"]["endTime"]
     )
@@ -122,15 +127,16 @@ def test_a_wave_begins_when_the_one_before_has_ended_and_a_failure_does_not_keep
 
 
 def variable(build, name):
-    return {each["name"]: each["value"] for each in build["environment"]["environmentVariables"]}[
-        name
-    ]
+    return {
+        variable["name"]: variable["value"]
+        for variable in build["environment"]["environmentVariables"]
+    }[name]
 
 
 def test_no_more_builds_run_at_once_than_the_environment_says(cloud, machine):
     narrow = Machine(cloud, "narrow", at_once=1)
     assert narrow.run([engine("n1"), engine("n2"), engine("n3")])[0] == "SUCCEEDED"
-    spans = sorted((each["startTime"], each["endTime"]) for each in narrow.builds())
+    spans = sorted((build["startTime"], build["endTime"]) for build in narrow.builds())
     assert all(later[0] >= earlier[1] for earlier, later in pairwise(spans))
 
 
@@ -140,10 +146,10 @@ def test_a_job_that_found_no_capacity_is_started_again_and_goes_on_from_its_chec
     patient = Machine(cloud, "patient", capacity_retries=20)
     capacity(**{"ml.c5.xlarge": 0})
     execution = patient.start([engine("patient", "training-job")])
-    until(lambda: any(NO_CAPACITY in each.get("FailureReason", "") for each in patient.jobs()[:1]))
+    until(lambda: any(NO_CAPACITY in item.get("FailureReason", "") for item in patient.jobs()[:1]))
     capacity(**{"ml.c5.xlarge": 1})
     assert patient.ended(execution)["status"] == "SUCCEEDED"
-    tries = [each["TrainingJobName"].rpartition("-")[2] for each in patient.jobs()]
+    tries = [job["TrainingJobName"].rpartition("-")[2] for job in patient.jobs()]
     assert len(tries) > 1 and tries == [str(number) for number in reversed(range(len(tries)))]
     again = patient.start([engine("patient", "training-job")])
     assert patient.ended(again)["status"] == "SUCCEEDED"
@@ -159,9 +165,9 @@ def test_exhausted_capacity_is_one_clear_failure_and_the_others_are_built(machin
     assert records["unconcerned"]["status"] == "built"
     assert records["hopeless"]["reason"].startswith(NO_CAPACITY)
     tries = [
-        each["TrainingJobName"]
-        for each in machine.jobs()
-        if engine("hopeless")["engineKey"] in each["TrainingJobName"]
+        job["TrainingJobName"]
+        for job in machine.jobs()
+        if engine("hopeless")["engineKey"] in job["TrainingJobName"]
     ]
     assert len(tries) == 1 + machine.environment.builds.capacity_retries
     assert [subject for subject, *_ in machine.events()] == [
@@ -186,17 +192,17 @@ def test_a_quota_that_others_use_up_is_waited_for(machine, capacity, limit, rout
     until(lambda: running(machine, f"slow-{route}"))
     waiting = machine.start([engine(f"queued-{route}", route)])
     history = machine.cloud.client("stepfunctions").get_execution_history
-    until(lambda: said in str([history(executionArn=each) for each in machine.children(waiting)]))
+    until(lambda: said in str([history(executionArn=child) for child in machine.children(waiting)]))
     machine.stop(blocker)
     capacity()
     assert machine.ended(waiting)["status"] == "SUCCEEDED"
 
 
 def running(machine, model):
-    jobs = [each for each in machine.jobs() if each["HyperParameters"]["model"] == model]
-    builds = [each for each in machine.builds() if variable(each, "ROUNDHOUSE_MODEL") == model]
-    return any(each["SecondaryStatus"] == "Training" for each in jobs) or any(
-        each["currentPhase"] == "BUILD" for each in builds
+    jobs = [job for job in machine.jobs() if job["HyperParameters"]["model"] == model]
+    builds = [build for build in machine.builds() if variable(build, "ROUNDHOUSE_MODEL") == model]
+    return any(item["SecondaryStatus"] == "Training" for item in jobs) or any(
+        entry["currentPhase"] == "BUILD" for entry in builds
     )
 
 
@@ -208,12 +214,10 @@ def test_a_quota_of_nothing_fails_at_once(machine, capacity):
         machine.children(execution),
         machine.cloud.client("stepfunctions").get_execution_history,
     )
-    assert sum(each["type"] == "TaskFailed" for each in history(executionArn=child)["events"]) == 1
+    assert sum(item["type"] == "TaskFailed" for item in history(executionArn=child)["events"]) == 1
     record = machine.records(execution)["never"]
     assert record["reason"].startswith(f"The account-level service limit '{QUOTA}' is 0 Instances")
-    assert not any(
-        engine("never")["engineKey"] in each["TrainingJobName"] for each in machine.jobs()
-    )
+    assert not any(engine("never")["engineKey"] in job["TrainingJobName"] for job in machine.jobs())
 
 
 def test_an_unknown_route_and_a_source_that_is_gone_are_failures_with_a_reason(machine):
@@ -244,7 +248,7 @@ def test_machines_of_two_environments_do_not_disturb_each_other(cloud, machine):
         other.start([engine("shared"), engine("both")]),
     )
     assert (machine.ended(bad)["status"], other.ended(good)["status"]) == ("FAILED", "SUCCEEDED")
-    assert {variable(each, "ROUNDHOUSE_ENVIRONMENT") for each in other.builds()} == {"one-2"}
+    assert {variable(build, "ROUNDHOUSE_ENVIRONMENT") for build in other.builds()} == {"one-2"}
     assert [subject for subject, *_ in other.events()] == [
         "Roundhouse one-2: 2 engines built, 0 not"
     ]
@@ -253,7 +257,7 @@ def test_machines_of_two_environments_do_not_disturb_each_other(cloud, machine):
 
 def all_ended(states, children):
     return all(
-        states.describe_execution(executionArn=each)["status"] != "RUNNING" for each in children
+        states.describe_execution(executionArn=child)["status"] != "RUNNING" for child in children
     )
 
 
@@ -267,5 +271,5 @@ def test_a_stopped_execution_starts_nothing_more(cloud, machine):
     children = until(lambda: found if len(found := narrow.children(execution)) == 2 else None)
     until(lambda: all_ended(states, children))
     assert narrow.ended(execution)["status"] == "ABORTED"
-    assert [variable(each, "ROUNDHOUSE_MODEL") for each in narrow.builds()] == ["slow-one"]
+    assert [variable(build, "ROUNDHOUSE_MODEL") for build in narrow.builds()] == ["slow-one"]
     assert narrow.events() == []

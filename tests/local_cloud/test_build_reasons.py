@@ -72,8 +72,8 @@ def build(status, message=None, phases=("SUBMITTED", "QUEUED", "PROVISIONING", "
         "BuildStatus": status,
         "Logs": {"GroupName": "g", "StreamName": "s"},
         "Phases": [
-            {"PhaseType": each, "Contexts": contexts if each == phases[-1] else []}
-            for each in phases
+            {"PhaseType": phase, "Contexts": contexts if phase == phases[-1] else []}
+            for phase in phases
         ],
         "ExportedEnvironmentVariables": [{"Name": "ROUNDHOUSE_REASON", "Value": own}],
     }

@@ -28,15 +28,15 @@ def lines(cloud, name):
     s3 = cloud.client("s3")
     found = s3.list_objects_v2(Bucket=BUCKET, Prefix=f"captured/{name}/").get("Contents", [])
     texts = {
-        each["Key"]: s3.get_object(Bucket=BUCKET, Key=each["Key"])["Body"].read().decode()
-        for each in found
+        item["Key"]: s3.get_object(Bucket=BUCKET, Key=item["Key"])["Body"].read().decode()
+        for item in found
     }
     return {key: [json.loads(line) for line in text.splitlines()] for key, text in texts.items()}
 
 
 def captured(cloud, name, count):
     def found():
-        every = [line for each in lines(cloud, name).values() for line in each]
+        every = [line for item in lines(cloud, name).values() for line in item]
         return every if len(every) >= count else None
 
     return until(found)

@@ -172,7 +172,7 @@ def test_lists_come_in_pages_and_the_newest_first(kept, sagemaker):
     for name in names:
         sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant()])
     first = sagemaker.list_endpoint_configs(NameContains="paged-")
-    assert [each["EndpointConfigName"] for each in first["EndpointConfigs"]] == names[:1:-1]
+    assert [item["EndpointConfigName"] for item in first["EndpointConfigs"]] == names[:1:-1]
     pages = sagemaker.get_paginator("list_endpoint_configs").paginate(NameContains="paged-")
     found = [config["EndpointConfigName"] for page in pages for config in page["EndpointConfigs"]]
     assert found == names[::-1]
@@ -183,7 +183,7 @@ def test_lists_come_in_pages_and_the_newest_first(kept, sagemaker):
 
 
 def tags(sagemaker, arn):
-    return {each["Key"]: each["Value"] for each in sagemaker.list_tags(ResourceArn=arn)["Tags"]}
+    return {tag["Key"]: tag["Value"] for tag in sagemaker.list_tags(ResourceArn=arn)["Tags"]}
 
 
 def test_tags_are_kept_changed_and_gone_with_their_resource(kept, sagemaker):
@@ -232,7 +232,7 @@ def test_refuses_two_tags_of_one_key(kept, sagemaker):
         sagemaker.create_endpoint_config(
             EndpointConfigName="untagged",
             ProductionVariants=[variant()],
-            Tags=[{"Key": "a", "Value": each} for each in "12"],
+            Tags=[{"Key": "a", "Value": value} for value in "12"],
         )
 
 

@@ -71,10 +71,10 @@ def test_model_of_another_pull_request_brings_its_own_stack_and_touches_no_other
             done.deployed.unchanged
         )
         assert {
-            name: each
-            for name, each in _stacks(session).items()
+            name: changed
+            for name, changed in _stacks(session).items()
             if name in stacks and "observ" not in name
-        } == {name: each for name, each in stacks.items() if "observ" not in name}
+        } == {name: changed for name, changed in stacks.items() if "observ" not in name}
         assert tiny.lock.read_bytes() == lock and tiny.lock.with_name("newcomer.lock.yaml").exists()
         assert servers <= _servers(tiny)
         assert {
@@ -96,9 +96,9 @@ def _stacks(session):
     """When each stack was changed last."""
     pages = session.clients("cloudformation").get_paginator("describe_stacks").paginate()
     return {
-        each["StackName"]: each.get("LastUpdatedTime", each["CreationTime"])
+        stack["StackName"]: stack.get("LastUpdatedTime", stack["CreationTime"])
         for page in pages
-        for each in page["Stacks"]
+        for stack in page["Stacks"]
     }
 
 

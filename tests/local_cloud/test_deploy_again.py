@@ -109,8 +109,8 @@ def _killed_at(desk, words):
 def _stacks(account):
     """Status and time of creation of every stack."""
     pages = account.client("cloudformation").get_paginator("list_stacks").paginate()
-    found = (each for page in pages for each in page["StackSummaries"])
-    return {each["StackName"]: (each["StackStatus"], each["CreationTime"]) for each in found}
+    found = (stack for page in pages for stack in page["StackSummaries"])
+    return {item["StackName"]: (item["StackStatus"], item["CreationTime"]) for item in found}
 
 
 def _completes(desk):
@@ -162,5 +162,5 @@ def test_a_killed_deploy_is_completed_by_the_next_and_nothing_is_done_twice(
     }
     answer = account.client("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
     assert answer["EndpointStatus"] == "InService"
-    assert {each["state"] for each in _answer(desk, "images")} == {"not built here"}
+    assert {image["state"] for image in _answer(desk, "images")} == {"not built here"}
     assert _answer(desk, "prune", "--older-than", "0", "--dry-run")["found"] == []

@@ -57,8 +57,8 @@ def objects(session, prefix):
 
     def found():
         names = [
-            each["Key"]
-            for each in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
+            entry["Key"]
+            for entry in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
         ]
         return {
             name: s3.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names
@@ -82,7 +82,7 @@ def invocations(session, variant):
             {"Name": "VariantName", "Value": variant},
         ],
     )
-    return sum(each["Sum"] for each in answer["Datapoints"])
+    return sum(point["Sum"] for point in answer["Datapoints"])
 
 
 def test_variant_without_weight_answers_whoever_names_it(session):
@@ -93,12 +93,12 @@ def test_variant_without_weight_answers_whoever_names_it(session):
 
 def test_status_shows_variants_floors_and_the_queue(tiny, session):
     state = state_of(tiny.paths, Report(console=Console(file=io.StringIO())), "local")
-    shown = {each["name"]: each for each in state.as_dict()["endpoints"]}
+    shown = {endpoint["name"]: endpoint for endpoint in state.as_dict()["endpoints"]}
     own, beside = shown["tiny"]["variants"]
     actual = (own["name"], own["fewest"], own["most"], beside["name"])
     assert actual == ("AllTraffic", 1, 2, "beside")
     assert own["schedule"] == ("cron(0 6 29 2 ? *) Europe/Berlin: from 2",)
-    assert {each.endpoint_status for each in state.engines} == {"InService"}
+    assert {engine.endpoint_status for engine in state.engines} == {"InService"}
     text = io.StringIO()
     Console(file=text, width=300).print(endpoints_table(state.endpoints))
     assert all(words in text.getvalue() for words in ("beside", "waits", "Europe/Berlin: from 2"))
@@ -107,7 +107,7 @@ def test_status_shows_variants_floors_and_the_queue(tiny, session):
 def test_floor_is_registered_as_the_file_says(session):
     scaling = session.clients("application-autoscaling")
     found = scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
-    actions = {each["ResourceId"]: each for each in found}
+    actions = {item["ResourceId"]: item for item in found}
     # The model that joins takes the endpoint's scaling, since it says none of its own.
     assert actions.keys() == {
         f"endpoint/{ENDPOINT}/variant/{variant}" for variant in ("AllTraffic", "beside")
@@ -146,8 +146,8 @@ def test_variant_becomes_a_shadow_that_gets_copies(tiny, session):
     done = walk(session)
     assert done.built == ()
     shown = session.clients("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
-    assert [each["VariantName"] for each in shown["ProductionVariants"]] == ["AllTraffic"]
-    assert [each["VariantName"] for each in shown["ShadowProductionVariants"]] == ["beside"]
+    assert [variant["VariantName"] for variant in shown["ProductionVariants"]] == ["AllTraffic"]
+    assert [item["VariantName"] for item in shown["ShadowProductionVariants"]] == ["beside"]
     before = invocations(session, "beside")
     assert {Caller(session).invoke(ENDPOINT)["greeting"] for _ in range(5)} == {"AllTraffic"}
     until(lambda: invocations(session, "beside") >= before + 5)

@@ -48,7 +48,7 @@ def variants(session, kind="ProductionVariants"):
     config = session.clients("sagemaker").describe_endpoint_config(
         EndpointConfigName=shown["EndpointConfigName"]
     )
-    return {each["VariantName"]: each["InstanceType"] for each in config.get(kind, [])}
+    return {target["VariantName"]: target["InstanceType"] for target in config.get(kind, [])}
 
 
 def scaled(session):
@@ -56,8 +56,8 @@ def scaled(session):
         ServiceNamespace="sagemaker"
     )["ScalableTargets"]
     return {
-        each["ResourceId"].rpartition("/")[2]: (each["MinCapacity"], each["MaxCapacity"])
-        for each in found
+        target["ResourceId"].rpartition("/")[2]: (target["MinCapacity"], target["MaxCapacity"])
+        for target in found
     }
 
 

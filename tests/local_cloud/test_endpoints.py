@@ -101,8 +101,8 @@ def test_update_puts_the_new_archive_behind_the_same_endpoint(cloud):
     assert answers[0] == "first"
     assert cloud.invoke("swap")["greeting"] == "second"
     assert [
-        each["ModelName"]
-        for each in cloud.client("sagemaker").list_models(NameContains="swap")["Models"]
+        model["ModelName"]
+        for model in cloud.client("sagemaker").list_models(NameContains="swap")["Models"]
     ] == ["swap-2"]
     cloud.destroy("swap")
     assert gone("swap")

@@ -60,7 +60,7 @@ def test_four_of_five_engines_land_and_the_fifths_old_endpoint_answers(tiny):
         match=r"tiny: .*no valid ONNX file.* 3 engines beside it are built.* Log: .*build\.log",
     ) as error:
         walk(session)
-    assert sorted(each.manifest.model for each in error.value.built) == ["one", "three", "two"]
+    assert sorted(item.manifest.model for item in error.value.built) == ["one", "three", "two"]
     assert tiny.lock.read_bytes() == lock
     assert vector(session) == answer
     for model in FOUR:

@@ -96,7 +96,7 @@ def test_get_metric_data_computes_expressions(measured):
         {"Id": "none", "Expression": "FILL(errors, 0) * 0"},
     ]
     results = computed(measured, queries)
-    actual = [(each["Id"], each["Label"]) for each in results]
+    actual = [(result["Id"], result["Label"]) for result in results]
     assert actual == [("share", "errors (%)"), ("ms", "ms"), ("none", "none")]
     assert results[0]["Values"] == pytest.approx([20.0])
     assert 90 < results[1]["Values"][0] < 10_000

@@ -81,8 +81,8 @@ def test_refuses_a_prefix_without_slash(cloud):
 def test_loads_are_published_as_metrics(shared):
     shared.invoke("shared", TargetModel="a/model.tar.gz")
     names = {
-        each["MetricName"]
-        for each in shared.client("cloudwatch").list_metrics(Namespace="AWS/SageMaker")["Metrics"]
+        metric["MetricName"]
+        for metric in shared.client("cloudwatch").list_metrics(Namespace="AWS/SageMaker")["Metrics"]
     }
     assert {
         "Invocations",

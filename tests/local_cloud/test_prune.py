@@ -69,17 +69,17 @@ def marked(session):
     """Names of the objects that bear the mark, with their times."""
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     objects = [
-        each
+        stored
         for prefix in ("engines/", "networks/")
-        for each in tags.objects_under(s3, bucket, prefix)
+        for stored in tags.objects_under(s3, bucket, prefix)
     ]
     return {
-        each.name: each.modified for each in tags.with_marks(s3, bucket, objects) if each.is_marked
+        item.name: item.modified for item in tags.with_marks(s3, bucket, objects) if item.is_marked
     }
 
 
 def verdicts(found):
-    return {each.stored.key: each.verdict for each in found.found}
+    return {item.stored.key: item.verdict for item in found.found}
 
 
 def own_engine(tiny):
@@ -92,7 +92,7 @@ def test_marks_what_no_lock_names_and_nothing_else(tiny, session):
     assert set(marked(session)) == set(FILES)
     assert verdicts(found)[LOST] is verdicts(found)[OTHER_NETWORK] is Verdict.marked
     assert verdicts(found)[own_engine(tiny)] is Verdict.named
-    assert {each.model for each in found.of(Verdict.marked)} == {"gone-model", None}
+    assert {item.model for item in found.of(Verdict.marked)} == {"gone-model", None}
 
 
 def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(session):
@@ -103,7 +103,8 @@ def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(session):
         Tagging={"TagSet": [{"Key": "team", "Value": "a b"}]},
     )
     before = {
-        each.name: each.modified for each in tags.objects_under(s3, bucket, f"engines/{LOST}/")
+        engine.name: engine.modified
+        for engine in tags.objects_under(s3, bucket, f"engines/{LOST}/")
     }
     versions = len(
         s3.list_object_versions(Bucket=bucket, Prefix=f"engines/{LOST}/card.html")["Versions"]

@@ -48,7 +48,7 @@ def test_a_policy_makes_the_alarms_that_aws_makes(scaled):
     scaled.register()
     made = scaled.track(600)["Alarms"]
     high, low = scaled.alarms()["AlarmHigh"], scaled.alarms()["AlarmLow"]
-    assert {each["AlarmName"] for each in made} == {high["AlarmName"], low["AlarmName"]}
+    assert {item["AlarmName"] for item in made} == {high["AlarmName"], low["AlarmName"]}
     actual = (high["EvaluationPeriods"], high["Period"], high["Threshold"], high["Statistic"])
     assert actual == (3, 60, 600, "Sum")
     actual = (low["EvaluationPeriods"], low["Threshold"], low["ComparisonOperator"])
@@ -134,7 +134,7 @@ def test_a_scheduled_action_sets_the_floor(scaled):
     actual = (action["Schedule"], action["ScalableTargetAction"])
     assert actual == ("rate(2 minutes)", {"MinCapacity": 2})
     scaled.comes_to(2)
-    causes = [each["Cause"] for each in scaled.activities()]
+    causes = [activity["Cause"] for activity in scaled.activities()]
     assert "scheduled action name morning was triggered" in causes
     assert "minimum capacity was set to 2" in causes
     scaled.client.delete_scheduled_action(**scaled.of, ScheduledActionName="morning")

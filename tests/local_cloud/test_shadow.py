@@ -75,7 +75,7 @@ def test_shadow_gets_a_copy_of_every_request_and_production_answers(cloud, shado
     shown = cloud.client("sagemaker").describe_endpoint(EndpointName=name)[
         "ShadowProductionVariants"
     ]
-    assert [(each["VariantName"], each["CurrentInstanceCount"]) for each in shown] == [
+    assert [(variant["VariantName"], variant["CurrentInstanceCount"]) for variant in shown] == [
         ("shadow", 1)
     ]
 

@@ -94,7 +94,7 @@ def test_a_job_runs_and_leaves_its_results_in_s3(jobs):
     listed = jobs.client("sagemaker").list_training_jobs(
         NameContains="esult", StatusEquals="Completed"
     )
-    assert [each["TrainingJobName"] for each in listed["TrainingJobSummaries"]] == ["results"]
+    assert [summary["TrainingJobName"] for summary in listed["TrainingJobSummaries"]] == ["results"]
     assert gone("results")
 
 

@@ -54,7 +54,7 @@ def states(session):
     found = session.clients("cloudwatch").describe_alarms(AlarmNamePrefix=f"{ENDPOINT}-")[
         "MetricAlarms"
     ]
-    return {each["AlarmName"].removeprefix(f"{ENDPOINT}-"): each["StateValue"] for each in found}
+    return {alarm["AlarmName"].removeprefix(f"{ENDPOINT}-"): alarm["StateValue"] for alarm in found}
 
 
 class Asking:
@@ -108,9 +108,9 @@ def test_own_dashboard_is_stored_with_the_alarms_that_are_there(session):
     watch = session.clients("cloudwatch")
     body = json.loads(watch.get_dashboard(DashboardName="roundhouse-local--tiny")["DashboardBody"])
     (listed,) = (
-        each["properties"]["alarms"] for each in body["widgets"] if each["type"] == "alarm"
+        widget["properties"]["alarms"] for widget in body["widgets"] if widget["type"] == "alarm"
     )
     assert {arn.rsplit(":", 1)[-1].removeprefix(f"{ENDPOINT}-") for arn in listed} == OURS
-    rows = [row[-1] for each in body["widgets"] for row in each["properties"].get("metrics", ())]
+    rows = [row[-1] for item in body["widgets"] for row in item["properties"].get("metrics", ())]
     expressions = [row["expression"] for row in rows if "expression" in row]
-    assert expressions and all(parse(each) for each in expressions)
+    assert expressions and all(parse(expression) for expression in expressions)

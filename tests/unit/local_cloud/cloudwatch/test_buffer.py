@@ -32,15 +32,15 @@ def test_everything_is_drained_on_demand_and_only_once():
     buffer = Buffer()
     buffer.add(metric(), 5.0, 60.5)
     buffer.add(metric(name="other"), 1.0, 60.5)
-    assert [each.metric.name for each in buffer.drain()] == ["m", "other"]
+    assert [gathered.metric.name for gathered in buffer.drain()] == ["m", "other"]
     assert list(buffer.drain()) == []
     buffer.add(metric(), 6.0, 61.5)
-    assert [each.values for each in buffer.drain()] == [((6.0, 1),)]
+    assert [item.values for item in buffer.drain()] == [((6.0, 1),)]
 
 
 def test_accounts_are_kept_apart():
     buffer = Buffer()
     buffer.add(metric(), 5.0, 60.5)
     buffer.add(metric(account="2"), 6.0, 60.5)
-    actual = {each.metric.account: each.values for each in buffer.drain()}
+    actual = {gathered.metric.account: gathered.values for gathered in buffer.drain()}
     assert actual == {"1": ((5.0, 1),), "2": ((6.0, 1),)}

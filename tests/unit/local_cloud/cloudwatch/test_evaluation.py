@@ -37,7 +37,7 @@ def rule(needed=3, missing="missing", comparison="GreaterThanThreshold"):
 
 
 def points(text):
-    return [{"0": 5.0, "X": 20.0, "-": None}[each] for each in text.split()]
+    return [{"0": 5.0, "X": 20.0, "-": None}[word] for word in text.split()]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ ENDPOINTS = [
 
 
 def names(found):
-    return [each["EndpointName"] for each in found["Endpoints"]]
+    return [endpoint["EndpointName"] for endpoint in found["Endpoints"]]
 
 
 def asked(**request):
