@@ -39,17 +39,14 @@ def serve(settings: Settings) -> None:
     asyncio.run(_serve(settings))
 
 
-async def _serve(settings: Settings) -> None:
-    import ministack.app as emulator
-    from hypercorn.asyncio import serve as hypercorn_serve
-    from hypercorn.config import Config
-
+def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
+    """Add the services of this package to MiniStack, and return the function that stops them."""
     from local_cloud.application_autoscaling.actor import Actor
     from local_cloud.application_autoscaling.api import Scaling
     from local_cloud.application_autoscaling.autoscaler import Autoscaler
     from local_cloud.application_autoscaling.registry import Registry
     from local_cloud.clock import Clock
-    from local_cloud.cloudformation.resource_types import install
+    from local_cloud.cloudformation import resource_types
     from local_cloud.cloudwatch.alarms import alarm_states
     from local_cloud.codebuild.api import Builds
     from local_cloud.containers.job import stop_jobs
@@ -60,29 +57,39 @@ async def _serve(settings: Settings) -> None:
     from local_cloud.step_functions import state_machines
 
     endpoints, builds, registry = Endpoints(settings, alarm_states), Builds(settings), Registry()
-    actor = Actor(
-        endpoints=endpoints, alarm_states=alarm_states, stretch=settings.seconds_per_minute / 60
-    )
-    scaling = Scaling(registry, actor)
+    stretch = settings.seconds_per_minute / 60
+    actor = Actor(endpoints=endpoints, alarm_states=alarm_states, stretch=stretch)
+    scaling, runtime = Scaling(registry, actor), Runtime(endpoints)
     clock = Clock(settings, endpoints, Autoscaler(registry, actor), registry.variants)
     control_plane = ControlPlane(endpoints, registry.variants)
     jobs = TrainingJobs(settings, control_plane.tags)
     control_plane.add(jobs.actions)
-    install(control_plane, scaling)
+    resource_types.install(control_plane, scaling)
     builds.install()
     state_machines.install()
     clock.start()
-    runtime = Runtime(endpoints)
     _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer))
     _add_service(emulator, "application-autoscaling", _handler(scaling.answer))
 
+    def stop() -> None:
+        clock.stop()
+        stop_jobs([*builds.runs.values(), *jobs.all_runs])
+        endpoints.stop_all()
+
+    return stop
+
+
+async def _serve(settings: Settings) -> None:
+    import ministack.app as emulator
+    from hypercorn.asyncio import serve as hypercorn_serve
+    from hypercorn.config import Config
+
+    stop = _install(emulator, settings)
     ending = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
-    config = Config()
-    config.bind = [
-        f"127.0.0.1:{settings.port}" if settings.listener is None else f"fd://{settings.listener}"
-    ]
+    config, listener = Config(), settings.listener
+    config.bind = [f"127.0.0.1:{settings.port}" if listener is None else f"fd://{listener}"]
     config.keep_alive_timeout = 75
     config.graceful_timeout = 0.5
     config.loglevel = "WARNING"
@@ -90,9 +97,7 @@ async def _serve(settings: Settings) -> None:
 
     async def wait_for_end() -> None:
         await ending.wait()
-        clock.stop()
-        await asyncio.to_thread(stop_jobs, [*builds.runs.values(), *jobs.all_runs])
-        await asyncio.to_thread(endpoints.stop_all)
+        await asyncio.to_thread(stop)
 
     await hypercorn_serve(emulator.app, config, shutdown_trigger=wait_for_end)
     announcing.cancel()

@@ -38,10 +38,7 @@ MOST_ACTIVITIES = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Actor:
-    """Acts on the endpoints of the present account.
-
-    `stretch` is how many real seconds one of AWS's seconds lasts.
-    """
+    """Acts on the present account's endpoints; `stretch` is real seconds per second of AWS."""
 
     endpoints: Endpoints
     alarm_states: Callable[[Sequence[str]], Mapping[str, str]]

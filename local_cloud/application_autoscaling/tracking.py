@@ -41,10 +41,7 @@ class Proposal:
 def policy_proposal(
     policy: Policy, breach: Breach, current: int, stretch: float
 ) -> Proposal | None:
-    """Return what a policy asks for; None where none of its steps covers the breach.
-
-    `stretch` is how many real seconds one of AWS's seconds lasts.
-    """
+    """Return what a policy asks for, or None; `stretch` is real seconds per second of AWS."""
     desired = _desired_capacity(policy, breach, current) if breach.values else None
     if desired is None:
         return None

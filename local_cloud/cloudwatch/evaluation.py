@@ -1,7 +1,4 @@
-"""The state of an alarm from its datapoints, by CloudWatch's rules for missing ones; pure.
-
-Source: AWS, "Configuring how CloudWatch alarms treat missing data".
-"""
+"""Alarm states; pure. Source: "Configuring how CloudWatch alarms treat missing data"."""
 
 from __future__ import annotations
 

@@ -35,10 +35,7 @@ def put(gathered: Iterable[Gathered]) -> None:
 
 
 def series(question: Question, *, period: float, start: float, end: float) -> Series:
-    """Return a statistic by period, from `start` to before `end`, all in seconds.
-
-    A period without data is absent.
-    """
+    """Return a statistic by period, in seconds; a period without data is absent."""
     key = (question.namespace, question.name, cloudwatch._dims_key(dict(question.dimensions)))
     points: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for point in tuple(cloudwatch._metrics.get(key) or ()):

@@ -43,7 +43,7 @@ class BuildRun(Job):
 
     @property
     def log(self) -> Path:
-        """Everything that the build says."""
+        """The build's output."""
         return self.folder / "build.log"
 
     def run(self) -> None:
@@ -93,7 +93,7 @@ class BuildRun(Job):
         ]
 
     def _phase(self, name: str, act: Callable[[], Any]) -> Any:
-        """Runs one phase, with its beginning, end and failure on record."""
+        """Run one phase, with its beginning, end and failure on record."""
         if self.stopped.is_set():
             raise PhaseError("STOPPED", "the build was stopped", "STOPPED")
         begun = time.time()

@@ -140,10 +140,7 @@ def ordered_pools(variant: Request) -> tuple[Request, ...]:
 
 
 def types_beyond_the_key(config: Request) -> tuple[str, ...]:
-    """Return the instance types whose own disks the config's KMS key does not encrypt.
-
-    SageMaker accepts the key and says nothing.
-    """
+    """Return the instance types whose disks the KMS key does not encrypt; SageMaker accepts it."""
     if config.get("KmsKeyId") is None:
         return ()
     types = {name for variant in all_variants(config) for name in instance_types(variant)}

@@ -31,10 +31,7 @@ logger = logging.getLogger("roundhouse.sagemaker")
 
 
 class ControlPlane:
-    """Answers the `SageMaker.*` actions.
-
-    `scaled_variants` returns the variants of an endpoint that are scalable targets.
-    """
+    """Answers the `SageMaker.*` actions; `scaled_variants` are an endpoint's scalable targets."""
 
     def __init__(
         self, endpoints: Endpoints, scaled_variants: Callable[[str], Collection[str]]

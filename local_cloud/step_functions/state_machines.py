@@ -19,10 +19,7 @@ SDK_NAMES = {
     "ValidationException": "SageMakerException",
     "ThrottlingException": "SageMakerException",
 }
-"""Step Functions calls by the AWS SDK for Java 2 and names its exceptions.
-
-Errors outside the API model are the service's own.
-"""
+"""Step Functions names exceptions as the AWS SDK for Java 2 does."""
 
 
 def install() -> None:

@@ -52,10 +52,8 @@ class Publisher:
         self.buffer.add(metric, value, time.time() if at is None else at)
 
     def flush(self, now: float | None = None) -> None:
-        """Put gathered values into CloudWatch: all, or those of the slots that ended by `now`.
-
-        The lock makes a caller wait for the values that another thread has drained.
-        """
+        """Put gathered values into CloudWatch: all, or those of the slots that ended by `now`."""
+        # A caller waits for the values that another thread has drained.
         with self._flushing:
             metric_store.put(self.buffer.drain(now))
 

@@ -1,8 +1,4 @@
-"""Data capture: requests and answers as JSON lines in S3, in SageMaker's form.
-
-Source: AWS, "Capture data from real-time endpoint": captureData, eventMetadata,
-`<endpoint>/<variant>/yyyy/mm/dd/hh/*.jsonl`.
-"""
+"""Data capture as JSON lines in S3. Source: AWS, "Capture data from real-time endpoint"."""
 
 from __future__ import annotations
 
