@@ -13,7 +13,6 @@ from typing import Any
 MARK = "\0"
 _MARKED = re.compile(f"{MARK}([^{MARK}]*){MARK}")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
-_CONDITIONAL = f'{MARK}{{"Fn::If"'
 
 
 def unknown(label: str) -> str:
@@ -29,11 +28,6 @@ def is_known(value: Any) -> bool:
 def is_unknown(value: Any) -> bool:
     """Return True for a value of which nothing is known, not even its type."""
     return isinstance(value, str) and _MARKED.fullmatch(value) is not None
-
-
-def is_conditional(value: Any) -> bool:
-    """Return True for a value that a condition chooses."""
-    return is_unknown(value) and value.startswith(_CONDITIONAL)
 
 
 def display(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 
 import pytest
 
@@ -242,19 +241,9 @@ SOUND = {
         "Machine": resource(
             "StepFunctions::StateMachine",
             {
-                "DefinitionString": json.dumps(
-                    {
-                        "StartAt": "Tell",
-                        "States": {
-                            "Tell": {
-                                "Type": "Task",
-                                "Resource": "arn:aws:states:::aws-sdk:sns:publish",
-                                "Parameters": {"Message": "a"},
-                                "End": True,
-                            }
-                        },
-                    }
-                )
+                "DefinitionString": '{"StartAt": "Tell", "States": {"Tell": {"Type": "Task",'
+                ' "Resource": "arn:aws:states:::aws-sdk:sns:publish",'
+                ' "Parameters": {"Message": "a"}, "End": true}}}'
             },
         ),
         "Failed": resource("Events::Rule", {"EventPattern": {"source": ["aws.codebuild"]}}),
