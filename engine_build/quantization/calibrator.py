@@ -19,15 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from container.tensorrt.bindings import cuda_runtime, error_logger, tensorrt
+from container.tensorrt.bindings import bindings, error_logger
 from container.tensorrt.device import Device
-from container.tensorrt.faults import DeviceFault
+from container.tensorrt.faults import DeviceFault, NoBindings
 from container.tensorrt.surface import CudaRuntime
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.quantization.surface import (
-    Builder,
-    INetworkDefinition,
-    IOptimizationProfile,
     ParserError,
     TensorRT,
 )
@@ -114,41 +111,29 @@ def entropy_calibrator(trt: TensorRT, batches: DeviceBatches, cache: Path) -> An
     return EntropyCalibrator()
 
 
-def installed_bindings() -> tuple[TensorRT, CudaRuntime]:
-    """Return the bindings of this machine. Raises ImportError."""
-    return tensorrt(), cuda_runtime()
-
-
 def main(
-    arguments: list[str], bindings: Callable[[], tuple[TensorRT, CudaRuntime]] = installed_bindings
+    arguments: list[str], modules: Callable[[], tuple[TensorRT, CudaRuntime]] = bindings
 ) -> int:
     """Return 0 after one JSON line, 3 where bindings are missing."""
     try:
-        trt, cuda = bindings()
-    except ImportError as error:
+        trt, cuda = modules()
+    except NoBindings as error:
         print(error, file=sys.stderr)
         return MISSING
     network, feeds, cache = map(Path, arguments)
     begin = time.monotonic()
-    batches, reason = write_cache(trt, cuda, network, feeds, cache)
-    seconds = round(time.monotonic() - begin, 2)
-    result = {"version": str(trt.__version__), "batches": batches, "seconds": seconds}
-    print(json.dumps(result | {"reason": reason}))
-    return 0
-
-
-def write_cache(
-    trt: TensorRT, cuda: CudaRuntime, network: Path, feeds: Path, cache: Path
-) -> tuple[int, str | None]:
-    """Write the cache; return the batches that TensorRT took, and why there is no cache, if so."""
     try:
         device = Device(cuda)
         batches = DeviceBatches(device, read_feeds(feeds))
         reason = build_with_calibrator(trt, network, feed_shapes(feeds), batches, cache)
+        served = batches.served
         device.close()
-        return batches.served, reason
     except DeviceFault as error:
-        return 0, str(error)
+        served, reason = 0, str(error)
+    seconds = round(time.monotonic() - begin, 2)
+    result = {"version": str(trt.__version__), "batches": served, "seconds": seconds}
+    print(json.dumps(result | {"reason": reason}))
+    return 0
 
 
 def build_with_calibrator(
@@ -164,10 +149,10 @@ def build_with_calibrator(
     network = builder.create_network(0)
     parser = trt.OnnxParser(network, logger)
     if not parser.parse_from_file(str(path)):
-        errors = [_parser_error(parser.get_error(index)) for index in range(parser.num_errors)]
-        return "; ".join(errors) or "it does not parse"
-    inputs = {network.get_input(index).name for index in range(network.num_inputs)}
-    if missing := sorted(inputs - set(shapes)):
+        faults = map(parser.get_error, range(parser.num_errors))
+        return "; ".join(map(_parser_error, faults)) or "it does not parse"
+    names = [network.get_input(index).name for index in range(network.num_inputs)]
+    if missing := sorted(set(names) - set(shapes)):
         return f"the feeds have no input {', '.join(missing)} of the network"
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.INT8)
@@ -175,7 +160,9 @@ def build_with_calibrator(
     # The local name keeps the calibrator alive: TensorRT holds no reference of its own.
     calibrator = entropy_calibrator(trt, batches, cache)
     config.int8_calibrator = calibrator
-    profile = _profile(builder, network, shapes)
+    profile = builder.create_optimization_profile()
+    for name in names:
+        profile.set_shape(name, shapes[name], shapes[name], shapes[name])
     config.add_optimization_profile(profile)
     config.set_calibration_profile(profile)
     # The plan is not used, and its absence does not matter once the cache is there.
@@ -201,16 +188,6 @@ def feed_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 def _parser_error(error: ParserError) -> str:
     reason = " ".join(error.desc().split())
     return f"node {error.node_name()} (operator {error.node_operator()}): {reason}"
-
-
-def _profile(
-    builder: Builder, network: INetworkDefinition, shapes: dict[str, tuple[int, ...]]
-) -> IOptimizationProfile:
-    profile = builder.create_optimization_profile()
-    for index in range(network.num_inputs):
-        name = network.get_input(index).name
-        profile.set_shape(name, shapes[name], shapes[name], shapes[name])
-    return profile
 
 
 if __name__ == "__main__":
