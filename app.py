@@ -48,11 +48,13 @@ def main() -> int:
     from aws_cdk import App
 
     from onboarding.fault import FaultsError
+    from onboarding.lock import LockError
+    from roundhouse.errors import RoundhouseError
 
     app = App(analytics_reporting=False, stack_traces=False, tree_metadata=False)
     try:
         _hang_stages(app, _selection(app))
-    except FaultsError as error:
+    except (FaultsError, LockError, RoundhouseError) as error:
         return _refuse(str(error))
     app.synth()
     return 0
@@ -135,15 +137,28 @@ def _hang_stages(app: App, selection: Selection) -> None:
     for name in (
         sorted(tree.environments) if selection.environment is None else [selection.environment]
     ):
-        resolved = deployments(tree, name, selection.endpoints)
-        environment = tree.environments[name]
+        own = _environment_tree(tree, selection.root, name)
         EnvironmentStage(
             app,
-            environment=environment,
-            deployments=resolved,
+            deployments=deployments(own, name, selection.endpoints),
+            environment=own.environments[name],
             sources=sources,
             is_whole=not selection.endpoints,
         )
+
+
+def _environment_tree(tree: Tree, root: Path, environment: str) -> Tree:
+    """Return what an environment deploys: the tree as it is, or that of its promotion's commit."""
+    from onboarding.promotion import read_promotion
+
+    if read_promotion(root, environment) is None:
+        return tree
+    from roundhouse.paths import Paths
+    from roundhouse.processes import Processes
+    from roundhouse.promoted_tree import environment_paths
+
+    paths = Paths(code=REPOSITORY, tree=root, build=REPOSITORY / "build")
+    return _sound_tree(environment_paths(paths, environment, Processes()).tree)
 
 
 def _sound_tree(root: Path) -> Tree:

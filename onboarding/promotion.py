@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from onboarding.lock import LockError
 from onboarding.values import Value
@@ -38,6 +38,8 @@ class Evidence(Value):
 
 class Promotion(Value):
     """The promotion that an environment deploys now."""
+
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     version: Literal[1] = 1
     environment: str

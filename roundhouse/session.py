@@ -15,6 +15,7 @@ from roundhouse.aws.clients import Clients, aws_clients
 from roundhouse.errors import NotReadyError
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes, Run
+from roundhouse.promoted_tree import environment_paths
 from roundhouse.report import Report
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Session:
     report: Report
     endpoints: tuple[str, ...] = ()
     """Those that are worked on, by their names in the tree; empty: all."""
+    is_promoted: bool = False
+    """True when the files are those of the environment's promotion, which pins a commit."""
 
     @property
     def is_local(self) -> bool:
@@ -78,7 +81,9 @@ def open_session(
     """
     from onboarding.resolve import deployments
 
-    tree = valid_tree(paths)
+    run = Processes() if run is None else run
+    own = environment_paths(paths, environment, run)
+    tree = valid_tree(own)
     deployments(tree, environment, endpoints)
     spec = tree.environments[environment]
     variables = settings.inherited()
@@ -86,13 +91,14 @@ def open_session(
         variables = _local_variables(running_local_cloud(paths), spec)
         settings.adopt_aws(variables)
     return Session(
-        paths=paths,
+        paths=own,
         environment=spec,
         variables=settings.child_environment(variables),
         clients=aws_clients(spec.region),
-        run=Processes() if run is None else run,
+        run=run,
         report=report,
         endpoints=endpoints,
+        is_promoted=own != paths,
     )
 
 

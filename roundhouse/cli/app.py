@@ -24,6 +24,7 @@ from roundhouse.cli import (
     new,
     plan,
     prices,
+    promote,
     prune,
     status,
 )
@@ -62,6 +63,7 @@ for function, example in (
     (local_cloud.down, local_cloud.DOWN_EXAMPLE),
     (status.status, status.EXAMPLE),
     (images.images, images.EXAMPLE),
+    (promote.promote, promote.EXAMPLE),
     (prune.prune, prune.EXAMPLE),
     (prices.prices, prices.EXAMPLE),
     (check_templates.check_templates, check_templates.EXAMPLE),

@@ -10,16 +10,18 @@ from typing import Any
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.promotion import read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import Tree, read_tree
 from roundhouse import settings
 from roundhouse.deploy.assembly import stack_artifacts
 from roundhouse.gitops.plan import Change, environment_plan
 from roundhouse.gitops.plan_document import Plan, Side
-from roundhouse.gitops.revisions import Git, export_revision, is_data_only
 from roundhouse.gitops.template_changes import Template
 from roundhouse.paths import Paths
 from roundhouse.processes import Run
+from roundhouse.promoted_tree import promoted_folder
+from roundhouse.revisions import Git, export_revision, is_data_only
 from roundhouse.status.state import current_image_tags
 
 DEPLOYED = "deployed"
@@ -47,14 +49,15 @@ def plan_against_git(paths: Paths, ref: str | None, environments: Sequence[str],
         return plan
     with tempfile.TemporaryDirectory(prefix="roundhouse-plan-") as folder:
         base = export_revision(git, base_commit, Path(folder))
-        usable = None if base.faults else base
-        plans = tuple(
-            environment_plan(
-                change_of(paths, head, name, usable), lambda spec: other_stacks(paths, spec)
-            )
-            for name in chosen_environments(head, environments)
-        )
-    return plan.model_copy(update={"environments": plans})
+        plans = []
+        for name in chosen_environments(head, environments):
+            sides = [
+                promoted_tree(tree, root, name, git, paths.build)
+                for tree, root in ((base, Path(folder)), (head, paths.tree))
+            ]
+            change = change_of(paths, sides[1], name, None if sides[0].faults else sides[0])
+            plans.append(environment_plan(change, lambda spec: other_stacks(paths, spec)))
+    return plan.model_copy(update={"environments": tuple(plans)})
 
 
 def plan_against_deployed(
@@ -73,9 +76,18 @@ def plan_against_deployed(
     if plan.faults:
         return plan
     (name,) = chosen_environments(head, [environment])
-    change = change_of(paths, head, name, None, deployed)
+    own = promoted_tree(head, paths.tree, name, git, paths.build)
+    change = change_of(paths, own, name, None, deployed)
     changes = environment_plan(change, lambda spec: other_stacks(paths, spec))
     return plan.model_copy(update={"environments": (changes,)})
+
+
+def promoted_tree(tree: Tree, root: Path, environment: str, git: Git, build: Path) -> Tree:
+    """Return what an environment deploys: the tree, or that of the promotion below its root."""
+    promotion = read_promotion(root, environment)
+    if promotion is None:
+        return tree
+    return read_tree(promoted_folder(promotion, git, build))
 
 
 def chosen_environments(tree: Tree, wanted: Sequence[str]) -> list[str]:

@@ -13,6 +13,8 @@ from onboarding.platform import serving_platforms
 from roundhouse.aws.clients import Clients, object_exists
 from roundhouse.errors import AwsError
 from roundhouse.paths import Paths
+from roundhouse.processes import Processes
+from roundhouse.promoted_tree import environment_paths
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, valid_tree
 from roundhouse.status.endpoints import EndpointState, endpoint_state
@@ -79,7 +81,8 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
     from local_cloud import lifecycle
     from onboarding.resolve import deployments
 
-    tree = valid_tree(paths)
+    own = environment_paths(paths, environment, Processes())
+    tree = valid_tree(own)
     wanted = deployments(tree, environment)
     address = lifecycle.find(cloud_folder(paths))
     is_down = environment == LOCAL and address is None

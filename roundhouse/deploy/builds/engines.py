@@ -23,7 +23,7 @@ from roundhouse.deploy.builds.source import (
     source_revision,
     upload_source,
 )
-from roundhouse.errors import RoundhouseError
+from roundhouse.errors import BuildFailedError, RoundhouseError
 from roundhouse.session import Session
 from roundhouse.text import choices
 
@@ -56,6 +56,7 @@ def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[Eng
         if not models or target.model.name in models
     }
     reasons = [(d, t, _why(session, t)) for d, t in reversed(chosen.values())]
+    _refuse_received(session, [t for _, t, why in reasons if why is not None])
     return tuple(
         EngineRequest(deployment=d, target=t, why=why) for d, t, why in reasons if why is not None
     )
@@ -155,6 +156,21 @@ def _engine(request: EngineRequest) -> dict[str, Any]:
         ),
         "instanceType": request.target.instance_type.name,
     }
+
+
+def _refuse_received(session: Session, missing: Sequence[Target]) -> None:
+    """Raise BuildFailedError for engines that are another environment's, or of a promotion.
+
+    A second build of a key has other bytes, and would not be what was tested.
+    """
+    source, own = session.environment.promotes_from, session.environment.name
+    received = [target for target in missing if session.is_promoted or target.held_by is not None]
+    if received:
+        models = ", ".join(sorted({target.model.name for target in received}))
+        raise BuildFailedError(
+            f"Engines of {models} are not in {own}, which receives them from {source} and builds "
+            f"none of them again: `roundhouse promote --from {source} --to {own}` copies them."
+        )
 
 
 def _why(session: Session, target: Target) -> str | None:

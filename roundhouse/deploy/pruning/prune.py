@@ -17,6 +17,7 @@ from onboarding.fault import Fault, FaultsError
 from onboarding.keys import KEY_LENGTH
 from onboarding.lock import Lock, LockError, read_lock
 from onboarding.names import ENGINES_PREFIX, artifact_bucket, engine_record_path, stack_name
+from onboarding.promotion import read_promotion
 from onboarding.tree import Tree
 from roundhouse.aws.clients import Client, bucket_exists, calling, object_bytes
 from roundhouse.deploy.pruning.tags import mark, objects_under, take_off, with_marks
@@ -119,7 +120,7 @@ def prune(
 def named_by_tree(session: Session) -> frozenset[str]:
     """Keys of engines and networks that this tree needs.
 
-    Of every lock of every environment, and of what is still to be built.
+    Of every lock and promotion of every environment, and of what is still to be built.
     """
     tree = valid_tree(session.paths)
     targets = [target for deployment in session.deployments() for target in deployment.targets]
@@ -130,7 +131,9 @@ def named_by_tree(session: Session) -> frozenset[str]:
         for manifest in manifests
         for key in (manifest.engine_key, *manifest.network_keys.values())
     }
-    return frozenset(wanted | built)
+    promotions = (read_promotion(session.paths.tree, name) for name in tree.environments)
+    promoted = {key for item in promotions if item is not None for key in item.archives}
+    return frozenset(wanted | built | promoted)
 
 
 def deployed_keys(session: Session) -> frozenset[str]:

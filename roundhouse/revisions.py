@@ -36,6 +36,10 @@ class Git:
             )
         return found.output.strip()
 
+    def has(self, commit: str) -> bool:
+        """True when git has a commit here; a shallow clone has the latest ones alone."""
+        return self._git("cat-file", "-e", f"{commit}^{{commit}}").code == 0
+
     def default_base(self) -> str:
         """Return the branch that changes are compared with: origin/main where git knows it."""
         known = self._git("rev-parse", "--verify", "--quiet", "origin/main").code == 0

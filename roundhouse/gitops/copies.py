@@ -1,0 +1,104 @@
+"""Copies engines and networks between the buckets of two environments, by digest and write-once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from onboarding.lock import LockEntry
+from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, RECORD_NAME
+from roundhouse.aws.clients import Client, calling, object_sha256
+from roundhouse.errors import DeployFailedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """One environment's bucket, with a client of its region."""
+
+    environment: str
+    bucket: str
+    s3: Client
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copied:
+    """What a copy did: objects that were copied, and those that were there."""
+
+    copied: int
+    present: int
+
+
+def copy_engines(
+    source: Store,
+    destination: Store,
+    entries: Sequence[LockEntry],
+    on_object: Callable[[str], None] = lambda name: None,
+) -> Copied:
+    """Copy the archive, cards, record and networks of engines; the record is written last.
+
+    What is there with the same content is left: a copy that was broken off goes on. Raises
+    DeployFailedError for an archive that is missing, or has other bytes than its lock says, on
+    either side.
+    """
+    copied = present = 0
+    for entry in entries:
+        archive = entry.archive
+        _require(source, entry, object_sha256(source.s3, source.bucket, archive.path))
+        there = object_sha256(destination.s3, destination.bucket, archive.path)
+        if there is not None:
+            _require(destination, entry, there)
+        for key, size in _objects(source, entry):
+            on_object(key)
+            if _size(destination, key) == size:
+                present += 1
+                continue
+            with calling(f"Copying {key} to s3://{destination.bucket}"):
+                destination.s3.copy(
+                    {"Bucket": source.bucket, "Key": key},
+                    destination.bucket,
+                    key,
+                    SourceClient=source.s3,
+                )
+            copied += 1
+            if key == archive.path:
+                found = object_sha256(destination.s3, destination.bucket, key)
+                _require(destination, entry, found)
+    return Copied(copied=copied, present=present)
+
+
+def _require(store: Store, entry: LockEntry, found: str | None) -> None:
+    where, path = f"s3://{store.bucket}/{entry.archive.path}", entry.archive.path
+    if found is None:
+        raise DeployFailedError(
+            f"{where}: is not there, and the lock of {entry.manifest.model} names it; `roundhouse "
+            f"build --env {store.environment} --model {entry.manifest.model}` builds it again."
+        )
+    if found != entry.archive.sha256:
+        raise DeployFailedError(
+            f"{where}: has sha256 {found[:12]}…, and the lock of {entry.manifest.model} says "
+            f"{entry.archive.sha256[:12]}…; two builds claim one key. Nothing was overwritten: "
+            f"find out which of them is deployed, then delete {path} on the other side."
+        )
+
+
+def _objects(store: Store, entry: LockEntry) -> Iterator[tuple[str, int]]:
+    """Yield key and size of everything that belongs to an engine, its record last."""
+    prefixes = [f"{NETWORKS_PREFIX}/{key}/" for key in sorted(entry.manifest.network_keys.values())]
+    own = list(_listed(store, f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/"))
+    for prefix in prefixes:
+        yield from _listed(store, prefix)
+    yield from sorted(own, key=lambda item: item[0].endswith(RECORD_NAME))
+
+
+def _listed(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
+    with calling(f"Listing s3://{store.bucket}/{prefix}"):
+        pages = store.s3.get_paginator("list_objects_v2").paginate(
+            Bucket=store.bucket, Prefix=prefix
+        )
+        for page in pages:
+            for item in page.get("Contents", ()):
+                yield item["Key"], item["Size"]
+
+
+def _size(store: Store, key: str) -> int | None:
+    return dict(_listed(store, key)).get(key)

@@ -1,0 +1,95 @@
+"""What must be known of an endpoint before its engines are promoted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime
+
+from onboarding.deployment import Deployment, Target
+from onboarding.environment_spec import GatesSpec
+from onboarding.lock import ServedCapacity
+from onboarding.names import endpoint_name
+from onboarding.promotion import Evidence
+
+
+def gate_faults(
+    deployment: Deployment, source: Deployment, gates: GatesSpec, today: date, rang: datetime | None
+) -> Iterator[str]:
+    """Yield why an endpoint may not be promoted, one sentence each with the way out.
+
+    `source`: the endpoint in the environment before; `rang`: when an alarm of it last rang within
+    the quiet time that is asked for.
+    """
+    for target in deployment.targets:
+        yield from _engine_faults(deployment, target)
+    if gates.capacity_days is not None:
+        yield from _capacity_faults(deployment, source, gates.capacity_days, today)
+    if rang is not None:
+        yield (
+            f"{source.name}: an alarm rang at {rang:%Y-%m-%d %H:%M} UTC, within the last "
+            f"{gates.quiet_minutes} minutes (gates.quiet_minutes); find the cause, or wait"
+        )
+
+
+def evidence(deployment: Deployment, source: Deployment, gates: GatesSpec) -> Evidence | None:
+    """Return what was measured of an endpoint; None where no load test is asked for."""
+    capacity = measured_capacity(deployment)
+    if capacity is None:
+        return None
+    return Evidence(
+        endpoint=endpoint_name(source.environment, source.name),
+        instance_type=capacity.instance_type,
+        requests_per_second=capacity.requests_per_second,
+        slo_ms=capacity.slo_ms,
+        measured=capacity.date,
+        quiet_minutes=gates.quiet_minutes,
+    )
+
+
+def measured_capacity(deployment: Deployment) -> ServedCapacity | None:
+    """Return the load test of the own variant's first engine on its instance type, or None."""
+    target = deployment.own.targets[0]
+    entry = target.lock_entry
+    capacities = {} if entry is None or entry.capacity is None else entry.capacity
+    return capacities.get(target.instance_type.name)
+
+
+def _engine_faults(deployment: Deployment, target: Target) -> Iterator[str]:
+    entry, model = target.lock_entry, target.model.name
+    if entry is None:
+        before = deployment.environment.promotes_from
+        yield (
+            f"{model}: no lock of {before} has engine {target.engine_key}; `roundhouse build --env "
+            f"{before} --model {model}` builds it, where that environment serves the same "
+            "instance type"
+        )
+        return
+    failed = [item for item in entry.manifest.accuracy if item.verdict == "fail"]
+    chosen = [item for item in failed if item.subject.startswith(entry.manifest.precision)]
+    if chosen:
+        yield f"{model}: its {chosen[0].subject} is below the accuracy budget; build it again"
+
+
+def _capacity_faults(
+    deployment: Deployment, source: Deployment, days: int, today: date
+) -> Iterator[str]:
+    capacity = measured_capacity(deployment)
+    bench = f"`roundhouse bench --env {source.environment.name} {source.name} --record`"
+    if capacity is None:
+        yield (
+            f"{deployment.name}: no load test on {deployment.instance_type.name} is recorded "
+            f"(gates.capacity_days); {bench} makes one"
+        )
+        return
+    age = (today - date.fromisoformat(capacity.date[:10])).days
+    if age > days:
+        yield (
+            f"{deployment.name}: its load test is {age} days old, and gates.capacity_days is "
+            f"{days}; {bench} makes a new one"
+        )
+    slo = deployment.endpoint.latency_slo_ms
+    if slo is not None and capacity.slo_ms > slo:
+        yield (
+            f"{deployment.name}: its load test held {capacity.slo_ms:g} ms, and latency_slo_ms is "
+            f"{slo:g}; {bench} measures that"
+        )
