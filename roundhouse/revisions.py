@@ -50,6 +50,10 @@ class Git:
         found = self._git("merge-base", one, other)
         return found.output.strip() if found.code == 0 else one
 
+    def differ(self, one: str, other: str, folders: Sequence[str]) -> bool:
+        """True when files of these folders differ between two commits, or one is not here."""
+        return self._git("diff", "--quiet", one, other, "--", *folders).code != 0
+
     def is_dirty(self) -> bool:
         """True when files of the tree are not committed as they are."""
         return bool(self._git("status", "--porcelain", "--", ".").output.strip())

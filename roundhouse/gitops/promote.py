@@ -18,7 +18,7 @@ from roundhouse.aws.clients import Client, Clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.copies import Copied, Store, copy_engines
 from roundhouse.gitops.gates import evidence, gate_faults
-from roundhouse.paths import Paths
+from roundhouse.paths import TREE_FOLDERS, Paths
 from roundhouse.processes import Run
 from roundhouse.report import Report
 from roundhouse.revisions import Git
@@ -56,7 +56,8 @@ def promote(
     now = datetime.now(UTC) if now is None else now
     tree = valid_tree(paths)
     spec = _destination(tree, source, destination)
-    commit = _merged_commit(Git(folder=paths.tree, run=run))
+    git = Git(folder=paths.tree, run=run)
+    commit = _merged_commit(git)
     wanted = deployments(tree, destination)
     before = {item.name: item for item in deployments(tree, source)}
     with report.step("Checking the gates") as step:
@@ -90,8 +91,14 @@ def promote(
         date=now.date().isoformat(),
     )
     present = read_promotion(paths.tree, destination)
-    same = present is not None and promotion.model_copy(update={"date": present.date}) == present
-    path = None if same else write_promotion(paths.tree, promotion)
+    folders = (*TREE_FOLDERS, *(item.locks for item in tree.environments.values()))
+    if (
+        present is not None
+        and present.archives == promotion.archives
+        and not git.differ(present.commit, commit, folders)
+    ):
+        return Promoted(promotion=present, path=None, copied=copied)
+    path = write_promotion(paths.tree, promotion)
     return Promoted(promotion=promotion, path=path, copied=copied)
 
 
