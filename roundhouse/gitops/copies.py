@@ -84,13 +84,13 @@ def _require(store: Store, entry: LockEntry, found: str | None) -> None:
 def _objects(store: Store, entry: LockEntry) -> Iterator[tuple[str, int]]:
     """Yield key and size of everything that belongs to an engine, its record last."""
     prefixes = [f"{NETWORKS_PREFIX}/{key}/" for key in sorted(entry.manifest.network_keys.values())]
-    own = list(_listed(store, f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/"))
+    own = list(_list_objects(store, f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/"))
     for prefix in prefixes:
-        yield from _listed(store, prefix)
+        yield from _list_objects(store, prefix)
     yield from sorted(own, key=lambda item: item[0].endswith(RECORD_NAME))
 
 
-def _listed(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
+def _list_objects(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
     with calling(f"Listing s3://{store.bucket}/{prefix}"):
         pages = store.s3.get_paginator("list_objects_v2").paginate(
             Bucket=store.bucket, Prefix=prefix
@@ -101,4 +101,4 @@ def _listed(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
 
 
 def _size(store: Store, key: str) -> int | None:
-    return dict(_listed(store, key)).get(key)
+    return dict(_list_objects(store, key)).get(key)
