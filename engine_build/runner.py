@@ -55,8 +55,8 @@ class Ended:
 
     @property
     def last_error(self) -> str:
-        """The last line of the error output; empty where there is none."""
-        return (self.errors.strip().splitlines() or [""])[-1]
+        """The last line of the error output."""
+        return (self.errors.strip().splitlines() or ["no error output"])[-1]
 
     @property
     def report(self) -> dict[str, Any]:

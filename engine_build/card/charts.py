@@ -303,21 +303,18 @@ def row_chart(
     for index, row in enumerate(rows):
         y, kind = index * ROW + 14, "mine" if row.own else None
         middle = index * ROW + MIDDLE
-        drawn += [
-            _line(scale(tick), middle - 9, scale(tick), middle + 9, class_="grid")
-            for tick in scale.ticks
-        ]
-        if budget is not None:
-            x = scale(budget)
-            drawn.append(_line(x, middle - 9, x, middle + 9, class_="budget"))
+        lines = [(tick, "grid") for tick in scale.ticks]
+        lines += [] if budget is None else [(budget, "budget")]
+        for value, line in lines:
+            x = scale(value)
+            drawn.append(_line(x, middle - 9, x, middle + 9, class_=line))
         drawn.append(_text(row.name, 0, y, class_=kind))
         drawn.append(_text(row.label, ROW_WIDTH, y, text_anchor="end", class_=kind))
         drawn += _bar(row, scale, middle) if bars else _point(row, scale, middle)
-    bottom = ROW * len(rows)
-    for tick in scale.ticks:
-        at_start, at_end = tick == scale.ticks[0], tick == scale.ticks[-1]
-        anchor = "start" if at_start else "end" if at_end else "middle"
-        x = 0 if at_start else ROW_WIDTH if at_end else scale(tick)
+    bottom, ticks = ROW * len(rows), scale.ticks
+    ends = {ticks[-1]: (ROW_WIDTH, "end"), ticks[0]: (0.0, "start")}
+    for tick in ticks:
+        x, anchor = ends.get(tick, (scale(tick), "middle"))
         label = scale.label(tick)
         drawn.append(_text(label, x, bottom + 13, text_anchor=anchor, class_="tick"))
     return element(

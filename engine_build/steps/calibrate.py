@@ -84,8 +84,7 @@ def _written_cache(ended: Ended, path: Path) -> CalibrationCache:
             "the Python bindings of TensorRT or CUDA are not on this machine, and a calibration "
             "cache needs both; build it in the GPU builder image, as `roundhouse build` does."
         )
-    last = ended.last_error or "no error output"
-    reason = ended.report.get("reason", f"the process {ended.how} ({last})")
+    reason = ended.report.get("reason", f"the process {ended.how} ({ended.last_error})")
     if reason is not None or not path.is_file():
         raise NetworkRefused(
             f"TensorRT gives no calibration cache: {reason or 'it wrote none'}; "

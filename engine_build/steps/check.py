@@ -57,7 +57,7 @@ def compile_checks(
         argv = (sys.executable, "-m", module, str(network.path), shapes)
         ended = runner.run(Command(argv=argv, timeout_seconds=600))
         if ended.code == UNAVAILABLE:
-            log.line(f"  {TOOL} cannot be loaded here ({_last_error(ended)}): {unchecked}")
+            log.line(f"  {TOOL} cannot be loaded here ({ended.last_error}): {unchecked}")
             continue
         record = check_record(network, ended)
         log.line(
@@ -102,20 +102,15 @@ def _faults(ended: Ended) -> list[Fault]:
 
 
 def _death(ended: Ended) -> str:
-    last = _last_error(ended)
     if ended.code == -signal.SIGKILL:
         return (
-            f"the compiler was killed ({last}), most often for want of memory: use a machine with "
-            "more of it"
+            f"the compiler was killed ({ended.last_error}), most often for want of memory: use a "
+            "machine with more of it"
         )
     return (
-        f"the compiler {ended.how} ({last}); export with another opset or exporter, and report the "
-        "network to NVIDIA"
+        f"the compiler {ended.how} ({ended.last_error}); export with another opset or exporter, "
+        "and report the network to NVIDIA"
     )
-
-
-def _last_error(ended: Ended) -> str:
-    return ended.last_error or "it wrote no error"
 
 
 def _check_path(request: BuildRequest, network: Network) -> str | None:

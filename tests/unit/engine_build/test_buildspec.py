@@ -1,6 +1,4 @@
-"""The buildspec's own commands, run by the shell that CodeBuild runs, with a program in the place
-of engine_build.
-"""
+"""The buildspec's own commands in CodeBuild's shell, a program in the place of engine_build."""
 
 from __future__ import annotations
 
@@ -26,10 +24,7 @@ sys.exit(int(os.environ["CODE"]))
 
 @pytest.fixture
 def built(tmp_path):
-    """Runs both phases in one shell, as CodeBuild does.
-
-    Returns exit code, the program's arguments, and the exported reason.
-    """
+    """Runs both phases in one shell: exit code, the program's arguments, the exported reason."""
     (tmp_path / "engine_build").mkdir()
     (tmp_path / "engine_build" / "__main__.py").write_text(PROGRAM)
     phases = yaml.safe_load(BUILDSPEC.read_text())["phases"]
@@ -37,14 +32,15 @@ def built(tmp_path):
     script = f"({build}); code=$?\n{after}\nprintf '%s\\n' \"$ROUNDHOUSE_REASON\"; exit $code"
 
     def run(result, code=0, **variables):
-        given = {
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "RESULT": result,
+            "CODE": str(code),
             "ROUNDHOUSE_ENVIRONMENT": "dev",
             "ROUNDHOUSE_MODEL": "tiny",
             "ROUNDHOUSE_BUCKET": "bucket",
             **variables,
         }
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        environment = {"PATH": path, "RESULT": result, "CODE": str(code), **given}
         done = subprocess.run(
             (shutil.which(SHELL) or SHELL, "-c", script),
             cwd=tmp_path,
@@ -73,14 +69,12 @@ def test_build_without_a_compute_capability_names_none(built):
     assert "--compute-capability" not in built("{}")[1]
 
 
-def test_a_failed_build_exports_its_reason(built):
-    said = 'mean cosine 0.91 of "tiny", $wanted `0.99`'
-    code, _, reason = built(json.dumps({"status": "failed", "reason": said}), 3)
-    assert (code, reason) == (3, said)
-
-
-def test_a_killed_build_exports_none(built):
-    assert built("", 137)[::2] == (137, "")
+@pytest.mark.parametrize(
+    ("code", "reason"), [(3, 'mean cosine 0.91 of "tiny", $wanted `0.99`'), (137, "")]
+)
+def test_a_failed_build_exports_its_reason_and_a_killed_one_none(code, reason, built):
+    result = json.dumps({"status": "failed", "reason": reason}) if reason else ""
+    assert built(result, code)[::2] == (code, reason)
 
 
 def test_the_shell_reads_what_nvidias_images_set_for_it(built, tmp_path):
@@ -90,6 +84,5 @@ def test_the_shell_reads_what_nvidias_images_set_for_it(built, tmp_path):
 
 
 def test_the_reason_is_a_variable_that_codebuild_tells():
-    assert yaml.safe_load(BUILDSPEC.read_text())["env"]["exported-variables"] == [
-        "ROUNDHOUSE_REASON"
-    ]
+    environment = yaml.safe_load(BUILDSPEC.read_text())["env"]
+    assert environment["exported-variables"] == ["ROUNDHOUSE_REASON"]

@@ -1,7 +1,4 @@
-"""Onboarding trees of other tasks than the tiny embedder's.
-
-ONNX files with arrays, classifiers with labelled texts.
-"""
+"""Onboarding trees of ONNX files with arrays, and of classifiers with labelled texts."""
 
 from __future__ import annotations
 
@@ -36,24 +33,17 @@ def write_tensors_tree(
     profile: Mapping[str, Sequence[int]] | None = None,
     mean: float = 0.9,
 ) -> Path:
-    """A model `tiny` of task tensors, its network at networks/model.onnx.
-
-    `datasets`: calibration, validation.
-    """
+    """A model `tiny` of task tensors; `datasets` are calibration and validation."""
     (root / "networks").mkdir(parents=True, exist_ok=True)
     path = root / "networks/model.onnx"
     path.write_bytes(network.read_bytes())
     for name, arrays in datasets.items():
         write_arrays(root, f"models/data/{name}", **arrays)
-    engine: dict[str, Any] = {
-        "precision": precision,
-        "optimization_profiles": [
-            {name: list(sizes) for name, sizes in (profile or {"batch": [1, 2, 4]}).items()}
-        ],
-    }
+    shapes = {"batch": [1, 2, 4]} if profile is None else profile
+    profiles = [{name: list(sizes) for name, sizes in shapes.items()}]
+    engine: dict[str, Any] = {"precision": precision, "optimization_profiles": profiles}
     if precision in ("auto", "int8"):
-        calibration = datasets["calibration"]
-        count = len(next(iter(calibration.values())))
+        count = len(next(iter(datasets["calibration"].values())))
         engine["calibration"] = {"dataset": f"{CALIBRATION}.npz", "samples": count, "method": "max"}
     spec = model(
         task="tensors",

@@ -32,12 +32,12 @@ def check(path, ended, log=None):
             "Segmentation fault",
             r"was killed by signal 11 \(Segmentation fault\); export with another opset",
         ),
-        (-6, "", "", r"was killed by signal 6 \(it wrote no error\)"),
+        (-6, "", "", r"was killed by signal 6 \(no error output\)"),
         (
             -9,
             "",
             "",
-            r"was killed \(it wrote no error\), most often for want of memory: use a machine with "
+            r"was killed \(no error output\), most often for want of memory: use a machine with "
             r"more of it",
         ),
         (1, '{"version": 1}', "no", r"ended with code 1 \(no\)"),
