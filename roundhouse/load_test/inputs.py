@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -160,12 +161,7 @@ def _request_starts(path: Path, rows: int, count: int, noun: str) -> range:
     return range(0, rows - count + 1, count)
 
 
-def _limited(bodies: Iterable[Body]) -> tuple[Body, ...]:
-    kept: list[Body] = []
-    size = 0
-    for body in bodies:
-        size += len(body.data)
-        if kept and (size > MAX_BYTES or len(kept) == MAX_BODIES):
-            break
-        kept.append(body)
-    return tuple(kept)
+def _limited(bodies: Sequence[Body]) -> tuple[Body, ...]:
+    sizes = itertools.accumulate(len(body.data) for body in bodies)
+    kept = [body for body, size in zip(bodies, sizes, strict=True) if size <= MAX_BYTES]
+    return tuple((kept or bodies[:1])[:MAX_BODIES])
