@@ -13,13 +13,9 @@ from local_cloud.cloudwatch import metric_store, patches
 from local_cloud.cloudwatch.alarms import Alarms
 from local_cloud.sagemaker.hosting.endpoints import Endpoints
 from local_cloud.sagemaker.metrics.host_metrics import Hosts, running_count
-from local_cloud.sagemaker.metrics.invocation_metrics import (
-    HIGH_RESOLUTION_SHARE,
-    HOST_NAMESPACE,
-    NAMESPACE,
-    publisher,
-)
+from local_cloud.sagemaker.metrics.invocation_metrics import HIGH_RESOLUTION_SHARE, publisher
 from local_cloud.settings import Settings
+from onboarding.metrics import HOST, INVOCATIONS
 
 SHORTEST_STEP_SECONDS = 0.05
 KEPT_MINUTES, KEPT_SECONDS = 180, 3600.0
@@ -69,7 +65,7 @@ class Clock:
             begun, ended = (minute - 1) * self._minute, (minute - 1e-6) * self._minute
             forgotten = now - max(KEPT_MINUTES * self._minute, KEPT_SECONDS)
             _run_part(self._hosts.sample_minute, begun, ended)
-            _run_part(metric_store.forget, (NAMESPACE, HOST_NAMESPACE), forgotten)
+            _run_part(metric_store.forget, (INVOCATIONS, HOST), forgotten)
         self._last = (minute, sixth)
         publisher.flush(now)
         _run_part(self._alarms.sweep, now)

@@ -17,6 +17,7 @@ from local_cloud.application_autoscaling.requests import VARIANT_METRICS
 from local_cloud.application_autoscaling.tracking import SCALE_IN_SHARE
 from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.errors import present_fields
+from onboarding.metrics import INVOCATIONS
 
 HIGH_DATAPOINTS = 3
 LOW_SECONDS = 15 * 60
@@ -65,7 +66,7 @@ def _metric(key: Key, configuration: Mapping[str, Any]) -> Alarm:
         predefined = configuration["PredefinedMetricSpecification"]["PredefinedMetricType"]
         name, statistic, period = VARIANT_METRICS[predefined]
         return {
-            "Namespace": "AWS/SageMaker",
+            "Namespace": INVOCATIONS,
             "MetricName": name,
             "Statistic": statistic,
             "Period": period,

@@ -24,9 +24,10 @@ from local_cloud.cloudwatch.evaluation import (
 )
 from local_cloud.cloudwatch.queries import Query, Span, evaluate_queries
 from local_cloud.cloudwatch.series import MathError, Question, Series
+from onboarding.metrics import INVOCATIONS
 
 DEFAULT_PERIOD = 60
-REAL_TIME_NAMESPACE, COUNTING = "AWS/SageMaker", ("Sum", "SampleCount")
+COUNTING = ("Sum", "SampleCount")
 Alarm = dict[str, Any]
 logger = logging.getLogger("roundhouse.alarms")
 
@@ -107,7 +108,7 @@ class Alarms:
 
     def _read(self, question: Question, period: float, *, start: float, end: float) -> Series:
         series = metric_store.series(question, period=period * self.stretch, start=start, end=end)
-        if question.namespace != REAL_TIME_NAMESPACE or question.statistic not in COUNTING:
+        if question.namespace != INVOCATIONS or question.statistic not in COUNTING:
             return series
         return {at: value / self.stretch for at, value in series.items()}
 

@@ -11,8 +11,8 @@ from local_cloud.cloudwatch import metric_store
 from local_cloud.cloudwatch.buffer import Buffer, Dimensions, Metric
 from local_cloud.ministack.account import account_id, region
 from local_cloud.sagemaker.hosting.multi_model import Loading
+from onboarding.metrics import HOST, INVOCATIONS
 
-NAMESPACE, HOST_NAMESPACE = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
 HIGH_RESOLUTION_SHARE = 1 / 6
 """ConcurrentRequestsPerModel is published every ten seconds, six times a minute."""
 Running = Callable[[str, str], int]
@@ -116,7 +116,7 @@ class InvocationMetrics:
     def record_host(self, name: str, value: float, at: float) -> None:
         """Records one instance's utilization (percent) or loaded models in the last minute."""
         unit = "None" if name == "LoadedModelCount" else "Percent"
-        kind = MetricKind(namespace=HOST_NAMESPACE, unit=unit, dimensions=self._dimensions)
+        kind = MetricKind(namespace=HOST, unit=unit, dimensions=self._dimensions)
         publisher.add(name, value, kind, at=at)
 
     def _add(
@@ -127,7 +127,9 @@ class InvocationMetrics:
         share: float = 1.0,
         at: float | None = None,
     ) -> None:
-        kind = MetricKind(namespace=NAMESPACE, unit=unit, dimensions=self._dimensions, share=share)
+        kind = MetricKind(
+            namespace=INVOCATIONS, unit=unit, dimensions=self._dimensions, share=share
+        )
         publisher.add(name, value, kind, at=at)
 
     @property

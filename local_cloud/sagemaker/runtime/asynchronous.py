@@ -22,6 +22,7 @@ from local_cloud.sagemaker.runtime.asynchronous_request import (
 )
 from local_cloud.sagemaker.runtime.invocation import Invocation, refusal
 from local_cloud.settings import Settings
+from onboarding.metrics import INVOCATIONS
 
 CONCURRENT_PER_INSTANCE = 4
 POLL_SECONDS = 0.05
@@ -167,4 +168,4 @@ def _publish_backlog(queue: Queue) -> None:
         "HasBacklogWithoutCapacity": int(backlog > 0 and instances == 0),
     }
     for name, value in values.items():
-        record_metric("AWS/SageMaker", name, value, "Count", {"EndpointName": queue.endpoint.name})
+        record_metric(INVOCATIONS, name, value, "Count", {"EndpointName": queue.endpoint.name})
