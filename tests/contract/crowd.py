@@ -1,6 +1,6 @@
-"""A crowd of callers that ask one server the same thing all the time.
+"""A crowd of callers that send one server the same request all the time, and a watcher of health.
 
-A watcher that holds its health to its word.
+A healthy server answers the next request.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tests.contract.faulty_server import Answer, Caller, Faulty, Gone, same
+from tests.contract.faulty_server import Answer, Caller, FaultyServer, Gone, same
 
 TEXTS = ("the cat sat on the mat", "a dog")
 OK, UNAVAILABLE, GONE, TURNED = "right", "503", "connection ended", "healthy, and then 503"
 
 
 @dataclass
-class Caught:
-    """What one caller met, and what none should."""
+class Outcomes:
+    """What one caller got, and the answers that none should get."""
 
     met: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -30,13 +30,15 @@ class Caught:
 class Crowd:
     """Callers in threads, each with a connection that it opens again when it ends."""
 
-    def __init__(self, server: Faulty, right: Sequence[Sequence[float]], *, size: int) -> None:
+    def __init__(
+        self, server: FaultyServer, right: Sequence[Sequence[float]], *, size: int
+    ) -> None:
         self.server, self._right = server, right
-        self.caught = [Caught() for _ in range(size)]
-        self.health = Caught()
+        self.outcomes = [Outcomes() for _ in range(size)]
+        self.health = Outcomes()
         self._stop = threading.Event()
         self._threads = [
-            threading.Thread(target=self._call, args=(caught,)) for caught in self.caught
+            threading.Thread(target=self._call, args=(outcomes,)) for outcomes in self.outcomes
         ]
         self._threads.append(threading.Thread(target=self._watch))
 
@@ -50,36 +52,34 @@ class Crowd:
         for thread in self._threads:
             thread.join()
 
-    def met(self, what: str) -> int:
-        """How often the callers met something."""
-        return sum(caught.met[what] for caught in self.caught)
+    def met(self, outcome: str) -> int:
+        """How often the callers got an outcome."""
+        return sum(outcomes.met[outcome] for outcomes in self.outcomes)
 
-    def all_met(self, what: str) -> bool:
-        """Whether each of them met it."""
-        return all(caught.met[what] for caught in self.caught)
+    def all_met(self, outcome: str) -> bool:
+        return all(outcomes.met[outcome] for outcomes in self.outcomes)
 
     def wrong(self) -> list[str]:
-        """What nobody should have met."""
-        return [fault for caught in (*self.caught, self.health) for fault in caught.wrong]
+        return [fault for outcomes in (*self.outcomes, self.health) for fault in outcomes.wrong]
 
-    def _call(self, caught: Caught) -> None:
+    def _call(self, outcomes: Outcomes) -> None:
         while not self._stop.is_set():
             try:
                 with contextlib.closing(Caller(self.server.port)) as caller:
-                    caught.ports.append(caller.port)
+                    outcomes.ports.append(caller.port)
                     while not self._stop.is_set():
-                        self._judge(caller.ask(*TEXTS), caught)
+                        self._count(caller.ask(*TEXTS), outcomes)
             except Gone:
-                caught.met[GONE] += 1
+                outcomes.met[GONE] += 1
                 self._stop.wait(0.01)
 
-    def _judge(self, answer: Answer, caught: Caught) -> None:
+    def _count(self, answer: Answer, outcomes: Outcomes) -> None:
         if answer.status == 200 and same(answer.vectors, self._right):
-            caught.met[OK] += 1
+            outcomes.met[OK] += 1
         elif answer.status == 503 and answer.sentence and int(answer.headers["retry-after"]) > 0:
-            caught.met[UNAVAILABLE] += 1
+            outcomes.met[UNAVAILABLE] += 1
         else:
-            caught.wrong.append(f"{answer.status} {answer.body[:300]!r}")
+            outcomes.wrong.append(f"{answer.status} {answer.body[:300]!r}")
 
     def _watch(self) -> None:
         """A healthy server answers the next request on every connection.
@@ -96,9 +96,9 @@ class Crowd:
                 status = callers[0].request("GET", "/ping").status
                 self.health.met[str(status)] += 1
                 if status == 200:
-                    self._hold_to_its_word([caller.ask(*TEXTS) for caller in callers[::-1]])
+                    self._check_health([caller.ask(*TEXTS) for caller in callers[::-1]])
 
-    def _hold_to_its_word(self, answers: Sequence[Answer]) -> None:
+    def _check_health(self, answers: Sequence[Answer]) -> None:
         if any(answer.status == 503 for answer in answers):
             self.health.met[TURNED] += 1
         for answer in answers:

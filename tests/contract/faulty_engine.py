@@ -34,74 +34,63 @@ from tests.contract.engine_faults import (
 )
 
 FAULTS = Path(os.environ["FAULTS"])
+ALLOCATION = "Failed to allocate memory for requested buffer of size 1073741824"
 
 
 class FaultyEngine:
-    """An engine, and what befalls it.
-
-    Never on the event loop, which goes on while a batch is held.
-    """
+    """An engine with faults, never on the event loop, which goes on while a batch is held."""
 
     inline_rows = 0
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.slots, self.max_rows, self.sequence_buckets = (
-            engine.slots,
-            engine.max_rows,
-            engine.sequence_buckets,
-        )
+        self.slots, self.max_rows = engine.slots, engine.max_rows
+        self.sequence_buckets = engine.sequence_buckets
 
     def prepare(self, rows: Sequence[Any]) -> tuple[set[int], Any]:
-        """The engine's batch, and how long its rows are."""
+        """The lengths of the rows, and the engine's batch."""
         return {len(row) for row in rows}, self._engine.prepare(rows)
 
     def run(self, prepared: tuple[set[int], Any], slot: int) -> Arrays:
-        """The engine's answer, in its own time."""
         lengths, batch = prepared
         (FAULTS / TAKEN).touch()
-        _while(HOLDS)
-        if (FAULTS / NO_MEMORY_AT_ALL).exists() or (
-            LARGE in lengths and (FAULTS / NO_MEMORY_TO_RUN).exists()
-        ):
-            raise EngineOutOfMemory(
-                "Failed to allocate memory for requested buffer of size 1073741824"
-            )
-        if POISON in lengths or (FAULTS / FAILS).exists():
+        _wait_while(HOLDS)
+        if _is_on(NO_MEMORY_AT_ALL) or (LARGE in lengths and _is_on(NO_MEMORY_TO_RUN)):
+            raise EngineOutOfMemory(ALLOCATION)
+        if POISON in lengths or _is_on(FAILS):
             raise RuntimeError("CUDA failure 700: an illegal memory access was encountered")
         return self._engine.run(batch, slot)
 
     def warm_up(self) -> Costs:
-        """The engine's costs."""
-        if (FAULTS / NO_MEMORY_TO_WARM).exists():
-            raise EngineOutOfMemory(
-                "Failed to allocate memory for requested buffer of size 1073741824"
-            )
+        if _is_on(NO_MEMORY_TO_WARM):
+            raise EngineOutOfMemory(ALLOCATION)
         return self._engine.warm_up()
 
-    def warm_up_inline(self) -> None:
-        """Nothing runs there."""
+    def warm_up_inline(self) -> None: ...
 
     def close(self) -> None:
-        """As the engine does."""
         self._engine.close()
 
 
-def faulty(archive: EngineArchive, settings: Settings) -> Engine:
-    """The archive's engine, opened when nothing holds it up."""
+def load_faulty_engine(archive: EngineArchive, settings: Settings) -> Engine:
+    """The archive's engine, loaded when nothing holds it up."""
     (FAULTS / TAKEN).touch()
-    _while(LOADS)
-    if (FAULTS / NO_MEMORY).exists():
+    _wait_while(LOADS)
+    if _is_on(NO_MEMORY):
         raise EngineOutOfMemory("out of memory")
     return FaultyEngine(
         load_engine(archive, slots=settings.slots, threads=settings.threads, cores=1)
     )
 
 
-def _while(name: str) -> None:
-    while (FAULTS / name).exists():
+def _is_on(fault: str) -> bool:
+    return (FAULTS / fault).exists()
+
+
+def _wait_while(fault: str) -> None:
+    while _is_on(fault):
         threading.Event().wait(0.005)
 
 
 if __name__ == "__main__":
-    end(main(sys.argv[1:], faulty))
+    end(main(sys.argv[1:], load_faulty_engine))

@@ -1,7 +1,4 @@
-"""The Python server as a process that can be killed.
-
-Asked over connections that a test holds in its hand.
-"""
+"""The Python server before an engine that fails on demand, and the connections of its clients."""
 
 from __future__ import annotations
 
@@ -10,32 +7,19 @@ import http.client
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+import numpy as np
 
 from tests.contract.engine_faults import HOLDS, TAKEN
-from tests.contract.hostile_server import PYTHON, free_port
 from tests.contract.requests import JSON_TYPE
-from tests.fixtures.tiny_embedder.archive import REPOSITORY
+from tests.contract.server_process import FAULTY, SECONDS, free_port, launch, until
 
-SECONDS = 40.0
-"""What even a slow machine does sooner."""
-FOUND = TypeVar("FOUND")
-REAL, FAULTY = "container.server", "tests.contract.faulty_engine"
 Gone = (OSError, http.client.HTTPException)
-"""What a client hears when its connection ends without an answer."""
-
-
-def until(condition: Callable[[], FOUND], what: str) -> FOUND:
-    """What the condition comes to, once that is true; fails after a while."""
-    deadline = time.monotonic() + SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"never came: {what}"
-        time.sleep(0.01)
-    return found
+"""What a client gets when its connection ends without an answer."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +32,13 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        """Of a refusal, which holds nothing else."""
+        """The sentence of a refusal, which holds nothing else."""
         document = json.loads(self.body)
         assert list(document) == ["error"], document
         return str(document["error"])
 
     @property
     def vectors(self) -> list[list[float]]:
-        """Of an answer."""
         assert self.status == 200, self
         return list(json.loads(self.body)["outputs"])
 
@@ -69,21 +52,15 @@ class Caller:
         self.port = int(self._connection.sock.getsockname()[1])
 
     def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
-        """One request and its answer."""
         self._connection.request(method, path, body, {"Content-Type": JSON_TYPE, **headers})
         response = self._connection.getresponse()
-        return Answer(
-            response.status,
-            {name.lower(): value for name, value in response.getheaders()},
-            response.read(),
-        )
+        lower = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, lower, response.read())
 
     def ask(self, *texts: str, path: str = "/invocations", **fields: object) -> Answer:
-        """Texts, and fields beside them."""
         return self.request("POST", path, json.dumps({"inputs": texts} | fields).encode())
 
     def send(self, data: bytes) -> None:
-        """Bytes."""
         self._connection.sock.sendall(data)
 
     def read(self) -> bytes:
@@ -92,12 +69,11 @@ class Caller:
             return file.read()
 
     def close(self) -> None:
-        """Leaves."""
         self._connection.close()
 
 
 @dataclass
-class Faulty:
+class FaultyServer:
     """A running server and the folder of its engine's faults."""
 
     process: subprocess.Popen[bytes]
@@ -107,12 +83,11 @@ class Faulty:
     callers: list[Caller] = field(default_factory=list)
 
     def caller(self) -> Caller:
-        """A new connection."""
         self.callers.append(Caller(self.port))
         return self.callers[-1]
 
     def ping(self) -> int | None:
-        """The status of a new connection's; None where nobody listens, or answers."""
+        """The health's status on a new connection; None where nobody listens, or answers."""
         try:
             with contextlib.closing(Caller(self.port)) as caller:
                 return caller.request("GET", "/ping").status
@@ -148,15 +123,15 @@ class Faulty:
     def lines(self, event: str) -> list[dict[str, Any]]:
         """The failure log's lines of an event, but for one that is being written."""
         whole, _, _ = self.log.read_text().rpartition("\n")
-        found = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
-        return [line for line in found if line["event"] == event]
+        lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
 
     def demand(self, name: str) -> None:
-        """Begins a fault."""
+        """Begin a fault."""
         (self.faults / name).touch()
 
     def end(self, name: str) -> None:
-        """Ends a fault."""
+        """End a fault."""
         (self.faults / name).unlink(missing_ok=True)
 
     @contextlib.contextmanager
@@ -173,9 +148,13 @@ class Faulty:
         """Until the engine has a batch."""
         until((self.faults / TAKEN).exists, "a batch in the engine")
 
-    def ended(self) -> int:
+    def exit_code(self) -> int:
         """The exit code of a server that ends."""
         return self.process.wait(SECONDS)
+
+    def terminate(self) -> None:
+        """As SageMaker does."""
+        self.process.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
         """Whatever state it is in."""
@@ -185,42 +164,39 @@ class Faulty:
         self.process.wait()
 
 
-def start(
+@contextlib.contextmanager
+def launched_server(
     archive: Path,
     folder: Path,
     *,
     module: str = FAULTY,
     port: int | None = None,
     limit: str = "",
+    faults: Sequence[str] = (),
+    ready: bool = True,
     **variables: str,
-) -> Faulty:
-    """Starts a server, which is not ready when this returns; `limit` are prlimit's arguments."""
-    faults, log = folder / "faults", folder / "server.log"
-    faults.mkdir(parents=True, exist_ok=True)
+) -> Iterator[FaultyServer]:
+    """A server, `ready` or not, with some faults from its start; stopped at the end."""
+    faults_folder, log = folder / "faults", folder / "server.log"
+    faults_folder.mkdir(parents=True, exist_ok=True)
+    for fault in faults:
+        (faults_folder / fault).touch()
     port = free_port() if port is None else port
-    environment = {
-        "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "SM_MODEL_DIR": str(archive),
-        "SAGEMAKER_BIND_TO_PORT": str(port),
-        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "FAULTS": str(faults), "PYTHONUNBUFFERED": "1",
-    }  # fmt: skip
-    command = (*limit.split(), str(PYTHON), "-W", "error", "-m", module, "serve")
-    with log.open("ab") as to:
-        process = subprocess.Popen(
-            command, env=environment | variables, cwd=folder, stdout=to, stderr=to
-        )
-    return Faulty(process=process, port=port, faults=faults, log=log)
+    variables["FAULTS"] = str(faults_folder)
+    process = launch(archive, log, port, module=module, limit=limit, **variables)
+    server = FaultyServer(process=process, port=port, faults=faults_folder, log=log)
+    try:
+        if ready:
+            server.wait_until_ready()
+        yield server
+    finally:
+        server.stop()
 
 
 def load(caller: Caller, name: str, archive: Path) -> Answer:
-    """As SageMaker loads."""
-    return caller.request(
-        "POST", "/models", json.dumps({"model_name": name, "url": str(archive)}).encode()
-    )
-
-
-def children(pid: int) -> list[int]:
-    """The HTTP processes of an owner."""
-    return [int(found) for found in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Load a model as SageMaker does."""
+    document = {"model_name": name, "url": str(archive)}
+    return caller.request("POST", "/models", json.dumps(document).encode())
 
 
 def ports_served_by(pid: int) -> set[int]:
@@ -233,24 +209,14 @@ def ports_served_by(pid: int) -> set[int]:
     return {int(row[2].split(":")[1], 16) for row in rows if f"socket:[{row[9]}]" in links}
 
 
-def terminate(process: subprocess.Popen[bytes]) -> None:
-    """As SageMaker does."""
-    process.send_signal(signal.SIGTERM)
-
-
 def texts_of(tokens: int) -> str:
     """A text of so many tokens, with the two that every text has."""
     return " ".join(["cat"] * (tokens - 2))
 
 
-def same(found: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> bool:
+def same(vectors: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> bool:
     """Whether vectors are those, but for the last digits."""
-    pairs = zip(
-        (number for row in found for number in row),
-        (number for row in right for number in row),
-        strict=True,
-    )
-    return len(found) == len(right) and all(abs(one - other) < 1e-5 for one, other in pairs)
+    return len(vectors) == len(right) and np.allclose(vectors, right, rtol=0, atol=1e-5)
 
 
 def is_refusal(answer: Answer, status: int = 503) -> bool:

@@ -6,11 +6,8 @@ import asyncio
 import http.client
 import json
 import os
-import socket
 import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +15,11 @@ from pathlib import Path
 from tests.contract.hostile_clients import Tally, ask_all
 from tests.contract.hostile_requests import hostile_requests
 from tests.contract.requests import JSON_TYPE
-from tests.fixtures.tiny_embedder.archive import REPOSITORY, Tiny
+from tests.contract.server_process import SECONDS, child_processes, free_port, launch, until
+from tests.fixtures.tiny_embedder.archive import Tiny
 
 SEED = 4
-SECONDS = 90.0
 MAX_CONNECTIONS = 300
-PYTHON = REPOSITORY / ".venvs" / "server" / "bin" / "python"
 
 
 @dataclass
@@ -45,8 +41,7 @@ class Running:
     @property
     def pids(self) -> list[int]:
         """The process and its HTTP processes."""
-        pid = self.process.pid
-        return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+        return [self.process.pid, *child_processes(self.process.pid)]
 
     def aimed(self, requests: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
         """Requests to where this server answers."""
@@ -57,13 +52,15 @@ class Running:
         return request.replace(b"/invocations", self.path.encode())
 
     def warm_up(self) -> None:
-        """Has every path walked once, so that what is allocated for good is there, and counts."""
+        """Run all code once, so that what is allocated for good is there, and count."""
         at_rest = self.files()
-        asyncio.run(
-            ask_all(self.port, self.aimed(hostile_requests(SEED + 1, 300, self.document)), Tally())
-        )
-        until(lambda: self.files() <= at_rest + 4, "connections stay open")
+        requests = self.aimed(hostile_requests(SEED + 1, 300, self.document))
+        asyncio.run(ask_all(self.port, requests, Tally()))
+        until(lambda: self.files() <= at_rest + 4, "connections that are closed")
         self.files_before, self.mib_before = self.files(), self.mib()
+
+    def connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
 
     def files(self) -> int:
         """Open file descriptors of all its processes."""
@@ -76,76 +73,49 @@ class Running:
 
     def ask(self, connection: http.client.HTTPConnection) -> list[object]:
         """The numbers of a right answer to a right request."""
-        connection.request(
-            "POST", self.path, json.dumps(self.document), {"Content-Type": JSON_TYPE}
-        )
+        body = json.dumps(self.document)
+        connection.request("POST", self.path, body, {"Content-Type": JSON_TYPE})
         response = connection.getresponse()
         body = response.read()
         assert response.status == 200, (response.status, body)
         return [number for output in json.loads(body)["outputs"] for number in output["data"]]
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Polls; fails after a while."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
-        threading.Event().wait(0.05)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
-
-
 def start(
     tiny: Tiny, archive: Path, log: Path, document: dict[str, object], **variables: str
 ) -> Running:
-    """Starts a server that has four seconds of patience.
-
-    Waits until all of its processes are ready.
-    """
+    """Start a server with four seconds for a request, and wait until its processes are ready."""
     port = free_port()
-    environment = {
-        "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY), "SM_MODEL_DIR": str(archive),
-        "SAGEMAKER_BIND_TO_PORT": str(port),
-        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1", "ROUNDHOUSE_REQUEST_SECONDS": "4",
+    limits = {
+        "ROUNDHOUSE_REQUEST_SECONDS": "4",
         "ROUNDHOUSE_MAX_BODY_BYTES": str(2**20),
         "ROUNDHOUSE_MAX_CONNECTIONS": str(MAX_CONNECTIONS),
-    }  # fmt: skip
-    command = (str(PYTHON), "-W", "error", "-m", "container.server", "serve")
-    with log.open("wb") as to:
-        process = subprocess.Popen(
-            command, env=environment | variables, cwd=log.parent, stdout=to, stderr=to
-        )
+    }
+    process = launch(archive, log, port, **limits, **variables)
     running = Running(tiny=tiny, port=port, process=process, log=log, document=document)
     count = int(variables.get("ROUNDHOUSE_HTTP_PROCESSES", "1"))
 
     def ready() -> bool:
         assert process.poll() is None, log.read_text()
-        return _got(port, "/ping") == b"" and (
-            count == 1 or b"roundhouse_http_processes %d" % count in _got(port, "/metrics")
-        )
+        processes = b"" if count == 1 else b"roundhouse_http_processes %d" % count
+        return _body(port, "/ping") == b"" and processes in _body(port, "/metrics")
 
-    until(ready, "the server is not ready")
+    until(ready, "a ready server")
     return running
 
 
 def start_multi_model(tiny: Tiny, archive: Path, log: Path, document: dict[str, object]) -> Running:
-    """Starts a multi-model server that has loaded one model."""
+    """Start a multi-model server that has loaded one model."""
     running = start(tiny, archive, log, document, SAGEMAKER_MULTI_MODEL="true")
     running.path = "/models/hostile/invoke"
-    with closing(
-        http.client.HTTPConnection("127.0.0.1", running.port, timeout=SECONDS)
-    ) as connection:
-        connection.request(
-            "POST", "/models", json.dumps({"model_name": "hostile", "url": str(archive)})
-        )
+    body = json.dumps({"model_name": "hostile", "url": str(archive)})
+    with closing(running.connection()) as connection:
+        connection.request("POST", "/models", body)
         assert connection.getresponse().status == 200, log.read_text()
     return running
 
 
-def _got(port: int, path: str) -> bytes:
+def _body(port: int, path: str) -> bytes:
     """The body of a good answer; else a word that no answer is."""
     try:
         with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:

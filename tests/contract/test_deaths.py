@@ -1,7 +1,4 @@
-"""Servers that are killed, replaced and drained while a crowd asks them.
-
-Health is honest, and what was taken is answered.
-"""
+"""Servers that are killed, replaced and drained under load: health is true, requests answered."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,16 +15,13 @@ import pytest
 from tests.contract.crowd import GONE, OK, TEXTS, TURNED, UNAVAILABLE, Crowd
 from tests.contract.engine_faults import LOADS
 from tests.contract.faulty_server import (
-    REAL,
-    Faulty,
+    FaultyServer,
     Gone,
-    children,
+    launched_server,
     load,
     ports_served_by,
-    start,
-    terminate,
-    until,
 )
+from tests.contract.server_process import REAL, child_processes, until
 
 PROCESSES = (1, 2)
 CROWD = 6
@@ -42,14 +36,11 @@ def processes(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def server(processes: str, archive: Path, tmp_path: Path) -> Iterator[Faulty]:
+def server(processes: str, archive: Path, tmp_path: Path) -> Iterator[FaultyServer]:
     """A healthy server of one slot."""
-    one = start(archive, tmp_path, ROUNDHOUSE_HTTP_PROCESSES=processes, ROUNDHOUSE_SLOTS="1")
-    try:
-        one.wait_until_ready()
+    variables = {"ROUNDHOUSE_HTTP_PROCESSES": processes, "ROUNDHOUSE_SLOTS": "1"}
+    with launched_server(archive, tmp_path, **variables) as one:
         yield one
-    finally:
-        one.stop()
 
 
 def is_alive(pid: int) -> bool:
@@ -60,30 +51,24 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_health_is_honest_through_kill_9_under_load_and_restart(
-    server, processes, archive, tmp_path
-):
+def test_health_is_true_through_kill_9_under_load_and_restart(server, processes, archive, tmp_path):
     # The second server outlives the crowd: one death only comes between a word and its keeping.
     with (
         ExitStack() as after,
         Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd,
     ):
         until(lambda: crowd.met(OK) > 50, "a crowd that is answered")
-        fronts = children(server.process.pid)
+        fronts = child_processes(server.process.pid)
         os.kill(server.process.pid, signal.SIGKILL)
         until(lambda: crowd.all_met(GONE), "a crowd that has noticed")
         until(lambda: not any(map(is_alive, fronts)), "no HTTP process that outlives its owner")
         server.process.wait()
         assert server.ping() is None
         server.demand(LOADS)
-        again = start(
-            archive,
-            tmp_path,
-            port=server.port,
-            ROUNDHOUSE_HTTP_PROCESSES=processes,
-            ROUNDHOUSE_SLOTS="1",
+        variables = {"ROUNDHOUSE_HTTP_PROCESSES": processes, "ROUNDHOUSE_SLOTS": "1"}
+        again = after.enter_context(
+            launched_server(archive, tmp_path, port=server.port, ready=False, **variables)
         )
-        after.callback(again.stop)
         refused, answered = crowd.met(UNAVAILABLE), crowd.met(OK)
         until(
             lambda: crowd.health.met["503"] > 5 and crowd.met(UNAVAILABLE) > refused + 5,
@@ -108,27 +93,21 @@ def test_front_that_is_killed_under_load_takes_only_its_own_connections_and_is_r
     until(lambda: server.metric("roundhouse_http_processes") == 2, "two processes")
     with Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd:
         until(lambda: crowd.met(OK) > 50 and crowd.all_met(OK), "a crowd that is answered")
-        victim, other = children(server.process.pid)
+        victim, other = child_processes(server.process.pid)
         theirs = ports_served_by(victim)
         os.kill(victim, signal.SIGKILL)
-        until(
-            lambda: server.metric("roundhouse_http_process_deaths_total") == 1,
-            "a death that is counted",
-        )
-        until(
-            lambda: server.metric("roundhouse_http_processes") == 2, "another process in its place"
-        )
+        until(lambda: server.metric("roundhouse_http_process_deaths_total") == 1, "a death counted")
+        until(lambda: server.metric("roundhouse_http_processes") == 2, "another process instead")
         answered = crowd.met(OK)
         until(lambda: crowd.met(OK) > answered + 50, "a crowd that is answered again")
-        assert other in children(server.process.pid) and victim not in children(server.process.pid)
-    hit = [caught for caught in crowd.caught if caught.ports[0] in theirs]
-    spared = [caught for caught in crowd.caught if caught not in hit]
-    assert (
-        hit
-        and spared
-        and all(caught.met[GONE] == 0 and caught.met[UNAVAILABLE] == 0 for caught in spared)
-    )
-    assert all(1 <= caught.met[GONE] <= 3 for caught in hit)
+        assert other in child_processes(server.process.pid) and victim not in child_processes(
+            server.process.pid
+        )
+    hit = [outcomes for outcomes in crowd.outcomes if outcomes.ports[0] in theirs]
+    spared = [outcomes for outcomes in crowd.outcomes if outcomes not in hit]
+    assert hit and all(1 <= outcomes.met[GONE] <= 3 for outcomes in hit)
+    assert spared
+    assert all(outcomes.met[GONE] == outcomes.met[UNAVAILABLE] == 0 for outcomes in spared)
     assert crowd.wrong() == [] and set(crowd.health.met) == {"200"}
     assert [line["exit_code"] for line in server.lines("http_process_died")] == [-9]
 
@@ -147,96 +126,77 @@ def test_sigterm_answers_all_that_was_taken_and_takes_nothing_more(server):
                 lambda: server.metric("roundhouse_queue_rows") == 22,
                 "eleven requests that wait behind the one that runs",
             )
-            terminate(server.process)
+            server.terminate()
             assert idle.read() == b""
             until(lambda: server.ping() is None, "a server that takes nobody more")
             late.send(body[10:])
             turned_away = late.read()
         assert all(len(answer.result().vectors) == len(TEXTS) for answer in taken)
     assert turned_away.startswith(b"HTTP/1.1 503 ") and b"retry-after" in turned_away.lower()
-    assert server.ended() == 0
+    assert server.exit_code() == 0
     assert b"Traceback" not in server.log.read_bytes()
 
 
 def test_sigterm_under_load_gives_whole_answers_or_none(server):
     with Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd:
         until(lambda: crowd.met(OK) > 50, "a crowd that is answered")
-        terminate(server.process)
-        assert server.ended() == 0
+        server.terminate()
+        assert server.exit_code() == 0
     assert crowd.wrong() == []
     assert b"Traceback" not in server.log.read_bytes()
 
 
 def test_sigterm_is_obeyed_in_time_though_the_engine_never_ends(processes, archive, tmp_path):
-    server = start(
-        archive, tmp_path, ROUNDHOUSE_HTTP_PROCESSES=processes, ROUNDHOUSE_DRAIN_SECONDS="1"
-    )
-    try:
-        server.wait_until_ready()
-        with ThreadPoolExecutor(1) as pool, server.held():
-            stuck = pool.submit(server.caller().ask, *TEXTS)
-            server.wait_until_taken()
-            terminate(server.process)
-            assert isinstance(stuck.exception(LESS_THAN_THE_DEFAULT), Gone)
-            assert server.ended() == 0
-    finally:
-        server.stop()
+    variables = {"ROUNDHOUSE_HTTP_PROCESSES": processes, "ROUNDHOUSE_DRAIN_SECONDS": "1"}
+    with (
+        launched_server(archive, tmp_path, **variables) as server,
+        ThreadPoolExecutor(1) as pool,
+        server.held(),
+    ):
+        stuck = pool.submit(server.caller().ask, *TEXTS)
+        server.wait_until_taken()
+        server.terminate()
+        assert isinstance(stuck.exception(LESS_THAN_THE_DEFAULT), Gone)
+        assert server.exit_code() == 0
 
 
 @pytest.mark.parametrize("when", ["runs", "loads"])
 def test_sigterm_of_several_models_is_obeyed_in_time_though_an_engine_never_ends(
     when, archive, tmp_path
 ):
-    server = start(archive, tmp_path, SAGEMAKER_MULTI_MODEL="true", ROUNDHOUSE_DRAIN_SECONDS="1")
-    try:
-        server.wait_until_ready()
+    variables = {"SAGEMAKER_MULTI_MODEL": "true", "ROUNDHOUSE_DRAIN_SECONDS": "1"}
+    with launched_server(archive, tmp_path, **variables) as server:
         assert load(server.caller(), "stuck", archive).status == 200
         with ThreadPoolExecutor(1) as pool, server.held():
             if when == "runs":
                 stuck = pool.submit(server.caller().ask, *TEXTS, path="/models/stuck/invoke")
-                server.wait_until_taken()
             else:
                 server.demand(LOADS)
                 stuck = pool.submit(load, server.caller(), "another", archive)
-                server.wait_until_taken()
-            terminate(server.process)
+            server.wait_until_taken()
+            server.terminate()
             assert isinstance(stuck.exception(LESS_THAN_THE_DEFAULT), Gone)
-            assert server.ended() == 0
-    finally:
-        server.stop()
-        server.end(LOADS)
+            assert server.exit_code() == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_signal_while_the_engine_loads_ends_the_server(number, processes, archive, tmp_path):
-    (tmp_path / "faults").mkdir()
-    (tmp_path / "faults" / LOADS).touch()
-    server = start(archive, tmp_path, ROUNDHOUSE_HTTP_PROCESSES=processes)
-    try:
-        until(lambda: server.ping() == 503, "a server that says it loads")
+    variables = {"ROUNDHOUSE_HTTP_PROCESSES": processes}
+    with launched_server(archive, tmp_path, faults=[LOADS], ready=False, **variables) as server:
+        until(lambda: server.ping() == 503, "a server that loads")
         server.process.send_signal(number)
-        assert server.ended() == 0
-        assert (
-            len(server.log.read_text().splitlines()) <= 1
-            and "Traceback" not in server.log.read_text()
-        )
-    finally:
-        server.stop()
-        with suppress(OSError):
-            server.end(LOADS)
+        assert server.exit_code() == 0
+        log = server.log.read_text()
+        assert len(log.splitlines()) <= 1 and "Traceback" not in log
 
 
 def test_ctrl_c_while_the_server_is_still_importing_ends_it_without_a_word(
     processes, archive, tmp_path
 ):
-    server = start(archive, tmp_path, module=REAL, ROUNDHOUSE_HTTP_PROCESSES=processes)
-    try:
-        until(
-            lambda: "/numpy/" in Path(f"/proc/{server.process.pid}/maps").read_text(),
-            "numpy imported",
-        )
+    variables = {"ROUNDHOUSE_HTTP_PROCESSES": processes}
+    with launched_server(archive, tmp_path, module=REAL, ready=False, **variables) as server:
+        maps = Path(f"/proc/{server.process.pid}/maps")
+        until(lambda: "/numpy/" in maps.read_text(), "numpy imported")
         server.process.send_signal(signal.SIGINT)
-        assert server.ended() in (0, -signal.SIGINT)
+        assert server.exit_code() in (0, -signal.SIGINT)
         assert "Traceback" not in server.log.read_text()
-    finally:
-        server.stop()

@@ -8,28 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.contract.engine_faults import (
-    FAILS,
-    LARGE,
-    NO_MEMORY_TO_RUN,
-    NO_MEMORY_TO_WARM,
-    POISON,
-)
+from tests.contract.engine_faults import FAILS, LARGE, NO_MEMORY_TO_RUN, NO_MEMORY_TO_WARM, POISON
 from tests.contract.faulty_server import (
-    REAL,
-    Faulty,
+    FaultyServer,
     is_refusal,
+    launched_server,
     same,
-    start,
-    terminate,
     texts_of,
-    until,
 )
 from tests.contract.pressure_exchanges import reply
+from tests.contract.server_process import REAL, until
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
 
 PROCESSES = (1, 2)
@@ -40,19 +33,11 @@ QUEUE = {"ROUNDHOUSE_SLOTS": "1", "ROUNDHOUSE_QUEUE_ROWS": "8", "ROUNDHOUSE_MAX_
 @pytest.fixture(scope="module", params=PROCESSES, ids=lambda count: f"{count}-process")
 def server(
     request: pytest.FixtureRequest, archive: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Faulty]:
+) -> Iterator[FaultyServer]:
     """A server whose queue holds eight rows, before an engine of one slot."""
-    one = start(
-        archive,
-        tmp_path_factory.mktemp("faulty"),
-        ROUNDHOUSE_HTTP_PROCESSES=str(request.param),
-        **QUEUE,
-    )
-    try:
-        one.wait_until_ready()
+    variables = QUEUE | {"ROUNDHOUSE_HTTP_PROCESSES": str(request.param)}
+    with launched_server(archive, tmp_path_factory.mktemp("faulty"), **variables) as one:
         yield one
-    finally:
-        one.stop()
 
 
 @pytest.fixture
@@ -62,7 +47,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield threads
 
 
-def waits(server: Faulty, rows: int) -> None:
+def waits(server: FaultyServer, rows: int) -> None:
     """Until so many rows are in the queue."""
     until(lambda: server.metric("roundhouse_queue_rows") == rows, f"{rows} rows in the queue")
 
@@ -81,11 +66,11 @@ def test_engine_that_raises_mid_batch_refuses_the_request_to_blame_and_answers_i
     assert is_refusal(poison.result(), 422)
     assert all(same(answer.result().vectors, right[text]) for text, answer in mates.items())
     assert server.ping() == 200
-    assert all("Traceback" not in answer.result().sentence for answer in (poison,))
+    assert "Traceback" not in poison.result().sentence
     until(lambda: server.lines("engine_failed"), "the rest in the log")
 
 
-def test_full_queue_is_said_with_a_time_to_come_back_and_costs_those_who_wait_nothing(server, pool):
+def test_full_queue_has_a_time_to_come_back_and_costs_waiting_requests_nothing(server, pool):
     with server.held():
         first = pool.submit(server.caller().ask, "a dog")
         server.wait_until_taken()
@@ -116,25 +101,19 @@ def test_client_that_leaves_takes_its_rows_with_it(server, pool):
         first = pool.submit(server.caller().ask, "a dog")
         server.wait_until_taken()
         leaver = server.caller()
-        leaver.send(
-            b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 27\r\n\r\n"
-            + b'{"inputs": ["a", "b", "c"]}'
-        )
+        header = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 27\r\n\r\n"
+        leaver.send(header + b'{"inputs": ["a", "b", "c"]}')
         waits(server, 3)
         leaver.close()
         waits(server, 0)
     assert first.result().status == 200
-    until(
-        lambda: server.metric("roundhouse_dropped_rows_total") == dropped + 3,
-        "three rows counted as dropped",
-    )
+    until(lambda: server.metric("roundhouse_dropped_rows_total") == dropped + 3, "three drops")
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_broken_engine_makes_health_503_for_good(processes, archive, tmp_path):
-    server = start(archive, tmp_path, ROUNDHOUSE_HTTP_PROCESSES=str(processes))
-    try:
-        server.wait_until_ready()
+    variables = {"ROUNDHOUSE_HTTP_PROCESSES": str(processes)}
+    with launched_server(archive, tmp_path, **variables) as server:
         server.demand(FAILS)
         assert is_refusal(server.caller().ask("a dog"))
         server.end(FAILS)
@@ -143,10 +122,8 @@ def test_broken_engine_makes_health_503_for_good(processes, archive, tmp_path):
         assert all(is_refusal(caller.request("GET", "/ping")) for caller in callers)
         assert all("fails on every request" in caller.ask("a dog").sentence for caller in callers)
         assert server.process.poll() is None and b"Traceback" not in server.log.read_bytes()
-        terminate(server.process)
-        assert server.ended() == 0
-    finally:
-        server.stop()
+        server.terminate()
+        assert server.exit_code() == 0
 
 
 def _truncated(name: str):
@@ -162,54 +139,51 @@ def _foreign(root: Path) -> None:
     write_archive(root, compute_capability="9.0")
 
 
+def _rename(root: Path) -> None:
+    root.rename(root.with_name("elsewhere"))
+
+
+def _unlink(name: str):
+    return lambda root: (root / name).unlink()
+
+
+ENGINE, TOKENIZER = f"{MODEL}/1/model.onnx", f"{MODEL}/1/tokenizer.json"
 ARCHIVES = {
-    "no folder": (
-        lambda root: root.rename(root.with_name("elsewhere")),
-        "manifest.json is missing",
-    ),
-    "no manifest": (lambda root: (root / "manifest.json").unlink(), "manifest.json is missing"),
+    "no folder": (_rename, "manifest.json is missing"),
+    "no manifest": (_unlink("manifest.json"), "manifest.json is missing"),
     "truncated manifest": (_truncated("manifest.json"), "manifest.json cannot be read"),
-    "truncated engine": (_truncated(f"{MODEL}/1/model.onnx"), "model.onnx has sha256"),
-    "truncated tokenizer": (_truncated(f"{MODEL}/1/tokenizer.json"), "tokenizer.json has sha256"),
-    "missing engine": (
-        lambda root: (root / MODEL / "1" / "model.onnx").unlink(),
-        "is not in the archive",
-    ),
+    "truncated engine": (_truncated(ENGINE), "model.onnx has sha256"),
+    "truncated tokenizer": (_truncated(TOKENIZER), "tokenizer.json has sha256"),
+    "missing engine": (_unlink(ENGINE), "is not in the archive"),
     "foreign": (_foreign, "the engine was made for compute capability 9.0"),
 }
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_refuses_an_archive_with_exit_code_3_and_one_sentence(processes, tmp_path):
-    servers = {}
-    try:
+    variables = {"ROUNDHOUSE_HTTP_PROCESSES": str(processes)}
+    with ExitStack() as servers:
+        running = {}
         for name, (spoil, _) in ARCHIVES.items():
             root = tmp_path / name / "model"
             write_archive(root)
             spoil(root)
-            servers[name] = start(
-                root, tmp_path / name, module=REAL, ROUNDHOUSE_HTTP_PROCESSES=str(processes)
-            )
+            server = launched_server(root, root.parent, module=REAL, ready=False, **variables)
+            running[name] = servers.enter_context(server)
         for name, (_, sentence) in ARCHIVES.items():
-            assert servers[name].ended() == 3, name
-            (line,) = servers[name].log.read_text().splitlines()
+            assert running[name].exit_code() == 3, name
+            (line,) = running[name].log.read_text().splitlines()
             assert line.startswith("Refused: ") and sentence in line, line
-    finally:
-        for server in servers.values():
-            server.stop()
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
 def test_refuses_an_engine_that_does_not_fit_with_exit_code_4(processes, archive, tmp_path):
-    (tmp_path / "faults").mkdir()
-    (tmp_path / "faults" / NO_MEMORY_TO_WARM).touch()
-    server = start(archive, tmp_path, ROUNDHOUSE_HTTP_PROCESSES=str(processes))
-    try:
-        assert server.ended() == 4
+    options = {"faults": [NO_MEMORY_TO_WARM], "ready": False}
+    variables = {"ROUNDHOUSE_HTTP_PROCESSES": str(processes)}
+    with launched_server(archive, tmp_path, **options, **variables) as server:
+        assert server.exit_code() == 4
         (line,) = server.log.read_text().splitlines()
         assert "cannot be loaded: Failed to allocate memory" in line
-    finally:
-        server.stop()
 
 
 def test_memory_that_is_short_for_a_request_is_503_and_the_same_request_succeeds_later(server):
@@ -217,10 +191,8 @@ def test_memory_that_is_short_for_a_request_is_503_and_the_same_request_succeeds
     right = caller.ask(large).vectors
     server.demand(NO_MEMORY_TO_RUN)
     answer = caller.ask(large)
-    assert (
-        is_refusal(answer, MEMORY_IS_SHORT)
-        and "Memory is too short for this request" in answer.sentence
-    )
+    assert is_refusal(answer, MEMORY_IS_SHORT)
+    assert "Memory is too short for this request" in answer.sentence
     assert (caller.ask("a dog").status, server.ping()) == (200, 200)
     server.end(NO_MEMORY_TO_RUN)
     assert same(caller.ask(large).vectors, right)

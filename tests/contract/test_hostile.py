@@ -54,13 +54,12 @@ from tests.contract.hostile_requests import (
 )
 from tests.contract.hostile_server import (
     MAX_CONNECTIONS,
-    SECONDS,
     SEED,
     Running,
     start,
     start_multi_model,
-    until,
 )
+from tests.contract.server_process import SECONDS, until
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, REPOSITORY, Tiny
 
 LEAK_MIB = 64
@@ -73,6 +72,13 @@ CONFORMS = (
     response_schema_conformance,
 )
 BODIES, NOISE, LEAVERS, DRIPS, LOADS, PER_OPERATION = 6000, 1000, 400, 12, 500, 60
+SETTINGS = settings(
+    max_examples=PER_OPERATION,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
 FORMS = ("texts", "tensors", "two processes", "several models")
 
 
@@ -81,35 +87,31 @@ def servers(
     archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Running]]:
     """A server of texts, one of tensors, one of two processes, one of several models."""
-    folder, texts, tensors = (
-        tmp_path_factory.mktemp("hostile"),
-        archives(EMBEDDER),
-        archives(ARITHMETIC),
-    )
-    found: dict[str, Running] = {}
+    folder = tmp_path_factory.mktemp("hostile")
+    texts, tensors = archives(EMBEDDER), archives(ARITHMETIC)
+    two = {"ROUNDHOUSE_HTTP_PROCESSES": "2"}
+    servers: dict[str, Running] = {}
     try:
-        found["texts"] = start(EMBEDDER, texts, folder / "texts.log", TEXTS)
-        found["tensors"] = start(ARITHMETIC, tensors, folder / "tensors.log", TENSORS)
-        found["two processes"] = start(
-            EMBEDDER, texts, folder / "two.log", TEXTS, ROUNDHOUSE_HTTP_PROCESSES="2"
-        )
-        found["several models"] = start_multi_model(
+        servers["texts"] = start(EMBEDDER, texts, folder / "texts.log", TEXTS)
+        servers["tensors"] = start(ARITHMETIC, tensors, folder / "tensors.log", TENSORS)
+        servers["two processes"] = start(EMBEDDER, texts, folder / "two.log", TEXTS, **two)
+        servers["several models"] = start_multi_model(
             ARITHMETIC, tensors, folder / "several.log", TENSORS
         )
         for form in FORMS[2:]:
-            found[form].share = 0.2
-        for running in found.values():
+            servers[form].share = 0.2
+        for running in servers.values():
             running.warm_up()
-        yield found
+        yield servers
     finally:
-        for running in found.values():
+        for running in servers.values():
             running.process.kill()
             running.process.wait()
 
 
 @dataclass
 class Neighbour:
-    """Asks every server the right thing on connections of its own, all the time."""
+    """Sends every server the right request on connections of its own, all the time."""
 
     servers: tuple[Running, ...]
     stop: threading.Event = field(default_factory=threading.Event)
@@ -117,18 +119,13 @@ class Neighbour:
     faults: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        """Until told to stop."""
-        connections = [
-            http.client.HTTPConnection("127.0.0.1", each.port, timeout=SECONDS)
-            for each in self.servers
-        ]
-        right = [
-            each.ask(connection) for each, connection in zip(self.servers, connections, strict=True)
-        ]
+        connections = [server.connection() for server in self.servers]
+        pairs = list(zip(self.servers, connections, strict=True))
+        right = [server.ask(connection) for server, connection in pairs]
         while not self.stop.wait(0.02):
-            for each, connection, numbers in zip(self.servers, connections, right, strict=True):
+            for (server, connection), numbers in zip(pairs, right, strict=True):
                 try:
-                    assert each.ask(connection) == pytest.approx(numbers, abs=1e-5)
+                    assert server.ask(connection) == pytest.approx(numbers, abs=1e-5)
                     self.answers += 1
                 except (AssertionError, OSError, http.client.HTTPException) as fault:
                     self.faults.append(repr(fault))
@@ -164,7 +161,7 @@ def every(
     return servers[request.param]
 
 
-def judged(running: Running) -> Tally:
+def check_tally(running: Running) -> Tally:
     """The tally, which must hold nothing wrong; the server lives."""
     assert running.process.poll() is None, running.log.read_text()[-3000:]
     wrong, running.tally.wrong = running.tally.wrong, []
@@ -174,37 +171,36 @@ def judged(running: Running) -> Tally:
 
 def test_hostile_bodies_get_one_answer_each(every):
     before, count = every.tally.sent, int(BODIES * every.share)
-    asyncio.run(
-        ask_all(every.port, every.aimed(hostile_requests(SEED, count, every.document)), every.tally)
-    )
-    tally = judged(every)
+    requests = every.aimed(hostile_requests(SEED, count, every.document))
+    asyncio.run(ask_all(every.port, requests, every.tally))
+    tally = check_tally(every)
     assert tally.sent - before == count
-    assert {200, 400, 404, 405, 413, 415} <= set(tally.statuses), (
-        "the requests are too tame to say anything"
-    )
+    # Else the requests are too tame.
+    assert {200, 400, 404, 405, 413, 415} <= set(tally.statuses)
 
 
 def test_noise_on_the_wire_is_refused_or_answered(every):
     noise = wire_noise(SEED, int(NOISE * every.share))
     asyncio.run(throw_all(every.port, map(every.aim, noise), every.tally))
-    assert {400, 413, 431} <= set(judged(every).statuses)
+    assert {400, 413, 431} <= set(check_tally(every).statuses)
 
 
 def test_no_request_is_smuggled_behind_a_disputed_end(every):
     throws = map(every.aim, smuggling_attempts())
-    found = asyncio.run(throw_all(every.port, throws, every.tally, silence_seconds=ANSWER_SECONDS))
-    judged(every)
-    assert found and all(statuses == [400] for statuses in found), (
-        "exactly one answer, and nothing after it is read"
+    answers = asyncio.run(
+        throw_all(every.port, throws, every.tally, silence_seconds=ANSWER_SECONDS)
     )
+    check_tally(every)
+    # Exactly one answer, and nothing after it is read.
+    assert answers and all(statuses == [400] for statuses in answers)
 
 
 def test_clients_that_leave_are_let_go(every):
     asyncio.run(leave_all(every.port, [every.aim(VALID)] * int(LEAVERS * every.share), every.tally))
-    judged(every)
+    check_tally(every)
 
 
-def test_slow_senders_are_told_so_and_closed(every):
+def test_slow_senders_are_refused_and_closed(every):
     valid = every.aim(VALID)
     header, _, _ = valid.partition(b"\r\n\r\n")
 
@@ -215,22 +211,19 @@ def test_slow_senders_are_told_so_and_closed(every):
         ]
         return await asyncio.gather(*(drip(every.port, data, every.tally) for data in slow))
 
-    assert set(asyncio.run(scenario())) <= {400, 408} and 408 in judged(every).statuses
+    assert set(asyncio.run(scenario())) <= {400, 408} and 408 in check_tally(every).statuses
 
 
 def test_hostile_requests_to_load_are_refused_and_load_nothing(servers, neighbour):
     running = servers["several models"]
-    found = Tally()
-    asyncio.run(ask_all(running.port, hostile_loads(SEED, LOADS), found))
-    assert found.wrong[:5] == [] and set(found.statuses) <= {400, 409}
-    with contextlib.closing(
-        http.client.HTTPConnection("127.0.0.1", running.port, timeout=SECONDS)
-    ) as connection:
+    tally = Tally()
+    asyncio.run(ask_all(running.port, hostile_loads(SEED, LOADS), tally))
+    assert tally.wrong[:5] == [] and set(tally.statuses) <= {400, 409}
+    with contextlib.closing(running.connection()) as connection:
         connection.request("GET", "/models")
-        assert [
-            model["modelName"] for model in json.loads(connection.getresponse().read())["models"]
-        ] == ["hostile"]
-    judged(running)
+        models = json.loads(connection.getresponse().read())["models"]
+    assert [model["modelName"] for model in models] == ["hostile"]
+    check_tally(running)
 
 
 def test_clients_that_never_read_are_closed(running):
@@ -240,7 +233,7 @@ def test_clients_that_never_read_are_closed(running):
         )
 
     assert asyncio.run(scenario()) == [True] * 3
-    judged(running)
+    check_tally(running)
 
 
 def test_connections_beyond_the_most_are_answered_503(running):
@@ -256,54 +249,34 @@ def test_connections_beyond_the_most_are_answered_503(running):
         return last
 
     assert asyncio.run(scenario()) == [503] * 20
-    until(
-        lambda: running.files() < MAX_CONNECTIONS, "the connections of clients that left stay open"
-    )
+    until(lambda: running.files() < MAX_CONNECTIONS, "the end of the clients' connections")
 
 
 @pytest.mark.parametrize("mode", GenerationMode, ids=str)
 def test_openapi_contract_holds_for_what_schemathesis_sends(running, mode):
     schema = schemathesis.openapi.from_dict(single_model_contract(running.tiny.model))
     cases = 0
-    for found in schema.get_all_operations():
-        operation = found.ok()
 
-        @seed(SEED)
-        @settings(
-            max_examples=PER_OPERATION,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(case=operation.as_strategy(generation_mode=mode))
-        def ask(case):
-            nonlocal cases
-            cases += 1
-            response = case.call(base_url=f"http://127.0.0.1:{running.port}", timeout=SECONDS)
-            running.tally.sent += 1
-            running.tally.take(
-                repr(case.body).encode(),
-                response.status_code,
-                response.content,
-                is_head=case.method == "HEAD",
+    def send(case):
+        nonlocal cases
+        cases += 1
+        response = case.call(base_url=f"http://127.0.0.1:{running.port}", timeout=SECONDS)
+        running.tally.sent += 1
+        body, is_head = repr(case.body).encode(), case.method == "HEAD"
+        running.tally.take(body, response.status_code, response.content, is_head=is_head)
+        if case.method.upper() == case.operation.method.upper():
+            # A request that asks for its answer within microseconds may hear 503, as the
+            # contract says.
+            is_late = response.status_code == 503 and any(
+                words in response.text for words in OUT_OF_TIME
             )
-            if case.method.upper() == case.operation.method.upper():
-                # A request that asks for its answer within microseconds may hear 503, as the
-                # contract says.
-                late = response.status_code == 503 and any(
-                    words in response.text for words in OUT_OF_TIME
-                )
-                case.validate_response(
-                    response,
-                    checks=[each for each in CONFORMS if not (late and each is not_a_server_error)],
-                )
+            case.validate_response(response, checks=CONFORMS[1:] if is_late else CONFORMS)
 
-        with contextlib.suppress(
-            Unsatisfiable
-        ):  # Nothing can be wrong about a GET without parameters.
-            ask()
-    judged(running)
+    for operation in schema.get_all_operations():
+        strategy = operation.ok().as_strategy(generation_mode=mode)
+        with contextlib.suppress(Unsatisfiable):  # nothing is wrong about a GET without parameters
+            seed(SEED)(SETTINGS(given(case=strategy)(send)))()
+    check_tally(running)
     assert cases >= PER_OPERATION
 
 
@@ -320,16 +293,12 @@ def single_model_contract(model: str) -> dict[str, object]:
     return document
 
 
-def test_whoever_came_the_server_is_as_before_and_the_neighbour_never_noticed(servers, neighbour):
+def test_servers_are_as_before_and_the_neighbour_never_noticed(servers, neighbour):
     assert sum(servers[form].tally.sent for form in FORMS[:2]) >= 10_000
     for running in servers.values():
-        until(
-            lambda one=running: one.files() <= one.files_before + len(one.pids),
-            "open files do not go back",
-        )
+        most = running.files_before + len(running.pids)
+        until(lambda one=running, most=most: one.files() <= most, "the end of open files")
         assert running.mib() <= running.mib_before + LEAK_MIB
-        assert (
-            b"Traceback" not in running.log.read_bytes()
-            and b'"status":500' not in running.log.read_bytes()
-        )
+        log = running.log.read_bytes()
+        assert b"Traceback" not in log and b'"status":500' not in log
     assert neighbour.faults == [] and neighbour.answers > 200
