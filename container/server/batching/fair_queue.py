@@ -128,6 +128,8 @@ class FairQueue:
         tag = head.row[0]
         self._virtual_time = max(tag, min(self._virtual_time + 1, tag + UNIT - 1))
         self.live -= len(queued_rows)
+        if self.dead > self.live:
+            self._sweep()
         queued_rows.sort(key=_second)
         return queued_rows
 

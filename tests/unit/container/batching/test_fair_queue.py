@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from container.server.batching.batch import Job
@@ -165,6 +165,15 @@ async def test_row_beyond_the_last_bucket_has_its_own_length():
         max_size=60,
     ),
     st.integers(1, 3),
+)
+@example(
+    [
+        *[("add", [1] * rows, 0) for rows in (4, 4, 1)],
+        ("take", [1], 0),
+        ("leave", [1], 2),
+        ("take", [1], 0),
+    ],
+    1,
 )
 @scenario
 async def test_counts_are_exact_and_the_dead_never_outnumber_the_living(steps, kinds):
