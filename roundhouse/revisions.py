@@ -36,6 +36,11 @@ class Git:
             )
         return found.output.strip()
 
+    def head(self) -> str | None:
+        """Return the commit that the files are of; None outside a repository."""
+        found = self._git("rev-parse", "--verify", "--quiet", "HEAD")
+        return found.output.strip() if found.code == 0 else None
+
     def has(self, commit: str) -> bool:
         """True when git has a commit here; a shallow clone has the latest ones alone."""
         return self._git("cat-file", "-e", f"{commit}^{{commit}}").code == 0

@@ -68,7 +68,7 @@ def plan_against_deployed(
     head = read_tree(paths.tree)
     plan = Plan(
         base=Side(ref=DEPLOYED),
-        head=Side(ref="HEAD", commit=git.commit("HEAD"), dirty=git.is_dirty()),
+        head=Side(ref="HEAD", commit=git.head(), dirty=git.head() is None or git.is_dirty()),
         data_only=False,
         environments=(),
         faults=tuple(map(str, head.faults)),

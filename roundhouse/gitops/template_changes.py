@@ -51,7 +51,16 @@ def template_digest(template: Template | None) -> str:
     content = {} if template is None else {
         key: template.get(key, {}) for key in ("Resources", "Outputs")
     }  # fmt: skip
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_canonical(content), sort_keys=True).encode()).hexdigest()
+
+
+def _canonical(value: Any) -> Any:
+    """Return a template with whole numbers as such: the CDK writes 1.0 as 1."""
+    if isinstance(value, Mapping):
+        return {key: _canonical(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def resource_changes(before: Template | None, after: Template | None) -> tuple[ResourceChange, ...]:

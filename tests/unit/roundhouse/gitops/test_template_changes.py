@@ -50,6 +50,12 @@ def test_order_and_notes_alone_change_nothing():
     assert template_digest(before) != template_digest(after)
 
 
+def test_digest_does_not_depend_on_how_a_whole_number_is_written():
+    assert template_digest(template(Threshold=1.0, Values=(2.0, 0.5))) == template_digest(
+        template(Threshold=1, Values=[2, 0.5])
+    )
+
+
 def test_property_is_named_by_its_whole_path_and_a_long_text_by_its_digest():
     before = template(A={"B": [{"C": 1}, {"C": 2}]}, D="x" * 3000, E=[1])
     after = template(A={"B": [{"C": 1}, {"C": 3}]}, D="y" * 3000, E=[1, 2])
