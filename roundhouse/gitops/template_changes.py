@@ -47,11 +47,11 @@ LONGEST_VALUE = 2000
 
 
 def template_digest(template: Template | None) -> str:
-    """Return the sha256 of what a template deploys: its resources and outputs."""
-    content = {} if template is None else {
-        key: template.get(key, {}) for key in ("Resources", "Outputs")
-    }  # fmt: skip
-    return hashlib.sha256(json.dumps(_canonical(content), sort_keys=True).encode()).hexdigest()
+    """Return the sha256 of what a template deploys: types, properties and outputs."""
+    resources = {key: _content(item) for key, item in _resources(template).items()}
+    outputs = {} if template is None else template.get("Outputs", {})
+    text = json.dumps(_canonical([resources, outputs]), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _canonical(value: Any) -> Any:
