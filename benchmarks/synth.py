@@ -123,7 +123,7 @@ def _of_commands(
         argv = (
             str(at.venv_python("roundhouse")),
             "-m",
-            "roundhouse.cli",
+            "roundhouse",
             verb,
             "--root",
             str(tree),
