@@ -17,7 +17,7 @@ BuildRoute = Literal["cpu", "gpu", "fleet", "training-job"]
 
 
 class InstanceType(Value):
-    """One SageMaker hosting type. Memory in GiB, price in USD an hour."""
+    """One SageMaker hosting type. Memory in GiB."""
 
     name: str
     gpu: str | None = None
@@ -26,7 +26,6 @@ class InstanceType(Value):
     compute_capability: str
     vcpus: int | None = None
     memory_gib: float | None = None
-    usd_per_hour: float | None = None
     multi_model_gpu: bool = False
     local_nvme_gb: int | None = None
 

@@ -121,7 +121,7 @@ def _variant(deployment: Deployment, variant: Variant) -> VariantState:
         backlog_target=backlog_target(deployment, variant) if scales and waits else None,
         gpu_target=gpu_target(deployment, variant) if is_busy else None,
         schedule=tuple(map(_floor, variant.scaling.schedule)) if scales else (),
-        usd_per_hour=_cost(variant),
+        usd_per_hour=_cost(deployment, variant),
     )
 
 
@@ -133,9 +133,9 @@ def _floor(floor: ScheduledFloorSpec) -> str:
     )
 
 
-def _cost(variant: Variant) -> Cost:
+def _cost(deployment: Deployment, variant: Variant) -> Cost:
     """Of several instance types the cheapest at the least, the dearest at the most."""
-    prices = instance_prices(variant)
+    prices = instance_prices(deployment, variant)
     if prices is None:
         return Cost(least=None, most=None)
     return Cost(

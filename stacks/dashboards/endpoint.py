@@ -104,7 +104,7 @@ def _load(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[Gr
     yield graphs.requests(shown)
     yield graphs.requests_of_each(shown, [*lines.capacity_lines(deployment, variant), *aims])
     yield instance_graphs.instances(shown, lines.count_lines(deployment, variant))
-    prices = lines.instance_prices(variant)
+    prices = lines.instance_prices(deployment, variant)
     if prices is not None:
         yield instance_graphs.cost(shown, prices, lines.cost_lines(deployment, variant))
 

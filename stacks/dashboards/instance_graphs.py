@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment
 from stacks.alarms.request_alarms import COUNT
-from stacks.dashboards.lines import WHERE, Line, Prices, instance_prices
+from stacks.dashboards.lines import Line, Prices, instance_prices
 from stacks.dashboards.widget import Graph, Row, Shown, computed, hidden
 
 ANSWERING = f"FILL({COUNT}, REPEAT)"
@@ -30,7 +30,10 @@ def cost(shown: Shown, prices: Prices, lines: Sequence[Line] = ()) -> Graph:
     """Instances times the price of the dearest type, as no metric tells several apart."""
     several = "" if prices.least == prices.most else ", if all are of the dearest type"
     total = computed(f"{ANSWERING} * {prices.most:g}", f"estimated cost{several}", "cost")
-    rows, title = [*_invocations(shown), total], f"Estimated cost, USD an hour ({WHERE})"
+    rows, title = (
+        [*_invocations(shown), total],
+        f"Estimated cost, USD an hour (prices of {prices.region})",
+    )
     return Graph(title=title, rows=rows, unit="USD an hour", lines=lines)
 
 
@@ -43,7 +46,7 @@ def cost_of_all(deployments: Sequence[Deployment]) -> Graph:
     for deployment in deployments:
         endpoint = names.endpoint_name(deployment.environment, deployment.name)
         for variant in deployment.variants:
-            prices, number = instance_prices(variant), len(rows)
+            prices, number = instance_prices(deployment, variant), len(rows)
             if prices is None:
                 continue
             shown = Shown(endpoint=endpoint, variant=variant.name)
@@ -56,7 +59,8 @@ def cost_of_all(deployments: Sequence[Deployment]) -> Graph:
                 rows.append(shown.host("MemoryUtilization", "SampleCount", **hidden(count)))
             label = endpoint if variant.name == VARIANT else f"{endpoint}, {variant.name}"
             rows.append(computed(f"{count} * {prices.most:g}", label, f"cost{number}"))
-    title = f"Estimated cost of all endpoints, USD an hour ({WHERE})"
+    region = deployments[0].environment.region
+    title = f"Estimated cost of all endpoints, USD an hour (prices of {region})"
     return Graph(title=title, rows=rows, unit="USD an hour", stacked=True)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onboarding.deployment import Deployment, Variant
+from onboarding.prices import price
 from stacks.alarms.host_alarms import DISK_PERCENT, MEMORY_PERCENT, fills_its_memory
 from stacks.alarms.request_alarms import longest_wait_seconds, measured_per_minute
 from stacks.capacity.engine import gpus_used
@@ -23,8 +24,6 @@ from stacks.scaling.targets import (
 PROMISED, MEASURED, WANTED = "#d62728", "#9467bd", "#2ca02c"
 """Colors of an SLO or a limit, of what a benchmark measured, and of what scaling aims at."""
 COLORS = "Lines: red is promised, purple measured, green what scaling aims at."
-WHERE = "prices of us-east-1"
-"""Of onboarding/data/instance_types.yaml, whatever the region."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ def count_lines(deployment: Deployment, variant: Variant) -> list[Line]:
 
 def cost_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     """USD an hour at the most instances, of the dearest type."""
-    prices, count = instance_prices(variant), most(variant)
+    prices, count = instance_prices(deployment, variant), most(variant)
     if prices is None or variant not in scaled_variants(deployment):
         return []
     value = round(prices.most * count, 4)
@@ -155,12 +154,14 @@ class Prices:
 
     least: float
     most: float
+    region: str
 
 
-def instance_prices(variant: Variant) -> Prices | None:
+def instance_prices(deployment: Deployment, variant: Variant) -> Prices | None:
     """None where the price of any of its instance types is not known: it may run on that one."""
-    prices = [pool.instance_type.usd_per_hour for pool in variant.pools]
-    known = [price for price in prices if price is not None]
+    region = deployment.environment.region
+    prices = [price(region, "hosting", pool.instance_type.name) for pool in variant.pools]
+    known = [value for value in prices if value is not None]
     if not known or len(known) < len(prices):
         return None
-    return Prices(least=min(known), most=max(known))
+    return Prices(least=min(known), most=max(known), region=region)

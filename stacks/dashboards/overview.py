@@ -119,7 +119,7 @@ def promises(deployments: Sequence[Deployment], *, counts: bool = False) -> str:
     With `counts` how many there may be, and what those cost.
     """
     rows = [
-        (*_promise(deployment, variant), *(_counts(variant) if counts else ()))
+        (*_promise(deployment, variant), *(_counts(deployment, variant) if counts else ()))
         for deployment in deployments
         for variant in deployment.variants
     ]
@@ -133,7 +133,8 @@ def deployed(deployment: Deployment) -> str:
 
 def _promise(deployment: Deployment, variant: Variant) -> tuple[str, ...]:
     queued, slo = deployment.endpoint.asynchronous is not None, deployment.endpoint.latency_slo_ms
-    capacity, prices = variant_capacity(deployment, variant), instance_prices(variant)
+    capacity = variant_capacity(deployment, variant)
+    prices = instance_prices(deployment, variant)
     target = (backlog_target if queued else invocations_target)(deployment, variant)
     measured, scales_at = "not measured", "nothing"
     if capacity is not None:
@@ -151,8 +152,8 @@ def _promise(deployment: Deployment, variant: Variant) -> tuple[str, ...]:
     )
 
 
-def _counts(variant: Variant) -> tuple[str, ...]:
-    low, high, prices = fewest(variant), most(variant), instance_prices(variant)
+def _counts(deployment: Deployment, variant: Variant) -> tuple[str, ...]:
+    low, high, prices = fewest(variant), most(variant), instance_prices(deployment, variant)
     cost = "not known"
     if prices is not None:
         cost = _range(low * prices.least, high * prices.most, ".2f")

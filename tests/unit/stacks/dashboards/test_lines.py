@@ -24,7 +24,9 @@ def expressions(graph):
 
 
 def test_several_instance_types_cost_from_the_cheapest_to_the_dearest():
-    assert instance_prices(POOLED.own) == Prices(least=1.4084, most=7.09)
+    assert instance_prices(POOLED, POOLED.own) == Prices(
+        least=1.4084, most=7.09, region="us-east-1"
+    )
     body = endpoint_dashboard_body(POOLED)
     assert lines(body, "Estimated cost") == {"4 instances of sentence-embedder": 28.36}
     assert expressions(titled(body, "Estimated cost")) == [
@@ -34,7 +36,7 @@ def test_several_instance_types_cost_from_the_cheapest_to_the_dearest():
 
 
 def test_type_without_a_price_leaves_the_cost_unknown():
-    assert instance_prices(UNPRICED.own) is None
+    assert instance_prices(UNPRICED, UNPRICED.own) is None
     assert "Estimated cost" not in str(endpoint_dashboard_body(UNPRICED))
     assert promises([UNPRICED], counts=True).endswith("| not known | 1 to 4 | not known |")
 
@@ -42,7 +44,7 @@ def test_type_without_a_price_leaves_the_cost_unknown():
 @pytest.mark.parametrize("deployment", [OWN, SHARED, POOLED, UNPRICED])
 def test_cost_is_the_one_that_status_tells(deployment):
     prices, (explanation,) = (
-        instance_prices(deployment.own),
+        instance_prices(deployment, deployment.own),
         (variant.usd_per_hour for variant in endpoint_state(deployment).variants),
     )
     most = deployment.own.scaling.max
