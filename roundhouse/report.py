@@ -14,7 +14,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from roundhouse import interruption
@@ -27,43 +27,51 @@ UNLIMITED_WIDTH = 10_000
 """Columns of a table that no terminal limits."""
 
 
-def shorten(text: str) -> str:
-    """Return a line of progress, cut between words."""
-    return textwrap.shorten(text, PROGRESS_WIDTH, placeholder=" …")
-
-
 @dataclass(kw_only=True)
 class Step:
-    """One piece of work under way: `update` says where it is, `done` what it came to."""
+    """One piece of work under way: a task of `progress` on a terminal, else lines in a log."""
 
     title: str
     console: Console
     progress: Progress | None
+    log_prefix: str = ""
+    """Begins the lines in a log, where several steps go on at once."""
+    task: TaskID | None = None
     begin: float = field(default_factory=time.monotonic)
     detail: str = ""
     shown_at: float = 0.0
     last: str = ""
 
-    def update(self, text: str) -> None:
-        """Show where the work is.
+    def __post_init__(self) -> None:
+        if self.progress is None:
+            self.console.print(f"  {escape(self.title)} …", soft_wrap=True)
+        else:
+            self.task = self.progress.add_task(escape(self.title), total=None)
 
-        In place on a terminal, else as a line, seldom, and sooner when it says something
-        new.
-        """
-        short = shorten(text)
-        if self.progress is not None:
-            self.progress.update(
-                self.progress.task_ids[0], description=f"{self.title}  [dim]{escape(short)}[/dim]"
-            )
-        elif self.seconds - self.shown_at >= (
+    def update(self, text: str) -> None:
+        """Show where the work is; in a log seldom, and sooner when the text is a new one."""
+        short = textwrap.shorten(text, PROGRESS_WIDTH, placeholder=" …")
+        if self.progress is not None and self.task is not None:
+            description = f"{escape(self.title)}  [dim]{escape(short)}[/dim]"
+            self.progress.update(self.task, description=description)
+        elif short and self.seconds - self.shown_at >= (
             REPEAT_SECONDS if short == self.last else UPDATE_SECONDS
         ):
             self.shown_at, self.last = self.seconds, short
-            self.console.print(f"    … {self.seconds:5.1f} s  {escape(short)}", soft_wrap=True)
+            line = escape(f"{self.log_prefix}{short}")
+            self.console.print(f"    … {self.seconds:5.1f} s  {line}", soft_wrap=True)
 
     def finish(self, detail: str) -> None:
-        """Leave what the work came to."""
+        """Keep the result, which the step's last line shows."""
         self.detail = detail
+
+    def end(self, detail: str, *, has_failed: bool = False) -> None:
+        """Print the step's last line: its result or failure, and its seconds."""
+        if self.progress is not None and self.task is not None:
+            self.progress.remove_task(self.task)
+        mark = "[red]✗[/red]" if has_failed else "[green]✓[/green]"
+        text = escape(f"{self.title}: {detail}" if detail else self.title)
+        self.console.print(f"{mark} {text}  [dim]{self.seconds:.1f} s[/dim]", soft_wrap=True)
 
     @property
     def seconds(self) -> float:
@@ -73,10 +81,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Write steps and remembers how long each took.
-
-    `check` is asked before each, and raises to break off.
-    """
+    """Prints steps and keeps how long each took; `check` may raise before each to break off."""
 
     console: Console
     check: Callable[[], None] = lambda: None
@@ -86,24 +91,25 @@ class Report:
     def step(self, title: str) -> Iterator[Step]:
         """One step: a clock while it runs, one line when it is done."""
         self.check()
-        progress = self._clock(title) if self.console.is_terminal else None
-        if progress is None:
-            self.console.print(f"  {title} …")
-        step = Step(title=title, console=self.console, progress=progress)
-        try:
-            if progress is None:
+        with self.progress() as progress:
+            step = Step(title=title, console=self.console, progress=progress)
+            try:
                 yield step
-            else:
-                with progress:
-                    yield step
-        except BaseException:
-            self.console.print(f"[red]✗[/red] {title}  [dim]{step.seconds:.1f} s[/dim]")
-            raise
-        self.times.append((title, step.seconds))
-        detail = f": {escape(step.detail)}" if step.detail else ""
-        self.console.print(
-            f"[green]✓[/green] {title}{detail}  [dim]{step.seconds:.1f} s[/dim]", soft_wrap=True
-        )
+            except BaseException:
+                step.end("", has_failed=True)
+                raise
+            self.times.append((title, step.seconds))
+            step.end(step.detail)
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress | None]:
+        """Show the steps under way in place; None where the console is no terminal."""
+        if not self.console.is_terminal:
+            yield None
+            return
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=self.console, transient=True) as progress:
+            yield progress
 
     def print(self, text: str) -> None:
         """Print one line as it is."""
@@ -130,12 +136,6 @@ class Report:
     def confirm(self, question: str) -> bool:
         """Ask a person yes or no; the default is no."""
         return self.console.input(f"{escape(question)} [y/N] ").strip().lower() in ("y", "yes")
-
-    def _clock(self, title: str) -> Progress:
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        progress = Progress(*columns, console=self.console, transient=True)
-        progress.add_task(title, total=None)
-        return progress
 
 
 printed_documents: list[Any] = []

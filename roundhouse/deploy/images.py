@@ -97,20 +97,15 @@ def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
         return
     title = f"Building {', '.join(order.image for order in orders)} (CodeBuild, some of an hour)"
     with session.report.step(title) as step:
-        order = codebuild.BuildRequest(
-            project=builder_project(session.environment, ROUTE),
-            source=publish_source(session, source(session, orders), "the images' sources"),
-            variables={},
-        )
-        build_id = codebuild.start(session.clients("codebuild"), order)
+        client = session.clients("codebuild")
+        zip_path = publish_source(session, source(session, orders), "the images' sources")
+        build_id = codebuild.start(client, builder_project(session.environment, ROUTE), zip_path)
         try:
             codebuild.follow(
-                session.clients,
-                build_id,
-                codebuild.Follower(every_seconds=EVERY_SECONDS, on_line=step.update),
+                session.clients, build_id, every_seconds=EVERY_SECONDS, on_line=step.update
             )
         except KeyboardInterrupt:
-            codebuild.stop(session.clients("codebuild"), build_id)
+            codebuild.stop(client, build_id)
             raise
         except BuildFailedError as error:
             raise BuildFailedError(f"Images: {error}") from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -13,10 +12,34 @@ from roundhouse.aws.clients import Client, Clients, calling
 from roundhouse.errors import BuildFailedError
 
 LINES = 50
+RUNNING = "IN_PROGRESS"
+SUCCEEDED = "SUCCEEDED"
+ENDED = {
+    "TIMED_OUT": "reached its time limit",
+    "STOPPED": "was stopped",
+    "FAULT": "met a fault of CodeBuild",
+}
+KILLED = "exit status 137"
+"""CodeBuild's message for a command that a SIGKILL ended."""
+LISTED = 100
+"""Builds that CodeBuild describes in one call."""
+
+
+def job_text(clients: Clients, group: str, job: str) -> str:
+    """Return the newest log lines of a training job, whose one stream begins with its name."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        streams = clients("logs").describe_log_streams(
+            logGroupName=group, logStreamNamePrefix=f"{job}/", limit=1
+        )["logStreams"]
+    except (BotoCoreError, ClientError):
+        return ""
+    return stream_text(clients, group, streams[0]["logStreamName"]) if streams else ""
 
 
 def stream_text(clients: Clients, group: str | None, stream: str | None) -> str:
-    """The newest lines of a stream; empty while there is none, or when it cannot be read."""
+    """Return the newest lines of a log stream; empty when it is absent or cannot be read."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     if group is None or stream is None:
@@ -30,76 +53,20 @@ def stream_text(clients: Clients, group: str | None, stream: str | None) -> str:
     return "\n".join(str(event["message"]).rstrip("\n") for event in events)
 
 
-def job_text(clients: Clients, group: str, job: str) -> str:
-    """The newest lines of a training job, whose one stream begins with its name."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        streams = clients("logs").describe_log_streams(
-            logGroupName=group, logStreamNamePrefix=f"{job}/", limit=1
-        )["logStreams"]
-    except (BotoCoreError, ClientError):
-        return ""
-    return stream_text(clients, group, streams[0]["logStreamName"]) if streams else ""
-
-
 def last_line(text: str) -> str:
-    """The last line of the build's own words.
-
-    CodeBuild's `[Container]` lines and commands stand around them.
-    """
+    """Return a log's last line that is neither CodeBuild's `[Container]` line nor a command."""
     lines = [line.strip() for line in text.splitlines()]
-    return next(
-        (line for line in reversed(lines) if line and not line.startswith(("[Container]", "$ "))),
-        "",
-    )
+    own = [line for line in lines if line and not line.startswith(("[Container]", "$ "))]
+    return own[-1] if own else ""
 
 
-RUNNING = "IN_PROGRESS"
-SUCCEEDED = "SUCCEEDED"
-ENDED = {
-    "TIMED_OUT": "reached its time limit",
-    "STOPPED": "was stopped",
-    "FAULT": "met a fault of CodeBuild",
-}
-KILLED = "exit status 137"
-"""What CodeBuild says of a command that a SIGKILL ended."""
-LISTED = 100
-"""Builds that CodeBuild describes in one call."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuildRequest:
-    """A build to start: a project, its source zip at `bucket/key`, and its variables."""
-
-    project: str
-    source: str
-    variables: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Follower:
-    """How a build is followed: seconds between two looks, and what receives its log's last line."""
-
-    every_seconds: float
-    on_line: Callable[[str], None]
-    sleep: Callable[[float], None] = time.sleep
-
-
-def start(codebuild: Client, request: BuildRequest) -> str:
-    """Start a build and returns its id. Raises NotReadyError."""
-    with calling(f"Starting a build in {request.project}"):
+def start(codebuild: Client, project: str, source: str) -> str:
+    """Start a build of a source zip at `bucket/key`; return its id. Raises NotReadyError."""
+    with calling(f"Starting a build in {project}"):
         answer = codebuild.start_build(
-            projectName=request.project,
-            sourceTypeOverride="S3",
-            sourceLocationOverride=request.source,
-            environmentVariablesOverride=[
-                {"name": name, "value": value, "type": "PLAINTEXT"}
-                for name, value in request.variables.items()
-            ],
+            projectName=project, sourceTypeOverride="S3", sourceLocationOverride=source
         )
-        build_id: str = answer["build"]["id"]
-    return build_id
+        return str(answer["build"]["id"])
 
 
 def stop(codebuild: Client, build_id: str) -> None:
@@ -108,35 +75,49 @@ def stop(codebuild: Client, build_id: str) -> None:
         codebuild.stop_build(id=build_id)
 
 
-def stop_all(codebuild: Client, project: str, variable: tuple[str, str]) -> None:
-    """Stop the running builds of a project that carry a variable of this value."""
+def stop_all(codebuild: Client, project: str, variable: dict[str, str]) -> None:
+    """Stop the running builds of a project that have an environment variable of this value."""
     with calling(f"Looking for running builds of {project}"):
-        ids = codebuild.list_builds_for_project(projectName=project, sortOrder="DESCENDING")["ids"][
-            :LISTED
-        ]
-        builds = codebuild.batch_get_builds(ids=ids)["builds"] if ids else ()
+        ids = codebuild.list_builds_for_project(projectName=project, sortOrder="DESCENDING")["ids"]
+        builds = codebuild.batch_get_builds(ids=ids[:LISTED])["builds"] if ids else ()
     for build in builds:
-        carried = {
-            (item["name"], item["value"])
-            for item in build["environment"].get("environmentVariables", ())
-        }
-        if build["buildStatus"] == RUNNING and variable in carried:
+        variables = build["environment"].get("environmentVariables", ())
+        is_own = any(variable.items() <= other.items() for other in variables)
+        if build["buildStatus"] == RUNNING and is_own:
             stop(codebuild, build["id"])
 
 
-def follow(clients: Clients, build_id: str, follower: Follower) -> None:
-    """Wait until a build has ended. Raises BuildFailedError with its reason."""
-    build = _until_ended(clients("codebuild"), build_id, follower)
+def follow(
+    clients: Clients,
+    build_id: str,
+    *,
+    every_seconds: float,
+    on_line: Callable[[str], None],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait until a build has ended; `on_line` receives its log's last line at every look.
+
+    Raises BuildFailedError with the build's reason.
+    """
+    while True:
+        with calling(f"Following build {build_id}"):
+            build = clients("codebuild").batch_get_builds(ids=[build_id])["builds"][0]
+        if build["buildStatus"] != RUNNING:
+            break
+        on_line(last_line(_local_log(build)) or str(build.get("currentPhase", "")).lower())
+        sleep(every_seconds)
     if build["buildStatus"] != SUCCEEDED:
-        raise BuildFailedError(_reason(clients, build))
+        raise BuildFailedError(
+            f"{_reason(clients, build).rstrip('.')}. The lock and the endpoints are as they were. "
+            f"Log: {log_location(build)}"
+        )
 
 
 def log_location(build: Mapping[str, Any]) -> str:
     """Return where a build's log lies: a file, or a link into CloudWatch."""
     logs = build.get("logs", {})
-    return location(
-        str(logs.get("deepLink") or f"CloudWatch {logs.get('groupName')}/{logs.get('streamName')}")
-    )
+    stream = f"CloudWatch {logs.get('groupName')}/{logs.get('streamName')}"
+    return location(str(logs.get("deepLink") or stream))
 
 
 def location(link: str) -> str:
@@ -152,34 +133,18 @@ def last_log_line(clients: Clients, build: Mapping[str, Any]) -> str:
     )
 
 
-def _until_ended(codebuild: Client, build_id: str, follower: Follower) -> Mapping[str, Any]:
-    while True:
-        with calling(f"Following build {build_id}"):
-            build: Mapping[str, Any] = codebuild.batch_get_builds(ids=[build_id])["builds"][0]
-        if build["buildStatus"] != RUNNING:
-            return build
-        follower.on_line(last_line(_local_log(build)) or str(build.get("currentPhase", "")).lower())
-        follower.sleep(follower.every_seconds)
-
-
 def _reason(clients: Clients, build: Mapping[str, Any]) -> str:
-    line, message = last_log_line(clients, build), _phase_message(build)
+    contexts = [item for phase in build.get("phases", ()) for item in phase.get("contexts", ())]
+    messages = [str(context["message"]) for context in contexts if context.get("message")]
+    message, line = messages[-1] if messages else "", last_log_line(clients, build)
+    last = f"the last line of its log: {line or 'none'}"
     if KILLED in message:
-        why = (
-            f"the build was killed ({KILLED}), as when memory runs out; "
-            f"the last line of its log: {line or 'none'}"
-        )
-    elif build["buildStatus"] == "FAILED":
-        why = line or message or "the build failed, and its log is empty"
-    else:
-        # The last line is of a step that went well.
-        ended = ENDED.get(build["buildStatus"], "ended as " + str(build["buildStatus"]))
-        detail = f" ({message.strip()})" if message else ""
-        why = f"the build {ended}{detail}; the last line of its log: {line or 'none'}"
-    return (
-        f"{why.rstrip('.')}. The lock and the endpoints are as they were. Log: "
-        f"{log_location(build)}"
-    )
+        return f"the build was killed ({KILLED}), as when memory runs out; {last}"
+    if build["buildStatus"] == "FAILED":
+        return line or message or "the build failed, and its log is empty"
+    # The last line is of a step that went well.
+    ended = ENDED.get(build["buildStatus"], f"ended as {build['buildStatus']}")
+    return f"the build {ended}{f' ({message.strip()})' if message else ''}; {last}"
 
 
 def _local_log(build: Mapping[str, Any]) -> str:
@@ -188,12 +153,3 @@ def _local_log(build: Mapping[str, Any]) -> str:
         return path.read_text(encoding="utf-8", errors="replace") if path.is_absolute() else ""
     except OSError:
         return ""
-
-
-def _phase_message(build: Mapping[str, Any]) -> str:
-    contexts = [
-        context for phase in build.get("phases", ()) for context in phase.get("contexts", ())
-    ]
-    return next(
-        (str(context["message"]) for context in reversed(contexts) if context.get("message")), ""
-    )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,21 +13,20 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
 from roundhouse.aws.clients import Client, Clients, calling
 from roundhouse.deploy.builds import codebuild
-from roundhouse.deploy.builds.job import Job, newest_job, stop_training_jobs
+from roundhouse.deploy.builds.job import Job, newest_job
 from roundhouse.errors import NotReadyError
 
 RUNNING = "RUNNING"
 NEWEST = 20
 """Events of an engine's history that are asked for: a look at its job is nine."""
+LISTED = 100
+"""Training jobs on a page."""
 VARIABLE = "ROUNDHOUSE_EXECUTION"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineState:
-    """What an execution knows of an engine.
-
-    Its newest job, and when it has ended, its record, or None where it left none.
-    """
+    """One engine's newest job, and once it has ended its record; None where it left none."""
 
     is_running: bool
     job: Job | None = None
@@ -37,10 +35,7 @@ class EngineState:
 
 @dataclass(kw_only=True)
 class Execution:
-    """An execution that runs or has run.
-
-    `engines` are those that have begun, by engine key, as of the last look.
-    """
+    """An execution as of the last look; `engines`: those that have begun, by engine key."""
 
     arn: str
     environment: EnvironmentSpec
@@ -52,83 +47,80 @@ class Execution:
 
     def look(self) -> None:
         """Bring everything up to date. Raises NotReadyError."""
-        states = self.clients("stepfunctions")
+        client = self.clients("stepfunctions")
         with calling(f"Following {self.arn}"):
-            found = states.describe_execution(executionArn=self.arn)
-            for child in self._children(states):
-                self._look_at(states, child["executionArn"])
-            self.status, self.cause = found["status"], str(found.get("cause") or "")
+            execution = client.describe_execution(executionArn=self.arn)
+            for run in client.list_map_runs(executionArn=self.arn)["mapRuns"]:
+                pages = client.get_paginator("list_executions").paginate(mapRunArn=run["mapRunArn"])
+                for child in [child for page in pages for child in page["executions"]]:
+                    self._look_at(client, child["executionArn"])
+            self.status, self.cause = execution["status"], str(execution.get("cause") or "")
 
-    def stop(self, settle: Callable[[], object] = lambda: time.sleep(1.0)) -> None:
-        """Stop the execution, then what it has started.
-
-        Twice: what was being started at that moment is there after `settle`.
-        """
+    def stop(self, settle: Callable[[], object]) -> None:
+        """Stop the execution, then its jobs, and after `settle` those that were being started."""
+        client = self.clients("stepfunctions")
         with calling(f"Stopping {self.arn}"):
-            if (
-                self.clients("stepfunctions").describe_execution(executionArn=self.arn)["status"]
-                == RUNNING
-            ):
-                self.clients("stepfunctions").stop_execution(
-                    executionArn=self.arn, cause="Stopped by whoever started it"
-                )
+            if client.describe_execution(executionArn=self.arn)["status"] == RUNNING:
+                client.stop_execution(executionArn=self.arn, cause="Stopped by whoever started it")
         self._stop_jobs()
         settle()
         self._stop_jobs()
 
-    @property
-    def tag(self) -> str:
-        """What the machine marks this execution's builds and jobs with."""
-        return hashlib.sha256(self.arn.encode()).hexdigest()[:8]
-
-    def _children(self, states: Client) -> Iterator[Mapping[str, Any]]:
-        for run in states.list_map_runs(executionArn=self.arn)["mapRuns"]:
-            page: dict[str, str] = {}
-            while True:
-                answer = states.list_executions(mapRunArn=run["mapRunArn"], **page)
-                yield from answer["executions"]
-                if not answer.get("nextToken"):
-                    break
-                page = {"nextToken": answer["nextToken"]}
-
-    def _look_at(self, states: Client, child: str) -> None:
+    def _look_at(self, client: Client, child: str) -> None:
         if child in self._keys and not self.engines[self._keys[child]].is_running:
             return
-        found = states.describe_execution(executionArn=child)
+        execution = client.describe_execution(executionArn=child)
         if child not in self._keys:
-            self._keys[child] = json.loads(found["input"])["engine"]["engineKey"]
+            self._keys[child] = json.loads(execution["input"])["engine"]["engineKey"]
         key = self._keys[child]
-        self.engines[key] = _engine(states, found, self.engines.get(key))
+        if execution["status"] == RUNNING:
+            history = client.get_execution_history(
+                executionArn=child, reverseOrder=True, maxResults=NEWEST
+            )
+            self.engines[key] = EngineState(is_running=True, job=newest_job(history["events"]))
+            return
+        before, output = self.engines.get(key), execution.get("output")
+        has_record = execution["status"] == "SUCCEEDED" and output
+        self.engines[key] = EngineState(
+            is_running=False,
+            job=None if before is None else before.job,
+            record=json.loads(output) if has_record else None,
+        )
 
     def _stop_jobs(self) -> None:
-        codebuild_client = self.clients("codebuild")
+        # The state machine marks the builds and jobs of an execution with this tag.
+        tag = hashlib.sha256(self.arn.encode()).hexdigest()[:8]
+        client, routes = self.clients("codebuild"), ("cpu", "gpu", "fleet")
+        projects = [names.builder_project(self.environment, route) for route in routes]
         with calling("Looking for CodeBuild projects"):
-            names_there = [
-                project["name"]
-                for project in codebuild_client.batch_get_projects(names=self._projects())[
-                    "projects"
-                ]
+            existing = client.batch_get_projects(names=projects)["projects"]
+        for project in existing:
+            codebuild.stop_all(client, project["name"], {"name": VARIABLE, "value": tag})
+        sagemaker = self.clients("sagemaker")
+        with calling("Looking for running training jobs"):
+            pages = sagemaker.get_paginator("list_training_jobs").paginate(
+                NameContains=f"-{tag}-",
+                StatusEquals="InProgress",
+                PaginationConfig={"PageSize": LISTED},
+            )
+            jobs = [
+                job["TrainingJobName"] for page in pages for job in page["TrainingJobSummaries"]
             ]
-        for name in names_there:
-            codebuild.stop_all(codebuild_client, name, (VARIABLE, self.tag))
-        stop_training_jobs(self.clients("sagemaker"), f"-{self.tag}-")
-
-    def _projects(self) -> list[str]:
-        return [names.builder_project(self.environment, route) for route in ("cpu", "gpu", "fleet")]
+        for job in jobs:
+            with calling(f"Stopping training job {job}"):
+                sagemaker.stop_training_job(TrainingJobName=job)
 
 
-def start(clients: Clients, environment: EnvironmentSpec, given: Mapping[str, Any]) -> Execution:
-    """Start an execution. Raises NotReadyError."""
+def start(clients: Clients, environment: EnvironmentSpec, document: Mapping[str, Any]) -> Execution:
+    """Start an execution with this input. Raises NotReadyError."""
     from botocore.exceptions import ClientError
 
-    name = names.build_machine(environment)
-    place = (
-        f"arn:{aws_partition(environment.region)}:states:{environment.region}:{environment.account}"
-    )
+    name, region = names.build_machine(environment), environment.region
+    arn = f"arn:{aws_partition(region)}:states:{region}:{environment.account}:stateMachine:{name}"
     with calling(f"Starting the builds in {name}"):
         try:
             answer = clients("stepfunctions").start_execution(
-                stateMachineArn=f"{place}:stateMachine:{name}", input=json.dumps(given)
+                stateMachineArn=arn, input=json.dumps(document)
             )
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") != "StateMachineDoesNotExist":
@@ -139,18 +131,3 @@ def start(clients: Clients, environment: EnvironmentSpec, given: Mapping[str, An
                 "is missing."
             ) from error
         return Execution(arn=answer["executionArn"], environment=environment, clients=clients)
-
-
-def _engine(
-    states: Client, execution: Mapping[str, Any], before: EngineState | None
-) -> EngineState:
-    if execution["status"] != RUNNING:
-        output = execution.get("output")
-        record = json.loads(output) if execution["status"] == "SUCCEEDED" and output else None
-        return EngineState(
-            is_running=False, job=None if before is None else before.job, record=record
-        )
-    events = states.get_execution_history(
-        executionArn=execution["executionArn"], reverseOrder=True, maxResults=NEWEST
-    )["events"]
-    return EngineState(is_running=True, job=newest_job(events))

@@ -7,34 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roundhouse.aws.clients import Client, Clients, calling
+from roundhouse.aws.clients import Clients
 from roundhouse.deploy.builds import codebuild
 
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
-LISTED = 100
-"""The most jobs of one answer."""
-
-
-def stop_training_jobs(sagemaker: Client, name_contains: str) -> None:
-    """Stop all running training jobs whose names contain a text."""
-    found: list[dict[str, Any]] = []
-    page: dict[str, str] = {}
-    with calling("Looking for running training jobs"):
-        while True:
-            answer = sagemaker.list_training_jobs(
-                NameContains=name_contains, StatusEquals="InProgress", MaxResults=LISTED, **page
-            )
-            found.extend(answer["TrainingJobSummaries"])
-            if not answer.get("NextToken"):
-                break
-            page = {"NextToken": answer["NextToken"]}
-    for job in found:
-        with calling(f"Stopping training job {job['TrainingJobName']}"):
-            sagemaker.stop_training_job(TrainingJobName=job["TrainingJobName"])
-
-
 NAMES_A_COMMAND = "Error while executing command"
 """What CodeBuild says of a build that left no reason of its own."""
+LOG_FIELDS = ("DeepLink", "GroupName", "StreamName")
 ENDED = ("FAILED", "FAULT", "STOPPED", "TIMED_OUT", "Failed", "Stopped")
 
 
@@ -51,12 +30,9 @@ class Job:
 
 def newest_job(events: Iterable[Mapping[str, Any]]) -> Job | None:
     """Return the newest job of an execution's history; `events`: the newest first."""
-    for event in events:
-        output = event.get("taskSucceededEventDetails", {}).get("output")
-        found = None if output is None else _job(json.loads(output))
-        if found is not None:
-            return found
-    return None
+    outputs = (event.get("taskSucceededEventDetails", {}).get("output") for event in events)
+    jobs = (_job(json.loads(output)) for output in outputs if output is not None)
+    return next((job for job in jobs if job is not None), None)
 
 
 def failure_reason(clients: Clients, job: Job | None, recorded: str) -> str:
@@ -85,28 +61,22 @@ def progress(clients: Clients, job: Job | None) -> str:
 def _job(output: Any) -> Job | None:
     if not isinstance(output, Mapping):
         return None
-    builds = [output["Build"]] if "Build" in output else output.get("Builds") or []
+    builds = [output["Build"]] if "Build" in output else output.get("Builds")
     if builds:
-        return _build(builds[0])
+        build, logs = builds[0], builds[0].get("Logs") or {}
+        return Job(
+            kind="build",
+            name=str(build["Id"]),
+            state=str(build.get("CurrentPhase", "submitted")),
+            has_ended=build.get("BuildStatus") in ENDED,
+            logs={name[0].lower() + name[1:]: logs[name] for name in LOG_FIELDS if name in logs},
+        )
     if "TrainingJobArn" in output:
-        status = str(output.get("TrainingJobStatus", "InProgress"))
         return Job(
             kind="training-job",
             name=str(output["TrainingJobArn"]).rpartition("/")[2],
             state=str(output.get("SecondaryStatus", "Starting")),
-            has_ended=status in ENDED,
+            has_ended=output.get("TrainingJobStatus") in ENDED,
             logs={},
         )
     return None
-
-
-def _build(build: Mapping[str, Any]) -> Job:
-    logs = build.get("Logs") or {}
-    named = {"deepLink": "DeepLink", "groupName": "GroupName", "streamName": "StreamName"}
-    return Job(
-        kind="build",
-        name=str(build["Id"]),
-        state=str(build.get("CurrentPhase", "submitted")),
-        has_ended=build.get("BuildStatus") in ENDED,
-        logs={ours: logs[theirs] for ours, theirs in named.items() if theirs in logs},
-    )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+from types import SimpleNamespace
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 from rich.console import Console
@@ -28,16 +29,17 @@ def refusal(code, operation="Any"):
 class Cloud:
     """`tag` is the first eight digits of the SHA-256 of ARN, as the machine computes it.
 
-    `reasons` has why a model's engine fails, `silent` the models whose executions end without a
-    record; `jobs` training jobs run,
-    and the looks of `away`, counted from 1, are not answered.
+    `reasons`: why a model's engine fails; `silent`: models whose executions end without a record;
+    `jobs`: number of training jobs; `away`: looks, counted from 1, that are not answered.
     """
 
     tag = "1cbbe019"
 
     def __init__(self, deployments=()) -> None:
         self.targets = {
-            target.engine_key: (each, target) for each in deployments for target in each.targets
+            target.engine_key: (deployment, target)
+            for deployment in deployments
+            for target in deployment.targets
         }
         self.objects, self.bucket_there, self.machine_there = {}, True, True
         self.given, self.looks, self.reasons, self.silent, self.unrecorded = [], 0, {}, (), ()
@@ -85,70 +87,49 @@ class Cloud:
                 raise KeyboardInterrupt
             if self.looks in self.away:
                 raise EndpointConnectionError(endpoint_url="https://states.example")
-            failed = self.reasons or self.silent
-            ended = self.status or (
-                "RUNNING"
-                if self.looks < 3 or self.interrupt_at
-                else "FAILED"
-                if failed
-                else "SUCCEEDED"
-            )
+            ended = "FAILED" if self.reasons or self.silent else "SUCCEEDED"
+            is_running = self.looks < 3 or self.interrupt_at
+            ended = self.status or ("RUNNING" if is_running else ended)
             return {"status": ended, "cause": self.cause}
         engine = self.engines[int(executionArn)]
-        found = {
-            "executionArn": executionArn,
-            "input": json.dumps({"engine": engine}),
-            "status": "RUNNING",
-        }
+        execution = {"input": json.dumps({"engine": engine})}
         if self.looks < 2:
-            return found
+            return {**execution, "status": "RUNNING"}
         if engine["model"] in self.silent:
-            return {**found, "status": "FAILED"}
-        return {**found, "status": "SUCCEEDED", "output": json.dumps(self._record(engine))}
+            return {**execution, "status": "FAILED"}
+        return {**execution, "status": "SUCCEEDED", "output": json.dumps(self._record(engine))}
 
     def _record(self, engine):
         record = {"engineKey": engine["engineKey"], "model": engine["model"]}
         if engine["model"] in self.reasons:
-            log = "file:///a%20log.txt"
-            return {
-                **record,
-                "status": "failed",
-                "reason": self.reasons[engine["model"]],
-                "log": log,
-            }
+            reason = self.reasons[engine["model"]]
+            return {**record, "status": "failed", "reason": reason, "log": "file:///a%20log.txt"}
         deployment, target = self.targets[engine["engineKey"]]
         if engine["model"] not in self.unrecorded:
             entry = entry_for(deployment, target)
-            self.objects[f"engines/{target.engine_key}/lock-entry.json"] = (
-                entry.model_dump_json().encode()
-            )
+            path = f"engines/{target.engine_key}/lock-entry.json"
+            self.objects[path] = entry.model_dump_json().encode()
             self.objects[entry.archive.path] = b"archive"
         return {**record, "status": "built"}
 
     def list_map_runs(self, executionArn):
-        return {
-            "mapRuns": [
-                {"mapRunArn": str(place)} for place, _ in enumerate(self.given[-1]["waves"])
-            ]
-        }
+        runs = range(len(self.given[-1]["waves"]))
+        return {"mapRuns": [{"mapRunArn": str(number)} for number in runs]}
 
-    def list_executions(self, mapRunArn, nextToken="0"):
-        """One a page."""
-        waves, at = self.given[-1]["waves"], int(nextToken)
-        first = sum(len(wave) for wave in waves[: int(mapRunArn)])
-        more = {"nextToken": str(at + 1)} if at + 1 < len(waves[int(mapRunArn)]) else {}
-        return {"executions": [{"executionArn": str(first + at)}], **more}
+    def get_paginator(self, operation):
+        """One item a page."""
+        return SimpleNamespace(paginate=getattr(self, operation))
+
+    def list_executions(self, mapRunArn):
+        waves = self.given[-1]["waves"]
+        first = sum(map(len, waves[: int(mapRunArn)]))
+        for number in range(len(waves[int(mapRunArn)])):
+            yield {"executions": [{"executionArn": str(first + number)}]}
 
     def get_execution_history(self, executionArn, reverseOrder, maxResults):
         build = {"Id": f"b:{executionArn}", "BuildStatus": "IN_PROGRESS", "CurrentPhase": "BUILD"}
-        return {
-            "events": [
-                {
-                    "type": "TaskSucceeded",
-                    "taskSucceededEventDetails": {"output": json.dumps({"Build": build})},
-                }
-            ]
-        }
+        output = json.dumps({"Build": build})
+        return {"events": [{"taskSucceededEventDetails": {"output": output}}]}
 
     def stop_execution(self, executionArn, cause):
         self.stopped.append(executionArn)
@@ -161,40 +142,25 @@ class Cloud:
         return {"ids": [projectName]}
 
     def batch_get_builds(self, ids):
-        builds = {
-            "mine": ("IN_PROGRESS", self.tag),
-            "over": ("SUCCEEDED", self.tag),
-            "another": ("IN_PROGRESS", "f3b2c1d0"),
-        }
-        return {
-            "builds": [
-                {
-                    "id": f"{ids[0]}:{name}",
-                    "buildStatus": status,
-                    "environment": {
-                        "environmentVariables": [{"name": "ROUNDHOUSE_EXECUTION", "value": tag}]
-                    },
-                }
-                for name, (status, tag) in builds.items()
-            ]
-        }
+        running, ended = "IN_PROGRESS", "SUCCEEDED"
+        builds = ("mine", running, self.tag), ("over", ended, self.tag), ("another", running, "f3")
+
+        def build(name, status, tag):
+            variables = [{"name": "ROUNDHOUSE_EXECUTION", "value": tag, "type": "PLAINTEXT"}]
+            environment = {"environmentVariables": variables}
+            return {"id": f"{ids[0]}:{name}", "buildStatus": status, "environment": environment}
+
+        return {"builds": [build(*row) for row in builds]}
 
     def stop_build(self, id):
         self.stopped.append(id)
 
-    def list_training_jobs(self, NameContains, StatusEquals, MaxResults, NextToken="0"):
-        """One a page."""
-        assert (NameContains, StatusEquals) == (
-            f"-{self.tag}-",
-            "InProgress",
-        ) and 1 <= MaxResults <= 100
-        more = {"NextToken": str(int(NextToken) + 1)} if int(NextToken) + 1 < self.jobs else {}
-        return {
-            "TrainingJobSummaries": [
-                {"TrainingJobName": f"roundhouse-local--key{NameContains}{NextToken}"}
-            ],
-            **more,
-        }
+    def list_training_jobs(self, NameContains, StatusEquals, PaginationConfig):
+        assert (NameContains, StatusEquals) == (f"-{self.tag}-", "InProgress")
+        assert 1 <= PaginationConfig["PageSize"] <= 100
+        for number in range(self.jobs):
+            name = f"roundhouse-local--key{NameContains}{number}"
+            yield {"TrainingJobSummaries": [{"TrainingJobName": name}]}
 
     def stop_training_job(self, TrainingJobName):
         self.stopped.append(TrainingJobName)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from botocore.exceptions import ClientError
 
 from roundhouse.deploy.builds.job import failure_reason, newest_job, progress
@@ -38,91 +39,53 @@ class Logs:
         return {"events": [{"message": line} for line in self.lines]}
 
 
+def build(**fields):
+    logs = {"GroupName": "/g", "StreamName": "s"}
+    return {"Builds": [{"Id": "p:1", "BuildStatus": "IN_PROGRESS", "Logs": logs, **fields}]}
+
+
+def training_job(**fields):
+    return {"TrainingJobArn": "arn:aws:sagemaker:us-east-1:1:training-job/j", **fields}
+
+
 def test_the_job_is_of_the_newest_call():
     started = {"Build": {"Id": "p:1", "BuildStatus": "IN_PROGRESS", "CurrentPhase": "SUBMITTED"}}
-    looked = {"Builds": [{"Id": "p:1", "BuildStatus": "IN_PROGRESS", "CurrentPhase": "BUILD"}]}
-    assert of(looked, started).state == "BUILD"
+    assert of(build(CurrentPhase="BUILD"), started).state == "BUILD"
     assert of(started).state == "SUBMITTED"
-    assert of({"MessageId": "1"}, looked).name == "p:1"
+    assert of({"MessageId": "1"}, build()).name == "p:1"
     assert of() is None
 
 
-def test_a_training_job_is_told_by_its_arn():
-    arn = "arn:aws:sagemaker:us-east-1:1:training-job/roundhouse-dev--key-0"
-    assert of({"TrainingJobArn": arn}).name == "roundhouse-dev--key-0"
-    looked = of(
-        {"TrainingJobArn": arn, "TrainingJobStatus": "InProgress", "SecondaryStatus": "Downloading"}
-    )
-    assert (looked.kind, looked.state, looked.has_ended) == ("training-job", "Downloading", False)
+def test_the_name_of_a_training_job_is_the_end_of_its_arn():
+    assert of(training_job()).name == "j"
+    job = of(training_job(TrainingJobStatus="InProgress", SecondaryStatus="Downloading"))
+    assert (job.kind, job.state, job.has_ended) == ("training-job", "Downloading", False)
 
 
-def test_progress_is_the_jobs_last_own_line():
-    build = of(
-        {
-            "Builds": [
-                {
-                    "Id": "p:1",
-                    "CurrentPhase": "BUILD",
-                    "Logs": {"GroupName": "/g", "StreamName": "s"},
-                }
-            ]
-        }
-    )
-    assert progress(Logs("s", "exporting", "[Container] noise"), build) == "exporting"
-    job = of({"TrainingJobArn": "a:training-job/j", "SecondaryStatus": "Training"})
-    assert progress(Logs("j/algo-1-7", "compiling\n"), job) == "compiling"
-
-
-def test_progress_is_the_state_while_a_job_says_nothing():
-    build = of(
-        {
-            "Builds": [
-                {
-                    "Id": "p:1",
-                    "CurrentPhase": "QUEUED",
-                    "Logs": {"GroupName": "/g", "StreamName": "other"},
-                }
-            ]
-        }
-    )
-    assert progress(Logs("s", "x"), build) == "queued"
-    assert (
-        progress(
-            Logs("s", "x"),
-            of({"TrainingJobArn": "a:training-job/j", "SecondaryStatus": "Starting"}),
-        )
-        == "starting"
-    )
-    assert progress(Logs("s", "x"), None) == "starting"
-
-
-def test_progress_of_a_job_that_has_ended_is_that_it_starts_again():
-    failed = of(
-        {
-            "TrainingJobArn": "a:training-job/j",
-            "TrainingJobStatus": "Failed",
-            "SecondaryStatus": "Failed",
-        }
-    )
-    assert progress(Logs("s", "x"), failed) == "waits for capacity, then starts again"
+@pytest.mark.parametrize(
+    ("output", "logs", "expected"),
+    [
+        (build(CurrentPhase="BUILD"), Logs("s", "exporting", "[Container] noise"), "exporting"),
+        (training_job(SecondaryStatus="Training"), Logs("j/algo-1-7", "compiling\n"), "compiling"),
+        (build(CurrentPhase="QUEUED"), Logs("other", "x"), "queued"),
+        (training_job(SecondaryStatus="Starting"), Logs("other", "x"), "starting"),
+        (None, Logs("s", "x"), "starting"),
+        (
+            training_job(TrainingJobStatus="Failed"),
+            Logs("j/algo-1-7", "x"),
+            "waits for capacity, then starts again",
+        ),
+    ],
+    ids=["build's log", "job's log", "build's phase", "job's status", "no job", "ended"],
+)
+def test_progress_is_the_last_own_line_of_the_log_or_the_state(output, logs, expected):
+    assert progress(logs, None if output is None else of(output)) == expected
 
 
 def test_reason_that_only_names_a_command_gives_way_to_the_builds_last_own_line():
-    build = of(
-        {
-            "Builds": [
-                {
-                    "Id": "p:1",
-                    "BuildStatus": "IN_PROGRESS",
-                    "Logs": {"GroupName": "/g", "StreamName": "s"},
-                }
-            ]
-        }
-    )
-    logs, named = (
-        Logs("s", "FAILED: too wrong"),
-        "Error while executing command: python -m engine_build. Reason: exit status 3",
-    )
-    assert failure_reason(logs, build, named) == "FAILED: too wrong"
-    assert failure_reason(logs, build, "too wrong") == "too wrong"
-    assert failure_reason(logs, None, named) == failure_reason(Logs("other"), build, named) == named
+    job, logs = of(build()), Logs("s", "FAILED: too wrong")
+    command = "Error while executing command: python -m engine_build. Reason: exit status 3"
+    assert failure_reason(logs, job, command) == "FAILED: too wrong"
+    assert failure_reason(logs, job, "too wrong") == "too wrong"
+    assert failure_reason(logs, None, command) == command
+    assert failure_reason(Logs("other"), job, command) == command

@@ -1,4 +1,4 @@
-"""What a person sees of several builds at once."""
+"""Progress of several builds at once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import io
 
 from rich.console import Console
 
-from roundhouse.deploy.builds.monitor import build_lines
-from roundhouse.report import Report
+from roundhouse.report import Report, Step
 
 
 def report_on(terminal):
@@ -15,36 +14,36 @@ def report_on(terminal):
     return Report(console=console)
 
 
-def test_lines_tell_beginning_and_end_of_each_build_and_remember_its_time():
+def test_a_log_has_the_beginning_and_the_end_of_each_step():
     report = report_on(False)
-    with build_lines(report) as lines:
-        lines.update("a", "Building a (not in the lock)", "starting")
-        lines.update("b", "Building b (not in the lock)", "starting")
-        lines.failed("b", "Building b (not in the lock)", "too wrong [0.91]")
-        lines.finish("a", "Building a (not in the lock)", "fp16 engine 01, 3 MB")
-    shown = report.console.file.getvalue().splitlines()
-    assert shown[0] == "  Building a (not in the lock) …"
-    assert shown[1] == "  Building b (not in the lock) …"
-    assert shown[2].startswith("✗ Building b (not in the lock): too wrong [0.91]  0.0 s")
-    assert shown[3].startswith("✓ Building a (not in the lock): fp16 engine 01, 3 MB  0.0 s")
-    assert [title for title, _ in report.times] == ["Building a (not in the lock)"]
+    with report.progress() as progress:
+        steps = [Step(title=t, console=report.console, progress=progress) for t in ("a [1]", "b")]
+        steps[1].end("too wrong [0.91]", has_failed=True)
+        steps[0].end("fp16 engine 01, 3 MB")
+    lines = report.console.file.getvalue().splitlines()
+    assert lines[:2] == ["  a [1] …", "  b …"]
+    assert lines[2].startswith("✗ b: too wrong [0.91]  0.0 s")
+    assert lines[3].startswith("✓ a [1]: fp16 engine 01, 3 MB  0.0 s")
 
 
-def test_lines_on_a_terminal_leave_only_what_came_of_each_build():
+def test_a_log_has_a_new_text_seldom_and_the_same_one_more_seldom():
+    report = report_on(False)
+    step = Step(title="a", console=report.console, progress=None, log_prefix="a: ")
+    for seconds_ago in (1, 3, 4, 6, 30):
+        step.begin = step.begin - seconds_ago
+        step.update("exporting")
+    lines = [line for line in report.console.file.getvalue().splitlines() if "…" in line]
+    assert [line.split(" s  ")[1] for line in lines[1:]] == ["a: exporting"] * 2
+
+
+def test_a_terminal_keeps_only_the_result_of_each_step():
     report = report_on(True)
-    with build_lines(report) as lines:
-        lines.update("a", "Building a", "exporting [red]")
-        assert [task.description for task in lines.progress.tasks] == [
-            "Building a  [dim]exporting \\[red][/dim]"
-        ]
-        lines.update("b", "Building b", "starting")
-        lines.finish("a", "Building a", "built")
-        assert len(lines.progress.tasks) == 1
-    assert "✓ Building a: built" in report.console.file.getvalue()
-
-
-def test_an_engine_that_ended_before_it_was_seen_is_told_too():
-    report = report_on(False)
-    with build_lines(report) as lines:
-        lines.failed("a", "Building a", "no project")
-    assert "✗ Building a: no project" in report.console.file.getvalue()
+    with report.progress() as progress:
+        first = Step(title="a", console=report.console, progress=progress)
+        first.update("exporting [red]")
+        descriptions = [task.description for task in progress.tasks]
+        assert descriptions == ["a  [dim]exporting \\[red][/dim]"]
+        Step(title="b", console=report.console, progress=progress)
+        first.end("built")
+        assert [task.description for task in progress.tasks] == ["b"]
+    assert "✓ a: built" in report.console.file.getvalue()
