@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -44,6 +44,13 @@ class Git:
     def has(self, commit: str) -> bool:
         """True when git has a commit here; a shallow clone has the latest ones alone."""
         return self._git("cat-file", "-e", f"{commit}^{{commit}}").code == 0
+
+    def versions(self, file: str) -> Iterator[str]:
+        """Yield the texts that a file had at the commits that changed it, the latest first."""
+        for commit in self._git("log", "--format=%H", "--", file).output.split():
+            shown = self._git("show", f"{commit}:./{file}")
+            if shown.code == 0:
+                yield shown.output
 
     def default_base(self) -> str:
         """Return the branch that changes are compared with: origin/main where git knows it."""

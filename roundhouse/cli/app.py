@@ -18,6 +18,7 @@ from roundhouse.cli import (
     check_templates,
     demo,
     deploy,
+    destroy,
     images,
     invoke,
     local_cloud,
@@ -26,6 +27,7 @@ from roundhouse.cli import (
     prices,
     promote,
     prune,
+    rollback,
     status,
 )
 from roundhouse.errors import RoundhouseError
@@ -64,6 +66,8 @@ for function, example in (
     (status.status, status.EXAMPLE),
     (images.images, images.EXAMPLE),
     (promote.promote, promote.EXAMPLE),
+    (rollback.rollback, rollback.EXAMPLE),
+    (destroy.destroy, destroy.EXAMPLE),
     (prune.prune, prune.EXAMPLE),
     (prices.prices, prices.EXAMPLE),
     (check_templates.check_templates, check_templates.EXAMPLE),

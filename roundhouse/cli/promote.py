@@ -21,10 +21,11 @@ def promote(
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
-    """Copy tested engines to the next environment; pin its commit.
+    """Copy tested engines to the next environment.
 
-    By digest, and nothing is built. Writes promotions/ENV.lock.yaml: merge it to deploy, revert it
-    to roll back. Refused (exit 4) while a gate of the receiving environment is not met.
+    By digest, and nothing is built. Writes promotions/ENV.lock.yaml, which pins the commit: merge
+    it to deploy, revert it to roll back. Refused (exit 4) while a gate of the receiving environment
+    is not met.
     """
     from roundhouse.aws.clients import aws_clients
     from roundhouse.gitops.promote import promote as promote_engines

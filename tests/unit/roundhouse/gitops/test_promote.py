@@ -17,6 +17,7 @@ from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.errors import BuildFailedError, DeployFailedError, RoundhouseError
 from roundhouse.gitops.promote import promote
+from roundhouse.gitops.rollback import roll_back
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
 from roundhouse.report import Report
@@ -202,6 +203,32 @@ def test_environment_deploys_the_promoted_commit_until_the_promotion_is_reverted
     assert second == keys(deployments(read_tree(rungs.root), "dev"))
     git(rungs.root, "revert", "--no-edit", "HEAD")
     assert keys(rungs.prod()) == first
+
+
+def test_rollback_writes_the_promotion_before_or_that_of_a_commit(rungs):
+    rungs.promote()
+    first = rungs.repository.commit("promotion")
+    rungs.repository.models.change("model-001", {"accuracy": {"budget": {"mean": 0.95}}})
+    rungs.build("model-001")
+    second = rungs.promote().promotion
+    rungs.repository.commit("second promotion")
+    before = roll_back(rungs.repository.paths, "prod", Processes())
+    assert before == read_promotion(rungs.root, "prod") and before.commit != second.commit
+    assert git(rungs.root, "diff", "--name-only", first, "--", "promotions") == ""
+    rungs.repository.commit("rollback")
+    again = roll_back(rungs.repository.paths, "prod", Processes(), second.commit[:7])
+    assert again == second
+
+
+def test_refuses_a_rollback_without_an_earlier_promotion(rungs):
+    with pytest.raises(RoundhouseError, match="prod has no promotion"):
+        roll_back(rungs.repository.paths, "prod", Processes())
+    rungs.promote()
+    rungs.repository.commit("promotion")
+    with pytest.raises(RoundhouseError, match="git has no earlier promotion of prod here"):
+        roll_back(rungs.repository.paths, "prod", Processes())
+    with pytest.raises(RoundhouseError, match="git has no promotion of commit abcdef0 of prod"):
+        roll_back(rungs.repository.paths, "prod", Processes(), "abcdef0")
 
 
 def test_plan_of_a_promoted_environment_follows_its_promotion(rungs):
