@@ -33,6 +33,7 @@ def examples() -> dict[str, str]:
         for item in target.lock_entry.manifest.benchmark
     ]
     policy = scaling_resources(embedder)["InvocationsPolicy"]
+    target_value = policy["Properties"]["TargetTrackingScalingPolicyConfiguration"]["TargetValue"]
     served = with_served(
         embedder, 310.0, gpu_utilization_percent=83.0, tool="roundhouse bench, held for 180 s"
     )
@@ -47,7 +48,7 @@ def examples() -> dict[str, str]:
     assert measured.lock_entry is not None and measured.lock_entry.capacity is not None
     return {
         "benchmark": "\n".join(records),
-        "policy": json.dumps({"InvocationsPolicy": policy}, indent=2),
+        "policy": json.dumps(policy["Metadata"]["Derivation"] | {"Target": target_value}, indent=2),
         "capacity": json.dumps(
             {
                 name: entry.model_dump(mode="json")
@@ -68,7 +69,7 @@ def written(text: str) -> str:
 
 
 def main(path: Path = DOCUMENT) -> None:
-    """Writes the examples into the document."""
+    """Write the examples into the document."""
     path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -18,10 +18,7 @@ def test_document_shows_what_the_code_derives():
 
 
 def test_document_recomputes_the_examples_number_by_hand():
-    target = json.loads(examples()["policy"])["InvocationsPolicy"]["Properties"][
-        "TargetTrackingScalingPolicyConfiguration"
-    ]
-    assert target["TargetValue"] == 400 * 60 * 0.5
+    assert json.loads(examples()["policy"])["Target"] == 400 * 60 * 0.5
     assert "8 rows in 20 ms: 8 / 0.020 = 400 rows a second" in DOCUMENT.read_text(encoding="utf-8")
 
 
