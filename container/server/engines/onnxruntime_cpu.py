@@ -42,9 +42,16 @@ class CpuEngine:
     _timed: Mapping[int, Size]
 
     def __init__(
-        self, path: Path, *, slots: int, threads: int, max_rows: int, sizes: Iterable[Size] = ()
+        self,
+        path: Path,
+        *,
+        slots: int,
+        threads: int,
+        max_rows: int,
+        sizes: Iterable[Size] = (),
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`threads` are one slot's; `sizes` are run at warm-up.
+        """`threads` are one slot's; `sizes` are run at warm-up, which `clock` times in seconds.
 
         Raises EngineOutOfMemory, and what ONNX Runtime raises.
         """
@@ -52,10 +59,12 @@ class CpuEngine:
         # A run on the event loop would block other slots.
         self.inline_rows = max_rows if slots == 1 else 0
         self._session = open_session(path, threads)
-        self._sizes = tuple(sizes)
+        self._sizes, self._clock = tuple(sizes), clock
 
     def warm_up(self) -> Costs:
-        return warm_up_session(self._runner, self._sizes, timed=self._timed, slots=self.slots)
+        return warm_up_session(
+            self._runner, self._sizes, timed=self._timed, slots=self.slots, clock=self._clock
+        )
 
     def warm_up_inline(self) -> None: ...
 
@@ -188,7 +197,12 @@ def raise_memory_shortage(fault: Exception, subject: str, memory: str = "memory"
 
 
 def warm_up_session(
-    runner: Callable[[Size], Run], sizes: Sequence[Size], *, timed: Mapping[int, Size], slots: int
+    runner: Callable[[Size], Run],
+    sizes: Sequence[Size],
+    *,
+    timed: Mapping[int, Size],
+    slots: int,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Costs:
     """Run the sizes of `spread_sizes`, then fit a fixed cost and a cost per cell to two small ones.
 
@@ -210,7 +224,7 @@ def warm_up_session(
     with ThreadPoolExecutor(slots, "warm up") as threads:
         list(threads.map(warm, spread_sizes(sizes, slots)))
     (few, first), (many, second) = sorted(
-        (cells, _best_seconds(runner(size))) for cells, size in timed.items()
+        (cells, _best_seconds(runner(size), clock)) for cells, size in timed.items()
     )
     trim_memory()
     slope = (second - first) / (many - few)
@@ -242,13 +256,13 @@ def trim_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _best_seconds(run: Run) -> float:
+def _best_seconds(run: Run, clock: Callable[[], float]) -> float:
     """Return the shortest of some runs: disturbances only lengthen them."""
     seconds = []
     for _ in range(TIMED_RUNS):
-        begin = time.perf_counter()
+        begin = clock()
         run()
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(clock() - begin)
     return min(seconds)
 
 

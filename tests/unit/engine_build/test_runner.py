@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import select
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +82,27 @@ def test_process_that_takes_too_long_ends_with_those_that_it_started(runner, tmp
     end = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
     ended = runner.run(shell(f"exec 3> {tmp_path}/held; sleep 1000 & wait", timeout_seconds=0.3))
     assert (ended.code, ended.errors) == (124, "still running after 0.3 seconds; stopped")
+    assert select.select([end], [], [], 30)[0] and os.read(end, 1) == b""
+    os.close(end)
+
+
+BUILDER = """
+import sys
+from engine_build.log import Log
+from engine_build.runner import Command, ProcessRunner
+ProcessRunner(Log(sys.stderr)).run(Command(argv=("sh", "-c", sys.argv[1])))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl(2) is Linux's")
+def test_process_ends_with_a_builder_that_is_killed(tmp_path):
+    os.mkfifo(tmp_path / "held")
+    end = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    script = f"exec 3> {tmp_path}/held; echo up >&3; exec sleep 60"
+    root = Path(__file__).resolve().parents[3]
+    with subprocess.Popen((sys.executable, "-c", BUILDER, script), cwd=root) as builder:
+        assert select.select([end], [], [], 30)[0] and os.read(end, 9) == b"up\n"
+        builder.kill()
     assert select.select([end], [], [], 30)[0] and os.read(end, 1) == b""
     os.close(end)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,11 @@ def cfn_lint(path):
         "--",
         str(path),
     )
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    # The rules of this checkout: the environment's own may be those of another one.
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def test_cfn_lint_runs_the_rules_of_the_folder(tmp_path):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from types import SimpleNamespace
 
 import numpy as np
@@ -84,21 +84,26 @@ def test_warm_up_works_on_every_slot_at_once_and_times_when_that_is_done():
     assert set(runs[count:]) == {(1, 16), (8, 16)}
 
 
-def test_costs_are_fitted_to_two_sizes():
-    def runner(size):
-        def run():
-            end = time.perf_counter() + 1e-3 + 1e-4 * size[0] * size[1]
-            while time.perf_counter() < end:
-                pass
-
-        return run
-
-    costs = warm_up_session(runner, ((1, 8),), timed=TIMED, slots=1)
-    assert 0 < costs.fixed_seconds < 1 and costs.seconds_per_token == pytest.approx(1e-4, rel=0.5)
+def clock_of_runs(*seconds):
+    """A clock by which timed runs take so many seconds, one after the other."""
+    readings = accumulate(part for run in seconds for part in (0.0, run))
+    return lambda: next(readings)
 
 
-def test_engine_that_is_warm_has_costs():
-    assert embedder(sizes=((1, 8), (32, 128))).warm_up().seconds(1, 8) > 0
+def test_costs_are_fitted_to_the_shortest_runs_of_two_sizes():
+    clock = clock_of_runs(9.0, 2.0, 3.0, 16.0, 17.0, 90.0)
+    engine = embedder(sizes=((1, 8), (32, 128)), clock=clock)
+    assert engine.warm_up() == LinearCosts(fixed_seconds=0.0, seconds_per_token=0.125)
+    clock = clock_of_runs(3.0, 3.0, 3.0, 10.0, 10.0, 10.0)
+    costs = warm_up_session(lambda size: bool, ((1, 8),), timed=TIMED, slots=1, clock=clock)
+    assert costs == LinearCosts(fixed_seconds=2.0, seconds_per_token=0.0625)
+
+
+@pytest.mark.parametrize("seconds", [1.0, 0.5])
+def test_costs_are_guessed_where_the_larger_size_takes_no_longer(seconds):
+    clock = clock_of_runs(*[1.0] * 3, *[seconds] * 3)
+    costs = warm_up_session(lambda size: bool, ((1, 8),), timed=TIMED, slots=1, clock=clock)
+    assert costs == LinearCosts()
 
 
 def test_warms_nothing_where_no_size_is_declared():
