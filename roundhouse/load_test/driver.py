@@ -248,7 +248,7 @@ class _PhaseRun:
                 measurement.record_unanswered(self.given_up, due, sent, time.monotonic())
             raise
         except (aiohttp.ClientError, AwsError, TimeoutError) as error:
-            reason = _reason(error, self.driver.options.timeout)
+            reason = failure_reason(error, self.driver.options.timeout)
             if isinstance(error, TimeoutError):
                 measurement.record_unanswered(reason, due, sent, time.monotonic())
             else:
@@ -287,7 +287,8 @@ class _Connector(aiohttp.TCPConnector):
         return connection
 
 
-def _reason(error: Exception, timeout: float) -> str:
+def failure_reason(error: Exception, timeout: float) -> str:
+    """Return why a request had no answer; `timeout`: the seconds that it could take."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"no connection: {error.os_error.strerror or error.os_error!r}"
     if isinstance(error, aiohttp.ServerTimeoutError):

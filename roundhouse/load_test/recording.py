@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from onboarding.deployment import Deployment, Target
 from onboarding.lock import ServedCapacity, record_capacity
 from onboarding.names import endpoint_name
 from roundhouse.errors import RoundhouseError
@@ -64,12 +63,13 @@ def record(
     The reports of its load tests stay in any case.
     """
     from roundhouse import invocation
+    from stacks.capacity.engine import gpus_used
 
     options.require_consistent()
     deployments = session.deployments()
     _, target = invocation.address(deployments, str(options.endpoint), options.model)
     deployment = next(deployment for deployment in deployments if target in deployment.targets)
-    folder = _lock_folder(session)
+    folder, name = _lock_folder(session), endpoint_name(deployment.environment, deployment.name)
     served = served_engine(session.clients, deployment, target)
     held = _hold(session, options, run(session.paths, session.report, options), run)
     end = datetime.datetime.now(datetime.UTC)
@@ -79,8 +79,13 @@ def record(
             "measure it again."
         )
     (phase,), test = held.result.phases, held.result.test
+    gpus, percent = gpus_used(deployment, target.instance_type), None
+    if gpus and not session.is_local:
+        begin = end - datetime.timedelta(seconds=phase.seconds)
+        with session.report.step("Reading the GPUs' utilization") as step:
+            percent = utilization(session.clients("cloudwatch"), name, gpus, begin, end)
+            step.finish("no metric came" if percent is None else f"{percent:g} % of each")
     assert test.slo_ms is not None
-    begin = end - datetime.timedelta(seconds=phase.seconds)
     capacity = ServedCapacity(
         # Rounded downward, as everything that is promised.
         requests_per_second=max(math.floor(phase.phase.start / served.instances * 1000), 1) / 1000,
@@ -89,8 +94,8 @@ def record(
         percentile=SLO_PERCENTILE,
         instance_type=served.instance_type,
         server=deployment.server,
-        gpu_utilization_percent=_gpu_percent(session, deployment, target, begin, end, utilization),
-        endpoint=endpoint_name(deployment.environment, deployment.name),
+        gpu_utilization_percent=percent,
+        endpoint=name,
         date=held.result.circumstances.date[:10],
         tool=f"roundhouse bench, held for {phase.seconds:g} s",
     )
@@ -109,10 +114,11 @@ def search_fault(result: LoadResult) -> str | None:
         return "no rate held the SLO"
     if saturation.exact:
         return None
+    verdicts = [(phase.phase.name, phase.verdict) for phase in result.phases]
     doubts = [
-        f" ({phase.phase.name}: {phase.verdict.outcome}, {phase.verdict.reason})"
-        for phase in result.phases
-        if phase.verdict is not None and phase.verdict.outcome not in (Outcome.held, Outcome.missed)
+        f" ({name}: {verdict.outcome}, {verdict.reason})"
+        for name, verdict in verdicts
+        if verdict is not None and verdict.outcome not in (Outcome.held, Outcome.missed)
     ]
     reason = "".join(doubts[-1:])
     return f"the highest rate was not found, only that {saturation.rate:g} a second holds{reason}"
@@ -153,9 +159,12 @@ def _lock_folder(session: Session) -> Path:
 
 def _hold(session: Session, options: LoadOptions, search: LoadReport, run: Bench) -> LoadReport:
     """Hold the rate found for minutes, as a search's steps are short; lower if it is not held."""
-    fault = search_fault(search.result)
-    if fault is not None:
-        raise _refusal(fault, search)
+
+    def refusal(reports: str) -> RoundhouseError:
+        return RoundhouseError(f"--record: {fault}; nothing was recorded, and {reports}.")
+
+    if (fault := search_fault(search.result)) is not None:
+        raise refusal(f"the report is {search.page}")
     saturation = search.result.saturation
     assert saturation is not None and saturation.rate is not None
     rate = saturation.rate
@@ -164,39 +173,9 @@ def _hold(session: Session, options: LoadOptions, search: LoadReport, run: Bench
         seconds, slo = max(HOLD_SECONDS, float(needed)), search.result.test.slo_ms
         load = replace(options, rate=rate, seconds=seconds, slo=slo, first_rate=None, record=False)
         held = run(session.paths, session.report, load)
-        fault = hold_fault(held.result)
-        if fault is None:
+        if (fault := hold_fault(held.result)) is None:
             return held
         if held.result.broken_off:
-            raise _refusal(fault, held)
+            raise refusal(f"the report is {held.page}")
         rate /= CLOSE_ENOUGH
-    raise RoundhouseError(
-        f"--record: {fault}; nothing was recorded, and the reports are in {search.page.parent}."
-    )
-
-
-def _refusal(fault: str, report: LoadReport) -> RoundhouseError:
-    return RoundhouseError(
-        f"--record: {fault}; nothing was recorded, and the report is {report.page}."
-    )
-
-
-def _gpu_percent(
-    session: Session,
-    deployment: Deployment,
-    target: Target,
-    begin: datetime.datetime,
-    end: datetime.datetime,
-    utilization: Utilization,
-) -> float | None:
-    """Return the GPUs' utilization; None on a CPU, in the local cloud, and without a metric."""
-    from stacks.capacity.engine import gpus_used
-
-    gpus = gpus_used(deployment, target.instance_type)
-    if gpus == 0 or session.is_local:
-        return None
-    name = endpoint_name(deployment.environment, deployment.name)
-    with session.report.step("Reading the GPUs' utilization") as step:
-        percent = utilization(session.clients("cloudwatch"), name, gpus, begin, end)
-        step.finish("no metric came" if percent is None else f"{percent:g} % of each")
-    return percent
+    raise refusal(f"the reports are in {search.page.parent}")

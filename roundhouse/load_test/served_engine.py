@@ -35,71 +35,64 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
 
     Raises RoundhouseError when it serves another engine than the lock's, or not by one variant.
     """
+    environment = deployment.environment.name
     name = endpoint_name(deployment.environment, deployment.name)
+    deploy = f"run: roundhouse deploy --env {environment}"
+
+    def refuse(*faults: tuple[object, str]) -> None:
+        for is_fault, text in faults:
+            if is_fault:
+                raise RoundhouseError(f"--record: {name}: {text}.")
+
+    unbuilt = f"the lock has no engine {target.engine_key} to record it for"
+    build = f"run: roundhouse build --env {environment} --model {target.model.name}"
+    refuse((target.lock_entry is None, f"{unbuilt}; {build}"))
     sagemaker = clients("sagemaker")
-
-    def require(fault: str | None) -> None:
-        if fault is not None:
-            raise RoundhouseError(f"--record: {name}: {fault}.")
-
-    require(_lock_fault(deployment, target))
     with calling("SageMaker"):
         endpoint = sagemaker.describe_endpoint(EndpointName=name)
-        status = endpoint["EndpointStatus"]
-        require(None if status == "InService" else f"it is {status}; wait until it is InService")
-        config_name = str(endpoint["EndpointConfigName"])
+        status, config_name = endpoint["EndpointStatus"], str(endpoint["EndpointConfigName"])
+        refuse((status != "InService", f"it is {status}; wait until it is InService"))
         config = sagemaker.describe_endpoint_config(EndpointConfigName=config_name)
-        require(_variants_fault(config))
-        (variant,) = config["ProductionVariants"]
-        model = sagemaker.describe_model(ModelName=variant["ModelName"])
-    require(_engine_fault(clients, deployment, target, model["PrimaryContainer"]))
-    (counts,) = endpoint["ProductionVariants"]
-    instances, instance_type = int(counts["CurrentInstanceCount"]), str(variant["InstanceType"])
-    require(_instances_fault(instances, int(counts["DesiredInstanceCount"]), deployment))
-    if instance_type != target.instance_type.name:
-        require(
-            f"it runs on {instance_type}, and the files have {target.instance_type.name}; "
-            f"run: roundhouse deploy --env {deployment.environment.name}"
+        variants = config["ProductionVariants"]
+        refuse(
+            (
+                config.get("AsyncInferenceConfig") is not None,
+                "it is asynchronous: its queue hides how long an instance takes",
+            ),
+            (
+                len(variants) != 1,
+                f"{len(variants)} variants share its requests; measure a model on an endpoint of "
+                "its own",
+            ),
+            (
+                variants[0].get("InstancePools"),
+                "it has several instance types, and which one answered is not known; measure each "
+                "on its own",
+            ),
         )
-    return ServedEngine(
-        endpoint_config=config_name, instance_type=instance_type, instances=instances
+        model = sagemaker.describe_model(ModelName=variants[0]["ModelName"])
+    engine_fault = _engine_fault(clients, deployment, target, model["PrimaryContainer"])
+    refuse((engine_fault, engine_fault))
+    (counts,), instance_type = endpoint["ProductionVariants"], str(variants[0]["InstanceType"])
+    current, desired = int(counts["CurrentInstanceCount"]), int(counts["DesiredInstanceCount"])
+    refuse(
+        (
+            current != desired or current < 1,
+            f"it has {current} instances and {desired} are desired; wait until they are the same",
+        ),
+        (
+            deployment.multi_model and current > 1,
+            f"{current} instances share its models unevenly; scale it to one and measure again",
+        ),
+        (
+            instance_type != target.instance_type.name,
+            f"it runs on {instance_type}, and the files have {target.instance_type.name}; {deploy}",
+        ),
     )
+    return ServedEngine(endpoint_config=config_name, instance_type=instance_type, instances=current)
 
 
-def _lock_fault(deployment: Deployment, target: Target) -> str | None:
-    if target.lock_entry is not None:
-        return None
-    command = f"build --env {deployment.environment.name} --model {target.model.name}"
-    key = target.engine_key
-    return f"the lock has no engine {key} to record it for; run: roundhouse {command}"
-
-
-def _variants_fault(config: Any) -> str | None:
-    variants = config["ProductionVariants"]
-    if config.get("AsyncInferenceConfig") is not None:
-        return "it is asynchronous: its queue hides how long an instance takes"
-    if len(variants) != 1:
-        own = "measure a model on an endpoint of its own"
-        return f"{len(variants)} variants share its requests; {own}"
-    if variants[0].get("InstancePools"):
-        unknown = "which one answered is not known; measure each on its own"
-        return f"it has several instance types, and {unknown}"
-    return None
-
-
-def _instances_fault(current: int, desired: int, deployment: Deployment) -> str | None:
-    if current != desired or current < 1:
-        desire = f"{desired} are desired; wait until they are the same"
-        return f"it has {current} instances and {desire}"
-    if deployment.multi_model and current > 1:
-        uneven = "instances share its models unevenly; scale it to one and measure again"
-        return f"{current} {uneven}"
-    return None
-
-
-def _engine_fault(
-    clients: Clients, deployment: Deployment, target: Target, container: Any
-) -> str | None:
+def _engine_fault(clients: Clients, deployment: Deployment, target: Target, container: Any) -> str:
     """Compare the archive's path and manifest digest, or a multi-model target's record in S3."""
     assert target.lock_entry is not None
     key, archive = target.engine_key, target.lock_entry.archive
@@ -109,14 +102,13 @@ def _engine_fault(
         record = object_bytes(clients("s3"), bucket, engine_record_path(key))
         stored = None if record is None else LockEntry.model_validate_json(record).archive.sha256
         fault = f"the archive of engine {key} in S3 is not the lock's; {deploy}"
-        return None if stored == archive.sha256 else fault
-    served, locked = str(container["ModelDataUrl"]), engine_archive_path(key)
-    if not served.endswith(f"/{locked}"):
-        path = served.split("/", 3)[-1]
+        return "" if stored == archive.sha256 else fault
+    path, locked = str(container["ModelDataUrl"]).split("/", 3)[-1], engine_archive_path(key)
+    if path != locked:
         return f"it serves {path}, and the lock's engine is {locked}; {deploy}"
     if container.get("Environment", {}).get(MANIFEST_VARIABLE) != archive.manifest_sha256:
         return f"it serves an archive of engine {key} that is not the lock's; {deploy}"
-    return None
+    return ""
 
 
 def gpu_utilization_percent(

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
 from roundhouse.load_test.destination import Destination, Requests, refusal, server_url, signer
+from roundhouse.load_test.driver import failure_reason, open_driver
 from roundhouse.load_test.inputs import read_inputs
 from roundhouse.load_test.load_test import LoadTest
 from roundhouse.load_test.options import LoadOptions, parse_latency_stop
@@ -114,33 +115,27 @@ async def require_answer(test: LoadTest) -> None:
     request is refused, WrongAnswerError when the answer is not KServe v2's.
     """
     import aiohttp
-    from yarl import URL
 
     from container.wire import AnswerFault, arrays_of
 
-    destination = test.destination
-    url = URL(destination.url, encoded=True)
-    requests = Requests(destination, test.inputs.bodies[:1], 0, signer(destination))
+    requests = Requests(test.destination, test.inputs.bodies[:1], 0, signer(test.destination))
     data, headers = requests.next()
-    timeout = aiohttp.ClientTimeout(total=test.options.timeout)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session,
-            session.post(url, data=data, headers=headers) as answer,
-        ):
-            body = await answer.read()
-    except (aiohttp.ClientError, TimeoutError) as fault:
-        os_error = fault.os_error if isinstance(fault, aiohttp.ClientConnectorError) else None
-        reason = (os_error and os_error.strerror) or str(fault) or repr(fault)
-        raise NotReadyError(
-            f"{url.origin()}: does not answer ({reason}); is the server, or the cloud, up?"
-        ) from fault
+    async with open_driver(test.destination, requests, test.options) as driver:
+        try:
+            async with driver.session.post(driver.url, data=data, headers=headers) as answer:
+                body = await answer.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            reason = failure_reason(error, test.options.timeout)
+            raise NotReadyError(
+                f"{driver.url.origin()}: does not answer ({reason}); is the server, or the cloud, "
+                "up?"
+            ) from error
     if answer.status != 200:
         raise _refusal(test, answer.status, body)
     try:
         arrays_of(body, answer.headers.get("Content-Type", ""))
-    except AnswerFault as fault:
-        raise WrongAnswerError(f"{test.subject}: {fault}") from fault
+    except AnswerFault as error:
+        raise WrongAnswerError(f"{test.subject}: {error}") from error
 
 
 def _refusal(test: LoadTest, status: int, body: bytes) -> RoundhouseError:

@@ -1,16 +1,13 @@
-"""`roundhouse prune`.
-
-Marks engines and networks that no lock names, for the bucket's lifecycle to delete in time.
-"""
+"""`roundhouse prune`: tags what no lock names, for the bucket's lifecycle to delete in time."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from onboarding.fault import Fault, FaultsError
@@ -19,17 +16,18 @@ from onboarding.lock import Lock, LockError, read_lock
 from onboarding.names import ENGINES_PREFIX, artifact_bucket, engine_record_path, stack_name
 from onboarding.promotion import read_promotion
 from onboarding.tree import Tree
-from roundhouse.aws.clients import Client, bucket_exists, calling, object_bytes
+from roundhouse.aws.clients import Client, bucket_exists, object_bytes
 from roundhouse.deploy.pruning.tags import mark, objects_under, take_off, with_marks
 from roundhouse.deploy.pruning.unreferenced import (
     PREFIXES,
     Found,
-    Named,
+    Stored,
     Verdict,
     decide,
     group_objects,
     reportable,
 )
+from roundhouse.deploy.stacks import read_templates, stack_summaries
 from roundhouse.errors import NotReadyError
 from roundhouse.session import Session, valid_tree
 
@@ -79,33 +77,46 @@ def prune(
     name any engine.
     """
     bucket, s3 = artifact_bucket(session.environment), session.clients("s3")
-    locked = named_by_tree(session)
+    named = named_by_tree(session)
     if not bucket_exists(s3, bucket):
         raise NotReadyError(
             f"s3://{bucket}: is not there yet; `roundhouse deploy --env "
             f"{session.environment.name}` makes it."
         )
-    with session.report.step(
-        f"Comparing s3://{bucket} with every lock and every deployed stack"
-    ) as step:
-        named = Named(by_locks=locked, deployed=deployed_keys(session))
-        kept_days = session.environment.unreferenced_engine_days
-        found = [
-            decide(item, named, now=clock(), older_than_days=older_than_days, kept_days=kept_days)
+    title = f"Comparing s3://{bucket} with every lock and every deployed stack"
+    with session.report.step(title) as step:
+        deployed, kept_days = deployed_keys(session), session.environment.unreferenced_engine_days
+        decisions = [
+            decide(
+                stored,
+                named,
+                deployed,
+                now=clock(),
+                older_than_days=older_than_days,
+                kept_days=kept_days,
+            )
             for kind, prefix in PREFIXES.items()
-            for item in group_objects(
+            for stored in group_objects(
                 kind, with_marks(s3, bucket, objects_under(s3, bucket, prefix))
             )
         ]
         step.finish(
-            f"{len(found)} engines and networks, {len(named.by_locks)} keys named, "
-            f"{len(named.deployed)} deployed"
+            f"{len(decisions)} engines and networks, {len(named)} keys named, "
+            f"{len(deployed)} deployed"
         )
     if not dry_run:
-        _act(session, bucket, found)
-    with_models = tuple(
-        entry.with_model(_model(s3, bucket, entry)) if entry in reportable(found) else entry
-        for entry in found
+        for verdict, act, title in (
+            (Verdict.taken_back, take_off, "Taking marks off"),
+            (Verdict.marked, mark, "Marking"),
+        ):
+            chosen = [item.stored.objects for item in decisions if item.verdict is verdict]
+            if chosen:
+                with session.report.step(title) as step:
+                    step.finish(f"{act(s3, bucket, chain.from_iterable(chosen))} objects")
+    shown = reportable(decisions)
+    found = (
+        replace(item, model=_model(s3, bucket, item.stored)) if item in shown else item
+        for item in decisions
     )
     return Pruned(
         environment=session.environment.name,
@@ -113,27 +124,23 @@ def prune(
         dry_run=dry_run,
         older_than_days=older_than_days,
         kept_days=kept_days,
-        found=with_models,
+        found=tuple(found),
     )
 
 
 def named_by_tree(session: Session) -> frozenset[str]:
-    """Keys of engines and networks that this tree needs.
+    """Return the keys of engines and networks that this tree needs.
 
     Of every lock and promotion of every environment, and of what is still to be built.
     """
     tree = valid_tree(session.paths)
     targets = [target for deployment in session.deployments() for target in deployment.targets]
     manifests = [entry.manifest for lock in _locks(tree) for entry in lock.engines.values()]
-    wanted = {key for item in targets for key in (item.engine_key, *item.network_keys.values())}
-    built = {
-        key
-        for manifest in manifests
-        for key in (manifest.engine_key, *manifest.network_keys.values())
-    }
     promotions = (read_promotion(session.paths.tree, name) for name in tree.environments)
     promoted = {key for item in promotions if item is not None for key in item.archives}
-    return frozenset(wanted | built | promoted)
+    return frozenset(promoted).union(
+        *((item.engine_key, *item.network_keys.values()) for item in (*targets, *manifests))
+    )
 
 
 def deployed_keys(session: Session) -> frozenset[str]:
@@ -141,28 +148,14 @@ def deployed_keys(session: Session) -> frozenset[str]:
 
     An endpoint fetches its engine again whenever it starts an instance.
     """
-    formation = session.clients("cloudformation")
-    with calling("Listing the deployed stacks"):
-        pages = formation.get_paginator("list_stacks").paginate()
-        stacks = {
-            summary["StackName"]
-            for page in pages
-            for summary in page["StackSummaries"]
-            if summary["StackStatus"] not in GONE
-        }
-    begin = stack_name(session.environment, "endpoint-")
-    with ThreadPoolExecutor(max_workers=4) as threads:
-        templates = threads.map(
-            lambda name: _template(formation, name),
-            sorted(name for name in stacks if name.startswith(begin)),
-        )
-        return frozenset(key for template in templates for key in DEPLOYED_KEY.findall(template))
-
-
-def _template(formation: Client, stack: str) -> str:
-    with calling(f"Reading the template of {stack}"):
-        body = formation.get_template(StackName=stack)["TemplateBody"]
-    return body if isinstance(body, str) else json.dumps(body)
+    client, prefix = session.clients("cloudformation"), stack_name(session.environment, "endpoint-")
+    stacks = [
+        name
+        for name, stack in sorted(stack_summaries(client).items())
+        if name.startswith(prefix) and stack.status not in GONE
+    ]
+    texts = (str(template) for _, template in read_templates(client, stacks))
+    return frozenset(key for text in texts for key in DEPLOYED_KEY.findall(text))
 
 
 def _locks(tree: Tree) -> Iterator[Lock]:
@@ -173,42 +166,18 @@ def _locks(tree: Tree) -> Iterator[Lock]:
             try:
                 yield read_lock(path.parent, path.name.removesuffix(LOCK_SUFFIX))
             except LockError as error:
-                faults.append(
-                    Fault(
-                        file=path.relative_to(tree.root).as_posix(),
-                        what=error.what,
-                        way_out=error.way_out,
-                    )
-                )
+                file = path.relative_to(tree.root).as_posix()
+                faults.append(Fault(file=file, what=error.what, way_out=error.way_out))
     if faults:
         raise FaultsError(faults)
 
 
-def _act(session: Session, bucket: str, found: list[Found]) -> None:
-    s3 = session.clients("s3")
-    for verdict, act, title in (
-        (Verdict.taken_back, take_off, "Taking marks off"),
-        (Verdict.marked, mark, "Marking"),
-    ):
-        objects = [
-            entry for item in found if item.verdict is verdict for entry in item.stored.objects
-        ]
-        if objects:
-            with session.report.step(title) as step:
-                step.finish(f"{act(s3, bucket, objects)} objects")
-
-
-def _model(s3: Client, bucket: str, found: Found) -> str | None:
-    """The model's name by the engine's own record.
-
-    None when there is none, or of a network, which many models may share.
-    """
-    data = (
-        object_bytes(s3, bucket, engine_record_path(found.stored.key))
-        if found.stored.kind == "engine"
-        else None
-    )
+def _model(s3: Client, bucket: str, stored: Stored) -> str | None:
+    """Return an engine's model by its own record; None without one, and for networks."""
+    if stored.kind != "engine":
+        return None
     try:
-        return None if data is None else str(json.loads(data)["manifest"]["model"])
+        record = object_bytes(s3, bucket, engine_record_path(stored.key))
+        return None if record is None else str(json.loads(record)["manifest"]["model"])
     except (ValueError, KeyError, TypeError):
         return None

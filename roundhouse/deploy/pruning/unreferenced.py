@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import groupby
 from typing import Any, Literal
 
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX
@@ -24,10 +23,6 @@ class Verdict(StrEnum):
     young = "too young to be marked"
     marked = "marked"
     marked_before = "marked before"
-
-
-SHOWN = frozenset(Verdict) - {Verdict.named}
-"""All but what is as it should be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,40 +45,18 @@ class Stored:
 
     @property
     def size_bytes(self) -> int:
-        """All objects together."""
+        """Size of all objects together."""
         return sum(item.size_bytes for item in self.objects)
 
     @property
-    def newest(self) -> datetime:
-        """When the last object was written; a mark writes it anew."""
-        return max(item.modified for item in self.objects)
-
-    @property
-    def is_marked(self) -> bool:
-        """Return whether every object is; a mark that was broken off is finished by the next."""
-        return all(item.is_marked for item in self.objects)
-
-    @property
     def bears_a_mark(self) -> bool:
-        """Return whether any object does."""
+        """Whether any object is marked."""
         return any(item.is_marked for item in self.objects)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
-    """Keys that must stay.
-
-    `by_locks` and by what this tree wants built, and `deployed` by a stack, whatever branch it
-    is of.
-    """
-
-    by_locks: frozenset[str]
-    deployed: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Found:
-    """One engine or network, and what becomes of it; `model` None: no record tells."""
+    """One engine or network with its verdict; `model` None: no record names it."""
 
     stored: Stored
     verdict: Verdict
@@ -91,12 +64,8 @@ class Found:
     gone_on: datetime | None = None
     model: str | None = None
 
-    def with_model(self, model: str | None) -> Found:
-        """The same, with the model's name."""
-        return replace(self, model=model)
-
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return plain JSON."""
         return {
             "kind": self.stored.kind,
             "key": self.stored.key,
@@ -109,61 +78,49 @@ class Found:
 
 
 def group_objects(kind: Kind, objects: Iterable[StoredObject]) -> tuple[Stored, ...]:
-    """The objects under a kind's prefix, by key: its first folder.
-
-    What lies in no folder is nobody's and is left alone.
-    """
-    prefix = PREFIXES[kind]
-    inside = sorted(
-        (item for item in objects if "/" in item.name.removeprefix(prefix)),
-        key=lambda entry: entry.name,
-    )
-    groups = groupby(inside, key=lambda element: element.name.removeprefix(prefix).split("/")[0])
-    return tuple(Stored(kind=kind, key=key, objects=tuple(group)) for key, group in groups)
+    """Return the objects under a kind's prefix by key, their first folder; others are left out."""
+    groups: dict[str, list[StoredObject]] = {}
+    for item in sorted(objects, key=lambda item: item.name):
+        key, slash, _ = item.name.removeprefix(PREFIXES[kind]).partition("/")
+        if slash:
+            groups.setdefault(key, []).append(item)
+    return tuple(Stored(kind=kind, key=key, objects=tuple(g)) for key, g in groups.items())
 
 
 def decide(
-    each: Stored, named: Named, *, now: datetime, older_than_days: int, kept_days: int
+    stored: Stored,
+    named: Collection[str],
+    deployed: Collection[str],
+    *,
+    now: datetime,
+    older_than_days: int,
+    kept_days: int,
 ) -> Found:
-    """What becomes of an engine or network.
+    """Return the verdict on an engine or network.
 
-    The lifecycle deletes `kept_days` after the mark, at the midnight (UTC) that follows.
+    `named`: keys of locks, and of what this tree wants built; `deployed`: keys of stacks, of any
+    branch. The lifecycle deletes `kept_days` after the mark, at the midnight (UTC) that follows.
     """
-    age = (now - each.newest).days
-    verdict = _verdict(each, named, age, older_than_days)
-    if verdict not in (Verdict.marked, Verdict.marked_before):
-        return Found(stored=each, verdict=verdict, age_days=age)
-    marked_at = now if verdict is Verdict.marked else min(part.modified for part in each.objects)
-    return Found(
-        stored=each,
-        verdict=verdict,
-        age_days=age,
-        gone_on=marked_at + timedelta(days=kept_days + 1),
-    )
-
-
-def _verdict(each: Stored, named: Named, age_days: int, older_than_days: int) -> Verdict:
-    if each.key in named.by_locks | named.deployed:
-        if each.bears_a_mark:
-            return Verdict.taken_back
-        return Verdict.named if each.key in named.by_locks else Verdict.deployed
-    if each.is_marked:
-        return Verdict.marked_before
-    # A mark makes an object young: one that was broken off is finished whatever its age.
-    return Verdict.marked if each.bears_a_mark or age_days >= older_than_days else Verdict.young
+    # A mark writes an object anew.
+    age_days = (now - max(item.modified for item in stored.objects)).days
+    gone_on = None
+    if stored.key in named or stored.key in deployed:
+        verdict = Verdict.named if stored.key in named else Verdict.deployed
+        verdict = Verdict.taken_back if stored.bears_a_mark else verdict
+    elif all(item.is_marked for item in stored.objects):
+        verdict = Verdict.marked_before
+        marked_at = min(item.modified for item in stored.objects)
+        gone_on = marked_at + timedelta(days=kept_days + 1)
+    elif stored.bears_a_mark or age_days >= older_than_days:
+        # A mark makes an object young: one that was broken off is finished whatever its age.
+        verdict, gone_on = Verdict.marked, now + timedelta(days=kept_days + 1)
+    else:
+        verdict = Verdict.young
+    return Found(stored=stored, verdict=verdict, age_days=age_days, gone_on=gone_on)
 
 
 def reportable(found: Iterable[Found]) -> tuple[Found, ...]:
-    """What is worth a line: engines first, the largest first."""
-    order: Collection[Kind] = tuple(PREFIXES)
-    worth = [item for item in found if item.verdict in SHOWN]
-    return tuple(
-        sorted(
-            worth,
-            key=lambda entry: (
-                list(order).index(entry.stored.kind),
-                -entry.stored.size_bytes,
-                entry.stored.key,
-            ),
-        )
-    )
+    """Return all that is not simply named by a lock: engines first, the largest first."""
+    shown = [item for item in found if item.verdict is not Verdict.named]
+    # Kinds in alphabetical order: engine, network.
+    return tuple(sorted(shown, key=lambda f: (f.stored.kind, -f.stored.size_bytes, f.stored.key)))

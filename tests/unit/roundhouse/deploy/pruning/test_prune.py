@@ -18,10 +18,7 @@ ENVIRONMENT = EnvironmentSpec(
 
 
 class Formation:
-    """Two stacks.
-
-    One that answers, and one whose change set was never executed, which has no template.
-    """
+    """Two stacks; the change set of one was never executed, so it has no template."""
 
     def get_paginator(self, name):
         stacks = [
