@@ -37,11 +37,6 @@ def examples() -> dict[str, str]:
     served = with_served(
         embedder, 310.0, gpu_utilization_percent=83.0, tool="roundhouse bench, held for 180 s"
     )
-    derivations = {
-        name: resource["Metadata"]["Derivation"]["TargetValue"]
-        for name, resource in scaling_resources(served).items()
-        if "Metadata" in resource
-    }
     shared = with_locks(one("dev", "text-shared"), device_memory_mib=15000.0)
     (plan,) = pool_memories(shared)
     (measured,) = served.targets
@@ -56,7 +51,6 @@ def examples() -> dict[str, str]:
             },
             indent=2,
         ),
-        "served": json.dumps(derivations, indent=2),
         "memory": "\n".join(memory_notes(shared)),
         "change": placement_change(plan),
     }
