@@ -83,11 +83,11 @@ def table(templates: Templates) -> str:
     for title in dict.fromkeys(ROLES.values()):
         for sid, statement in _merged(templates, title).items():
             roles.setdefault(_row(sid, statement), []).append(title)
-    rows = [
-        f"| {sid} | {', '.join(roles[row])} | {permissions} | {WHY[sid]} |"
-        for row in sorted(roles, key=lambda row: row.split(" | ")[0])
-        for sid, permissions in [row.split(" | ", 1)]
-    ]
+    rows, reasons = [], dict(WHY)
+    for row in sorted(roles, key=lambda row: row.split(" | ")[0]):
+        sid, permissions = row.split(" | ", 1)
+        rows.append(f"| {sid} | {', '.join(roles[row])} | {permissions} | {reasons[sid]} |")
+        reasons[sid] = "the same"
     header = ("| Statement | Roles | Actions | On | Why |", "|---|---|---|---|---|")
     return "\n".join((*header, *rows))
 
