@@ -51,56 +51,18 @@ _BY_TYPE = {
     "HtmlResponseError": "a proxy or a login page answers: log in there, set HTTPS_PROXY or "
     "NO_PROXY, or correct AWS_ENDPOINT_URL",
 }
-_BY_CODE = {
-    **dict.fromkeys(
-        ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"),
-        LOG_IN_AGAIN,
-    ),
-    **dict.fromkeys(("RequestTimeTooSkewed", "RequestInTheFuture"), "set this machine's clock"),
-    **dict.fromkeys(
-        (
-            *(
-                "InvalidClientTokenId",
-                "UnrecognizedClientException",
-                "InvalidAccessKeyId",
-                "SignatureDoesNotMatch",
-            ),
-            *(
-                "InvalidSignatureException",
-                "InvalidToken",
-                "AuthFailure",
-                "MissingAuthenticationToken",
-            ),
-        ),
-        OTHER_ACCOUNT,
-    ),
-    **dict.fromkeys(
-        ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403"), PERMIT
-    ),
-    # To a HEAD, S3 answers without words, whatever is wrong with the credentials.
-    "400": LOG_IN_AGAIN,
-    **dict.fromkeys(
-        (
-            "Throttling",
-            "ThrottlingException",
-            "TooManyRequestsException",
-            "SlowDown",
-            "RequestLimitExceeded",
-        ),
-        AGAIN,
-    ),
-    **dict.fromkeys(
-        (
-            "ServiceUnavailable",
-            "InternalError",
-            "InternalFailure",
-            "InternalServerError",
-            "500",
-            "503",
-        ),
-        AGAIN,
-    ),
+_CODES_BY_WAY_OUT = {
+    LOG_IN_AGAIN: "ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired 400",
+    "set this machine's clock": "RequestTimeTooSkewed RequestInTheFuture",
+    OTHER_ACCOUNT: "InvalidClientTokenId UnrecognizedClientException InvalidAccessKeyId "
+    "SignatureDoesNotMatch InvalidSignatureException InvalidToken AuthFailure "
+    "MissingAuthenticationToken",
+    PERMIT: "AccessDenied AccessDeniedException UnauthorizedOperation 403",
+    AGAIN: "Throttling ThrottlingException TooManyRequestsException SlowDown RequestLimitExceeded "
+    "ServiceUnavailable InternalError InternalFailure InternalServerError 500 503",
 }
+"""To a HEAD, S3 answers 400 without words, whatever is wrong with the credentials."""
+_BY_CODE = {code: way_out for way_out, codes in _CODES_BY_WAY_OUT.items() for code in codes.split()}
 _WORDS = {
     "NoCredentialsError": "no AWS credentials were found",
     "ResponseParserError": "the answer cannot be read",

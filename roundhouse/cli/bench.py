@@ -125,8 +125,7 @@ def bench(
         raise RoundhouseError(WORKERS)
     values = {name: context.params[name] for name in context.params.keys() - OTHER_PARAMETERS}
     options = LoadOptions(
-        **{**values, "phase": tuple(phase or ())},
-        command=shlex.join(["roundhouse", *sys.argv[1:]]),
+        **{**values, "phase": tuple(phase or ())}, command=shlex.join(["roundhouse", *sys.argv[1:]])
     )
     raise typer.Exit(load(current_paths(root), open_report(form), options, form))
 

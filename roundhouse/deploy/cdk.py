@@ -32,6 +32,11 @@ class Deployed:
     changed: tuple[str, ...]
     unchanged: tuple[str, ...]
 
+    @property
+    def summary(self) -> str:
+        """Both counts, for a step's last line."""
+        return f"{len(self.changed)} changed, {len(self.unchanged)} with no changes"
+
 
 def bootstrap(session: Session) -> bool:
     """Bootstrap the account for the CDK, unless it is; return whether it had to."""

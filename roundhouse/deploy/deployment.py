@@ -14,21 +14,12 @@ from roundhouse.deploy.assembly import StackArtifact, stack_artifacts
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
 from roundhouse.deploy.builds.source import require_committed_sources
-from roundhouse.deploy.endpoint_steps import (
-    restore_scaling,
-    retention_parameters,
-    take_first_steps,
-)
+from roundhouse.deploy.endpoint_steps import restore_scaling, retention_parameters, take_first_steps
 from roundhouse.deploy.live_endpoints import require_live_config
 from roundhouse.deploy.permissions import Confirm, added_permissions, require_approval
-from roundhouse.deploy.stacks import (
-    Template,
-    deployed_templates,
-    require_updatable_stacks,
-)
+from roundhouse.deploy.stacks import Template, deployed_templates, require_updatable_stacks
 from roundhouse.deploy.verification import verify
 from roundhouse.errors import RoundhouseError
-from roundhouse.report import Step
 from roundhouse.session import Session
 from roundhouse.text import quantity
 
@@ -69,20 +60,8 @@ class DeployResult:
     images: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckedAssembly:
-    """A synthesised assembly that passed the checks; `before` has the templates deployed now."""
-
-    folder: Path
-    artifacts: Mapping[str, StackArtifact]
-    before: Mapping[str, Template]
-
-
 def deploy(
-    session: Session,
-    options: DeployOptions,
-    *,
-    before_builds: Callable[[], object] = lambda: None,
+    session: Session, options: DeployOptions, *, before_builds: Callable[[], object] = lambda: None
 ) -> DeployResult:
     """Deploy the session's endpoints, building what is missing first.
 
@@ -108,11 +87,7 @@ def deploy(
     built: tuple[LockEntry, ...] = ()
     if requests:
         before_builds()
-        buildable = tuple(
-            request
-            for request in requests
-            if options.rebuild_gone or request.target.lock_entry is None
-        )
+        buildable = [r for r in requests if options.rebuild_gone or r.target.lock_entry is None]
         try:
             built = engines.build_all(session, buildable, allow_dirty=options.allow_dirty)
         except EnginesNotBuiltError as error:
@@ -142,11 +117,7 @@ def check_templates(session: Session, folder: Path, artifacts: Mapping[str, Stac
 
     files = {artifact.file.name for artifact in artifacts.values()}
     with session.report.step("Checking the templates") as step:
-        findings = [
-            finding
-            for finding in template_rules.check(folder)
-            if Path(finding.template).name in files
-        ]
+        findings = [f for f in template_rules.check(folder) if Path(f.template).name in files]
         errors = [finding for finding in findings if finding.severity == "error"]
         warnings = len(findings) - len(errors)
         step.finish(f"{quantity(len(artifacts), 'stack')}, {quantity(warnings, 'warning')}")
@@ -172,8 +143,7 @@ def _deploy_early_stacks(session: Session, options: DeployOptions) -> None:
         patterns = (*EARLY_STACKS, *map(construct_path, complete))
         folder = cdk.synthesise(session, patterns)
     _checked_assembly(session, options, folder, patterns)
-    title = "Deploying the foundation and the builds"
-    with session.report.step(f"{title} (cdk deploy)") as step:
+    with session.report.step("Deploying the foundation and the builds (cdk deploy)") as step:
         deployed = cdk.deploy(
             session,
             folder,
@@ -181,7 +151,7 @@ def _deploy_early_stacks(session: Session, options: DeployOptions) -> None:
             concurrency=EARLY_CONCURRENCY,
             on_line=lambda line: cdk.show_line(step, line),
         )
-        _finish(step, deployed)
+        step.finish(deployed.summary)
 
 
 def _deploy_complete_endpoints(
@@ -223,24 +193,35 @@ def _deploy_endpoints(
     with session.report.step("Synthesising (cdk synth)"):
         endpoints = session.endpoints if patterns == cdk.ALL else ()
         folder = cdk.synthesise(session, patterns, endpoints)
-    assembly = _checked_assembly(session, options, folder, patterns)
+    artifacts, before = _checked_assembly(session, options, folder, patterns)
+    after = {name: artifact.template for name, artifact in artifacts.items()}
     title = f"Deploying {', '.join(session.endpoints)}" if session.endpoints else "Deploying"
+    by_construct = {f"Endpoint-{deployment.name}": deployment for deployment in deployments}
     try:
-        take_first_steps(session, deployments, assembly.before, assembly.artifacts)
+        take_first_steps(session, deployments, before, artifacts)
         with session.report.step(f"{title} (cdk deploy)") as step:
+
+            def read_line(line: str) -> None:
+                """Show a line; an endpoint that does not serve what was deployed ends it there."""
+                cdk.show_line(step, line)
+                path = cdk.finished_stack(line) or ""
+                deployment = by_construct.get(path.rpartition("/")[2])
+                if deployment is not None:
+                    require_live_config(session.clients, deployment)
+
             deployed = cdk.deploy(
                 session,
                 folder,
                 patterns,
                 concurrency=options.concurrency,
-                parameters=retention_parameters(assembly.before, _templates(assembly.artifacts)),
-                on_line=_live_config_check(session, deployments, step),
+                parameters=retention_parameters(before, after),
+                on_line=read_line,
             )
-            _finish(step, deployed)
+            step.finish(deployed.summary)
             return deployed
     except RoundhouseError:
         try:
-            restore_scaling(session, deployments, assembly.artifacts)
+            restore_scaling(session, deployments, artifacts)
         except RoundhouseError as error:
             session.report.print(
                 f"An endpoint may be without its scaling until the next deploy: {error}"
@@ -248,33 +229,13 @@ def _deploy_endpoints(
         raise
 
 
-def _templates(artifacts: Mapping[str, StackArtifact]) -> dict[str, Template]:
-    return {name: artifact.template for name, artifact in artifacts.items()}
-
-
-def _live_config_check(
-    session: Session, deployments: Sequence[Deployment], step: Step
-) -> Callable[[str], None]:
-    """Return what reads each line of cdk deploy: it shows the line, and checks finished endpoints.
-
-    An endpoint that does not serve what its stack deployed ends the deployment there.
-    """
-    by_construct = {f"Endpoint-{deployment.name}": deployment for deployment in deployments}
-
-    def read_line(line: str) -> None:
-        cdk.show_line(step, line)
-        path = cdk.finished_stack(line)
-        deployment = None if path is None else by_construct.get(path.rpartition("/")[2])
-        if deployment is not None:
-            require_live_config(session.clients, deployment)
-
-    return read_line
-
-
 def _checked_assembly(
     session: Session, options: DeployOptions, folder: Path, patterns: tuple[str, ...]
-) -> CheckedAssembly:
-    """Return the chosen stacks of an assembly, once templates and permissions are approved."""
+) -> tuple[dict[str, StackArtifact], dict[str, Template]]:
+    """Return an assembly's chosen stacks and their deployed templates.
+
+    Templates are checked and permissions approved then.
+    """
     artifacts = {
         name: artifact
         for name, artifact in stack_artifacts(folder).items()
@@ -282,21 +243,14 @@ def _checked_assembly(
     }
     check_templates(session, folder, artifacts)
     before = deployed_templates(session, list(artifacts))
+    after = {name: artifact.template for name, artifact in artifacts.items()}
     if patterns == cdk.ALL:
-        options.before_deploying(before, _templates(artifacts))
-    changes = {
-        name: added_permissions(before.get(name), artifact.template)
-        for name, artifact in artifacts.items()
-    }
+        options.before_deploying(before, after)
     require_approval(
         session.report,
-        changes,
+        {name: added_permissions(before.get(name), after[name]) for name in after},
         folder=session.paths.build / "permissions",
         yes=options.yes,
         confirm=options.confirm,
     )
-    return CheckedAssembly(folder=folder, artifacts=artifacts, before=before)
-
-
-def _finish(step: Step, deployed: cdk.Deployed) -> None:
-    step.finish(f"{len(deployed.changed)} changed, {len(deployed.unchanged)} with no changes")
+    return artifacts, before

@@ -46,18 +46,11 @@ class ImageState:
     is_there: bool
 
     def as_dict(self, *, built: bool, is_local: bool) -> dict[str, Any]:
-        """Plain JSON; `built`: by this command."""
-        return {
-            "image": self.order.image,
-            "uri": self.order.uri,
-            "state": self.state(built=built, is_local=is_local),
-        }
-
-    def state(self, *, built: bool, is_local: bool) -> str:
-        """One of "not built here", "built", "there", "missing"."""
-        if is_local:
-            return "not built here"
-        return "built" if built else "there" if self.is_there else "missing"
+        """Return plain JSON; `built`: by this command."""
+        state = "not built here" if is_local else "there" if self.is_there else "missing"
+        if built and not is_local:
+            state = "built"
+        return {"image": self.order.image, "uri": self.order.uri, "state": state}
 
 
 def image_states(session: Session) -> tuple[ImageState, ...]:
@@ -65,14 +58,21 @@ def image_states(session: Session) -> tuple[ImageState, ...]:
 
     Raises FaultsError.
     """
-    platform = serving_platforms()[session.environment.platform]
+    environment = session.environment
+    platform = serving_platforms()[environment.platform]
     tags = image_tags(read_image_files(session.paths.code), base_image(platform))
+    needed = needed_images(platform, session.deployments())
     try:
-        orders = image_orders(
-            session.environment, platform, needed_images(platform, session.deployments()), tags
-        )
+        orders = image_orders(environment, platform, needed, tags)
     except KeyError as error:
-        raise FaultsError([_no_registry(session)]) from error
+        fault = Fault(
+            file=f"environments/{environment.name}.yaml",
+            what="no registry of AWS's Triton image is known in the region",
+            value=environment.region,
+            way_out="add it to onboarding/data/triton_registries.yaml, or choose a platform whose "
+            "images start from NVIDIA's",
+        )
+        raise FaultsError([fault]) from error
     return tuple(
         ImageState(order=order, is_there=not session.is_local and _is_there(session, order))
         for order in orders
@@ -80,12 +80,10 @@ def image_states(session: Session) -> tuple[ImageState, ...]:
 
 
 def missing(session: Session) -> tuple[ImageOrder, ...]:
-    """The images that must be built; none in the local cloud, which builds none."""
-    return (
-        ()
-        if session.is_local
-        else tuple(state.order for state in image_states(session) if not state.is_there)
-    )
+    """Return the images that must be built; none in the local cloud, which builds none."""
+    if session.is_local:
+        return ()
+    return tuple(state.order for state in image_states(session) if not state.is_there)
 
 
 def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
@@ -118,25 +116,19 @@ def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
 
 
 def orders_document(session: Session, orders: Sequence[ImageOrder]) -> dict[str, Any]:
-    """What the program in the build is given."""
-    own = registry(session.environment.account, session.environment.region)
+    """Return the document that the program in the build reads."""
+    region = session.environment.region
     bases = [value for order in orders for value in order.arguments.values()]
-    registries = {own} | {value.split("/")[0] for value in bases if ".dkr.ecr." in value}
+    registries = {value.split("/")[0] for value in bases if ".dkr.ecr." in value}
+    registries.add(registry(session.environment.account, region))
     images = [order.as_dict() for order in orders]
-    return {
-        "region": session.environment.region,
-        "registries": sorted(registries),
-        "images": images,
-    }
+    return {"region": region, "registries": sorted(registries), "images": images}
 
 
 def source(session: Session, orders: Sequence[ImageOrder]) -> bytes:
-    """The build's source.
-
-    Exactly the files that the tags are digests of, the program, and its orders.
-    """
-    held = read_image_files(session.paths.code)
-    files = {path: data for order in orders for path, data in held[order.image].items()}
+    """Return the source: the files that the tags are digests of, the program, and its orders."""
+    image_files = read_image_files(session.paths.code)
+    files = {path: data for order in orders for path, data in image_files[order.image].items()}
     program = (session.paths.code / PROGRAM).read_bytes()
     document = json.dumps(orders_document(session, orders), indent=2, sort_keys=True).encode()
     return zipped({**files, PROGRAM: program, ORDERS: document})
@@ -155,17 +147,3 @@ def _is_there(session: Session, order: ImageOrder) -> bool:
                 return False
             raise
     return True
-
-
-def _no_registry(session: Session) -> Fault:
-    file, region = f"environments/{session.environment.name}.yaml", session.environment.region
-    way_out = (
-        "add it to onboarding/data/triton_registries.yaml, or choose a platform whose "
-        "images start from NVIDIA's"
-    )
-    return Fault(
-        file=file,
-        what="no registry of AWS's Triton image is known in the region",
-        value=region,
-        way_out=way_out,
-    )

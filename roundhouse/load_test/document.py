@@ -73,10 +73,7 @@ def _phase(measurement: Measurement, rows_per_request: int) -> dict[str, Any]:
         "reason": None if verdict is None else verdict.reason,
         "curve": latency.curve(),
         "by_second": [
-            {
-                **_fields(second, SECOND),
-                **{f"p{p}_ms": second.percentile(p) for p in (50, 95, 99)},
-            }
+            {**_fields(second, SECOND), **{f"p{p}_ms": second.percentile(p) for p in (50, 95, 99)}}
             for second in measurement.sending_seconds
         ],
     }

@@ -54,7 +54,7 @@ class EnginesNotBuiltError(BuildFailedError):
 
 
 def outcome(built: Sequence[LockEntry], failures: Sequence[Failure]) -> dict[str, Any]:
-    """Both as plain JSON."""
+    """Return both as plain JSON."""
     return {
         "built": [entry.model_dump(mode="json") for entry in built],
         "failed": [failure.as_dict() for failure in failures],
@@ -62,28 +62,19 @@ def outcome(built: Sequence[LockEntry], failures: Sequence[Failure]) -> dict[str
 
 
 def _message(built: Sequence[LockEntry], failures: Sequence[Failure]) -> str:
-    others = f" {len(built)} engines beside it are built and in their locks." if built else ""
+    reasons = [" ".join(failure.reason.split()).rstrip(".") for failure in failures]
     if len(failures) == 1:
         (only,) = failures
+        others = f" {len(built)} engines beside it are built and in their locks." if built else ""
         return (
-            f"{only.model}: {_bare(only.reason)}. The lock and the endpoints are as they "
-            f"were.{others} Log: {only.log}"
+            f"{only.model}: {reasons[0]}. The lock and the endpoints are as they were.{others} "
+            f"Log: {only.log}"
         )
     others = f" The other {len(built)} are built and in their locks." if built else ""
     head = (
         f"{len(failures)} of {len(built) + len(failures)} engines were not built; their "
-        "locks and endpoints are as they were."
+        f"locks and endpoints are as they were.{others}"
     )
-    return "\n".join(
-        [
-            head + others,
-            *(
-                f"  {failure.model}: {_bare(failure.reason)}. Log: {failure.log}"
-                for failure in failures
-            ),
-        ]
-    )
-
-
-def _bare(reason: str) -> str:
-    return " ".join(reason.split()).rstrip(".")
+    pairs = zip(failures, reasons, strict=True)
+    lines = (f"  {failure.model}: {reason}. Log: {failure.log}" for failure, reason in pairs)
+    return "\n".join([head, *lines])

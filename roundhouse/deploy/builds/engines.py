@@ -12,11 +12,7 @@ from onboarding.names import artifact_bucket, engine_archive_path
 from onboarding.platform import build_route
 from roundhouse.aws.clients import object_exists
 from roundhouse.deploy.builds import execution
-from roundhouse.deploy.builds.engine_requests import (
-    EngineRequest,
-    EnginesNotBuiltError,
-    Failure,
-)
+from roundhouse.deploy.builds.engine_requests import EngineRequest, EnginesNotBuiltError, Failure
 from roundhouse.deploy.builds.monitor import BuildMonitor
 from roundhouse.deploy.builds.source import (
     require_committed_sources,

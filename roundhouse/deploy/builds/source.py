@@ -82,10 +82,9 @@ def require_committed_sources(session: Session, *, allow_dirty: bool) -> tuple[s
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise RoundhouseError(
             f"Refused before building: {', '.join(changed[:3])}{more} of the build's sources "
-            "differ "
-            f"from commit {commit[:REVISION_DIGITS]}, so nobody could build the same engine again. "
-            "Commit the files, or add --allow-dirty: the engine's manifest then names the commit "
-            "as dirty."
+            f"differ from commit {commit[:REVISION_DIGITS]}, so nobody could build the same engine "
+            "again. Commit the files, or add --allow-dirty: the engine's manifest then names the "
+            "commit as dirty."
         )
     return commit, bool(changed)
 
@@ -139,15 +138,11 @@ def source_path(data: bytes) -> str:
 def folder_digest(root: Path, folders: Iterable[str]) -> str:
     """Hex digest of every file's name and bytes, locks included."""
     digest = hashlib.sha256()
-    for folder in sorted(folders):
-        for path in sorted(
-            path
-            for path in (root / folder).rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts
-        ):
-            digest.update(
-                f"{path.relative_to(root).as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode()
-            )
+    paths = [path for folder in sorted(folders) for path in sorted((root / folder).rglob("*"))]
+    for path in paths:
+        if path.is_file() and "__pycache__" not in path.parts:
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            digest.update(f"{path.relative_to(root).as_posix()}\0{content}\n".encode())
     return digest.hexdigest()
 
 

@@ -138,9 +138,10 @@ def named_by_tree(session: Session) -> frozenset[str]:
     manifests = [entry.manifest for lock in _locks(tree) for entry in lock.engines.values()]
     promotions = (read_promotion(session.paths.tree, name) for name in tree.environments)
     promoted = {key for item in promotions if item is not None for key in item.archives}
-    return frozenset(promoted).union(
-        *((item.engine_key, *item.network_keys.values()) for item in (*targets, *manifests))
-    )
+    keys = [(target.engine_key, target.network_keys) for target in targets]
+    keys += [(manifest.engine_key, manifest.network_keys) for manifest in manifests]
+    needed = {key for engine, networks in keys for key in (engine, *networks.values())}
+    return frozenset(promoted | needed)
 
 
 def deployed_keys(session: Session) -> frozenset[str]:

@@ -81,10 +81,7 @@ def test_an_answer_becomes_one_vector_per_text():
     runtime = Runtime(_answer([2, 2], [1, 0, 0, 1]))
     assert invoke_texts(
         runtime, Address(endpoint="e", target_model="k/model.tar.gz"), ("a", "ü")
-    ) == (
-        (1.0, 0.0),
-        (0.0, 1.0),
-    )
+    ) == ((1.0, 0.0), (0.0, 1.0))
     assert runtime.request["TargetModel"] == "k/model.tar.gz"
     assert json.loads(runtime.request["Body"])["inputs"][0] == {
         "name": "text", "datatype": "BYTES", "shape": [2, 1], "data": ["a", "ü"],

@@ -8,13 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from roundhouse.aws.clients import (
-    aws_clients,
-    bucket_exists,
-    calling,
-    object_bytes,
-    object_exists,
-)
+from roundhouse.aws.clients import aws_clients, bucket_exists, calling, object_bytes, object_exists
 from roundhouse.cli import app as cli
 from roundhouse.errors import AwsError
 

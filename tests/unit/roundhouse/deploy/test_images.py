@@ -253,8 +253,4 @@ def test_the_table_tells_what_was_built(session):
     lines = console.file.getvalue().splitlines()
     assert [
         state for state in ("built", "missing", "there") if any(state in line for line in lines)
-    ] == [
-        "built",
-        "missing",
-        "there",
-    ]
+    ] == ["built", "missing", "there"]

@@ -117,10 +117,7 @@ def test_a_server_that_announces_the_close_is_left():
     ("limits", "reason"),
     [
         ({"timeout": 0.05}, "no answer within 0.05 s"),
-        (
-            {"connections": 1, "drain_seconds": 0.05},
-            "no answer within 0.05 s of the phase's end",
-        ),
+        ({"connections": 1, "drain_seconds": 0.05}, "no answer within 0.05 s of the phase's end"),
     ],
     ids=["timeout", "after the drain, sent or waiting"],
 )

@@ -48,8 +48,7 @@ def test_an_engine_that_nothing_names_is_marked_once_it_is_old(days, marks, verd
 
 @pytest.mark.parametrize("days", [0, 1000])
 @pytest.mark.parametrize(
-    ("keys", "verdict"),
-    [({"named": "k"}, Verdict.named), ({"deployed": "k"}, Verdict.deployed)],
+    ("keys", "verdict"), [({"named": "k"}, Verdict.named), ({"deployed": "k"}, Verdict.deployed)]
 )
 def test_an_engine_that_is_named_or_deployed_is_never_marked_and_loses_its_mark(
     keys, verdict, days
