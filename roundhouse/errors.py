@@ -2,6 +2,7 @@
 
 RoundhouseError        1   something is refused: a fault in a file, a name that does not exist
 ├── UsageError         2   options or arguments that do not fit
+├── DriftError         2   what runs is not what was deployed
 ├── BuildFailedError   3   an engine was not built
 ├── DeployFailedError  4   AWS, or the local cloud, did not accept a deployment
 ├── NotReadyError      5   this machine or the cloud is not ready: a port, a folder, the network
@@ -22,6 +23,12 @@ class RoundhouseError(Exception):
 
 class UsageError(RoundhouseError):
     """Options or arguments that do not fit."""
+
+    exit_code = 2
+
+
+class DriftError(RoundhouseError):
+    """What runs is not what was deployed."""
 
     exit_code = 2
 

@@ -19,6 +19,7 @@ from roundhouse.cli import (
     demo,
     deploy,
     destroy,
+    drift,
     images,
     invoke,
     local_cloud,
@@ -33,9 +34,9 @@ from roundhouse.cli import (
 from roundhouse.errors import RoundhouseError
 
 EXIT_CODES = (
-    "Exit codes: 0 done · 1 refused, a fault in your files · 2 wrong usage · 3 an engine was not "
-    "built · 4 a deployment was refused or rolled back · 5 this machine or the cloud is not ready "
-    "· 6 a wrong answer, or a missed SLO · 130 Ctrl-C"
+    "Exit codes: 0 done · 1 refused, a fault in your files · 2 wrong usage, or drift · 3 an engine "
+    "was not built · 4 a deployment was refused or rolled back · 5 this machine or the cloud is "
+    "not ready · 6 a wrong answer, or a missed SLO · 130 Ctrl-C"
 )
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -64,6 +65,7 @@ for function, example in (
     (local_cloud.up, local_cloud.UP_EXAMPLE),
     (local_cloud.down, local_cloud.DOWN_EXAMPLE),
     (status.status, status.EXAMPLE),
+    (drift.drift, drift.EXAMPLE),
     (images.images, images.EXAMPLE),
     (promote.promote, promote.EXAMPLE),
     (rollback.rollback, rollback.EXAMPLE),

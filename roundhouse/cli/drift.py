@@ -1,0 +1,41 @@
+"""`roundhouse drift`: what somebody changed by hand, or no file names any more."""
+
+from __future__ import annotations
+
+from roundhouse.cli.options import Env, Form, Format, Root
+
+EXAMPLE = "roundhouse drift --env prod --format json"
+
+
+def drift(env: Env, root: Root = None, form: Form = Format.text) -> None:
+    """Compare what runs with what was deployed.
+
+    Endpoint configs, weights, counts, scaling, schedules, alarms, archives, and stacks that no file
+    names. What scaling and schedules change is no drift. Exit code 2 when something differs.
+    """
+    from roundhouse.deploy.stacks import environment_templates
+    from roundhouse.errors import DriftError
+    from roundhouse.gitops.drift import environment_drift
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report, print_json, table
+    from roundhouse.session import open_session
+    from roundhouse.text import quantity
+
+    report = open_report(form)
+    session = open_session(current_paths(root), report, env)
+    with report.step("Comparing what runs with what was deployed") as step:
+        templates = environment_templates(session)
+        found = environment_drift(session, templates)
+        step.finish(f"{quantity(len(templates), 'stack')}, {quantity(len(found), 'difference')}")
+    if form is Format.json:
+        print_json([item.as_dict() for item in found])
+    elif found:
+        columns = ("endpoint", "what", "deployed", "runs")
+        rows = ((item.endpoint, item.what, str(item.deployed), str(item.live)) for item in found)
+        report.print_table(table(columns, rows))
+    if found:
+        raise DriftError(
+            f"{env} is not as deployed in {quantity(len(found), 'place')}; `roundhouse deploy "
+            f"--env {env}` does not undo changes that its templates do not see: put them back by "
+            "hand, or change the files."
+        )
