@@ -1,4 +1,1 @@
-"""Benchmarks: what is fast and small here, measured and held against its bar.
-
-Never part of the tests.
-"""
+"""Benchmarks: speed, memory and accuracy held against bars; no part of the tests."""

@@ -1,20 +1,19 @@
-"""`python -m benchmarks [NAME …]`.
-
-Runs benchmarks, prints a table each, writes build/bench/NAME.json.
-"""
+"""`python -m benchmarks [NAME …]`: print a table for each, and write build/bench/NAME.json."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.bert_large import bert_large
+from benchmarks.context import Context
 from benchmarks.deploys import deploys
 from benchmarks.engine_build import engine_build
+from benchmarks.gitops import gitops
 from benchmarks.measure import Measure, circumstances, table, write
 from benchmarks.processes import processes
 from benchmarks.scaling_run import scaling
@@ -22,12 +21,11 @@ from benchmarks.server_cpu import server_cpu, server_cpu_wide
 from benchmarks.server_echo import server_echo
 from benchmarks.soak import soak
 from benchmarks.synth import synth
-from roundhouse.paths import Paths, find_paths
+from roundhouse.paths import find_paths
 from roundhouse.processes import Processes
 from roundhouse.settings import inherited
 
-Benchmark = Callable[[Paths, Processes, Mapping[str, str]], list[Measure]]
-BENCHMARKS: dict[str, Benchmark] = {
+BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "engine_build": engine_build,
     "bert_large": bert_large,
     "server_cpu": server_cpu,
@@ -37,12 +35,13 @@ BENCHMARKS: dict[str, Benchmark] = {
     "processes": processes,
     "scaling": scaling,
     "synth": synth,
+    "gitops": gitops,
     "deploys": deploys,
 }
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0: every bar was held; 1: one was missed, or a benchmark could not run."""
+    """Return 0 when every bar was held, 1 when one was missed or could not be measured."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}; default: all"
@@ -51,23 +50,23 @@ def main(arguments: Sequence[str]) -> int:
     unknown = sorted(set(names) - set(BENCHMARKS))
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]}; allowed: {', '.join(BENCHMARKS)}")
-    at, console = find_paths(Path(__file__).parent), Console(width=130)
-    held = [_run(name, at, console) for name in names or BENCHMARKS]
+    paths = find_paths(Path(__file__).parent)
+    context = Context(paths=paths, run=Processes(), variables=inherited())
+    held = [_run(name, context, Console(width=130)) for name in names or BENCHMARKS]
     return 0 if all(held) else 1
 
 
-def _run(name: str, at: Paths, console: Console) -> bool:
+def _run(name: str, context: Context, console: Console) -> bool:
     print(f"=== {name}", flush=True)
-    path = at.build / "bench" / f"{name}.json"
     try:
-        measures = BENCHMARKS[name](at, Processes(), inherited())
+        measures = BENCHMARKS[name](context)
     except ValueError as error:
         console.print(f"{name} could not be measured: {error}", markup=False, highlight=False)
         return False
-    machine_today = circumstances()
-    write(measures, machine_today, path)
-    console.print(table(f"{name}, {machine_today.machine}, {machine_today.date}", measures))
-    console.print(f"written to {path.relative_to(at.code)}")
+    path, today = context.paths.build / "bench" / f"{name}.json", circumstances()
+    write(measures, today, path)
+    console.print(table(f"{name}, {today.machine}, {today.date}", measures))
+    console.print(f"written to {path.relative_to(context.paths.code)}")
     return all(measure.verdict != "missed" for measure in measures)
 
 

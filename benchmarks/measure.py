@@ -5,66 +5,13 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.table import Table
-
-
-def circumstances() -> Circumstances:
-    """This machine, today."""
-    return Circumstances(
-        machine=machine(), date=datetime.datetime.now(datetime.UTC).date().isoformat()
-    )
-
-
-def machine() -> str:
-    """Processor, cores and memory, without the machine's name."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    processor = next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
-        "unknown processor",
-    )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{processor}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bar:
-    """A limit: the number must be at most, or at least, that."""
-
-    kind: Literal["at most", "at least"]
-    limit: float
-
-    def holds(self, value: float) -> bool:
-        """True when a value is within the limit."""
-        return value <= self.limit if self.kind == "at most" else value >= self.limit
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.limit:g}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measure:
-    """One number of a benchmark."""
-
-    name: str
-    value: float
-    unit: str
-    command: str
-    bar: Bar | None = None
-    low: float | None = None
-    high: float | None = None
-    """The lowest and highest round, where `value` is their median."""
-
-    @property
-    def verdict(self) -> str:
-        """Held, missed, or no bar."""
-        if self.bar is None:
-            return ""
-        return "held" if self.bar.holds(self.value) else "missed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,18 +22,100 @@ class Circumstances:
     date: str
 
 
-def write(measures: Sequence[Measure], circumstances: Circumstances, path: Path) -> None:
-    """Write the measures as JSON.
+def circumstances(machine: str | None = None) -> Circumstances:
+    """Return the description of this machine, or the given one, with the date of today."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return Circumstances(machine=_machine() if machine is None else machine, date=today)
 
-    A list of {name, value, unit, bar, verdict, command, machine, date}, with {low, high} of rounds.
+
+def _machine() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    cores = len(os.sched_getaffinity(0))
+    return f"{next(names, 'unknown processor')}, {cores} cores, {memory:.0f} GiB"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A limit that a number is held against."""
+
+    kind: Literal["at most", "at least", "exactly"]
+    limit: float
+
+    def holds(self, value: float) -> bool:
+        """Return True when a value is within the limit."""
+        if self.kind == "exactly":
+            return value == self.limit
+        return value <= self.limit if self.kind == "at most" else value >= self.limit
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.limit:g}"
+
+
+def at_most(limit: float) -> Bar:
+    """Return the bar of a number that must not be greater."""
+    return Bar(kind="at most", limit=limit)
+
+
+def at_least(limit: float) -> Bar:
+    """Return the bar of a number that must not be less."""
+    return Bar(kind="at least", limit=limit)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of a benchmark; `low` and `high` are its lowest and highest round."""
+
+    name: str
+    value: float
+    unit: str
+    bar: Bar | None = None
+    _: KW_ONLY
+    low: float | None = None
+    high: float | None = None
+    command: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """`held`, `missed`, or nothing without a bar."""
+        if self.bar is None:
+            return ""
+        return "held" if self.bar.holds(self.value) else "missed"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return {name, value, unit, bar, verdict}."""
+        bar = None if self.bar is None else str(self.bar)
+        fields = {"name": self.name, "value": self.value, "unit": self.unit}
+        return {**fields, "bar": bar, "verdict": self.verdict}
+
+
+def of_rounds(
+    name: str,
+    values: Sequence[float],
+    unit: str,
+    bar: Bar | None = None,
+    *,
+    value: Callable[[Sequence[float]], float] = statistics.median,
+) -> Measure:
+    """Return the measure of one value a round; their median unless `value` chooses another."""
+    return Measure(name, value(values), unit, bar, low=min(values), high=max(values))
+
+
+def with_command(command: str, measures: Iterable[Measure]) -> list[Measure]:
+    """Return measures with the command that repeats them."""
+    return [replace(measure, command=command) for measure in measures]
+
+
+def write(measures: Sequence[Measure], circumstances: Circumstances, path: Path) -> None:
+    """Write the measures as a JSON list.
+
+    Objects of {name, value, unit, bar, verdict, command, machine, date}, with {low, high} of
+    rounds.
     """
     rows = [
         {
-            "name": measure.name,
-            "value": measure.value,
-            "unit": measure.unit,
-            "bar": None if measure.bar is None else str(measure.bar),
-            "verdict": measure.verdict,
+            **measure.as_json(),
             "command": measure.command,
             **({} if measure.low is None else {"low": measure.low, "high": measure.high}),
             **asdict(circumstances),
@@ -98,23 +127,15 @@ def write(measures: Sequence[Measure], circumstances: Circumstances, path: Path)
 
 
 def table(title: str, measures: Sequence[Measure]) -> Table:
-    """The same, for people."""
+    """Return the measures as a table for people."""
     result = Table(title=title, title_justify="left")
-    result.add_column("measured")
-    for column in ("value", "rounds", "unit", "bar", ""):
-        result.add_column(
-            column, justify="right" if column in ("value", "rounds", "bar") else "left"
-        )
+    for column in ("measured", "value", "rounds", "unit", "bar", ""):
+        justify = "right" if column in ("value", "rounds", "bar") else "left"
+        result.add_column(column, justify=justify)  # type: ignore[arg-type]
     for measure in measures:
-        colour = {"held": "green", "missed": "red"}.get(measure.verdict, "none")
-        bar = "" if measure.bar is None else str(measure.bar)
+        color = {"held": "green", "missed": "red"}.get(measure.verdict, "none")
         rounds = "" if measure.low is None else f"{measure.low:,.4g} to {measure.high:,.4g}"
-        result.add_row(
-            measure.name,
-            f"{measure.value:,.4g}",
-            rounds,
-            measure.unit,
-            bar,
-            f"[{colour}]{measure.verdict}[/{colour}]",
-        )
+        bar = "" if measure.bar is None else str(measure.bar)
+        verdict = f"[{color}]{measure.verdict}[/{color}]"
+        result.add_row(measure.name, f"{measure.value:,.4g}", rounds, measure.unit, bar, verdict)
     return result

@@ -1,6 +1,4 @@
-"""A load makes an endpoint's instances more, its end makes them fewer.
-
-Measured on the local cloud with the real Python server.
+"""A load makes an endpoint's instances more, its end makes them fewer: on the local cloud.
 
 `make bench BENCH=scaling` measures; `python -m benchmarks.scaling_run` also puts the plot and the
 record into docs/.
@@ -18,8 +16,16 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.measure import Bar, Circumstances, Measure, circumstances
-from benchmarks.scaling.chart import drawing
+from benchmarks.context import Context
+from benchmarks.measure import (
+    Circumstances,
+    Measure,
+    at_least,
+    at_most,
+    circumstances,
+    with_command,
+)
+from benchmarks.scaling.chart import chart
 from benchmarks.scaling.endpoint import Load, Request, ScaledEndpoint
 from benchmarks.scaling.record import Phase, ScalingRun, Second, offered_rate
 from benchmarks.servers.fixtures import minilm
@@ -44,158 +50,119 @@ LOOK_SECONDS = 0.25
 REGION = "us-east-1"
 
 
-def scaling(at: Paths, run: Processes, variables: Mapping[str, str]) -> list[Measure]:
-    """Measures, and leaves run.json and run.svg in build/bench/scaling.
+def scaling(context: Context) -> list[Measure]:
+    """Measure, and leave run.json and run.svg in build/bench/scaling.
 
-    Raises ValueError when the endpoint does not answer.
+    Raises ValueError when the endpoint does not start.
     """
-    place = at.build / "bench" / "scaling"
-    fixtures = minilm(at, run, variables, place)
-    with _cloud(at, place / "cloud", variables):
+    folder = context.folder("scaling")
+    fixtures = minilm(context, folder)
+    with _local_cloud(context, folder / "cloud"):
         endpoint = ScaledEndpoint(clients=aws_clients(REGION), target=TARGET, low=LOW, high=HIGH)
         endpoint.create(fixtures.archive)
-        scaling_run = run_scaling(endpoint)
-    text = (
-        f"{scaling_run.answers:,} requests, {scaling_run.failed} not answered. MiniLM, Python "
-        f"server; a CloudWatch minute lasted 1 s."
+        run = run_scaling(endpoint)
+    caption = (
+        f"{run.answers:,} requests, {run.failed} not answered. MiniLM, Python server; a CloudWatch "
+        "minute lasted 1 s."
     )
-    (place / "run.json").write_text(
-        json.dumps(scaling_run.as_json(), indent=1) + "\n", encoding="utf-8"
-    )
-    (place / "run.svg").write_text(drawing(scaling_run, text) + "\n", encoding="utf-8")
-    return _measures(scaling_run)
+    (folder / "run.json").write_text(json.dumps(run.as_json(), indent=1) + "\n", encoding="utf-8")
+    (folder / "run.svg").write_text(chart(run, caption) + "\n", encoding="utf-8")
+    return with_command(COMMAND, _measures(run))
 
 
 @contextmanager
-def _cloud(at: Paths, state: Path, variables: Mapping[str, str]) -> Iterator[None]:
-    """A local cloud of the run's own."""
-    address = lifecycle.start(at.code, state)
+def _local_cloud(context: Context, state: Path) -> Iterator[None]:
+    address = lifecycle.start(context.paths.code, state)
     try:
-        settings.adopt_aws(lifecycle.client_environment(address, variables, region=REGION))
+        variables = lifecycle.client_environment(address, context.variables, region=REGION)
+        settings.adopt_aws(variables)
         yield
     finally:
         lifecycle.stop(state)
 
 
 def run_scaling(endpoint: ScaledEndpoint) -> ScalingRun:
-    """Asks at the rates of the phases, and looks at the endpoint four times a second meanwhile."""
-    begin = datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(
-        seconds=1
-    )
-    time.sleep(max(0.0, (begin - datetime.datetime.now(datetime.UTC)).total_seconds()))
-    load = Load(ask=endpoint.ask, phases=PHASES)
+    """Send requests at the rates of the phases, and describe the endpoint four times a second."""
+    now = datetime.datetime.now(datetime.UTC)
+    begin = now.replace(microsecond=0) + datetime.timedelta(seconds=1)
+    time.sleep((begin - now).total_seconds())
+    load = Load(send=endpoint.invoke, phases=PHASES)
     load.start()
     counts: dict[int, tuple[int, int]] = {}
     while not load.has_ended:
         counts[int(load.now)] = endpoint.counts()
         time.sleep(LOOK_SECONDS)
-    length = max(*counts, *(int(item.at) for item in load.request)) + 1
+    length = max(*counts, *(int(request.at) for request in load.requests)) + 1
     per_instance = endpoint.per_instance(begin, length)
-    seconds = tuple(_second(number, load.request, counts, per_instance) for number in range(length))
     return ScalingRun(
         target=TARGET,
         low=LOW,
         high=HIGH,
         phases=PHASES,
-        seconds=seconds,
+        seconds=tuple(_second(at, load.requests, counts, per_instance) for at in range(length)),
         activities=endpoint.activities(),
     )
 
 
 def _second(
-    number: int,
-    request: Sequence[Request],
+    at: int,
+    requests: Sequence[Request],
     counts: Mapping[int, tuple[int, int]],
     per_instance: Mapping[int, float],
 ) -> Second:
-    own = [request for request in request if int(request.at) == number]
-    took = sorted(request.milliseconds for request in own if not request.failed)
-    current, desired = counts[max(second for second in counts if second <= number)]
+    own = [request for request in requests if int(request.at) == at]
+    durations = [request.milliseconds for request in own if not request.failed]
+    current, desired = counts[max(second for second in counts if second <= at)]
+    p99 = round(statistics.quantiles(durations, n=100)[98], 1) if len(durations) > 1 else None
     return Second(
-        at=number,
-        offered=offered_rate(PHASES, number),
-        answered=len(took),
-        failed=len(own) - len(took),
-        p99_ms=round(statistics.quantiles(took, n=100)[98], 1) if len(took) > 1 else None,
-        per_instance=round(per_instance[number], 1) if number in per_instance else None,
+        at=at,
+        offered=offered_rate(PHASES, at),
+        answered=len(durations),
+        failed=len(own) - len(durations),
+        p99_ms=p99,
+        per_instance=round(per_instance[at], 1) if at in per_instance else None,
         current=current,
         desired=desired,
     )
 
 
-def _measures(scaling_run: ScalingRun) -> list[Measure]:
-    grown, ended = (
-        scaling_run.seconds_until(HIGH, scaling_run.begin(2)),
-        scaling_run.seconds_until(LOW, scaling_run.begin(3)),
-    )
-    rows = [
-        _measure(
-            "most instances under load",
-            scaling_run.most,
-            "instances",
-            Bar(kind="at least", limit=HIGH),
-        ),
-        _measure(
-            "instances after the load",
-            scaling_run.last,
-            "instances",
-            Bar(kind="at most", limit=LOW),
-        ),
-        _measure(
-            "requests not answered", scaling_run.failed, "requests", Bar(kind="at most", limit=0)
-        ),
-        _measure("requests answered", scaling_run.answers, "requests"),
-    ]
+def _measures(run: ScalingRun) -> list[Measure]:
     times = {
-        "from 40 requests a second to three instances": grown,
-        "from the load's end to one instance": ended,
+        "from 40 requests a second to three instances": run.seconds_until(HIGH, run.begin(2)),
+        "from the load's end to one instance": run.seconds_until(LOW, run.begin(3)),
     }
     return [
-        *rows,
-        *(_measure(name, value, "s") for name, value in times.items() if value is not None),
+        Measure("most instances under load", run.most, "instances", at_least(HIGH)),
+        Measure("instances after the load", run.last, "instances", at_most(LOW)),
+        Measure("requests not answered", run.failed, "requests", at_most(0)),
+        Measure("requests answered", run.answers, "requests"),
+        *(Measure(name, value, "s") for name, value in times.items() if value is not None),
     ]
 
 
-def _measure(name: str, value: float, unit: str, bar: Bar | None = None) -> Measure:
-    return Measure(name=name, value=float(value), unit=unit, command=COMMAND, bar=bar)
-
-
-def publish(at: Paths, measures: Sequence[Measure], circumstances: Circumstances) -> None:
-    """Puts the plot and the record of the last run into docs/."""
-    place, docs = at.build / "bench" / "scaling", at.code / "docs"
-    shutil.copyfile(place / "run.svg", docs / "images" / "scaling-run.svg")
-    scaling_run = json.loads((place / "run.json").read_text(encoding="utf-8"))
+def publish(paths: Paths, measures: Sequence[Measure], circumstances: Circumstances) -> None:
+    """Put the plot and the record of the last run into docs/."""
+    folder, docs = paths.build / "bench" / "scaling", paths.code / "docs"
+    shutil.copyfile(folder / "run.svg", docs / "images" / "scaling-run.svg")
     record = {
         **asdict(circumstances),
         "command": COMMAND,
-        "measures": [_row(measure) for measure in measures],
-        **scaling_run,
+        "measures": [measure.as_json() for measure in measures],
+        **json.loads((folder / "run.json").read_text(encoding="utf-8")),
     }
-    (docs / "benchmarks" / "scaling-run.json").write_text(
-        json.dumps(record, indent=1) + "\n", encoding="utf-8"
-    )
-
-
-def _row(measure: Measure) -> dict[str, object]:
-    bar = None if measure.bar is None else str(measure.bar)
-    return {
-        "name": measure.name,
-        "value": measure.value,
-        "unit": measure.unit,
-        "bar": bar,
-        "verdict": measure.verdict,
-    }
+    text = json.dumps(record, indent=1) + "\n"
+    (docs / "benchmarks" / "scaling-run.json").write_text(text, encoding="utf-8")
 
 
 def main() -> int:
-    """Measures once, and publishes the run when it held."""
-    at = find_paths(Path(__file__).parent)
-    measures = scaling(at, Processes(), settings.inherited())
+    """Measure once, and publish the run when it held."""
+    paths = find_paths(Path(__file__).parent)
+    measures = scaling(Context(paths=paths, run=Processes(), variables=settings.inherited()))
     for measure in measures:
         print(f"{measure.name}: {measure.value:g} {measure.unit} {measure.verdict}")
     if any(measure.verdict == "missed" for measure in measures):
         return 1
-    publish(at, measures, circumstances())
+    publish(paths, measures, circumstances())
     return 0
 
 

@@ -1,45 +1,55 @@
-"""Onboarding trees that benchmarks build from: this repository's, with a few words changed."""
+"""Onboarding trees that benchmarks build from, this repository's with changes, and the builder."""
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from benchmarks.context import Context
+from roundhouse.processes import Command
+
 MODEL = "sentence-embedder"
 SEARCH = "models/data/search-sentences.txt"
 
 
-def tree_with(root: Path, folder: Path, changes: dict[str, Any], *, name: str = MODEL) -> Path:
-    """A copy of the onboarding tree in which one model file is merged with `changes`.
+def tree_with(root: Path, folder: Path, changes: dict[str, Any]) -> Path:
+    """Write a copy of the onboarding tree that holds one model, with changes, and `local` alone.
 
-    Other models are left out.
+    The environment keeps what names its account and platform.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    for part in ("models", "environments"):
-        shutil.copytree(root / part, folder / part)
-    spec = yaml.safe_load((root / f"models/{MODEL}.yaml").read_text(encoding="utf-8"))
-    for other in (folder / "models").glob("*.yaml"):
-        other.unlink()
-    spec = merge(spec, {"name": name, "endpoint": {"instance_type": "ml.c7i.large"}, **changes})
-    (folder / f"models/{name}.yaml").write_text(
-        yaml.safe_dump(spec, sort_keys=False), encoding="utf-8"
+    shutil.copytree(root / "models/data", folder / "models/data")
+    spec = merge(
+        read_yaml(root / f"models/{MODEL}.yaml"),
+        {
+            "endpoint": {"instance_type": "ml.c7i.large"},
+            **changes,
+        },
     )
-    (folder / "environments/local.yaml").write_text(_plain_environment(root), encoding="utf-8")
-    for other in (folder / "environments").glob("*.yaml"):
-        if other.name != "local.yaml":
-            other.unlink()
+    write_yaml(folder / f"models/{MODEL}.yaml", spec)
+    environment = read_yaml(root / "environments/local.yaml")
+    kept = ("name", "account", "region", "platform")
+    write_yaml(folder / "environments/local.yaml", {key: environment[key] for key in kept})
     return folder
 
 
-def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` on top.
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping of a YAML file."""
+    spec: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return spec
 
-    Mappings are merge, None removes a key, the rest is replaced.
-    """
+
+def write_yaml(path: Path, spec: dict[str, Any]) -> None:
+    """Write a mapping as YAML, in its own order."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+
+
+def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return `base` with changes: mappings are merged, None removes a key, the rest is replaced."""
     result = dict(base)
     for key, value in changes.items():
         if value is None:
@@ -51,13 +61,9 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def sha256(path: Path) -> str:
-    """Hex digest of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _plain_environment(root: Path) -> str:
-    spec = yaml.safe_load((root / "environments/local.yaml").read_text(encoding="utf-8"))
-    kept = ("name", "account", "region", "platform")
-    return yaml.safe_dump({key: spec[key] for key in kept}, sort_keys=False)
+def build_command(context: Context, tree: Path, out: Path, store: Path, *more: str) -> Command:
+    """Return the command that builds the model of a tree into `out`, and publishes to `store`."""
+    folders = ("--root", str(tree), "--out", str(out), "--publish", str(store))
+    subject = ("--environment", "local", "--model", MODEL, "--format", "json")
+    argv = (str(context.paths.venv_python("builder")), "-m", "engine_build", *subject, *folders)
+    return Command(argv=(*argv, *more), folder=context.paths.code, environment=context.variables)

@@ -1,4 +1,1 @@
-"""The servers before engines on an NVIDIA GPU.
-
-What to transfer to a machine without a package index, and one experiment.
-"""
+"""The servers before engines on an NVIDIA GPU: one experiment, and what it takes along."""

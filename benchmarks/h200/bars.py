@@ -1,193 +1,145 @@
-"""The bars of the servers before a GPU, from the rounds of one experiment."""
+"""The measures and bars of the servers before a GPU, from the rounds of one experiment."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.measure import Bar, Measure
-from benchmarks.servers.harness import spread
+from benchmarks.measure import Bar, Measure, at_least, at_most, with_command
+from benchmarks.servers.harness import Row, round_measures
 
 GROUP = 16
 Round = Mapping[str, Mapping[str, Any]]
 Value = Callable[[Round], float]
+ENGINE = "engine rate"
 
 
-def bars(model: str, found: Sequence[Round], cores: Mapping[int, int]) -> list[Measure]:
-    """Every measure of one model.
+def bars(model: str, results: Sequence[Round], cores: Mapping[int, int]) -> list[Measure]:
+    """Return every measure of one model.
 
     `cores`: those given to our server by its number of HTTP processes.
     """
-    table = _Table(model, found)
-    numbers = sorted(cores)
-    rows = [*_common(table, numbers, cores)]
+    experiment = Experiment(results=results, cores=cores)
+    rows = [
+        *(_small(experiment) if model == "minilm" else _large(experiment)),
+        *_common(experiment),
+    ]
+    named = [(f"{model}: {name}", unit, value, bar) for name, unit, value, bar in rows]
+    command = f"python -m benchmarks.h200.experiment … {model} …"
+    return with_command(command, round_measures(results, named))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """The rounds, and the cores of our server by its number of HTTP processes."""
+
+    results: Sequence[Round]
+    cores: Mapping[int, int]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of HTTP processes."""
+        return sorted(self.cores)
+
+    def best(self, point: str) -> int:
+        """Return the number of HTTP processes that answers most, by the median round."""
+
+        def median(number: int) -> float:
+            rate = _rate(f"ours {number} {point}")
+            return statistics.median(map(rate, self.results))
+
+        return max(self.numbers, key=median)
+
+    def shape(self, number: int) -> str:
+        """Return a number of HTTP processes and their cores, as words."""
+        return f"{number} HTTP process{'es' if number > 1 else ''}, {self.cores[number]} cores"
+
+    def of_engine(self, name: str, point: str, limit: float, rows: int = 1) -> Row:
+        """Return the row of our best rate in texts over that of the engine alone."""
+        number = self.best(point)
+        value = _ratio(f"ours {number} {point}", ENGINE, times=rows)
+        return f"{name} / engine alone ({self.shape(number)})", "x", value, at_least(limit)
+
+
+def _rate(point: str, times: float = 1) -> Value:
+    return lambda round: times * float(round[point]["rate"])
+
+
+def _p50(point: str) -> Value:
+    return lambda round: float(round[point]["p50_ms"])
+
+
+def _ratio(above: str, below: str, field: str = "rate", times: float = 1) -> Value:
+    return lambda round: times * float(round[above][field]) / float(round[below][field])
+
+
+def _naive(name: str, point: str, bar: Bar | None) -> Row:
+    """Return the row of our server against the naive one with 64 clients."""
+    return name, "x", _ratio(f"{point} c=64", "naive c=64"), bar
+
+
+def _naive_p50(name: str, number: int, bar: Bar | None) -> Row:
+    return name, "x", _ratio("naive c=1", f"ours {number} c=1", "p50_ms"), bar
+
+
+def _large(experiment: Experiment) -> list[Row]:
+    first, busy, shape = experiment.numbers[0], experiment.best("c=64"), experiment.shape
+    own, engine = _p50(f"ours {first} c=1"), _p50("engine lone")
+    above = f"one client: p50 above the engine's own ({shape(first)})"
+    naive = f"one client: p50 of naive / ours ({shape(first)})"
     return [
-        *(_small(table, numbers, cores) if model == "minilm" else _large(table, numbers, cores)),
-        *rows,
+        experiment.of_engine("saturated by single sentences", "saturated", 0.9),
+        experiment.of_engine(f"saturated by requests of {GROUP}", "sixteen", 0.9, GROUP),
+        _naive(f"64 clients: ours / naive ({shape(busy)})", f"ours {busy}", at_least(20)),
+        (above, "ms", lambda round: own(round) - engine(round), at_most(0.4)),
+        _naive_p50(naive, first, at_least(6)),
     ]
 
 
-class _Table:
-    """Measures of one model's rounds."""
-
-    def __init__(self, model: str, found: Sequence[Round]) -> None:
-        self._model, self._found = model, found
-
-    def row(self, name: str, value: Value, unit: str, bar: Bar | None = None) -> Measure:
-        """The median of one value over the rounds."""
-        found = spread([value(one) for one in self._found])
-        command = f"python -m benchmarks.h200.experiment … {self._model} …"
-        whole = f"{self._model}: {name}"
-        return Measure(
-            name=whole,
-            value=found.median,
-            unit=unit,
-            command=command,
-            bar=bar,
-            low=found.low,
-            high=found.high,
-        )
-
-    def best(self, numbers: Sequence[int], point: str) -> int:
-        """The number of HTTP processes that answers most, by the median round."""
-        return max(
-            numbers,
-            key=lambda number: (
-                spread([one[f"ours {number} {point}"]["rate"] for one in self._found]).median
-            ),
-        )
-
-
-def _rate(point: str, times: int = 1) -> Value:
-    return lambda one: times * float(one[point]["rate"])
-
-
-def _over(above: Value, below: Value) -> Value:
-    return lambda one: above(one) / below(one)
-
-
-def _constant(value: float) -> Value:
-    return lambda one: float(value)
-
-
-def _lone(point: str) -> Value:
-    return lambda one: float(one[point]["p50_ms"])
-
-
-def _large(table: _Table, numbers: Sequence[int], cores: Mapping[int, int]) -> list[Measure]:
-    engine, first = _rate("engine rate"), numbers[0]
-    single, sixteen, busy = (
-        table.best(numbers, point) for point in ("saturated", "sixteen", "c=64")
-    )
-
-    def over(one: Round) -> float:
-        return _lone(f"ours {first} c=1")(one) - _lone("engine lone")(one)
-
-    return [
-        table.row(
-            f"saturated by single sentences / engine alone ({_shape(single, cores)})",
-            _over(_rate(f"ours {single} saturated"), engine), "x", Bar(kind="at least", limit=0.9),
-        ),
-        table.row(
-            f"saturated by requests of {GROUP} / engine alone ({_shape(sixteen, cores)})",
-            _over(_rate((
-                f"ours {sixteen} "
-                f"sixteen"
-            ), GROUP), engine), "x", Bar(kind="at least", limit=0.9),
-        ),
-        table.row(
-            f"64 clients: ours / naive ({_shape(busy, cores)})",
-            _over(_rate(f"ours {busy} c=64"), _rate("naive c=64")), "x", Bar(kind="at least",
-            limit=20),
-        ),
-        table.row(
-            (
-                f"one client: p50 above the engine's own "
-                f"({_shape(first, cores)})"
-            ), over, "ms", Bar(kind="at most", limit=0.4)
-        ),
-        table.row(
-            f"one client: p50 of naive / ours ({_shape(first, cores)})",
-            _over(_lone("naive c=1"), _lone(f"ours {first} c=1")), "x", Bar(kind="at least",
-            limit=6),
-        ),
-    ]  # fmt: skip
-
-
-def _small(table: _Table, numbers: Sequence[int], cores: Mapping[int, int]) -> list[Measure]:
-    engine, first, last = _rate("engine rate"), numbers[0], numbers[-1]
-    sixteen = table.best(numbers, "sixteen")
-    found = [
-        table.row(
-            f"requests of {GROUP} / engine alone ({_shape(sixteen, cores)})",
-            _over(_rate((
-                f"ours {sixteen} "
-                f"sixteen"
-            ), GROUP), engine), "x", Bar(kind="at least", limit=0.8),
-        ),
-        table.row((
-            f"one client: p50 "
-            f"({_shape(first, cores)})"
-        ), _lone(f"ours {first} c=1"), "ms", Bar(kind="at most", limit=0.7)),
-        table.row((
-            "one client: p50 of "
-            "naive / ours"
-        ), _over(_lone("naive c=1"), _lone(f"ours {first} c=1")), "x"),
-        table.row((
-            "64 clients: ours / "
-            "naive"
-        ), _over(_rate(f"ours {last} c=64"), _rate("naive c=64")), "x"),
-    ]  # fmt: skip
+def _small(experiment: Experiment) -> list[Row]:
+    numbers, shape, cores = experiment.numbers, experiment.shape, experiment.cores
+    first, last = numbers[0], numbers[-1]
+    rows = [
+        experiment.of_engine(f"requests of {GROUP}", "sixteen", 0.8, GROUP),
+        (f"one client: p50 ({shape(first)})", "ms", _p50(f"ours {first} c=1"), at_most(0.7)),
+        _naive_p50("one client: p50 of naive / ours", first, None),
+        _naive("64 clients: ours / naive", f"ours {last}", None),
+    ]
     for number in numbers:
-        per_core = _over(_rate(f"ours {number} saturated"), _constant(cores[number]))
-        name = f"single sentences per core ({_shape(number, cores)})"
-        found.append(table.row(name, per_core, "requests/s", Bar(kind="at least", limit=8000)))
+        per_core = _rate(f"ours {number} saturated", 1 / cores[number])
+        name = f"single sentences per core ({shape(number)})"
+        rows.append((name, "requests/s", per_core, at_least(8000)))
     several = [number for number in numbers if number > 1]
     if len(several) > 1:
         low, high = several[0], several[-1]
-        growth = _over(_rate(f"ours {high} saturated"), _rate(f"ours {low} saturated"))
-        linear = _over(growth, _constant(high / low))
+        growth = _ratio(f"ours {high} saturated", f"ours {low} saturated", times=low / high)
         name = f"single sentences: growth from {low} to {high} HTTP processes, of linear growth"
-        found.append(table.row(name, linear, "x", Bar(kind="at least", limit=0.9)))
-    return found
+        rows.append((name, "x", growth, at_least(0.9)))
+    return rows
 
 
-def _common(table: _Table, numbers: Sequence[int], cores: Mapping[int, int]) -> list[Measure]:
-    first = numbers[0]
-    found = [
-        table.row("engine alone", _rate("engine rate"), "texts/s"),
-        table.row("engine alone, one row, p50", _lone("engine lone"), "ms"),
-        table.row("naive, 64 clients", _rate("naive c=64"), "requests/s"),
-        table.row("naive, one client, p50", _lone("naive c=1"), "ms"),
-        table.row(
-            "duplicate control: saturated",
-            _over(_rate(f"ours {first} again saturated"), _rate(f"ours {first} saturated")),
-            "x",
-        ),
-        table.row(
-            "duplicate control: p50 of one client",
-            _over(_lone(f"ours {first} again c=1"), _lone(f"ours {first} c=1")),
-            "x",
-        ),
+def _common(experiment: Experiment) -> list[Row]:
+    first = f"ours {experiment.numbers[0]}"
+    saturated = _ratio(f"{first} again saturated", f"{first} saturated")
+    lone = _ratio(f"{first} again c=1", f"{first} c=1", "p50_ms")
+    rows: list[Row] = [
+        ("engine alone", "texts/s", _rate(ENGINE), None),
+        ("engine alone, one row, p50", "ms", _p50("engine lone"), None),
+        ("naive, 64 clients", "requests/s", _rate("naive c=64"), None),
+        ("naive, one client, p50", "ms", _p50("naive c=1"), None),
+        ("duplicate control: saturated", "x", saturated, None),
+        ("duplicate control: p50 of one client", "x", lone, None),
     ]
-    for number in numbers:
-        shape = _shape(number, cores)
-        found += [
-            table.row(f"ours, one client, p50 ({shape})", _lone(f"ours {number} c=1"), "ms"),
-            table.row(f"ours, 64 clients ({shape})", _rate(f"ours {number} c=64"), "requests/s"),
-            table.row(
-                f"ours, saturated by single sentences ({shape})",
-                _rate(f"ours {number} saturated"),
-                "requests/s",
-            ),
-            table.row(
-                f"ours, requests of {GROUP} ({shape})",
-                _rate(f"ours {number} sixteen", GROUP),
-                "texts/s",
-            ),
+    for number in experiment.numbers:
+        ours, shape = f"ours {number}", f"({experiment.shape(number)})"
+        single = f"ours, saturated by single sentences {shape}"
+        sixteen = _rate(f"{ours} sixteen", GROUP)
+        rows += [
+            (f"ours, one client, p50 {shape}", "ms", _p50(f"{ours} c=1"), None),
+            (f"ours, 64 clients {shape}", "requests/s", _rate(f"{ours} c=64"), None),
+            (single, "requests/s", _rate(f"{ours} saturated"), None),
+            (f"ours, requests of {GROUP} {shape}", "texts/s", sixteen, None),
         ]
-    return found
-
-
-def _shape(number: int, cores: Mapping[int, int]) -> str:
-    return f"{number} HTTP process{'es' if number > 1 else ''}, {cores[number]} cores"
+    return rows

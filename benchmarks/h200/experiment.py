@@ -1,16 +1,13 @@
-"""`python -m benchmarks.h200.experiment FOLDER MODEL OUT`.
+"""`python -m benchmarks.h200.experiment FOLDER MODEL OUT`: our server against PyTorch and Flask.
 
-Our server before a GPU's engine, against PyTorch behind Flask.
-
-FOLDER: what `transfer unpack` left; archives are kept there between calls. MODEL: bert-large or
-minilm. OUT: a folder for JSON, written anew after each round. `--tiny` runs the same lines with a
-tiny network on the CPU. Exit code 1 when a bar was missed.
+FOLDER holds tokenizer.json and, where it is not installed, wrk/wrk; archives are kept there between
+runs. MODEL: bert-large or minilm. OUT: a folder for JSON, written anew after each round. `--tiny`
+runs the same lines with a tiny network on the CPU. Exit code 1 when a bar was missed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import os
 import random
@@ -24,8 +21,9 @@ from rich.console import Console
 
 from benchmarks.h200.bars import GROUP, bars
 from benchmarks.h200.candidates import candidates
-from benchmarks.h200.plan import REPOSITORY, Plan, Sums, means, plan_request, sums
-from benchmarks.measure import Circumstances, table, write
+from benchmarks.h200.plan import LOAD_THREADS, REPOSITORY, Plan, plan_request
+from benchmarks.h200.stages import Sums, means, sums
+from benchmarks.measure import circumstances, table, write
 from benchmarks.servers.running_server import Running, running
 from benchmarks.servers.workload import (
     Request,
@@ -37,33 +35,50 @@ from benchmarks.servers.workload import (
     shuffled_texts,
     vectors,
 )
-from benchmarks.servers.wrk import Load, Wrk, requests_file, wrk_program
+from benchmarks.servers.wrk import Wrk, requests_file, sentence_requests, wrk_program
 from roundhouse.processes import Command, Processes
 
 CHECKED = 8
 LEAST_COSINE = 0.999
 """FP16 against FP32."""
+METRICS = Request(body=b"", method="GET", path="/metrics")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trial:
+class Experiment:
     """Servers that are up, and their load."""
 
     plan: Plan
     servers: Mapping[str, Running]
     wrk: Wrk
 
+    @property
+    def ours(self) -> tuple[str, ...]:
+        """The names of our servers."""
+        return tuple(name for name in self.servers if name.startswith("ours"))
+
     def check(self) -> None:
-        """Refuses to measure servers whose answers are not PyTorch's. Raises ValueError."""
+        """Refuse to measure servers whose answers are not PyTorch's. Raises ValueError."""
         texts = shuffled_texts(REPOSITORY)[:CHECKED]
-        wanted = self._rows(self.servers["naive"], plain(texts))
-        for name, server in self.servers.items():
-            if name.startswith("ours"):
-                for request in (kserve(texts), binary(texts)):
-                    self._compare(name, self._rows(server, request), wanted)
+        expected = self._rows("naive", plain(texts))
+        other = [*expected[1:], expected[0]]
+        for name in self.ours:
+            for request in (kserve(texts), binary(texts)):
+                rows = self._rows(name, request)
+                worst, mixed_up = least_cosine(rows, expected), least_cosine(rows, other)
+                print(
+                    f"{name}: worst cosine with PyTorch {worst:.6f}, with another text's answer "
+                    f"{mixed_up:.6f}",
+                    flush=True,
+                )
+                if worst < LEAST_COSINE or mixed_up >= worst:
+                    raise ValueError(
+                        f"{name} does not answer as PyTorch does: worst cosine {worst:.6f}, must "
+                        f"be at least {LEAST_COSINE}"
+                    )
 
     def round(self, number: int) -> dict[str, Any]:
-        """Every point once, in an order of this round's own."""
+        """Measure every point once, in an order of this round's own."""
         points = self._points()
         names = sorted(points)
         random.Random(number).shuffle(names)
@@ -76,176 +91,157 @@ class Trial:
             "naive c=1": self._load("naive", "plain", 1),
             "naive c=64": self._load("naive", "plain", 64),
         }
-        for name in self.servers:
-            if name.startswith("ours"):
-                clients = 64 * max(1, int(name.split()[1]))
-                points |= {
-                    f"{name} c=1": self._load(name, "kserve", 1),
-                    f"{name} c=64": self._load(name, "kserve", 64),
-                    f"{name} saturated": self._load(name, "kserve", max(128, clients)),
-                    f"{name} sixteen": self._load(name, "sixteen", max(32, clients // 2)),
-                }
+        for name in self.ours:
+            clients = 64 * max(1, int(name.split()[1]))
+            points |= {
+                f"{name} c=1": self._load(name, "kserve", 1),
+                f"{name} c=64": self._load(name, "kserve", 64),
+                f"{name} saturated": self._load(name, "kserve", max(128, clients)),
+                f"{name} sixteen": self._load(name, "sixteen", max(32, clients // 2)),
+            }
         return points
 
-    def _load(self, name: str, kind: str, clients: int) -> Callable[[], dict[str, Any]]:
-        file, server = self.plan.folder / "requests" / kind, self.servers[name]
+    def _load(self, name: str, requests: str, clients: int) -> Callable[[], dict[str, Any]]:
+        file, server = self.plan.folder / "requests" / requests, self.servers[name]
+        port = server.candidate.port
 
         def load() -> dict[str, Any]:
-            self.wrk.load(file, port=server.candidate.port, connections=clients, seconds=1)
+            self.wrk.load(file, port=port, connections=clients, seconds=1)
             server.settle()
             before = _sums(server)
-            found = self.wrk.load(
-                file, port=server.candidate.port, connections=clients, seconds=self.plan.seconds
-            )
-            _refuse_faults(f"{name}, {kind}, {clients} clients", found)
-            text = {
-                "rate": found.rate,
+            result = self.wrk.load(file, port=port, connections=clients, seconds=self.plan.seconds)
+            if not result.clean:
+                raise ValueError(
+                    f"{name}, {requests}, {clients} clients: not every request was answered: "
+                    f"{result}"
+                )
+            return {
+                "rate": result.rate,
                 "clients": clients,
                 "memory_mb": server.memory_mb(),
-                **asdict(found),
+                **asdict(result),
+                "means": means(before, _sums(server)),
             }
-            return {**text, "means": means(before, _sums(server))}
 
         return load
 
     def _engine(self, path: str) -> dict[str, Any]:
         body = json.dumps({"seconds": self.plan.seconds}).encode()
-        found: dict[str, Any] = json.loads(
-            self.servers["engine alone"].ask(Request(body=body, path=path))[1]
-        )
-        return found
+        engine = self.servers["engine alone"].candidate
+        result: dict[str, Any] = json.loads(engine.request(Request(body=body, path=path))[1])
+        return result
 
-    def _rows(self, server: Running, request: Request) -> list[list[float]]:
-        status, body, content_type = server.ask(request)
+    def _rows(self, name: str, request: Request) -> list[list[float]]:
+        status, body, content_type = self.servers[name].candidate.request(request)
         if status != 200:
-            raise ValueError(f"{server.candidate.name} answers {status}: {body[:300]!r}")
+            raise ValueError(f"{name} answers {status}: {body[:300]!r}")
         return vectors(body, content_type, CHECKED)
-
-    def _compare(self, name: str, found: list[list[float]], wanted: list[list[float]]) -> None:
-        worst = least_cosine(found, wanted)
-        mixed_up = least_cosine(found, [*wanted[1:], wanted[0]])
-        print(
-            f"{name}: worst cosine with PyTorch {worst:.6f}, with another text's answer "
-            f"{mixed_up:.6f}",
-            flush=True,
-        )
-        if worst < LEAST_COSINE or mixed_up >= worst:
-            raise ValueError(
-                f"{name} does not answer what PyTorch answers: worst cosine {worst:.6f}, at "
-                f"least {LEAST_COSINE} wanted"
-            )
 
 
 def _sums(server: Running) -> Sums:
-    """Of our servers; the naive one has no metrics."""
-    status, body, _ = server.ask(Request(body=b"", method="GET", path="/metrics"))
+    """Return the sums of one of our servers; the naive one has no metrics."""
+    status, body, _ = server.candidate.request(METRICS)
     return sums(body.decode()) if status == 200 else {}
 
 
-def _refuse_faults(what: str, found: Load) -> None:
-    if not found.clean:
-        raise ValueError(f"{what}: not every request was answered: {found}")
-
-
-def experiment(plan: Plan) -> int:
-    """Makes the archive, measures, writes JSON, and says which bars hold."""
+def run_experiment(plan: Plan) -> int:
+    """Write the archive, measure, write JSON, and print which bars hold."""
     plan.out.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
-    _created(plan)
-    _say(f"archive after {time.monotonic() - begin:.0f} s")
+
+    def report(text: str) -> None:
+        print(f"{text} after {time.monotonic() - begin:.0f} s", flush=True)
+
+    wrk = _wrk(plan)
+    _write_archive(plan)
+    _write_requests(plan)
+    report("archive")
     with _servers(plan) as servers:
-        _say(f"{len(servers)} servers ready after {time.monotonic() - begin:.0f} s")
-        trial = Trial(plan=plan, servers=servers, wrk=_wrk(plan))
-        trial.check()
-        found: list[dict[str, Any]] = []
+        report(f"{len(servers)} servers ready")
+        experiment = Experiment(plan=plan, servers=servers, wrk=wrk)
+        experiment.check()
+        results: list[dict[str, Any]] = []
         for number in range(plan.rounds):
-            found.append(trial.round(number))
-            _write(plan, found, servers)
-            _say(f"round {number + 1} of {plan.rounds} after {time.monotonic() - begin:.0f} s")
-    measures = bars(plan.model, found, {number: plan.cores(number) for number in plan.processes})
-    where = Circumstances(
-        machine=_machine(plan), date=datetime.datetime.now(datetime.UTC).date().isoformat()
-    )
-    write(measures, where, plan.out / f"servers-{plan.model}.json")
-    Console(width=150).print(table(f"{plan.model}, {where.machine}", measures))
+            results.append(experiment.round(number))
+            _write_rounds(plan, results, servers)
+            report(f"round {number + 1} of {plan.rounds}")
+    measures = bars(plan.model, results, {number: plan.cores(number) for number in plan.processes})
+    today = circumstances(_machine(plan))
+    write(measures, today, plan.out / f"servers-{plan.model}.json")
+    Console(width=150).print(table(f"{plan.model}, {today.machine}", measures))
     return 0 if all(measure.verdict != "missed" for measure in measures) else 1
 
 
-def _created(plan: Plan) -> None:
-    cpu = ("--cpu",) if plan.tiny else ()
-    target = (plan.model, str(plan.archive), str(plan.folder / "tokenizer.json"))
+def _write_archive(plan: Plan) -> None:
     plan.archive.parent.mkdir(parents=True, exist_ok=True)
-    argv = (sys.executable, "-m", "benchmarks.h200.programs.archive", *target, *cpu)
+    program = (sys.executable, "-m", "benchmarks.h200.programs.archive")
+    arguments = (plan.model, str(plan.archive), str(plan.folder / "tokenizer.json"))
+    argv = (*program, *arguments, *(("--cpu",) if plan.tiny else ()))
     outcome = Processes()(
         Command(argv=argv, folder=REPOSITORY), lambda line: print(f"    {line}", flush=True)
     )
     if outcome.code != 0:
-        raise ValueError(f"the archive was not made: {outcome.last_lines()}")
-    texts = shuffled_texts(REPOSITORY)
+        raise ValueError(f"the archive could not be written: {outcome.last_lines()}")
+
+
+def _write_requests(plan: Plan) -> None:
+    texts, folder = shuffled_texts(REPOSITORY), plan.folder / "requests"
     (plan.folder / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
-    requests_file([kserve([text]) for text in texts], plan.folder / "requests" / "kserve")
-    requests_file([plain([text]) for text in texts], plan.folder / "requests" / "plain")
-    requests_file(
-        [binary(group) for group in groups(texts, GROUP, 256)], plan.folder / "requests" / "sixteen"
-    )
+    sentence_requests(texts, folder / "kserve")
+    sentence_requests(texts, folder / "plain", plain)
+    requests_file(map(binary, groups(texts, GROUP, 256)), folder / "sixteen")
 
 
 def _wrk(plan: Plan) -> Wrk:
-    transferred = plan.folder / "wrk" / "wrk"
-    program = str(transferred) if transferred.is_file() else None
+    program = plan.folder / "wrk" / "wrk"
     return wrk_program(
         plan.folder,
         Processes(),
-        program=program,
-        threads=1 if plan.tiny else plan.load_threads,
+        program=str(program) if program.is_file() else None,
+        threads=1 if plan.tiny else LOAD_THREADS,
         cores=plan.load_cores,
     )
 
 
 @contextlib.contextmanager
 def _servers(plan: Plan) -> Iterator[dict[str, Running]]:
-    """All of them up at once; who is not asked costs nothing."""
+    """Start all of them at once; one without requests costs nothing."""
+    logs = plan.out / "logs"
     with contextlib.ExitStack() as stack:
         yield {
             candidate.name: stack.enter_context(
-                running(candidate, plan.out / "logs" / f"{candidate.name.replace(' ', '-')}.log")
+                running(candidate, logs / f"{candidate.name.replace(' ', '-')}.log")
             )
             for candidate in candidates(plan)
         }
 
 
-def _write(plan: Plan, found: list[dict[str, Any]], servers: Mapping[str, Running]) -> None:
-    starts = {name: server.ready_seconds for name, server in servers.items()}
-    raw = {
+def _write_rounds(
+    plan: Plan, results: list[dict[str, Any]], servers: Mapping[str, Running]
+) -> None:
+    document = {
         "model": plan.model,
         "machine": _machine(plan),
-        "ready_seconds": starts,
-        "rounds": found,
-        "more": dict(plan.more),
+        "ready_seconds": {name: server.ready_seconds for name, server in servers.items()},
+        "rounds": results,
+        "more": dict(plan.variables),
     }
-    (plan.out / f"servers-{plan.model}-rounds.json").write_text(
-        json.dumps(raw, indent=1) + "\n", encoding="utf-8"
-    )
+    path = plan.out / f"servers-{plan.model}-rounds.json"
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def _machine(plan: Plan) -> str:
     import torch
 
     cores = f"{os.cpu_count()} CPU cores"
-    return (
-        f"CPU only, {cores}"
-        if plan.tiny
-        else f"{torch.cuda.get_device_name(0)}, {cores}, PyTorch {torch.__version__}"
-    )
-
-
-def _say(words: str) -> None:
-    print(words, flush=True)
+    if plan.tiny:
+        return f"CPU only, {cores}"
+    return f"{torch.cuda.get_device_name(0)}, {cores}, PyTorch {torch.__version__}"
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(experiment(plan_request(sys.argv[1:])))
-    except ValueError as fault:
-        print(fault, file=sys.stderr)
+        sys.exit(run_experiment(plan_request(sys.argv[1:])))
+    except ValueError as error:
+        print(error, file=sys.stderr)
         sys.exit(1)

@@ -32,19 +32,18 @@ PROGRAM = Path(__file__).parent / "programs" / "answers_ping.py"
 
 @dataclass(frozen=True, kw_only=True)
 class LocalDeployments:
-    """A tree, and the folder beside it in which its local cloud lives."""
+    """A tree, and the folder beside it that holds its local cloud."""
 
     paths: Paths
 
     def session(self, *endpoints: str) -> Session:
-        """The session of these endpoints, or of all; what it says is dropped."""
-        return open_session(
-            self.paths, Report(console=Console(file=io.StringIO())), LOCAL, endpoints=endpoints
-        )
+        """Return the session of these endpoints, or of all; its report is dropped."""
+        report = Report(console=Console(file=io.StringIO()))
+        return open_session(self.paths, report, LOCAL, endpoints=endpoints)
 
     @contextmanager
     def cloud(self) -> Iterator[None]:
-        """The local cloud, its account bootstrapped and the foundation deployed."""
+        """Run the local cloud, its account bootstrapped and the foundation deployed."""
         state = cloud_folder(self.paths)
         state.mkdir(parents=True, exist_ok=True)
         stand_in = {"python-server": {"command": [sys.executable, "-I", "-S", str(PROGRAM)]}}
@@ -60,25 +59,24 @@ class LocalDeployments:
             lifecycle.stop(state)
 
     def publish(self, *endpoints: str) -> None:
-        """Puts the archive of every engine where its lock is to find it."""
+        """Put the archive of every engine where its lock says."""
         session = self.session(*endpoints)
         bucket, s3 = artifact_bucket(session.environment), session.clients("s3")
         for deployment in session.deployments():
             for target in deployment.targets:
-                s3.put_object(
-                    Bucket=bucket, Key=engine_archive_path(target.engine_key), Body=archive(target)
-                )
+                key = engine_archive_path(target.engine_key)
+                s3.put_object(Bucket=bucket, Key=key, Body=archive(target))
 
 
 def archived_entry(deployment: Deployment, target: Target) -> LockEntry:
-    """A lock entry as long as a real one, of `archive`."""
+    """Return a lock entry as long as a real one, of `archive`."""
     content = archive(target)
     digest = hashlib.sha256(content).hexdigest()
     return measured_entry(deployment, target, archive_sha256=digest, archive_bytes=len(content))
 
 
 def archive(target: Target) -> bytes:
-    """A tar.gz that holds nothing but its engine's key: the same target gives the same bytes."""
+    """Return a tar.gz of the engine's key alone: the same target gives the same bytes."""
     content, packed = target.engine_key.encode(), io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as files:
         info = tarfile.TarInfo("engine")

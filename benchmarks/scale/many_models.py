@@ -1,4 +1,4 @@
-"""Onboarding trees of many models: one YAML file, one lock and one endpoint each."""
+"""Onboarding trees of many models: one YAML file, one lock and one endpoint for each."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from benchmarks.trees import MODEL, merge
+from benchmarks.manifest import embedder_manifest
+from benchmarks.trees import MODEL, merge, read_yaml, write_yaml
 from onboarding import names
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import ArchiveRecord, Lock, LockEntry, lock_path, lock_text
@@ -19,39 +18,82 @@ from onboarding.manifest import (
     BenchmarkRecord,
     BuilderRecord,
     CompileCheckRecord,
-    Manifest,
     ProfileRecord,
     QuantizationRecord,
     RuntimeRecord,
     SpeedupRecord,
-    TensorRecord,
 )
 from onboarding.resolve import deployments, runtime_identity
 from onboarding.tree import read_tree
 
+WIDTH = 384
+PROFILE = ProfileRecord(batch=(1, 8, 32), sequence=(8, 64, 128))
 SHAPES = ((1, 8, 5.0), (8, 64, 20.0), (32, 128, 90.0))
 """(batch, sequence, p99 in ms of INT8)."""
 SUBJECTS = {"fp32": 3.0, "int8": 1.0, "fp32 (duplicate control)": 3.0, "int8 Q/DQ network": 2.0}
 """What was measured, and how many times slower than INT8 it was."""
+ARCHIVE_SHA256, ARCHIVE_BYTES = "a" * 64, 90 * 2**20
+Built = Callable[[Deployment, Target], LockEntry]
 
 
-def measured_records(target: Target, runtime: str) -> dict[str, Any]:
-    """Fields of the manifest.
+def measured_entry(deployment: Deployment, target: Target, **archive: Any) -> LockEntry:
+    """Return a lock entry as long as a real one; `archive` is its digest and size, if it exists."""
+    runtime = runtime_identity(deployment.platform, target.instance_type).name
+    return lock_entry(deployment, target, **archive, **_measured_fields(target, runtime))
 
-    Tensors, files, accuracies, compile checks, benchmarks, speed-ups, runtimes, quantization.
-    """
+
+def lock_entry(
+    deployment: Deployment,
+    target: Target,
+    *,
+    archive_sha256: str = ARCHIVE_SHA256,
+    archive_bytes: int = ARCHIVE_BYTES,
+    **manifest_fields: Any,
+) -> LockEntry:
+    """Return the lock entry of a target, with these fields of its manifest."""
+    runtime = runtime_identity(deployment.platform, target.instance_type)
+    fields = {
+        "task": target.model.task,
+        "engine_key": target.engine_key,
+        "network_keys": target.network_keys,
+        "platform": deployment.platform.name,
+        "runtime": runtime,
+        "compute_capability": target.instance_type.compute_capability,
+        "gpu": target.plan_gpu,
+        "requested_precision": target.model.engine.precision,
+        "precision": "int8",
+        "decision": "int8 is faster and within the budget",
+        "tokenizer_file": None,
+        "inputs": (),
+        "outputs": (),
+        "benchmark": tuple(benchmark(runtime.name, "int8", row[0], row[2]) for row in SHAPES),
+        "load_seconds": 2.5,
+        "host_memory_mib": 200.0,
+        "builder": BuilderRecord(machine="test", built_at="2026-01-01T00:00:00Z"),
+        **manifest_fields,
+    }
+    manifest = embedder_manifest(target.model.name, width=WIDTH, profile=PROFILE, **fields)
+    archive = ArchiveRecord(
+        path=names.engine_archive_path(target.engine_key),
+        sha256=archive_sha256,
+        size_bytes=archive_bytes,
+        manifest_sha256=manifest.sha256(),
+    )
+    return LockEntry(archive=archive, manifest=manifest)
+
+
+def _measured_fields(target: Target, runtime: str) -> dict[str, Any]:
+    """Return the fields of a manifest that a build measures."""
     model = target.model.name
+    embedder = embedder_manifest(model, width=WIDTH, profile=PROFILE)
+    files = (embedder.engine_file, f"{model}/1/tokenizer.json", f"{model}/config.pbtxt")
+    subjects = ("int8 Q/DQ network", "int8 engine", "fp32 engine")
     return {
-        "inputs": (TensorRecord(name="text", datatype="BYTES", shape=(-1, 1)),),
-        "outputs": (TensorRecord(name="embedding", datatype="FP32", shape=(-1, 384)),),
-        "files": {
-            f"{model}/{name}": "b" * 64
-            for name in ("1/model.onnx", "1/tokenizer.json", "config.pbtxt")
-        },
-        "tokenizer_file": f"{model}/1/tokenizer.json",
-        "accuracy": tuple(
-            _accuracy(subject) for subject in ("int8 Q/DQ network", "int8 engine", "fp32 engine")
-        ),
+        "inputs": embedder.inputs,
+        "outputs": embedder.outputs,
+        "files": dict.fromkeys(files, "b" * 64),
+        "tokenizer_file": embedder.tokenizer_file,
+        "accuracy": tuple(_accuracy(subject) for subject in subjects),
         "compile_checks": tuple(_compile_check(network) for network in target.network_keys),
         "benchmark": tuple(_benchmarks(runtime)),
         "speedups": (_speedup(),),
@@ -63,10 +105,17 @@ def measured_records(target: Target, runtime: str) -> dict[str, Any]:
 
 def _accuracy(subject: str) -> AccuracyRecord:
     return AccuracyRecord(
-        subject=subject, metric="cosine", mean=0.998, mean_interval=(0.9979, 0.9982), worst=0.985,
+        subject=subject,
+        metric="cosine",
+        mean=0.998,
+        mean_interval=(0.9979, 0.9982),
+        worst=0.985,
         samples=640,
-        nearest_neighbour_agreement=0.94, budget_mean=0.99, budget_worst=0.95, verdict="pass",
-    )  # fmt: skip
+        nearest_neighbour_agreement=0.94,
+        budget_mean=0.99,
+        budget_worst=0.95,
+        verdict="pass",
+    )
 
 
 def _compile_check(network: str) -> CompileCheckRecord:
@@ -82,94 +131,10 @@ def _benchmarks(runtime: str) -> Iterator[BenchmarkRecord]:
         yield benchmark("pytorch", "fp32", batch, p99 * 4, sequence=sequence)
 
 
-def _speedup() -> SpeedupRecord:
-    return SpeedupRecord(
-        candidate="int8",
-        baseline="fp32",
-        batch=8,
-        sequence=64,
-        ratio=2.4,
-        low=2.3,
-        high=2.5,
-        control_low=0.98,
-        control_high=1.02,
-    )
-
-
-def _runtime(runtime: str, precision: str) -> RuntimeRecord:
-    return RuntimeRecord(
-        runtime=runtime,
-        precision=precision,
-        load_seconds=0.17,
-        host_memory_mib=133.0,
-        device_memory_mib=300.0,
-    )
-
-
-def _quantization() -> QuantizationRecord:
-    layers = tuple(f"/encoder/encoder/layer.{number}/attention/self/MatMul" for number in range(12))
-    return QuantizationRecord(
-        mode="explicit", method="max", samples=256, int8_share_of_matmul_macs=0.973,
-        share_at_sequence=64, int8_layers=36,
-        float_layers=layers,
-    )  # fmt: skip
-
-
-ARCHIVE_SHA256, ARCHIVE_BYTES = "a" * 64, 90 * 2**20
-
-
-def lock_entry(
-    deployment: Deployment,
-    target: Target,
-    *,
-    archive_sha256: str = ARCHIVE_SHA256,
-    archive_bytes: int = ARCHIVE_BYTES,
-    **manifest_fields: Any,
-) -> LockEntry:
-    """The lock entry of a target, with these fields of its manifest."""
-    runtime = runtime_identity(deployment.platform, target.instance_type)
-    fields: dict[str, Any] = {
-        "model": target.model.name,
-        "task": target.model.task,
-        "engine_key": target.engine_key,
-        "network_keys": target.network_keys,
-        "platform": deployment.platform.name,
-        "runtime": runtime,
-        "compute_capability": target.instance_type.compute_capability,
-        "gpu": target.plan_gpu,
-        "requested_precision": target.model.engine.precision,
-        "precision": "int8",
-        "decision": "int8 is faster and within the budget",
-        "engine_file": f"{target.model.name}/1/model.onnx",
-        "inputs": (),
-        "outputs": (),
-        "optimization_profiles": (ProfileRecord(batch=(1, 8, 32), sequence=(8, 64, 128)),),
-        "max_batch_size": 32,
-        "files": {},
-        "accuracy": (),
-        "compile_checks": (),
-        "benchmark": tuple(
-            benchmark(runtime.name, "int8", batch, p99)
-            for batch, p99 in ((1, 5.0), (8, 20.0), (32, 90.0))
-        ),
-        "load_seconds": 2.5,
-        "host_memory_mib": 200.0,
-        "builder": BuilderRecord(machine="test", built_at="2026-01-01T00:00:00Z"),
-    }
-    manifest = Manifest(**{**fields, **manifest_fields})
-    archive = ArchiveRecord(
-        path=names.engine_archive_path(target.engine_key),
-        sha256=archive_sha256,
-        size_bytes=archive_bytes,
-        manifest_sha256=manifest.sha256(),
-    )
-    return LockEntry(archive=archive, manifest=manifest)
-
-
 def benchmark(
     runtime: str, precision: str, batch: int, p99_ms: float, *, sequence: int = 64
 ) -> BenchmarkRecord:
-    """One measurement at a batch size."""
+    """Return one measurement at a batch size."""
     return BenchmarkRecord(
         runtime=runtime,
         precision=precision,
@@ -184,20 +149,34 @@ def benchmark(
     )
 
 
-Built = Callable[[Deployment, Target], LockEntry]
+def _speedup() -> SpeedupRecord:
+    ratios = {"ratio": 2.4, "low": 2.3, "high": 2.5, "control_low": 0.98, "control_high": 1.02}
+    return SpeedupRecord(candidate="int8", baseline="fp32", batch=8, sequence=64, **ratios)
 
 
-def measured_entry(deployment: Deployment, target: Target, **archive: Any) -> LockEntry:
-    """Return a lock entry as long as a real one; `archive` is its digest and size, if it exists."""
-    runtime = runtime_identity(deployment.platform, target.instance_type).name
-    return lock_entry(deployment, target, **archive, **measured_records(target, runtime))
+def _runtime(runtime: str, precision: str) -> RuntimeRecord:
+    memory = {"host_memory_mib": 133.0, "device_memory_mib": 300.0}
+    return RuntimeRecord(runtime=runtime, precision=precision, load_seconds=0.17, **memory)
+
+
+def _quantization() -> QuantizationRecord:
+    layers = tuple(f"/encoder/encoder/layer.{number}/attention/self/MatMul" for number in range(12))
+    return QuantizationRecord(
+        mode="explicit",
+        method="max",
+        samples=256,
+        int8_share_of_matmul_macs=0.973,
+        share_at_sequence=64,
+        int8_layers=36,
+        float_layers=layers,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManyModels:
     """A tree of copies of the shipped model under other names, in one environment.
 
-    `built` writes what their locks say.
+    `built` returns the lock entry of a target.
     """
 
     root: Path
@@ -205,22 +184,19 @@ class ManyModels:
     built: Built = measured_entry
 
     def change(self, name: str, changes: Mapping[str, Any]) -> None:
-        """Merges changes onto one model file, and locks the engine that it now needs."""
+        """Merge changes onto one model file, and lock the engine that it now needs."""
         path = self.root / "models" / f"{name}.yaml"
-        spec = merge(yaml.safe_load(path.read_text(encoding="utf-8")), dict(changes))
-        path.write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+        write_yaml(path, merge(read_yaml(path), dict(changes)))
         self.write_locks(name)
 
     def write_locks(self, *names: str) -> None:
-        """Writes the lock of every target of these endpoints, or of all."""
+        """Write the lock of every target of these endpoints, or of all."""
         for deployment in deployments(read_tree(self.root), self.environment, names):
             for target in deployment.targets:
-                lock = Lock(
-                    model=target.model.name,
-                    engines={target.engine_key: self.built(deployment, target)},
-                )
-                path = lock_path(self.root / deployment.environment.locks, target.model.name)
+                model, entry = target.model.name, self.built(deployment, target)
+                path = lock_path(self.root / deployment.environment.locks, model)
                 path.parent.mkdir(parents=True, exist_ok=True)
+                lock = Lock(model=model, engines={target.engine_key: entry})
                 path.write_text(lock_text(lock), encoding="utf-8")
 
 
@@ -233,33 +209,20 @@ def many_models(
     changes: Mapping[str, Any] | None = None,
     built: Built = measured_entry,
 ) -> ManyModels:
-    """Writes such a tree into an empty folder.
+    """Write a tree of models `model-001` and on, each that of `source` with `changes`.
 
-    The model of `source` with `changes`, its datasets, an environment.
+    `root` is emptied; the environment has every model, and an endpoint for each.
     """
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(source / "models" / "data", root / "models" / "data")
-    spec = merge(
-        yaml.safe_load((source / "models" / f"{MODEL}.yaml").read_text(encoding="utf-8")),
-        dict(changes or {}),
-    )
-    for name in model_names(count):
-        (root / "models" / f"{name}.yaml").write_text(
-            yaml.safe_dump({**spec, "name": name}, sort_keys=False), encoding="utf-8"
-        )
-    facts = yaml.safe_load(
-        (source / "environments" / f"{environment}.yaml").read_text(encoding="utf-8")
-    )
-    kept = {key: value for key, value in facts.items() if key not in ("models", "endpoints")}
-    (root / "environments").mkdir()
-    (root / "environments" / f"{environment}.yaml").write_text(
-        yaml.safe_dump(kept, sort_keys=False), encoding="utf-8"
-    )
+    spec = merge(read_yaml(source / "models" / f"{MODEL}.yaml"), dict(changes or {}))
+    for number in range(1, count + 1):
+        name = f"model-{number:03d}"
+        write_yaml(root / "models" / f"{name}.yaml", {**spec, "name": name})
+    file = f"environments/{environment}.yaml"
+    facts = read_yaml(source / file)
+    left_out = ("models", "endpoints")
+    write_yaml(root / file, {key: facts[key] for key in facts if key not in left_out})
     tree = ManyModels(root=root, environment=environment, built=built)
     tree.write_locks()
     return tree
-
-
-def model_names(count: int) -> Iterator[str]:
-    """model-001 and on."""
-    return (f"model-{number:03d}" for number in range(1, count + 1))

@@ -1,4 +1,1 @@
-"""The scaling run.
-
-A load before a real endpoint of the local cloud, its instances counted second by second, and drawn.
-"""
+"""The scaling run: a load on an endpoint of the local cloud, its instances second by second."""

@@ -24,17 +24,17 @@ Panel = tuple[str, tuple[Line, ...], tuple[Mark, ...]]
 """A title, lines and levels."""
 
 
-def drawing(scaling_run: ScalingRun, caption: str) -> str:
-    """Return the whole file, with a caption below the panels."""
-    panels = _panels(scaling_run)
+def chart(run: ScalingRun, caption: str) -> str:
+    """Return the SVG file, with a caption below the panels."""
+    panels = _panels(run)
     height = TOP + len(panels) * (PANEL + GAP) - GAP + FOOT + 18
-    across = scale(0.0, float(scaling_run.seconds[-1].at + 1), LEFT, RIGHT, ticks=10)
+    across = scale(0.0, float(run.seconds[-1].at + 1), LEFT, RIGHT, ticks=10)
     bottom = height - FOOT - 18
     return element(
         "svg",
         element("style", Markup(STYLE)),
         element("rect", x=0, y=0, width=WIDTH, height=height, fill="#ffffff"),
-        *(_panel(panel, axis(across), index, scaling_run) for index, panel in enumerate(panels)),
+        *(_panel(panel, axis(across), index, run) for index, panel in enumerate(panels)),
         element("text", "seconds", x=RIGHT, y=bottom + 32, text_anchor="end"),
         element("text", caption, x=LEFT, y=height - 8),
         xmlns="http://www.w3.org/2000/svg",
@@ -43,63 +43,41 @@ def drawing(scaling_run: ScalingRun, caption: str) -> str:
     )
 
 
-def _panels(scaling_run: ScalingRun) -> tuple[Panel, ...]:
-    seconds = scaling_run.seconds
-    shares = [
-        (second.at + 0.5, second.per_instance)
-        for second in seconds
-        if second.per_instance is not None
-    ]
-    offered = [(float(second.at), second.offered) for second in seconds]
-    answered = [(second.at + 0.5, float(second.answered)) for second in seconds]
-    desired = [(float(second.at), float(second.desired)) for second in seconds]
-    current = [(float(second.at), float(second.current)) for second in seconds]
+def _panels(run: ScalingRun) -> tuple[Panel, ...]:
+    seconds = run.seconds
+    shares = [(s.at + 0.5, s.per_instance) for s in seconds if s.per_instance is not None]
+    offered = [(float(s.at), s.offered) for s in seconds]
+    answered = [(s.at + 0.5, float(s.answered)) for s in seconds]
+    desired = [(float(s.at), float(s.desired)) for s in seconds]
+    current = [(float(s.at), float(s.current)) for s in seconds]
+    load = (
+        Line(name="offered", points=offered, kind="grey", steps=True),
+        Line(name="answered", points=answered, kind="blue"),
+    )
+    instances = (
+        Line(name="desired", points=desired, kind="grey", steps=True),
+        Line(name="answering", points=current, kind="green", steps=True),
+    )
+    target = Mark(value=run.target, label=f"target {run.target:,.0f}", kind="target")
+    low = Mark(value=run.target * 0.9, label="90 %: may scale in below", kind="low", below=True)
+    invocations = Line(name="invocations", points=shares, kind="blue")
     return (
-        (
-            "requests a second: offered (dashed), answered",
-            (
-                Line(name="offered", points=offered, kind="grey", steps=True),
-                Line(name="answered", points=answered, kind="blue"),
-            ),
-            (),
-        ),
-        (
-            "invocations of each instance a minute",
-            (Line(name="invocations", points=shares, kind="blue"),),
-            (
-                Mark(
-                    value=scaling_run.target,
-                    label=f"target {scaling_run.target:,.0f}",
-                    kind="target",
-                ),
-                Mark(
-                    value=scaling_run.target * 0.9,
-                    label="90 %: may scale in below",
-                    kind="low",
-                    below=True,
-                ),
-            ),
-        ),
-        (
-            "instances: desired (dashed), answering",
-            (
-                Line(name="desired", points=desired, kind="grey", steps=True),
-                Line(name="answering", points=current, kind="green", steps=True),
-            ),
-            (),
-        ),
+        ("requests a second: offered (dashed), answered", load, ()),
+        ("invocations of each instance a minute", (invocations,), (target, low)),
+        ("instances: desired (dashed), answering", instances, ()),
     )
 
 
-def _panel(panel: Panel, across: Axis, index: int, scaling_run: ScalingRun) -> Markup:
+def _panel(panel: Panel, across: Axis, index: int, run: ScalingRun) -> Markup:
     title, lines, levels = panel
     top = TOP + index * (PANEL + GAP)
-    values = [value for line in lines for _, value in line.points] + [m.value for m in levels]
+    values = [value for line in lines for _, value in line.points]
+    values += [level.value for level in levels]
     up = axis(scale(0.0, max(values), top + PANEL, top, ticks=3), label="{:,g}".format)
     borders = [
-        Mark(value=scaling_run.begin(phase), label="", kind="border", upright=True)
-        for phase in range(1, len(scaling_run.phases))
+        Mark(value=run.begin(phase), label="", kind="border", upright=True)
+        for phase in range(1, len(run.phases))
     ]
     frame = Frame(width=WIDTH, height=PANEL, left=LEFT, right=RIGHT, top=top, bottom=top + PANEL)
-    drawn = plot(lines, frame, across, up, [*borders, *levels])
-    return element("text", title, x=LEFT, y=top - 10, class_="title") + Markup("").join(drawn)
+    content = plot(lines, frame, across, up, [*borders, *levels])
+    return element("text", title, x=LEFT, y=top - 10, class_="title") + Markup("").join(content)

@@ -1,7 +1,4 @@
-"""A scaled endpoint of a local cloud.
-
-Made from an archive's folder, asked, watched, and taken away.
-"""
+"""A scaled endpoint of a local cloud, and the load on it."""
 
 from __future__ import annotations
 
@@ -22,15 +19,21 @@ from roundhouse.aws.clients import Clients
 
 CALLERS = 10
 """As many as a client keeps connections open."""
+NAME, VARIANT, BUCKET = "scaling-run", "AllTraffic", "scaling-run"
+ACCOUNT = "000000000000"
+IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/python-server:local"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/scaling-run"
+SCALABLE_TARGET = {
+    "ServiceNamespace": "sagemaker",
+    "ResourceId": f"endpoint/{NAME}/variant/{VARIANT}",
+    "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+}
+LONGEST_START_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request.
-
-    When it was answered, in seconds since the run began, how long that took, and whether it was
-    refused.
-    """
+    """One request: when it ended, in seconds since the run began, its duration and its outcome."""
 
     at: float
     milliseconds: float
@@ -39,27 +42,27 @@ class Request:
 
 @dataclass(kw_only=True)
 class Load:
-    """Asks in the background until its phases have ended."""
+    """Sends requests in the background until its phases have ended."""
 
-    ask: Callable[[], None]
+    send: Callable[[], None]
     phases: Sequence[Phase]
-    begun: float = field(default_factory=time.monotonic)
-    request: list[Request] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    _begin: float = field(default_factory=time.monotonic)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begins."""
+        """Begin."""
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self._thread.start()
 
     @property
     def now(self) -> float:
         """Seconds since the run began."""
-        return time.monotonic() - self.begun
+        return time.monotonic() - self._begin
 
     @property
     def has_ended(self) -> bool:
-        """Whether every request has been answered."""
+        """True once every request has ended."""
         return self._thread is not None and not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -67,26 +70,17 @@ class Load:
         with ThreadPoolExecutor(CALLERS, thread_name_prefix="caller") as callers:
             while due < last:
                 time.sleep(max(0.0, due - self.now))
-                callers.submit(self._ask, due)
+                callers.submit(self._send, due)
                 due += 1 / offered_rate(self.phases, due)
 
-    def _ask(self, due: float) -> None:
+    def _send(self, due: float) -> None:
+        failed = False
         try:
-            self.ask()
+            self.send()
         except Exception:
             failed = True
-        else:
-            failed = False
-        self.request.append(
-            Request(at=self.now, milliseconds=(self.now - due) * 1000, failed=failed)
-        )
-
-
-NAME, VARIANT, BUCKET = "scaling-run", "AllTraffic", "scaling-run"
-ACCOUNT = "000000000000"
-IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/python-server:local"
-ROLE = f"arn:aws:iam::{ACCOUNT}:role/scaling-run"
-LONGEST_START_SECONDS = 120.0
+        now = self.now
+        self.requests.append(Request(at=now, milliseconds=(now - due) * 1000, failed=failed))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,31 +92,26 @@ class ScaledEndpoint:
     low: int
     high: int
 
-    @property
-    def scalable_target(self) -> Mapping[str, str]:
-        """What is scaled, as Application Auto Scaling names it."""
-        dimension = "sagemaker:variant:DesiredInstanceCount"
-        return {
-            "ServiceNamespace": "sagemaker",
-            "ResourceId": f"endpoint/{NAME}/variant/{VARIANT}",
-            "ScalableDimension": dimension,
-        }
-
     def create(self, archive: Path) -> None:
-        """Makes the endpoint, waits until it answers, and puts it under target tracking.
+        """Create the endpoint, wait until it is in service, and put it under target tracking.
 
         Raises ValueError.
         """
-        self.clients("s3").create_bucket(Bucket=BUCKET)
-        self.clients("s3").put_object(Bucket=BUCKET, Key="model.tar.gz", Body=_pack(archive))
-        sagemaker = self.clients("sagemaker")
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as tar:
+            tar.add(archive, arcname=".")
+        s3, sagemaker = self.clients("s3"), self.clients("sagemaker")
+        s3.create_bucket(Bucket=BUCKET)
+        s3.put_object(Bucket=BUCKET, Key="model.tar.gz", Body=content.getvalue())
         container = {"Image": IMAGE, "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz"}
         sagemaker.create_model(ModelName=NAME, ExecutionRoleArn=ROLE, PrimaryContainer=container)
         variant = {
-            "VariantName": VARIANT, "ModelName": NAME, "InstanceType": "ml.c7i.large",
+            "VariantName": VARIANT,
+            "ModelName": NAME,
+            "InstanceType": "ml.c7i.large",
             "InitialInstanceCount": self.low,
             "RoutingConfig": {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"},
-        }  # fmt: skip
+        }
         sagemaker.create_endpoint_config(EndpointConfigName=NAME, ProductionVariants=[variant])
         sagemaker.create_endpoint(EndpointName=NAME, EndpointConfigName=NAME)
         self._wait()
@@ -130,89 +119,78 @@ class ScaledEndpoint:
 
     def _wait(self) -> None:
         deadline = time.monotonic() + LONGEST_START_SECONDS
-        while (found := self._described())[
-            "EndpointStatus"
-        ] == "Creating" and time.monotonic() < deadline:
+        endpoint = self._describe()
+        while endpoint["EndpointStatus"] == "Creating" and time.monotonic() < deadline:
             time.sleep(0.2)
-        if found["EndpointStatus"] != "InService":
-            raise ValueError(
-                f"the endpoint is {found['EndpointStatus']}: {found.get('FailureReason')}"
-            )
+            endpoint = self._describe()
+        if endpoint["EndpointStatus"] != "InService":
+            reason = endpoint.get("FailureReason")
+            raise ValueError(f"the endpoint is {endpoint['EndpointStatus']}: {reason}")
 
     def _scale(self) -> None:
         scaling = self.clients("application-autoscaling")
         scaling.register_scalable_target(
-            **self.scalable_target, MinCapacity=self.low, MaxCapacity=self.high
+            **SCALABLE_TARGET, MinCapacity=self.low, MaxCapacity=self.high
         )
+        metric = {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
         scaling.put_scaling_policy(
-            **self.scalable_target,
+            **SCALABLE_TARGET,
             PolicyName="invocations",
             PolicyType="TargetTrackingScaling",
             TargetTrackingScalingPolicyConfiguration={
-                "TargetValue": self.target, "ScaleOutCooldown": 60, "ScaleInCooldown": 300,
-                "PredefinedMetricSpecification": {
-                    "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
-                },
+                "TargetValue": self.target,
+                "ScaleOutCooldown": 60,
+                "ScaleInCooldown": 300,
+                "PredefinedMetricSpecification": metric,
             },
-        )  # fmt: skip
+        )
 
-    def ask(self) -> None:
-        """One request."""
+    def invoke(self) -> None:
+        """Send one request, and read the response."""
         body = json.dumps({"inputs": ["the signal box at the end of the yard"]})
-        runtime = self.clients("sagemaker-runtime")
-        runtime.invoke_endpoint(EndpointName=NAME, ContentType="application/json", Body=body)[
-            "Body"
-        ].read()
+        self.clients("sagemaker-runtime").invoke_endpoint(
+            EndpointName=NAME, ContentType="application/json", Body=body
+        )["Body"].read()
 
     def counts(self) -> tuple[int, int]:
-        """How many instances answer, and how many should."""
-        variant = self._described()["ProductionVariants"][0]
+        """Return how many instances answer, and how many are desired."""
+        variant = self._describe()["ProductionVariants"][0]
         return int(variant["CurrentInstanceCount"]), int(variant["DesiredInstanceCount"])
 
     def per_instance(self, begin: datetime, seconds: int) -> Mapping[int, float]:
-        """Invocations of each instance a minute, by second since `begin`.
+        """Return the invocations of each instance a minute, by second since `begin`.
 
         Seconds without any published are absent.
         """
-        dimensions = [
-            {"Name": "EndpointName", "Value": NAME},
-            {"Name": "VariantName", "Value": VARIANT},
-        ]
+        names = {"EndpointName": NAME, "VariantName": VARIANT}
         metric = {
             "Namespace": "AWS/SageMaker",
             "MetricName": "InvocationsPerInstance",
-            "Dimensions": dimensions,
+            "Dimensions": [{"Name": name, "Value": value} for name, value in names.items()],
         }
         queries = [{"Id": "m", "MetricStat": {"Metric": metric, "Period": 1, "Stat": "Sum"}}]
-        found = self.clients("cloudwatch").get_metric_data(
+        result = self.clients("cloudwatch").get_metric_data(
             MetricDataQueries=queries,
             StartTime=begin,
             EndTime=begin + timedelta(seconds=seconds),
             ScanBy="TimestampAscending",
         )["MetricDataResults"][0]
-        pairs = zip(found["Timestamps"], found["Values"], strict=True)
         return {
-            round((at.astimezone(UTC) - begin).total_seconds()): value * 60 for at, value in pairs
+            round((at.astimezone(UTC) - begin).total_seconds()): value * 60
+            for at, value in zip(result["Timestamps"], result["Values"], strict=True)
         }
 
     def activities(self) -> tuple[Mapping[str, Any], ...]:
-        """What scaling did, oldest first, without what no reader needs."""
-        found = self.clients("application-autoscaling").describe_scaling_activities(
+        """Return the scaling activities, oldest first, without identifiers and times."""
+        response = self.clients("application-autoscaling").describe_scaling_activities(
             ServiceNamespace="sagemaker"
         )
-        kept = ("Description", "Cause", "StatusCode", "StatusMessage")
+        fields = ("Description", "Cause", "StatusCode", "StatusMessage")
         return tuple(
-            {name: activity[name] for name in kept}
-            for activity in reversed(found["ScalingActivities"])
+            {field: activity[field] for field in fields}
+            for activity in reversed(response["ScalingActivities"])
         )
 
-    def _described(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.clients("sagemaker").describe_endpoint(EndpointName=NAME)
-        return found
-
-
-def _pack(folder: Path) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as tar:
-        tar.add(folder, arcname=".")
-    return content.getvalue()
+    def _describe(self) -> dict[str, Any]:
+        response: dict[str, Any] = self.clients("sagemaker").describe_endpoint(EndpointName=NAME)
+        return response

@@ -1,4 +1,4 @@
-"""What a scaling run saw, second by second, and what follows from it; pure."""
+"""What a scaling run measured, second by second, and what follows from it."""
 
 from __future__ import annotations
 
@@ -60,29 +60,20 @@ class ScalingRun:
 
     @property
     def answers(self) -> int:
-        """Requests that were."""
+        """Requests that were answered."""
         return sum(second.answered for second in self.seconds)
 
     def begin(self, number: int) -> float:
-        """When a phase begins, in seconds since the first."""
+        """Return when a phase begins, in seconds since the first."""
         return sum(phase.seconds for phase in self.phases[:number])
 
     def seconds_until(self, count: int, after: float) -> float | None:
-        """How long it took from a time until so many instances answered.
-
-        None where that never came.
-        """
-        return next(
-            (
-                second.at - after
-                for second in self.seconds
-                if second.at >= after and second.current == count
-            ),
-            None,
-        )
+        """Return the time from `after` until so many instances answered, or None."""
+        times = (second.at for second in self.seconds if second.current == count)
+        return next((at - after for at in times if at >= after), None)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for the record."""
+        """Return everything, for the record."""
         return {
             "target_invocations_per_instance_a_minute": self.target,
             "capacity": [self.low, self.high],
@@ -93,7 +84,7 @@ class ScalingRun:
 
 
 def offered_rate(phases: Sequence[Phase], at: float) -> float:
-    """The rate at a time; zero after the last phase."""
+    """Return the rate at a time; zero after the last phase."""
     for phase in phases:
         if at < phase.seconds:
             return phase.rate

@@ -1,4 +1,1 @@
-"""What benchmarks of servers share.
-
-Candidates, their load, paired rounds, and the programs that stand against ours.
-"""
+"""Shared by benchmarks of servers: candidates, their load, paired rounds, programs."""

@@ -5,118 +5,87 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.servers.fixtures import MAX_TOKENS, Fixtures, checkpoint, free_port
-from benchmarks.servers.running_server import Candidate
+from benchmarks.servers.fixtures import MAX_TOKENS, Fixtures, write_checkpoint
+from benchmarks.servers.running_server import Candidate, free_port
 from benchmarks.trees import MODEL
 from onboarding.serve_environment import serve_environment
 from roundhouse.paths import Paths
 
 PROGRAMS = Path(__file__).parent / "programs"
+PATH = "/usr/bin:/bin"
 NAIVE_PROCESSES = 2
+NO_VARIABLES: Mapping[str, str] = {}
 
 
 def ours(
-    fixtures: Fixtures, name: str = "ours", extra: Mapping[str, str] | None = None
+    fixtures: Fixtures, name: str = "ours", extra: Mapping[str, str] = NO_VARIABLES
 ) -> Candidate:
-    """The Python server on the archive, as its image starts it; `extra` are more variables."""
-    return _python_server(
-        fixtures.at,
-        ("-m", "container.server", "serve"),
-        name,
-        {"SM_MODEL_DIR": str(fixtures.archive), **(extra or {})},
-    )
+    """Return the Python server on the archive, as its image starts it, with more variables."""
+    variables = {"SM_MODEL_DIR": str(fixtures.archive), **extra}
+    return _python_server(fixtures.paths, ("-m", "container.server", "serve"), name, variables)
 
 
-def echo(at: Paths, name: str = "echo", extra: Mapping[str, str] | None = None) -> Candidate:
-    """The Python server whose engine answers a constant row."""
-    return _python_server(at, (str(PROGRAMS / "echo.py"),), name, extra or {})
+def echo(paths: Paths, name: str = "echo", extra: Mapping[str, str] = NO_VARIABLES) -> Candidate:
+    """Return the Python server whose engine answers with a constant row."""
+    return _python_server(paths, (str(PROGRAMS / "echo.py"),), name, extra)
 
 
 def _python_server(
-    at: Paths, argv: tuple[str, ...], name: str, extra: Mapping[str, str]
+    paths: Paths, program: tuple[str, ...], name: str, variables: Mapping[str, str]
 ) -> Candidate:
     port = free_port()
-    text = {
-        "SAGEMAKER_BIND_TO_PORT": str(port),
-        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
-        "PYTHONPATH": str(at.code),
-    }
-    command = (str(at.venv_python("server")), *argv)
-    return Candidate(
-        name=name,
-        argv=command,
-        port=port,
-        folder=at.code,
-        environment={"PATH": "/usr/bin:/bin", **text, **extra},
-    )
+    environment = {"PATH": PATH, **_address(port), "PYTHONPATH": str(paths.code), **variables}
+    argv = (str(paths.venv_python("server")), *program)
+    return Candidate(name=name, argv=argv, port=port, folder=paths.code, environment=environment)
+
+
+def _address(port: int) -> dict[str, str]:
+    return {"SAGEMAKER_BIND_TO_PORT": str(port), "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1"}
+
+
+def gunicorn(python: str, port: int, workers: int, *more: str) -> tuple[str, ...]:
+    """Return the command of gunicorn's sync workers, which `more` ends with the application."""
+    workers_of = ("--workers", str(workers), "--worker-class", "sync", "--timeout", "120")
+    listen = ("--log-level", "warning", "--bind", f"127.0.0.1:{port}")
+    return (python, "-m", "gunicorn", *workers_of, *listen, *more)
 
 
 def naive(fixtures: Fixtures, *, threads: int) -> Candidate:
-    """Flask behind gunicorn, a process a core; `threads` 0 leaves ONNX Runtime its default."""
-    port, python = free_port(), fixtures.at.venv_python("bench")
-    listen = (
-        "--workers",
-        str(NAIVE_PROCESSES),
-        "--worker-class",
-        "sync",
-        "--bind",
-        f"127.0.0.1:{port}",
-    )
-    text = {
+    """Return Flask behind gunicorn; `threads` 0 leaves ONNX Runtime its default."""
+    port, python = free_port(), str(fixtures.paths.venv_python("bench"))
+    argv = gunicorn(python, port, NAIVE_PROCESSES, "--chdir", str(PROGRAMS), "naive:app")
+    environment = {
         "NAIVE_ENGINE": str(fixtures.engine),
-        "NAIVE_CHECKPOINT": str(checkpoint(fixtures)),
+        "NAIVE_CHECKPOINT": str(write_checkpoint(fixtures)),
         "NAIVE_THREADS": str(threads),
         "NAIVE_MAX_TOKENS": str(MAX_TOKENS),
         "HF_HUB_OFFLINE": "1",
-        "PATH": "/usr/bin:/bin",
+        "PATH": PATH,
     }
-    argv = (
-        str(python),
-        "-m",
-        "gunicorn",
-        "--log-level",
-        "warning",
-        *listen,
-        "--chdir",
-        str(PROGRAMS),
-        "naive:app",
-    )
-    return Candidate(name="naive", argv=argv, port=port, folder=fixtures.place, environment=text)
+    folder = fixtures.folder
+    return Candidate(name="naive", argv=argv, port=port, folder=folder, environment=environment)
 
 
 def triton(fixtures: Fixtures) -> Candidate:
-    """Real Triton with the same archive, its engine in the python backend."""
-    port, venv = free_port(), fixtures.at.code / ".venvs" / "triton"
-    serve = fixtures.at.code / "local_cloud" / "containers" / "triton_serve.py"
-    argv = (
-        str(venv / "bin" / "python"),
-        "-I",
-        "-S",
-        str(serve),
-        "--triton",
-        str(venv),
-        "--backends",
-        str(fixtures.place / "backends"),
-    )
-    text = {
-        "PATH": f"{venv}/bin:/usr/bin:/bin",
-        "HOME": str(fixtures.place),
+    """Return real Triton with the same archive, its engine in the python backend."""
+    port, code, folder = free_port(), fixtures.paths.code, fixtures.folder
+    venv = code / ".venvs" / "triton"
+    serve = code / "local_cloud" / "containers" / "triton_serve.py"
+    options = ("--triton", str(venv), "--backends", str(folder / "backends"))
+    environment = {
+        "PATH": f"{venv}/bin:{PATH}",
+        "HOME": str(folder),
         "SM_MODEL_DIR": str(fixtures.archive),
-        "SAGEMAKER_BIND_TO_PORT": str(port),
-        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
+        **_address(port),
         **serve_environment(MODEL),
     }
-    return Candidate(name="triton", argv=argv, port=port, folder=fixtures.place, environment=text)
+    argv = (str(venv / "bin" / "python"), "-I", "-S", str(serve), *options)
+    return Candidate(name="triton", argv=argv, port=port, folder=folder, environment=environment)
 
 
-def raw_uvicorn(at: Paths) -> Candidate:
-    """The least that uvicorn can do."""
-    port = free_port()
-    argv = (str(at.venv_python("bench")), str(PROGRAMS / "raw_uvicorn.py"), str(port))
-    return Candidate(
-        name="raw uvicorn",
-        argv=argv,
-        port=port,
-        folder=at.code,
-        environment={"PATH": "/usr/bin:/bin"},
-    )
+def raw_uvicorn(paths: Paths) -> Candidate:
+    """Return uvicorn with the least application that does the same work."""
+    port, program = free_port(), str(PROGRAMS / "raw_uvicorn.py")
+    argv = (str(paths.venv_python("bench")), program, str(port))
+    environment, name = {"PATH": PATH}, "raw uvicorn"
+    return Candidate(name=name, argv=argv, port=port, folder=paths.code, environment=environment)

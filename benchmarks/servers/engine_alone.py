@@ -1,4 +1,4 @@
-"""The engine with no server: what `programs/engine_alone.py` measures, asked from here."""
+"""The engine with no server: runs `programs/engine_alone.py` and returns what it measured."""
 
 from __future__ import annotations
 
@@ -15,61 +15,56 @@ from roundhouse.processes import Command, Processes
 
 CORES = 2
 WAYS = tuple((kind, budget) for kind in ("processes", "threads") for budget in (64, 128, 256, 512))
-"""The ways in which two cores may run the engine alone, and the padded tokens of a batch; the
-fastest is the limit.
+"""How two cores may run the engine alone, and the padded tokens of a batch; the fastest is the
+limit.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alone:
+class EngineAlone:
     """The engine of an archive."""
 
     fixtures: Fixtures
     run: Processes
 
-    def fastest_way(self, seconds: float = 3) -> tuple[tuple[str, int], dict[str, float]]:
-        """The best way to run the engine on two cores, and what each gave."""
-        rates = {way: self.limit(*way, seconds=seconds) for way in WAYS}
-        text = {
+    def fastest_way(self) -> tuple[tuple[str, int], dict[str, float]]:
+        """Return the best way to run the engine on two cores, and the rate of each."""
+        rates = {way: self.limit(*way, seconds=3) for way in WAYS}
+        texts = {
             f"engine alone, two {kind}, batches of {budget} tokens": rate
             for (kind, budget), rate in rates.items()
         }
-        return max(rates, key=rates.__getitem__), text
+        return max(rates, key=rates.__getitem__), texts
 
     def limit(self, kind: str, budget: int, *, seconds: float) -> float:
-        """Texts per second on both cores, tokenizing included."""
-        return float(
-            self._receive(
-                "limit", self.fixtures.texts_file, seconds, str(CORES), kind, str(budget)
-            )["rate"]
-        )
+        """Return texts per second on both cores, tokenizing included."""
+        texts = self.fixtures.write_texts()
+        return float(self._run("limit", texts, seconds, str(CORES), kind, str(budget))["rate"])
 
     def direct(self, seconds: float) -> float:
-        """Median milliseconds of a direct call: one text, one thread."""
-        return float(self._receive("direct", self.fixtures.texts_file, seconds)["p50_ms"])
+        """Return the median milliseconds of a direct call: one text, one thread."""
+        return float(self._run("direct", self.fixtures.write_texts(), seconds)["p50_ms"])
 
     def lengths(self) -> list[int]:
-        """Tokens of each text."""
-        found: list[int] = self._receive("lengths", self.fixtures.texts_file, 0)
-        return found
+        """Return the tokens of each text."""
+        lengths: list[int] = self._run("lengths", self.fixtures.write_texts(), 0)
+        return lengths
 
     def answers(self, texts: Sequence[str]) -> list[list[float]]:
-        """The model's own answers."""
-        file = self.fixtures.place / "checked.txt"
+        """Return the model's own answers."""
+        file = self.fixtures.folder / "checked.txt"
         file.write_text("\n".join(texts) + "\n", encoding="utf-8")
-        found: list[list[float]] = self._receive("answers", file, 0)
-        return found
+        rows: list[list[float]] = self._run("answers", file, 0)
+        return rows
 
-    def _receive(self, mode: str, texts: Path, seconds: float, *more: str) -> Any:
+    def _run(self, mode: str, texts: Path, seconds: float, *more: str) -> Any:
         fixtures = self.fixtures
-        program = (str(fixtures.at.venv_python("server")), str(PROGRAMS / "engine_alone.py"))
+        program = (str(fixtures.paths.venv_python("server")), str(PROGRAMS / "engine_alone.py"))
         files = (str(fixtures.engine), str(fixtures.tokenizer), str(texts))
-        command = Command(
-            argv=(*program, mode, *files, str(MAX_TOKENS), str(seconds), *more),
-            folder=fixtures.place,
-        )
+        argv = (*program, mode, *files, str(MAX_TOKENS), str(seconds), *more)
+        command = Command(argv=argv, folder=fixtures.folder)
         outcome = self.run(command)
-        text = [line for line in outcome.output.splitlines() if line.startswith(MARK)]
-        if outcome.code != 0 or not text:
+        lines = [line for line in outcome.output.splitlines() if line.startswith(MARK)]
+        if outcome.code != 0 or not lines:
             raise ValueError(f"{command} ended with {outcome.code}: {outcome.last_lines()}")
-        return json.loads(text[-1].removeprefix(MARK))
+        return json.loads(lines[-1].removeprefix(MARK))

@@ -1,37 +1,32 @@
-"""What benchmarks of servers stand on.
-
-The environment of the others, an archive of MiniLM FP32, its files, free ports.
-"""
+"""An archive of MiniLM with its texts, and the environment of the servers beside ours."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import socket
 import sys
 import tarfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.context import Context
 from benchmarks.servers.workload import shuffled_texts
-from benchmarks.trees import MODEL, tree_with
+from benchmarks.trees import MODEL, build_command, tree_with
 from roundhouse.dev.environments import Workshop, prepare
 from roundhouse.dev.recipes import BENCH
 from roundhouse.errors import NotReadyError
 from roundhouse.paths import Paths
-from roundhouse.processes import Command, Processes
 
 MAX_TOKENS = 128
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fixtures:
-    """An extracted archive and the real sentences that servers of it are asked."""
+    """An extracted archive, and the real sentences that its servers receive."""
 
-    at: Paths
-    place: Path
+    paths: Paths
+    folder: Path
     archive: Path
     texts: tuple[str, ...]
 
@@ -45,101 +40,53 @@ class Fixtures:
         """Its tokenizer."""
         return self.archive / MODEL / "1" / "tokenizer.json"
 
-    @property
-    def texts_file(self) -> Path:
-        """The sentences, one a line."""
-        return self.place / "texts.txt"
+    def write_texts(self) -> Path:
+        """Write the sentences, one a line."""
+        path = self.folder / "texts.txt"
+        path.write_text("\n".join(self.texts) + "\n", encoding="utf-8")
+        return path
 
 
-def others(at: Paths, run: Processes) -> None:
-    """Makes the environment of what our servers are measured against. Raises ValueError."""
+def prepare_bench_environment(context: Context) -> None:
+    """Make the environment of what our servers are measured against. Raises ValueError."""
     python = Path(os.path.realpath(sys.executable))
+    root, run = context.paths.code, context.run
     try:
-        prepare(Workshop(root=at.code, python=python, run=run, say=print, stop=run.stop), (BENCH,))
-    except NotReadyError as fault:
-        raise ValueError(str(fault)) from fault
+        prepare(Workshop(root=root, python=python, run=run, say=print, stop=run.stop), (BENCH,))
+    except NotReadyError as error:
+        raise ValueError(str(error)) from error
 
 
-def minilm(at: Paths, run: Processes, variables: Mapping[str, str], place: Path) -> Fixtures:
-    """The archive of MiniLM FP32, built by the real command line.
+def minilm(context: Context, folder: Path) -> Fixtures:
+    """Return the archive of MiniLM FP32, built by the real command line unless it is known.
 
-    A known engine is not built again. Raises ValueError.
+    Raises ValueError.
     """
-    shared = at.build / "bench" / "servers"
+    shared, paths = context.folder("servers"), context.paths
     changes = {"engine": {"precision": "fp32", "sensitivity_search": None, "calibration": None}}
-    tree = tree_with(at.tree, shared / "tree", changes)
-    where = (
-        "--root",
-        str(tree),
-        "--environment",
-        "local",
-        "--model",
-        MODEL,
-        "--out",
-        str(shared / "out"),
-    )
-    argv = (
-        str(at.venv_python("builder")),
-        "-m",
-        "engine_build",
-        *where,
-        "--publish",
-        str(shared / "store"),
-        "--format",
-        "json",
-    )
-    command = Command(argv=argv, folder=at.code, environment=dict(variables))
-    outcome = run(command)
+    tree = tree_with(paths.tree, shared / "tree", changes)
+    command = build_command(context, tree, shared / "out", shared / "store")
+    outcome = context.run(command)
     if outcome.code != 0:
         raise ValueError(f"{command} ended with {outcome.code}: {outcome.last_lines()}")
     built = json.loads(outcome.output.strip().splitlines()[-1])
-    archive = _extracted(
-        shared / "store" / built["archive"]["path"], shared / "archives" / built["engine_key"]
-    )
-    fixtures = Fixtures(at=at, place=place, archive=archive, texts=tuple(shuffled_texts(at.tree)))
-    place.mkdir(parents=True, exist_ok=True)
-    fixtures.texts_file.write_text("\n".join(fixtures.texts) + "\n", encoding="utf-8")
-    return fixtures
+    archive = shared / "archives" / built["engine_key"]
+    if not archive.is_dir():
+        draft = archive.with_name(f"{archive.name}.draft")
+        shutil.rmtree(draft, ignore_errors=True)
+        with tarfile.open(shared / "store" / built["archive"]["path"]) as packed:
+            packed.extractall(draft, filter="data")
+        draft.rename(archive)
+    texts = tuple(shuffled_texts(paths.tree))
+    return Fixtures(paths=paths, folder=folder, archive=archive, texts=texts)
 
 
-def checkpoint(fixtures: Fixtures) -> Path:
-    """A folder that transformers reads a tokenizer from."""
-    folder = fixtures.place / "checkpoint"
+def write_checkpoint(fixtures: Fixtures) -> Path:
+    """Write a folder that transformers reads a tokenizer from."""
+    folder = fixtures.folder / "checkpoint"
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(fixtures.tokenizer, folder)
-    words = {
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-    }
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "BertTokenizer", **words})
-    )
-    return folder
-
-
-def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def rounds_wanted(variables: Mapping[str, str], default: int) -> int:
-    """BENCH_ROUNDS, for a quick look. Raises ValueError."""
-    text = variables.get("BENCH_ROUNDS") or str(default)
-    if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"BENCH_ROUNDS is {text!r}; it must be a whole number from 1 up.")
-    return int(text)
-
-
-def _extracted(archive: Path, folder: Path) -> Path:
-    if not folder.is_dir():
-        draft = folder.with_name(f"{folder.name}.draft")
-        shutil.rmtree(draft, ignore_errors=True)
-        with tarfile.open(archive) as packed:
-            packed.extractall(draft, filter="data")
-        draft.rename(folder)
+    tokens = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    config = {"tokenizer_class": "BertTokenizer", **tokens}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return folder

@@ -1,17 +1,18 @@
-"""A server under measurement: started, awaited, weighed and ended as a process group of its own."""
+"""A server under measurement: a process group of its own, and its readiness, memory and time."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.child import process_trees
+from benchmarks.child import process_trees, stat_fields
 from benchmarks.servers.workload import Request
 from local_cloud.containers.container import start_process
 from roundhouse.processes import end
@@ -19,6 +20,14 @@ from roundhouse.processes import end
 READY_SECONDS = 120.0
 POLL_SECONDS = 0.005
 SETTLE_SECONDS = 0.3
+PING = Request(body=b"", method="GET", path="/ping")
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +40,20 @@ class Candidate:
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     cores: str | None = None
-    ping: str = "/ping"
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What runs."""
+        """The command line, pinned."""
         return self.argv if self.cores is None else ("taskset", "-c", self.cores, *self.argv)
+
+    def request(self, request: Request, timeout: float = 60) -> tuple[int, bytes, str]:
+        """Send a request and return the response's status, body and content type."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        with contextlib.closing(connection):
+            headers = {"Content-Type": request.content_type, **dict(request.headers)}
+            connection.request(request.method, request.path, request.body, headers)
+            response = connection.getresponse()
+            return response.status, response.read(), response.headers.get("Content-Type", "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,94 +64,52 @@ class Running:
     process: subprocess.Popen[bytes]
     ready_seconds: float
 
-    def ask(self, request: Request) -> tuple[int, bytes, str]:
-        """Status, body and content type of one request's answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.candidate.port, timeout=60)
-        with contextlib.closing(connection):
-            connection.request(
-                request.method,
-                request.path,
-                request.body,
-                {"Content-Type": request.content_type, **dict(request.headers)},
-            )
-            answer = connection.getresponse()
-            return answer.status, answer.read(), answer.headers.get("Content-Type", "")
-
     def settle(self) -> None:
-        """Waits until clients that have left are not in the way.
-
-        A server that answers in turn answers them all first.
-        """
+        """Wait until requests of clients that have left no longer occupy the server."""
         time.sleep(SETTLE_SECONDS)
-        self.ask(Request(body=b"", method="GET", path=self.candidate.ping))
+        self.candidate.request(PING)
 
     def memory_mb(self) -> float:
-        """Resident memory of its processes in 10^6 bytes: RSS of one.
+        """Return the resident memory of its processes in 10^6 bytes.
 
-        Of several PSS, so that shared pages count once.
+        RSS of one; of several PSS, so that shared pages count once.
         """
         pids = process_trees([self.process.pid])
         word = "Rss:" if len(pids) == 1 else "Pss:"
         return sum(_kib(pid, word) for pid in pids) * 1024 / 1e6
 
     def cpu_seconds(self) -> float:
-        """Processor time that its processes have taken so far."""
-        return sum(map(_ticks, process_trees([self.process.pid]))) / os.sysconf("SC_CLK_TCK")
-
-    def processes(self) -> int:
-        """How many processes it has."""
-        return len(process_trees([self.process.pid]))
+        """Return the processor time that its processes have taken so far."""
+        fields = filter(None, map(stat_fields, process_trees([self.process.pid])))
+        return sum(int(line[11]) + int(line[12]) for line in fields) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
 def running(candidate: Candidate, log: Path) -> Iterator[Running]:
-    """A server from its start until the block ends. Raises ValueError when it never gets ready."""
+    """Run a server until the block ends. Raises ValueError when it does not become ready."""
     log.parent.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     process = start_process(
         candidate.command, environment=candidate.environment, folder=candidate.folder, log=log
     )
     try:
-        yield Running(
-            candidate=candidate,
-            process=process,
-            ready_seconds=_ready(candidate, process, log) - begin,
-        )
+        _wait_until_ready(candidate, process, log)
+        seconds = time.monotonic() - begin
+        yield Running(candidate=candidate, process=process, ready_seconds=seconds)
     finally:
         end(process)
 
 
-def _ready(candidate: Candidate, process: subprocess.Popen[bytes], log: Path) -> float:
+def _wait_until_ready(candidate: Candidate, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        if _pings(candidate):
-            return time.monotonic()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            if candidate.request(PING, timeout=2)[0] == 200:
+                return
         time.sleep(POLL_SECONDS)
-    words = log.read_text(encoding="utf-8", errors="replace").strip()[-600:]
-    how = "took too long" if process.poll() is None else f"ended with {process.poll()}"
-    raise ValueError(f"{candidate.name} is not ready, it {how}: {words}")
-
-
-def _pings(candidate: Candidate) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", candidate.port, timeout=2)
-    with contextlib.closing(connection):
-        try:
-            connection.request("GET", candidate.ping)
-            return connection.getresponse().status == 200
-        except (OSError, http.client.HTTPException):
-            return False
-
-
-def _ticks(pid: int) -> int:
-    with contextlib.suppress(OSError):
-        fields = (
-            Path(f"/proc/{pid}/stat")
-            .read_text(encoding="utf-8", errors="replace")
-            .rpartition(")")[2]
-            .split()
-        )
-        return int(fields[11]) + int(fields[12])
-    return 0
+    output = log.read_text(encoding="utf-8", errors="replace").strip()[-600:]
+    reason = "took too long" if process.poll() is None else f"ended with {process.poll()}"
+    raise ValueError(f"{candidate.name} is not ready, it {reason}: {output}")
 
 
 def _kib(pid: int, word: str) -> float:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.servers.workload import Request
+from benchmarks.servers.workload import Request, kserve
 from roundhouse.processes import Command, Run
 
 MARK = "ROUNDHOUSE "
 SCRIPT = """\
 -- Sends the requests of a file one after the other, counts statuses when
 -- requested, and prints its measurements as JSON.
-local asked, place, threads = {}, 0, {}
+local requests, position, threads = {}, 0, {}
 function setup(thread)
   thread:set("first", #threads)
   table.insert(threads, thread)
@@ -25,11 +25,11 @@ function init(arguments)
   local size = file:read("*n")
   while size do
     file:read(1)
-    table.insert(asked, file:read(size))
+    table.insert(requests, file:read(size))
     size = file:read("*n")
   end
   file:close()
-  place, counts = first * 97, {}
+  position, counts = first * 97, {}
   if arguments[2] == "statuses" then
     response = function(status)
       local name = tostring(status)
@@ -38,8 +38,8 @@ function init(arguments)
   end
 end
 function request()
-  place = place % #asked + 1
-  return asked[place]
+  position = position % #requests + 1
+  return requests[position]
 end
 function statuses()
   local parts = {}
@@ -49,7 +49,7 @@ function statuses()
   end
   return table.concat(parts, ", ")
 end
-function done(summary, latency, requests)
+function done(summary, latency, _)
   local errors = summary.errors
   io.write(string.format(
     'ROUNDHOUSE {"requests": %d, "seconds": %.6f, "p50_ms": %.4f, "p90_ms": %.4f, ' ..
@@ -65,10 +65,7 @@ end
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What one run of wrk measured; `refused` counts answers of status 400 and above.
-
-    Latencies as wrk corrects them.
-    """
+    """What one run of wrk measured, with latencies as wrk corrects them."""
 
     requests: int
     seconds: float
@@ -77,10 +74,11 @@ class Load:
     p99_ms: float
     max_ms: float
     refused: int
+    """Responses of status 400 and above."""
     socket_errors: int
     timeouts: int
     statuses: Sequence[tuple[int, int]] = ()
-    """(status, answers) of each thread, when they were counted."""
+    """(status, responses) of each thread, when they were counted."""
 
     @property
     def rate(self) -> float:
@@ -89,17 +87,23 @@ class Load:
 
     @property
     def clean(self) -> bool:
-        """True when every request got the answer it asked for."""
+        """True when every request was answered with success."""
         return self.requests > 0 and self.refused + self.socket_errors + self.timeouts == 0
 
 
-def requests_file(request: Sequence[Request], path: Path) -> Path:
-    """Writes requests the way the script reads them: a length, a newline, the bytes on the wire."""
+def requests_file(requests: Iterable[Request], path: Path) -> Path:
+    """Write requests as the script reads them: a length, a newline, the bytes on the wire."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(
-        b"".join(b"%d\n%s" % (len(wire), wire) for wire in (one.wire() for one in request))
-    )
+    wires = (request.wire() for request in requests)
+    path.write_bytes(b"".join(b"%d\n%s" % (len(wire), wire) for wire in wires))
     return path
+
+
+def sentence_requests(
+    texts: Sequence[str], path: Path, protocol: Callable[[Sequence[str]], Request] = kserve
+) -> Path:
+    """Write a request for each text."""
+    return requests_file((protocol([text]) for text in texts), path)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,44 +119,20 @@ class Wrk:
     def load(
         self, file: Path, *, port: int, connections: int, seconds: float, statuses: bool = False
     ) -> Load:
-        """Loads a server on this machine.
+        """Load a server on this machine. Raises ValueError when wrk prints no numbers."""
+        command = self.command(file, port=port, connections=connections, seconds=seconds)
+        if statuses:
+            command = Command(argv=(*command.argv, "statuses"))
+        return read_load(self.run(command).output, str(command))
 
-        Raises ValueError when wrk says nothing that can be read.
-        """
-        command = self.command(
-            file, port=port, connections=connections, seconds=seconds, statuses=statuses
-        )
-        outcome = self.run(command)
-        return read_load(outcome.output, str(command))
-
-    def command(
-        self, file: Path, *, port: int, connections: int, seconds: float, statuses: bool = False
-    ) -> Command:
-        """Closed loop, keep-alive, at most one thread a connection."""
+    def command(self, file: Path, *, port: int, connections: int, seconds: float) -> Command:
+        """Return the closed loop, keep-alive, at most one thread a connection."""
         pinned = () if self.cores is None else ("taskset", "-c", self.cores)
-        threads = min(self.threads, connections)
-        shape = (
-            "-t",
-            str(threads),
-            "-c",
-            str(connections),
-            "-d",
-            f"{max(1, round(seconds))}s",
-            "--timeout",
-            "30s",
-        )
-        text = ("--", str(file), *(("statuses",) if statuses else ()))
-        return Command(
-            argv=(
-                *pinned,
-                self.program,
-                *shape,
-                "-s",
-                str(self.script),
-                f"http://127.0.0.1:{port}/",
-                *text,
-            )
-        )
+        threads, duration = min(self.threads, connections), f"{max(1, round(seconds))}s"
+        shape = ("-t", str(threads), "-c", str(connections), "-d", duration, "--timeout", "30s")
+        url = f"http://127.0.0.1:{port}/"
+        argv = (self.program, *shape, "-s", str(self.script), url, "--", str(file))
+        return Command(argv=(*pinned, *argv))
 
 
 def wrk_program(
@@ -163,9 +143,9 @@ def wrk_program(
     threads: int = 1,
     cores: str | None = None,
 ) -> Wrk:
-    """Wrk with its script written into a folder. Raises ValueError when it is not installed."""
-    found = shutil.which("wrk") if program is None else program
-    if found is None:
+    """Return wrk with its script written into a folder. Raises ValueError without the program."""
+    path = shutil.which("wrk") if program is None else program
+    if path is None:
         raise ValueError(
             "the load generator wrk is not installed; `apt-get install wrk`, then run the same "
             "command again."
@@ -173,12 +153,12 @@ def wrk_program(
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / "load.lua"
     script.write_text(SCRIPT, encoding="utf-8")
-    return Wrk(program=found, script=script, run=run, threads=threads, cores=cores)
+    return Wrk(program=path, script=script, run=run, threads=threads, cores=cores)
 
 
 def read_load(output: str, command: str) -> Load:
-    """The numbers in wrk's output. Raises ValueError when there are none."""
+    """Return the numbers in wrk's output. Raises ValueError when there are none."""
     lines = [line.removeprefix(MARK) for line in output.splitlines() if line.startswith(MARK)]
     if len(lines) != 1:
-        raise ValueError(f"`{command}` told no numbers: {output.strip()[-300:]}")
+        raise ValueError(f"`{command}` printed no numbers: {output.strip()[-300:]}")
     return Load(**json.loads(lines[0]))

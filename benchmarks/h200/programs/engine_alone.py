@@ -1,11 +1,9 @@
-"""`python -m benchmarks.h200.programs.engine_alone ARCHIVE TEXTS PORT`.
+"""`python -m benchmarks.h200.programs.engine_alone ARCHIVE TEXTS PORT`: no server, only its engine.
 
-The server's own engine without a server.
-
-It opens an archive as the server does, prepares the texts' batches once, and measures when asked:
-POST /rate or /lone with {"seconds": s}. /rate runs every slot at once, on batches sorted by length
-from windows of rows; /lone runs one row a time. Slot 0 is this program's one thread, in which the
-engine warmed up: CUDA graphs belong to their thread.
+Opens an archive as the server does, prepares the texts' batches once, and measures on request: POST
+/rate or /lone with {"seconds": s}. /rate runs every slot at once, on batches sorted by length from
+windows of rows; /lone runs one row a time. Slot 0 is this program's one thread, in which the engine
+warmed up: CUDA graphs belong to their thread.
 """
 
 from __future__ import annotations
@@ -30,20 +28,17 @@ WINDOW = 512
 """Rows that are sorted together: no fewer than any load here has waiting."""
 
 
-class Alone:
-    """An engine and everything it may be asked to run."""
+class EngineAlone:
+    """An engine and everything that it runs."""
 
-    def __init__(self, archive: Path, texts: Sequence[str]) -> None:
-        found = verify_archive(archive, running=running(), manifest_sha256=None)
-        self._engine = load_engine(
-            found, slots=None, threads=None, cores=len(os.sched_getaffinity(0))
-        )
+    def __init__(self, path: Path, texts: Sequence[str]) -> None:
+        archive = verify_archive(path, running=running(), manifest_sha256=None)
+        cores = len(os.sched_getaffinity(0))
+        self._engine = load_engine(archive, slots=None, threads=None, cores=cores)
         self._engine.warm_up()
-        assert found.tokenizer is not None
-        encoder = TextEncoder(
-            found.tokenizer, max_tokens=longest_sequence(found.manifest.optimization_profiles)
-        )
-        rows = encoder.encode(texts).rows
+        assert archive.tokenizer is not None
+        longest = longest_sequence(archive.manifest.optimization_profiles)
+        rows = TextEncoder(archive.tokenizer, max_tokens=longest).encode(texts).rows
         self._single = [self._engine.prepare([row]) for row in rows]
         self._batches = [
             (len(batch), self._engine.prepare(batch))
@@ -51,78 +46,79 @@ class Alone:
         ]
 
     def rate(self, seconds: float) -> dict[str, float]:
-        """Texts per second of all slots."""
+        """Return the texts per second of all slots."""
         slots = self._engine.slots
-        gate, listed = threading.Barrier(slots), [0.0] * slots
+        barrier, rates = threading.Barrier(slots), [0.0] * slots
         threads = [
-            threading.Thread(target=self._slot, args=(slot, seconds, gate, listed))
+            threading.Thread(target=self._run_slot, args=(slot, seconds, barrier, rates))
             for slot in range(1, slots)
         ]
         for thread in threads:
             thread.start()
-        self._slot(0, seconds, gate, listed)
+        self._run_slot(0, seconds, barrier, rates)
         for thread in threads:
             thread.join()
-        return {"rate": sum(listed), "slots": slots, "rows": self._engine.max_rows}
+        return {"rate": sum(rates), "slots": slots, "rows": self._engine.max_rows}
 
     def lone(self, seconds: float) -> dict[str, float]:
-        """Median milliseconds of one row."""
-        taken: list[float] = []
+        """Return the median milliseconds of one row."""
+        durations: list[float] = []
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             begin = time.perf_counter()
-            self._engine.run(self._single[len(taken) % len(self._single)], 0)
-            taken.append(1e3 * (time.perf_counter() - begin))
-        return {"p50_ms": statistics.median(taken), "calls": len(taken)}
+            self._engine.run(self._single[len(durations) % len(self._single)], 0)
+            durations.append(1e3 * (time.perf_counter() - begin))
+        return {"p50_ms": statistics.median(durations), "calls": len(durations)}
 
-    def _slot(
-        self, slot: int, seconds: float, gate: threading.Barrier, listed: list[float]
+    def _run_slot(
+        self, slot: int, seconds: float, barrier: threading.Barrier, rates: list[float]
     ) -> None:
-        gate.wait()
-        done, turn, begin = 0, slot, time.perf_counter()
+        barrier.wait()
+        count, index, begin = 0, slot, time.perf_counter()
         while time.perf_counter() - begin < seconds:
-            rows, prepared = self._batches[turn % len(self._batches)]
+            rows, prepared = self._batches[index % len(self._batches)]
             self._engine.run(prepared, slot)
-            done, turn = done + rows, turn + self._engine.slots
-        listed[slot] = done / (time.perf_counter() - begin)
+            count, index = count + rows, index + self._engine.slots
+        rates[slot] = count / (time.perf_counter() - begin)
 
 
 def batches(rows: Sequence[Tokens], most: int) -> list[Sequence[Tokens]]:
-    """Full batches of rows of like length, window by window, the mix kept whole."""
-    found: list[Sequence[Tokens]] = []
+    """Return full batches of rows of like length, window by window."""
+    result: list[Sequence[Tokens]] = []
     for start in range(0, len(rows), WINDOW):
         window = sorted(rows[start : start + WINDOW], key=len)
-        found += [window[place : place + most] for place in range(0, len(window), most)]
-    return found
+        result += [window[first : first + most] for first in range(0, len(window), most)]
+    return result
 
 
-def serve(alone: Alone, port: int) -> None:
-    """Answers until it is ended."""
+def serve(engine: EngineAlone, port: int) -> None:
+    """Answer until the process is ended."""
 
-    class Application(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Ready."""
-            self._warn({})
+            """Answer that the engine is ready."""
+            self._answer({})
 
         def do_POST(self) -> None:
-            """Measures now."""
+            """Measure now."""
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            measure = alone.rate if self.path == "/rate" else alone.lone
-            self._warn(measure(float(request["seconds"])))
+            measure = engine.rate if self.path == "/rate" else engine.lone
+            self._answer(measure(float(request["seconds"])))
 
         def log_message(self, format: str, *arguments: Any) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
-        def _warn(self, found: dict[str, float]) -> None:
-            body = json.dumps(found).encode()
+        def _answer(self, numbers: dict[str, float]) -> None:
+            body = json.dumps(numbers).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
-    HTTPServer(("127.0.0.1", port), Application).serve_forever()
+    HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 
 
 if __name__ == "__main__":
-    archive, file, listen = sys.argv[1:]
-    serve(Alone(Path(archive), Path(file).read_text(encoding="utf-8").splitlines()), int(listen))
+    archive, file, port = sys.argv[1:]
+    texts = Path(file).read_text(encoding="utf-8").splitlines()
+    serve(EngineAlone(Path(archive), texts), int(port))

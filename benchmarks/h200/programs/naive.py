@@ -1,9 +1,8 @@
-"""The server of an afternoon on a GPU.
+"""A naive server on a GPU: Flask, transformers' tokenizer, PyTorch eager FP32, json.
 
-Flask, transformers' tokenizer, PyTorch eager FP32, one request a call, json.
-
-Started by gunicorn with one sync worker. NAIVE_MODEL: a name of `networks.SIZES`; NAIVE_TOKENIZER:
-tokenizer.json; NAIVE_DEVICE: cuda or cpu; NAIVE_MAX_TOKENS: texts are cut there.
+One request a call; started by gunicorn with one sync worker. NAIVE_MODEL: a name of
+`networks.SIZES`; NAIVE_TOKENIZER: tokenizer.json; NAIVE_DEVICE: cuda or cpu; NAIVE_MAX_TOKENS: the
+most tokens of a text.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ app = Flask(__name__)
 
 
 def ping() -> str:
-    """Up means ready: everything is loaded at import."""
+    """Return nothing: the server is ready, because everything is loaded at import."""
     return ""
 
 
 def invocations() -> Response:
-    """{"inputs": [text, …]} to {"outputs": [[float, …], …]}."""
+    """Answer {"inputs": [text, …]} with {"outputs": [[float, …], …]}."""
     texts = json.loads(request.get_data())["inputs"]
     tokens = tokenizer(
         texts, padding=True, truncation=True, max_length=longest, return_tensors="pt"

@@ -1,7 +1,4 @@
-"""BERTs with random weights.
-
-The same ones in every process, as PyTorch modules, and as fused ONNX networks.
-"""
+"""BERTs with the same random weights in every process: PyTorch modules, fused ONNX networks."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ SIZES = {
 
 
 def embedder(name: str) -> Any:
-    """The module in FP32 on the CPU, pooling and normalising inside.
-
-    Its weights are drawn from one seed.
-    """
+    """Return the module in FP32 on the CPU, with pooling and normalisation."""
     size = SIZES[name]
     torch.manual_seed(0)
     config = transformers.BertConfig(
@@ -53,16 +47,12 @@ def embedder(name: str) -> Any:
         attn_implementation="eager",
     )
     encoder = transformers.BertModel(config, add_pooling_layer=False).eval()
-    return SentenceEmbedder(
-        encoder, INPUTS, EmbeddingPipeline(pooling="mean", normalize=True)
-    ).eval()
+    pipeline = EmbeddingPipeline(pooling="mean", normalize=True)
+    return SentenceEmbedder(encoder, INPUTS, pipeline).eval()
 
 
 def write_network(name: str, path: Path, *, half: bool) -> None:
-    """Writes the network, its attention and normalisations fused for ONNX Runtime.
-
-    `half`: in FP16, with an FP32 answer.
-    """
+    """Write the network, fused for ONNX Runtime; `half`: in FP16, with an FP32 answer."""
     from onnxruntime.transformers import optimizer
 
     plain = path.with_suffix(".plain.onnx")
@@ -90,7 +80,12 @@ def _export(module: Any, path: Path) -> None:
     with torch.inference_mode(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            module, (ids, mask, ids * 0), str(path), input_names=list(INPUTS),
-            output_names=[module.output], dynamic_axes=axes,
-            opset_version=OPSET, dynamo=False,
-        )  # fmt: skip
+            module,
+            (ids, mask, ids * 0),
+            str(path),
+            input_names=list(INPUTS),
+            output_names=[module.output],
+            dynamic_axes=axes,
+            opset_version=OPSET,
+            dynamo=False,
+        )

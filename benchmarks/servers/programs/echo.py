@@ -1,6 +1,4 @@
-"""Our server with an engine that answers a constant row at once.
-
-Its HTTP, codec and batcher, no tokenizer and no network.
+"""Our server with an engine that answers with a constant row at once: no tokenizer, no network.
 
 The server's own environment variables set it, and it needs no archive. With arguments it is one of
 several HTTP processes.
@@ -18,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import uvloop
 
+from benchmarks.manifest import embedder_manifest
 from container.server.app import serve_one_process, serve_several_processes
 from container.server.data_plane.model import PLATFORMS, Model, model_signature
 from container.server.engines.engine import Costs, LinearCosts
@@ -27,55 +26,24 @@ from container.server.processes.supervisor import WorkerSpec
 from container.server.settings import Settings, process_environment, process_settings
 from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.types import Arrays, Encoded
-from onboarding.manifest import (
-    BuilderRecord,
-    Manifest,
-    ProfileRecord,
-    RuntimeIdentity,
-    TensorRecord,
-)
+from onboarding.manifest import ProfileRecord
 
 WIDTH, MAX_ROWS = 384, 64
 ROW = Tokens(np.arange(16, dtype=np.int32))
 ANSWERS = np.repeat(np.random.default_rng(0).random((1, WIDTH), dtype=np.float32), MAX_ROWS, axis=0)
-MANIFEST = Manifest.model_validate(
-    {
-        "model": "echo",
-        "task": "text-embedding",
-        "engine_key": "0" * 20,
-        "network_keys": {},
-        "platform": "none",
-        "runtime": RuntimeIdentity(name="onnxruntime", version="0"),
-        "compute_capability": "cpu",
-        "requested_precision": "fp32",
-        "precision": "fp32",
-        "decision": "nothing is computed",
-        "engine_file": "none",
-        "inputs": (TensorRecord(name="text", datatype="BYTES", shape=(-1, 1)),),
-        "outputs": (TensorRecord(name="embedding", datatype="FP32", shape=(-1, WIDTH)),),
-        "tokenizer_file": "none",
-        "optimization_profiles": (ProfileRecord(batch=(1, 8, MAX_ROWS), sequence=(1, 16, 128)),),
-        "max_batch_size": MAX_ROWS,
-        "files": {},
-        "accuracy": (),
-        "compile_checks": (),
-        "benchmark": (),
-        "load_seconds": 0.0,
-        "host_memory_mib": 0.0,
-        "builder": BuilderRecord(machine="x86_64", built_at="2026-01-01T00:00:00Z"),
-    }
-)
+PROFILE = ProfileRecord(batch=(1, 8, MAX_ROWS), sequence=(1, 16, 128))
+MANIFEST = embedder_manifest("echo", width=WIDTH, profile=PROFILE)
 
 
 class EchoEncoder:
     """The same tokens for every text."""
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """A row per text."""
+        """Return a row per text."""
         return Encoded([ROW] * len(texts), 0)
 
     def cost(self, texts: Sequence[str]) -> int:
-        """Nothing."""
+        """Return 0: nothing is tokenized."""
         return 0
 
 
@@ -86,28 +54,28 @@ class EchoEngine:
     sequence_buckets: tuple[int, ...] | None = None
 
     def prepare(self, rows: Sequence[Tokens]) -> int:
-        """How many there are."""
+        """Return the number of rows."""
         return len(rows)
 
     def run(self, prepared: int, slot: int) -> Arrays:
-        """A constant row for each."""
+        """Return a constant row for each."""
         return (ANSWERS[:prepared],)
 
     def warm_up(self) -> Costs:
-        """Nothing is cold; times the largest batch, as engines do."""
+        """Time the largest batch, as engines do."""
         begin = time.perf_counter()
         self.run(MAX_ROWS, 0)
         return LinearCosts(fixed_seconds=time.perf_counter() - begin, seconds_per_token=0.0)
 
     def warm_up_inline(self) -> None:
-        """Nothing is cold."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
-def model(settings: Settings) -> Model:
-    """The echo as the server sees it."""
+def echo_model() -> Model:
+    """Return the echo as the server's model."""
     return Model(
         signature=model_signature(MANIFEST),
         platform=PLATFORMS[MANIFEST.runtime.name],
@@ -119,40 +87,38 @@ def model(settings: Settings) -> Model:
 
 
 def serve(settings: Settings) -> None:
-    """Until a signal."""
+    """Serve until a signal."""
     log = FailureLog(stderr, model=MANIFEST.model)
     listener = socket.create_server((settings.address, settings.port), backlog=2048)
     if settings.http_processes == 1:
-        uvloop.run(serve_one_process(settings, model(settings), listener, log=log, say=print))
+        uvloop.run(serve_one_process(settings, echo_model(), listener, log=log, say=print))
     else:
-        command = (sys.executable, str(Path(__file__).resolve()))
         workers = WorkerSpec(
-            count=settings.http_processes, environment=process_environment(), command=command
+            count=settings.http_processes,
+            environment=process_environment(),
+            command=(sys.executable, str(Path(__file__).resolve())),
         )
         uvloop.run(
-            serve_several_processes(
-                settings, model(settings), listener, workers, log=log, say=print
-            )
+            serve_several_processes(settings, echo_model(), listener, workers, log=log, say=print)
         )
     log.close()
 
 
-def worker(settings: Settings, end: socket.socket, worker_socket: socket.socket) -> None:
-    """One HTTP process."""
+def work(settings: Settings, end: socket.socket, connections: socket.socket) -> None:
+    """Serve as one of several HTTP processes."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     log = FailureLog(stderr, model=MANIFEST.model)
 
-    async def serving() -> int:
-        return await HttpWorker(settings=settings, model=model(settings), log=log).serve(
-            end, worker_socket
-        )
+    async def run_worker() -> int:
+        worker = HttpWorker(settings=settings, model=echo_model(), log=log)
+        return await worker.serve(end, connections)
 
-    uvloop.run(serving())
+    uvloop.run(run_worker())
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        worker(process_settings(), *(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+        work(process_settings(), *(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
     else:
         serve(process_settings())

@@ -1,17 +1,16 @@
 """The network without a server.
 
-`limit` (both cores, batches of BUDGET padded tokens), `direct` (one text a call), `answers`,
-`lengths` (tokens of each text).
-
 Arguments: MODE ENGINE TOKENIZER TEXTS MAX_TOKENS SECONDS [WORKERS KIND BUDGET]. TEXTS: one a line.
-`limit` sorts a window of 64 texts, as many as 64 clients have waiting, and counts texts answered
-after a start that all workers make together.
+Modes: `limit` (texts a second of all workers, in batches of BUDGET padded tokens), `direct` (one
+text a call), `answers`, `lengths` (tokens of each text). `limit` sorts a window of 64 texts, as
+many as 64 clients have waiting, and counts texts answered after a start that all workers share.
 """
 
 from __future__ import annotations
 
 import json
 import multiprocessing
+import queue
 import statistics
 import sys
 import threading
@@ -34,147 +33,124 @@ class Network:
     def __init__(self, engine: str, tokenizer: str, max_tokens: int) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self._session = onnxruntime.InferenceSession(
-            engine, options, providers=["CPUExecutionProvider"]
-        )
+        providers = ["CPUExecutionProvider"]
+        self._session = onnxruntime.InferenceSession(engine, options, providers=providers)
         self._inputs = [tensor.name for tensor in self._session.get_inputs()]
         self._tokenizer = Tokenizer.from_file(tokenizer)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(max_length=max_tokens)
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text."""
+        """Return the token ids of each text."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
 
     def run(self, rows: Sequence[Sequence[int]]) -> Any:
-        """The network's answer to rows of tokens, padded to the longest."""
-        longest = max(map(len, rows))
-        feed: dict[str, Any] = {
-            name: np.zeros((len(rows), longest), np.int64)
-            for name in ("input_ids", "attention_mask", "token_type_ids")
-        }
+        """Return the network's answer to rows of tokens, padded to the longest."""
+        ids: Any = np.zeros((len(rows), max(map(len, rows))), np.int64)
+        mask = np.zeros_like(ids)
         for index, row in enumerate(rows):
-            feed["input_ids"][index, : len(row)] = row
-            feed["attention_mask"][index, : len(row)] = 1
+            ids[index, : len(row)] = row
+            mask[index, : len(row)] = 1
+        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         return self._session.run(None, {name: feed[name] for name in self._inputs})[0]
 
 
 def direct(network: Network, texts: Sequence[str], seconds: float) -> dict[str, float]:
-    """Milliseconds of one text: tokenize, run."""
-    taken: list[float] = []
+    """Return the milliseconds of tokenizing and running one text."""
     for text in texts[:50]:
         network.run(network.tokens([text]))
+    durations: list[float] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         begin = time.perf_counter()
-        network.run(network.tokens([texts[len(taken) % len(texts)]]))
-        taken.append(1e3 * (time.perf_counter() - begin))
-    return {
-        "p50_ms": statistics.median(taken),
-        "p99_ms": sorted(taken)[int(0.99 * len(taken))],
-        "calls": len(taken),
-    }
+        network.run(network.tokens([texts[len(durations) % len(texts)]]))
+        durations.append(1e3 * (time.perf_counter() - begin))
+    return {"p50_ms": statistics.median(durations), "calls": len(durations)}
 
 
 def batches(rows: list[list[int]], budget: int) -> list[list[list[int]]]:
     """Return batches of rows sorted by length, of at most `budget` padded tokens or 32 rows."""
-    found: list[list[list[int]]] = []
+    result: list[list[list[int]]] = []
     for row in sorted(rows, key=len):
-        if found and len(found[-1]) < MAX_ROWS and (len(found[-1]) + 1) * len(row) <= budget:
-            found[-1].append(row)
+        if result and len(result[-1]) < MAX_ROWS and (len(result[-1]) + 1) * len(row) <= budget:
+            result[-1].append(row)
         else:
-            found.append([row])
-    return found
+            result.append([row])
+    return result
 
 
-def worker(
+def work(
     network: Network, texts: Sequence[str], seconds: float, budget: int, barrier: Any
 ) -> float:
-    """Texts a second of one worker."""
+    """Return the texts a second of one worker."""
     network.run(network.tokens(texts[:1]))
     barrier.wait()
-    done, place, begin = 0, 0, time.perf_counter()
+    count, begin = 0, time.perf_counter()
     while time.perf_counter() - begin < seconds:
-        for rows in batches(
-            network.tokens([texts[(place + index) % len(texts)] for index in range(WINDOW)]), budget
-        ):
+        window = [texts[index % len(texts)] for index in range(count, count + WINDOW)]
+        for rows in batches(network.tokens(window), budget):
             network.run(rows)
-        place, done = place + WINDOW, done + WINDOW
-    return done / (time.perf_counter() - begin)
+        count += WINDOW
+    return count / (time.perf_counter() - begin)
 
 
-def in_process(
-    paths: tuple[str, str, int],
-    texts: Sequence[str],
-    seconds: float,
-    budget: int,
-    barrier: Any,
-    listed: Any,
-) -> None:
-    """A worker with a network of its own."""
-    listed.put(worker(Network(*paths), texts, seconds, budget, barrier))
+def work_in_process(files: tuple[str, str, int], rates: Any, *arguments: Any) -> None:
+    """Put the rate of a worker with a network of its own into a queue."""
+    rates.put(work(Network(*files), *arguments))
 
 
 def limit(
-    paths: tuple[str, str, int],
-    texts: Sequence[str],
-    seconds: float,
-    workers: int,
-    kind: str,
-    budget: int,
+    files: tuple[str, str, int], texts: Sequence[str], seconds: float, *more: str
 ) -> dict[str, Any]:
-    """Texts a second of all workers.
+    """Return the texts a second of all workers.
 
     `processes`, each with its session, or `threads` that share one.
     """
-    shares = [texts[index::workers] for index in range(workers)]
+    count, kind, budget = int(more[0]), more[1], int(more[2])
+    shares = [texts[index::count] for index in range(count)]
+    workers: list[Any]
     if kind == "processes":
         context = multiprocessing.get_context("spawn")
-        barrier, listed = context.Barrier(workers), context.Queue()
-        running: list[Any] = [
+        barrier: Any = context.Barrier(count)
+        rates: Any = context.Queue()
+        workers = [
             context.Process(
-                target=in_process, args=(paths, share, seconds, budget, barrier, listed)
+                target=work_in_process, args=(files, rates, share, seconds, budget, barrier)
             )
             for share in shares
         ]
-        for server in running:
-            server.start()
-        rates = [listed.get() for _ in shares]
     else:
-        network, rates, gate = Network(*paths), [], threading.Barrier(workers)
-        running = [
+        barrier, rates = threading.Barrier(count), queue.SimpleQueue()
+        network = Network(*files)
+        workers = [
             threading.Thread(
-                target=lambda share=share: rates.append(
-                    worker(network, share, seconds, budget, gate)
-                )
+                target=lambda share=share: rates.put(work(network, share, seconds, budget, barrier))
             )
             for share in shares
         ]
-        for server in running:
-            server.start()
-    for server in running:
-        server.join()
-    return {"rate": sum(rates), "workers": workers, "kind": kind, "budget": budget}
+    for worker in workers:
+        worker.start()
+    rate = sum(rates.get() for _ in shares)
+    for worker in workers:
+        worker.join()
+    return {"rate": rate, "workers": count, "kind": kind, "budget": budget}
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Prints what one mode measured."""
-    mode, engine, tokenizer, file, max_tokens, seconds, *more = arguments
-    paths, texts = (
-        (engine, tokenizer, int(max_tokens)),
-        Path(file).read_text(encoding="utf-8").splitlines(),
-    )
+def measure(mode: str, files: tuple[str, str, int], texts: list[str], *more: str) -> Any:
+    """Return what one mode measures."""
+    seconds = float(more[0])
     if mode == "limit":
-        found: Any = limit(paths, texts, float(seconds), int(more[0]), more[1], int(more[2]))
-    elif mode == "direct":
-        found = direct(Network(*paths), texts, float(seconds))
-    elif mode == "lengths":
-        found = [len(ids) for ids in Network(*paths).tokens(texts)]
-    else:
-        network = Network(*paths)
-        found = [network.run(network.tokens([text]))[0].tolist() for text in texts]
-    print("ROUNDHOUSE " + json.dumps(found), flush=True)
+        return limit(files, texts, seconds, *more[1:])
+    network = Network(*files)
+    if mode == "direct":
+        return direct(network, texts, seconds)
+    if mode == "lengths":
+        return [len(ids) for ids in network.tokens(texts)]
+    return [network.run(network.tokens([text]))[0].tolist() for text in texts]
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    mode, engine, tokenizer, file, max_tokens, *more = sys.argv[1:]
+    texts = Path(file).read_text(encoding="utf-8").splitlines()
+    files = (engine, tokenizer, int(max_tokens))
+    print("ROUNDHOUSE " + json.dumps(measure(mode, files, texts, *more)), flush=True)

@@ -1,6 +1,4 @@
-"""The server of an afternoon: Flask, transformers' tokenizer, one request a call, json.
-
-Started by gunicorn, sync workers.
+"""A naive server: Flask, transformers' tokenizer, one request a call, json; gunicorn starts it.
 
 NAIVE_CHECKPOINT: the folder of tokenizer.json; NAIVE_ENGINE: the ONNX network; NAIVE_THREADS:
 intra-op threads, 0 for ONNX Runtime's default; NAIVE_MAX_TOKENS: texts are cut there.
@@ -27,12 +25,12 @@ app = Flask(__name__)
 
 
 def ping() -> str:
-    """Up means ready: everything is loaded at import."""
+    """Return nothing: the server is ready, because everything is loaded at import."""
     return ""
 
 
 def invocations() -> Response:
-    """{"inputs": [text, …]} to {"outputs": [[float, …], …]}."""
+    """Answer {"inputs": [text, …]} with {"outputs": [[float, …], …]}."""
     texts = json.loads(request.get_data())["inputs"]
     tokens = tokenizer(
         texts,

@@ -1,6 +1,6 @@
-"""As little as uvicorn can do.
+"""The least that uvicorn can do: parse a body and answer the same floats, both with orjson.
 
-Reads a body, parses it with orjson, answers the same floats with orjson. Argument: the port.
+Argument: the port.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROW = np.random.default_rng(0).random((1, 384), dtype=np.float32)
 async def application(
     scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Answers every path."""
+    """Answer on every path."""
     body, more = b"", True
     while more:
         message = await receive()
@@ -37,8 +37,6 @@ async def application(
 
 
 if __name__ == "__main__":
-    uvicorn.run(
-        application, host="127.0.0.1", port=int(sys.argv[1]), loop="uvloop", http="httptools",
-        lifespan="off", access_log=False,
-        log_level="warning", server_header=False, date_header=False, ws="none",
-    )  # fmt: skip
+    quiet = {"access_log": False, "log_level": "warning", "lifespan": "off", "ws": "none"}
+    bare = {"server_header": False, "date_header": False, "loop": "uvloop", "http": "httptools"}
+    uvicorn.run(application, host="127.0.0.1", port=int(sys.argv[1]), **quiet, **bare)
