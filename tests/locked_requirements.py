@@ -16,15 +16,15 @@ PIN = re.compile(r"^([A-Za-z0-9._-]+)(\[[^\]]*\])?==")
 def faults(folder: Path = FOLDER) -> list[str]:
     """One sentence per fault."""
     found = []
-    for wishes in sorted(folder.glob("*.in")):
-        lock = wishes.with_suffix(".txt")
+    for source in sorted(folder.glob("*.in")):
+        lock = source.with_suffix(".txt")
         if not lock.exists():
             found.append(f"{lock.name}: missing; run `make lock`.")
             continue
         text = lock.read_text(encoding="utf-8")
-        missing = sorted(_wanted(wishes) - _pinned(text))
+        missing = sorted(_wanted(source) - _pinned(text))
         found += [
-            f"{lock.name}: '{name}' of {wishes.name} is not locked; run `make lock`."
+            f"{lock.name}: '{name}' of {source.name} is not locked; run `make lock`."
             for name in missing
         ]
         found += [

@@ -3,6 +3,6 @@
 One tiny checkpoint, its wheel, and one whole build of it.
 """
 
-from tests.unit.engine_build.conftest import built, checkpoint, wheel
+from tests.unit.engine_build.conftest import checkpoint, tiny_build, wheel
 
-__all__ = ["built", "checkpoint", "wheel"]
+__all__ = ["checkpoint", "tiny_build", "wheel"]

@@ -23,9 +23,9 @@ from tests.unit.engine_build.tensorrt.test_half_precision import (
     MASKED,
     NORMALISATION,
     normal,
-    parsed,
+    parse_model,
 )
-from tests.unit.engine_build.tiny import sentences
+from tests.unit.engine_build.tiny import sample_texts
 
 pytestmark = pytest.mark.compile_check
 
@@ -45,9 +45,9 @@ def test_text_network_in_fp16_compiles(tmp_path, half, source):
 def test_text_architecture_in_fp16_compiles_and_answers_as_before(tmp_path, half, name):
     checkpoint = write_text_checkpoint(tmp_path / "checkpoint", name)
     model = SourceModel(checkpoint, longest=16, task="text-embedding")
-    network = export(model, sentences(20, seed=3), tmp_path, longest=16)
+    network = export(model, sample_texts(20, seed=3), tmp_path, longest=16)
     encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16)
-    assert_stays(network.path, half, encoder.feed(sentences(8, seed=4)))
+    assert_stays(network.path, half, encoder.feed(sample_texts(8, seed=4)))
 
 
 @pytest.mark.parametrize("name", VISION)
@@ -67,5 +67,5 @@ def assert_stays(source, target, feed):
 @pytest.mark.parametrize("text", [NORMALISATION, MASKED])
 def test_network_that_is_fp32_in_places_compiles(half, text):
     weights = {"w": normal(64, 64)} if text is NORMALISATION else {}
-    onnx.save(half_precision(parsed(text, **weights)), half)
+    onnx.save(half_precision(parse_model(text, **weights)), half)
     assert_compiles(half)

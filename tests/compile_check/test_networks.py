@@ -26,7 +26,7 @@ from tests.unit.engine_build.architectures import (
 )
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tiny import sentences
+from tests.unit.engine_build.tiny import sample_texts
 from tests.unit.engine_build.trees import write_tensors_tree
 
 pytestmark = pytest.mark.compile_check
@@ -38,7 +38,7 @@ X, Y = tensor("x", "batch", 8), tensor("y", "batch", 8)
 def test_exported_text_network_compiles(name, tmp_path):
     checkpoint = write_text_checkpoint(tmp_path / "checkpoint", name, classes=CLASSES)
     model = SourceModel(checkpoint, longest=16, task="text-classification")
-    assert_compiles(export(model, sentences(20, seed=3), tmp_path, longest=16).path)
+    assert_compiles(export(model, sample_texts(20, seed=3), tmp_path, longest=16).path)
 
 
 @pytest.mark.parametrize("name", VISION)

@@ -61,10 +61,10 @@ def killed_at(step, trees, packages):
     """
     ended = run_build(*trees, program=("-c", KILLED, step), PIP_FIND_LINKS=packages)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    return ended.stderr, begun(ended.stderr)
+    return ended.stderr, first_steps(ended.stderr)
 
 
-def begun(log):
+def first_steps(log):
     return [step for step in STEPS if f"\n{step}: " in f"\n{log}"]
 
 
@@ -82,7 +82,7 @@ def test_killed_build_goes_on_from_every_finished_step(wheel, trees):
     assert not list(store.glob("engines/*/lock-entry.json"))
     ended = run_build(*trees, "--format", "json", PIP_FIND_LINKS="")
     assert ended.returncode == 0, ended.stderr
-    assert begun(ended.stderr) == ["publish"]
+    assert first_steps(ended.stderr) == ["publish"]
     key = json.loads(ended.stdout)["engine_key"]
     assert (store / f"engines/{key}/lock-entry.json").is_file()
     assert not (out / "scratch").exists()

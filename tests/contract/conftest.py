@@ -192,15 +192,15 @@ def launched(
     with ExitStack() as running:
 
         @cache
-        def served(kind: str, tiny: Tiny = EMBEDDER) -> Served:
+        def launch(kind: str, tiny: Tiny = EMBEDDER) -> Served:
             folder = tmp_path_factory.mktemp(kind)
             return running.enter_context(serving(kind, archives(tiny), folder, model=tiny.model))
 
-        yield served
+        yield launch
 
 
 @pytest.fixture(params=KINDS)
-def served(request: pytest.FixtureRequest, launched: Callable[..., Served]) -> Served:
+def server(request: pytest.FixtureRequest, launched: Callable[..., Served]) -> Served:
     """One server after the other."""
     return launched(request.param)
 

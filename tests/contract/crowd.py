@@ -52,7 +52,7 @@ class Crowd:
         for thread in self._threads:
             thread.join()
 
-    def met(self, outcome: str) -> int:
+    def count(self, outcome: str) -> int:
         """How often the callers got an outcome."""
         return sum(outcomes.met[outcome] for outcomes in self.outcomes)
 

@@ -20,8 +20,8 @@ class TritonPythonModel:
         file = next(iter(config.get("cc_model_filenames", {}).values()), "model.onnx")
         path = Path(args["model_repository"]) / args["model_version"] / file
         self._session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        self._inputs = [each["name"] for each in config["input"]]
-        self._outputs = [each["name"] for each in config["output"]]
+        self._inputs = [tensor["name"] for tensor in config["input"]]
+        self._outputs = [tensor["name"] for tensor in config["output"]]
 
     def execute(self, requests):
         shapes = set()

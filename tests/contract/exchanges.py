@@ -18,21 +18,21 @@ from tests.contract.replies import (
     Exchange,
     Reply,
     alike,
-    answered,
+    answer,
     bare,
-    refused,
+    refusal,
     replies,
 )
-from tests.contract.requests import BINARY_TYPE, binary_request, changed, json_request
+from tests.contract.requests import BINARY_TYPE, binary_request, changed_request, json_request
 
-_ANSWERED, _REFUSED = alike(answered()), alike(refused())
-_PARSING = replies(refused(), refused(500), refused())
+_ANSWERED, _REFUSED = alike(answer()), alike(refusal())
+_PARSING = replies(refusal(), refusal(500), refusal())
 """Triton's single-model mode calls a client's slip its own fault.
 
 Its multi-model mode calls every fault the client's.
 """
-_PYTHON_ONLY = replies(answered(), refused(), refused())
-_UNKNOWN_MODEL = replies(refused(404), bare(404), bare(404))
+_PYTHON_ONLY = replies(answer(), refusal(), refusal())
+_UNKNOWN_MODEL = replies(refusal(404), bare(404), bare(404))
 _BINARY = binary_request([b"a"])
 _LISTED = Reply(status=200, says=MODELS)
 
@@ -43,18 +43,18 @@ ANSWERS = (
     # The Python server splits what is larger than the engine's batch, and reads plain texts.
     Exchange("more rows than the batch", _PYTHON_ONLY, json_request(["a"] * 33)),
     Exchange('`{"inputs": ["a"]}`', _PYTHON_ONLY, b'{"inputs": ["a"]}'),
-    Exchange("shape without the second axis", _PYTHON_ONLY, changed(shape=[1])),
+    Exchange("shape without the second axis", _PYTHON_ONLY, changed_request(shape=[1])),
     # Triton takes a body that it can read no header of for one raw text, even an empty one.
-    Exchange("empty body", replies(refused(), answered(), answered())),
+    Exchange("empty body", replies(refusal(), answer(), answer())),
     Exchange(
         "gzip",
-        replies(answered(), refused(500), refused()),
+        replies(answer(), refusal(500), refusal()),
         gzip.compress(json_request(["a"]), mtime=0),
         headers=(("Content-Encoding", "gzip"),),
     ),
     Exchange(
         "unknown Content-Encoding",
-        replies(refused(415), answered(), answered()),
+        replies(refusal(415), answer(), answer()),
         json_request(["a"]),
         headers=(("Content-Encoding", "br"),),
     ),
@@ -66,14 +66,14 @@ SLIPS = (
     Exchange("not an object", _PARSING, b"[]"),
     Exchange("no inputs", _PARSING, b"{}"),
     Exchange("20,000 brackets", _PARSING, b"[" * 20_000),
-    Exchange("NaN for a text", _PARSING, changed(data=["#"]).replace(b'"#"', b"NaN")),
-    Exchange("number for a text", _PARSING, changed(data=[1])),
-    Exchange("text/csv", replies(refused(415), refused(500), refused()), b"a dog", "text/csv"),
-    Exchange("unknown input", _REFUSED, changed(name="texts")),
+    Exchange("NaN for a text", _PARSING, changed_request(data=["#"]).replace(b'"#"', b"NaN")),
+    Exchange("number for a text", _PARSING, changed_request(data=[1])),
+    Exchange("text/csv", replies(refusal(415), refusal(500), refusal()), b"a dog", "text/csv"),
+    Exchange("unknown input", _REFUSED, changed_request(name="texts")),
     Exchange("unknown output", _REFUSED, json_request(["a"], outputs=[{"name": "logits"}])),
-    Exchange("wrong datatype", _REFUSED, changed(datatype="FP32", data=[1.0])),
-    Exchange("wrong shape", _REFUSED, changed(shape=[1, 2], data=["a", "b"])),
-    Exchange("fewer texts than the shape says", _REFUSED, changed(shape=[2, 1])),
+    Exchange("wrong datatype", _REFUSED, changed_request(datatype="FP32", data=[1.0])),
+    Exchange("wrong shape", _REFUSED, changed_request(shape=[1, 2], data=["a", "b"])),
+    Exchange("fewer texts than the shape says", _REFUSED, changed_request(shape=[2, 1])),
     Exchange("text that is not UTF-8", _REFUSED, *binary_request([b"\xff\xfe"])),
     Exchange("binary size that lies", _REFUSED, *binary_request([b"a"], size=4)),
     Exchange(
@@ -84,7 +84,7 @@ SLIPS = (
     ),
     Exchange(
         "body of more than 6 MiB",
-        replies(refused(413), refused(500), refused()),
+        replies(refusal(413), refusal(500), refusal()),
         b" " * (LARGEST_BODY + 1),
     ),
 )
@@ -92,28 +92,28 @@ SLIPS = (
 
 PATHS = (
     Exchange("GET /ping", alike(bare(200)), method="GET", path="/ping"),
-    Exchange("POST /ping", alike(refused(405)), path="/ping"),
+    Exchange("POST /ping", alike(refusal(405)), path="/ping"),
     Exchange(
         "GET /invocations",
-        replies(refused(405), refused(405), refused(405), refused(404)),
+        replies(refusal(405), refusal(405), refusal(405), refusal(404)),
         method="GET",
         path="/invocations",
     ),
     Exchange(
         "GET /nothing",
-        replies(refused(404), bare(400), bare(400)),
+        replies(refusal(404), bare(400), bare(400)),
         method="GET",
         path="/nothing",
     ),
     Exchange(
         "POST /invocations of a multi-model server",
-        {"python-mme": refused(404), "triton-mme": refused()},
+        {"python-mme": refusal(404), "triton-mme": refusal()},
         json_request(["a"]),
         path="/invocations",
     ),
     Exchange(
         "GET /models",
-        replies(refused(404), _LISTED, _LISTED, _LISTED),
+        replies(refusal(404), _LISTED, _LISTED, _LISTED),
         method="GET",
         path="/models",
     ),
@@ -134,7 +134,7 @@ PATHS = (
     ),
     Exchange(
         "PUT /models",
-        replies(refused(404), bare(400), bare(400), refused(405)),
+        replies(refusal(404), bare(400), bare(400), refusal(405)),
         method="PUT",
         path="/models",
     ),

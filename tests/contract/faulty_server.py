@@ -135,7 +135,7 @@ class FaultyServer:
         (self.faults / name).unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def hold_batches(self) -> Iterator[None]:
         """The engine ends no batch."""
         self.end(TAKEN)
         self.demand(HOLDS)

@@ -8,10 +8,10 @@ from tests.contract.replies import (
     PAGE,
     Exchange,
     Reply,
-    answered,
+    answer,
     bare,
     multi_model,
-    refused,
+    refusal,
 )
 from tests.contract.requests import json_request
 
@@ -39,28 +39,28 @@ def _invoke_other(name: str, *reply: Reply, headers=TO_OTHER) -> Exchange:
 
 
 LOADING = (
-    _load("load without a url", refused(), refused(), body=b'{"model_name": "x"}'),
+    _load("load without a url", refusal(), refusal(), body=b'{"model_name": "x"}'),
     _load(
         "load from a folder that is not there",
-        refused(),
-        refused(),
+        refusal(),
+        refusal(),
         body=b'{"model_name": "x", "url": "/nowhere/model"}',
     ),
     _load(
         "load from a folder that holds no model",
-        refused(),
-        refused(),
+        refusal(),
+        refusal(),
         body=b'{"model_name": "x", "url": "{empty}"}',
     ),
     _load(
         "load an archive with a changed file",
-        refused(),
-        refused(),
+        refusal(),
+        refusal(),
         body=b'{"model_name": "x", "url": "{spoiled}"}',
         headers=(("X-Amzn-SageMaker-Target-Model", "spoiled/model.tar.gz"),),
     ),
     _load_other("load", bare(200)),
-    _load_other("load what is loaded", refused(409)),
+    _load_other("load what is loaded", refusal(409)),
     _to_other("GET /models/NAME", *[Reply(status=200, says=MODEL)] * 2, method="GET"),
     Exchange(
         "GET /models?limit=1, where two are loaded",
@@ -68,17 +68,17 @@ LOADING = (
         method="GET",
         path="/models?limit=1",
     ),
-    _invoke_other("POST /models/NAME/invoke", answered(), answered()),
+    _invoke_other("POST /models/NAME/invoke", answer(), answer()),
     # Triton serves the model under its target's name: the hash in the path is not asked once the
     # list has it.
     _invoke_other(
         "POST /models/NAME/invoke without the target model's header",
-        answered(),
-        refused(),
+        answer(),
+        refusal(),
         headers=(),
     ),
     _to_other("DELETE /models/NAME", bare(200), bare(200), method="DELETE"),
-    _invoke_other("POST /models/NAME/invoke of an unloaded model", refused(404), bare(404)),
+    _invoke_other("POST /models/NAME/invoke of an unloaded model", refusal(404), bare(404)),
     _load_other("load again", bare(200)),
     _to_other("unload again", bare(200), bare(200), method="DELETE"),
 )

@@ -9,7 +9,7 @@ from tests.contract.replies import (
     Reply,
     does,
     multi_model,
-    refused,
+    refusal,
     replies,
 )
 
@@ -18,7 +18,7 @@ DEADLY = (
     # the path too.
     Exchange(
         "load with a body that is not JSON",
-        replies(refused(404), does(THE_END), does(THE_END), refused()),
+        replies(refusal(404), does(THE_END), does(THE_END), refusal()),
         b"{",
         path="/models",
     ),
@@ -28,18 +28,18 @@ DEADLY = (
 
 def _tritons(sme: int, mme: int, kserve: int) -> dict[str, Reply]:
     kinds = ("triton-sme", "triton-mme", "triton-kserve")
-    return {kind: refused(status) for kind, status in zip(kinds, (sme, mme, kserve), strict=True)}
+    return {kind: refusal(status) for kind, status in zip(kinds, (sme, mme, kserve), strict=True)}
 
 
 PRESSED = (
     Exchange(
         "the queue is full",
-        {"python-server": refused(503), "python-mme": refused(503)} | _tritons(503, 400, 503),
+        {"python-server": refusal(503), "python-mme": refusal(503)} | _tritons(503, 400, 503),
     ),
     Exchange("the wait in the queue is too long", _tritons(503, 400, 503)),
     Exchange(
         "the engine says that memory is short",
-        {"python-server": refused(503), "python-mme": refused(507)} | _tritons(500, 507, 500),
+        {"python-server": refusal(503), "python-mme": refusal(507)} | _tritons(500, 507, 500),
     ),
     Exchange("the engine fails", _tritons(500, 400, 500)),
 )
@@ -47,7 +47,7 @@ PRESSED = (
 
 UNDER_PRESSURE = (
     *PRESSED,
-    Exchange("load while memory is short", multi_model(refused(507), refused(507)), path="/models"),
+    Exchange("load while memory is short", multi_model(refusal(507), refusal(507)), path="/models"),
     *DEADLY,
     Exchange(
         "bound to 127.0.0.1, listens on",

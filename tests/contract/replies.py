@@ -45,7 +45,7 @@ PAGE = "a list of one, and the next page's token"
 THE_END = "**the server ends**"
 
 
-def refused(status: int = 400) -> Reply:
+def refusal(status: int = 400) -> Reply:
     """`{"error": "one sentence"}`."""
     return Reply(status=status, says=SENTENCE)
 
@@ -55,7 +55,7 @@ def bare(status: int) -> Reply:
     return Reply(status=status, says=NOTHING)
 
 
-def answered() -> Reply:
+def answer() -> Reply:
     """The outputs of the request."""
     return Reply(status=200, says=ANSWER)
 

@@ -37,7 +37,7 @@ def binary_request(
     return header + tail, f"{BINARY_TYPE};json-header-size={len(header)}"
 
 
-def changed(**changes: object) -> bytes:
+def changed_request(**changes: object) -> bytes:
     """A JSON request whose tensor has other fields."""
     tensor = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]} | changes
     return json.dumps({"inputs": [tensor]}).encode()

@@ -57,7 +57,7 @@ def test_health_is_true_through_kill_9_under_load_and_restart(server, processes,
         ExitStack() as after,
         Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd,
     ):
-        until(lambda: crowd.met(OK) > 50, "a crowd that is answered")
+        until(lambda: crowd.count(OK) > 50, "a crowd that is answered")
         fronts = child_processes(server.process.pid)
         os.kill(server.process.pid, signal.SIGKILL)
         until(lambda: crowd.all_met(GONE), "a crowd that has noticed")
@@ -69,16 +69,16 @@ def test_health_is_true_through_kill_9_under_load_and_restart(server, processes,
         again = after.enter_context(
             launched_server(archive, tmp_path, port=server.port, ready=False, **variables)
         )
-        refused, answered = crowd.met(UNAVAILABLE), crowd.met(OK)
+        refused, answered = crowd.count(UNAVAILABLE), crowd.count(OK)
         until(
-            lambda: crowd.health.met["503"] > 5 and crowd.met(UNAVAILABLE) > refused + 5,
+            lambda: crowd.health.met["503"] > 5 and crowd.count(UNAVAILABLE) > refused + 5,
             "a server that says it loads",
         )
-        assert crowd.met(OK) == answered
+        assert crowd.count(OK) == answered
         healthy = crowd.health.met["200"]
         server.end(LOADS)
         until(
-            lambda: crowd.health.met["200"] > healthy and crowd.met(OK) > answered + 50,
+            lambda: crowd.health.met["200"] > healthy and crowd.count(OK) > answered + 50,
             "a crowd that is answered again",
         )
         assert again.process.poll() is None
@@ -92,14 +92,14 @@ def test_front_that_is_killed_under_load_takes_only_its_own_connections_and_is_r
 ):
     until(lambda: server.metric("roundhouse_http_processes") == 2, "two processes")
     with Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd:
-        until(lambda: crowd.met(OK) > 50 and crowd.all_met(OK), "a crowd that is answered")
+        until(lambda: crowd.count(OK) > 50 and crowd.all_met(OK), "a crowd that is answered")
         victim, other = child_processes(server.process.pid)
         theirs = ports_served_by(victim)
         os.kill(victim, signal.SIGKILL)
         until(lambda: server.metric("roundhouse_http_process_deaths_total") == 1, "a death counted")
         until(lambda: server.metric("roundhouse_http_processes") == 2, "another process instead")
-        answered = crowd.met(OK)
-        until(lambda: crowd.met(OK) > answered + 50, "a crowd that is answered again")
+        answered = crowd.count(OK)
+        until(lambda: crowd.count(OK) > answered + 50, "a crowd that is answered again")
         assert other in child_processes(server.process.pid) and victim not in child_processes(
             server.process.pid
         )
@@ -117,7 +117,7 @@ def test_sigterm_answers_all_that_was_taken_and_takes_nothing_more(server):
     header = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
     late, idle = server.caller(), server.caller()
     with ThreadPoolExecutor(13) as pool:
-        with server.held():
+        with server.hold_batches():
             late.send(header + body[:10])
             taken = [pool.submit(server.caller().ask, *TEXTS)]
             server.wait_until_taken()
@@ -139,7 +139,7 @@ def test_sigterm_answers_all_that_was_taken_and_takes_nothing_more(server):
 
 def test_sigterm_under_load_gives_whole_answers_or_none(server):
     with Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd:
-        until(lambda: crowd.met(OK) > 50, "a crowd that is answered")
+        until(lambda: crowd.count(OK) > 50, "a crowd that is answered")
         server.terminate()
         assert server.exit_code() == 0
     assert crowd.wrong() == []
@@ -151,7 +151,7 @@ def test_sigterm_is_obeyed_in_time_though_the_engine_never_ends(processes, archi
     with (
         launched_server(archive, tmp_path, **variables) as server,
         ThreadPoolExecutor(1) as pool,
-        server.held(),
+        server.hold_batches(),
     ):
         stuck = pool.submit(server.caller().ask, *TEXTS)
         server.wait_until_taken()
@@ -167,7 +167,7 @@ def test_sigterm_of_several_models_is_obeyed_in_time_though_an_engine_never_ends
     variables = {"SAGEMAKER_MULTI_MODEL": "true", "ROUNDHOUSE_DRAIN_SECONDS": "1"}
     with launched_server(archive, tmp_path, **variables) as server:
         assert load(server.caller(), "stuck", archive).status == 200
-        with ThreadPoolExecutor(1) as pool, server.held():
+        with ThreadPoolExecutor(1) as pool, server.hold_batches():
             if when == "runs":
                 stuck = pool.submit(server.caller().ask, *TEXTS, path="/models/stuck/invoke")
             else:

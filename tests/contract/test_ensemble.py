@@ -79,42 +79,42 @@ def ensemble(tmp_path_factory):
 
 
 @pytest.fixture(scope="module", params=ENSEMBLES)
-def served(request, ensemble, tmp_path_factory):
+def server(request, ensemble, tmp_path_factory):
     with serving(request.param, ensemble, tmp_path_factory.mktemp("served")) as one:
         yield one
 
 
-def test_ensemble_answers_as_the_onnxruntime_backend_does(served, launched):
-    vectors = rows(served.ask(json_request(TEXTS)))
+def test_ensemble_answers_as_the_onnxruntime_backend_does(server, launched):
+    vectors = rows(server.ask(json_request(TEXTS)))
     assert vectors.shape == (len(TEXTS), SIZE)
     ours = rows(launched("python-server").ask(json_request(TEXTS)))
-    binary = rows(served.ask(*binary_request([text.encode() for text in TEXTS])))
+    binary = rows(server.ask(*binary_request([text.encode() for text in TEXTS])))
     assert np.allclose(vectors, ours, atol=1e-6) and np.array_equal(vectors, binary)
 
 
-def test_ensemble_warms_its_engine_with_every_profile_size_and_pads_to_few_lengths(served):
-    rows(served.ask(json_request(["cat " * count for count in (1, 9, 17, 200)])))
+def test_ensemble_warms_its_engine_with_every_profile_size_and_pads_to_few_lengths(server):
+    rows(server.ask(json_request(["cat " * count for count in (1, 9, 17, 200)])))
     batches = re.findall(
         r"engine batch: requests \d+, rows (\d+), lengths \[([\d, ]+)\]",
-        served.container.spec.log.read_text(),
+        server.container.spec.log.read_text(),
     )
     assert {("1", "8"), ("8", "16"), ("32", "32")} <= set(batches)
     assert {length for _, lengths in batches for length in lengths.split(", ")} == {"8", "16", "32"}
 
 
-def test_concurrent_clients_of_an_ensemble_get_their_own_answers(served):
-    expected = {text: rows(served.ask(json_request([text]))) for text in TEXTS}
+def test_concurrent_clients_of_an_ensemble_get_their_own_answers(server):
+    expected = {text: rows(server.ask(json_request([text]))) for text in TEXTS}
     texts = TEXTS * 20
     with ThreadPoolExecutor(8) as clients:
-        answers = list(clients.map(lambda text: rows(served.ask(json_request([text]))), texts))
+        answers = list(clients.map(lambda text: rows(server.ask(json_request([text]))), texts))
     for text, answer in zip(texts, answers, strict=True):
         assert np.array_equal(answer, expected[text])
 
 
-def test_bad_request_of_an_ensemble_fails_alone(served):
-    assert served.ask(*binary_request([b"\xff"])).status == 400
-    assert served.ask(json_request(["a"] * 33)).status == 400
-    rows(served.ask(json_request(["a"])))
+def test_bad_request_of_an_ensemble_fails_alone(server):
+    assert server.ask(*binary_request([b"\xff"])).status == 400
+    assert server.ask(json_request(["a"] * 33)).status == 400
+    rows(server.ask(json_request(["a"])))
 
 
 @pytest.mark.parametrize(("has_cache", "runs"), [(True, [1, 0, 1]), (False, [1, 1, 1])])

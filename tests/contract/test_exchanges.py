@@ -58,13 +58,13 @@ def test_life_of_a_model_is_the_one_of_the_list(kind, launched, tmp_path):
     served = launched(kind)
     write_archive(tmp_path / "archive" / "model")
     write_archive(tmp_path / "spoiled" / "model")
-    changed = tmp_path / "spoiled" / "model" / MODEL / "config.pbtxt"
-    changed.write_text(changed.read_text() + "# changed\n")
+    changed_request = tmp_path / "spoiled" / "model" / MODEL / "config.pbtxt"
+    changed_request.write_text(changed_request.read_text() + "# changed\n")
     (tmp_path / "empty" / "model").mkdir(parents=True)
     for exchange in LOADING:
         answer = send(served, exchange, tmp_path)
-        said = exchange.name, answer.status, answer.body[:300]
-        assert is_reply(answer, exchange.replies[kind]), said
+        context = exchange.name, answer.status, answer.body[:300]
+        assert is_reply(answer, exchange.replies[kind]), context
         assert served.client.request("GET", "/ping").status == 200
     assert served.ask(json_request(["a dog"])).status == 200
 

@@ -56,7 +56,7 @@ def test_engine_that_raises_mid_batch_refuses_the_request_to_blame_and_answers_i
     server, pool
 ):
     right = {text: server.caller().ask(text).vectors for text in ("a dog", "the cat", "a mat")}
-    with server.held():
+    with server.hold_batches():
         first = pool.submit(server.caller().ask, "a dog")
         server.wait_until_taken()
         mates = {text: pool.submit(server.caller().ask, text) for text in right}
@@ -71,7 +71,7 @@ def test_engine_that_raises_mid_batch_refuses_the_request_to_blame_and_answers_i
 
 
 def test_full_queue_has_a_time_to_come_back_and_costs_waiting_requests_nothing(server, pool):
-    with server.held():
+    with server.hold_batches():
         first = pool.submit(server.caller().ask, "a dog")
         server.wait_until_taken()
         waiting = pool.submit(server.caller().ask, *["the cat"] * 8)
@@ -83,7 +83,7 @@ def test_full_queue_has_a_time_to_come_back_and_costs_waiting_requests_nothing(s
 
 
 def test_deadline_ends_one_request_and_no_other(server, pool):
-    with server.held():
+    with server.hold_batches():
         first = pool.submit(server.caller().ask, "a dog")
         server.wait_until_taken()
         waiting = pool.submit(server.caller().ask, "the cat")
@@ -97,7 +97,7 @@ def test_deadline_ends_one_request_and_no_other(server, pool):
 
 def test_client_that_leaves_takes_its_rows_with_it(server, pool):
     dropped = server.metric("roundhouse_dropped_rows_total")
-    with server.held():
+    with server.hold_batches():
         first = pool.submit(server.caller().ask, "a dog")
         server.wait_until_taken()
         leaver = server.caller()

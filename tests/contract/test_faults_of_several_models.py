@@ -94,13 +94,13 @@ def test_engine_that_breaks_in_a_server_of_several_models_leaves_the_others(seve
     assert b"Traceback" not in several.log.read_bytes()
 
 
-def test_address_space_that_ends_is_507_and_unloading_makes_room(archive, tmp_path):
-    assert any(makes_room(archive, tmp_path / str(number)) for number in range(20)), (
+def test_address_space_that_ends_is_507_and_unloading_frees_some(archive, tmp_path):
+    assert any(unloads_for_a_load(archive, tmp_path / str(number)) for number in range(20)), (
         "every server died"
     )
 
 
-def makes_room(archive: Path, folder: Path) -> bool:
+def unloads_for_a_load(archive: Path, folder: Path) -> bool:
     """Whether a server lived through it.
 
     A native thread that finds no address space ends the process.

@@ -193,5 +193,5 @@ def test_port_is_open_to_whom_the_list_says(kind, launched):
 
 
 def test_every_reply_is_of_a_known_word():
-    said = {reply.says for exchange in PRESSED for reply in exchange.replies.values()}
-    assert said <= set(SAYS)
+    outcomes = {reply.says for exchange in PRESSED for reply in exchange.replies.values()}
+    assert outcomes <= set(SAYS)

@@ -21,61 +21,61 @@ TEXTS = (
 )
 
 
-def test_json_answer_is_a_unit_vector_per_text(served):
-    vectors = rows(served.ask(json_request(TEXTS)))
+def test_json_answer_is_a_unit_vector_per_text(server):
+    vectors = rows(server.ask(json_request(TEXTS)))
     assert vectors.shape == (len(TEXTS), SIZE)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
 
 
-def test_json_answer_names_its_tensor_and_echoes_the_id(served):
-    document = json.loads(served.ask(json_request(["a dog"], id="seven")).body)
+def test_json_answer_names_its_tensor_and_echoes_the_id(server):
+    document = json.loads(server.ask(json_request(["a dog"], id="seven")).body)
     (output,) = document["outputs"]
     assert (document["id"], output["name"]) == ("seven", "embedding")
     assert (output["datatype"], output["shape"]) == ("FP32", [1, SIZE])
 
 
-def test_binary_answer_equals_json_answer(served):
-    answer = served.ask(*binary_request([text.encode() for text in TEXTS]))
+def test_binary_answer_equals_json_answer(server):
+    answer = server.ask(*binary_request([text.encode() for text in TEXTS]))
     assert answer.headers["content-type"].startswith(
         "application/vnd.sagemaker-triton.binary+json;json-header-size="
     )
-    assert np.array_equal(rows(answer), rows(served.ask(json_request(TEXTS))))
+    assert np.array_equal(rows(answer), rows(server.ask(json_request(TEXTS))))
 
 
-def test_binary_request_may_ask_for_a_json_answer(served):
-    answer = served.ask(*binary_request([b"a dog"], binary_answer=False))
+def test_binary_request_may_ask_for_a_json_answer(server):
+    answer = server.ask(*binary_request([b"a dog"], binary_answer=False))
     assert answer.headers["content-type"] == "application/json"
-    assert np.array_equal(rows(answer), rows(served.ask(json_request(["a dog"]))))
+    assert np.array_equal(rows(answer), rows(server.ask(json_request(["a dog"]))))
 
 
-def test_batch_answers_equal_single_answers(served):
-    together = rows(served.ask(json_request(TEXTS)))
-    alone = np.concatenate([rows(served.ask(json_request([text]))) for text in TEXTS])
+def test_batch_answers_equal_single_answers(server):
+    together = rows(server.ask(json_request(TEXTS)))
+    alone = np.concatenate([rows(server.ask(json_request([text]))) for text in TEXTS])
     assert np.allclose(together, alone, atol=1e-6)
 
 
-def test_long_text_is_cut_at_the_longest_sequence(served):
+def test_long_text_is_cut_at_the_longest_sequence(server):
     exact, longer = (
-        rows(served.ask(json_request([text])))
+        rows(server.ask(json_request([text])))
         for text in ("cat " * 30, "cat " * 30 + "train " * 200)
     )
     assert np.allclose(exact, longer, atol=1e-6)
 
 
-def test_concurrent_clients_get_their_own_answers(served):
-    expected = {text: rows(served.ask(json_request([text]))) for text in TEXTS}
+def test_concurrent_clients_get_their_own_answers(server):
+    expected = {text: rows(server.ask(json_request([text]))) for text in TEXTS}
     texts = TEXTS * 40
     with ThreadPoolExecutor(8) as clients:
-        answers = list(clients.map(lambda text: rows(served.ask(json_request([text]))), texts))
+        answers = list(clients.map(lambda text: rows(server.ask(json_request([text]))), texts))
     for text, answer in zip(texts, answers, strict=True):
         assert np.allclose(answer, expected[text], atol=1e-6)
 
 
-def test_bad_request_leaves_its_neighbours_alone(served):
+def test_bad_request_leaves_its_neighbours_alone(server):
     requests = [(json_request(["a dog"]),), binary_request([b"\xff"])] * 40
-    expected = rows(served.ask(*requests[0]))
+    expected = rows(server.ask(*requests[0]))
     with ThreadPoolExecutor(8) as clients:
-        answers = list(clients.map(lambda request: served.ask(*request), requests))
+        answers = list(clients.map(lambda request: server.ask(*request), requests))
     assert {answer.status for answer in answers[1::2]} == {400}
     assert all(np.allclose(rows(answer), expected, atol=1e-6) for answer in answers[::2])
 

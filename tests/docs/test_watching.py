@@ -10,7 +10,7 @@ from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.reports.dashboards.pictures import pictures
 from roundhouse.reports.dashboards.png import digest_of
-from tests.synth.watching_example import DOCUMENT, table, written
+from tests.synth.watching_example import DOCUMENT, document_text, table
 
 pytestmark = pytest.mark.docs
 
@@ -25,7 +25,7 @@ COMMAND = (
 def test_table_of_alarms_is_made_by_the_code():
     text = DOCUMENT.read_text(encoding="utf-8")
     assert table() in text
-    assert written(text) == text, "run `python -m tests.synth.watching_example --write`"
+    assert document_text(text) == text, "run `python -m tests.synth.watching_example --write`"
 
 
 def test_pictures_show_the_dashboards_as_they_are():

@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 
-def read_back(pointer, like):
+def device_values(pointer, like):
     """What lies at a place in device memory."""
     found = np.empty_like(like)
     kind = cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
@@ -51,9 +51,9 @@ def test_batches_arrive_whole_and_in_order():
         pointers = batches.pointers(["pixels", "ids"])
         places.add(tuple(pointers))
         assert (
-            read_back(pointers[0], np.ascontiguousarray(feed["pixels"])) == feed["pixels"]
+            device_values(pointers[0], np.ascontiguousarray(feed["pixels"])) == feed["pixels"]
         ).all()
-        assert (read_back(pointers[1], feed["ids"]) == feed["ids"]).all()
+        assert (device_values(pointers[1], feed["ids"]) == feed["ids"]).all()
     assert batches.pointers(["pixels", "ids"]) == [] and batches.fault is None
     assert batches.served == 3 and len(places) == 1
     assert device.used_mib() > before

@@ -45,10 +45,10 @@ class Account:
         # boto3 makes clients from one thread only; what it made, any number of threads may use.
         with self._turn:
             if service not in self._clients:
-                self._clients[service] = self._made(service)
+                self._clients[service] = self._new_client(service)
             return self._clients[service]
 
-    def _made(self, service):
+    def _new_client(self, service):
         settings = lifecycle.environment(self.address)
         return boto3.client(
             service,
@@ -173,7 +173,7 @@ def build(cloud, name, buildspec, kind="LINUX_CONTAINER", image=BUILD_IMAGE, **o
 
 
 @contextlib.contextmanager
-def refused(message, code="ValidationException"):
+def refusal(message, code="ValidationException"):
     """Expects that a client's call is refused with a message and an error code."""
     with pytest.raises(ClientError, match=message) as error:
         yield error
@@ -275,6 +275,6 @@ def marked_processes(mark):
     return found
 
 
-def gone(mark):
+def wait_until_gone(mark):
     """Waits until no process carries a mark: one that was killed is gone a moment later."""
     return until(lambda: not marked_processes(mark), MOMENT_SECONDS)

@@ -121,7 +121,7 @@ class Machine:
             stateMachineArn=self.arn, input=json.dumps(given)
         )["executionArn"]
 
-    def ended(self, execution):
+    def outcome(self, execution):
         """How an execution ended."""
         client = self.cloud.client("stepfunctions")
 
@@ -133,7 +133,7 @@ class Machine:
 
     def run(self, *waves):
         """Runs an execution to its end: its status, and its output or, when it failed, its cause."""
-        found = self.ended(self.start(*waves))
+        found = self.outcome(self.start(*waves))
         return found["status"], json.loads(found["output"]) if found[
             "status"
         ] == "SUCCEEDED" else found["cause"]

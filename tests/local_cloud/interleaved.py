@@ -106,7 +106,7 @@ def a_target_model_is_forgotten_as_soon_as_it_is_loaded():
     from local_cloud.sagemaker.hosting.multi_model import TargetModels
 
     client = SimpleNamespace(
-        request=lambda *asked, **more: Response(status=200, headers={}, body=b"")
+        request=lambda *arguments, **more: Response(status=200, headers={}, body=b"")
     )
     models = TargetModels(client=client, prefix="s3://b/", folder=Path())
     models._fetch = lambda name, target_model: None
@@ -147,16 +147,16 @@ def values_are_read_while_the_minute_that_drained_them_is_storing_them():
     drained, go_on, seen = threading.Event(), threading.Event(), []
     drain = publisher.buffer.drain
 
-    def held(now=None):
-        taken = list(drain(now))
+    def drain_and_wait(now=None):
+        drained_values = list(drain(now))
         drained.set()
         go_on.wait()
-        return iter(taken)
+        return iter(drained_values)
 
     InvocationMetrics(endpoint="e", variant="v").record(
         status=200, model_seconds=0.1, overhead_seconds=0.1
     )
-    publisher.buffer.drain = held
+    publisher.buffer.drain = drain_and_wait
     minute = threading.Thread(target=publisher.flush)
     minute.start()
     drained.wait()
@@ -205,11 +205,11 @@ def an_endpoint_begins_to_scale_before_its_stack_changes_it():
         name="e", arn="arn:x/e", config_name="1", status="InService", created=0.0, modified=0.0
     )
     endpoint.become("InService")
-    asked = []
+    names = []
 
     def refusing_once(request):
-        asked.append(request["EndpointName"])
-        if len(asked) % 2:
+        names.append(request["EndpointName"])
+        if len(names) % 2:
             raise InProgress("ValidationException", "Cannot update in-progress endpoint")
         return {}
 
@@ -229,7 +229,7 @@ def an_endpoint_begins_to_scale_before_its_stack_changes_it():
         "arn:x/e", {"EndpointConfigName": "1"}, {"EndpointConfigName": "2"}, "stack"
     )
     endpoint_type.delete("arn:x/e", {})
-    assert asked == ["e"] * 4
+    assert names == ["e"] * 4
 
 
 def an_endpoint_settles_while_its_scaling_is_followed():

@@ -18,12 +18,12 @@ def paced_load(ask, rate):
 
     def keep_asking():
         with ThreadPoolExecutor(CALLERS) as callers:
-            begun, asked = time.monotonic(), 0
+            start, count = time.monotonic(), 0
             while not done.wait(0.01):
-                due = int((time.monotonic() - begun) * rate)
-                for _ in range(due - asked):
+                due = int((time.monotonic() - start) * rate)
+                for _ in range(due - count):
                     callers.submit(lambda: answers.append(ask()))
-                asked = due
+                count = due
 
     thread = threading.Thread(target=keep_asking)
     thread.start()

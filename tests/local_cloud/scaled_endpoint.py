@@ -52,7 +52,7 @@ class Scaled:
         named = {field: self.of[field] for field in ("ServiceNamespace", "ResourceId")}
         return self.client.describe_scaling_activities(**named, **options)["ScalingActivities"]
 
-    def ended(self):
+    def last_activity(self):
         """The newest activity, once it has ended."""
         return until(
             lambda: (

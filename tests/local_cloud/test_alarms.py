@@ -37,11 +37,11 @@ def described(watch, name):
 def becomes(watch, name, state, feeding=lambda: None):
     """Waits for a state, which lasts no longer than what is fed does; so it is fed until then."""
 
-    def reached():
+    def alarm_in_state():
         feeding()
         return found if (found := described(watch, name))["StateValue"] == state else None
 
-    return until(reached)
+    return until(alarm_in_state)
 
 
 def put(watch, name, *values, dimensions=()):
@@ -95,7 +95,7 @@ def test_m_of_n_datapoints_are_enough(watch):
     becomes(watch, "some", "OK")
 
 
-def test_missing_data_is_treated_as_asked(watch):
+def test_missing_data_is_treated_as_the_alarm_sets(watch):
     for treated in ("breaching", "notBreaching", "missing"):
         alarm(watch, f"silent-{treated}", TreatMissingData=treated)
     becomes(watch, "silent-breaching", "ALARM")
@@ -130,7 +130,7 @@ def test_an_alarm_watches_its_own_dimensions_only(watch):
     becomes(watch, "dimensioned", "ALARM", lambda: put(watch, "dimensioned", 50, dimensions=own))
 
 
-def counted(name):
+def sum_query(name):
     """A query for the sum of a metric, which only expressions use."""
     stat = {"Metric": {"Namespace": "Test", "MetricName": name}, "Period": 60, "Stat": "Sum"}
     return {"Id": name, "MetricStat": stat, "ReturnData": False}
@@ -138,7 +138,7 @@ def counted(name):
 
 def test_an_alarm_on_metric_math_is_evaluated(watch):
     share = {"Id": "share", "Expression": "IF(asked > 5, failed / asked, 0)", "ReturnData": True}
-    metrics = [counted("failed"), counted("asked"), share]
+    metrics = [sum_query("failed"), sum_query("asked"), share]
     single = dict.fromkeys(("Namespace", "MetricName", "Statistic", "Period"))
     alarm(
         watch,

@@ -9,7 +9,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_cloud.account import BUCKET, CREATED, endpoint_resources, gone, refused, until
+from tests.local_cloud.account import (
+    BUCKET,
+    CREATED,
+    endpoint_resources,
+    refusal,
+    until,
+    wait_until_gone,
+)
 
 pytestmark = pytest.mark.local_cloud
 
@@ -57,7 +64,7 @@ def waiting(cloud):
     messages = {}
     yield heard
     cloud.destroy("waits")
-    assert gone("waits")
+    assert wait_until_gone("waits")
 
 
 def ask(cloud, body=b"hello", **options):
@@ -150,7 +157,7 @@ def test_queue_publishes_what_became_of_its_requests_and_no_invocations(cloud, w
 def test_requests_wait_while_there_is_no_instance_and_are_answered_when_one_comes(cloud, waiting):
     cloud.set_counts("waits", 0)
     cloud.wait_for("waits")
-    assert gone("waits")
+    assert wait_until_gone("waits")
     accepted = [ask(cloud) for _ in range(5)]
     metrics = {
         "Namespace": "AWS/SageMaker",
@@ -177,7 +184,7 @@ def test_refuses_an_invocation_that_waits_for_its_answer(cloud, waiting):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({}, "Provide exactly one of them"),
         ({"InputLocation": "engines/x"}, "must satisfy regular expression pattern"),
@@ -187,6 +194,6 @@ def test_refuses_an_invocation_that_waits_for_its_answer(cloud, waiting):
         ),
     ],
 )
-def test_refuses_an_asynchronous_invocation(cloud, waiting, options, said):
-    with refused(said, "ValidationError"):
+def test_refuses_an_asynchronous_invocation(cloud, waiting, options, message):
+    with refusal(message, "ValidationError"):
         cloud.client("sagemaker-runtime").invoke_endpoint_async(EndpointName="waits", **options)

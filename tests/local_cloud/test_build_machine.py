@@ -91,7 +91,7 @@ def test_two_of_five_engines_fail_and_the_others_are_built(machine):
         engine("e"),
     ]
     execution = machine.start(engines)
-    ended = machine.ended(execution)
+    ended = machine.outcome(execution)
     assert (ended["status"], ended["error"]) == ("FAILED", "Roundhouse.EnginesNotBuilt")
     records = machine.records(execution)
     assert models(record for record in records.values() if record["status"] == "built") == [
@@ -104,15 +104,15 @@ def test_two_of_five_engines_fail_and_the_others_are_built(machine):
         assert f"{model}, engine {engine(model)['engineKey']}: " in ended["cause"]
     assert records["bad-b"]["log"].startswith("file://")
     assert records["bad-d"]["log"].startswith("/aws/sagemaker/TrainingJobs roundhouse-one--")
-    told = {subject: message for subject, message, _ in machine.events()}
-    assert sorted(told) == [
+    messages = {subject: message for subject, message, _ in machine.events()}
+    assert sorted(messages) == [
         "Roundhouse one: 3 engines built, 2 not",
         "Roundhouse one: bad-b was not built",
         "Roundhouse one: bad-d was not built",
     ]
     assert (
         'was not built: "bad-b" has cosine 0.91\nLog: file://'
-        in told["Roundhouse one: bad-b was not built"]
+        in messages["Roundhouse one: bad-b was not built"]
     )
 
 
@@ -148,11 +148,11 @@ def test_a_job_that_found_no_capacity_is_started_again_and_goes_on_from_its_chec
     execution = patient.start([engine("patient", "training-job")])
     until(lambda: any(NO_CAPACITY in item.get("FailureReason", "") for item in patient.jobs()[:1]))
     capacity(**{"ml.c5.xlarge": 1})
-    assert patient.ended(execution)["status"] == "SUCCEEDED"
+    assert patient.outcome(execution)["status"] == "SUCCEEDED"
     tries = [job["TrainingJobName"].rpartition("-")[2] for job in patient.jobs()]
     assert len(tries) > 1 and tries == [str(number) for number in reversed(range(len(tries)))]
     again = patient.start([engine("patient", "training-job")])
-    assert patient.ended(again)["status"] == "SUCCEEDED"
+    assert patient.outcome(again)["status"] == "SUCCEEDED"
     assert "tries before c0ffee" in words(patient, patient.jobs()[0])
 
 
@@ -160,7 +160,7 @@ def test_exhausted_capacity_is_one_clear_failure_and_the_others_are_built(machin
     capacity(**{"ml.c5.xlarge": 0})
     machine.events()
     execution = machine.start([engine("hopeless", "training-job"), engine("unconcerned")])
-    assert machine.ended(execution)["status"] == "FAILED"
+    assert machine.outcome(execution)["status"] == "FAILED"
     records = machine.records(execution)
     assert records["unconcerned"]["status"] == "built"
     assert records["hopeless"]["reason"].startswith(NO_CAPACITY)
@@ -177,13 +177,13 @@ def test_exhausted_capacity_is_one_clear_failure_and_the_others_are_built(machin
 
 
 @pytest.mark.parametrize(
-    ("limit", "route", "said"),
+    ("limit", "route", "message"),
     [
         (QUOTA, "training-job", "The account-level service limit 'ml.c5.xlarge"),
         ("concurrent builds", "cpu", "Cannot have more"),
     ],
 )
-def test_a_quota_that_others_use_up_is_waited_for(machine, capacity, limit, route, said):
+def test_a_quota_that_others_use_up_is_waited_for(machine, capacity, limit, route, message):
     capacity(**{limit: 1})
     blocker = machine.start([engine(f"slow-{route}", route)])
     until(
@@ -192,10 +192,12 @@ def test_a_quota_that_others_use_up_is_waited_for(machine, capacity, limit, rout
     until(lambda: running(machine, f"slow-{route}"))
     waiting = machine.start([engine(f"queued-{route}", route)])
     history = machine.cloud.client("stepfunctions").get_execution_history
-    until(lambda: said in str([history(executionArn=child) for child in machine.children(waiting)]))
+    until(
+        lambda: message in str([history(executionArn=child) for child in machine.children(waiting)])
+    )
     machine.stop(blocker)
     capacity()
-    assert machine.ended(waiting)["status"] == "SUCCEEDED"
+    assert machine.outcome(waiting)["status"] == "SUCCEEDED"
 
 
 def running(machine, model):
@@ -209,7 +211,7 @@ def running(machine, model):
 def test_a_quota_of_nothing_fails_at_once(machine, capacity):
     capacity(**{QUOTA: 0})
     execution = machine.start([engine("never", "training-job")])
-    assert machine.ended(execution)["status"] == "FAILED"
+    assert machine.outcome(execution)["status"] == "FAILED"
     (child,), history = (
         machine.children(execution),
         machine.cloud.client("stepfunctions").get_execution_history,
@@ -225,7 +227,7 @@ def test_an_unknown_route_and_a_source_that_is_gone_are_failures_with_a_reason(m
         [engine("lost"), engine("lost-too", "training-job"), engine("astray", "carrier-pigeon")],
         source=f"{machine.bucket}/sources/none.zip",
     )
-    assert machine.ended(execution)["status"] == "FAILED"
+    assert machine.outcome(execution)["status"] == "FAILED"
     reasons = {model: record["reason"] for model, record in machine.records(execution).items()}
     assert "NoSuchKey" in reasons["lost"]
     assert "No S3 objects found" in reasons["lost-too"]
@@ -247,7 +249,10 @@ def test_machines_of_two_environments_do_not_disturb_each_other(cloud, machine):
         machine.start([engine("bad-shared"), engine("both")]),
         other.start([engine("shared"), engine("both")]),
     )
-    assert (machine.ended(bad)["status"], other.ended(good)["status"]) == ("FAILED", "SUCCEEDED")
+    assert (machine.outcome(bad)["status"], other.outcome(good)["status"]) == (
+        "FAILED",
+        "SUCCEEDED",
+    )
     assert {variable(build, "ROUNDHOUSE_ENVIRONMENT") for build in other.builds()} == {"one-2"}
     assert [subject for subject, *_ in other.events()] == [
         "Roundhouse one-2: 2 engines built, 0 not"
@@ -266,10 +271,10 @@ def test_a_stopped_execution_starts_nothing_more(cloud, machine):
     execution = narrow.start([engine("slow-one"), engine("next")], [engine("last")])
     until(lambda: narrow.builds() and narrow.builds()[0]["currentPhase"] == "BUILD")
     narrow.stop(execution)
-    assert narrow.ended(execution)["status"] == "ABORTED"
+    assert narrow.outcome(execution)["status"] == "ABORTED"
     states = cloud.client("stepfunctions")
     children = until(lambda: found if len(found := narrow.children(execution)) == 2 else None)
     until(lambda: all_ended(states, children))
-    assert narrow.ended(execution)["status"] == "ABORTED"
+    assert narrow.outcome(execution)["status"] == "ABORTED"
     assert [variable(build, "ROUNDHOUSE_MODEL") for build in narrow.builds()] == ["slow-one"]
     assert narrow.events() == []

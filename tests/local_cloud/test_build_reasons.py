@@ -98,69 +98,71 @@ def of_refusal(state, error, cause):
 
 
 def test_the_builds_own_words_come_before_everything_a_service_says():
-    said = "the worst cosine is 0.91, and the budget asks for 0.95."
+    error_text = "the worst cosine is 0.91, and the budget asks for 0.95."
     assert of_build(
-        "FAILED", "Error while executing command: python. Reason: exit status 3", own=said
-    ) == (said, False)
-    assert of_job(f"AlgorithmError: {said}, exit code: 3") == (said, False)
+        "FAILED", "Error while executing command: python. Reason: exit status 3", own=error_text
+    ) == (error_text, False)
+    assert of_job(f"AlgorithmError: {error_text}, exit code: 3") == (error_text, False)
 
 
 def test_a_build_that_memory_killed_says_so_by_both_routes():
-    told, again = of_build(
+    reason, again = of_build(
         "FAILED", "Error while executing command: python -m engine_build. Reason: exit status 137"
     )
     assert (
-        (told, again)
+        (reason, again)
         == of_job("AlgorithmError: , exit code: 137")
         == of_job("AlgorithmError: Exit Code: 137")
     )
     assert not again
-    assert told.startswith(
+    assert reason.startswith(
         "the build was killed (exit code 137), as when the machine has no memory left"
     )
 
 
-def test_a_program_that_left_no_word_is_told_by_its_exit_code():
+def test_a_program_that_left_no_word_is_known_by_its_exit_code():
     actual = of_job("AlgorithmError: , exit code: 1")
     assert actual == ("the program left no word but exit code: 1", False)
     actual = of_job("AlgorithmError: Exit Code: 139")
     assert actual == ("the program left no word but Exit Code: 139", False)
 
 
-def test_a_command_that_failed_without_a_reason_keeps_codebuilds_words_for_the_desk():
-    said = "Error while executing command: python -m engine_build. Reason: exit status 2"
-    assert of_build("FAILED", said) == (said, False)
+def test_a_command_that_failed_without_a_reason_keeps_codebuilds_words_for_the_reader():
+    error_text = "Error while executing command: python -m engine_build. Reason: exit status 2"
+    assert of_build("FAILED", error_text) == (error_text, False)
 
 
 def test_a_build_that_took_too_long_names_the_setting():
-    told, again = of_build("TIMED_OUT", "Build has timed out. ")
-    assert (told, again) == of_job(status="Stopped", secondary="MaxRuntimeExceeded")
+    reason, again = of_build("TIMED_OUT", "Build has timed out. ")
+    assert (reason, again) == of_job(status="Stopped", secondary="MaxRuntimeExceeded")
     limit = (
         "the build took longer than the 240 minutes of builds.timeout_minutes; raise it in "
         "environments/dev.yaml"
     )
-    assert (told, again) == (limit, False)
+    assert (reason, again) == (limit, False)
 
 
 def test_a_build_that_never_left_the_queue_says_so():
-    told, _ = of_build("TIMED_OUT", "", phases=("SUBMITTED", "QUEUED"))
-    assert told.startswith("the build never began: CodeBuild had no machine for it")
+    reason, _ = of_build("TIMED_OUT", "", phases=("SUBMITTED", "QUEUED"))
+    assert reason.startswith("the build never began: CodeBuild had no machine for it")
 
 
 def test_an_image_that_cannot_be_pulled_names_the_command_that_pushes_it():
-    said = (
+    error_text = (
         "BUILD_CONTAINER_UNABLE_TO_PULL_IMAGE: Unable to pull customer's container image. "
         "CannotPullContainerError: not found"
     )
-    told, _ = of_build("FAILED", said, phases=("SUBMITTED", "QUEUED", "PROVISIONING"))
-    assert told.startswith(f"{said}; `roundhouse deploy --env dev` builds and pushes images")
+    reason, _ = of_build("FAILED", error_text, phases=("SUBMITTED", "QUEUED", "PROVISIONING"))
+    assert reason.startswith(
+        f"{error_text}; `roundhouse deploy --env dev` builds and pushes images"
+    )
 
 
 def test_want_of_capacity_is_tried_again_and_says_how_often():
-    told, again = of_job(CAPACITY)
+    reason, again = of_job(CAPACITY)
     assert again
     assert (
-        told
+        reason
         == CAPACITY[:-1]
         + "; AWS had no such machine in 7 tries: run `roundhouse deploy --env dev` later, or name "
         + ("another instance type")
@@ -168,20 +170,24 @@ def test_want_of_capacity_is_tried_again_and_says_how_often():
 
 
 def test_a_quota_in_use_is_tried_again_and_a_quota_of_nothing_is_not():
-    told, again = of_refusal("StartTrainingJob", "SageMaker.ResourceLimitExceededException", IN_USE)
-    assert again and "Request ID" not in told and "; the quota stayed in use for 7 tries" in told
-    told, again = of_refusal(
+    reason, again = of_refusal(
+        "StartTrainingJob", "SageMaker.ResourceLimitExceededException", IN_USE
+    )
+    assert (
+        again and "Request ID" not in reason and "; the quota stayed in use for 7 tries" in reason
+    )
+    reason, again = of_refusal(
         "StartTrainingJob", "SageMaker.ResourceLimitExceededException", NOTHING
     )
-    assert not again and told.endswith(
+    assert not again and reason.endswith(
         "; the account has no quota for this machine: ask for one in AWS Service Quotas"
     )
     cause = (
         "Cannot have more than 0 builds in queue for the account (Service: CodeBuild, Status "
         "Code: 400, Request ID: 1)"
     )
-    told, again = of_refusal("StartBuild", "CodeBuild.AccountLimitExceededException", cause)
-    assert not again and told.startswith(
+    reason, again = of_refusal("StartBuild", "CodeBuild.AccountLimitExceededException", cause)
+    assert not again and reason.startswith(
         "Cannot have more than 0 builds in queue for the account; the account has no quota"
     )
 

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_cloud.account import BUCKET, SLEEPS, build, gone, marked_processes, until
+from tests.local_cloud.account import (
+    BUCKET,
+    SLEEPS,
+    build,
+    marked_processes,
+    until,
+    wait_until_gone,
+)
 from tests.local_cloud.build_machine import write_capacity
 
 pytestmark = pytest.mark.local_cloud
@@ -45,11 +52,11 @@ def now(cloud, build_id):
     return cloud.client("codebuild").batch_get_builds(ids=[build_id])["builds"][0]
 
 
-def ended(cloud, build_id):
+def finished_build(cloud, build_id):
     return until(lambda: found if (found := now(cloud, build_id))["buildComplete"] else None)
 
 
-def said(record):
+def log_text(record):
     return Path(record["logs"]["deepLink"].removeprefix("file://")).read_text()
 
 
@@ -65,7 +72,7 @@ def test_build_runs_its_phases_on_the_source_from_s3(cloud):
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("inner/note.txt", "noted")
     cloud.client("s3").put_object(Bucket=BUCKET, Key="sources/1.zip", Body=content.getvalue())
-    record = ended(
+    record = finished_build(
         cloud,
         build(
             cloud,
@@ -76,11 +83,11 @@ def test_build_runs_its_phases_on_the_source_from_s3(cloud):
             environmentVariablesOverride=[{"name": "GIVEN", "value": "override"}],
         ),
     )
-    assert (record["buildStatus"], record["currentPhase"]) == ("SUCCEEDED", "COMPLETED"), said(
+    assert (record["buildStatus"], record["currentPhase"]) == ("SUCCEEDED", "COMPLETED"), log_text(
         record
     )
-    assert "across spec override noted inner" in said(record)
-    assert "build succeeding is 1" in said(record)
+    assert "across spec override noted inner" in log_text(record)
+    assert "build succeeding is 1" in log_text(record)
     assert [phase["phaseType"] for phase in record["phases"]] == [
         "SUBMITTED",
         "QUEUED",
@@ -93,19 +100,19 @@ def test_build_runs_its_phases_on_the_source_from_s3(cloud):
         "FINALIZING",
         "COMPLETED",
     ]
-    assert gone("succeeds")
+    assert wait_until_gone("succeeds")
 
 
 def test_failed_build_names_the_command_and_its_last_words(cloud):
-    record = ended(cloud, build(cloud, "fails", FAILS))
+    record = finished_build(cloud, build(cloud, "fails", FAILS))
     assert record["buildStatus"] == "FAILED"
     phase, code, message = failed_phase(record)
     assert (phase, code) == ("BUILD", "COMMAND_EXECUTION_ERROR")
     assert (
         "exit status 3. Last line of the log: accuracy budget missed: mean 0.91 < 0.99" in message
     )
-    assert "never" not in said(record).splitlines()
-    assert "build succeeding is 0" in said(record)
+    assert "never" not in log_text(record).splitlines()
+    assert "build succeeding is 0" in log_text(record)
 
 
 EXPORTS = r"""
@@ -121,7 +128,7 @@ phases:
 
 
 def test_failed_build_tells_the_variables_that_its_buildspec_exports(cloud):
-    record = ended(cloud, build(cloud, "exports", EXPORTS))
+    record = finished_build(cloud, build(cloud, "exports", EXPORTS))
     assert record["buildStatus"] == "FAILED"
     assert record["exportedEnvironmentVariables"] == [
         {"name": "REASON", "value": 'mean "0.91", $5 of `it` \\ and more'}
@@ -137,8 +144,8 @@ def test_a_start_that_is_repeated_with_its_token_is_one_build(cloud):
         "build"
     ]["id"]
     assert again == first != other
-    ended(cloud, first)
-    ended(cloud, other)
+    finished_build(cloud, first)
+    finished_build(cloud, other)
 
 
 def test_refuses_more_builds_than_the_account_may_have(cloud):
@@ -161,14 +168,14 @@ def test_stopped_build_leaves_no_process(cloud):
         )
     )
     assert cloud.client("codebuild").stop_build(id=build_id)["build"]["buildStatus"] == "STOPPED"
-    assert gone("stops")
+    assert wait_until_gone("stops")
 
 
 def test_build_that_takes_too_long_is_ended(cloud):
-    record = ended(cloud, build(cloud, "slow", SLEEPS, timeoutInMinutesOverride=0))
+    record = finished_build(cloud, build(cloud, "slow", SLEEPS, timeoutInMinutesOverride=0))
     assert record["buildStatus"] == "TIMED_OUT"
     assert failed_phase(record)[:2] == ("BUILD", "BUILD_TIMED_OUT")
-    assert gone("slow")
+    assert wait_until_gone("slow")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +203,9 @@ def test_build_that_takes_too_long_is_ended(cloud):
     ],
 )
 def test_refuses_a_build(cloud, name, change, phase, message):
-    record = ended(cloud, build(cloud, f"refused-{name}", **{"buildspec": SLEEPS, **change}))
+    record = finished_build(
+        cloud, build(cloud, f"refused-{name}", **{"buildspec": SLEEPS, **change})
+    )
     assert record["buildStatus"] == "FAILED"
     assert failed_phase(record)[0] == phase
     assert message in failed_phase(record)[2]

@@ -35,11 +35,11 @@ def lines(cloud, name):
 
 
 def captured(cloud, name, count):
-    def found():
+    def captured_lines():
         every = [line for item in lines(cloud, name).values() for line in item]
         return every if len(every) >= count else None
 
-    return until(found)
+    return until(captured_lines)
 
 
 def test_requests_and_answers_are_captured_by_hour_and_variant(cloud):
@@ -66,7 +66,7 @@ def test_requests_and_answers_are_captured_by_hour_and_variant(cloud):
     cloud.destroy("watched")
 
 
-def test_only_the_asked_for_share_and_side_is_captured(cloud):
+def test_only_the_configured_share_and_side_is_captured(cloud):
     deploy(cloud, "sparse", percentage=30, modes=("Output",))
     for _ in range(200):
         cloud.invoke("sparse")

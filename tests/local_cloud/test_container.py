@@ -7,7 +7,7 @@ import pytest
 
 from local_cloud.containers.container import ContainerSpec, NotListening, start_container
 from local_cloud.containers.server_client import ServerClient
-from tests.local_cloud.account import MARK, ROOT, gone, until
+from tests.local_cloud.account import MARK, ROOT, until, wait_until_gone
 
 pytestmark = pytest.mark.local_cloud
 NO_NAMESPACES = ()
@@ -49,7 +49,7 @@ def test_container_answers_and_stops(spec, prefix):
     client.close()
     container.stop(5)
     assert container.exit_status() is not None
-    assert gone(spec.folder.name)
+    assert wait_until_gone(spec.folder.name)
     warnings = [line for line in spec.log.read_text().splitlines() if line.startswith("warning")]
     assert len(warnings) == (prefix == NO_NAMESPACES), warnings
 
@@ -61,7 +61,7 @@ def test_container_without_namespaces_ends_with_its_control(spec):
     client.close()
     container.control.close()
     assert container.process.wait(10) == 137
-    assert gone(spec.folder.name)
+    assert wait_until_gone(spec.folder.name)
 
 
 def test_refuses_a_connection_while_nothing_listens(spec):

@@ -9,7 +9,7 @@ from tests.local_cloud.account import (
     ROLE,
     UPDATED,
     endpoint_resources,
-    refused,
+    refusal,
     until,
 )
 
@@ -37,7 +37,7 @@ def variant(**changes):
 
 
 @pytest.fixture(scope="module")
-def kept(cloud):
+def model(cloud):
     url = cloud.put_archive("kept/model.tar.gz", "hi")
     cloud.client("sagemaker").create_model(
         ModelName="kept",
@@ -48,12 +48,12 @@ def kept(cloud):
     cloud.client("sagemaker").delete_model(ModelName="kept")
 
 
-def test_endpoint_made_by_the_api_becomes_in_service(kept, sagemaker):
+def test_endpoint_made_by_the_api_becomes_in_service(model, sagemaker):
     sagemaker.create_endpoint_config(EndpointConfigName="by-api", ProductionVariants=[variant()])
     sagemaker.create_endpoint(EndpointName="by-api", EndpointConfigName="by-api")
 
-    kept.wait_for("by-api")
-    assert kept.invoke("by-api")["greeting"] == "hi"
+    model.wait_for("by-api")
+    assert model.invoke("by-api")["greeting"] == "hi"
     with pytest.raises(ClientError, match="Cannot create already existing endpoint"):
         sagemaker.create_endpoint(EndpointName="by-api", EndpointConfigName="by-api")
     sagemaker.delete_endpoint(EndpointName="by-api")
@@ -61,21 +61,21 @@ def test_endpoint_made_by_the_api_becomes_in_service(kept, sagemaker):
     sagemaker.delete_endpoint_config(EndpointConfigName="by-api")
 
 
-def test_refuses_a_variant_in_a_template(kept):
+def test_refuses_a_variant_in_a_template(model):
     properties = {"ProductionVariants": [variant(ModelName="missing")]}
     config = {"Type": "AWS::SageMaker::EndpointConfig", "Properties": properties}
-    status, reason = kept.deploy("variant", {"Config": config})
+    status, reason = model.deploy("variant", {"Config": config})
     assert status == "ROLLBACK_COMPLETE"
     assert 'Could not find model "arn:aws:sagemaker:us-east-1:000000000000:model/missing"' in reason
-    kept.destroy("variant")
+    model.destroy("variant")
 
 
 def test_refuses_an_endpoint_config_that_is_not_there(sagemaker):
-    with refused(r'Could not find endpoint configuration "arn:.*endpoint-config/missing"'):
+    with refusal(r'Could not find endpoint configuration "arn:.*endpoint-config/missing"'):
         sagemaker.create_endpoint(EndpointName="x", EndpointConfigName="missing")
 
 
-def test_refuses_a_model_name_that_is_taken(kept, sagemaker):
+def test_refuses_a_model_name_that_is_taken(model, sagemaker):
     with pytest.raises(ClientError, match="Cannot create already existing model"):
         sagemaker.create_model(
             ModelName="kept", ExecutionRoleArn=ROLE, PrimaryContainer={"Image": IMAGE}
@@ -138,7 +138,7 @@ def test_refuses_a_minimum_above_the_maximum(cloud):
 
 
 def test_refuses_a_policy_without_registered_target(cloud):
-    with refused("No scalable target registered", "ObjectNotFoundException"):
+    with refusal("No scalable target registered", "ObjectNotFoundException"):
         cloud.client("application-autoscaling").put_scaling_policy(
             PolicyName="p", PolicyType="TargetTrackingScaling", **TARGET
         )
@@ -167,7 +167,7 @@ def test_alarm_on_metric_math_is_kept(cloud):
     cloud.destroy("alarm")
 
 
-def test_lists_come_in_pages_and_the_newest_first(kept, sagemaker):
+def test_lists_come_in_pages_and_the_newest_first(model, sagemaker):
     names = [f"paged-{number:02}" for number in range(12)]
     for name in names:
         sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant()])
@@ -186,7 +186,7 @@ def tags(sagemaker, arn):
     return {tag["Key"]: tag["Value"] for tag in sagemaker.list_tags(ResourceArn=arn)["Tags"]}
 
 
-def test_tags_are_kept_changed_and_gone_with_their_resource(kept, sagemaker):
+def test_tags_are_kept_changed_and_gone_with_their_resource(model, sagemaker):
     given = [{"Key": "team", "Value": "search"}, {"Key": "cost", "Value": ""}]
     arn = sagemaker.create_endpoint_config(
         EndpointConfigName="tagged", ProductionVariants=[variant()], Tags=given
@@ -210,7 +210,7 @@ def test_tags_are_kept_changed_and_gone_with_their_resource(kept, sagemaker):
     sagemaker.delete_endpoint_config(EndpointConfigName="tagged")
 
 
-def test_a_template_s_tags_are_the_resource_s(kept, sagemaker):
+def test_a_template_s_tags_are_the_resource_s(model, sagemaker):
     def config(*given):
         properties = {
             "EndpointConfigName": "tagged-too",
@@ -219,16 +219,16 @@ def test_a_template_s_tags_are_the_resource_s(kept, sagemaker):
         }
         return {"Config": {"Type": "AWS::SageMaker::EndpointConfig", "Properties": properties}}
 
-    assert kept.deploy("tagged-too", config({"Key": "a", "Value": "1"}))[0] == "CREATE_COMPLETE"
+    assert model.deploy("tagged-too", config({"Key": "a", "Value": "1"}))[0] == "CREATE_COMPLETE"
     arn = sagemaker.describe_endpoint_config(EndpointConfigName="tagged-too")["EndpointConfigArn"]
     assert tags(sagemaker, arn) == {"a": "1"}
-    assert kept.deploy("tagged-too", config({"Key": "b", "Value": "2"}))[0] == "UPDATE_COMPLETE"
+    assert model.deploy("tagged-too", config({"Key": "b", "Value": "2"}))[0] == "UPDATE_COMPLETE"
     assert tags(sagemaker, arn) == {"b": "2"}
-    kept.destroy("tagged-too")
+    model.destroy("tagged-too")
 
 
-def test_refuses_two_tags_of_one_key(kept, sagemaker):
-    with refused("tag keys must be unique: a"):
+def test_refuses_two_tags_of_one_key(model, sagemaker):
+    with refusal("tag keys must be unique: a"):
         sagemaker.create_endpoint_config(
             EndpointConfigName="untagged",
             ProductionVariants=[variant()],
@@ -237,7 +237,7 @@ def test_refuses_two_tags_of_one_key(kept, sagemaker):
 
 
 @pytest.mark.parametrize(
-    ("call", "request_", "code", "said"),
+    ("call", "request_", "code", "message"),
     [
         (
             "put_scaling_policy",
@@ -259,6 +259,6 @@ def test_refuses_two_tags_of_one_key(kept, sagemaker):
         ),
     ],
 )
-def test_refuses_a_scaling_request_outside_the_api_model(cloud, call, request_, code, said):
-    with refused(said, code):
+def test_refuses_a_scaling_request_outside_the_api_model(cloud, call, request_, code, message):
+    with refusal(message, code):
         getattr(cloud.client("application-autoscaling"), call)(**TARGET, **request_)

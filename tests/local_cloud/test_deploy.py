@@ -22,16 +22,16 @@ from tests.local_cloud.account import until
 from tests.local_cloud.tiny_session import (
     ALONE,
     Caller,
-    ended,
+    archive_bytes,
+    deploy_all,
     lock_entry,
     processes_of,
     publish,
-    published,
     session_at,
     sick_engine,
     sound_network,
     vector,
-    walk,
+    wait_for_processes,
     weighted_network,
 )
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.local_cloud
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     with session_at(tmp_path_factory.mktemp("session")) as tiny:
-        walk(tiny.start())
+        deploy_all(tiny.start())
         yield tiny
 
 
@@ -52,7 +52,7 @@ def session(tiny):
 
 def test_the_tiny_tree_answers_and_a_second_deploy_changes_nothing(tiny, session):
     assert sum(number * number for number in vector(session)) == pytest.approx(1, abs=1e-5)
-    done = walk(session)
+    done = deploy_all(session)
     assert done.built == ()
     assert done.deployed.changed == ()
     assert len(done.deployed.unchanged) >= 3
@@ -63,7 +63,7 @@ def test_model_of_another_pull_request_brings_its_own_stack_and_touches_no_other
     lock, servers, stacks = tiny.lock.read_bytes(), _servers(tiny), _stacks(session)
     model = tiny.write_like("newcomer", ALONE, serving="{server: python}")
     try:
-        done = walk(session)
+        done = deploy_all(session)
         assert [entry.manifest.model for entry in done.built] == ["newcomer"]
         # The environment's dashboard shows every endpoint.
         assert set(done.deployed.changed) == {"local/Endpoint-newcomer", "local/Observability"}
@@ -89,7 +89,7 @@ def test_model_of_another_pull_request_brings_its_own_stack_and_touches_no_other
         formation.delete_stack(StackName="roundhouse-local-endpoint-newcomer")
         until(lambda: "roundhouse-local-endpoint-newcomer" not in _stacks(session))
         tiny.lock.with_name("newcomer.lock.yaml").unlink(missing_ok=True)
-    walk(session)
+    deploy_all(session)
 
 
 def _stacks(session):
@@ -120,12 +120,12 @@ def test_refuses_an_endpoint_that_does_not_serve_what_its_stack_deployed(tiny, s
         assert (live.config, live.stack_config) == ("older", deployed)
         assert any("serves endpoint config older" in line for line in live.drift)
         with pytest.raises(DeployFailedError, match=f"config older, not {deployed}"):
-            walk(session)
+            deploy_all(session)
     finally:
         _serve(sagemaker, deployed)
     (live,) = state_of(tiny.paths, session.report, "local").live
     assert live.drift == () and live.variants[0].instances == 1
-    assert walk(session).deployed.changed == ()
+    assert deploy_all(session).deployed.changed == ()
 
 
 def _serve(sagemaker, config):
@@ -143,7 +143,7 @@ def test_refuses_a_corrupt_network_and_the_old_endpoint_answers(tiny, session):
     tiny.write_model(sound_network()[:-40])
     try:
         with pytest.raises(BuildFailedError, match=r"no valid ONNX file.*Log: .*build\.log"):
-            walk(session)
+            deploy_all(session)
     finally:
         tiny.write_model(sound_network())
     assert tiny.lock.read_bytes() == lock
@@ -158,7 +158,7 @@ def test_refuses_an_engine_outside_its_budget_and_the_old_endpoint_answers(tiny,
             BuildFailedError,
             match=r"the closest, int8, has mean cosine .*wanted mean 1.*Log: .*build\.log",
         ):
-            walk(session)
+            deploy_all(session)
     finally:
         tiny.write_model(sound_network())
     assert tiny.lock.read_bytes() == lock
@@ -167,11 +167,11 @@ def test_refuses_an_engine_outside_its_budget_and_the_old_endpoint_answers(tiny,
 
 def test_refuses_a_tampered_archive_before_deploying(tiny, session):
     entry = lock_entry(tiny)
-    data = published(session, entry)
+    data = archive_bytes(session, entry)
     publish(session, entry, data + b"\0")
     try:
         with pytest.raises(DeployFailedError, match="do not deploy it"):
-            walk(session)
+            deploy_all(session)
     finally:
         publish(session, entry, data)
     assert vector(session)
@@ -189,8 +189,8 @@ def test_refuses_a_lock_whose_archive_is_gone_and_the_demo_rebuilds_it(tiny, ses
     with pytest.raises(
         DeployFailedError, match="`roundhouse build --env local --model tiny` builds it again"
     ):
-        walk(session)
-    assert len(walk(session, rebuild_gone=True).built) == 1
+        deploy_all(session)
+    assert len(deploy_all(session, rebuild_gone=True).built) == 1
     assert vector(session)
 
 
@@ -200,17 +200,19 @@ def test_a_server_that_never_gets_healthy_is_rolled_back_and_leaves_no_process(t
         DeployFailedError, match=r"did not pass the ping health check.*Refused.*Log: .*\.log"
     )
     with sick_engine(session, tiny, load_seconds=9.0), refused:
-        walk(session)
+        deploy_all(session)
     assert vector(session) == answer
-    assert ended(tiny.paths.tree, but=before) and set(before) <= set(processes_of(tiny.paths.tree))
-    walk(session)
+    assert wait_for_processes(tiny.paths.tree, but=before) and set(before) <= set(
+        processes_of(tiny.paths.tree)
+    )
+    deploy_all(session)
 
 
-def test_a_killed_cloud_is_replaced_by_the_next_walk(tiny, session):
+def test_a_killed_cloud_is_replaced_by_the_next_deploy(tiny, session):
     address = lifecycle.find(cloud_folder(tiny.paths))
     os.kill(address.pid, signal.SIGKILL)
     # A signal is sent, not obeyed, when kill returns.
     until(lambda: not is_alive(address))
-    done = walk(tiny.start(), rebuild_gone=True)
+    done = deploy_all(tiny.start(), rebuild_gone=True)
     assert len(done.built) == 1
     assert vector(tiny.start())

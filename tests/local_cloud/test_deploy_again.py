@@ -16,7 +16,7 @@ import pytest
 
 from local_cloud import lifecycle
 from tests.local_cloud.account import Account
-from tests.local_cloud.desk import copy_repository, roundhouse
+from tests.local_cloud.repository_copy import copy_repository, roundhouse
 from tests.local_cloud.tiny_session import new_tiny_session, processes_of
 
 pytestmark = pytest.mark.local_cloud
@@ -30,7 +30,7 @@ ENDPOINT, FOUNDATION, BUILDS = (
 
 
 @pytest.fixture
-def desk(tmp_path):
+def repository(tmp_path):
     """A repository of its own with its own local cloud, which is up, and a tree of one tiny model
     in `tree`.
     """
@@ -43,25 +43,25 @@ def desk(tmp_path):
 
 
 @pytest.fixture
-def account(desk):
-    state = desk / "build" / "local"
+def account(repository):
+    state = repository / "build" / "local"
     account = Account(lifecycle.find(state), state)
     yield account
     account.close()
 
 
-def _deploy(desk):
-    with (desk / "deploy.log").open("wb") as log:
+def _deploy(repository):
+    with (repository / "deploy.log").open("wb") as log:
         command = roundhouse(
-            desk, "deploy", "--env", "local", "--yes", "--root", str(desk / "tree")
+            repository, "deploy", "--env", "local", "--yes", "--root", str(repository / "tree")
         )
         return subprocess.Popen(
-            command, cwd=desk, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command, cwd=repository, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
 
 
-def _said(desk):
-    return (desk / "deploy.log").read_text(errors="replace")
+def _log_text(repository):
+    return (repository / "deploy.log").read_text(errors="replace")
 
 
 def _kill(pids):
@@ -72,10 +72,10 @@ def _kill(pids):
             continue
 
 
-def _cloud_pids(desk):
+def _cloud_pids(repository):
     """The local cloud and all that it started are not the desk's power: they go on."""
-    address = lifecycle.find(desk / "build" / "local")
-    return {pid for pid in processes_of(desk) if address.pid in _line(pid)}
+    address = lifecycle.find(repository / "build" / "local")
+    return {pid for pid in processes_of(repository) if address.pid in _line(pid)}
 
 
 def _line(pid):
@@ -94,16 +94,16 @@ def _parent(pid):
     return int(fields[1])
 
 
-def _killed_at(desk, words):
+def _killed_at(repository, words):
     """Starts a deploy and kills it, and every process it started, once it has said so much."""
-    process = _deploy(desk)
+    process = _deploy(repository)
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while words not in _said(desk):
-        assert process.poll() is None and time.monotonic() < deadline, _said(desk)
+    while words not in _log_text(repository):
+        assert process.poll() is None and time.monotonic() < deadline, _log_text(repository)
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    _kill(set(processes_of(desk)) - _cloud_pids(desk))
+    _kill(set(processes_of(repository)) - _cloud_pids(repository))
 
 
 def _stacks(account):
@@ -113,17 +113,27 @@ def _stacks(account):
     return {item["StackName"]: (item["StackStatus"], item["CreationTime"]) for item in found}
 
 
-def _completes(desk):
-    process = _deploy(desk)
-    assert process.wait(DEADLINE_SECONDS) == 0, _said(desk)
+def _completes(repository):
+    process = _deploy(repository)
+    assert process.wait(DEADLINE_SECONDS) == 0, _log_text(repository)
 
 
-def _answer(desk, verb, *words):
+def _answer(repository, verb, *words):
     """The document that a command prints for machines."""
     command = roundhouse(
-        desk, verb, "--env", "local", "--root", str(desk / "tree"), "--format", "json", *words
+        repository,
+        verb,
+        "--env",
+        "local",
+        "--root",
+        str(repository / "tree"),
+        "--format",
+        "json",
+        *words,
     )
-    return json.loads(subprocess.run(command, cwd=desk, check=True, capture_output=True).stdout)
+    return json.loads(
+        subprocess.run(command, cwd=repository, check=True, capture_output=True).stdout
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,17 +145,17 @@ def _answer(desk, verb, *words):
     ],
 )
 def test_a_killed_deploy_is_completed_by_the_next_and_nothing_is_done_twice(
-    desk, account, moment, done_before
+    repository, account, moment, done_before
 ):
-    _killed_at(desk, moment)
-    assert "Done:" not in _said(desk)
+    _killed_at(repository, moment)
+    assert "Done:" not in _log_text(repository)
     before = _stacks(account)
     assert done_before <= {
         name for name, (status, _) in before.items() if status == "CREATE_COMPLETE"
     }
-    _completes(desk)
-    assert "Done: " in _said(desk) and "Traceback" not in _said(desk)
-    assert "No image is built in the local cloud" in _said(desk)
+    _completes(repository)
+    assert "Done: " in _log_text(repository) and "Traceback" not in _log_text(repository)
+    assert "No image is built in the local cloud" in _log_text(repository)
     stacks = {
         name: stack
         for name, stack in _stacks(account).items()
@@ -162,5 +172,5 @@ def test_a_killed_deploy_is_completed_by_the_next_and_nothing_is_done_twice(
     }
     answer = account.client("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
     assert answer["EndpointStatus"] == "InService"
-    assert {image["state"] for image in _answer(desk, "images")} == {"not built here"}
-    assert _answer(desk, "prune", "--older-than", "0", "--dry-run")["found"] == []
+    assert {image["state"] for image in _answer(repository, "images")} == {"not built here"}
+    assert _answer(repository, "prune", "--older-than", "0", "--dry-run")["found"] == []

@@ -18,7 +18,7 @@ from roundhouse.report import Report
 from roundhouse.status.state import state_of
 from roundhouse.status.table import endpoints_table
 from tests.local_cloud.account import until
-from tests.local_cloud.tiny_session import QUESTION, Caller, session_at, sound_network, walk
+from tests.local_cloud.tiny_session import QUESTION, Caller, deploy_all, session_at, sound_network
 
 pytestmark = pytest.mark.local_cloud
 
@@ -41,7 +41,7 @@ def tiny(tmp_path_factory):
         tiny.write_model(sound_network(), endpoint=OWN)
         tiny.write_like("beside", "{joins: tiny, weight: 0}")
         tiny.write_like("waits", QUEUE, serving="{server: python}")
-        done = walk(tiny.start())
+        done = deploy_all(tiny.start())
         assert len(done.built) == 3
         yield tiny
 
@@ -55,7 +55,7 @@ def objects(session, prefix):
     """Everything under a prefix of the artifact bucket, once there is something."""
     bucket, s3 = artifact_bucket(session.environment), session.clients("s3")
 
-    def found():
+    def stored_objects():
         names = [
             entry["Key"]
             for entry in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
@@ -64,7 +64,7 @@ def objects(session, prefix):
             name: s3.get_object(Bucket=bucket, Key=name)["Body"].read() for name in names
         } or None
 
-    return until(found)
+    return until(stored_objects)
 
 
 def invocations(session, variant):
@@ -143,7 +143,7 @@ def test_queue_answers_by_way_of_s3(session):
 
 def test_variant_becomes_a_shadow_that_gets_copies(tiny, session):
     tiny.write_like("beside", "{joins: tiny, role: shadow}")
-    done = walk(session)
+    done = deploy_all(session)
     assert done.built == ()
     shown = session.clients("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
     assert [variant["VariantName"] for variant in shown["ProductionVariants"]] == ["AllTraffic"]

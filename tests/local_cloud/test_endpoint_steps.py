@@ -10,7 +10,13 @@ from roundhouse.deploy.stacks import deployed_templates
 from roundhouse.errors import DeployFailedError
 from stacks.endpoint.change import with_scaling_again
 from tests.local_cloud.load import steady_load
-from tests.local_cloud.tiny_session import Caller, session_at, sick_engine, sound_network, walk
+from tests.local_cloud.tiny_session import (
+    Caller,
+    deploy_all,
+    session_at,
+    sick_engine,
+    sound_network,
+)
 
 pytestmark = pytest.mark.local_cloud
 
@@ -24,7 +30,7 @@ def tiny(tmp_path_factory):
     # The canaries' minutes are not what these tests are about.
     with session_at(tmp_path_factory.mktemp("steps"), seconds_per_minute="0.1") as tiny:
         tiny.write_model(sound_network(), endpoint=SMALL)
-        walk(tiny.start())
+        deploy_all(tiny.start())
         yield tiny
 
 
@@ -38,7 +44,7 @@ def caller(session):
     return Caller(session)
 
 
-def said(session):
+def printed_text(session):
     return session.report.console.file.getvalue()
 
 
@@ -51,7 +57,7 @@ def variants(session, kind="ProductionVariants"):
     return {target["VariantName"]: target["InstanceType"] for target in config.get(kind, [])}
 
 
-def scaled(session):
+def capacities(session):
     found = session.clients("application-autoscaling").describe_scalable_targets(
         ServiceNamespace="sagemaker"
     )["ScalableTargets"]
@@ -77,18 +83,20 @@ def broken_off_before_the_last(session):
 
 
 def test_instance_type_of_a_scaled_endpoint_changes_while_it_answers(tiny, session, caller):
-    actual = (variants(session), scaled(session))
+    actual = (variants(session), capacities(session))
     assert actual == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
     tiny.write_model(sound_network(), endpoint=LARGE)
     with steady_load(caller, ENDPOINT) as load:
-        done = walk(session)
+        done = deploy_all(session)
     assert load.failures == [] and load.answers
-    assert "tiny takes 2 updates: the instance type of variant AllTraffic changes" in said(session)
-    actual = (variants(session), scaled(session))
+    assert "tiny takes 2 updates: the instance type of variant AllTraffic changes" in printed_text(
+        session
+    )
+    actual = (variants(session), capacities(session))
     assert actual == ({"AllTraffic": "ml.c7i.xlarge"}, {"AllTraffic": (1, 2)})
     assert "local/Endpoint-tiny" in done.deployed.changed
     assert not holds_scaling_back(session)
-    again = walk(tiny.start())
+    again = deploy_all(tiny.start())
     assert "local/Endpoint-tiny" in again.deployed.unchanged
 
 
@@ -98,12 +106,12 @@ def test_deploy_that_was_broken_off_between_the_updates_is_completed_by_the_next
     tiny.write_model(sound_network(), endpoint=SMALL)
     with steady_load(caller, ENDPOINT) as load:
         with pytest.raises(KeyboardInterrupt):
-            walk(broken_off_before_the_last(session))
-        assert (variants(session), scaled(session)) == ({"AllTraffic": "ml.c7i.xlarge"}, {})
+            deploy_all(broken_off_before_the_last(session))
+        assert (variants(session), capacities(session)) == ({"AllTraffic": "ml.c7i.xlarge"}, {})
         assert holds_scaling_back(session)
-        walk(tiny.start())
+        deploy_all(tiny.start())
     assert load.failures == []
-    actual = (variants(session), scaled(session))
+    actual = (variants(session), capacities(session))
     assert actual == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
     assert not holds_scaling_back(session)
 
@@ -117,42 +125,42 @@ def test_refuses_a_sick_engine_at_the_last_update_and_the_scaling_comes_back(
         with steady_load(caller, ENDPOINT) as load, sick_engine(session, tiny):
             if is_broken_off_first:
                 with pytest.raises(KeyboardInterrupt):
-                    walk(broken_off_before_the_last(session))
+                    deploy_all(broken_off_before_the_last(session))
             with pytest.raises(DeployFailedError, match="did not pass the ping health check"):
-                walk(session)
+                deploy_all(session)
     finally:
         tiny.write_model(sound_network(), endpoint=SMALL)
     assert load.failures == []
-    assert "Restoring the scaling of endpoints that stay as they were" in said(session)
-    actual = (variants(session), scaled(session))
+    assert "Restoring the scaling of endpoints that stay as they were" in printed_text(session)
+    actual = (variants(session), capacities(session))
     assert actual == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
     assert not holds_scaling_back(session)
-    assert "local/Endpoint-tiny" in walk(tiny.start()).deployed.unchanged
+    assert "local/Endpoint-tiny" in deploy_all(tiny.start()).deployed.unchanged
 
 
 def test_variant_comes_and_goes_while_the_endpoint_answers(tiny, session, caller):
     beside = tiny.write_like("beside", "{joins: tiny, weight: 1}")
     with steady_load(caller, ENDPOINT) as load:
-        walk(session)
-        assert variants(session).keys() == scaled(session).keys() == {"AllTraffic", "beside"}
+        deploy_all(session)
+        assert variants(session).keys() == capacities(session).keys() == {"AllTraffic", "beside"}
         load.until_answered("beside")
         beside.unlink()
-        walk(tiny.start())
+        deploy_all(tiny.start())
         load.forget_answers()
         load.until_answered("AllTraffic")
     assert load.failures == []
-    assert "tiny takes 2 updates: variant beside comes or goes" in said(session)
-    assert variants(session).keys() == scaled(session).keys() == {"AllTraffic"}
+    assert "tiny takes 2 updates: variant beside comes or goes" in printed_text(session)
+    assert variants(session).keys() == capacities(session).keys() == {"AllTraffic"}
 
 
 def test_shadow_comes_and_goes_in_one_update_each(tiny, session, caller):
     shadow = tiny.write_like("beside", "{joins: tiny, role: shadow}")
     with steady_load(caller, ENDPOINT) as load:
-        walk(session)
+        deploy_all(session)
         assert variants(session, "ShadowProductionVariants").keys() == {"beside"}
         shadow.unlink()
         again = tiny.start()
-        walk(again)
+        deploy_all(again)
     assert load.failures == [] and load.greetings() == {"AllTraffic"}
     assert variants(session, "ShadowProductionVariants") == {}
-    assert "updates:" not in said(session) + said(again)
+    assert "updates:" not in printed_text(session) + printed_text(again)

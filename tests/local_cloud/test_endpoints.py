@@ -13,9 +13,9 @@ from tests.local_cloud.account import (
     ACCOUNT,
     IMAGE,
     endpoint_resources,
-    gone,
     marked_processes,
     until,
+    wait_until_gone,
 )
 
 pytestmark = pytest.mark.local_cloud
@@ -33,7 +33,7 @@ def test_endpoint_is_in_service_with_its_stack_and_gone_with_it(cloud):
     actual = (answer["body"], answer["content_type"], answer["attributes"])
     assert actual == ("hello", "text/plain", "trace=7")
     cloud.destroy("life")
-    assert gone("life")
+    assert wait_until_gone("life")
     with pytest.raises(
         ClientError,
         match='Could not find endpoint "arn:aws:sagemaker:us-east-1:000000000000:endpoint/life"',
@@ -49,7 +49,7 @@ def test_server_has_a_network_of_its_own(cloud):
 
 
 @pytest.mark.parametrize(
-    ("name", "image", "mode", "said"),
+    ("name", "image", "mode", "message"),
     [
         (
             "never",
@@ -65,14 +65,14 @@ def test_server_has_a_network_of_its_own(cloud):
         ),
     ],
 )
-def test_refuses_an_endpoint_that_never_becomes_healthy(cloud, name, image, mode, said):
+def test_refuses_an_endpoint_that_never_becomes_healthy(cloud, name, image, mode, message):
     url = cloud.put_archive(f"{name}/model.tar.gz", "hi")
     status, reason = cloud.deploy(
         name, endpoint_resources(name, url, environment={"SERVER_MODE": mode}, image=image)
     )
     assert status == "ROLLBACK_COMPLETE"
-    assert said in reason
-    assert gone(name)
+    assert message in reason
+    assert wait_until_gone(name)
     assert cloud.client("sagemaker").list_models(NameContains=f"{name}-1")["Models"] == []
     cloud.destroy(name)
 
@@ -105,7 +105,7 @@ def test_update_puts_the_new_archive_behind_the_same_endpoint(cloud):
         for model in cloud.client("sagemaker").list_models(NameContains="swap")["Models"]
     ] == ["swap-2"]
     cloud.destroy("swap")
-    assert gone("swap")
+    assert wait_until_gone("swap")
 
 
 def test_old_server_answers_after_an_update_that_fails(cloud):

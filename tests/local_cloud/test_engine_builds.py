@@ -17,7 +17,7 @@ from roundhouse.deploy.builds import engines, execution
 from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
 from roundhouse.deploy.builds.monitor import BuildMonitor
 from roundhouse.deploy.builds.source import upload_source
-from tests.local_cloud.tiny_session import session_at, sound_network, vector, walk
+from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network, vector
 
 pytestmark = pytest.mark.local_cloud
 FOUR = ("one", "two", "three", "four")
@@ -48,7 +48,7 @@ def build_by_training_job(session, model):
 
 def test_four_of_five_engines_land_and_the_fifths_old_endpoint_answers(tiny):
     session = tiny.start()
-    walk(session)
+    deploy_all(session)
     answer, lock = vector(session), tiny.lock.read_bytes()
     tiny.write_sharing_models(*FOUR)
     (entry,) = build_by_training_job(session, "four")
@@ -59,7 +59,7 @@ def test_four_of_five_engines_land_and_the_fifths_old_endpoint_answers(tiny):
         EnginesNotBuiltError,
         match=r"tiny: .*no valid ONNX file.* 3 engines beside it are built.* Log: .*build\.log",
     ) as error:
-        walk(session)
+        deploy_all(session)
     assert sorted(item.manifest.model for item in error.value.built) == ["one", "three", "two"]
     assert tiny.lock.read_bytes() == lock
     assert vector(session) == answer

@@ -21,7 +21,7 @@ def resources(tmp_path_factory):
     return template["Resources"]
 
 
-def broken(resources):
+def with_a_refused_model(resources):
     """The foundation, and a model without a role, which SageMaker refuses once the rest is
     there.
     """
@@ -30,7 +30,7 @@ def broken(resources):
 
 
 def test_failed_first_deployment_leaves_nothing_and_can_be_repeated(cloud, resources):
-    status, reason = cloud.deploy(STACK, broken(resources))
+    status, reason = cloud.deploy(STACK, with_a_refused_model(resources))
     assert status == "ROLLBACK_COMPLETE", reason
     names = json.dumps(cloud.client("s3").list_buckets()["Buckets"], default=str)
     assert "roundhouse-local" not in names

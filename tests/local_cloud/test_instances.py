@@ -17,10 +17,10 @@ from tests.local_cloud.account import (
     ROLE,
     endpoint_config,
     endpoint_resources,
-    gone,
     marked_processes,
-    refused,
+    refusal,
     until,
+    wait_until_gone,
 )
 from tests.local_cloud.build_machine import write_capacity
 from tests.local_cloud.load import CALLERS, steady_load
@@ -71,7 +71,7 @@ def test_every_instance_is_a_container_of_its_own_and_answers(cloud, sagemaker):
     assert (shown["CurrentInstanceCount"], shown["DesiredInstanceCount"]) == (3, 3)
     assert shown["DeployedImages"] == [{"SpecifiedImage": IMAGE}]
     cloud.destroy("many")
-    assert gone("many")
+    assert wait_until_gone("many")
 
 
 def test_least_outstanding_requests_go_past_a_busy_instance(cloud, tmp_path):
@@ -107,7 +107,7 @@ def test_a_killed_instance_is_passed_by_and_replaced(cloud, sagemaker):
     shown = sagemaker.describe_endpoint(EndpointName="kill")
     assert (shown["EndpointStatus"], counts(shown)) == ("InService", {"AllTraffic": 3})
     cloud.destroy("kill")
-    assert gone("kill")
+    assert wait_until_gone("kill")
 
 
 def test_an_endpoint_deleted_while_an_instance_is_replaced_leaves_no_process(
@@ -120,7 +120,7 @@ def test_an_endpoint_deleted_while_an_instance_is_replaced_leaves_no_process(
     os.kill(max(before), signal.SIGKILL)
     until(lambda: set(marked_processes("leaving")) - before)
     cloud.destroy("leaving")
-    assert gone("leaving")
+    assert wait_until_gone("leaving")
     assert sagemaker.list_endpoints(NameContains="leaving")["Endpoints"] == []
     assert [path for path in cloud.state.glob("endpoints/*-leaving-*") if path.is_dir()] == []
 
@@ -160,11 +160,11 @@ def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemake
     with pytest.raises(ClientError, match="Could not find variant c in endpoint split"):
         cloud.invoke("split", TargetVariant="c")
     sagemaker.delete_endpoint(EndpointName="split")
-    assert gone("split")
+    assert wait_until_gone("split")
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             [{"VariantName": "other", "DesiredInstanceCount": 2}],
@@ -178,8 +178,8 @@ def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemake
         ([1, 2], "must name each variant once, found AllTraffic, AllTraffic"),
     ],
 )
-def test_refuses_weights_and_counts(cloud, one, changes, said):
-    with refused(said):
+def test_refuses_weights_and_counts(cloud, one, changes, message):
+    with refusal(message):
         cloud.set_counts(one, *changes)
 
 
@@ -199,7 +199,7 @@ def test_scaling_out_without_capacity_goes_back_and_says_why(cloud, one, capacit
     assert SHORT in shown["FailureReason"]
 
 
-def test_an_update_keeps_the_counts_and_weights_it_is_told_to_keep(cloud, sagemaker):
+def test_an_update_keeps_the_counts_and_weights_that_its_request_retains(cloud, sagemaker):
     put_model(cloud, "kept-1", "first")
     for version in "123":
         config = endpoint_config("kept", "1", variant={"InitialInstanceCount": 1})
@@ -227,7 +227,7 @@ def test_an_update_keeps_the_counts_and_weights_it_is_told_to_keep(cloud, sagema
     shown = cloud.wait_for("kept")["ProductionVariants"][0]
     assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (1, 1)
     sagemaker.delete_endpoint(EndpointName="kept")
-    assert gone("kept")
+    assert wait_until_gone("kept")
 
 
 def test_refuses_an_endpoint_without_capacity_and_rolls_its_stack_back(cloud, sagemaker, capacity):
@@ -240,7 +240,7 @@ def test_refuses_an_endpoint_without_capacity_and_rolls_its_stack_back(cloud, sa
     assert status == "ROLLBACK_COMPLETE"
     assert SHORT in reason
     assert sagemaker.list_endpoints(NameContains="short")["Endpoints"] == []
-    assert gone("short")
+    assert wait_until_gone("short")
     cloud.destroy("short")
 
 
@@ -284,4 +284,4 @@ def test_instance_pools_are_tried_by_priority_each_with_its_own_model(cloud, sag
     ]
     assert {cloud.invoke("pools")["greeting"] for _ in range(40)} == {"for g6", "for g5"}
     sagemaker.delete_endpoint(EndpointName="pools")
-    assert gone("pools")
+    assert wait_until_gone("pools")

@@ -49,6 +49,6 @@ def test_both_are_served_where(outcomes, meeting):
     assert outcomes[meeting] is None, outcomes[meeting]
 
 
-def test_every_meeting_is_asked_for(outcomes):
-    asked = test_both_are_served_where.pytestmark[0].args[1]
-    assert sorted(outcomes) == sorted(asked)
+def test_every_meeting_has_its_test(outcomes):
+    meetings = test_both_are_served_where.pytestmark[0].args[1]
+    assert sorted(outcomes) == sorted(meetings)

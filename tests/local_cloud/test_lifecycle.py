@@ -19,9 +19,9 @@ from tests.local_cloud.account import (
     Account,
     build,
     endpoint_resources,
-    gone,
     marked_processes,
     until,
+    wait_until_gone,
 )
 
 pytestmark = pytest.mark.local_cloud
@@ -63,7 +63,7 @@ def test_stop_ends_every_process_and_removes_what_the_cloud_made(new_state):
     account = start_with_work(new_state, "stopped")
     assert lifecycle.stop(new_state)
     assert not is_alive(account.address)
-    assert gone("stopped")
+    assert wait_until_gone("stopped")
     assert [path.name for path in new_state.iterdir()] == ["images.yaml"]
     assert not lifecycle.stop(new_state)
 
@@ -72,7 +72,7 @@ def test_interrupt_stops_every_child(new_state):
     account = start_with_work(new_state, "interrupted")
     os.kill(account.address.pid, signal.SIGINT)
     until(lambda: not alive(account.address))
-    assert gone("interrupted")
+    assert wait_until_gone("interrupted")
 
 
 def test_killed_cloud_leaves_no_process_and_starts_again(new_state):
@@ -80,7 +80,7 @@ def test_killed_cloud_leaves_no_process_and_starts_again(new_state):
     assert marked_processes("killed")
     os.kill(account.address.pid, signal.SIGKILL)
     until(lambda: not alive(account.address))
-    assert gone("killed")
+    assert wait_until_gone("killed")
     assert lifecycle.find(new_state) is None
     again = lifecycle.start(ROOT, new_state)
     assert lifecycle.find(new_state) == again != account.address
@@ -146,7 +146,7 @@ def test_refuses_a_port_that_is_taken(new_state):
             lifecycle.start(ROOT, new_state, port)
 
 
-def test_pace_is_taken_from_the_environment_and_told(new_state, monkeypatch):
+def test_pace_is_taken_from_the_environment_and_printed(new_state, monkeypatch):
     monkeypatch.setenv("ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE", "0.5")
     assert lifecycle.start(ROOT, new_state).seconds_per_minute == 0.5
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_cloud.account import CREATED, endpoint_resources, refused, until
+from tests.local_cloud.account import CREATED, endpoint_resources, refusal, until
 from tests.local_cloud.paced import paced_load
 
 pytestmark = pytest.mark.local_cloud
@@ -21,7 +21,7 @@ def dimensions(endpoint=ENDPOINT):
 
 
 @pytest.fixture(scope="module")
-def measured(cloud):
+def busy_endpoint(cloud):
     """Two instances, asked thirty times; six requests are refused by the model."""
     cloud.serve(ENDPOINT, InitialInstanceCount=2)
     for number in range(24):
@@ -38,7 +38,9 @@ def span():
     return {"StartTime": now - timedelta(hours=1), "EndTime": now + timedelta(seconds=1)}
 
 
-def asked(cloud, name, *statistics, namespace="AWS/SageMaker", extended=(), endpoint=ENDPOINT):
+def statistics_of(
+    cloud, name, *statistics, namespace="AWS/SageMaker", extended=(), endpoint=ENDPOINT
+):
     """A metric's statistics over the last minutes as one period."""
     options = (
         {"ExtendedStatistics": list(extended)} if extended else {"Statistics": list(statistics)}
@@ -65,28 +67,32 @@ def computed(cloud, queries):
     return reply["MetricDataResults"]
 
 
-def test_invocations_are_counted_whole_and_per_instance(measured):
-    assert asked(measured, "Invocations", "Sum")["Sum"] == 30
-    assert asked(measured, "InvocationsPerInstance", "Sum")["Sum"] == pytest.approx(15)
+def test_invocations_are_counted_whole_and_per_instance(busy_endpoint):
+    assert statistics_of(busy_endpoint, "Invocations", "Sum")["Sum"] == 30
+    assert statistics_of(busy_endpoint, "InvocationsPerInstance", "Sum")["Sum"] == pytest.approx(15)
 
 
-def test_errors_are_counted_by_side(measured):
-    assert asked(measured, "Invocation4XXErrors", "Sum", "Average")["Sum"] == 6
-    assert asked(measured, "Invocation4XXErrors", "Average")["Average"] == pytest.approx(0.2)
-    assert asked(measured, "Invocation5XXErrors", "Sum")["Sum"] == 0
-    assert asked(measured, "InvocationModelErrors", "Sum")["Sum"] == 6
+def test_errors_are_counted_by_side(busy_endpoint):
+    assert statistics_of(busy_endpoint, "Invocation4XXErrors", "Sum", "Average")["Sum"] == 6
+    assert statistics_of(busy_endpoint, "Invocation4XXErrors", "Average")[
+        "Average"
+    ] == pytest.approx(0.2)
+    assert statistics_of(busy_endpoint, "Invocation5XXErrors", "Sum")["Sum"] == 0
+    assert statistics_of(busy_endpoint, "InvocationModelErrors", "Sum")["Sum"] == 6
 
 
-def test_latency_is_in_microseconds_with_percentiles(measured):
-    found = asked(measured, "ModelLatency", "Maximum", "SampleCount")
+def test_latency_is_in_microseconds_with_percentiles(busy_endpoint):
+    found = statistics_of(busy_endpoint, "ModelLatency", "Maximum", "SampleCount")
     assert found["SampleCount"] == 30
     assert 100_000 < found["Maximum"] < 10_000_000
-    percentiles = asked(measured, "ModelLatency", extended=("p50", "p99"))["ExtendedStatistics"]
+    percentiles = statistics_of(busy_endpoint, "ModelLatency", extended=("p50", "p99"))[
+        "ExtendedStatistics"
+    ]
     assert percentiles["p50"] < 90_000 < percentiles["p99"]
-    assert asked(measured, "OverheadLatency", "Average")["Average"] < 1_000_000
+    assert statistics_of(busy_endpoint, "OverheadLatency", "Average")["Average"] < 1_000_000
 
 
-def test_get_metric_data_computes_expressions(measured):
+def test_get_metric_data_computes_expressions(busy_endpoint):
     queries = [
         query("errors", "Invocation4XXErrors", "Sum", ReturnData=False),
         query("requests", "Invocations", "Sum", ReturnData=False),
@@ -95,7 +101,7 @@ def test_get_metric_data_computes_expressions(measured):
         {"Id": "ms", "Expression": "IF(requests > 0, p99 / 1000, 0)"},
         {"Id": "none", "Expression": "FILL(errors, 0) * 0"},
     ]
-    results = computed(measured, queries)
+    results = computed(busy_endpoint, queries)
     actual = [(result["Id"], result["Label"]) for result in results]
     assert actual == [("share", "errors (%)"), ("ms", "ms"), ("none", "none")]
     assert results[0]["Values"] == pytest.approx([20.0])
@@ -103,64 +109,70 @@ def test_get_metric_data_computes_expressions(measured):
     assert set(results[2]["Values"]) == {0.0}
 
 
-def test_refuses_an_expression_that_cannot_be_read(measured):
-    with refused("unknown metric id 'm9'", "ValidationError"):
-        computed(measured, [{"Id": "e", "Expression": "m9 / 2"}])
+def test_refuses_an_expression_that_cannot_be_read(busy_endpoint):
+    with refusal("unknown metric id 'm9'", "ValidationError"):
+        computed(busy_endpoint, [{"Id": "e", "Expression": "m9 / 2"}])
 
 
-def test_search_finds_the_metrics_of_an_endpoint(measured):
+def test_search_finds_the_metrics_of_an_endpoint(busy_endpoint):
     text = (
         '{AWS/SageMaker,EndpointName,VariantName} MetricName="Invocations" '
         f'EndpointName="{ENDPOINT}"'
     )
     queries = [{"Id": "e", "Expression": f"SUM(SEARCH('{text}', 'Sum', {EVER}))"}]
-    results = computed(measured, queries)
+    results = computed(busy_endpoint, queries)
     assert results[0]["Values"] == [30.0]
 
 
-def test_every_instance_s_use_is_sampled(measured):
+def test_every_instance_s_use_is_sampled(busy_endpoint):
     def sampled():
-        found = asked(measured, "MemoryUtilization", "SampleCount", "Average", namespace=HOSTS)
+        found = statistics_of(
+            busy_endpoint, "MemoryUtilization", "SampleCount", "Average", namespace=HOSTS
+        )
         return found if found.get("SampleCount", 0) >= 2 else None
 
     assert 0 < until(sampled)["Average"] < 100
-    assert asked(measured, "DiskUtilization", "Maximum", namespace=HOSTS)["Maximum"] < 100
-    listed = measured.client("cloudwatch").list_metrics(Namespace=HOSTS)["Metrics"]
+    assert (
+        statistics_of(busy_endpoint, "DiskUtilization", "Maximum", namespace=HOSTS)["Maximum"] < 100
+    )
+    listed = busy_endpoint.client("cloudwatch").list_metrics(Namespace=HOSTS)["Metrics"]
     assert not any(metric["MetricName"].startswith("GPU") for metric in listed)
 
 
-def test_processor_time_is_real(measured):
+def test_processor_time_is_real(busy_endpoint):
     """A busy second shows: the load alone makes the difference."""
 
     def busy():
-        found = asked(measured, "CPUUtilization", "Maximum", namespace=HOSTS)
+        found = statistics_of(busy_endpoint, "CPUUtilization", "Maximum", namespace=HOSTS)
         return found.get("Maximum", 0) > 1
 
-    with paced_load(lambda: measured.invoke(ENDPOINT), 60):
+    with paced_load(lambda: busy_endpoint.invoke(ENDPOINT), 60):
         until(busy)
 
 
-def test_requests_in_hand_are_sampled(measured):
+def test_requests_in_hand_are_sampled(busy_endpoint):
 
     def most():
-        return asked(measured, "ConcurrentRequestsPerModel", "Maximum").get("Maximum", 0)
+        return statistics_of(busy_endpoint, "ConcurrentRequestsPerModel", "Maximum").get(
+            "Maximum", 0
+        )
 
-    with paced_load(lambda: measured.invoke(ENDPOINT, b"wait 0.3"), 8):
+    with paced_load(lambda: busy_endpoint.invoke(ENDPOINT, b"wait 0.3"), 8):
         until(lambda: most() >= 1)
     assert most() <= 8
 
 
-def test_a_load_does_not_flood_the_store(measured):
+def test_a_load_does_not_flood_the_store(busy_endpoint):
     """Hundreds of requests: a fine-grained answer would have as many points as requests."""
-    with paced_load(lambda: measured.invoke(ENDPOINT), 150) as answers:
+    with paced_load(lambda: busy_endpoint.invoke(ENDPOINT), 150) as answers:
         until(lambda: len(answers) >= 300)
-    counted = asked(measured, "Invocations", "Sum", "SampleCount")
+    counted = statistics_of(busy_endpoint, "Invocations", "Sum", "SampleCount")
     assert counted["Sum"] >= len(answers) + 30
     assert counted["SampleCount"] >= counted["Sum"]
 
 
 @pytest.fixture(scope="module")
-def shared(cloud):
+def multi_model(cloud):
     """A multi-model endpoint whose server holds one model at a time.
 
     Each other model unloads the one before.
@@ -181,20 +193,20 @@ def shared(cloud):
 
 
 def shared_statistic(cloud, name, statistic, namespace="AWS/SageMaker"):
-    found = asked(cloud, name, statistic, namespace=namespace, endpoint="shared-metrics")
+    found = statistics_of(cloud, name, statistic, namespace=namespace, endpoint="shared-metrics")
     return found.get(statistic)
 
 
-def test_loads_and_unloads_of_models_are_timed(shared):
-    assert shared_statistic(shared, "ModelCacheHit", "Average") == pytest.approx(0.25)
-    assert shared_statistic(shared, "ModelLoadingTime", "SampleCount") == 3
-    assert shared_statistic(shared, "ModelDownloadingTime", "SampleCount") == 3
-    assert shared_statistic(shared, "ModelUnloadingTime", "SampleCount") == 2
-    waited = shared_statistic(shared, "ModelLoadingWaitTime", "Sum")
+def test_loads_and_unloads_of_models_are_timed(multi_model):
+    assert shared_statistic(multi_model, "ModelCacheHit", "Average") == pytest.approx(0.25)
+    assert shared_statistic(multi_model, "ModelLoadingTime", "SampleCount") == 3
+    assert shared_statistic(multi_model, "ModelDownloadingTime", "SampleCount") == 3
+    assert shared_statistic(multi_model, "ModelUnloadingTime", "SampleCount") == 2
+    waited = shared_statistic(multi_model, "ModelLoadingWaitTime", "Sum")
     parts = ("Loading", "Downloading", "Unloading")
-    times = [shared_statistic(shared, f"Model{part}Time", "Sum") for part in parts]
+    times = [shared_statistic(multi_model, f"Model{part}Time", "Sum") for part in parts]
     assert waited == pytest.approx(sum(times))
 
 
-def test_loaded_models_are_counted(shared):
-    assert until(lambda: shared_statistic(shared, "LoadedModelCount", "Maximum", HOSTS)) == 1
+def test_loaded_models_are_counted(multi_model):
+    assert until(lambda: shared_statistic(multi_model, "LoadedModelCount", "Maximum", HOSTS)) == 1

@@ -13,9 +13,9 @@ from tests.local_cloud.account import (
     BUCKET,
     CREATED,
     endpoint_resources,
-    gone,
-    refused,
+    refusal,
     until,
+    wait_until_gone,
 )
 
 pytestmark = pytest.mark.local_cloud
@@ -30,7 +30,7 @@ TENSORS = {
 
 
 @pytest.fixture(scope="module")
-def shared(cloud):
+def multi_model(cloud):
     for name in ("a", "b", "c"):
         cloud.put_archive(f"shared/{name}/model.tar.gz", f"I am {name}")
     resources = endpoint_resources(
@@ -39,34 +39,34 @@ def shared(cloud):
     assert cloud.deploy("shared", resources) == CREATED
     yield cloud
     cloud.destroy("shared")
-    assert gone("shared")
+    assert wait_until_gone("shared")
 
 
-def test_target_models_answer_each_for_itself(shared):
+def test_target_models_answer_each_for_itself(multi_model):
     for name in ("a", "b"):
-        answer = shared.invoke("shared", TargetModel=f"{name}/model.tar.gz")
+        answer = multi_model.invoke("shared", TargetModel=f"{name}/model.tar.gz")
         actual = (answer["greeting"], answer["target_model"])
         assert actual == (f"I am {name}", f"{name}/model.tar.gz")
 
 
-def test_least_recently_used_target_model_makes_room(shared):
+def test_least_recently_used_target_model_is_unloaded_for_another(multi_model):
     for name in ("a", "b", "a", "c", "a", "b"):
-        answer = shared.invoke("shared", TargetModel=f"{name}/model.tar.gz")
+        answer = multi_model.invoke("shared", TargetModel=f"{name}/model.tar.gz")
         assert answer["greeting"] == f"I am {name}"
         assert answer["loaded"] <= 2
 
 
-def test_refuses_a_target_model_that_is_not_in_s3(shared):
-    with refused(
+def test_refuses_a_target_model_that_is_not_in_s3(multi_model):
+    with refusal(
         r"Failed to download model data\(bucket: engines, key: shared/d/model.tar.gz\)",
         "ValidationError",
     ):
-        shared.invoke("shared", TargetModel="d/model.tar.gz")
+        multi_model.invoke("shared", TargetModel="d/model.tar.gz")
 
 
-def test_refuses_an_invocation_without_target_model(shared):
+def test_refuses_an_invocation_without_target_model(multi_model):
     with pytest.raises(ClientError, match="TargetModel is required"):
-        shared.invoke("shared")
+        multi_model.invoke("shared")
 
 
 def test_refuses_a_prefix_without_slash(cloud):
@@ -78,11 +78,13 @@ def test_refuses_a_prefix_without_slash(cloud):
     cloud.destroy("noslash")
 
 
-def test_loads_are_published_as_metrics(shared):
-    shared.invoke("shared", TargetModel="a/model.tar.gz")
+def test_loads_are_published_as_metrics(multi_model):
+    multi_model.invoke("shared", TargetModel="a/model.tar.gz")
     names = {
         metric["MetricName"]
-        for metric in shared.client("cloudwatch").list_metrics(Namespace="AWS/SageMaker")["Metrics"]
+        for metric in multi_model.client("cloudwatch").list_metrics(Namespace="AWS/SageMaker")[
+            "Metrics"
+        ]
     }
     assert {
         "Invocations",
@@ -123,10 +125,10 @@ def python(cloud, tmp_path_factory):
     assert cloud.deploy("python", resources) == CREATED
     yield cloud
     cloud.destroy("python")
-    assert gone("python")
+    assert wait_until_gone("python")
 
 
-def test_python_server_loads_target_models_when_first_asked(python):
+def test_python_server_loads_target_models_at_their_first_request(python):
     for _ in range(2):
         vectors = ask(python, "python", "texts")["outputs"]
         assert [len(vector) for vector in vectors] == [SIZE, SIZE]
@@ -147,7 +149,7 @@ def test_refuses_a_target_model_that_python_server_cannot_find_and_answers_the_n
     assert ask(python, "python", "texts")
 
 
-def test_refuses_a_target_model_that_no_unloading_makes_room_for_and_loads_the_others_again(python):
+def test_refuses_a_target_model_that_fits_after_no_unloading_and_loads_the_others_again(python):
     with pytest.raises(
         ClientError, match=r"'[0-9a-f]{32}' takes 1000000000 MiB and .* unload others first"
     ) as error:
@@ -158,7 +160,7 @@ def test_refuses_a_target_model_that_no_unloading_makes_room_for_and_loads_the_o
     )
 
 
-def test_python_server_makes_room_where_memory_is_short(cloud, tmp_path):
+def test_python_server_unloads_models_where_memory_is_short(cloud, tmp_path):
     names = [f"model-{number}" for number in range(12)]
     for name in names:
         put_engine(cloud, f"tight/{name}/model.tar.gz", tmp_path / name)
@@ -166,18 +168,18 @@ def test_python_server_makes_room_where_memory_is_short(cloud, tmp_path):
         "tight", "s3://engines/tight/", mode="MultiModel", image=f"{IMAGES}/tight-server:1"
     )
     assert cloud.deploy("tight", resources) == CREATED
-    made_room, deaths = False, []
+    unloaded, deaths = False, []
     for name in (*names, *names[:3], *names):
-        answer = until(lambda name=name: answered(cloud, name, deaths))
+        answer = until(lambda name=name: answer_or_none(cloud, name, deaths))
         assert len(answer["outputs"]) == 2
         logs = cloud.state.glob("endpoints/*-tight-*/*/server.log")
-        made_room |= any("load_out_of_memory" in log.read_text() for log in logs)
+        unloaded |= any("load_out_of_memory" in log.read_text() for log in logs)
     cloud.destroy("tight")
-    assert gone("tight")
-    assert made_room and len(deaths) <= 9, deaths
+    assert wait_until_gone("tight")
+    assert unloaded and len(deaths) <= 9, deaths
 
 
-def answered(cloud, name, deaths):
+def answer_or_none(cloud, name, deaths):
     """What the tight server answers; None while another takes the place of one that died.
 
     A native thread that finds no address space ends the process, and what is left may be too little

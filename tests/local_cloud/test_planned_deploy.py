@@ -12,7 +12,7 @@ from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.compare import plan_against_deployed
 from roundhouse.gitops.stale import review_of
 from roundhouse.processes import Processes
-from tests.local_cloud.tiny_session import session_at, sound_network, walk
+from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network
 
 pytestmark = pytest.mark.local_cloud
 
@@ -32,7 +32,7 @@ def test_plan_is_deployed_as_it_was_reviewed_or_not_at_all(tmp_path):
 
     with session_at(tmp_path / "session") as tiny:
         session = tiny.start()
-        walk(session)
+        deploy_all(session)
         assert not plan().has_changes
 
         tiny.write_model(
@@ -59,11 +59,11 @@ def test_plan_is_deployed_as_it_was_reviewed_or_not_at_all(tmp_path):
 def test_destroyed_endpoint_is_gone_and_the_next_deployment_builds_nothing(tmp_path):
     with session_at(tmp_path / "session") as tiny:
         session = tiny.start()
-        walk(session)
+        deploy_all(session)
         destroy(session, "tiny")
         with pytest.raises(ClientError, match="Could not find"):
             session.clients("sagemaker").describe_endpoint(EndpointName="local-tiny")
         with pytest.raises(RoundhouseError, match="tiny: no such endpoint is deployed in local"):
             destroy(session, "tiny")
-        again = walk(session)
+        again = deploy_all(session)
         assert (again.built, len(again.deployed.changed)) == ((), 1)

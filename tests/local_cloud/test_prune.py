@@ -19,7 +19,7 @@ from roundhouse.cli.prune import prune_table, summary_lines
 from roundhouse.deploy.pruning import tags
 from roundhouse.deploy.pruning.prune import prune
 from roundhouse.deploy.pruning.unreferenced import Verdict
-from tests.local_cloud.tiny_session import session_at, sound_network, walk
+from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network
 
 pytestmark = pytest.mark.local_cloud
 
@@ -35,7 +35,7 @@ FILES = {
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     with session_at(tmp_path_factory.mktemp("prune")) as tiny:
-        walk(tiny.start())
+        deploy_all(tiny.start())
         yield tiny
 
 
@@ -65,7 +65,7 @@ def pruned(session, *, days=31, dry_run=False):
     return prune(session, older_than_days=30, dry_run=dry_run, clock=in_days(days))
 
 
-def marked(session):
+def marks(session):
     """Names of the objects that bear the mark, with their times."""
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     objects = [
@@ -89,7 +89,7 @@ def own_engine(tiny):
 
 def test_marks_what_no_lock_names_and_nothing_else(tiny, session):
     found = pruned(session)
-    assert set(marked(session)) == set(FILES)
+    assert set(marks(session)) == set(FILES)
     assert verdicts(found)[LOST] is verdicts(found)[OTHER_NETWORK] is Verdict.marked
     assert verdicts(found)[own_engine(tiny)] is Verdict.named
     assert {item.model for item in found.of(Verdict.marked)} == {"gone-model", None}
@@ -110,7 +110,7 @@ def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(session):
         s3.list_object_versions(Bucket=bucket, Prefix=f"engines/{LOST}/card.html")["Versions"]
     )
     pruned(session)
-    after = marked(session)
+    after = marks(session)
     assert all(after[name] >= before[name] for name in before)
     answer = s3.get_object(Bucket=bucket, Key=f"engines/{LOST}/card.html")
     assert (answer["Body"].read(), answer["ContentType"]) == (b"<p>card</p>", "text/html")
@@ -129,24 +129,24 @@ def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(session):
 
 def test_a_dry_run_marks_nothing_and_a_second_run_nothing_more(session):
     assert verdicts(pruned(session, dry_run=True))[LOST] is Verdict.marked
-    assert marked(session) == {}
+    assert marks(session) == {}
     pruned(session)
-    first = marked(session)
+    first = marks(session)
     again = pruned(session)
-    assert marked(session) == first
+    assert marks(session) == first
     assert verdicts(again)[LOST] is Verdict.marked_before
 
 
 def test_young_engines_are_left_to_the_branch_that_built_them(session):
     assert verdicts(pruned(session, days=29))[LOST] is Verdict.young
-    assert marked(session) == {}
+    assert marks(session) == {}
 
 
 def test_a_mark_that_was_broken_off_is_finished(session):
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     tags.mark(s3, bucket, tags.objects_under(s3, bucket, f"engines/{LOST}/card.html"))
     pruned(session, days=0)
-    assert {name for name in marked(session) if LOST in name} == {
+    assert {name for name in marks(session) if LOST in name} == {
         name for name in FILES if LOST in name
     }
 
@@ -155,9 +155,9 @@ def test_pruning_takes_the_mark_off_what_a_lock_names_again(tiny, session):
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     prefix = f"engines/{own_engine(tiny)}/"
     tags.mark(s3, bucket, tags.objects_under(s3, bucket, prefix))
-    assert all(name.startswith(prefix) for name in marked(session)) and marked(session)
+    assert all(name.startswith(prefix) for name in marks(session)) and marks(session)
     found = pruned(session, days=0)
-    assert marked(session) == {}
+    assert marks(session) == {}
     assert verdicts(found)[own_engine(tiny)] is Verdict.taken_back
 
 
@@ -170,8 +170,8 @@ def test_deploying_takes_the_mark_off_what_its_lock_names(tiny, session):
     ]
     for prefix in prefixes:
         assert tags.mark(s3, bucket, tags.objects_under(s3, bucket, prefix)) > 0
-    assert walk(session).deployed.changed == ()
-    assert marked(session) == {}
+    assert deploy_all(session).deployed.changed == ()
+    assert marks(session) == {}
 
 
 def test_an_engine_that_another_branch_deployed_is_left_alone(tiny, session):
@@ -184,11 +184,11 @@ def test_an_engine_that_another_branch_deployed_is_left_alone(tiny, session):
         tiny.write_model(sound_network())
         tiny.lock.write_bytes(lock)
     assert verdicts(found)[deployed] is Verdict.deployed
-    assert not any(deployed in name for name in marked(session))
+    assert not any(deployed in name for name in marks(session))
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "message"),
     [
         (
             "build/local/locks/tiny.lock.yaml",
@@ -201,18 +201,18 @@ def test_an_engine_that_another_branch_deployed_is_left_alone(tiny, session):
         ("models/tiny.yaml", r"models/tiny.yaml"),
     ],
 )
-def test_refuses_to_mark_anything_while_a_file_cannot_be_read(tiny, session, broken, said):
+def test_refuses_to_mark_anything_while_a_file_cannot_be_read(tiny, session, broken, message):
     path = tiny.paths.tree / broken
     kept = path.read_bytes() if path.exists() else None
     path.write_text("engines: [")
     try:
-        with pytest.raises(FaultsError, match=said):
+        with pytest.raises(FaultsError, match=message):
             pruned(session, days=400)
     finally:
         path.unlink()
         if kept is not None:
             path.write_bytes(kept)
-    assert marked(session) == {}
+    assert marks(session) == {}
 
 
 def test_the_table_says_what_is_lost_and_how_to_take_it_back(session):

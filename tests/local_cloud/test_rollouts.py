@@ -13,9 +13,9 @@ from tests.local_cloud.account import (
     UPDATED,
     endpoint_config,
     endpoint_resources,
-    gone,
-    refused,
+    refusal,
     until,
+    wait_until_gone,
 )
 from tests.local_cloud.build_machine import write_capacity
 from tests.local_cloud.load import steady_load
@@ -75,7 +75,7 @@ def test_update_under_load_fails_no_request(cloud, alarm, kind):
     assert (shown["EndpointStatus"], shown["EndpointConfigName"]) == ("InService", f"{name}-2")
     assert shown["ProductionVariants"][0]["CurrentInstanceCount"] == 2
     cloud.destroy(name)
-    assert gone(name)
+    assert wait_until_gone(name)
 
 
 @pytest.mark.parametrize("kind", ROLLOUTS)
@@ -103,7 +103,7 @@ def test_alarm_rolls_an_update_back_and_fails_no_request(cloud, alarm, kind):
     assert shown["FailureReason"] in reason
     assert shown["ProductionVariants"][0]["CurrentInstanceCount"] == 2
     cloud.destroy(name)
-    assert gone(name)
+    assert wait_until_gone(name)
 
 
 def test_canary_that_refuses_requests_trips_a_metric_alarm_and_is_rolled_back(cloud):
@@ -195,7 +195,7 @@ def test_sick_new_version_is_rolled_back_and_the_old_one_answers_throughout(clou
     assert "the engine was made for another GPU" in reason
     assert described(cloud, name)["ProductionVariants"][0]["CurrentInstanceCount"] == 2
     cloud.destroy(name)
-    assert gone(name)
+    assert wait_until_gone(name)
 
 
 @pytest.mark.parametrize("kind", ["canary", "rolling"])
@@ -210,7 +210,7 @@ def test_new_version_that_dies_while_it_bakes_is_rolled_back(cloud, alarm, kind)
     assert f"instances of endpoint config {name}-2 did not stay healthy" in reason
     assert {cloud.invoke(name)["greeting"] for _ in range(10)} == {"version 1"}
     cloud.destroy(name)
-    assert gone(name)
+    assert wait_until_gone(name)
 
 
 def test_long_request_is_answered_by_the_fleet_that_an_update_replaces(cloud, alarm, tmp_path):
@@ -259,7 +259,7 @@ def test_refuses_an_update_during_an_update(cloud, alarm):
         ),
     )
     for call in calls:
-        with refused(r'Cannot update in-progress endpoint "arn:.*endpoint/twice"'):
+        with refusal(r'Cannot update in-progress endpoint "arn:.*endpoint/twice"'):
             call()
     alarm("ALARM")
     until(lambda: described(cloud, "twice")["EndpointStatus"] == "InService")
@@ -326,4 +326,4 @@ def test_rollback_without_capacity_leaves_both_fleets_answering_and_the_next_upd
     cloud.destroy("mixed")
     sagemaker.delete_endpoint_config(EndpointConfigName="mixed-2")
     sagemaker.delete_model(ModelName="mixed-2")
-    assert gone("mixed")
+    assert wait_until_gone("mixed")

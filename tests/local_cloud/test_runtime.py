@@ -6,45 +6,45 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_cloud.account import refused
+from tests.local_cloud.account import refusal
 
 pytestmark = pytest.mark.local_cloud
 LIMIT = 6_291_456
 
 
 @pytest.fixture(scope="module")
-def asked(cloud):
+def endpoint(cloud):
     cloud.serve("asked")
     yield cloud
     cloud.destroy("asked")
 
 
-def test_many_callers_are_answered_at_once(asked):
+def test_many_callers_are_answered_at_once(endpoint):
     with ThreadPoolExecutor(16) as callers:
         answers = list(
             callers.map(
-                lambda number: asked.invoke("asked", str(number).encode())["body"], range(64)
+                lambda number: endpoint.invoke("asked", str(number).encode())["body"], range(64)
             )
         )
     assert answers == [str(number) for number in range(64)]
 
 
-def test_body_of_the_full_size_is_passed_on(asked):
-    assert asked.invoke("asked", b"x" * LIMIT)["bytes"] == LIMIT
+def test_body_of_the_full_size_is_passed_on(endpoint):
+    assert endpoint.invoke("asked", b"x" * LIMIT)["bytes"] == LIMIT
 
 
-def test_answer_keeps_the_content_type_and_attributes_that_the_server_gave_it(asked):
-    answer = asked.client("sagemaker-runtime").invoke_endpoint(
+def test_answer_keeps_the_content_type_and_attributes_that_the_server_gave_it(endpoint):
+    answer = endpoint.client("sagemaker-runtime").invoke_endpoint(
         EndpointName="asked", Body=b"x", ContentType="text/plain", CustomAttributes="trace=7"
     )
     actual = (answer["ContentType"], answer["InvokedProductionVariant"])
     assert actual == ("application/json", "AllTraffic")
-    told = json.loads(answer["Body"].read())
-    assert (told["content_type"], told["attributes"]) == ("text/plain", "trace=7")
+    echo = json.loads(answer["Body"].read())
+    assert (echo["content_type"], echo["attributes"]) == ("text/plain", "trace=7")
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (
             {"CustomAttributes": "a" * 1025},
@@ -69,17 +69,17 @@ def test_answer_keeps_the_content_type_and_attributes_that_the_server_gave_it(as
         ),
     ],
 )
-def test_refuses_an_invocation(asked, options, said):
-    with pytest.raises(ClientError, match=said) as error:
-        asked.invoke("asked", **options)
+def test_refuses_an_invocation(endpoint, options, message):
+    with pytest.raises(ClientError, match=message) as error:
+        endpoint.invoke("asked", **options)
     response = error.value.response
     actual = (response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"])
     assert actual == ("ValidationError", 400)
 
 
-def test_refuses_a_body_above_the_limit(asked):
-    with refused(f"Request body of {LIMIT + 1} bytes exceeds", "ValidationError"):
-        asked.invoke("asked", b"x" * (LIMIT + 1))
+def test_refuses_a_body_above_the_limit(endpoint):
+    with refusal(f"Request body of {LIMIT + 1} bytes exceeds", "ValidationError"):
+        endpoint.invoke("asked", b"x" * (LIMIT + 1))
 
 
 def test_refuses_an_endpoint_that_is_not_there(cloud):
@@ -91,17 +91,17 @@ def test_refuses_an_endpoint_that_is_not_there(cloud):
     assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
 
 
-def test_refuses_a_target_model_on_a_single_model_endpoint(asked):
+def test_refuses_a_target_model_on_a_single_model_endpoint(endpoint):
     with pytest.raises(ClientError, match="TargetModel is only for multi-model endpoints"):
-        asked.invoke("asked", TargetModel="a/model.tar.gz")
+        endpoint.invoke("asked", TargetModel="a/model.tar.gz")
 
 
-def test_servers_own_refusal_comes_back_as_model_error(asked):
+def test_servers_own_refusal_comes_back_as_model_error(endpoint):
     with pytest.raises(
         ClientError,
         match='Received client error \\(400\\) from primary with message "that is no question"',
     ) as error:
-        asked.invoke("asked", b"fault")
+        endpoint.invoke("asked", b"fault")
     response = error.value.response
     actual = (response["Error"]["Code"], response["ResponseMetadata"]["HTTPStatusCode"])
     assert actual == ("ModelError", 424)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.local_cloud.account import CREATED, UPDATED, refused, until
+from tests.local_cloud.account import CREATED, UPDATED, refusal, until
 from tests.local_cloud.paced import paced_load
 from tests.local_cloud.scaled_endpoint import Scaled
 
@@ -14,7 +14,7 @@ machine.
 
 
 @pytest.fixture
-def scaled(cloud, request):
+def endpoint(cloud, request):
     test = request.node.originalname.removeprefix("test_").replace("_", "-")
     name = f"scaled-{test[:40].strip('-')}"
     cloud.serve(name)
@@ -22,19 +22,19 @@ def scaled(cloud, request):
     cloud.destroy(name)
 
 
-def test_load_makes_instances_more_and_its_end_fewer(scaled):
-    scaled.register()
-    scaled.track(TARGET)
-    with paced_load(lambda: scaled.cloud.invoke(scaled.name), RATE) as answers:
-        scaled.comes_to(3)
-        asked = len(answers)
-        until(lambda: len({answer["instance"] for answer in answers[asked:]}) == 3)
-    grown = scaled.activities()[-1]
-    high = scaled.alarms()["AlarmHigh"]["AlarmName"]
+def test_load_makes_instances_more_and_its_end_fewer(endpoint):
+    endpoint.register()
+    endpoint.track(TARGET)
+    with paced_load(lambda: endpoint.cloud.invoke(endpoint.name), RATE) as answers:
+        endpoint.comes_to(3)
+        count = len(answers)
+        until(lambda: len({answer["instance"] for answer in answers[count:]}) == 3)
+    grown = endpoint.activities()[-1]
+    high = endpoint.alarms()["AlarmHigh"]["AlarmName"]
     assert grown["Cause"] == f"monitor alarm {high} in state ALARM triggered policy invocations"
     assert grown["Description"].startswith("Setting desired instance count to ")
-    scaled.comes_to(1)
-    shrunk = scaled.ended()
+    endpoint.comes_to(1)
+    shrunk = endpoint.last_activity()
     assert (shrunk["Description"], shrunk["StatusCode"], shrunk["StatusMessage"]) == (
         "Setting desired instance count to 1.",
         "Successful",
@@ -44,10 +44,10 @@ def test_load_makes_instances_more_and_its_end_fewer(scaled):
     assert shrunk["EndTime"] >= shrunk["StartTime"]
 
 
-def test_a_policy_makes_the_alarms_that_aws_makes(scaled):
-    scaled.register()
-    made = scaled.track(600)["Alarms"]
-    high, low = scaled.alarms()["AlarmHigh"], scaled.alarms()["AlarmLow"]
+def test_a_policy_makes_the_alarms_that_aws_makes(endpoint):
+    endpoint.register()
+    made = endpoint.track(600)["Alarms"]
+    high, low = endpoint.alarms()["AlarmHigh"], endpoint.alarms()["AlarmLow"]
     assert {item["AlarmName"] for item in made} == {high["AlarmName"], low["AlarmName"]}
     actual = (high["EvaluationPeriods"], high["Period"], high["Threshold"], high["Statistic"])
     assert actual == (3, 60, 600, "Sum")
@@ -56,45 +56,45 @@ def test_a_policy_makes_the_alarms_that_aws_makes(scaled):
     assert high["AlarmDescription"].startswith(
         "DO NOT EDIT OR DELETE. For TargetTrackingScaling policy arn:aws:autoscaling:"
     )
-    scaled.track(900, DisableScaleIn=True)
-    assert set(scaled.alarms()) == {"AlarmHigh"}
-    assert scaled.alarms()["AlarmHigh"]["Threshold"] == 900
-    assert scaled.alarms()["AlarmHigh"]["AlarmName"] != high["AlarmName"]
-    policy = scaled.client.describe_scaling_policies(**scaled.of)["ScalingPolicies"][0]
+    endpoint.track(900, DisableScaleIn=True)
+    assert set(endpoint.alarms()) == {"AlarmHigh"}
+    assert endpoint.alarms()["AlarmHigh"]["Threshold"] == 900
+    assert endpoint.alarms()["AlarmHigh"]["AlarmName"] != high["AlarmName"]
+    policy = endpoint.client.describe_scaling_policies(**endpoint.of)["ScalingPolicies"][0]
     (alarm,) = policy["Alarms"]
-    assert alarm["AlarmName"] == scaled.alarms()["AlarmHigh"]["AlarmName"]
-    scaled.client.delete_scaling_policy(**scaled.of, PolicyName="invocations")
-    assert scaled.alarms() == {}
+    assert alarm["AlarmName"] == endpoint.alarms()["AlarmHigh"]["AlarmName"]
+    endpoint.client.delete_scaling_policy(**endpoint.of, PolicyName="invocations")
+    assert endpoint.alarms() == {}
 
 
-def test_a_customized_metric_is_tracked(scaled):
-    scaled.register(high=2)
+def test_a_customized_metric_is_tracked(endpoint):
+    endpoint.register(high=2)
     metric = {"Namespace": "Test", "MetricName": "GPUUtilization", "Statistic": "Average"}
-    scaled.track(50, {"CustomizedMetricSpecification": metric}, "gpu")
+    endpoint.track(50, {"CustomizedMetricSpecification": metric}, "gpu")
 
     def fed():
         data = [{"MetricName": "GPUUtilization", "Value": 90}]
-        scaled.cloud.client("cloudwatch").put_metric_data(Namespace="Test", MetricData=data)
-        return scaled.count() == 2
+        endpoint.cloud.client("cloudwatch").put_metric_data(Namespace="Test", MetricData=data)
+        return endpoint.count() == 2
 
     until(fed)
-    assert scaled.activities()[0]["Cause"].endswith("in state ALARM triggered policy gpu")
+    assert endpoint.activities()[0]["Cause"].endswith("in state ALARM triggered policy gpu")
 
 
-def test_a_step_policy_follows_an_alarm_of_one_s_own(scaled):
-    scaled.register()
+def test_a_step_policy_follows_an_alarm_of_one_s_own(endpoint):
+    endpoint.register()
     steps = {
         "AdjustmentType": "ChangeInCapacity",
         "Cooldown": 60,
         "StepAdjustments": [{"MetricIntervalLowerBound": 0, "ScalingAdjustment": 2}],
     }
-    arn = scaled.client.put_scaling_policy(
-        **scaled.of,
+    arn = endpoint.client.put_scaling_policy(
+        **endpoint.of,
         PolicyName="steps",
         PolicyType="StepScaling",
         StepScalingPolicyConfiguration=steps,
     )["PolicyARN"]
-    watch = scaled.cloud.client("cloudwatch")
+    watch = endpoint.cloud.client("cloudwatch")
     watch.put_metric_alarm(
         AlarmName="steps",
         Namespace="Test",
@@ -107,63 +107,63 @@ def test_a_step_policy_follows_an_alarm_of_one_s_own(scaled):
         AlarmActions=[arn],
     )
     watch.put_metric_data(Namespace="Test", MetricData=[{"MetricName": "Backlog", "Value": 5}])
-    scaled.comes_to(3)
-    cause = scaled.activities()[0]["Cause"]
+    endpoint.comes_to(3)
+    cause = endpoint.activities()[0]["Cause"]
     assert cause == "monitor alarm steps in state ALARM triggered policy steps"
 
 
-def test_bounds_hold_from_the_moment_they_are_registered(scaled):
-    scaled.register(low=2)
-    scaled.comes_to(2)
-    assert scaled.ended()["Cause"] == "minimum capacity was set to 2"
-    scaled.client.register_scalable_target(**scaled.of, MinCapacity=1, MaxCapacity=1)
-    scaled.comes_to(1)
-    assert scaled.ended()["Cause"] == "maximum capacity was set to 1"
+def test_bounds_hold_from_the_moment_they_are_registered(endpoint):
+    endpoint.register(low=2)
+    endpoint.comes_to(2)
+    assert endpoint.last_activity()["Cause"] == "minimum capacity was set to 2"
+    endpoint.client.register_scalable_target(**endpoint.of, MinCapacity=1, MaxCapacity=1)
+    endpoint.comes_to(1)
+    assert endpoint.last_activity()["Cause"] == "maximum capacity was set to 1"
 
 
-def test_a_scheduled_action_sets_the_floor(scaled):
-    scaled.register()
-    scaled.client.put_scheduled_action(
-        **scaled.of,
+def test_a_scheduled_action_sets_the_floor(endpoint):
+    endpoint.register()
+    endpoint.client.put_scheduled_action(
+        **endpoint.of,
         ScheduledActionName="morning",
         Schedule="rate(2 minutes)",
         ScalableTargetAction={"MinCapacity": 2},
     )
-    found = scaled.client.describe_scheduled_actions(ServiceNamespace="sagemaker")
+    found = endpoint.client.describe_scheduled_actions(ServiceNamespace="sagemaker")
     (action,) = found["ScheduledActions"]
     actual = (action["Schedule"], action["ScalableTargetAction"])
     assert actual == ("rate(2 minutes)", {"MinCapacity": 2})
-    scaled.comes_to(2)
-    causes = [activity["Cause"] for activity in scaled.activities()]
+    endpoint.comes_to(2)
+    causes = [activity["Cause"] for activity in endpoint.activities()]
     assert "scheduled action name morning was triggered" in causes
     assert "minimum capacity was set to 2" in causes
-    scaled.client.delete_scheduled_action(**scaled.of, ScheduledActionName="morning")
-    with refused("No scheduled action found", "ObjectNotFoundException"):
-        scaled.client.delete_scheduled_action(**scaled.of, ScheduledActionName="morning")
+    endpoint.client.delete_scheduled_action(**endpoint.of, ScheduledActionName="morning")
+    with refusal("No scheduled action found", "ObjectNotFoundException"):
+        endpoint.client.delete_scheduled_action(**endpoint.of, ScheduledActionName="morning")
 
 
-def test_suspended_scaling_rests(scaled):
-    scaled.register(SuspendedState={"DynamicScalingOutSuspended": True})
-    scaled.track(TARGET)
-    with paced_load(lambda: scaled.cloud.invoke(scaled.name), RATE):
-        until(lambda: scaled.alarms()["AlarmHigh"]["StateValue"] == "ALARM")
-        assert scaled.count() == 1
-        scaled.register(SuspendedState={"DynamicScalingOutSuspended": False})
-        scaled.comes_to(3)
+def test_suspended_scaling_rests(endpoint):
+    endpoint.register(SuspendedState={"DynamicScalingOutSuspended": True})
+    endpoint.track(TARGET)
+    with paced_load(lambda: endpoint.cloud.invoke(endpoint.name), RATE):
+        until(lambda: endpoint.alarms()["AlarmHigh"]["StateValue"] == "ALARM")
+        assert endpoint.count() == 1
+        endpoint.register(SuspendedState={"DynamicScalingOutSuspended": False})
+        endpoint.comes_to(3)
 
 
-def test_at_the_maximum_it_says_why_it_did_not_scale(scaled):
-    scaled.register(high=1)
-    scaled.track(TARGET)
-    with paced_load(lambda: scaled.cloud.invoke(scaled.name), RATE):
-        found = until(lambda: scaled.activities(IncludeNotScaledActivities=True))
+def test_at_the_maximum_it_says_why_it_did_not_scale(endpoint):
+    endpoint.register(high=1)
+    endpoint.track(TARGET)
+    with paced_load(lambda: endpoint.cloud.invoke(endpoint.name), RATE):
+        found = until(lambda: endpoint.activities(IncludeNotScaledActivities=True))
     assert found[0]["NotScaledReasons"] == [{"Code": "AlreadyAtMaxCapacity", "MaxCapacity": 1}]
-    assert scaled.activities() == []
+    assert endpoint.activities() == []
 
 
-def test_a_template_s_schedule_comes_and_goes_with_it(scaled):
+def test_a_template_s_schedule_comes_and_goes_with_it(endpoint):
     def target(**more):
-        properties = {**scaled.of, "MinCapacity": "1", "MaxCapacity": "3", **more}
+        properties = {**endpoint.of, "MinCapacity": "1", "MaxCapacity": "3", **more}
         kind = "AWS::ApplicationAutoScaling::ScalableTarget"
         return {"Target": {"Type": kind, "Properties": properties}}
 
@@ -173,26 +173,26 @@ def test_a_template_s_schedule_comes_and_goes_with_it(scaled):
         "Timezone": "Europe/Berlin",
     }
     actions = [{**floor, "ScalableTargetAction": {"MinCapacity": "2"}}]
-    stack = f"{scaled.name}-target"
-    assert scaled.cloud.deploy(stack, target(ScheduledActions=actions)) == CREATED
-    (found,) = scaled.client.describe_scheduled_actions(**scaled.of)["ScheduledActions"]
+    stack = f"{endpoint.name}-target"
+    assert endpoint.cloud.deploy(stack, target(ScheduledActions=actions)) == CREATED
+    (found,) = endpoint.client.describe_scheduled_actions(**endpoint.of)["ScheduledActions"]
     actual = (found["Timezone"], found["ScalableTargetAction"])
     assert actual == ("Europe/Berlin", {"MinCapacity": 2})
-    assert scaled.cloud.deploy(stack, target()) == UPDATED
-    assert scaled.client.describe_scheduled_actions(**scaled.of)["ScheduledActions"] == []
-    scaled.cloud.destroy(stack)
+    assert endpoint.cloud.deploy(stack, target()) == UPDATED
+    assert endpoint.client.describe_scheduled_actions(**endpoint.of)["ScheduledActions"] == []
+    endpoint.cloud.destroy(stack)
 
 
-def test_deregistering_removes_policies_and_alarms(scaled):
-    scaled.register()
-    scaled.track(600)
-    scaled.client.deregister_scalable_target(**scaled.of)
-    assert scaled.client.describe_scaling_policies(**scaled.of)["ScalingPolicies"] == []
-    assert scaled.alarms() == {}
-    with refused(
+def test_deregistering_removes_policies_and_alarms(endpoint):
+    endpoint.register()
+    endpoint.track(600)
+    endpoint.client.deregister_scalable_target(**endpoint.of)
+    assert endpoint.client.describe_scaling_policies(**endpoint.of)["ScalingPolicies"] == []
+    assert endpoint.alarms() == {}
+    with refusal(
         "No scalable target registered for service namespace: sagemaker", "ObjectNotFoundException"
     ):
-        scaled.client.deregister_scalable_target(**scaled.of)
+        endpoint.client.deregister_scalable_target(**endpoint.of)
 
 
 def test_a_target_goes_with_its_endpoint(cloud):
@@ -207,7 +207,7 @@ def test_a_target_goes_with_its_endpoint(cloud):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             {"ResourceId": "endpoint/nowhere/variant/AllTraffic"},
@@ -220,16 +220,16 @@ def test_a_target_goes_with_its_endpoint(cloud):
         ({"MaxCapacity": None}, "Maximum capacity must be specified"),
     ],
 )
-def test_refuses_a_target(scaled, change, said):
-    request = {**scaled.of, "MinCapacity": 1, "MaxCapacity": 3, **change}
-    with refused(said):
-        scaled.client.register_scalable_target(
+def test_refuses_a_target(endpoint, change, message):
+    request = {**endpoint.of, "MinCapacity": 1, "MaxCapacity": 3, **change}
+    with refusal(message):
+        endpoint.client.register_scalable_target(
             **{field: value for field, value in request.items() if value is not None}
         )
 
 
-def test_refuses_a_second_policy_on_one_metric(scaled):
-    scaled.register()
-    scaled.track(600)
-    with refused("Only one TargetTrackingScaling policy for a given metric specification"):
-        scaled.track(700, name="again")
+def test_refuses_a_second_policy_on_one_metric(endpoint):
+    endpoint.register()
+    endpoint.track(600)
+    with refusal("Only one TargetTrackingScaling policy for a given metric specification"):
+        endpoint.track(700, name="again")

@@ -10,8 +10,8 @@ from tests.local_cloud.account import (
     MARK,
     ROLE,
     endpoint_config,
-    gone,
     until,
+    wait_until_gone,
 )
 
 pytestmark = pytest.mark.local_cloud
@@ -48,7 +48,7 @@ def shadowed(cloud):
     yield make
     for name in made:
         sagemaker.delete_endpoint(EndpointName=name)
-        assert gone(name)
+        assert wait_until_gone(name)
 
 
 def copies(cloud, name):
@@ -93,7 +93,7 @@ def test_refusing_shadow_fails_no_request(cloud, shadowed):
     until(lambda: copies(cloud, name) == 10)
 
 
-def test_held_shadow_delays_no_request_and_is_not_asked_without_bound(cloud, shadowed, tmp_path):
+def test_held_shadow_delays_no_request_and_gets_a_bounded_number(cloud, shadowed, tmp_path):
     released = tmp_path / "released"
     name = shadowed("held", "held", HELD_UNTIL=str(released))
     begun = time.monotonic()

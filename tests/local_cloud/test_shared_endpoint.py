@@ -11,7 +11,7 @@ from onboarding.lock import read_lock
 from onboarding.names import target_model
 from roundhouse import invocation
 from roundhouse.errors import NotReadyError
-from tests.local_cloud.tiny_session import SHARED, session_at, walk
+from tests.local_cloud.tiny_session import SHARED, deploy_all, session_at
 
 pytestmark = pytest.mark.local_cloud
 
@@ -32,7 +32,7 @@ def tiny(tmp_path):
 
 def test_python_server_answers_for_a_model_of_a_shared_endpoint_and_refuses_another(tiny):
     session = tiny.start()
-    done = walk(session)
+    done = deploy_all(session)
     assert len(done.built) == 1
     (key,) = read_lock(tiny.lock.parent, "tiny").engines
     runtime = session.clients("sagemaker-runtime")
@@ -49,4 +49,4 @@ def test_python_server_answers_for_a_model_of_a_shared_endpoint_and_refuses_anot
             invocation.Address(endpoint="local-shared", target_model=target_model("0" * 16)),
             ["a red train"],
         )
-    assert walk(session).built == ()
+    assert deploy_all(session).built == ()

@@ -15,10 +15,10 @@ from tests.local_cloud.account import (
     BUCKET,
     MARK,
     ROLE,
-    gone,
     marked_processes,
-    refused,
+    refusal,
     until,
+    wait_until_gone,
 )
 from tests.local_cloud.build_machine import TRAINER_IMAGE, write_capacity, write_trainer
 
@@ -71,7 +71,7 @@ def described(cloud, name):
     return cloud.client("sagemaker").describe_training_job(TrainingJobName=name)
 
 
-def ended(cloud, name):
+def finished_job(cloud, name):
     def settled():
         found = described(cloud, name)
         return found if found["TrainingJobStatus"] in ("Completed", "Failed", "Stopped") else None
@@ -81,7 +81,7 @@ def ended(cloud, name):
 
 def test_a_job_runs_and_leaves_its_results_in_s3(jobs):
     assert create(jobs, "results").endswith(":training-job/results")
-    found = ended(jobs, "results")
+    found = finished_job(jobs, "results")
     assert (found["TrainingJobStatus"], found["SecondaryStatus"]) == ("Completed", "Completed")
     assert found["TrainingEndTime"] >= found["TrainingStartTime"]
     body = (
@@ -95,12 +95,12 @@ def test_a_job_runs_and_leaves_its_results_in_s3(jobs):
         NameContains="esult", StatusEquals="Completed"
     )
     assert [summary["TrainingJobName"] for summary in listed["TrainingJobSummaries"]] == ["results"]
-    assert gone("results")
+    assert wait_until_gone("results")
 
 
 def test_a_failed_job_says_what_it_left_in_its_failure_file(jobs):
     create(jobs, "failing", "bad-model")
-    found = ended(jobs, "failing")
+    found = finished_job(jobs, "failing")
     assert found["TrainingJobStatus"] == "Failed"
     assert found["FailureReason"] == 'AlgorithmError: "bad-model" has cosine 0.91, exit code: 3'
 
@@ -114,18 +114,18 @@ def test_a_stopped_job_ends_and_leaves_no_process(jobs):
         )
     )
     jobs.client("sagemaker").stop_training_job(TrainingJobName="stopped")
-    assert ended(jobs, "stopped")["TrainingJobStatus"] == "Stopped"
-    assert gone("stopped")
+    assert finished_job(jobs, "stopped")["TrainingJobStatus"] == "Stopped"
+    assert wait_until_gone("stopped")
     with pytest.raises(ClientError, match=r"ValidationException.*is in status Stopped"):
         jobs.client("sagemaker").stop_training_job(TrainingJobName="stopped")
 
 
 def test_a_job_that_takes_too_long_is_ended(jobs):
     create(jobs, "long", "slow-model", StoppingCondition={"MaxRuntimeInSeconds": 1})
-    found = ended(jobs, "long")
+    found = finished_job(jobs, "long")
     actual = (found["TrainingJobStatus"], found["SecondaryStatus"])
     assert actual == ("Stopped", "MaxRuntimeExceeded")
-    assert gone("long")
+    assert wait_until_gone("long")
 
 
 def test_a_job_without_capacity_or_image_fails_with_the_reason(jobs):
@@ -140,10 +140,13 @@ def test_a_job_without_capacity_or_image_fails_with_the_reason(jobs):
         "imageless",
         AlgorithmSpecification={"TrainingImage": f"{REGISTRY}/none:1", "TrainingInputMode": "File"},
     )
-    assert ended(jobs, "crowded")["FailureReason"].startswith(
+    assert finished_job(jobs, "crowded")["FailureReason"].startswith(
         "CapacityError: Unable to provision requested ML compute capacity."
     )
-    assert "no local environment stands for the image" in ended(jobs, "imageless")["FailureReason"]
+    assert (
+        "no local environment stands for the image"
+        in finished_job(jobs, "imageless")["FailureReason"]
+    )
     write_capacity(jobs.state)
 
 
@@ -196,7 +199,7 @@ def test_a_job_without_capacity_or_image_fails_with_the_reason(jobs):
     ],
 )
 def test_refuses_a_job(jobs, name, fields, code, words):
-    with refused(words, code):
+    with refusal(words, code):
         create(jobs, name, **fields)
     with pytest.raises(ClientError, match="Requested resource not found"):
         described(jobs, name[:63])
@@ -210,4 +213,4 @@ def test_refuses_a_name_twice_and_more_than_the_quota(jobs):
     with pytest.raises(ClientError, match=r"ResourceLimitExceeded.*is 0 Instances"):
         create(jobs, "beyond")
     write_capacity(jobs.state)
-    ended(jobs, "once")
+    finished_job(jobs, "once")

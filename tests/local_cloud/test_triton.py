@@ -12,7 +12,14 @@ import pytest
 from botocore.exceptions import ClientError
 
 from local_cloud.containers import triton_serve
-from tests.local_cloud.account import ACCOUNT, BUCKET, CREATED, archive, endpoint_resources, gone
+from tests.local_cloud.account import (
+    ACCOUNT,
+    BUCKET,
+    CREATED,
+    archive,
+    endpoint_resources,
+    wait_until_gone,
+)
 
 pytestmark = pytest.mark.local_cloud
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/triton:1"
@@ -29,8 +36,8 @@ import triton_python_backend_utils as pb
 
 class TritonPythonModel:
     def execute(self, requests):
-        return [pb.InferenceResponse([pb.Tensor("sum", pb.get_input_tensor_by_name(each, "number").as_numpy() + ADDED)])
-                for each in requests]
+        return [pb.InferenceResponse([pb.Tensor("sum", pb.get_input_tensor_by_name(request, "number").as_numpy() + ADDED)])
+                for request in requests]
 """
 REQUEST = json.dumps(
     {"inputs": [{"name": "number", "shape": [1, 1], "datatype": "FP32", "data": [40.0]}]}
@@ -53,7 +60,7 @@ def test_single_model_endpoint_answers(cloud):
     answer = cloud.invoke("adder", REQUEST, ContentType="application/json")
     assert answer["outputs"][0]["data"] == [42.0]
     cloud.destroy("adder")
-    assert gone("adder")
+    assert wait_until_gone("adder")
 
 
 def test_multi_model_endpoint_answers_by_target_model(cloud):
@@ -141,14 +148,14 @@ def test_command_follows_the_variables_of_serve(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("folders", "said"),
+    ("folders", "message"),
     [
         ((), "the archive holds 0 models"),
         (("a", "b"), r"holds 2 models \(a, b\): .* names the one to load"),
     ],
 )
-def test_refuses_an_archive_without_one_clear_model(tmp_path, folders, said):
+def test_refuses_an_archive_without_one_clear_model(tmp_path, folders, message):
     for name in folders:
         (tmp_path / name).mkdir()
-    with pytest.raises(triton_serve.ServeError, match=said):
+    with pytest.raises(triton_serve.ServeError, match=message):
         triton_serve.single_model(None, tmp_path)

@@ -7,9 +7,9 @@ from tests.local_cloud.account import (
     IMAGE,
     ROLE,
     endpoint_config,
-    gone,
-    refused,
+    refusal,
     until,
+    wait_until_gone,
 )
 
 pytestmark = pytest.mark.local_cloud
@@ -60,11 +60,11 @@ def sagemaker(cloud):
     cloud.destroy("fixed-type")
     for name in configs:
         sagemaker.delete_endpoint_config(EndpointConfigName=f"fixed-type-{name}")
-    assert gone("fixed-type")
+    assert wait_until_gone("fixed-type")
 
 
 @pytest.mark.parametrize(
-    ("config", "options", "said"),
+    ("config", "options", "message"),
     [
         (
             "missing",
@@ -103,13 +103,13 @@ def sagemaker(cloud):
         ),
     ],
 )
-def test_refuses_an_update(sagemaker, config, options, said):
+def test_refuses_an_update(sagemaker, config, options, message):
     with pytest.raises(ClientError) as error:
         sagemaker.update_endpoint(
             EndpointName="fixed-type", EndpointConfigName=f"fixed-type-{config}", **options
         )
     assert error.value.response["Error"]["Code"] == "ValidationException"
-    assert said in error.value.response["Error"]["Message"]
+    assert message in error.value.response["Error"]["Message"]
     shown = sagemaker.describe_endpoint(EndpointName="fixed-type")
     assert (shown["EndpointStatus"], shown["EndpointConfigName"]) == ("InService", "fixed-type-1")
 
@@ -151,7 +151,7 @@ def test_endpoint_config_in_use_can_be_deleted_and_then_no_update_is_taken(cloud
         in (cloud.state / "cloud.log").read_text()
     )
     assert cloud.invoke("uses-it")["greeting"] == "hi"
-    with refused(r'Could not find endpoint configuration "arn:.*endpoint-config/used-up"'):
+    with refusal(r'Could not find endpoint configuration "arn:.*endpoint-config/used-up"'):
         sagemaker.update_endpoint(EndpointName="uses-it", EndpointConfigName="fixed-type-1")
     assert sagemaker.describe_endpoint(EndpointName="uses-it")["EndpointStatus"] == "InService"
     sagemaker.delete_endpoint(EndpointName="uses-it")

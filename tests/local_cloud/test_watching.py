@@ -13,7 +13,7 @@ import pytest
 
 from local_cloud.cloudwatch.expression import parse
 from tests.local_cloud.account import until
-from tests.local_cloud.tiny_session import QUESTION, session_at, sound_network, walk
+from tests.local_cloud.tiny_session import QUESTION, deploy_all, session_at, sound_network
 
 pytestmark = pytest.mark.local_cloud
 
@@ -46,7 +46,7 @@ def session(tmp_path_factory):
         tmp_path_factory.mktemp("watching"), seconds_per_minute=SECONDS_PER_MINUTE
     ) as tiny:
         tiny.write_model(sound_network(), endpoint=WATCHED)
-        walk(tiny.start())
+        deploy_all(tiny.start())
         yield tiny.start()
 
 

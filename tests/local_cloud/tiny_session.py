@@ -149,12 +149,12 @@ def new_tiny_session(place: Path) -> TinySession:
     session = TinySession(paths=Paths(code=REPOSITORY, tree=place, build=place / "build"))
     for folder in ("models/data", "endpoints", "environments"):
         (place / folder).mkdir(parents=True)
-    sentences = {
+    texts = {
         " ".join((WORDS[i], WORDS[j], WORDS[(i + j) % len(WORDS)]))
         for i in range(12)
         for j in range(12)
     }
-    (place / "models" / "data" / "sentences.txt").write_text("\n".join(sorted(sentences)) + "\n")
+    (place / "models" / "data" / "sentences.txt").write_text("\n".join(sorted(texts)) + "\n")
     (place / "models" / "data" / "calibration.txt").write_text(
         "".join(f"{word} {word} the\n" for word in WORDS)
     )
@@ -178,7 +178,7 @@ def session_at(place: Path, *, seconds_per_minute: str | None = None) -> Iterato
         tiny.stop()
         os.environ.clear()
         os.environ.update(kept)
-    assert ended(place)
+    assert wait_for_processes(place)
 
 
 def sound_network() -> bytes:
@@ -190,7 +190,7 @@ def weighted_network() -> bytes:
     return (FIXTURE / "weighted.onnx").read_bytes()
 
 
-def walk(session: Session, *, rebuild_gone: bool = False) -> deployment.DeployResult:
+def deploy_all(session: Session, *, rebuild_gone: bool = False) -> deployment.DeployResult:
     options = deployment.DeployOptions(yes=True, concurrency=4, rebuild_gone=rebuild_gone)
     return deployment.deploy(session, options)
 
@@ -225,7 +225,7 @@ def lock_entry(tiny: TinySession) -> LockEntry:
     return entry
 
 
-def published(session: Session, entry: LockEntry) -> bytes:
+def archive_bytes(session: Session, entry: LockEntry) -> bytes:
     """An engine's archive in S3."""
     return object_bytes(
         session.clients("s3"), artifact_bucket(session.environment), entry.archive.path
@@ -248,7 +248,7 @@ def sick_engine(session: Session, tiny: TinySession, **measured: float) -> Itera
     `measured` are fields of its manifest that change with it.
     """
     entry = lock_entry(tiny)
-    good = published(session, entry)
+    good = archive_bytes(session, entry)
     bad, manifest = with_another_engine(good), entry.manifest.model_copy(update=measured)
     changed = {
         "sha256": hashlib.sha256(bad).hexdigest(),
@@ -285,7 +285,7 @@ class Caller:
         return {"greeting": answer["InvokedProductionVariant"], "rows": outputs[0]["shape"][0]}
 
 
-def ended(place: Path, but: Collection[int] = ()) -> bool:
+def wait_for_processes(place: Path, but: Collection[int] = ()) -> bool:
     """Waits until no process, but those, names a folder.
 
     One that was killed is gone a moment later.

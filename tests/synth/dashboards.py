@@ -14,7 +14,7 @@ FOUR_GPUS = with_instance_type(OWN, name="ml.g5.12xlarge", gpu_count=4)
 QUEUED = with_endpoint(OWN, asynchronous=AsynchronousSpec())
 
 
-def named(deployment, name):
+def with_name(deployment, name):
     return dataclasses.replace(deployment, name=name)
 
 
@@ -22,7 +22,7 @@ def many(count):
     """Endpoints of every kind, each with its own SLO."""
     kinds = (OWN, SHARED, with_variant(OWN, "challenger"), FOUR_GPUS, QUEUED)
     return [
-        named(with_endpoint(kinds[at % 5], latency_slo_ms=50.0 + at), f"model-{at:03}")
+        with_name(with_endpoint(kinds[at % 5], latency_slo_ms=50.0 + at), f"model-{at:03}")
         for at in range(count)
     ]
 

@@ -49,7 +49,7 @@ def with_locks(deployment: Deployment, **manifest_fields: Any) -> Deployment:
     )
 
 
-def changed(deployment: Deployment, **fields: Any) -> Deployment:
+def with_fields(deployment: Deployment, **fields: Any) -> Deployment:
     """A deployment with other fields."""
     return dataclasses.replace(deployment, **fields)
 
@@ -59,14 +59,14 @@ def of_targets(deployment: Deployment, targets: tuple[Target, ...]) -> Deploymen
     own = dataclasses.replace(
         deployment.own, pools=(dataclasses.replace(deployment.own.pools[0], targets=targets),)
     )
-    return changed(deployment, variants=(own, *deployment.variants[1:]))
+    return with_fields(deployment, variants=(own, *deployment.variants[1:]))
 
 
 def with_endpoint(deployment: Deployment, **fields: Any) -> Deployment:
     """A deployment whose endpoint has other fields; its own variant follows."""
     endpoint = deployment.endpoint.model_copy(update=fields)
     own = dataclasses.replace(deployment.own, scaling=endpoint.scaling, weight=endpoint.weight)
-    return changed(deployment, endpoint=endpoint, variants=(own, *deployment.variants[1:]))
+    return with_fields(deployment, endpoint=endpoint, variants=(own, *deployment.variants[1:]))
 
 
 def with_instance_type(deployment: Deployment, **fields: Any) -> Deployment:
@@ -83,7 +83,7 @@ def with_instance_type(deployment: Deployment, **fields: Any) -> Deployment:
         dataclasses.replace(variant, pools=tuple(map(pool, variant.pools)))
         for variant in deployment.variants
     )
-    return changed(deployment, variants=variants)
+    return with_fields(deployment, variants=variants)
 
 
 def with_scaling(deployment: Deployment, **fields: Any) -> Deployment:

@@ -39,7 +39,7 @@ accuracy: {{dataset: models/data/validation.txt}}
 """
 
 
-def wishes(*lines: str, **words: str) -> dict[str, str]:
+def endpoint_settings(*lines: str, **words: str) -> dict[str, str]:
     """A change of the base tree's model: lines of its endpoint, and old words to new ones."""
     added = "".join(f"  {line}\n" for line in lines)
     return {**({"  scaling:": f"{added}  scaling:"} if lines else {}), **words}

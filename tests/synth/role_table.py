@@ -81,7 +81,7 @@ def table(templates: Templates) -> str:
     """
     roles: dict[str, list[str]] = {}
     for title in dict.fromkeys(ROLES.values()):
-        for sid, statement in _merged(templates, title).items():
+        for sid, statement in _statements_by_id(templates, title).items():
             roles.setdefault(_row(sid, statement), []).append(title)
     rows, reasons = [], dict(WHY)
     for row in sorted(roles, key=lambda row: row.split(" | ")[0]):
@@ -94,10 +94,10 @@ def table(templates: Templates) -> str:
 
 def statement_ids(templates: Templates) -> set[str]:
     """The ids of every statement."""
-    return {sid for title in ROLES.values() for sid in _merged(templates, title)}
+    return {sid for title in ROLES.values() for sid in _statements_by_id(templates, title)}
 
 
-def _merged(templates: Templates, title: str) -> dict[str, dict[str, Any]]:
+def _statements_by_id(templates: Templates, title: str) -> dict[str, dict[str, Any]]:
     """The statements of the roles of one title, by id: what is different between them stands side
     by side.
     """
@@ -152,10 +152,10 @@ def _row(sid: str, statement: Mapping[str, Any]) -> str:
     actions = "; ".join(f"{service}: {', '.join(verbs)}" for service, verbs in services.items())
     conditions = [key for operator in statement.get("Condition", {}).values() for key in operator]
     narrowed = f" where {', '.join(sorted(conditions))}" if conditions else ""
-    return f"{sid} | {actions} | {_listed(statement['Resource'])}{narrowed}"
+    return f"{sid} | {actions} | {_resource_list(statement['Resource'])}{narrowed}"
 
 
-def _listed(resources: Sequence[str]) -> str:
+def _resource_list(resources: Sequence[str]) -> str:
     """Resources that differ in one part of their name as one, that part in braces."""
     groups: dict[tuple[str, str], list[str]] = {}
     for resource in resources:
@@ -197,7 +197,7 @@ def _statements(template: Mapping[str, Any], role: str) -> Iterator[dict[str, An
     ]
     for policy in (
         *resource["Properties"]["Policies"],
-        *(each for each in beside if each["Roles"] == [{"Ref": role}]),
+        *(row for row in beside if row["Roles"] == [{"Ref": role}]),
     ):
         yield from policy["PolicyDocument"]["Statement"]
 

@@ -10,7 +10,7 @@ from onboarding.lock import ServedCapacity
 from onboarding.platform import instance_types
 from stacks.capacity.engine import Capacity
 from stacks.capacity.variant import variant_capacity
-from tests.synth.deployments import changed
+from tests.synth.deployments import with_fields
 
 
 def instance_capacity(deployment: Deployment) -> Capacity | None:
@@ -37,13 +37,13 @@ def served_capacity(rate: float, **fields: Any) -> ServedCapacity:
 def with_served(deployment: Deployment, rate: float, **fields: Any) -> Deployment:
     """A deployment whose every engine has a measured capacity on its own instance type."""
 
-    def measured(target: Target) -> Target:
+    def with_capacity(target: Target) -> Target:
         assert target.lock_entry is not None
         found = served_capacity(rate, **{"instance_type": target.instance_type.name, **fields})
         entry = target.lock_entry.model_copy(update={"capacity": {found.instance_type: found}})
         return dataclasses.replace(target, lock_entry=entry)
 
-    return deployment.with_targets(measured)
+    return deployment.with_targets(with_capacity)
 
 
 def with_own_pools(deployment: Deployment, *instances: str) -> Deployment:
@@ -62,7 +62,7 @@ def with_own_pools(deployment: Deployment, *instances: str) -> Deployment:
 
 def with_own(deployment: Deployment, **fields: Any) -> Deployment:
     """A deployment whose own variant has other fields."""
-    return changed(
+    return with_fields(
         deployment,
         variants=(dataclasses.replace(deployment.own, **fields), *deployment.variants[1:]),
     )
@@ -71,7 +71,7 @@ def with_own(deployment: Deployment, **fields: Any) -> Deployment:
 def with_variant(deployment: Deployment, name: str, **fields: Any) -> Deployment:
     """A deployment with a further variant like its own."""
     joined = dataclasses.replace(deployment.own, name=name, **fields)
-    return changed(deployment, variants=(*deployment.variants, joined))
+    return with_fields(deployment, variants=(*deployment.variants, joined))
 
 
 def variant(deployment: Deployment, name: str) -> Variant:
@@ -82,10 +82,10 @@ def variant(deployment: Deployment, name: str) -> Variant:
 def with_serving(deployment: Deployment, **fields: Any) -> Deployment:
     """A deployment whose models are served otherwise; keys stay as they are."""
 
-    def served(target: Target) -> Target:
+    def with_settings(target: Target) -> Target:
         serving = target.model.serving.model_copy(update=fields)
         return dataclasses.replace(
             target, model=target.model.model_copy(update={"serving": serving})
         )
 
-    return deployment.with_targets(served)
+    return deployment.with_targets(with_settings)

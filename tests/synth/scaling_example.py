@@ -56,7 +56,7 @@ def examples() -> dict[str, str]:
     }
 
 
-def written(text: str) -> str:
+def document_text(text: str) -> str:
     """The document with every example as the code makes it now."""
     found = examples()
     return BLOCK.sub(lambda block: f"{block[1]}{found[block['name']]}{block[4]}", text)
@@ -64,7 +64,7 @@ def written(text: str) -> str:
 
 def main(path: Path = DOCUMENT) -> None:
     """Write the examples into the document."""
-    path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+    path.write_text(document_text(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -66,8 +66,8 @@ def wildcards(template: Template, environment: EnvironmentSpec) -> Iterator[str]
         if "NotAction" in statement or "NotResource" in statement or "NotPrincipal" in statement:
             yield f"{name}: a statement allows everything but what it names"
             continue
-        actions, keys = tuple(listed(statement["Action"])), condition_keys(statement)
-        for resource in map(text, listed(statement.get("Resource", []))):
+        actions, keys = tuple(items_of(statement["Action"])), condition_keys(statement)
+        for resource in map(text, items_of(statement.get("Resource", []))):
             is_wild = (
                 "*" in resource
                 or "?" in resource
@@ -99,7 +99,7 @@ def trusts(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
         for statement in properties["AssumeRolePolicyDocument"]["Statement"]:
             principal = statement.get("Principal", {})
             services = (
-                list(listed(principal.get("Service", []))) if isinstance(principal, dict) else []
+                list(items_of(principal.get("Service", []))) if isinstance(principal, dict) else []
             )
             if (
                 not isinstance(principal, dict)
@@ -126,7 +126,9 @@ def boundaries(template: Template, environment: EnvironmentSpec) -> Iterator[str
 def destructions(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
     """A role that may delete, change a policy, or do anything to an identity but hand a role on."""
     for resource_type, name, statement in allowing(template):
-        for action in listed(statement["Action"]) if resource_type.startswith("AWS::IAM::") else ():
+        for action in (
+            items_of(statement["Action"]) if resource_type.startswith("AWS::IAM::") else ()
+        ):
             service, _, verb = action.partition(":")
             deletes = (
                 verb.startswith(("Delete", "Remove", "Terminate")) and action not in INTERFACES
@@ -139,14 +141,14 @@ def public(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
     """A store that somebody outside the account may reach."""
     for name, bucket in _of_type(template, "AWS::S3::Bucket"):
         blocked = bucket.get("PublicAccessBlockConfiguration", {})
-        doors = (
+        settings = (
             "BlockPublicAcls",
             "BlockPublicPolicy",
             "IgnorePublicAcls",
             "RestrictPublicBuckets",
         )
         if (
-            [blocked.get(door) for door in doors] != [True] * 4
+            [blocked.get(setting) for setting in settings] != [True] * 4
             or "AccessControl" in bucket
             or "WebsiteConfiguration" in bucket
         ):
@@ -230,7 +232,7 @@ def _statements(node: Any) -> Iterator[dict[str, Any]]:
     """Every statement of every policy document inside a value."""
     if isinstance(node, dict):
         if "Statement" in node:
-            yield from listed(node["Statement"])
+            yield from items_of(node["Statement"])
         for value in node.values():
             yield from _statements(value)
     elif isinstance(node, list):
@@ -250,7 +252,7 @@ def condition_keys(statement: Mapping[str, Any]) -> frozenset[str]:
     )
 
 
-def listed(value: Any) -> Iterator[Any]:
+def items_of(value: Any) -> Iterator[Any]:
     yield from value if isinstance(value, list) else [value]
 
 

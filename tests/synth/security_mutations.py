@@ -30,7 +30,7 @@ def trust(template: dict[str, Any]) -> dict[str, Any]:
     return statement
 
 
-def named(template: dict[str, Any], sid: str) -> dict[str, Any]:
+def statement(template: dict[str, Any], sid: str) -> dict[str, Any]:
     """The statement of a role with an id."""
     return next(item for _, _, item in security.allowing(template) if item.get("Sid") == sid)
 
@@ -45,7 +45,7 @@ def fields(template: dict[str, Any], kind: str) -> dict[str, Any]:
     return properties
 
 
-def added(template: dict[str, Any], kind: str, **properties: Any) -> None:
+def add(template: dict[str, Any], kind: str, **properties: Any) -> None:
     template["Resources"]["Added"] = {"Type": kind, "Properties": properties}
 
 
@@ -72,39 +72,39 @@ BY_CHECK: dict[str, dict[str, tuple[str, Change]]] = {
         "everything is allowed": (BUILDS, lambda t: allowed(t).update(Action="*", Resource="*")),
         "a resource is everything": (
             ENDPOINT,
-            lambda t: named(t, "ReadEngines").update(Resource=["*"]),
+            lambda t: statement(t, "ReadEngines").update(Resource=["*"]),
         ),
         "a resource is any bucket": (
             ENDPOINT,
-            lambda t: named(t, "ReadEngines").update(Resource=["arn:aws:s3:::*/*"]),
+            lambda t: statement(t, "ReadEngines").update(Resource=["arn:aws:s3:::*/*"]),
         ),
         "a resource is the whole bucket": (
             ENDPOINT,
-            lambda t: named(t, "ReadEngines").update(
+            lambda t: statement(t, "ReadEngines").update(
                 Resource=["arn:aws:s3:::roundhouse-cloud-111122223333-us-east-1/*"]
             ),
         ),
         "any key may be used": (
             ENDPOINT,
-            lambda t: without(named(t, "UseKey")["Condition"], "ForAnyValue:StringEquals"),
+            lambda t: without(statement(t, "UseKey")["Condition"], "ForAnyValue:StringEquals"),
         ),
         "a key may be used by any service": (
             ENDPOINT,
-            lambda t: without(named(t, "UseKey")["Condition"], "StringEquals"),
+            lambda t: without(statement(t, "UseKey")["Condition"], "StringEquals"),
         ),
         "metrics go into any namespace": (
             ENDPOINT,
-            lambda t: without(named(t, "PublishHostMetrics"), "Condition"),
+            lambda t: without(statement(t, "PublishHostMetrics"), "Condition"),
         ),
         "any log may be written": (
             IMAGES,
-            lambda t: named(t, "WriteLogs").update(
+            lambda t: statement(t, "WriteLogs").update(
                 Resource=["arn:aws:logs:us-east-1:111122223333:*"]
             ),
         ),
         "any repository may be pushed to": (
             IMAGES,
-            lambda t: named(t, "PushImages").update(
+            lambda t: statement(t, "PushImages").update(
                 Resource=["arn:aws:ecr:us-east-1:111122223333:repository/*"]
             ),
         ),
@@ -133,7 +133,7 @@ BY_CHECK: dict[str, dict[str, tuple[str, Change]]] = {
         ),
         "a policy hangs beside its role": (
             BUILDS,
-            lambda t: added(
+            lambda t: add(
                 t,
                 "AWS::IAM::ManagedPolicy",
                 PolicyDocument=policy("s3:GetObject", resource="arn:aws:s3:::b/a"),
@@ -147,16 +147,16 @@ BY_CHECK: dict[str, dict[str, tuple[str, Change]]] = {
             ENDPOINT,
             lambda t: fields(t, POLICY).update(Users=["somebody"]),
         ),
-        "a user is made": (BUILDS, lambda t: added(t, "AWS::IAM::User", UserName="u")),
+        "a user is made": (BUILDS, lambda t: add(t, "AWS::IAM::User", UserName="u")),
     },
     "destructions": {
         "a version may delete": (
             ENDPOINT,
-            lambda t: named(t, "ReadEngines").update(Action=["s3:DeleteObject"]),
+            lambda t: statement(t, "ReadEngines").update(Action=["s3:DeleteObject"]),
         ),
         "a role may delete engines": (
             BUILDS,
-            lambda t: named(t, "WriteObjects")["Action"].append("s3:DeleteObject"),
+            lambda t: statement(t, "WriteObjects")["Action"].append("s3:DeleteObject"),
         ),
         "a role may open the bucket": (
             BUILDS,
@@ -245,7 +245,7 @@ BY_CHECK: dict[str, dict[str, tuple[str, Change]]] = {
         ),
     },
     "unknown_types": {
-        "a store of a kind that nobody judged": (BUILDS, lambda t: added(t, "AWS::DynamoDB::Table"))
+        "a store of a kind that nobody judged": (BUILDS, lambda t: add(t, "AWS::DynamoDB::Table"))
     },
 }
 """By the check that must refuse it, then by its name: the stack, and the change."""

@@ -50,7 +50,7 @@ def operations() -> dict[str, str]:
     return found
 
 
-def called() -> Iterator[str]:
+def called_methods() -> Iterator[str]:
     """The methods that the command's commands call, and the paginators that they ask for."""
     for path in (ROOT / "container" / "client.py", *(ROOT / "roundhouse").rglob("*.py")):
         if NO_COMMAND & set(path.parts):
@@ -69,8 +69,10 @@ def test_the_document_names_every_action_that_callers_need():
     )
     explanation = set(re.findall(r"`(\w+:\w+)`", section))
     known = {method: action for method, action in operations().items() if "_" in method}
-    asked = {known[method] for method in called() if method in known}
-    assert {"states:StartExecution", "s3:ListBucket", "sagemaker:InvokeEndpoint"} <= asked
-    assert asked - explanation == set()
+    actions = {known[method] for method in called_methods() if method in known}
+    assert {"states:StartExecution", "s3:ListBucket", "sagemaker:InvokeEndpoint"} <= actions
+    assert actions - explanation == set()
     # The key is asked by S3, the bootstrap roles by the CDK; and S3 copies by PutObject.
-    assert {item for item in explanation - asked if not item.startswith(("kms:", "sts:"))} == set()
+    assert {
+        item for item in explanation - actions if not item.startswith(("kms:", "sts:"))
+    } == set()

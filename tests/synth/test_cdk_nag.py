@@ -13,7 +13,7 @@ from onboarding.tree import read_tree
 from stacks.environment_stage import EnvironmentStage
 from tests.synth.assembly import SOURCES, read_stacks
 from tests.synth.deployments import with_locks
-from tests.synth.endpoint_cases import CAPTURE, MODEL, wishes
+from tests.synth.endpoint_cases import CAPTURE, MODEL, endpoint_settings
 from tests.synth.full_stage import SETTINGS
 from tests.unit.onboarding.trees import tree_root
 
@@ -45,7 +45,7 @@ WILDCARDS = {
 def stage(app: App, folder: Path) -> EnvironmentStage:
     changes = {
         "environments/cloud.yaml": {"name: cloud\n": SETTINGS},
-        MODEL: wishes(CAPTURE, "dashboard: true"),
+        MODEL: endpoint_settings(CAPTURE, "dashboard: true"),
     }
     tree = read_tree(tree_root(folder, changes))
     return EnvironmentStage(

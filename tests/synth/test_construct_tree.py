@@ -29,7 +29,7 @@ from onboarding.tree import read_tree
 from stacks.environment_stage import EnvironmentStage
 from tests.synth.assembly import SOURCES, SynthesizedStack, read_stacks
 from tests.synth.deployments import with_locks
-from tests.synth.endpoint_cases import CAPTURE, MODEL, wishes
+from tests.synth.endpoint_cases import CAPTURE, MODEL, endpoint_settings
 from tests.synth.full_stage import SETTINGS
 from tests.unit.onboarding.trees import tree_root
 
@@ -85,7 +85,7 @@ def visited(tmp_path_factory) -> tuple[Visitor, dict[str, SynthesizedStack]]:
     folder = tmp_path_factory.mktemp("tree")
     changes: dict[str, Any] = {
         "environments/cloud.yaml": {"name: cloud\n": SETTINGS},
-        MODEL: wishes(CAPTURE, "dashboard: true"),
+        MODEL: endpoint_settings(CAPTURE, "dashboard: true"),
     }
     tree = read_tree(tree_root(folder, changes))
     app = App(outdir=str(folder / "out"), analytics_reporting=False)

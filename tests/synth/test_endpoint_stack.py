@@ -67,7 +67,7 @@ def test_single_model_container_names_its_engine_by_key_and_digest(dev):
     )
 
 
-def test_version_compatible_plans_are_loaded_only_where_they_are_asked_for(tmp_path, dev):
+def test_version_compatible_plans_are_loaded_only_where_the_model_sets_so(tmp_path, dev):
     flag = "--backend-config=tensorrt,version-compatible=true"
     plain = dev[OWN].only(MODEL)["PrimaryContainer"]["Environment"][
         "SAGEMAKER_TRITON_ADDITIONAL_ARGS"
@@ -76,8 +76,10 @@ def test_version_compatible_plans_are_loaded_only_where_they_are_asked_for(tmp_p
     deployment = one("dev", "sentence-embedder")
     (target,) = deployment.targets
     engine = target.model.engine.model_copy(update={"version_compatible": True})
-    asked = dataclasses.replace(target, model=target.model.model_copy(update={"engine": engine}))
-    stack = endpoint_stack(tmp_path, of_targets(deployment, (asked,)))
+    compatible = dataclasses.replace(
+        target, model=target.model.model_copy(update={"engine": engine})
+    )
+    stack = endpoint_stack(tmp_path, of_targets(deployment, (compatible,)))
     flags = stack.only(MODEL)["PrimaryContainer"]["Environment"]["SAGEMAKER_TRITON_ADDITIONAL_ARGS"]
     assert flags.split() == [*plain.split(), flag]
 
@@ -162,7 +164,7 @@ def test_refuses_a_missing_lock_entry_with_the_command_that_builds_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         (
             "compute_capability",
@@ -177,8 +179,10 @@ def test_refuses_a_missing_lock_entry_with_the_command_that_builds_it(tmp_path):
         ("engine_key", "c" * 20, f"key {'c' * 20}"),
     ],
 )
-def test_refuses_a_foreign_engine(tmp_path, field, value, said):
+def test_refuses_a_foreign_engine(tmp_path, field, value, message):
     stack = endpoint_stack(tmp_path, with_locks(one("dev", "sentence-embedder"), **{field: value}))
     (error,) = stack.errors
-    assert said in error and error.endswith("roundhouse build --env dev --model sentence-embedder")
+    assert message in error and error.endswith(
+        "roundhouse build --env dev --model sentence-embedder"
+    )
     assert stack.properties(MODEL) == {}

@@ -24,8 +24,8 @@ from tests.synth.endpoint_cases import (
     POOLS,
     QUEUE,
     beside,
+    endpoint_settings,
     endpoints,
-    wishes,
 )
 
 pytestmark = pytest.mark.synth
@@ -48,22 +48,22 @@ KINDS = {
         )
     },
     "shadow": {BESIDE: beside("{joins: example, role: shadow, weight: 0.1}")},
-    "pools": {MODEL: wishes(POOLS)},
-    "capture": {MODEL: wishes(CAPTURE)},
-    "queue": {MODEL: {"min: 1": "min: 0", **wishes(QUEUE)}},
-    "queue with pools": {MODEL: wishes(QUEUE, POOLS)},
+    "pools": {MODEL: endpoint_settings(POOLS)},
+    "capture": {MODEL: endpoint_settings(CAPTURE)},
+    "queue": {MODEL: {"min: 1": "min: 0", **endpoint_settings(QUEUE)}},
+    "queue with pools": {MODEL: endpoint_settings(QUEUE, POOLS)},
     "schedule": {MODEL: SCHEDULE},
     "fixed": {MODEL: {"max: 2": "max: 1"}},
-    "linear": {MODEL: wishes("rollout: linear", "latency_slo_ms: 50")},
-    "rolling": {MODEL: wishes("rollout: rolling")},
-    "all at once": {MODEL: wishes("rollout: all-at-once")},
+    "linear": {MODEL: endpoint_settings("rollout: linear", "latency_slo_ms: 50")},
+    "rolling": {MODEL: endpoint_settings("rollout: rolling")},
+    "all at once": {MODEL: endpoint_settings("rollout: all-at-once")},
     "cpu": {MODEL: {"ml.g5.xlarge": "ml.c7i.large"}},
     "open": {
-        MODEL: wishes("network_isolation: false"),
+        MODEL: endpoint_settings("network_isolation: false"),
         CLOUD: {"name: cloud": f"name: cloud\n{NETWORK}"},
     },
     "everything": {
-        MODEL: wishes(POOLS, CAPTURE, "latency_slo_ms: 50", "rollout: linear"),
+        MODEL: endpoint_settings(POOLS, CAPTURE, "latency_slo_ms: 50", "rollout: linear"),
         BESIDE: beside("{joins: example, weight: 0.2, instance_type: ml.g6.xlarge}"),
         "models/third-1.yaml": beside("{joins: example}", name="third-1"),
     },

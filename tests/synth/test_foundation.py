@@ -173,10 +173,10 @@ def test_a_key_of_the_account_encrypts_bucket_and_topic_and_says_what_its_policy
     (rule,) = bucket["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]
     assert rule["ServerSideEncryptionByDefault"]["KMSMasterKeyID"] == FOREIGN_KEY
     assert {topic["Properties"]["KmsMasterKeyId"] for topic in topics} == {FOREIGN_KEY}
-    said = [
+    messages = [
         entry for path in tmp_path.rglob("*.json") for entry in infos(json.loads(path.read_text()))
     ]
-    assert any(FOREIGN_KEY in text and "docs/security.md" in text for text in said)
+    assert any(FOREIGN_KEY in text and "docs/security.md" in text for text in messages)
 
 
 def infos(node: Any) -> list[str]:
@@ -223,5 +223,5 @@ ENDPOINT = "AWS::EC2::VPCEndpoint"
 
 
 @pytest.mark.parametrize("network", [None, NETWORK.model_copy(update={"vpc_endpoints": False})])
-def test_no_endpoint_is_made_unless_asked_for(network):
+def test_no_endpoint_is_made_unless_set(network):
     assert of_type(foundation(network=network), ENDPOINT) == {}

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.synth
 @pytest.fixture(
     scope="module",
     params=[("everything", ""), ("queue", OWN_KEY), ("pools", ""), ("volume", "")],
-    ids=lambda each: each[0],
+    ids=lambda fault: fault[0],
 )
 def stage(request, tmp_path_factory) -> tuple[EnvironmentSpec, Stacks]:
     kind, key = request.param
@@ -82,15 +82,15 @@ def test_every_reasoned_wildcard_is_needed(full, queue):
     needed: set[str] = set()
     for stack in (*full[1].values(), *queue[1].values()):
         for resource_type, _, statement in security.allowing(stack.template):
-            actions = tuple(security.listed(statement["Action"]))
+            actions = tuple(security.items_of(statement["Action"]))
             keys = security.condition_keys(statement)
-            for resource in map(security.text, security.listed(statement["Resource"])):
+            for resource in map(security.text, security.items_of(statement["Resource"])):
                 needed |= {
-                    each.why
-                    for each in REASONED
-                    if each.covers(resource_type, actions, resource, keys)
+                    reason.why
+                    for reason in REASONED
+                    if reason.covers(resource_type, actions, resource, keys)
                 }
-    assert {each.why for each in REASONED} - needed == set()
+    assert {reason.why for reason in REASONED} - needed == set()
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,14 @@ def test_a_log_group_is_named_as_iam_knows_it(full):
     of_groups = {"logs:CreateLogGroup", "logs:DescribeLogStreams"}
     found = [item for stack in full[1].values() for _, _, item in security.allowing(stack.template)]
     named = [
-        entry["Resource"] for entry in found if of_groups & set(security.listed(entry["Action"]))
+        entry["Resource"] for entry in found if of_groups & set(security.items_of(entry["Action"]))
     ]
     assert len(named) >= 2
     for resources in named:
         groups = {
-            each for each in resources if ":log-stream:" not in each and not each.endswith(":*")
+            resource
+            for resource in resources
+            if ":log-stream:" not in resource and not resource.endswith(":*")
         }
         assert groups and {f"{group}:*" for group in groups} <= set(resources)
 
@@ -158,13 +160,13 @@ def test_the_policy_for_a_key_of_your_own_allows_what_the_roles_ask_for(tmp_path
         for kind, _, element in security.allowing(template)
         if kind.startswith("AWS::IAM::")
     ]
-    asked = {
+    actions_of_key = {
         action
-        for each in statements
-        for action in security.listed(each["Action"])
+        for statement in statements
+        for action in security.items_of(statement["Action"])
         if action.startswith("kms:")
     }
-    assert asked == given
+    assert actions_of_key == given
 
 
 def test_settings_name_a_whole_network():

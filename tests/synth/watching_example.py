@@ -43,7 +43,7 @@ def table() -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (HEADS, ["---"] * len(HEADS), *rows))
 
 
-def written(text: str) -> str:
+def document_text(text: str) -> str:
     """The document with the table as the code makes it now."""
     return BLOCK.sub(lambda block: f"{block[1]}{table()}\n{block[3]}", text)
 
@@ -57,14 +57,14 @@ def _row(alarm: Alarm, back: set[bool]) -> tuple[str, ...]:
     )
     return (
         f"`{alarm.kind}`",
-        _watched(alarm.watched),
+        _subject(alarm.watched),
         f"{trips} x {_period(alarm.watched)} s",
         takes,
         alarm.explanation,
     )
 
 
-def _watched(watched: Metric | Computed) -> str:
+def _subject(watched: Metric | Computed) -> str:
     if isinstance(watched, Metric):
         return f"{watched.name}, {watched.statistic}"
     of = ", ".join(
@@ -83,7 +83,7 @@ def _period(watched: Metric | Computed) -> int:
 
 def main(path: Path = DOCUMENT) -> None:
     """Writes the table into the document."""
-    path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+    path.write_text(document_text(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from template_rules.read import TemplateFiles, read_templates
 from template_rules.templates import Template
 from tests.synth.assembly import read_stacks, synthesized
 from tests.synth.deployments import environment, locked
-from tests.synth.endpoint_cases import CAPTURE, POOLS, QUEUE, wishes
+from tests.synth.endpoint_cases import CAPTURE, POOLS, QUEUE, endpoint_settings
 from tests.synth.full_stage import SETTINGS, everything
 
 Document = dict[str, Any]
@@ -45,9 +45,9 @@ def folder() -> TemporaryDirectory[str]:
     path = Path(root.name)
     synthesized(path / "dev", environment("dev"), locked("dev"))
     kinds: dict[str, dict[str, Any]] = {
-        "everything": wishes(CAPTURE, "dashboard: true", **{"    max: 2": SCHEDULE}),
-        "queue": wishes(QUEUE),
-        "pools": wishes(POOLS),
+        "everything": endpoint_settings(CAPTURE, "dashboard: true", **{"    max: 2": SCHEDULE}),
+        "queue": endpoint_settings(QUEUE),
+        "pools": endpoint_settings(POOLS),
         "volume": {"ml.g5.xlarge": "ml.c7i.xlarge"},
     }
     for name, endpoint in kinds.items():
@@ -74,7 +74,7 @@ def _keys(name: str) -> dict[str, str]:
     return {stack.path.name: stack.name for stack in stacks}
 
 
-def changed(name: str, change: Change) -> tuple[list[Template], list[Template]]:
+def change_templates(name: str, change: Change) -> tuple[list[Template], list[Template]]:
     """Return an assembly's templates with a change, and those of them that changed."""
     before, keys = read(name).templates, _keys(name)
     names = {item.file: keys[Path(item.file).name] for item in before}
@@ -93,7 +93,7 @@ def changed(name: str, change: Change) -> tuple[list[Template], list[Template]]:
 
 def refusals(name: str, change: Change) -> set[str]:
     """Return the ids of the errors that a changed assembly has; the unchanged one has none."""
-    templates, different = changed(name, change)
+    templates, different = change_templates(name, change)
     assert different, "the fault changes nothing"
     found = {item.rule for item in assembly_findings(templates) if item.severity == "error"}
     for template in different:

@@ -238,10 +238,10 @@ update_store_everything(
 for stateful in (BUCKET, KEY, REPOSITORY):
     for key in ("DeletionPolicy", "UpdateReplacePolicy"):
 
-        def kept(s: Stacks, kind: str = stateful, name: str = key) -> None:
+        def remove_key(s: Stacks, kind: str = stateful, name: str = key) -> None:
             next(resources(s["Foundation"], kind)).pop(name)
 
-        store_dev(f"{stateful} without {key}", kept)
+        store_dev(f"{stateful} without {key}", remove_key)
 update_store_dev("key that does not rotate", "Foundation", KEY, EnableKeyRotation=False)
 update_store_dev(
     "bucket without versions", "Foundation", BUCKET, VersioningConfiguration={"Status": "Suspended"}

@@ -21,7 +21,7 @@ def tensorrt(version="11.0.0"):
     return RuntimeIdentity(name="tensorrt", version=version)
 
 
-def verified(root, *, sha256=None, running=CPU_ONLY):
+def verify(root, *, sha256=None, running=CPU_ONLY):
     return verify_archive(root, running=running, manifest_sha256=sha256)
 
 
@@ -41,12 +41,12 @@ def write_plan(root, record, *, capability="9.0", version="11.0.0"):
 
 def assert_refused(root, sentence, **options):
     with pytest.raises(ArchiveRefused, match=sentence):
-        verified(root, **options)
+        verify(root, **options)
 
 
 def test_archive_is_taken_when_the_whole_chain_holds(tmp_path):
     manifest = write_archive(tmp_path)
-    archive = verified(tmp_path, sha256=manifest.sha256())
+    archive = verify(tmp_path, sha256=manifest.sha256())
     assert archive.manifest == manifest
     assert archive.engine.is_file()
     assert archive.tokenizer is not None and archive.tokenizer.is_file()
@@ -57,7 +57,7 @@ def test_archive_is_taken_with_python_caches_beside_the_model(tmp_path):
     cache = tmp_path / MODEL / "1" / "__pycache__"
     cache.mkdir()
     (cache / "model.cpython-311.pyc").write_bytes(b"x")
-    assert verified(tmp_path).manifest.model == MODEL
+    assert verify(tmp_path).manifest.model == MODEL
 
 
 def test_refuses_archive_without_manifest(tmp_path):
@@ -130,7 +130,7 @@ def test_refuses_a_plan_with_the_reason_that_tensorrt_is_absent(tmp_path):
 )
 def test_onnx_engine_is_taken_where_its_device_is(tmp_path, capability, running):
     write_archive(tmp_path, compute_capability=capability)
-    assert verified(tmp_path, running=running).manifest.compute_capability == capability
+    assert verify(tmp_path, running=running).manifest.compute_capability == capability
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_onnx_engine_is_taken_where_its_device_is(tmp_path, capability, running)
 )
 def test_plan_is_taken_by_the_build_that_made_it(tmp_path, version, record):
     write_plan(tmp_path, record, version=version)
-    assert not verified(tmp_path, running=gpu("9.0")).runs_host_code
+    assert not verify(tmp_path, running=gpu("9.0")).runs_host_code
 
 
 def test_refuses_a_plan_of_another_build_of_the_same_version(tmp_path):
@@ -150,7 +150,7 @@ def test_refuses_a_plan_of_another_build_of_the_same_version(tmp_path):
 @pytest.mark.parametrize("capability", ["8.0", "8.6", "9.0", "12.0"])
 def test_portable_plan_is_taken_by_newer_gpus(tmp_path, capability):
     write_plan(tmp_path, plan(PORTABLE), capability="8.6")
-    assert verified(tmp_path, running=gpu(capability)).manifest.plan == plan(PORTABLE)
+    assert verify(tmp_path, running=gpu(capability)).manifest.plan == plan(PORTABLE)
 
 
 @pytest.mark.parametrize(
@@ -169,4 +169,4 @@ def test_refuses_a_plan_that_is_not_portable_to_this_gpu(tmp_path, capability, f
 
 def test_version_compatible_plan_runs_its_own_code(tmp_path):
     write_plan(tmp_path, plan("--fp16", "--versionCompatible"))
-    assert verified(tmp_path, running=gpu("9.0")).runs_host_code
+    assert verify(tmp_path, running=gpu("9.0")).runs_host_code

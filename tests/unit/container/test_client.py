@@ -101,9 +101,9 @@ def test_client_sends_a_request_again_when_that_may_help(fault):
     assert len(runtime.calls) == 3
 
 
-def sentences_of(kind: str) -> list[str]:
+def messages_of(kind: str) -> list[str]:
     """The sentences of a kind of fault in the Python server, where they are constants."""
-    sentences = []
+    messages = []
     for path in (Path(__file__).parents[3] / "container" / "server").rglob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))
         constants = {
@@ -119,20 +119,20 @@ def sentences_of(kind: str) -> list[str]:
                 if isinstance(value, ast.Name):
                     value = constants.get(value.id, ast.Constant(""))
                 parts = [part for part in ast.walk(value) if isinstance(part, ast.Constant)]
-                sentences.append("".join(str(part.value) for part in parts))
-    return [sentence for sentence in sentences if sentence]
+                messages.append("".join(str(part.value) for part in parts))
+    return [sentence for sentence in messages if sentence]
 
 
-TOO_LATE = ["Request timeout expired", *sentences_of("DeadlinePassed")]
+TOO_LATE = ["Request timeout expired", *messages_of("DeadlinePassed")]
 
 
 def is_out_of_time(sentence: str) -> bool:
     return any(words in sentence for words in OUT_OF_TIME)
 
 
-def test_the_python_servers_sentences_for_a_passed_deadline_are_known():
+def test_the_python_servers_messages_for_a_passed_deadline_are_known():
     assert len(TOO_LATE) > 4 and all(map(is_out_of_time, TOO_LATE))
-    others = [*sentences_of("QueueFull"), *sentences_of("Unavailable")]
+    others = [*messages_of("QueueFull"), *messages_of("Unavailable")]
     assert len(others) > 8 and not any(map(is_out_of_time, others))
 
 

@@ -18,7 +18,7 @@ from tokenizers import processors
 from tests.unit.engine_build.tiny import (
     SPECIAL,
     WORDS,
-    sentences,
+    sample_texts,
     word_tokenizer,
     write_tokenizer_config,
 )
@@ -68,7 +68,7 @@ def write_text_checkpoint(
 def _balance(model: Any, tokenizer: Any) -> None:
     """Sets the head's bias so that every class occurs."""
     head = getattr(model.classifier, "out_proj", model.classifier)
-    texts = [torch.tensor([tokenizer.encode(text).ids[:14]]) for text in sentences(40, seed=9)]
+    texts = [torch.tensor([tokenizer.encode(text).ids[:14]]) for text in sample_texts(40, seed=9)]
     with torch.no_grad():
         logits = [model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits for ids in texts]
         head.bias -= torch.cat(logits).median(0).values

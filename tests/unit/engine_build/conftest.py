@@ -33,7 +33,7 @@ def wheel(checkpoint, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(wheel, tmp_path_factory) -> Built:
+def tiny_build(wheel, tmp_path_factory) -> Built:
     """The model `tiny`, precision auto, built and published to a folder."""
     folder = tmp_path_factory.mktemp("built")
     models = (model(), model("tiny-fp32", "fp32"), model("tiny-int8", "int8"))

@@ -39,7 +39,7 @@ LONG = ProfileRecord(batch=(1, 8, 32), sequence=(16, 128, 256))
 IMAGES = ProfileRecord(batch=(1, 8, 16))
 
 
-def served(**changes: Any) -> Served:
+def served_model(**changes: Any) -> Served:
     """A text embedder with one profile; `changes` replace fields."""
     fields: dict[str, Any] = {
         "model": "embedder",
@@ -64,15 +64,18 @@ VISION = {
 }
 DETECTOR = VISION | {"model": "detector", "inputs": SIGNALS, "outputs": FOUND}
 CASES = {
-    "cpu-embedding": (served(), True),
-    "cpu-embedding-tuned": (served(serving=TUNED), True),
-    "cpu-classification": (served(**CLASSIFIER), True),
-    "cpu-tensors": (served(**DETECTOR), True),
-    "gpu-embedding": (served(), False),
-    "gpu-embedding-tuned": (served(serving=TUNED, profiles=(LONG, SHORT)), False),
-    "gpu-classification-cold": (served(**CLASSIFIER, serving=ServingSpec(warm_up=False)), False),
-    "gpu-vision": (served(**VISION), False),
-    "gpu-tensors-of-unknown-size": (served(**DETECTOR), False),
+    "cpu-embedding": (served_model(), True),
+    "cpu-embedding-tuned": (served_model(serving=TUNED), True),
+    "cpu-classification": (served_model(**CLASSIFIER), True),
+    "cpu-tensors": (served_model(**DETECTOR), True),
+    "gpu-embedding": (served_model(), False),
+    "gpu-embedding-tuned": (served_model(serving=TUNED, profiles=(LONG, SHORT)), False),
+    "gpu-classification-cold": (
+        served_model(**CLASSIFIER, serving=ServingSpec(warm_up=False)),
+        False,
+    ),
+    "gpu-vision": (served_model(**VISION), False),
+    "gpu-tensors-of-unknown-size": (served_model(**DETECTOR), False),
 }
 
 

@@ -13,14 +13,14 @@ from engine_build.ort import OrtNetwork
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
 from tests.unit.engine_build.architectures import CLASSES, TEXT, write_text_checkpoint
-from tests.unit.engine_build.tiny import sentences
+from tests.unit.engine_build.tiny import sample_texts
 
 TYPELESS = ("DistilBERT", "RoBERTa")
 
 
 def exported(source, folder, longest=16):
     """A session of the exported network, its record and its encoder."""
-    network = export(source, sentences(30, seed=3), folder, longest=longest)
+    network = export(source, sample_texts(30, seed=3), folder, longest=longest)
     encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=longest)
     return OrtNetwork(network.path), network, encoder
 
@@ -32,7 +32,7 @@ def test_embedder_is_exported_as_its_source_answers(name, tmp_path):
     types = () if name in TYPELESS else ("token_type_ids",)
     assert network.input_names == ("input_ids", "attention_mask", *types)
     assert (network.outputs[0].name, network.labels) == ("sentence_embedding", None)
-    feed = encoder.feed(sentences(9, seed=4))
+    feed = encoder.feed(sample_texts(9, seed=4))
     assert np.abs(session.rows(feed) - source.rows(feed)).max() < 1e-5
 
 
@@ -43,7 +43,7 @@ def test_classifier_is_exported_with_its_classes(name, tmp_path):
     session, network, encoder = exported(source, tmp_path)
     (logits,) = network.outputs
     assert (logits.name, logits.shape, network.labels) == ("logits", (-1, 3), CLASSES)
-    feed = encoder.feed(sentences(40, seed=4))
+    feed = encoder.feed(sample_texts(40, seed=4))
     rows = session.rows(feed)
     assert np.allclose(rows, source.rows(feed), atol=1e-4)
     assert len(set(rows.argmax(axis=1))) > 1
@@ -52,7 +52,7 @@ def test_classifier_is_exported_with_its_classes(name, tmp_path):
 def test_roberta_takes_its_longest_sequence(tmp_path):
     source = SourceModel(write_text_checkpoint(tmp_path / "checkpoint", "RoBERTa"), longest=32)
     session, _, encoder = exported(source, tmp_path, longest=32)
-    feed = encoder.shaped(sentences(20, seed=3), Shape(batch=2, sequence=32))
+    feed = encoder.shaped(sample_texts(20, seed=3), Shape(batch=2, sequence=32))
     assert np.isfinite(session.rows(feed)).all()
 
 
@@ -65,7 +65,7 @@ def test_refuses_sequences_beyond_the_position_offset_of_roberta(tmp_path):
 def test_released_model_answers_as_before(tmp_path):
     source = SourceModel(write_text_checkpoint(tmp_path, "BERT"), longest=16)
     feed = TextEncoder(tmp_path / "tokenizer.json", inputs=source.inputs, longest=16).feed(
-        sentences(5, seed=3)
+        sample_texts(5, seed=3)
     )
     before = source.rows(feed)
     source.release()
@@ -107,4 +107,4 @@ def test_refuses_a_model_that_gives_nan(tmp_path):
     with torch.no_grad():
         weights.fill_(3e38)
     with pytest.raises(SourceFault, match="gives NaN, Inf or another shape at 1x"):
-        export(source, sentences(20, seed=3), tmp_path, longest=16)
+        export(source, sample_texts(20, seed=3), tmp_path, longest=16)

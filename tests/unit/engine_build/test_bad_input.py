@@ -24,7 +24,7 @@ from tests.unit.engine_build.tiny import (
     SPECIAL,
     WORDS,
     model,
-    sentences,
+    sample_texts,
     word_tokenizer,
     write_tree,
 )
@@ -48,7 +48,7 @@ def build(root, *more):
     return code, json.loads(stdout.getvalue()), stderr.getvalue()
 
 
-def refused(root, *more):
+def refusal(root, *more):
     """Exit code and reason, the same in JSON on stdout and in the last line of stderr."""
     code, failure, log = build(root, *more)
     assert (failure["status"], failure["exit_code"]) == ("failed", code)
@@ -161,7 +161,7 @@ def text_tree(tmp_path, *, rows=VOCABULARY, texts):
     return write_tree(folder, model("tiny", "fp32", source=source), validation=texts)
 
 
-LONG_TEXTS = [" ".join([text] * 5) for text in sentences(120, seed=8)]
+LONG_TEXTS = [" ".join([text] * 5) for text in sample_texts(120, seed=8)]
 ONE_CLASS = np.tile(np.eye(4, dtype=np.float32)[0], (60, 1)) * RANDOM.uniform(1, 2, (60, 1))
 NAN_WEIGHT = np.where(np.eye(4, 3, dtype=np.float32) > 0, np.nan, 1).astype(np.float32)
 ONE_NEGATIVE = np.where(np.arange(120)[:, None] == 77, -1, np.abs(ROWS))
@@ -308,7 +308,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_refuses_bad_input_with_its_code_and_one_sentence(fault, tmp_path):
     code, words, write = FAULTS[fault]
-    ended, reason = refused(write(tmp_path))
+    ended, reason = refusal(write(tmp_path))
     assert (ended, words in reason) == (code, True), reason
 
 
@@ -319,7 +319,7 @@ def test_refuses_an_opset_that_the_platforms_tensorrt_does_not_read(opset, tmp_p
     gpu = {"endpoint": {"instance_type": "ml.g5.xlarge"}}
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | gpu))
     environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
-    code, reason = refused(root, "--networks-only")
+    code, reason = refusal(root, "--networks-only")
     words = (
         f"has opset {opset}, and TensorRT 10.16.1.11 of platform triton-26.05 reads 9 to 24; "
         "export it with opset 17"

@@ -25,7 +25,7 @@ from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import LockEntry
 from onboarding.names import engine_archive_path, engine_record_path
 from tests.unit.engine_build.stand_ins import BreakingStore, StandInRunner, context
-from tests.unit.engine_build.tiny import WIDTH, model, sentences, write_tree
+from tests.unit.engine_build.tiny import WIDTH, model, sample_texts, write_tree
 
 
 def run(root, out, *, store=None, runner=None, model="tiny", action=build):
@@ -36,34 +36,34 @@ def run(root, out, *, store=None, runner=None, model="tiny", action=build):
 
 
 @pytest.fixture
-def networks(built, tmp_path):
+def networks(tiny_build, tmp_path):
     """A store with the networks of a build, and no engine."""
-    shutil.copytree(built.store / "networks", tmp_path / "store/networks")
+    shutil.copytree(tiny_build.store / "networks", tmp_path / "store/networks")
     return FolderStore(tmp_path / "store")
 
 
 @pytest.fixture
-def archive(built, tmp_path):
+def archive(tiny_build, tmp_path):
     """The unpacked archive."""
-    with tarfile.open(built.store / built.result.entry.archive.path) as tar:
+    with tarfile.open(tiny_build.store / tiny_build.result.entry.archive.path) as tar:
         tar.extractall(tmp_path, filter="data")
     return tmp_path
 
 
-def test_build_publishes_an_archive_whose_record_names_its_digest(built):
-    entry = built.result.entry
-    path = built.store / entry.archive.path
+def test_build_publishes_an_archive_whose_record_names_its_digest(tiny_build):
+    entry = tiny_build.result.entry
+    path = tiny_build.store / entry.archive.path
     assert entry.archive.path == engine_archive_path(entry.manifest.engine_key)
     assert (entry.archive.sha256, entry.archive.size_bytes) == (
         sha256_of(path),
         path.stat().st_size,
     )
-    record = (built.store / engine_record_path(entry.manifest.engine_key)).read_bytes()
+    record = (tiny_build.store / engine_record_path(entry.manifest.engine_key)).read_bytes()
     assert LockEntry.model_validate_json(record) == entry
 
 
-def test_archive_holds_the_manifest_beside_one_model_folder(built, archive):
-    manifest = built.result.entry.manifest
+def test_archive_holds_the_manifest_beside_one_model_folder(tiny_build, archive):
+    manifest = tiny_build.result.entry.manifest
     files = {path.relative_to(archive).as_posix() for path in archive.rglob("*") if path.is_file()}
     assert files == {"manifest.json", *manifest.files}
     versioned = ("model.py", "manifest_check.py", "model.onnx", "tokenizer.json")
@@ -74,14 +74,14 @@ def test_archive_holds_the_manifest_beside_one_model_folder(built, archive):
 
 
 def test_published_engine_answers_as_the_source_model_does(archive, checkpoint):
-    source, texts = SourceModel(checkpoint, longest=16), sentences(40, seed=5)
+    source, texts = SourceModel(checkpoint, longest=16), sample_texts(40, seed=5)
     encoder = TextEncoder(archive / "tiny/1/tokenizer.json", inputs=source.inputs, longest=16)
     rows = rows_in_order(OrtNetwork(archive / "tiny/1/model.onnx").rows, encoder, texts, 4)
     assert (rows * rows_in_order(source.rows, encoder, texts, 8)).sum(axis=1).min() > 0.95
 
 
-def test_manifest_records_what_was_judged_and_measured(built):
-    manifest = built.result.entry.manifest
+def test_manifest_records_the_accuracy_and_the_benchmark(tiny_build):
+    manifest = tiny_build.result.entry.manifest
     subjects = [record.subject for record in manifest.accuracy]
     assert (subjects[0], subjects[-1]) == ("int8 Q/DQ network", f"{manifest.precision} engine")
     assert {record.verdict for record in manifest.accuracy} == {"pass"}
@@ -95,17 +95,17 @@ def test_manifest_records_what_was_judged_and_measured(built):
     assert (manifest.builder.source_commit, manifest.builder.image) == ("abc", "image@sha256:1")
 
 
-def test_known_key_builds_nothing(built, tmp_path):
+def test_known_key_builds_nothing(tiny_build, tmp_path):
     runner = StandInRunner()
-    result = run(built.root, tmp_path, store=FolderStore(built.store), runner=runner)
-    assert (result.status, result.entry) == ("known", built.result.entry)
+    result = run(tiny_build.root, tmp_path, store=FolderStore(tiny_build.store), runner=runner)
+    assert (result.status, result.entry) == ("known", tiny_build.result.entry)
     assert runner.commands == []
 
 
 @pytest.mark.parametrize("name", ["tiny-fp32", "tiny-int8"])
-def test_networks_of_one_source_are_made_once(built, networks, tmp_path, name):
+def test_networks_of_one_source_are_made_once(tiny_build, networks, tmp_path, name):
     runner = StandInRunner()
-    result = run(built.root, tmp_path / "out", store=networks, runner=runner, model=name)
+    result = run(tiny_build.root, tmp_path / "out", store=networks, runner=runner, model=name)
     assert result.entry.manifest.precision == name.removeprefix("tiny-")
     assert runner.ran("pip") == 0
 
@@ -124,51 +124,51 @@ def test_networks_alone_are_published_and_another_machine_builds_from_them(wheel
 
 
 def test_model_that_refuses_long_texts_is_another_engine_of_the_same_networks(
-    built, networks, tmp_path
+    tiny_build, networks, tmp_path
 ):
     spec = model("tiny-fp32", "fp32", serving={"auto_truncate": False})
     root, runner = write_tree(tmp_path / "root", spec), StandInRunner()
     options = {"store": networks, "model": "tiny-fp32"}
     manifest = run(root, tmp_path / "out", runner=runner, **options).entry.manifest
     assert (runner.ran("pip"), manifest.auto_truncate) == (0, False)
-    backend = built.result.entry.manifest.files["tiny/1/model.py"]
+    backend = tiny_build.result.entry.manifest.files["tiny/1/model.py"]
     assert manifest.files["tiny-fp32/1/model.py"] == backend
-    other = run(built.root, tmp_path / "cuts", **options).entry.manifest
+    other = run(tiny_build.root, tmp_path / "cuts", **options).entry.manifest
     assert other.auto_truncate and other.engine_key != manifest.engine_key
     assert other.network_keys == manifest.network_keys
 
 
-def test_damaged_network_in_the_store_is_made_anew(built, networks, wheel, tmp_path):
+def test_damaged_network_in_the_store_is_made_anew(tiny_build, networks, wheel, tmp_path):
     for path in (tmp_path / "store").glob("networks/*/*-model.onnx"):
         path.write_bytes(path.read_bytes()[:-10])
     runner = StandInRunner(wheel)
-    run(built.root, tmp_path / "out", store=networks, runner=runner, model="tiny-fp32")
+    run(tiny_build.root, tmp_path / "out", store=networks, runner=runner, model="tiny-fp32")
     assert runner.ran("pip") == 1
 
 
-def test_build_killed_before_the_end_goes_on_from_what_is_finished(built, wheel, tmp_path):
+def test_build_killed_before_the_end_goes_on_from_what_is_finished(tiny_build, wheel, tmp_path):
     killed = StandInRunner(wheel, check=Ended(code=-9, output="", errors=""))
     with pytest.raises(NetworkRefused):
-        run(built.root, tmp_path, runner=killed)
+        run(tiny_build.root, tmp_path, runner=killed)
     (tmp_path / "scratch/engines").mkdir(parents=True)
     again = StandInRunner()
-    assert run(built.root, tmp_path, runner=again).status == "built"
+    assert run(tiny_build.root, tmp_path, runner=again).status == "built"
     assert again.ran("pip") == 0
     assert not (tmp_path / "scratch").exists()
 
 
-def test_engine_is_invisible_until_its_record_is_written(built, networks, tmp_path):
+def test_engine_is_invisible_until_its_record_is_written(tiny_build, networks, tmp_path):
     def is_record(name):
         return name.endswith("lock-entry.json")
 
     store = BreakingStore(tmp_path / "store", is_record, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        run(built.root, tmp_path / "out", store=store)
-    key = built.result.entry.manifest.engine_key
+        run(tiny_build.root, tmp_path / "out", store=store)
+    key = tiny_build.result.entry.manifest.engine_key
     assert networks.size(engine_archive_path(key)) is not None
     assert networks.size(engine_record_path(key)) is None
     runner = StandInRunner()
-    result = run(built.root, tmp_path / "out", store=networks, runner=runner)
+    result = run(tiny_build.root, tmp_path / "out", store=networks, runner=runner)
     assert runner.commands == []
     assert LockEntry.model_validate_json(networks.read(engine_record_path(key))) == result.entry
 
@@ -191,22 +191,22 @@ def test_auto_falls_back_to_fp32_outside_the_budget(networks, tmp_path):
     assert manifest.precision == "fp32" and "outside the budget" in manifest.decision
 
 
-def test_compile_check_that_passed_is_kept_with_its_network(built, networks, tmp_path):
+def test_compile_check_that_passed_is_kept_with_its_network(tiny_build, networks, tmp_path):
     assert len(list((tmp_path / "store").glob("networks/*/check-*.json"))) == 2
     runner = StandInRunner(check=Ended(code=-6, output="", errors="must not run"))
-    result = run(built.root, tmp_path / "out", store=networks, runner=runner)
-    assert result.entry.manifest.compile_checks == built.result.entry.manifest.compile_checks
+    result = run(tiny_build.root, tmp_path / "out", store=networks, runner=runner)
+    assert result.entry.manifest.compile_checks == tiny_build.result.entry.manifest.compile_checks
 
 
-def test_check_of_another_file_is_made_again(built, networks, tmp_path):
+def test_check_of_another_file_is_made_again(tiny_build, networks, tmp_path):
     record = next((tmp_path / "store").glob("networks/*/check-*.json"))
     record.rename(record.with_name("check-0123456789abcdef.json"))
     runner = StandInRunner()
-    run(built.root, tmp_path / "out", store=networks, runner=runner)
+    run(tiny_build.root, tmp_path / "out", store=networks, runner=runner)
     assert runner.ran("engine_build.onnx_graph.rtx") == 1
 
 
-def test_refuses_a_network_that_the_compile_check_refuses(built, networks, tmp_path):
+def test_refuses_a_network_that_the_compile_check_refuses(tiny_build, networks, tmp_path):
     for path in (tmp_path / "store").glob("networks/*/check-*.json"):
         path.unlink()
     fault = {"message": "no importer", "node": -1, "name": "/x", "operator": "Foo"}
@@ -214,13 +214,13 @@ def test_refuses_a_network_that_the_compile_check_refuses(built, networks, tmp_p
     runner = StandInRunner(check=Ended(code=0, output=output, errors=""))
     words = r"float network: node /x \(operator Foo\): no importer; way out: "
     with pytest.raises(NetworkRefused, match=words):
-        run(built.root, tmp_path / "out", store=networks, runner=runner)
+        run(tiny_build.root, tmp_path / "out", store=networks, runner=runner)
 
 
-def test_refuses_a_package_that_cannot_be_fetched(built, tmp_path):
+def test_refuses_a_package_that_cannot_be_fetched(tiny_build, tmp_path):
     words = r"tiny-embedder==1.0 cannot be fetched \(ERROR: No matching distribution"
     with pytest.raises(SourceFault, match=words):
-        run(built.root, tmp_path)
+        run(tiny_build.root, tmp_path)
 
 
 def test_refuses_a_gpu_engine_without_trtexec(tmp_path):
@@ -232,11 +232,11 @@ def test_refuses_a_gpu_engine_without_trtexec(tmp_path):
         run(root, tmp_path / "out")
 
 
-def onnx_tree(built, tmp_path, length=None):
+def onnx_tree(tiny_build, tmp_path, length=None):
     """A model whose source is the first bytes of a built network, and its tokenizer."""
     folder = tmp_path / "root/networks"
     folder.mkdir(parents=True)
-    tokenizer = next(built.store.glob("networks/*/*-tokenizer.json"))
+    tokenizer = next(tiny_build.store.glob("networks/*/*-tokenizer.json"))
     network = next(tokenizer.parent.glob("*-model.onnx"))
     shutil.copy(tokenizer, folder / "tokenizer.json")
     (folder / "model.onnx").write_bytes(network.read_bytes()[:length])
@@ -244,14 +244,14 @@ def onnx_tree(built, tmp_path, length=None):
     return write_tree(tmp_path / "root", model("tiny", "fp32", source=source))
 
 
-def test_onnx_file_is_its_own_source(built, tmp_path):
-    result = run(onnx_tree(built, tmp_path), tmp_path / "out")
+def test_onnx_file_is_its_own_source(tiny_build, tmp_path):
+    result = run(onnx_tree(tiny_build, tmp_path), tmp_path / "out")
     assert np.isclose(result.entry.manifest.accuracy[0].mean, 1.0)
 
 
-def test_refuses_a_truncated_onnx_file(built, tmp_path):
+def test_refuses_a_truncated_onnx_file(tiny_build, tmp_path):
     with pytest.raises(SourceFault, match=r"model.onnx is no valid ONNX file \(.*cut short"):
-        run(onnx_tree(built, tmp_path, 20_000), tmp_path / "out")
+        run(onnx_tree(tiny_build, tmp_path, 20_000), tmp_path / "out")
 
 
 def test_checkpoint_of_the_tree_is_built_without_fetching_anything(checkpoint, tmp_path):

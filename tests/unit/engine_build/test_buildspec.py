@@ -23,7 +23,7 @@ sys.exit(int(os.environ["CODE"]))
 
 
 @pytest.fixture
-def built(tmp_path):
+def run_phases(tmp_path):
     """Runs both phases in one shell: exit code, the program's arguments, the exported reason."""
     (tmp_path / "engine_build").mkdir()
     (tmp_path / "engine_build" / "__main__.py").write_text(PROGRAM)
@@ -56,8 +56,8 @@ def built(tmp_path):
     return run
 
 
-def test_build_runs_engine_build_for_the_wanted_compute_capability(built):
-    code, arguments, reason = built('{"status": "built"}', ROUNDHOUSE_COMPUTE_CAPABILITY="8.9")
+def test_build_runs_engine_build_for_the_wanted_compute_capability(run_phases):
+    code, arguments, reason = run_phases('{"status": "built"}', ROUNDHOUSE_COMPUTE_CAPABILITY="8.9")
     assert (code, reason) == (0, "")
     assert arguments == [
         *("--root", ".", "--environment", "dev", "--model", "tiny", "--compute-capability", "8.9"),
@@ -65,22 +65,22 @@ def test_build_runs_engine_build_for_the_wanted_compute_capability(built):
     ]
 
 
-def test_build_without_a_compute_capability_names_none(built):
-    assert "--compute-capability" not in built("{}")[1]
+def test_build_without_a_compute_capability_names_none(run_phases):
+    assert "--compute-capability" not in run_phases("{}")[1]
 
 
 @pytest.mark.parametrize(
     ("code", "reason"), [(3, 'mean cosine 0.91 of "tiny", $wanted `0.99`'), (137, "")]
 )
-def test_a_failed_build_exports_its_reason_and_a_killed_one_none(code, reason, built):
+def test_a_failed_build_exports_its_reason_and_a_killed_one_none(code, reason, run_phases):
     result = json.dumps({"status": "failed", "reason": reason}) if reason else ""
-    assert built(result, code)[::2] == (code, reason)
+    assert run_phases(result, code)[::2] == (code, reason)
 
 
-def test_the_shell_reads_what_nvidias_images_set_for_it(built, tmp_path):
+def test_the_shell_reads_what_nvidias_images_set_for_it(run_phases, tmp_path):
     """CodeBuild ignores their entry point; BASH_ENV reaches a shell that nobody types into."""
     (tmp_path / "bashrc").write_text("export ROUNDHOUSE_MODEL=from-the-image\n")
-    assert "from-the-image" in built("{}", BASH_ENV=str(tmp_path / "bashrc"))[1]
+    assert "from-the-image" in run_phases("{}", BASH_ENV=str(tmp_path / "bashrc"))[1]
 
 
 def test_the_reason_is_a_variable_that_codebuild_tells():

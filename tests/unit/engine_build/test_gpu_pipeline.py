@@ -38,7 +38,7 @@ def tools(wheel, tmp_path, monkeypatch):
     return dataclasses.replace(tools, runner=Both(tools.runner, StandInRunner(wheel)))
 
 
-def test_gpu_engine_is_built_judged_and_packed(tools):
+def test_gpu_engine_is_built_evaluated_and_packed(tools):
     with tools.work:
         result = build(tools)
         again = build(tools)

@@ -21,28 +21,28 @@ from tests.unit.engine_build.architectures import (
     write_vision_network,
 )
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tiny import model, sentences, write_tree, write_wheel
+from tests.unit.engine_build.tiny import model, sample_texts, write_tree, write_wheel
 from tests.unit.engine_build.trees import labelled, write_tensors_tree
 
 
-def built(root, tmp_path, wheel=None):
+def build_entry(root, tmp_path, wheel=None):
     tools = context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel))
     with tools.work:
         return build(tools).entry
 
 
 @pytest.mark.parametrize("metric", ["agreement", "accuracy"])
-def test_classifier_is_built_with_its_classes_and_judged_by_its_metric(metric, tmp_path):
+def test_classifier_is_built_with_its_classes_and_evaluated_by_its_metric(metric, tmp_path):
     (tmp_path / "wheels").mkdir()
     checkpoint = write_text_checkpoint(tmp_path / "checkpoint", "BERT", classes=CLASSES)
     dataset = tmp_path / "root/models/data/validation.tsv"
     dataset.parent.mkdir(parents=True)
-    dataset.write_text(labelled(sentences(120, seed=2), [*CLASSES] * 40))
+    dataset.write_text(labelled(sample_texts(120, seed=2), [*CLASSES] * 40))
     name = "models/data/validation." + ("txt" if metric == "agreement" else "tsv")
     accuracy = {"dataset": name, "metric": metric, "budget": {"mean": 0.8}}
     spec = model("tiny", "auto", task="text-classification", accuracy=accuracy)
     wheel = write_wheel(checkpoint, tmp_path / "wheels")
-    manifest = built(write_tree(tmp_path / "root", spec), tmp_path, wheel).manifest
+    manifest = build_entry(write_tree(tmp_path / "root", spec), tmp_path, wheel).manifest
     assert (manifest.task, manifest.labels) == ("text-classification", CLASSES)
     assert {(record.metric, record.verdict) for record in manifest.accuracy} == {(metric, "pass")}
 
@@ -57,7 +57,7 @@ def vision_tree(tmp_path, name, **settings):
 @pytest.mark.parametrize("name", VISION)
 def test_vision_network_is_built_in_int8(name, tmp_path):
     root = vision_tree(tmp_path, name, precision="auto", metric="agreement", mean=0.8)
-    entry = built(root, tmp_path)
+    entry = build_entry(root, tmp_path)
     manifest = entry.manifest
     assert [(item.name, item.shape) for item in manifest.inputs] == [("image", (-1, 3, 16, 16))]
     assert [(item.name, item.shape) for item in manifest.outputs] == [("scores", (-1, 3))]
@@ -76,4 +76,4 @@ def test_vision_network_is_built_in_int8(name, tmp_path):
 def test_refuses_a_vision_engine_outside_its_budget(tmp_path):
     root = vision_tree(tmp_path, "ViT", precision="int8", metric="relative_error", mean=1.0)
     with pytest.raises(BudgetMissed, match="the closest"):
-        built(root, tmp_path)
+        build_entry(root, tmp_path)

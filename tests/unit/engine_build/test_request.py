@@ -14,10 +14,10 @@ from engine_build.log import Log
 from engine_build.options import Options, options
 from engine_build.request import build_request, check_request
 from onboarding.model_spec import SensitivitySearchSpec
-from tests.unit.engine_build.tiny import model, sentences, write_tree
+from tests.unit.engine_build.tiny import model, sample_texts, write_tree
 
 
-def resolved(root, model="tiny", log=None, **changes):
+def request_of(root, model="tiny", log=None, **changes):
     chosen = Options(root=root, environment="desk", model=model, out=root / "out", **changes)
     return build_request(chosen, Log(io.StringIO() if log is None else log))
 
@@ -28,8 +28,8 @@ def with_engine(request, **changes):
 
 
 def test_request_takes_the_first_samples_and_every_validation_line(tmp_path):
-    request = resolved(write_tree(tmp_path))
-    assert request.calibration.values == tuple(sentences(60, seed=1)[:48])
+    request = request_of(write_tree(tmp_path))
+    assert request.calibration.values == tuple(sample_texts(60, seed=1)[:48])
     assert len(request.validation) == 120
     sizes = (request.opt_shape, request.longest_sequence, request.max_batch_size)
     assert sizes == (Shape(batch=2, sequence=8), 16, 4)
@@ -37,34 +37,34 @@ def test_request_takes_the_first_samples_and_every_validation_line(tmp_path):
 
 def test_request_of_fp32_has_no_calibration_and_takes_few_samples(tmp_path):
     root = write_tree(tmp_path, model("tiny", "fp32"), validation=["a cat", "a dog"])
-    request = resolved(root)
+    request = request_of(root)
     assert (len(request.calibration), len(request.validation)) == (0, 2)
     assert (request.may_be_int8, set(request.network_keys)) == (False, {"float"})
 
 
 def test_refuses_few_samples_for_int8(tmp_path):
-    root = write_tree(tmp_path, model("tiny", "int8"), validation=sentences(20, seed=2))
+    root = write_tree(tmp_path, model("tiny", "int8"), validation=sample_texts(20, seed=2))
     words = r"validation.txt has 20 samples, too few to judge int8; give 100 or more"
     with pytest.raises(InputRefused, match=words):
-        resolved(root)
+        request_of(root)
 
 
 def test_refuses_a_calibration_dataset_that_is_too_short(tmp_path):
-    request = resolved(write_tree(tmp_path))
+    request = request_of(write_tree(tmp_path))
     with pytest.raises(InputRefused, match=r"calibration.txt has 20 samples, but 48 are asked for"):
         check_request(dataclasses.replace(request, calibration=request.calibration.first(20)))
 
 
 def test_refuses_a_search_dataset_that_is_too_short(tmp_path):
     search = SensitivitySearchSpec(dataset="models/data/search.txt", samples=9)
-    request = with_engine(resolved(write_tree(tmp_path)), sensitivity_search=search)
+    request = with_engine(request_of(write_tree(tmp_path)), sensitivity_search=search)
     words = r"search dataset models/data/search.txt has 1 samples, but 9 are asked for; add samples"
     with pytest.raises(InputRefused, match=words):
         check_request(dataclasses.replace(request, search=Samples(values=("a",))))
 
 
 def test_refuses_overlapping_datasets(tmp_path):
-    request = resolved(write_tree(tmp_path))
+    request = request_of(write_tree(tmp_path))
     values = (*request.validation.values, request.calibration.values[3])
     words = r"1 samples of dataset models/data/validation.txt are in calibration .*, such as"
     with pytest.raises(InputRefused, match=words):
@@ -76,7 +76,7 @@ def test_refuses_overlapping_datasets(tmp_path):
     [("calibration", "validation"), ("search", "validation"), ("calibration", "search")],
 )
 def test_refuses_arrays_that_two_datasets_share(first, second, tmp_path):
-    request = resolved(write_tree(tmp_path, model("tiny", "auto")))
+    request = request_of(write_tree(tmp_path, model("tiny", "auto")))
     request = with_engine(
         request,
         sensitivity_search=SensitivitySearchSpec(dataset="models/data/search.npz", samples=4),
@@ -94,7 +94,7 @@ def test_refuses_arrays_that_two_datasets_share(first, second, tmp_path):
 
 
 def test_refuses_tensors_without_an_onnx_file(tmp_path):
-    request = resolved(write_tree(tmp_path))
+    request = request_of(write_tree(tmp_path))
     words = r"task tensors of tiny needs an ONNX file; allowed: source.onnx with its sha256"
     with pytest.raises(InputRefused, match=words):
         spec = request.model.model_copy(update={"task": "tensors"})
@@ -103,15 +103,15 @@ def test_refuses_tensors_without_an_onnx_file(tmp_path):
 
 def test_refuses_an_unknown_model_with_the_nearest_name(tmp_path):
     with pytest.raises(InputRefused, match="tiny"):
-        resolved(write_tree(tmp_path), "tyni")
+        request_of(write_tree(tmp_path), "tyni")
 
 
 def test_request_takes_the_engine_of_a_compute_capability(tmp_path):
     root = write_tree(tmp_path)
-    assert resolved(root, compute_capability="cpu").engine_key == resolved(root).engine_key
+    assert request_of(root, compute_capability="cpu").engine_key == request_of(root).engine_key
     words = r"tiny is not served on that compute capability .*given 8\.9; allowed: cpu"
     with pytest.raises(InputRefused, match=words):
-        resolved(root, compute_capability="8.9")
+        request_of(root, compute_capability="8.9")
 
 
 def test_request_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
@@ -123,7 +123,7 @@ def test_request_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
     root = write_tree(tmp_path, model("tiny", endpoint=endpoint))
     environment = root / "environments/desk.yaml"
     environment.write_text(environment.read_text().replace("triton-24.10-cpu", "triton-26.05"))
-    first, ampere, ada = (resolved(root, compute_capability=cc) for cc in (None, "8.6", "8.9"))
+    first, ampere, ada = (request_of(root, compute_capability=cc) for cc in (None, "8.6", "8.9"))
     capabilities = [request.compute_capability for request in (first, ampere, ada)]
     assert capabilities == ["8.6", "8.6", "8.9"]
     assert ada.engine_key != ampere.engine_key == first.engine_key
@@ -132,17 +132,17 @@ def test_request_tells_the_engines_of_several_gpu_generations_apart(tmp_path):
 def test_refuses_a_tree_with_faults_and_shows_them_all(tmp_path):
     log = io.StringIO()
     with pytest.raises(InputRefused, match="2 faults stand above"):
-        resolved(write_tree(tmp_path, model("tiny", speed=1, colour=2)), log=log)
+        request_of(write_tree(tmp_path, model("tiny", speed=1, colour=2)), log=log)
     assert "speed" in log.getvalue() and "colour" in log.getvalue()
 
 
 def test_faults_of_other_files_do_not_stop_a_build(tmp_path):
     root, log = write_tree(tmp_path, model("tiny"), model("other", speed=1)), io.StringIO()
-    assert resolved(root, log=log).engine_key == resolved(root).engine_key
+    assert request_of(root, log=log).engine_key == request_of(root).engine_key
     line = "1 faults of files that this build does not read, such as models/other.yaml"
     assert line in log.getvalue()
     with pytest.raises(InputRefused, match="speed"):
-        resolved(root, "other")
+        request_of(root, "other")
 
 
 NEEDED = ("--environment", "desk", "--model", "tiny", "--out", "out")

@@ -27,7 +27,7 @@ WORDS = TEXT.split()
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 
 
-def sentences(count: int, *, seed: int) -> list[str]:
+def sample_texts(count: int, *, seed: int) -> list[str]:
     """Different sentences of 3 to 12 words; no sentence of one seed occurs with another."""
     choice = random.Random(seed)
     texts: dict[str, None] = {}
@@ -100,8 +100,8 @@ def write_tree(
     for folder in ("models/data", "environments"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     texts = {
-        "calibration": calibration or sentences(60, seed=1),
-        "validation": validation or sentences(120, seed=2),
+        "calibration": calibration or sample_texts(60, seed=1),
+        "validation": validation or sample_texts(120, seed=2),
     }
     for name, lines in texts.items():
         (root / f"models/data/{name}.txt").write_text("\n".join(lines))

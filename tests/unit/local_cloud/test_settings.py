@@ -7,7 +7,7 @@ from local_cloud.settings import SECONDS_PER_MINUTE, Settings, SettingsError, se
 pytestmark = pytest.mark.unit
 
 
-def test_minute_takes_a_second_unless_told_otherwise(monkeypatch, tmp_path):
+def test_minute_takes_a_second_unless_set_otherwise(monkeypatch, tmp_path):
     monkeypatch.delenv(SECONDS_PER_MINUTE, raising=False)
     assert seconds_per_minute() == 1.0
     monkeypatch.setenv(SECONDS_PER_MINUTE, "60")

@@ -93,8 +93,8 @@ def test_server_of_a_joined_placement_is_the_endpoints(tmp_path):
 def test_priority_of_a_pool_is_its_own_or_after_those_before_it(written, priorities):
     types = ("ml.g6.xlarge", "ml.g4dn.xlarge")
     pools = tuple(
-        InstancePoolSpec(instance_type=name, priority=each)
-        for name, each in zip(types, written, strict=False)
+        InstancePoolSpec(instance_type=name, priority=priority)
+        for name, priority in zip(types, written, strict=False)
     )
     found = pool_priorities(EndpointSpec(instance_type="ml.g5.xlarge", instance_pools=pools))
     assert tuple(priority for priority, _ in found) == priorities
@@ -102,14 +102,16 @@ def test_priority_of_a_pool_is_its_own_or_after_those_before_it(written, priorit
 
 def test_deployment_has_an_engine_for_every_gpu_generation_in_the_order_of_priorities(tmp_path):
     tree = read_tree(tree_root(tmp_path, {MODEL: POOLS, BESIDE: JOINS % "role: shadow"}))
-    own = next(each for each in deployments(tree, "cloud") if each.name == "example")
+    own = next(
+        deployment for deployment in deployments(tree, "cloud") if deployment.name == "example"
+    )
     assert [(pool.priority, pool.instance_type.name) for pool in own.own.pools] == [
         (1, "ml.g5.xlarge"),
         (4, "ml.g6.xlarge"),
         (5, "ml.g4dn.xlarge"),
     ]
-    assert len({each.engine_key for each in own.targets}) == 4
-    assert [(each.name, each.role) for each in own.variants] == [
+    assert len({target.engine_key for target in own.targets}) == 4
+    assert [(variant.name, variant.role) for variant in own.variants] == [
         ("AllTraffic", "variant"),
         ("beside", "shadow"),
     ]
@@ -122,8 +124,8 @@ def test_host_image_is_named_where_a_joined_variant_alone_has_a_gpu(tmp_path):
         BESIDE: JOINS % "instance_type: ml.g5.2xlarge",
     }
     own = next(
-        each
-        for each in deployments(read_tree(tree_root(tmp_path, changes)), "cloud")
-        if each.name == "example"
+        deployment
+        for deployment in deployments(read_tree(tree_root(tmp_path, changes)), "cloud")
+        if deployment.name == "example"
     )
     assert own.inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"

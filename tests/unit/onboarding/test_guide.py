@@ -38,10 +38,10 @@ def test_shown_endpoint_is_accepted(shown, tmp_path):
     }
     tree = read_tree(tree_root(tmp_path, changes))
     assert tree.faults == ()
-    asked = yaml.safe_load(shown)["endpoint"]
+    keys = yaml.safe_load(shown)["endpoint"]
     endpoint = tree.models[list(files)[-1]].endpoint
-    assert isinstance(endpoint, JoinSpec if "joins" in asked else EndpointSpec)
-    assert set(asked) == endpoint.model_fields_set
+    assert isinstance(endpoint, JoinSpec if "joins" in keys else EndpointSpec)
+    assert set(keys) == endpoint.model_fields_set
 
 
 def test_guide_shows_every_kind_of_endpoint():

@@ -123,7 +123,7 @@ def keys(
     return found
 
 
-def changed(path: str, value: Any, data: dict[str, Any] = MODEL) -> dict[str, Any]:
+def with_value(path: str, value: Any, data: dict[str, Any] = MODEL) -> dict[str, Any]:
     result = copy.deepcopy(data)
     *parents, last = path.split(".")
     node: Any = result
@@ -161,7 +161,7 @@ def test_every_field_of_a_model_file_is_classified():
 @pytest.mark.parametrize("path", CHANGES)
 def test_keys_change_with_a_field_as_classified(path):
     value, effect = CHANGES[path]
-    before, after = keys(MODEL), keys(changed(path, value))
+    before, after = keys(MODEL), keys(with_value(path, value))
     differing = {name for name in before if before[name] != after[name]}
     expected = {
         "nothing": set(),
@@ -179,7 +179,7 @@ def test_keys_are_golden():
         "int8": "02190cec350c368f7272",
         "engine": "9e0f03871580df7948cd",
     }
-    on_cpu = changed("endpoint.instance_type", "ml.c7i.large")
+    on_cpu = with_value("endpoint.instance_type", "ml.c7i.large")
     assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "d45ad3076379273d7252"
 
 
@@ -195,13 +195,15 @@ def test_keys_are_the_same_in_another_order_of_the_file():
 
 
 def test_keys_are_the_same_for_a_default_written_out():
-    assert keys(changed("serving.warm_up", True)) == keys(MODEL)
-    assert keys(changed("serving.auto_truncate", True)) == keys(MODEL)
-    assert keys(changed("accuracy.budget.mean", 1)) == keys(changed("accuracy.budget.mean", 1.0))
+    assert keys(with_value("serving.warm_up", True)) == keys(MODEL)
+    assert keys(with_value("serving.auto_truncate", True)) == keys(MODEL)
+    assert keys(with_value("accuracy.budget.mean", 1)) == keys(
+        with_value("accuracy.budget.mean", 1.0)
+    )
 
 
 def test_keys_follow_the_bytes_of_a_dataset_never_its_name():
-    moved = changed("engine.calibration.dataset", "moved.txt")
+    moved = with_value("engine.calibration.dataset", "moved.txt")
     assert keys(moved, digests={**DIGESTS, "moved.txt": DIGESTS["a.txt"]}) == keys(MODEL)
     other_bytes = keys(MODEL, digests={**DIGESTS, "a.txt": "f" * 64})
     assert (
@@ -219,7 +221,7 @@ def test_keys_follow_the_digest_of_an_onnx_file_never_its_place():
     "instance", ["ml.g4dn.xlarge", "ml.g6.xlarge", "ml.p4d.24xlarge", "ml.c7i.large"]
 )
 def test_engine_key_changes_with_the_gpu_and_network_keys_do_not(instance):
-    before, after = keys(MODEL), keys(changed("endpoint.instance_type", instance))
+    before, after = keys(MODEL), keys(with_value("endpoint.instance_type", instance))
     assert {name for name in before if before[name] != after[name]} == {"engine"}
 
 
@@ -234,8 +236,8 @@ def test_engine_key_changes_with_the_gpu_and_network_keys_do_not(instance):
 )
 def test_engine_key_holds_the_gpu_model_of_a_plan_for_that_model_alone(one, other):
     def keys_on(instance, level):
-        on_instance = changed("endpoint.instance_type", instance)
-        return keys(changed("engine.hardware_compatibility", level, on_instance))
+        on_instance = with_value("endpoint.instance_type", instance)
+        return keys(with_value("engine.hardware_compatibility", level, on_instance))
 
     assert keys_on(one, "none")["engine"] != keys_on(other, "none")["engine"]
     for level in ("same_compute_capability", "ampere+"):
@@ -247,15 +249,15 @@ def test_engine_key_changes_with_the_tensorrt_build():
 
 
 def test_engine_key_on_a_cpu_ignores_the_compiler_s_workspace():
-    on_cpu = changed("endpoint.instance_type", "ml.c7i.large")
-    assert keys(changed("engine.workspace_mib", 512, on_cpu)) == keys(on_cpu)
+    on_cpu = with_value("endpoint.instance_type", "ml.c7i.large")
+    assert keys(with_value("engine.workspace_mib", 512, on_cpu)) == keys(on_cpu)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_calibration_changes_nothing_without_int8(precision):
-    plain = changed("engine.precision", precision)
-    assert keys(changed("engine.calibration.samples", 5, plain)) == keys(plain)
-    assert keys(changed("engine.quantization", "calibration-cache", plain)) == keys(plain)
+    plain = with_value("engine.precision", precision)
+    assert keys(with_value("engine.calibration.samples", 5, plain)) == keys(plain)
+    assert keys(with_value("engine.quantization", "calibration-cache", plain)) == keys(plain)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +270,7 @@ def test_calibration_changes_nothing_without_int8(precision):
     ],
 )
 def test_networks_are_those_an_engine_may_need(precision, calibrated, networks):
-    data = changed("engine.precision", precision)
+    data = with_value("engine.precision", precision)
     if not calibrated:
         del data["engine"]["calibration"]
     assert network_precisions(ModelSpec.model_validate_json(json.dumps(data))) == networks

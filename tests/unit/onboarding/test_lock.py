@@ -73,7 +73,7 @@ def test_lock_is_readable_by_everyone(tmp_path):
     assert write_lock_entry(tmp_path, "m", lock_entry("m", key(1))).stat().st_mode & 0o777 == 0o644
 
 
-def served(instance_type: str = "ml.g5.xlarge", rate: float = 310.0) -> ServedCapacity:
+def served_capacity(instance_type: str = "ml.g5.xlarge", rate: float = 310.0) -> ServedCapacity:
     return ServedCapacity(
         requests_per_second=rate,
         slo_ms=50.0,
@@ -88,12 +88,16 @@ def served(instance_type: str = "ml.g5.xlarge", rate: float = 310.0) -> ServedCa
 def test_capacity_is_recorded_beside_the_engine_and_every_other(tmp_path):
     for number in (1, 2):
         write_lock_entry(tmp_path, "m", lock_entry("m", key(number)))
-    for each in (served(), served("ml.g5.2xlarge"), served(rate=320.0)):
-        path = record_capacity(tmp_path, "m", key(1), each)
+    for capacity in (
+        served_capacity(),
+        served_capacity("ml.g5.2xlarge"),
+        served_capacity(rate=320.0),
+    ):
+        path = record_capacity(tmp_path, "m", key(1), capacity)
     engines = read_lock(path.parent, "m").engines
     assert engines[key(1)].capacity == {
-        "ml.g5.xlarge": served(rate=320.0),
-        "ml.g5.2xlarge": served("ml.g5.2xlarge"),
+        "ml.g5.xlarge": served_capacity(rate=320.0),
+        "ml.g5.2xlarge": served_capacity("ml.g5.2xlarge"),
     }
     assert engines[key(2)] == lock_entry("m", key(2))
     assert engines[key(1)].manifest == lock_entry("m", key(1)).manifest
@@ -101,9 +105,9 @@ def test_capacity_is_recorded_beside_the_engine_and_every_other(tmp_path):
 
 def test_capacity_only_adds_lines_to_the_lock(tmp_path):
     write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
-    record_capacity(tmp_path, "m", key(1), served("ml.g5.xlarge"))
+    record_capacity(tmp_path, "m", key(1), served_capacity("ml.g5.xlarge"))
     before = lock_path(tmp_path, "m").read_text().splitlines()
-    record_capacity(tmp_path, "m", key(1), served("ml.g5.2xlarge"))
+    record_capacity(tmp_path, "m", key(1), served_capacity("ml.g5.2xlarge"))
     after = iter(lock_path(tmp_path, "m").read_text().splitlines())
     assert all(line in after for line in before), "a merge of two branches would conflict"
 
@@ -116,9 +120,9 @@ def test_lock_without_a_capacity_is_written_as_it_always_was(tmp_path):
 def test_capacity_stays_with_the_same_archive_and_goes_with_another(tmp_path):
     entry = lock_entry("m", key(1))
     write_lock_entry(tmp_path, "m", entry)
-    record_capacity(tmp_path, "m", key(1), served())
+    record_capacity(tmp_path, "m", key(1), served_capacity())
     write_lock_entry(tmp_path, "m", entry)
-    assert read_lock(tmp_path, "m").engines[key(1)].capacity == {"ml.g5.xlarge": served()}
+    assert read_lock(tmp_path, "m").engines[key(1)].capacity == {"ml.g5.xlarge": served_capacity()}
     rebuilt = entry.model_copy(
         update={"archive": entry.archive.model_copy(update={"sha256": "2" * 64})}
     )
@@ -130,7 +134,11 @@ def test_capacities_of_concurrent_writers_are_all_kept(tmp_path):
     write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
     types = [f"ml.g5.{size}xlarge" for size in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda name: record_capacity(tmp_path, "m", key(1), served(name)), types))
+        list(
+            pool.map(
+                lambda name: record_capacity(tmp_path, "m", key(1), served_capacity(name)), types
+            )
+        )
     assert set(read_lock(tmp_path, "m").engines[key(1)].capacity or ()) == set(types)
 
 
@@ -138,13 +146,13 @@ def test_refuses_the_capacity_of_an_engine_that_is_not_there(tmp_path):
     write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
     before = lock_path(tmp_path, "m").read_bytes()
     with pytest.raises(LockError, match=f"has no engine {key(2)}; build it, then measure it"):
-        record_capacity(tmp_path, "m", key(2), served())
+        record_capacity(tmp_path, "m", key(2), served_capacity())
     assert lock_path(tmp_path, "m").read_bytes() == before
 
 
 def test_refuses_a_capacity_under_the_instance_type_of_another(tmp_path):
     write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
-    path = record_capacity(tmp_path, "m", key(1), served())
+    path = record_capacity(tmp_path, "m", key(1), served_capacity())
     path.write_text(path.read_text().replace("      ml.g5.xlarge:", "      ml.g5.2xlarge:"))
     with pytest.raises(LockError, match="a capacity under the instance type of another"):
         read_lock(tmp_path, "m")

@@ -31,7 +31,7 @@ def test_only_a_model_that_refuses_long_texts_says_so(tmp_path):
     assert "auto_truncate: false" in write_lock_entry(tmp_path, "example", refusing).read_text()
 
 
-def test_refuses_a_wish_that_it_does_not_know():
+def test_refuses_a_requirement_that_it_does_not_know():
     """So does a server that is older than `auto_truncate`."""
     data = json.loads(MANIFEST.to_bytes()) | {"auto_translate": False}
     with pytest.raises(ValidationError, match="auto_translate"):

@@ -28,12 +28,12 @@ from tests.unit.onboarding.trees import tree_root
 pytestmark = pytest.mark.unit
 
 TREE = read_tree(Path(__file__).resolve().parents[3])
-SHARED = next(each for each in deployments(TREE, "dev") if each.multi_model)
-ROOM = 24576 * 15 / 16 - 512
+SHARED = next(deployment for deployment in deployments(TREE, "dev") if deployment.multi_model)
+CAPACITY_MIB = 24576 * 15 / 16 - 512
 """MiB that an A10G leaves to models."""
 
 
-def measured(
+def with_memory(
     target: Target, mib: float | None, seconds: float = 2.0, host: float = 100.0
 ) -> Target:
     """A target whose lock says so."""
@@ -55,7 +55,7 @@ def with_models(
     first, row = SHARED.targets[0], instance_types()[instance]
     serving = first.model.serving.model_copy(update={"instances_per_gpu": copies})
     targets = tuple(
-        measured(
+        with_memory(
             dataclasses.replace(
                 first,
                 model=first.model.model_copy(update={"name": name, "serving": serving}),
@@ -109,7 +109,7 @@ def test_memory_of_an_unknown_instance_type_is_unknown():
 
 
 def test_models_that_fit_are_never_evicted_and_worth_no_sentence():
-    deployment = with_models({"a": ROOM / 2, "b": ROOM / 2})
+    deployment = with_models({"a": CAPACITY_MIB / 2, "b": CAPACITY_MIB / 2})
     plan = only_plan(deployment)
     assert (plan.fits, plan.evicted, plan.round_seconds, len(plan.placement)) == (True, 0, 0.0, 1)
     assert memory_notes(deployment) == memory_faults(deployment) == ()
@@ -119,7 +119,10 @@ def test_models_that_do_not_fit_are_predicted_with_their_cost():
     deployment = with_models({"a": 10000, "b": 9000, "c": 8000, "d": 4000}, seconds=2.5)
     plan = only_plan(deployment)
     assert (plan.fits, plan.evicted, plan.round_seconds) == (False, 1, 10.0)
-    assert [[each.name for each in room] for room in plan.placement] == [["a", "b"], ["c", "d"]]
+    assert [[model.name for model in models] for models in plan.placement] == [
+        ["a", "b"],
+        ["c", "d"],
+    ]
     (note,) = memory_notes(deployment)
     assert (
         "its 4 models take 31000 MiB of GPU memory together, and 22528 of its 24576 MiB are "
@@ -183,11 +186,11 @@ def test_refuses_a_model_too_large_for_one_of_several_types():
 
 
 def test_refuses_the_only_model_of_an_endpoint_when_it_does_not_fit():
-    own = next(each for each in deployments(TREE, "dev") if not each.multi_model)
-    big = own.with_targets(lambda target: measured(target, 30000))
+    own = next(deployment for deployment in deployments(TREE, "dev") if not deployment.multi_model)
+    big = own.with_targets(lambda target: with_memory(target, 30000))
     assert pool_memories(big) == ()
     assert len(memory_faults(big)) == 1
-    assert memory_faults(own.with_targets(lambda target: measured(target, 300))) == ()
+    assert memory_faults(own.with_targets(lambda target: with_memory(target, 300))) == ()
 
 
 def test_copies_count_for_packing_and_one_copy_for_refusal():
@@ -203,7 +206,7 @@ def test_copies_count_for_packing_and_one_copy_for_refusal():
     )
 
 
-def test_unmeasured_memory_is_said_and_refuses_nothing():
+def test_unmeasured_memory_is_a_note_and_refuses_nothing():
     deployment = with_models({"a": None, "b": 100})
     plan = only_plan(deployment)
     assert plan.unmeasured == ("a",)
@@ -221,8 +224,8 @@ def test_models_not_built_are_left_to_the_build():
 
 
 def test_host_memory_counts_where_there_is_no_gpu():
-    local = next(each for each in deployments(TREE, "local") if each.multi_model)
-    plan = only_plan(local.with_targets(lambda target: measured(target, None, host=2000.0)))
+    local = next(deployment for deployment in deployments(TREE, "local") if deployment.multi_model)
+    plan = only_plan(local.with_targets(lambda target: with_memory(target, None, host=2000.0)))
     assert plan.memory is not None and plan.memory.kind == "host memory"
     assert (plan.total_mib, plan.fits) == (4000.0, True)
 
@@ -236,20 +239,22 @@ SIZES = st.dictionaries(
 
 
 @given(sizes=SIZES)
-def test_plan_refuses_exactly_what_is_larger_than_the_room_and_packs_the_rest(sizes):
+def test_plan_refuses_exactly_what_is_larger_than_the_memory_and_packs_the_rest(sizes):
     deployment = with_models(dict(sizes))
     plan = only_plan(deployment)
     large = {name for name, mib in sizes.items() if mib > plan.capacity_mib}
-    assert {each.name for each in plan.too_large} == large
+    assert {model.name for model in plan.too_large} == large
     assert len(memory_faults(deployment)) == len(large)
-    assert {each.name for room in plan.placement for each in room} == set(sizes) - large
-    assert all(total_mib(room) <= plan.capacity_mib for room in plan.placement)
+    assert {model.name for models in plan.placement for model in models} == set(sizes) - large
+    assert all(total_mib(models) <= plan.capacity_mib for models in plan.placement)
     assert plan.fits == (plan.evicted == 0)
 
 
 def _tree_with(tmp_path, **manifest):
     root = tree_root(tmp_path, {})
-    shared = next(each for each in deployments(read_tree(root), "cloud") if each.multi_model)
+    shared = next(
+        deployment for deployment in deployments(read_tree(root), "cloud") if deployment.multi_model
+    )
     for target in shared.targets:
         entry = lock_entry(target.model.name, target.engine_key)
         entry = entry.model_copy(update={"manifest": entry.manifest.model_copy(update=manifest)})

@@ -19,7 +19,7 @@ MODEL, CLOUD, SHARED, JOINER = (
     "endpoints/shared.yaml",
     "models/joiner.yaml",
 )
-DESK = """
+CPU_ENVIRONMENT = """
 name: desk
 account: "000000000000"
 region: us-east-1
@@ -41,7 +41,7 @@ def test_deployments_are_each_model_s_own_endpoint_and_the_shared_ones(tmp_path)
         "triton",
         "ml.g5.xlarge",
     )
-    assert (shared.name, shared.multi_model, [each.model.name for each in shared.targets]) == (
+    assert (shared.name, shared.multi_model, [target.model.name for target in shared.targets]) == (
         "shared",
         True,
         ["joiner"],
@@ -52,7 +52,7 @@ def test_deployments_are_each_model_s_own_endpoint_and_the_shared_ones(tmp_path)
 
 def test_deployments_follow_the_environment(tmp_path):
     own, shared = deployments(
-        read_tree(tree_root(tmp_path, {"environments/desk.yaml": DESK})), "desk"
+        read_tree(tree_root(tmp_path, {"environments/desk.yaml": CPU_ENVIRONMENT})), "desk"
     )
     assert (own.server, own.instance_type.name, own.inference_ami_version) == (
         "python",
@@ -64,7 +64,7 @@ def test_deployments_follow_the_environment(tmp_path):
 
 
 def test_deployments_of_the_same_gpu_need_the_same_engine_and_of_another_do_not(tmp_path):
-    tree = read_tree(tree_root(tmp_path, {"environments/desk.yaml": DESK}))
+    tree = read_tree(tree_root(tmp_path, {"environments/desk.yaml": CPU_ENVIRONMENT}))
     bigger = read_tree(
         tree_root(
             tmp_path / "bigger", {MODEL: {"ml.g5.xlarge": "ml.g5.8xlarge", "max: 2": "max: 9"}}
@@ -82,7 +82,7 @@ def test_deployments_of_the_same_gpu_need_the_same_engine_and_of_another_do_not(
 
 def test_deployment_leaves_out_a_shared_endpoint_that_no_model_joins(tmp_path):
     tree = read_tree(tree_root(tmp_path, {JOINER: None}))
-    assert [each.name for each in deployments(tree, "cloud")] == ["example"]
+    assert [deployment.name for deployment in deployments(tree, "cloud")] == ["example"]
 
 
 @pytest.mark.parametrize(
@@ -109,11 +109,13 @@ def test_environment_deploys_the_models_that_it_chooses_by_name_or_label(
 
 def test_model_of_a_gpu_alone_leaves_an_environment_of_cpus_without_fault(tmp_path):
     gpu_only = {MODEL: {"precision: auto": "precision: fp16"}}
-    without = DESK.replace(
+    without = CPU_ENVIRONMENT.replace(
         "  example: {serving: {server: python}, endpoint: {instance_type: ml.c7i.large}}",
         "  except: [example]",
     )
-    refused = read_tree(tree_root(tmp_path / "a", {**gpu_only, "environments/desk.yaml": DESK}))
+    refused = read_tree(
+        tree_root(tmp_path / "a", {**gpu_only, "environments/desk.yaml": CPU_ENVIRONMENT})
+    )
     sound = read_tree(tree_root(tmp_path / "b", {**gpu_only, "environments/desk.yaml": without}))
     assert len(refused.faults) == 1
     assert sound.faults == ()
@@ -173,11 +175,13 @@ def test_environment_s_own_host_image_wins(tmp_path):
             tmp_path, {CLOUD: {"name: cloud": f"name: cloud\ninference_ami_version: {image}"}}
         )
     )
-    assert {each.inference_ami_version for each in deployments(tree, "cloud")} == {image}
+    assert {deployment.inference_ami_version for deployment in deployments(tree, "cloud")} == {
+        image
+    }
 
 
 def test_target_carries_its_lock_entry_from_the_environment_s_locks(tmp_path):
-    root = tree_root(tmp_path, {"environments/desk.yaml": DESK})
+    root = tree_root(tmp_path, {"environments/desk.yaml": CPU_ENVIRONMENT})
     _, before = target(read_tree(root), "desk", "example")
     entry = lock_entry("example", before.engine_key)
     write_lock_entry(root / "build/locks", "example", entry)

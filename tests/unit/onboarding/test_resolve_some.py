@@ -25,7 +25,7 @@ def root(tmp_path):
 
 def test_some_endpoints_are_as_they_are_among_all(root):
     tree = read_tree(root)
-    every = {each.name: each for each in deployments(tree, "dev")}
+    every = {deployment.name: deployment for deployment in deployments(tree, "dev")}
     assert set(every) == {"sentence-embedder", "text-shared"}
     for name, deployment in every.items():
         assert deployments(tree, "dev", (name,)) == (deployment,)
@@ -35,7 +35,7 @@ def test_some_endpoints_are_as_they_are_among_all(root):
 def test_locks_of_other_endpoints_are_not_read(root):
     (root / "models" / "sentence-embedder-fp32.lock.yaml").write_text("no lock\n")
     tree = read_tree(root)
-    assert [each.name for each in deployments(tree, "dev", ("sentence-embedder",))] == [
+    assert [deployment.name for deployment in deployments(tree, "dev", ("sentence-embedder",))] == [
         "sentence-embedder"
     ]
     with pytest.raises(FaultsError, match=r"sentence-embedder-fp32\.lock\.yaml"):
@@ -60,6 +60,6 @@ def test_refuses_a_shared_endpoint_that_no_model_joins(root):
         .replace("name: text-shared", "name: alone")
     )
     tree = read_tree(root)
-    assert "alone" not in [each.name for each in deployments(tree, "dev")]
+    assert "alone" not in [deployment.name for deployment in deployments(tree, "dev")]
     with pytest.raises(FaultsError, match="unknown endpoint, given alone"):
         deployments(tree, "dev", ("alone",))

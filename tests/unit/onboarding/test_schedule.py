@@ -33,11 +33,11 @@ def test_documented_expression_has_no_fault(text):
 
 
 def test_examples_in_our_own_sentence_have_no_fault():
-    assert [schedule_fault(each) for each in EXAMPLES.split(", ")] == [None, None, None]
+    assert [schedule_fault(expression) for expression in EXAMPLES.split(", ")] == [None, None, None]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "is no schedule expression"),
         ("0 6 * * ? *", "is no schedule expression"),
@@ -68,9 +68,9 @@ def test_examples_in_our_own_sentence_have_no_fault():
         ("at(２０２７-01-31T06:00:00)", "names no time"),
     ],
 )
-def test_refuses_an_expression_that_aws_would(text, said):
+def test_refuses_an_expression_that_aws_would(text, message):
     fault = schedule_fault(text)
-    assert fault is not None and said in fault
+    assert fault is not None and message in fault
 
 
 def test_time_zones_are_those_of_the_iana_data_base():

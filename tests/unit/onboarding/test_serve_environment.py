@@ -23,7 +23,7 @@ def test_single_model_is_named_and_a_multi_model_server_names_none():
     }  # fmt: skip
 
 
-def test_wishes_of_models_become_arguments():
+def test_settings_of_models_become_arguments():
     found = serve_environment(None, version_compatible=True, response_cache=True)[ADDITIONAL_ARGS]
     assert found.split() == [
         "--disable-auto-complete-config",
@@ -33,8 +33,8 @@ def test_wishes_of_models_become_arguments():
 
 
 def test_every_variable_has_its_reason():
-    told = {variable.name.partition(",")[0] for variable in VARIABLES if variable.reason}
-    assert told == set(serve_environment("embedder"))
+    names = {variable.name.partition(",")[0] for variable in VARIABLES if variable.reason}
+    assert names == set(serve_environment("embedder"))
 
 
 def test_asynchronous_python_server_takes_what_sagemaker_passes_on():

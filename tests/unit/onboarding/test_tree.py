@@ -27,7 +27,7 @@ MODEL, CLOUD, SHARED, JOINER = (
 )
 
 
-def said(root: Path) -> list[str]:
+def faults_of(root: Path) -> list[str]:
     return [str(fault) for fault in read_tree(root).faults]
 
 
@@ -95,7 +95,7 @@ def test_tree_reports_every_fault_of_every_file_at_once(tmp_path):
 
 
 def test_fault_of_a_value_is_found_beside_an_unknown_key_of_its_section(tmp_path):
-    lines = said(
+    lines = faults_of(
         tree_root(
             tmp_path, {MODEL: {"samples: 4": "samples: 4\n    sample: 9", "[1, 4, 8]": "[5, 4, 8]"}}
         )
@@ -124,8 +124,8 @@ def second_environment(**overrides: object) -> str:
     return yaml.safe_dump({**facts, **overrides})
 
 
-def test_fault_of_every_environment_is_said_once(tmp_path):
-    lines = said(
+def test_fault_of_every_environment_is_reported_once(tmp_path):
+    lines = faults_of(
         tree_root(
             tmp_path,
             {
@@ -141,7 +141,7 @@ def test_fault_of_some_environments_names_them(tmp_path):
     elsewhere = second_environment(
         models={"example": {"endpoint": {"instance_type": "ml.g5.xlarge"}}}
     )
-    lines = said(
+    lines = faults_of(
         tree_root(
             tmp_path,
             {
@@ -153,11 +153,11 @@ def test_fault_of_some_environments_names_them(tmp_path):
     assert len(lines) == 1 and "in environment cloud, " in lines[0]
 
 
-def test_fault_that_differs_between_environments_is_said_for_each(tmp_path):
+def test_fault_that_differs_between_environments_is_reported_for_each(tmp_path):
     elsewhere = second_environment(
         models={"example": {"endpoint": {"instance_type": "ml.g4dn.xlarge"}}}
     )
-    lines = said(
+    lines = faults_of(
         tree_root(
             tmp_path,
             {MODEL: {"precision: auto": "precision: fp8"}, "environments/second.yaml": elsewhere},
@@ -182,12 +182,14 @@ def test_override_is_merged_before_validation(tmp_path):
 @pytest.mark.parametrize("joined", ["shared", "{instance_type: ml.g5.xlarge}"])
 def test_override_may_move_a_model_between_endpoints(joined, tmp_path):
     override = f"models: {{example: {{endpoint: {joined}}}, joiner: {{endpoint: {joined}}}}}"
-    assert said(tree_root(tmp_path, {CLOUD: {"name: cloud": f"name: cloud\n{override}"}})) == []
+    assert (
+        faults_of(tree_root(tmp_path, {CLOUD: {"name: cloud": f"name: cloud\n{override}"}})) == []
+    )
 
 
 def test_lock_and_hidden_files_are_no_models(tmp_path):
     assert (
-        said(
+        faults_of(
             tree_root(
                 tmp_path,
                 {
@@ -202,7 +204,7 @@ def test_lock_and_hidden_files_are_no_models(tmp_path):
 
 
 def test_refuses_a_root_that_is_not_there(tmp_path):
-    lines = said(tmp_path / "none")
+    lines = faults_of(tmp_path / "none")
     assert [line.split(":")[0] for line in lines] == ["environments", "models"]
 
 
@@ -211,7 +213,7 @@ def test_refuses_a_link_that_loops(tmp_path):
     (root / "models/loop.yaml").symlink_to("loop.yaml")
     (root / "models/data/validation.txt").unlink()
     (root / "models/data/validation.txt").symlink_to("validation.txt")
-    lines = said(root)
+    lines = faults_of(root)
     assert len(lines) == 2 and all(
         "cannot be read" in line or "outside" in line for line in lines
     ), lines
@@ -222,7 +224,7 @@ def test_refuses_a_dataset_behind_a_link_out_of_the_root(tmp_path):
     (tmp_path / "secret.txt").write_text("x\n")
     (root / "models/data/validation.txt").unlink()
     (root / "models/data/validation.txt").symlink_to(tmp_path / "secret.txt")
-    assert all("outside the onboarding root" in line for line in said(root))
+    assert all("outside the onboarding root" in line for line in faults_of(root))
 
 
 @pytest.mark.parametrize(
@@ -237,14 +239,17 @@ def test_refuses_a_dataset_behind_a_link_out_of_the_root(tmp_path):
     ],
 )
 def test_refuses_yaml_traps(text, tmp_path):
-    assert said(tree_root(tmp_path, {"models/trap.yaml": text + "\n"}))
+    assert faults_of(tree_root(tmp_path, {"models/trap.yaml": text + "\n"}))
 
 
-def test_many_unknown_keys_are_judged_in_a_breath_and_each_is_said(tmp_path):
+def test_many_unknown_keys_are_checked_in_a_second_and_each_is_reported(tmp_path):
     begin = time.process_time()
     text = "".join(f"nmae{number}: 1\n" for number in range(4_000))
     assert (
-        sum("unknown key" in line for line in said(tree_root(tmp_path, {"models/many.yaml": text})))
+        sum(
+            "unknown key" in line
+            for line in faults_of(tree_root(tmp_path, {"models/many.yaml": text}))
+        )
         == 4_000
     )
     assert time.process_time() - begin < 20
@@ -254,7 +259,7 @@ def test_refuses_a_file_whose_name_cannot_be_printed(tmp_path):
     root = tree_root(tmp_path, {})
     (root / "models" / "new\nline.yaml").write_text("name: a\n")
     os.close(os.open(os.fsencode(root / "models") + b"/b\xff.yaml", os.O_CREAT | os.O_WRONLY))
-    lines = said(root)
+    lines = faults_of(root)
     assert len(lines) == 2 and all("file name" in line and line.isprintable() for line in lines)
 
 
@@ -264,7 +269,7 @@ def test_refuses_a_mapping_that_multiplies_without_end(tmp_path):
     )
     assert any(
         "nests or repeats too much" in line
-        for line in said(tree_root(tmp_path, {"models/laughs.yaml": laughs}))
+        for line in faults_of(tree_root(tmp_path, {"models/laughs.yaml": laughs}))
     )
 
 

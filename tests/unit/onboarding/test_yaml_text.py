@@ -58,13 +58,13 @@ def test_text_that_only_pyyaml_reads_is_read(text):
     assert shape(compose_yaml(text)) == shape(yaml.compose(text, Loader=yaml.SafeLoader))
 
 
-def test_faults_are_told_in_pyyamls_words():
+def test_faults_are_reported_in_pyyamls_words():
     with pytest.raises(yaml.YAMLError) as expected:
         yaml.safe_load("a: [\n")
     for read in (compose_yaml, load_yaml):
-        with pytest.raises(yaml.YAMLError) as told:
+        with pytest.raises(yaml.YAMLError) as actual:
             read("a: [\n")
-        assert str(told.value) == str(expected.value)
+        assert str(actual.value) == str(expected.value)
 
 
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)

@@ -32,10 +32,10 @@ def tree_root(folder: Path, changes: dict[str, Change]) -> Path:
 def _bytes(path: Path, change: str | bytes | dict[str, str]) -> bytes:
     if isinstance(change, bytes):
         return change
-    return (_edited(path.read_text(), change) if isinstance(change, dict) else change).encode()
+    return (_edit(path.read_text(), change) if isinstance(change, dict) else change).encode()
 
 
-def _edited(text: str, words: dict[str, str]) -> str:
+def _edit(text: str, words: dict[str, str]) -> str:
     for old, new in words.items():
         assert text.count(old) == 1, f"'{old}' stands {text.count(old)} times in the base file"
         text = text.replace(old, new)

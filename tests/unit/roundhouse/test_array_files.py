@@ -51,7 +51,7 @@ def npy(array) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
+    ("name", "data", "message"),
     [
         ("a.npz", None, "No such file"),
         ("a.csv", b"1", "is no file of arrays"),
@@ -65,10 +65,10 @@ def npy(array) -> bytes:
         ),
     ],
 )
-def test_refuses_a_file_without_arrays(tmp_path, target, name, data, said):
+def test_refuses_a_file_without_arrays(tmp_path, target, name, data, message):
     if data is not None:
         (tmp_path / name).write_bytes(data)
-    with pytest.raises(RoundhouseError, match=said) as refused:
+    with pytest.raises(RoundhouseError, match=message) as refused:
         read(tmp_path / name, target)
     assert "pickle=" not in str(refused.value) and "unsafely" not in str(refused.value)
 
@@ -80,8 +80,8 @@ def test_refuses_an_npy_for_a_model_that_does_not_say_its_one_input(tmp_path, ta
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("o.txt", "is written as .npz"), ("none/o.npz", "No such file")]
+    ("name", "message"), [("o.txt", "is written as .npz"), ("none/o.npz", "No such file")]
 )
-def test_refuses_a_place_that_cannot_be_written(tmp_path, name, said):
-    with pytest.raises(RoundhouseError, match=said):
+def test_refuses_a_place_that_cannot_be_written(tmp_path, name, message):
+    with pytest.raises(RoundhouseError, match=message):
         write(tmp_path / name, {})

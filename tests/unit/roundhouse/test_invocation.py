@@ -70,10 +70,10 @@ def test_refuses_an_unknown_endpoint(deployments):
 
 
 @pytest.mark.parametrize(
-    ("model", "said"), [(None, "name one with --model"), ("other", "does not serve it")]
+    ("model", "message"), [(None, "name one with --model"), ("other", "does not serve it")]
 )
-def test_refuses_a_shared_endpoint_without_a_model_it_serves(deployments, model, said):
-    with pytest.raises(RoundhouseError, match=said):
+def test_refuses_a_shared_endpoint_without_a_model_it_serves(deployments, model, message):
+    with pytest.raises(RoundhouseError, match=message):
         address(deployments, "text-shared", model)
 
 
@@ -102,7 +102,7 @@ def test_a_request_keeps_every_character():
     assert "ü".encode() in runtime.request["Body"]
 
 
-def test_arrays_are_asked_for_arrays():
+def test_models_of_arrays_are_sent_arrays():
     runtime = Runtime(_answer([2, 2], [1, 0, 0, 1]))
     found = invoke_arrays(
         runtime, Address(endpoint="e", target_model=None), {"x": np.ones((2, 1), np.float32)}
@@ -229,7 +229,7 @@ def arrays_tree(tmp_path_factory):
     return tree
 
 
-def said_to(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
+def invoke_result(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
     """Return the exit code of `roundhouse invoke` and what it prints, for such an answer."""
     with serve(lambda number: answer) as server:
         for name, value in {
@@ -252,7 +252,7 @@ def said_to(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said", "answer"),
+    ("words", "code", "message", "answer"),
     [
         (("embedder", "a"), 1, "allowed: sentence-embedder, signal, text-shared", None),
         (("", "a"), 1, "'': no such endpoint", None),
@@ -319,18 +319,18 @@ def said_to(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
     ],
 )
 def test_refuses_a_wrong_command_line_in_one_sentence(
-    capsys, monkeypatch, arrays_tree, words, code, said, answer
+    capsys, monkeypatch, arrays_tree, words, code, message, answer
 ):
-    found, sentence = said_to(
+    found, sentence = invoke_result(
         capsys, monkeypatch, arrays_tree, words, Answer() if answer is None else answer
     )
-    assert found == code and re.search(said, sentence), sentence
+    assert found == code and re.search(message, sentence), sentence
     assert "Unforeseen" not in sentence and "Traceback" not in sentence
     assert sentence.count("\n") == (4 if sentence.startswith("Usage") else 1)
 
 
 def test_right_command_line_is_answered(capsys, monkeypatch, arrays_tree):
-    assert said_to(capsys, monkeypatch, arrays_tree, (EMBEDDER, "a"), Answer()) == (0, "")
+    assert invoke_result(capsys, monkeypatch, arrays_tree, (EMBEDDER, "a"), Answer()) == (0, "")
 
 
 def test_cosine():
@@ -361,13 +361,13 @@ FILE = Path("a.npz")
 
 
 @pytest.mark.parametrize(
-    ("texts", "file", "said"), [((), None, "takes arrays"), (("a",), FILE, "takes arrays")]
+    ("texts", "file", "message"), [((), None, "takes arrays"), (("a",), FILE, "takes arrays")]
 )
-def test_refuses_to_ask_a_model_of_arrays_without_arrays(deployments, texts, file, said):
+def test_refuses_to_ask_a_model_of_arrays_without_arrays(deployments, texts, file, message):
     target = deployments[0].targets[0]
     arrays = dataclasses.replace(target, model=target.model.model_copy(update={"task": "tensors"}))
     require_inputs(arrays, (), FILE)
-    with pytest.raises(RoundhouseError, match=said):
+    with pytest.raises(RoundhouseError, match=message):
         require_inputs(arrays, texts, file)
 
 

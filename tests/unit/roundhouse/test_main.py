@@ -53,17 +53,17 @@ def run_stopped(tmp_path):
 
 @pytest.mark.parametrize("module", ["typer", "roundhouse.errors", "roundhouse.cli.app", "pydantic"])
 @pytest.mark.parametrize("by", ["SIGINT", "SIGTERM"])
-def test_a_signal_while_the_command_loads_is_said_in_one_word(run_stopped, module, by):
+def test_a_signal_while_the_command_loads_is_reported_in_one_word(run_stopped, module, by):
     result = run_stopped(module, by, "check")
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "Stopped.\n")
 
 
-def test_a_signal_before_the_door_is_there_leaves_no_trace(run_stopped):
+def test_a_signal_before_the_entry_point_is_there_leaves_no_trace(run_stopped):
     result = run_stopped("roundhouse.__main__", "SIGINT", "check")
     assert (result.returncode, result.stderr) == (-signal.SIGINT, "")
 
 
-def test_the_door_gives_the_exit_code_of_the_command():
+def test_the_entry_point_gives_the_exit_code_of_the_command():
     command = (sys.executable, "-m", "roundhouse", "build")
     result = subprocess.run(
         command, cwd=Path(REPOSITORY), capture_output=True, text=True, check=False

@@ -47,10 +47,10 @@ def test_the_workflow_checks_builds_and_deploys():
 @pytest.mark.parametrize("command", commands())
 def test_every_command_of_the_workflow_has_the_options_that_it_is_given(command):
     verb, *words = shlex.split(command)
-    told = CliRunner().invoke(cli.app, [verb, "--help"], catch_exceptions=False)
-    assert told.exit_code == 0
+    result = CliRunner().invoke(cli.app, [verb, "--help"], catch_exceptions=False)
+    assert result.exit_code == 0
     for option in (word for word in words if word.startswith("--")):
-        assert option in told.output.split()
+        assert option in result.output.split()
 
 
 def test_every_synthesis_looks_at_the_stacks_of_the_stage():

@@ -16,7 +16,7 @@ from tests.unit.roundhouse.load_test.phases import measurement, searched, second
 pytestmark = pytest.mark.unit
 
 
-def printed(table):
+def table_text(table):
     text = io.StringIO()
     Console(file=text, width=200).print(table)
     return text.getvalue()
@@ -45,12 +45,12 @@ def test_a_table_on_a_narrow_terminal_becomes_lines_of_whole_words(width, cut):
 
 
 def test_cosine_table_prints_texts_as_they_are():
-    text = printed(cosine_table(["[red]a cat"], [(1.0, 0.0)]))
+    text = table_text(cosine_table(["[red]a cat"], [(1.0, 0.0)]))
     assert "1 [red]a cat" in text and "1.000" in text
 
 
 def test_arrays_table_shows_shape_type_and_first_values():
-    text = printed(
+    text = table_text(
         arrays_table({"[v]": np.arange(8, dtype=np.float32).reshape(2, 4), "ok": np.array([True])})
     )
     assert (
@@ -63,7 +63,7 @@ def test_arrays_table_shows_shape_type_and_first_values():
 
 
 def test_load_table_shows_every_phase():
-    text = printed(
+    text = table_text(
         load_table(
             searched(measurement(second()), measurement(second(40.0), rate=2000.0, name="step 2"))
         )

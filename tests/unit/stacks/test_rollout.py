@@ -14,11 +14,11 @@ from tests.synth.endpoint_cases import (
     IMAGES,
     MODEL,
     config,
+    endpoint_settings,
     endpoints,
     example,
     properties,
     template,
-    wishes,
 )
 
 pytestmark = pytest.mark.unit
@@ -52,8 +52,8 @@ def test_timeouts_of_a_multi_model_endpoint_do_not_depend_on_its_models():
 
 
 def test_refuses_steps_of_less_than_an_instance_and_updates_all_at_once():
-    one_instance = example({MODEL: wishes("rollout: canary")})
-    two = {**wishes("rollout: canary"), "min: 1": "min: 2"}
+    one_instance = example({MODEL: endpoint_settings("rollout: canary")})
+    two = {**endpoint_settings("rollout: canary"), "min: 1": "min: 2"}
     two_instances = example({MODEL: two})
     types = [
         properties(endpoint_template(entry, IMAGES), "Endpoint")["DeploymentConfig"][
@@ -64,11 +64,11 @@ def test_refuses_steps_of_less_than_an_instance_and_updates_all_at_once():
     assert types == ["ALL_AT_ONCE", "CANARY"]
     (note,) = (element for element in endpoint_notes(one_instance) if "rollout" in element)
     assert "updates are all-at-once, unless every scaling.min is 2 or more" in note
-    assert not any("rollout" in each for each in endpoint_notes(two_instances))
+    assert not any("rollout" in note for note in endpoint_notes(two_instances))
 
 
 def test_rolling_update_goes_back_in_batches_too():
-    changes = {MODEL: {**wishes("rollout: rolling"), "min: 1": "min: 2"}}
+    changes = {MODEL: {**endpoint_settings("rollout: rolling"), "min: 1": "min: 2"}}
     policy = properties(template(changes), "Endpoint")["DeploymentConfig"]["RollingUpdatePolicy"]
     assert policy["RollbackMaximumBatchSize"] == policy["MaximumBatchSize"]
 
@@ -76,7 +76,8 @@ def test_rolling_update_goes_back_in_batches_too():
 def test_changed_rollout_alone_has_a_config_of_another_name():
     two = {"min: 1": "min: 2"}
     first, second = (
-        template({MODEL: {**wishes(f"rollout: {kind}"), **two}}) for kind in ("canary", "linear")
+        template({MODEL: {**endpoint_settings(f"rollout: {kind}"), **two}})
+        for kind in ("canary", "linear")
     )
     assert config(first)["EndpointConfigName"] != config(second)["EndpointConfigName"]
     assert config(first)["ProductionVariants"] == config(second)["ProductionVariants"]
@@ -86,5 +87,5 @@ def test_key_encrypts_the_volume_and_the_local_disk_is_noted():
     deployment = example({})
     assert config(endpoint_template(deployment, IMAGES))["KmsKeyId"] == "alias/roundhouse-cloud"
     assert any(
-        "not the local NVMe disk of ml.g5.xlarge" in each for each in endpoint_notes(deployment)
+        "not the local NVMe disk of ml.g5.xlarge" in note for note in endpoint_notes(deployment)
     )

@@ -216,7 +216,7 @@ class Bench:
         return [len(batch) for batch in self.engine.prepared]
 
     @property
-    def closed(self) -> list[int]:
+    def closes(self) -> list[int]:
         """How often every thread was closed."""
         return [thread.closed for thread in self.threads]
 

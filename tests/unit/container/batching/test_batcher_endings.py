@@ -132,7 +132,7 @@ async def test_close_refuses_queued_requests_and_ends_threads_after_running_batc
         await waits
     with pytest.raises(Unavailable, match=CLOSED):
         await bench.queue(4, [3])
-    assert bench.closed == [0, 0]
+    assert bench.closes == [0, 0]
     await bench.release_all()
     assert (read(runs), read(also_runs)) == (expected(0, [3]), expected(2, [3]))
-    assert bench.closed == [1, 1]
+    assert bench.closes == [1, 1]

@@ -347,7 +347,7 @@ async def test_every_request_has_one_end_with_its_own_rows_and_the_books_balance
     model.check_end()
     await asyncio.wait_for(model.batcher.drained(), 1)
     model.batcher.close()
-    assert model.bench.closed == [1] * options["slots"]
+    assert model.bench.closes == [1] * options["slots"]
 
 
 @scenario

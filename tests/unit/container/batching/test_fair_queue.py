@@ -78,15 +78,15 @@ async def test_no_stream_of_newcomers_starves_a_row(requests, newcomers, lengths
     """Newcomers come as fast as batches leave; earlier rows are gone within a bound."""
     bench = Bench()
     jobs = [bench.add(request) for request in requests]
-    room_for = bench.queue.live + 2 * LIMITS.max_rows * newcomers
+    backlog = bench.queue.live + 2 * LIMITS.max_rows * newcomers
     batchfuls = max(map(len, requests))
     taken = 0
     while any(job.queued for job in jobs):
-        while bench.queue.live < room_for:
+        while bench.queue.live < backlog:
             bench.add(lengths)
         bench.take()
         taken += 1
-        assert taken <= UNIT * (batchfuls + 1) * room_for
+        assert taken <= UNIT * (batchfuls + 1) * backlog
 
 
 @scenario

@@ -36,7 +36,7 @@ COSTS = st.sampled_from(
 )
 
 
-def chosen(
+def selection(
     waiting: dict[int, int], head: int, *, limits: BatchLimits = LIMITS, costs: Costs | None = None
 ) -> dict[int, int]:
     """Rows by length of the batch around the head's length."""
@@ -145,7 +145,7 @@ BUCKETS_OF_16 = BucketCosts(
     ],
 )
 def test_batch_of_waiting_rows(waiting, head, options, picks):
-    assert chosen(waiting, head, **options) == picks
+    assert selection(waiting, head, **options) == picks
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_batch_of_waiting_rows(waiting, head, options, picks):
     ],
 )
 def test_cut_to_a_bucket_drops_the_longest_then_the_shortest_then_the_newest(waiting, head, picks):
-    assert chosen(waiting, head, costs=BUCKETS_OF_16) == picks
+    assert selection(waiting, head, costs=BUCKETS_OF_16) == picks
 
 
 def test_full_queue_of_the_heads_length_is_the_batch():

@@ -29,14 +29,14 @@ from tests.unit.container.batching.harness import (
 )
 
 
-def named(*names: str) -> list[threading.Thread]:
+def threads_named(*names: str) -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name in names]
 
 
 def assert_threads_end(*names: str) -> None:
-    for thread in named(*names):
+    for thread in threads_named(*names):
         thread.join(5)
-    assert not named(*names)
+    assert not threads_named(*names)
 
 
 def threaded(engine: HeldEngine, **options) -> Batcher:

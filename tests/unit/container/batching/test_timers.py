@@ -79,7 +79,7 @@ async def test_deadlines_of_finished_requests_are_forgotten():
 SECONDS = 60.0
 
 
-def watched(**options: int) -> Bench:
+def bench_with_held_engine(**options: int) -> Bench:
     return Bench(HeldEngine(**options), run_seconds=SECONDS)
 
 
@@ -90,7 +90,7 @@ async def hang() -> None:
 
 @scenario
 async def test_batch_that_never_ends_breaks_the_batcher():
-    bench = watched()
+    bench = bench_with_held_engine()
     deadline = asyncio.get_running_loop().time() + SECONDS
     hanging = await bench.queue(0, [1], deadline=deadline)
     waiting = await bench.queue(1, [1])
@@ -110,12 +110,12 @@ async def test_batch_that_never_ends_breaks_the_batcher():
     assert bench.batcher.waiting == 0
     bench.batcher.close()
     await bench.release_all()
-    assert bench.closed == [1]
+    assert bench.closes == [1]
 
 
 @scenario
 async def test_drained_does_not_wait_for_an_engine_that_hangs():
-    bench = watched()
+    bench = bench_with_held_engine()
     await bench.queue(0, [1])
     drained = asyncio.ensure_future(bench.batcher.drained())
     await wait(SECONDS)
@@ -129,7 +129,7 @@ async def test_drained_does_not_wait_for_an_engine_that_hangs():
 
 @scenario
 async def test_one_hanging_slot_of_several_breaks_the_batcher():
-    bench = watched(slots=2, max_rows=1)
+    bench = bench_with_held_engine(slots=2, max_rows=1)
     futures = bench.submit(0, [1]), bench.submit(1, [1])
     await settle()
     for number in range(2, 5):  # one slot works on
@@ -144,7 +144,7 @@ async def test_one_hanging_slot_of_several_breaks_the_batcher():
 
 @scenario
 async def test_engine_that_is_always_busy_is_sound():
-    bench = watched()
+    bench = bench_with_held_engine()
     for number in range(40):
         bench.submit(number, [1])
         await wait(SECONDS * 0.9)
@@ -166,7 +166,7 @@ async def test_probe_that_hangs_after_an_inline_batch_failed_breaks_the_batcher(
 
 @scenario
 async def test_prefetched_batch_has_its_time_from_when_it_begins():
-    bench = watched(max_rows=1)
+    bench = bench_with_held_engine(max_rows=1)
     futures = [bench.submit(0, [1]), bench.submit(1, [1])]
     await settle()
     assert len(bench.threads[0].works) == 2, "the second is prefetched"
@@ -181,7 +181,7 @@ async def test_prefetched_batch_has_its_time_from_when_it_begins():
 
 @scenario
 async def test_batch_that_ended_while_the_process_stood_still_does_not_hang():
-    bench = watched()
+    bench = bench_with_held_engine()
     future = await bench.queue(0, [1])
     await wait(10 * SECONDS)
     await bench.release()
@@ -198,7 +198,7 @@ async def test_watchdog_rests_while_nothing_runs_or_without_a_limit():
     await unwatched.queue(0, [1])
     await wait(1e6)
     await unwatched.release()
-    bench = watched()
+    bench = bench_with_held_engine()
     await bench.queue(0, [1])
     await bench.release()
     await wait(SECONDS)

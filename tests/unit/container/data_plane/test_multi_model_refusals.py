@@ -23,7 +23,7 @@ async def test_refuses_what_is_loaded_or_being_loaded(bench):
         await bench.models.load("one", url)
 
 
-async def test_refuses_a_model_that_memory_is_too_short_for_and_loads_it_once_there_is_room(bench):
+async def test_refuses_a_model_that_memory_is_too_short_for_and_loads_it_once_it_fits(bench):
     url = bench.archive("a", mib=101)
     with pytest.raises(OutOfMemory, match="takes 101 MiB and 100 MiB are left"):
         await bench.models.load("one", url)

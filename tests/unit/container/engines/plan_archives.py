@@ -9,7 +9,7 @@ from container.server.engines.loading import load_engine
 from container.server.engines.tokens import Tokens
 from onboarding.manifest import PlanRecord, ProfileRecord, RuntimeIdentity, TensorRecord
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
-from tests.fixtures.recorded_gpu.tensorrt import RecordedTensorRT, answers, embedder, written
+from tests.fixtures.recorded_gpu.tensorrt import RecordedTensorRT, answers, embedder, write_plan
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, write_manifest
 
 RUNTIME = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
@@ -111,7 +111,7 @@ def _gain(name):
 
 
 def _archive(root, plan, tiny, /, **changes):
-    written(root / "model.plan", plan)
+    write_plan(root / "model.plan", plan)
     if tiny.served.is_text:
         (root / "tokenizer.json").write_text("{}")
         changes["tokenizer_file"] = "tokenizer.json"

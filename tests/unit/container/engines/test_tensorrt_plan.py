@@ -171,7 +171,7 @@ def tensors(gains, *values):
     return [(x * gain, np.array([gain], np.int64)) for gain in gains]
 
 
-def scaled(rows):
+def scaled_rows(rows):
     return np.stack([x * gain for x, gain in rows])
 
 
@@ -181,7 +181,7 @@ def test_tensors_are_filled_up_and_every_output_is_answered(machine, tmp_path):
     assert engine.sequence_buckets is None
     rows = tensors((1, 2, 3), 1, -2, 3)
     answer, count = engine.run(engine.prepare(rows), 0)
-    assert np.array_equal(answer, scaled(rows))
+    assert np.array_equal(answer, scaled_rows(rows))
     assert np.array_equal(count, [[3], [4], [5]])
     assert machine.plan.runs[-1][2] == (4, 3)
 
@@ -193,7 +193,7 @@ def test_tensors_keep_their_length_even_where_no_graph_has_it(machine, tmp_path)
     graphs = len(machine.cuda.graphs)
     for width in (16, 5, 64, 7, 63):
         rows = tensors((2, 5, 7), *range(-2, width - 2))
-        assert np.array_equal(run_rows(engine, rows), scaled(rows))
+        assert np.array_equal(run_rows(engine, rows), scaled_rows(rows))
         assert machine.plan.runs[-1][2] == (4, width)
     assert len(machine.cuda.graphs) == graphs
     engine.close()
@@ -207,7 +207,7 @@ def test_tensors_larger_than_any_declared_leave_the_graphs_alone(machine, tmp_pa
     launches = machine.cuda.launches
     for width in (1, 4096, 1, 600, 1):
         rows = tensors((2, 5), *range(width))
-        assert np.array_equal(run_rows(engine, rows), scaled(rows))
+        assert np.array_equal(run_rows(engine, rows), scaled_rows(rows))
     assert machine.cuda.launches == launches + 3
 
 

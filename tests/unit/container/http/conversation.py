@@ -151,11 +151,11 @@ def run(scenario: Callable[..., Awaitable[None]]):
 
     @wraps(scenario)
     def test(*arguments, **keywords):
-        async def watched():
+        async def run_scenario():
             await scenario(*arguments, **keywords)
             await settle()
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
-        asyncio.run(watched())
+        asyncio.run(run_scenario())
 
     return test

@@ -90,7 +90,7 @@ class Pair:
         await self.session.lost.wait()
 
 
-def paired(**options: Any) -> Callable[..., Callable[..., None]]:
+def with_pair(**options: Any) -> Callable[..., Callable[..., None]]:
     """Run a coroutine as a test between the two ends of a channel."""
 
     def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

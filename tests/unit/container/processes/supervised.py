@@ -55,7 +55,7 @@ class Server:
         self.port: int = self.listener.getsockname()[1]
         self.stop = asyncio.Event()
         self.lines: list[dict[str, Any]] = []
-        self.sentences: list[str] = []
+        self.messages: list[str] = []
         self.count, self._load = count, load
         self._log = FailureLog(lambda line: self.lines.append(json.loads(line)))
         workers = WorkerSpec(
@@ -69,7 +69,7 @@ class Server:
         )
         self.running = asyncio.ensure_future(
             supervisor.serve(
-                self.load, self.stop, drain_seconds=drain_seconds, say=self.sentences.append
+                self.load, self.stop, drain_seconds=drain_seconds, say=self.messages.append
             )
         )
 
@@ -101,7 +101,7 @@ class Server:
         """The failure log's lines of an event."""
         return [line for line in self.lines if line["event"] == event]
 
-    async def ended(self) -> int:
+    async def exit_code(self) -> int:
         """The exit code."""
         try:
             return await asyncio.wait_for(self.running, SECONDS)
@@ -114,10 +114,10 @@ class Server:
 
     async def end(self) -> int:
         self.stop.set()
-        return await self.ended()
+        return await self.exit_code()
 
 
-def served(**options: Any) -> Callable[..., Callable[..., None]]:
+def with_server(**options: Any) -> Callable[..., Callable[..., None]]:
     """Run a coroutine as a test with a running server of the fixture `archive`."""
 
     def decorate(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

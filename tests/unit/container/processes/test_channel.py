@@ -11,10 +11,10 @@ from container.server.engines.tokens import Tokens
 from container.server.processes import frames
 from container.server.types import Unavailable
 from tests.unit.container.processes.echo import tokens
-from tests.unit.container.processes.pairs import Pair, paired
+from tests.unit.container.processes.pairs import Pair, with_pair
 
 
-@paired()
+@with_pair()
 async def test_answers_find_their_requests_in_any_order(pair: Pair):
     answers = [pair.channel.submit([tokens(number), tokens(number, 1)]) for number in range(20)]
     await pair.backend.futures(20)
@@ -26,7 +26,7 @@ async def test_answers_find_their_requests_in_any_order(pair: Pair):
     assert not pair.session._running
 
 
-@paired()
+@with_pair()
 async def test_large_requests_and_answers_arrive_whole(pair: Pair):
     large = np.arange(500_000, dtype=np.int32)
     answers = [pair.channel.submit([Tokens(large)]) for _ in range(4)]
@@ -37,7 +37,7 @@ async def test_large_requests_and_answers_arrive_whole(pair: Pair):
         assert np.array_equal((await answer)[0], large[None])
 
 
-@paired()
+@with_pair()
 async def test_supervisor_receives_the_time_that_is_left(pair: Pair):
     deadline = asyncio.get_running_loop().time() + 20
     pair.channel.submit([tokens(1)], deadline=deadline)
@@ -45,7 +45,7 @@ async def test_supervisor_receives_the_time_that_is_left(pair: Pair):
     assert deadline - 0.001 <= pair.backend.requests[0][1] <= deadline + 10
 
 
-@paired()
+@with_pair()
 async def test_task_that_is_cancelled_while_it_waits_cancels_at_the_supervisor(pair: Pair):
     async def client() -> None:
         await pair.channel.submit([tokens(1)] * 100)
@@ -59,7 +59,7 @@ async def test_task_that_is_cancelled_while_it_waits_cancels_at_the_supervisor(p
     assert future.cancelled() and not pair.session._running
 
 
-@paired(state=frames.LOADING)
+@with_pair(state=frames.LOADING)
 async def test_states_arrive_and_requests_are_refused_until_the_engine_is_loaded(pair: Pair):
     with pytest.raises(Unavailable, match="loading"):
         await pair.channel.submit([tokens(1)])
@@ -69,7 +69,7 @@ async def test_states_arrive_and_requests_are_refused_until_the_engine_is_loaded
     await pair.backend.futures()
 
 
-@paired(state=frames.LOADING)
+@with_pair(state=frames.LOADING)
 async def test_worker_that_serves_acknowledges_states(pair: Pair):
     await pair.round_trip()
     assert pair.known == [] and pair.session.known is None
@@ -81,7 +81,7 @@ async def test_worker_that_serves_acknowledges_states(pair: Pair):
     assert pair.session.known == frames.READY
 
 
-@paired()
+@with_pair()
 async def test_heartbeats_are_missed_until_the_worker_sends_a_frame(pair: Pair):
     for _ in range(3):
         pair.session.send_heartbeat()
@@ -92,14 +92,14 @@ async def test_heartbeats_are_missed_until_the_worker_sends_a_frame(pair: Pair):
     assert pair.states.empty(), "a heartbeat is no new state"
 
 
-@paired()
+@with_pair()
 async def test_metric_values_go_both_ways(pair: Pair):
     await pair.session.request_snapshot()
     assert pair.session.metric_values == b"worker's"
     assert await pair.channel.all_metric_values() == b"everyone's"
 
 
-@paired()
+@with_pair()
 async def test_waiting_is_as_of_the_supervisors_last_answer(pair: Pair):
     first, second = pair.channel.submit([tokens(1)]), pair.channel.submit([tokens(2)])
     assert pair.channel.waiting == 0

@@ -12,13 +12,13 @@ from container.server.processes.channel import GONE
 from container.server.processes.worker_session import INTERNAL_FAULT
 from container.server.types import DeadlinePassed, EngineRefused, QueueFull, TooLarge, Unavailable
 from tests.unit.container.processes.echo import tokens
-from tests.unit.container.processes.pairs import Pair, paired
+from tests.unit.container.processes.pairs import Pair, with_pair
 
 
 @pytest.mark.parametrize(
     "fault", [EngineRefused("not this one"), DeadlinePassed("late"), QueueFull("full")]
 )
-@paired()
+@with_pair()
 async def test_faults_of_the_backend_reach_the_client(pair: Pair, fault):
     pair.backend.fault = fault
     with pytest.raises(type(fault), match=str(fault)):
@@ -32,7 +32,7 @@ async def test_faults_of_the_backend_reach_the_client(pair: Pair, fault):
     assert not pair.engine_broke and not pair.failed
 
 
-@paired()
+@with_pair()
 async def test_fault_of_ours_is_reported_and_is_a_sentence_for_the_client(pair: Pair):
     answer = pair.channel.submit([tokens(1)])
     (future,) = await pair.backend.futures()
@@ -42,7 +42,7 @@ async def test_fault_of_ours_is_reported_and_is_a_sentence_for_the_client(pair: 
     assert [type(fault) for fault in pair.failed] == [KeyError]
 
 
-@paired()
+@with_pair()
 async def test_answer_larger_than_a_frame_is_refused_alone(pair: Pair):
     answer, other = pair.channel.submit([tokens(1)]), pair.channel.submit([tokens(1)])
     first, second = await pair.backend.futures(2)
@@ -55,7 +55,7 @@ async def test_answer_larger_than_a_frame_is_refused_alone(pair: Pair):
     assert not pair.channel.lost and not pair.failed
 
 
-@paired()
+@with_pair()
 async def test_broken_engine_is_announced(pair: Pair):
     answer = pair.channel.submit([tokens(1)])
     (future,) = await pair.backend.futures()
@@ -68,7 +68,7 @@ async def test_broken_engine_is_announced(pair: Pair):
     assert await pair.states.get() == frames.BROKEN and pair.channel.is_broken
 
 
-@paired()
+@with_pair()
 async def test_broken_engine_is_announced_with_the_first_request_that_it_refuses(pair: Pair):
     pair.backend.is_broken, pair.backend.fault = True, Unavailable("the engine fails")
     with pytest.raises(Unavailable, match="the engine fails"):
@@ -76,7 +76,7 @@ async def test_broken_engine_is_announced_with_the_first_request_that_it_refuses
     assert pair.engine_broke
 
 
-@paired()
+@with_pair()
 async def test_requests_fail_at_once_when_the_supervisor_goes(pair: Pair):
     answers = [pair.channel.submit([tokens(1)]) for _ in range(3)]
     await pair.backend.futures(3)
@@ -91,7 +91,7 @@ async def test_requests_fail_at_once_when_the_supervisor_goes(pair: Pair):
         await pair.channel.all_metric_values()
 
 
-@paired()
+@with_pair()
 async def test_rows_leave_the_queue_when_the_worker_goes(pair: Pair):
     answer = pair.channel.submit([tokens(1)])
     (future,) = await pair.backend.futures()
@@ -101,7 +101,7 @@ async def test_rows_leave_the_queue_when_the_worker_goes(pair: Pair):
         await answer
 
 
-@paired(max_rows=4)
+@with_pair(max_rows=4)
 async def test_refuses_more_rows_than_may_be_unanswered(pair: Pair):
     answer = pair.channel.submit([tokens(1)] * 4)
     words = "4 rows of this process are unanswered and at most 4 may be"
@@ -111,7 +111,7 @@ async def test_refuses_more_rows_than_may_be_unanswered(pair: Pair):
     pair.channel.submit([tokens(1)] * 4)
 
 
-@paired()
+@with_pair()
 async def test_refuses_requests_while_the_supervisor_reads_too_slowly(pair: Pair):
     pair.channel.pause_writing()
     with pytest.raises(QueueFull, match="more slowly"):
@@ -120,7 +120,7 @@ async def test_refuses_requests_while_the_supervisor_reads_too_slowly(pair: Pair
     pair.channel.submit([tokens(1)])
 
 
-@paired()
+@with_pair()
 async def test_refuses_bytes_that_are_no_frames(pair: Pair):
     pair.channel._transport.write(b"\0" * 64)
     await pair.session.lost.wait()
@@ -128,7 +128,7 @@ async def test_refuses_bytes_that_are_no_frames(pair: Pair):
     assert await pair.states.get() == frames.READY and pair.channel.lost
 
 
-@paired(max_rows=1)
+@with_pair(max_rows=1)
 async def test_request_fails_after_its_deadline_though_the_supervisor_is_silent(pair: Pair):
     deadline = asyncio.get_running_loop().time() - 10
     answer = pair.channel.submit([tokens(1)], deadline=deadline)

@@ -19,8 +19,8 @@ from tests.unit.container.processes.supervised import (
     Server,
     children,
     process_of,
-    served,
     supervisor_process,
+    with_server,
 )
 
 
@@ -95,7 +95,7 @@ def test_no_worker_is_healthy_before_every_other_answers(archive, is_killed):
     uvloop.run(run())
 
 
-@served(heartbeat_seconds=0.2)
+@with_server(heartbeat_seconds=0.2)
 async def test_worker_that_hangs_is_killed_and_replaced(server: Server):
     one, other = await server.clients(2)
     victim = await process_of(one)
@@ -115,14 +115,14 @@ async def test_worker_that_hangs_is_killed_and_replaced(server: Server):
 SILENT = (sys.executable, "-c", "import time; time.sleep(60)")
 
 
-@served(command=SILENT, count=1, heartbeat_seconds=0.001)
+@with_server(command=SILENT, count=1, heartbeat_seconds=0.001)
 async def test_worker_that_never_sends_a_frame_is_killed(server: Server):
     while not server.lines:
         await asyncio.sleep(0)
     assert server.lines[0]["event"] == "http_process_hangs"
 
 
-@served(heartbeat_seconds=0.05)
+@with_server(heartbeat_seconds=0.05)
 async def test_engine_that_breaks_without_a_client_makes_every_worker_unhealthy(server: Server):
     one, other = await server.clients(2)
     await server.hold(one, "a dog")
@@ -139,7 +139,7 @@ async def load_with_short_runs(server: Server) -> None:
     server.backend = batcher(server.engine, run_seconds=0.2)
 
 
-@served(load=load_with_short_runs, heartbeat_seconds=0.05)
+@with_server(load=load_with_short_runs, heartbeat_seconds=0.05)
 async def test_engine_that_hangs_makes_every_worker_unhealthy(server: Server):
     one, other = await server.clients(2)
     await server.hold(one, "a dog")

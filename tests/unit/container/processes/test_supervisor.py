@@ -22,8 +22,8 @@ from tests.unit.container.processes.supervised import (
     Server,
     children,
     process_of,
-    served,
     supervisor_process,
+    with_server,
 )
 
 HELD = "the cat sat on a"
@@ -33,7 +33,7 @@ ANSWERED = 'roundhouse_requests_total{model="tiny-embedder",path="infer",status=
 DEATHS = "roundhouse_http_process_deaths_total"
 
 
-@served()
+@with_server()
 async def test_every_worker_answers_through_the_one_engine(server: Server):
     for client in await server.clients(4):
         alone = await client.ask("a dog")
@@ -42,7 +42,7 @@ async def test_every_worker_answers_through_the_one_engine(server: Server):
         assert alone.rows[0] == together.rows[0] and len(together.rows) == 2
 
 
-@served()
+@with_server()
 async def test_connections_are_spread_evenly_and_metrics_are_those_of_all_workers(server: Server):
     clients = await server.clients(6)
     for client in clients:
@@ -60,13 +60,13 @@ def test_engine_that_cannot_be_loaded_ends_every_worker(archive):
 
     async def run() -> None:
         with pytest.raises(RuntimeError, match="no engine"):
-            await Server(archive, load=load).ended()
+            await Server(archive, load=load).exit_code()
         assert not children()
 
     uvloop.run(run())
 
 
-@served()
+@with_server()
 async def test_engine_that_breaks_makes_every_worker_unhealthy(server: Server):
     clients = await server.clients(2)
     server.engine.dead = True
@@ -77,7 +77,7 @@ async def test_engine_that_breaks_makes_every_worker_unhealthy(server: Server):
         assert "fails on every request" in (await client.ask("a dog")).sentence
 
 
-@served()
+@with_server()
 async def test_poisoned_request_is_refused_alone(server: Server):
     first, second = await server.clients(2)
     poison, answer = await asyncio.gather(
@@ -86,7 +86,7 @@ async def test_poisoned_request_is_refused_alone(server: Server):
     assert (poison.status, answer.status) == (422, 200)
 
 
-@served()
+@with_server()
 async def test_client_that_leaves_takes_its_rows_out_of_the_queue(server: Server):
     first, second, third = await server.clients(3)
     await server.hold(first, "a dog")
@@ -100,7 +100,7 @@ async def test_client_that_leaves_takes_its_rows_out_of_the_queue(server: Server
     assert (await first.answer()).status == 200
 
 
-@served()
+@with_server()
 async def test_worker_that_is_killed_is_replaced_and_others_go_on(server: Server):
     one, other = await server.clients(2)
     await server.hold(one, "a dog")
@@ -119,7 +119,7 @@ async def test_worker_that_is_killed_is_replaced_and_others_go_on(server: Server
     assert [line["exit_code"] for line in server.events("http_process_died")] == [-9]
 
 
-@served()
+@with_server()
 async def test_counts_of_a_dead_worker_are_kept(server: Server):
     one, other = await server.clients(2)
     for _ in range(3):
@@ -138,7 +138,7 @@ FEW_DESCRIPTORS = (
 )
 
 
-@served(count=1, command=FEW_DESCRIPTORS)
+@with_server(count=1, command=FEW_DESCRIPTORS)
 async def test_worker_without_descriptors_drops_connections_and_goes_on(server: Server, capfd):
     await server.clients(1)
     for client in [await Client.connect(server.port) for _ in range(60)]:
@@ -153,7 +153,7 @@ async def test_worker_without_descriptors_drops_connections_and_goes_on(server: 
     assert "connection_dropped" in log and "IndexError" not in log
 
 
-@served()
+@with_server()
 async def test_draining_finishes_running_requests_and_accepts_no_others(server: Server):
     one, other = await server.clients(2)
     await server.hold(one, "a dog")
@@ -163,24 +163,24 @@ async def test_draining_finishes_running_requests_and_accepts_no_others(server: 
         await Client.connect(server.port)
     server.engine.go_on.set()
     assert (await one.answer()).status == 200
-    assert await server.ended() == 0
+    assert await server.exit_code() == 0
     assert not children()
 
 
-@served(drain_seconds=0.2)
+@with_server(drain_seconds=0.2)
 async def test_draining_has_an_end(server: Server):
     (client,) = await server.clients(1)
     await server.hold(client, "a dog")
     server.stop.set()
     assert await asyncio.wait_for(server.running, SECONDS) == 0
     assert await client.reader.read() == b"" and not children()
-    await server.ended()
+    await server.exit_code()
 
 
-@served(command=(sys.executable, "-c", "raise SystemExit(7)"), count=6)
+@with_server(command=(sys.executable, "-c", "raise SystemExit(7)"), count=6)
 async def test_refuses_to_replace_workers_that_die_at_once(server: Server):
-    assert await server.ended() == WORKERS_DIE
-    assert re.fullmatch(r"HTTP processes ended \d+ times within a minute; .*", server.sentences[0])
+    assert await server.exit_code() == WORKERS_DIE
+    assert re.fullmatch(r"HTTP processes ended \d+ times within a minute; .*", server.messages[0])
     assert not children()
     assert server.lines[0]["exit_code"] == 7
 

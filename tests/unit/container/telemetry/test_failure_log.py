@@ -69,7 +69,7 @@ def test_our_own_bug_has_its_frames_and_no_values():
         (Unavailable("The engine is gone."), "process", "The engine is gone."),
     ],
 )
-def test_only_sentences_that_quote_no_client_are_logged(fault, stage, message):
+def test_only_messages_that_quote_no_client_are_logged(fault, stage, message):
     written = Written()
     written.log.report("refused", with_traceback(fault), stage=stage)
     (line,) = written.lines()

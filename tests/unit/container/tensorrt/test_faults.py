@@ -21,7 +21,7 @@ from container.tensorrt.faults import mentions_memory_shortage
         "unavailable",
     ],
 )
-def test_words_about_memory_are_told_apart(words):
+def test_words_about_memory_are_distinguished(words):
     assert mentions_memory_shortage(words)
 
 

@@ -12,7 +12,7 @@ from container.tensorrt.bindings import KEPT_ERRORS, bindings, error_logger
 from container.tensorrt.faults import DeviceOutOfMemory, NoBindings, PlanRefused
 from container.tensorrt.plan import Plan, Range, allowed, nearest, taking
 from tests.fixtures.recorded_gpu.cuda import RecordedCuda
-from tests.fixtures.recorded_gpu.tensorrt import SCRATCH, RecordedTensorRT, embedder, written
+from tests.fixtures.recorded_gpu.tensorrt import SCRATCH, RecordedTensorRT, embedder, write_plan
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def trt():
 
 def load(tmp_path, trt, **more):
     plan = embedder([((1, 2, 4), (4, 8, 16))], **more)
-    return Plan(written(tmp_path / "model.plan", plan), trt=trt)
+    return Plan(write_plan(tmp_path / "model.plan", plan), trt=trt)
 
 
 def test_plan_has_tensors_types_and_profiles(tmp_path, trt):

@@ -238,8 +238,8 @@ def test_data_holds_the_entry_and_the_networks():
     assert document["source"] == {"huggingface": facts.source.huggingface}
 
 
-def test_files_are_made_of_the_networks_that_were_kept(built):
-    entry, store = built.result.entry, FolderStore(built.store)
+def test_files_are_made_of_the_networks_that_were_kept(tiny_build):
+    entry, store = tiny_build.result.entry, FolderStore(tiny_build.store)
     key = entry.manifest.engine_key
     page, data = store.read(engine_card_path(key)), store.read(engine_card_data_path(key))
     document = json.loads(data)
@@ -250,10 +250,12 @@ def test_files_are_made_of_the_networks_that_were_kept(built):
     assert Page(page).text.count(entry.manifest.decision) == 1
 
 
-def test_files_are_made_without_networks_that_are_gone(built, tmp_path):
-    options = Options(root=built.root, environment="desk", model="tiny", out=built.root)
+def test_files_are_made_without_networks_that_are_gone(tiny_build, tmp_path):
+    options = Options(root=tiny_build.root, environment="desk", model="tiny", out=tiny_build.root)
     request = build_request(options, Log(io.StringIO()))
-    files = dict(card_files(request, built.result.entry, FolderStore(tmp_path / "none"), tmp_path))
+    files = dict(
+        card_files(request, tiny_build.result.entry, FolderStore(tmp_path / "none"), tmp_path)
+    )
     data = files[engine_card_data_path(request.engine_key)].read_bytes()
     assert json.loads(data)["networks"] == {"float": {}, "int8": {}}
 

@@ -54,7 +54,7 @@ def test_arrays_become_the_networks_own_datatypes():
     assert feed["mask"].tolist() == [True, False, True]
 
 
-def test_shaped_arrays_have_the_rows_and_sequence_asked_for():
+def test_shaped_arrays_have_the_rows_and_sequence_of_the_shape():
     encoder = TensorEncoder(RECORDS)
     assert encoder.sequence(ROWS[0]) == 3
     assert encoder.shaped(ROWS, Shape(batch=5, sequence=7))["x"].shape == (5, 7, 2)

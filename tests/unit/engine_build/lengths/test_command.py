@@ -10,7 +10,7 @@ import pytest
 from engine_build.errors import InputRefused
 from engine_build.lengths.__main__ import main, token_counts
 from tests.unit.engine_build.stand_ins import StandInRunner
-from tests.unit.engine_build.tiny import sentences, word_tokenizer, write_tree
+from tests.unit.engine_build.tiny import sample_texts, word_tokenizer, write_tree
 
 
 def no_tokenizer():
@@ -53,14 +53,14 @@ def test_texts_are_counted_with_their_special_tokens_and_no_padding(root, texts,
 
 def test_tokenizer_comes_from_the_source_when_none_is_given(root, wheel, texts):
     runner = StandInRunner(wheel)
-    texts.write_text("\n".join(sentences(30, seed=9)))
+    texts.write_text("\n".join(sample_texts(30, seed=9)))
     code, stdout, _ = run(root, "--texts", texts, "--buckets", "2", runner=runner)
     assert code == 0 and runner.ran("pip") == 1
     assert "batcher buckets: 8, 16" in stdout and "sequence: [4, 8, 8]" in stdout
 
 
 @pytest.mark.parametrize(("content", "reason"), [("", "is empty"), ("3\n0\n", "has a length of 0")])
-def test_refuses_files_that_tell_nothing(content, reason, texts):
+def test_refuses_files_without_lengths(content, reason, texts):
     texts.write_text(content)
     with pytest.raises(InputRefused, match=reason):
         token_counts(texts, no_tokenizer)

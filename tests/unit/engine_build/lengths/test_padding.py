@@ -42,7 +42,7 @@ def test_buckets_are_the_best_of_all(lengths, count):
 
 @settings(deadline=None, derandomize=True)
 @given(LENGTHS, COUNTS, MULTIPLES)
-def test_edges_hold_every_text_in_no_more_buckets_than_asked_for(lengths, count, multiple):
+def test_edges_hold_every_text_in_no_more_buckets_than_the_count(lengths, count, multiple):
     edges = best_edges(lengths, count, multiple=multiple)
     assert 1 <= len(edges) <= count and list(edges) == sorted(set(edges))
     assert all(edge % multiple == 0 for edge in edges)

@@ -20,7 +20,7 @@ RANDOM = np.random.default_rng(0)
 TEXTS = np.minimum(RANDOM.geometric(1 / 16, size=500) + 3, 200)
 
 
-def measured(batch, sequence, rows_per_second):
+def benchmark_record(batch, sequence, rows_per_second):
     names = ("average_ms", "p50_ms", "p95_ms", "p99_ms")
     return BenchmarkRecord(
         runtime="tensorrt",
@@ -33,7 +33,11 @@ def measured(batch, sequence, rows_per_second):
     )
 
 
-RECORDS = (measured(1, 8, 1000.0), measured(8, 64, 500.0), measured(32, 128, 200.0))
+RECORDS = (
+    benchmark_record(1, 8, 1000.0),
+    benchmark_record(8, 64, 500.0),
+    benchmark_record(32, 128, 200.0),
+)
 
 
 def test_batches_as_they_come_are_as_long_as_chance_makes_them():
@@ -67,7 +71,7 @@ def test_useful_tokens_of_a_shape_are_those_of_texts_that_fit():
     assert [shape["share_that_fits"] for shape in shapes] == [0.5, 0.75, 1.0]
     rates = [shape["useful_tokens_per_second"] for shape in shapes]
     assert rates == pytest.approx([6000.0, 500 * 76 / 3, 10200.0], abs=0.1)
-    (short,) = useful_at_shapes((measured(1, 2, 10.0),), np.array([4]))
+    (short,) = useful_at_shapes((benchmark_record(1, 2, 10.0),), np.array([4]))
     assert short["useful_tokens_per_second"] == 0.0
 
 

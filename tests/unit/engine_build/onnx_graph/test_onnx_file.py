@@ -38,7 +38,7 @@ def test_refuses_a_weight_whose_bytes_are_not_its_shapes(tmp_path):
         refuse_broken_weights(model)
 
 
-def test_a_datatype_that_onnx_does_not_know_is_told_by_its_number(tmp_path):
+def test_a_datatype_that_onnx_does_not_know_is_named_by_its_number(tmp_path):
     model = onnx.load(linear(tmp_path / "model.onnx"))
     model.graph.input[0].type.tensor_type.elem_type = 119
     assert tensor_records(model.graph.input)[0].datatype == "number 119"

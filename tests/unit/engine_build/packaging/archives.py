@@ -15,7 +15,7 @@ from tests.unit.engine_build.stand_ins import ROOT
 ENGINE, TOKENIZER = "embedder_engine", "embedder_tokenizer"
 
 
-def published(
+def publish_test_archive(
     folder: Path,
     capability: str,
     *,
@@ -25,7 +25,7 @@ def published(
     **changes: object,
 ) -> Path:
     """An engine archive as a build publishes it; `changes` replace fields of its manifest."""
-    shown = golden.served() if shown is None else shown
+    shown = golden.served_model() if shown is None else shown
     out = folder / capability
     out.mkdir(parents=True)
     (out / "plan").write_bytes(b"plan for " + capability.encode())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.engine_build.packaging.archives import published
+from tests.unit.engine_build.packaging.archives import publish_test_archive
 
 
 @pytest.fixture
 def two(tmp_path):
-    return published(tmp_path, "8.9", precision="int8"), published(tmp_path, "8.6")
+    return publish_test_archive(tmp_path, "8.9", precision="int8"), publish_test_archive(
+        tmp_path, "8.6"
+    )

@@ -17,7 +17,7 @@ from tests.unit.engine_build.packaging.archives import (
     ENGINE,
     TOKENIZER,
     manifest_without,
-    published,
+    publish_test_archive,
     read_files,
     replace_files,
 )
@@ -77,9 +77,9 @@ def test_bytes_follow_from_the_archives_alone_in_any_order(two, out, tmp_path):
 
 
 def test_archives_that_refuse_long_texts_stay_so_together(tmp_path, out):
-    shown = golden.served(serving=ServingSpec(auto_truncate=False))
+    shown = golden.served_model(serving=ServingSpec(auto_truncate=False))
     paths = [
-        published(tmp_path, capability, shown=shown, auto_truncate=False)
+        publish_test_archive(tmp_path, capability, shown=shown, auto_truncate=False)
         for capability in ("8.6", "8.9")
     ]
     assert combine_archives(paths, out).auto_truncate is False
@@ -87,8 +87,11 @@ def test_archives_that_refuse_long_texts_stay_so_together(tmp_path, out):
 
 
 def test_tensors_are_the_plans_alone(tmp_path, out):
-    shown = golden.served(**golden.VISION)
-    paths = [published(tmp_path, capability, shown=shown) for capability in ("8.0", "12.0", "9.0")]
+    shown = golden.served_model(**golden.VISION)
+    paths = [
+        publish_test_archive(tmp_path, capability, shown=shown)
+        for capability in ("8.0", "12.0", "9.0")
+    ]
     manifest = combine_archives(paths, out)
     plans = [name for name in read_files(out) if name.endswith(".plan")]
     assert plans == [f"vision/1/model_{number}.plan" for number in (120, 80, 90)]
@@ -128,10 +131,10 @@ TWICE = (ProfileRecord(batch=(1, 8, 64), sequence=(16, 128, 256)),)
         ({"optimization_profiles": TWICE}, "disagree on the optimization profiles"),
         ({"max_batch_size": 16}, "disagree on the largest batch: 32 and 16"),
         (
-            {"shown": golden.served(serving=OTHER_BATCHING)},
+            {"shown": golden.served_model(serving=OTHER_BATCHING)},
             r"config.pbtxt differs between .*: other dynamic batching",
         ),
-        ({"shown": golden.served(**golden.CLASSIFIER)}, "disagree on the model"),
+        ({"shown": golden.served_model(**golden.CLASSIFIER)}, "disagree on the model"),
         (
             {
                 "is_cpu": True,
@@ -143,7 +146,10 @@ TWICE = (ProfileRecord(batch=(1, 8, 64), sequence=(16, 128, 256)),)
 )
 def test_refuses_to_mix(changes, words, tmp_path, out):
     capability = "cpu" if "is_cpu" in changes else "8.9"
-    paths = published(tmp_path, "8.6"), published(tmp_path, capability, **changes)
+    paths = (
+        publish_test_archive(tmp_path, "8.6"),
+        publish_test_archive(tmp_path, capability, **changes),
+    )
     with pytest.raises(InputRefused, match=words):
         combine_archives(paths, out)
     assert not out.exists()
@@ -153,7 +159,7 @@ def test_refuses_one_archive_and_two_of_one_capability(two, tmp_path, out):
     with pytest.raises(InputRefused, match="1 archive is given; give two or more"):
         combine_archives(two[:1], out)
     with pytest.raises(InputRefused, match=r"are both for compute capability 8\.9"):
-        combine_archives((two[0], published(tmp_path / "again", "8.9")), out)
+        combine_archives((two[0], publish_test_archive(tmp_path / "again", "8.9")), out)
 
 
 def test_refuses_an_archive_whose_tokenizer_reads_only_one_engine(two, tmp_path, out):

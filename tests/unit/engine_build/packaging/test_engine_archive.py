@@ -10,14 +10,14 @@ from engine_build.errors import InputRefused
 from engine_build.packaging.combine import combine_archives
 from engine_build.packaging.engine_archive import read_engine_archive
 from onboarding.manifest import MANIFEST_NAME
-from tests.unit.engine_build.packaging.archives import ENGINE, published, replace_files
+from tests.unit.engine_build.packaging.archives import ENGINE, publish_test_archive, replace_files
 
 PLAN = f"{ENGINE}/1/model.plan"
 
 
 @pytest.fixture
 def one(tmp_path):
-    return published(tmp_path, "8.6")
+    return publish_test_archive(tmp_path, "8.6")
 
 
 def assert_refused(archive, folder, words):

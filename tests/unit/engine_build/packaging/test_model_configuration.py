@@ -19,7 +19,7 @@ from tests.unit.engine_build.golden_configurations import (
     TUNED,
     VISION,
     golden,
-    served,
+    served_model,
 )
 
 
@@ -33,7 +33,7 @@ def test_golden_files_are_those_of_the_cases():
 
 
 def test_text_on_a_gpu_is_an_ensemble_of_two_members():
-    texts = configurations(served(), is_cpu=False)
+    texts = configurations(served_model(), is_cpu=False)
     folders = ("embedder", "embedder_tokenizer", "embedder_engine")
     assert list(texts) == [f"{folder}/config.pbtxt" for folder in folders]
     # Triton's SageMaker front end finds the ensemble of a multi-model archive by this very text.
@@ -43,15 +43,15 @@ def test_text_on_a_gpu_is_an_ensemble_of_two_members():
 
 
 def test_tensors_on_a_gpu_are_the_plan_alone():
-    assert list(configurations(served(**VISION), is_cpu=False)) == ["vision/config.pbtxt"]
+    assert list(configurations(served_model(**VISION), is_cpu=False)) == ["vision/config.pbtxt"]
 
 
 def engine_lines(**changes):
-    text = configurations(served(**changes), is_cpu=False)["embedder_engine/config.pbtxt"]
+    text = configurations(served_model(**changes), is_cpu=False)["embedder_engine/config.pbtxt"]
     return [line.strip() for line in text.splitlines()]
 
 
-TWO_PROFILES = (*served().profiles, SHORT)
+TWO_PROFILES = (*served_model().profiles, SHORT)
 
 
 def test_warm_up_of_a_plan_follows_the_spec_and_covers_every_profile():
@@ -70,7 +70,7 @@ def test_graphs_are_of_the_opt_shapes_and_preferred_batches_within_a_profile():
 
 
 def test_axis_of_unknown_size_has_neither_graph_nor_warm_up():
-    text = configurations(served(**DETECTOR), is_cpu=False)["detector/config.pbtxt"]
+    text = configurations(served_model(**DETECTOR), is_cpu=False)["detector/config.pbtxt"]
     assert "graphs" not in text and "model_warmup" not in text
 
 
@@ -130,12 +130,12 @@ NO_INSTANCE = ServingSpec.model_construct(**(dict(ServingSpec()) | {"instances_p
 @pytest.mark.parametrize("is_cpu", [True, False])
 def test_refuses_what_triton_would_refuse_later(changes, words, is_cpu):
     with pytest.raises(InputRefused, match=f"model configuration of .*: {words}"):
-        configurations(served(**changes), is_cpu=is_cpu)
+        configurations(served_model(**changes), is_cpu=is_cpu)
 
 
 def test_refuses_a_half_precision_answer_of_a_text_task_on_a_gpu():
     half = {"outputs": (LOGITS[0].model_copy(update={"datatype": "FP16"}),)}
     reason = "output 'logits' has datatype FP16; a text task answers in FP32"
     with pytest.raises(InputRefused, match=reason):
-        configurations(served(**half), is_cpu=False)
-    assert "TYPE_FP32" in configurations(served(**half), is_cpu=True)["embedder/config.pbtxt"]
+        configurations(served_model(**half), is_cpu=False)
+    assert "TYPE_FP32" in configurations(served_model(**half), is_cpu=True)["embedder/config.pbtxt"]

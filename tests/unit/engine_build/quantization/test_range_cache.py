@@ -41,7 +41,7 @@ def test_ranges_come_back_as_they_were(cache):
     assert np.array_equal(found["/layer.0/MatMul"].smoothing.scales, [1.0, 20.0])
 
 
-def test_another_store_is_asked_too(cache, tmp_path):
+def test_another_store_is_read_too(cache, tmp_path):
     RangeCache((FolderStore(tmp_path / "far"),), tmp_path).keep("digest", RANGES)
     assert cache.find("digest") is not None
 

@@ -20,7 +20,7 @@ from engine_build.sources.embedding import (
 )
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
-from tests.unit.engine_build.tiny import WIDTH, sentences
+from tests.unit.engine_build.tiny import WIDTH, sample_texts
 
 OLD = "sentence_transformers.models"
 NEW = "sentence_transformers.sentence_transformer.modules"
@@ -86,7 +86,7 @@ def exported_rows(folder, tmp_path, texts):
 def test_network_gives_what_encode_gives(style, pooling, normalize, with_modules, tmp_path):
     last = [("Normalize", None)] if normalize else []
     modules = [("Transformer", None), ("Pooling", pooling_config(style, pooling)), *last]
-    folder, texts = with_modules(style, *modules), sentences(30, seed=3)
+    folder, texts = with_modules(style, *modules), sample_texts(30, seed=3)
     assert embedding_pipeline(folder) == EmbeddingPipeline(pooling=pooling, normalize=normalize)
     encoded = SentenceTransformer(str(folder), device="cpu").encode(texts)
     rows = exported_rows(folder, tmp_path, texts)
@@ -107,7 +107,7 @@ def test_checkpoint_that_sentence_transformers_itself_saved_is_read(checkpoint, 
 
 
 def test_checkpoint_without_modules_is_pooled_by_the_mean_and_not_normalised(checkpoint, tmp_path):
-    texts = sentences(30, seed=3)
+    texts = sample_texts(30, seed=3)
     encoded = SentenceTransformer(str(checkpoint), device="cpu").encode(texts)
     assert np.abs(exported_rows(checkpoint, tmp_path, texts) - encoded).max() < 1e-5
     assert np.linalg.norm(encoded, axis=1).min() > 1.5

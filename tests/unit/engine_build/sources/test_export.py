@@ -18,7 +18,7 @@ from engine_build.ort import OrtNetwork
 from engine_build.sources.export import comparison_feeds, export, largest_difference
 from engine_build.sources.source_model import SourceModel
 from onboarding.manifest import TensorRecord
-from tests.unit.engine_build.tiny import WIDTH, sentences
+from tests.unit.engine_build.tiny import WIDTH, sample_texts
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def source(checkpoint):
 
 @pytest.fixture(scope="module")
 def network(source, tmp_path_factory):
-    texts = sentences(30, seed=3)
+    texts = sample_texts(30, seed=3)
     return export(source, texts, tmp_path_factory.mktemp("network"), longest=16)
 
 
@@ -44,7 +44,7 @@ def encoder(network):
 
 @pytest.mark.parametrize(("batch", "sequence"), [(1, 3), (5, 16), (4, 9)])
 def test_network_takes_every_batch_and_sequence(source, network, encoder, batch, sequence):
-    feed = encoder.shaped(sentences(30, seed=4), Shape(batch=batch, sequence=sequence))
+    feed = encoder.shaped(sample_texts(30, seed=4), Shape(batch=batch, sequence=sequence))
     assert feed["input_ids"].shape == (batch, sequence)
     assert np.abs(OrtNetwork(network.path).rows(feed) - source.rows(feed)).max() < 1e-5
 
@@ -73,12 +73,14 @@ def test_network_without_token_types_when_the_model_has_none(copied, tmp_path):
     config = json.loads((copied / "config.json").read_text()) | {"type_vocab_size": 1}
     change_weight(copied, "embeddings.token_type_embeddings.weight", lambda weight: weight[:1])
     (copied / "config.json").write_text(json.dumps(config))
-    network = export(SourceModel(copied, longest=16), sentences(20, seed=3), tmp_path, longest=16)
+    network = export(
+        SourceModel(copied, longest=16), sample_texts(20, seed=3), tmp_path, longest=16
+    )
     assert network.input_names == ("input_ids", "attention_mask")
 
 
 def test_refuses_an_export_that_differs(source, network, encoder):
-    feeds = comparison_feeds(encoder, sentences(20, seed=3), 16)
+    feeds = comparison_feeds(encoder, sample_texts(20, seed=3), 16)
 
     class Shifted(OrtNetwork):
         def rows(self, feed):

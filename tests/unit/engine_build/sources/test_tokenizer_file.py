@@ -19,7 +19,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def changed(folder, **changes):
+def change_tokenizer(folder, **changes):
     path = folder / "tokenizer.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     return folder
@@ -40,7 +40,7 @@ def test_tokenizer_may_be_smaller_than_the_models_table(folder):
 
 
 def test_padding_is_taken_from_the_model_when_the_file_has_none(folder, tmp_path):
-    path = save_padded(tokenizer_of(changed(folder, padding=None), padding=3), tmp_path, 3)
+    path = save_padded(tokenizer_of(change_tokenizer(folder, padding=None), padding=3), tmp_path, 3)
     ids = TextEncoder(path, inputs=("input_ids", "attention_mask"), longest=8).feed(["a cat", "a"])[
         "input_ids"
     ]
@@ -69,7 +69,7 @@ def test_padding_is_taken_from_the_model_when_the_file_has_none(folder, tmp_path
 )
 def test_refuses_the_tokenizer_of_another_model(folder, changes, facts, fault):
     with pytest.raises(SourceFault, match=fault):
-        tokenizer_of(changed(folder, **changes), **facts)
+        tokenizer_of(change_tokenizer(folder, **changes), **facts)
 
 
 def test_refuses_a_tokenizer_without_padding(folder, tmp_path):
@@ -77,7 +77,7 @@ def test_refuses_a_tokenizer_without_padding(folder, tmp_path):
     state["model"]["vocab"]["nothing"] = state["model"]["vocab"].pop("[PAD]")
     words = r"has no padding token, which batches need; add one of \[PAD\], <pad>"
     with pytest.raises(SourceFault, match=words):
-        folder = changed(folder, padding=None, model=state["model"])
+        folder = change_tokenizer(folder, padding=None, model=state["model"])
         save_padded(tokenizer_of(folder, padding=None), tmp_path)
 
 
@@ -88,7 +88,7 @@ def test_refuses_a_tokenizer_that_does_not_add_its_special_tokens(folder):
     tokenizer_of(folder)
     words = r"names cls_token '\[CLS\]', but tokenizer.json does not add it to a text"
     with pytest.raises(SourceFault, match=words):
-        tokenizer_of(changed(folder, post_processor=None))
+        tokenizer_of(change_tokenizer(folder, post_processor=None))
 
 
 def test_refuses_a_checkpoint_without_a_fast_tokenizer(tmp_path):

@@ -36,6 +36,6 @@ def test_auto_goes_on_without_int8(tmp_path):
     assert "int8 is not tried: ONNX Runtime cannot quantize" in stream.getvalue()
 
 
-def test_refuses_int8_that_was_asked_for(tmp_path):
+def test_refuses_int8_that_the_model_requires(tmp_path):
     with pytest.raises(NothingForInt8, match="cannot quantize the network dynamically"):
         compile_contradicting_network(tmp_path, "int8", io.StringIO())

@@ -24,14 +24,14 @@ from engine_build.steps.export import (
 )
 from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.graphs import linear
-from tests.unit.engine_build.tiny import model, sentences, word_tokenizer, write_tree
+from tests.unit.engine_build.tiny import model, sample_texts, word_tokenizer, write_tree
 from tests.unit.engine_build.trees import labelled, write_tensors_tree
 
 CLASSES = ("calm", "glad")
 RANDOM = np.random.default_rng(0)
 
 
-def resolved(root):
+def request_of(root):
     options = Options(root=root, environment="desk", model="tiny", out=root / "out")
     return build_request(options, Log(io.StringIO()))
 
@@ -73,10 +73,10 @@ def classifier(tmp_path, calibration, validation=None):
     spec["accuracy"] = {"dataset": dataset, "metric": metric, "budget": {"mean": 0.9}}
     spec["engine"]["calibration"]["dataset"] = "models/data/calibration.tsv"
     folder.mkdir(parents=True)
-    rows = labelled(sentences(120, seed=2), validation or ["calm"] * 120)
+    rows = labelled(sample_texts(120, seed=2), validation or ["calm"] * 120)
     (folder / "validation.tsv").write_text(rows)
-    (folder / "calibration.tsv").write_text(labelled(sentences(60, seed=1), calibration))
-    return resolved(write_tree(tmp_path / "root", spec))
+    (folder / "calibration.tsv").write_text(labelled(sample_texts(60, seed=1), calibration))
+    return request_of(write_tree(tmp_path / "root", spec))
 
 
 def tensors(tmp_path, rows, *, output=(-1, 3), calibration=None, **settings):
@@ -87,21 +87,24 @@ def tensors(tmp_path, rows, *, output=(-1, 3), calibration=None, **settings):
         datasets["calibration"] = {"x": calibration}
     root = write_tensors_tree(tmp_path / "root", path, datasets, **settings)
     shape = (-1, -1) if "profile" in settings else (-1, 4)
-    return resolved(root), network(path, (record("x", *shape),), (record("y", *output),))
+    return request_of(root), network(path, (record("x", *shape),), (record("y", *output),))
 
 
-def test_few_long_texts_are_cut_and_told(tmp_path, text_network):
-    texts = [*sentences(110, seed=2), *(" ".join([text] * 4) for text in sentences(10, seed=7))]
+def test_few_long_texts_are_cut_and_logged(tmp_path, text_network):
+    texts = [
+        *sample_texts(110, seed=2),
+        *(" ".join([text] * 4) for text in sample_texts(10, seed=7)),
+    ]
     log = io.StringIO()
-    check(resolved(write_tree(tmp_path / "root", validation=texts)), text_network, log)
+    check(request_of(write_tree(tmp_path / "root", validation=texts)), text_network, log)
     dataset = "accuracy dataset models/data/validation.txt"
     assert f"10 of 120 samples of {dataset} are cut at 16 tokens" in log.getvalue()
 
 
 @pytest.mark.parametrize("use", ["calibration", "validation"])
 def test_refuses_texts_that_are_mostly_longer_than_the_engine_takes(use, tmp_path, text_network):
-    texts = [" ".join([text] * 4) for text in sentences(120, seed=7)]
-    request = resolved(write_tree(tmp_path / "root", **{use: texts}))
+    texts = [" ".join([text] * 4) for text in sample_texts(120, seed=7)]
+    request = request_of(write_tree(tmp_path / "root", **{use: texts}))
     words = (
         rf"of the \d+ samples of \w+ dataset models/data/{use}.txt are longer than the 16 tokens "
         r"of the longest sequence; raise"
@@ -177,7 +180,7 @@ def images(tmp_path, calibration):
     return tensors(tmp_path, rows, calibration=calibration, **settings)
 
 
-def test_calibration_without_labels_is_told_by_the_models_answers(tmp_path):
+def test_calibration_without_labels_is_balanced_by_the_models_answers(tmp_path):
     check_classes(*images(tmp_path, np.eye(20, 4)))
 
 

@@ -42,13 +42,13 @@ from tests.unit.engine_build.tiny import write_tree
 
 @pytest.fixture
 def lay_out(tmp_path):
-    """Lays out the model repository of golden.served(**changes)."""
+    """Lays out the model repository of golden.served_model(**changes)."""
     for name in ("engine", "tokenizer.json"):
         (tmp_path / name).write_bytes(b"{}")
 
     def lay_out(*, is_cpu, has_tokenizer=True, **changes):
         tokenizer = tmp_path / "tokenizer.json" if has_tokenizer else None
-        served, engine = golden.served(**changes), tmp_path / "engine"
+        served, engine = golden.served_model(**changes), tmp_path / "engine"
         return repository(served, engine, tokenizer, is_cpu=is_cpu, code_roots=(ROOT,))
 
     return lay_out
@@ -81,25 +81,25 @@ def test_archive_of_the_same_files_has_the_same_bytes(folder, time, mask, tmp_pa
     assert members == [(name, 0, 0, "", 0o644) for name in sorted(names)]
 
 
-def test_manifest_lies_at_the_archives_root_beside_the_model_folders(built):
-    with tarfile.open(built.store / built.result.entry.archive.path) as tar:
+def test_manifest_lies_at_the_archives_root_beside_the_model_folders(tiny_build):
+    with tarfile.open(tiny_build.store / tiny_build.result.entry.archive.path) as tar:
         names = tar.getnames()
     assert MANIFEST_NAME in names and "config.pbtxt" not in names
     assert {name.partition("/")[0] for name in names} == {MANIFEST_NAME, "tiny"}
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
-def test_archive_packed_again_elsewhere_has_the_published_digest(mask, built, tmp_path):
-    archive = built.result.entry.archive
-    with umask(mask), tarfile.open(built.store / archive.path) as tar:
+def test_archive_packed_again_elsewhere_has_the_published_digest(mask, tiny_build, tmp_path):
+    archive = tiny_build.result.entry.archive
+    with umask(mask), tarfile.open(tiny_build.store / archive.path) as tar:
         tar.extractall(tmp_path / "deep/elsewhere", filter="data")
         pack(tmp_path / "deep/elsewhere", tmp_path / "again.tar.gz")
     assert sha256_of(tmp_path / "again.tar.gz") == archive.sha256
 
 
-def test_entry_follows_from_the_archive_of_that_engine_alone(built):
-    entry = built.result.entry
-    path = built.store / entry.archive.path
+def test_entry_follows_from_the_archive_of_that_engine_alone(tiny_build):
+    entry = tiny_build.result.entry
+    path = tiny_build.store / entry.archive.path
     assert entry_of(path, entry.manifest.engine_key) == entry
     with pytest.raises(ValueError, match="holds engine"):
         entry_of(path, "0" * 20)
@@ -177,8 +177,8 @@ def test_archive_that_refuses_long_texts_carries_the_same_files(
         assert digests[f"{folder}/{file}"] == sha256_of(ROOT / CARRIED / source)
 
 
-def test_manifest_says_what_clients_see_and_whether_servers_warm_up(built):
-    manifest = built.result.entry.manifest
+def test_manifest_says_what_clients_see_and_whether_servers_warm_up(tiny_build):
+    manifest = tiny_build.result.entry.manifest
     (text,), (embedding,) = manifest.inputs, manifest.outputs
     assert (text.name, text.datatype, text.shape) == ("text", "BYTES", (-1, 1))
     assert (embedding.name, embedding.datatype) == ("embedding", "FP32")
@@ -189,23 +189,23 @@ def test_manifest_says_what_clients_see_and_whether_servers_warm_up(built):
     assert all(record.mean_interval is not None for record in manifest.accuracy)
 
 
-def test_card_lies_beside_the_archive_in_the_work_folder_and_in_the_store(built):
-    key = built.result.entry.manifest.engine_key
-    work = FolderStore(built.store.parent / "out")
+def test_card_lies_beside_the_archive_in_the_work_folder_and_in_the_store(tiny_build):
+    key = tiny_build.result.entry.manifest.engine_key
+    work = FolderStore(tiny_build.store.parent / "out")
     for name in (engine_card_path(key), engine_card_data_path(key)):
-        assert FolderStore(built.store).read(name) == work.read(name) is not None
+        assert FolderStore(tiny_build.store).read(name) == work.read(name) is not None
 
 
 def test_one_value_a_row_is_served_as_an_axis_of_one():
-    served = golden.served(**golden.DETECTOR)
+    served = golden.served_model(**golden.DETECTOR)
     assert [record.shape for record in served.client_inputs] == [(-1, 3, -1), (-1, 1)]
     assert [record.shape for record in served.client_outputs] == [(-1, 100, 4), (-1, 1)]
 
 
 @pytest.fixture
-def request_of(built, tmp_path):
+def request_of(tiny_build, tmp_path):
     def request_of(name="tiny", **changes):
-        tools = context(built.root, tmp_path, store=None, runner=StandInRunner(), model=name)
+        tools = context(tiny_build.root, tmp_path, store=None, runner=StandInRunner(), model=name)
         return dataclasses.replace(tools.request, **changes)
 
     return request_of

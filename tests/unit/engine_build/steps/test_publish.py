@@ -82,20 +82,20 @@ def file(tmp_path):
 
 
 @pytest.fixture
-def send(built, tmp_path):
+def send(tiny_build, tmp_path):
     """Publishes an entry to a store, by default the built one."""
     (tmp_path / "scratch").mkdir()
 
-    def send(store, entry=built.result.entry, networks=(), card=lambda entry: ()):
-        archive, log = built.store / entry.archive.path, Log(io.StringIO())
+    def send(store, entry=tiny_build.result.entry, networks=(), card=lambda entry: ()):
+        archive, log = tiny_build.store / entry.archive.path, Log(io.StringIO())
         return publish(store, entry, archive, networks, tmp_path / "scratch", log, card)
 
     return send
 
 
 @pytest.fixture
-def entry(built):
-    return built.result.entry
+def entry(tiny_build):
+    return tiny_build.result.entry
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_store_gives_what_was_written(store, file, tmp_path):
     assert contents(store, "a", tmp_path / "copy") == (None, None, False)
 
 
-def test_store_keeps_the_first_of_two_when_asked(store, file, tmp_path):
+def test_store_keeps_the_first_of_two_when_set(store, file, tmp_path):
     second = tmp_path / "second"
     second.write_bytes(b"second")
     assert store.upload(file, "a", only_if_absent=True)

@@ -11,7 +11,7 @@ from engine_build.pipeline import NETWORK_STEPS, run_steps
 from engine_build.steps.quantize import quantization_of
 from engine_build.validated_frontier import main, validated_points
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tiny import model, sentences, write_tree
+from tests.unit.engine_build.tiny import model, sample_texts, write_tree
 
 SEARCH = {"dataset": "models/data/search.txt", "samples": 100}
 
@@ -24,11 +24,11 @@ def searching(**changes):
 @pytest.fixture
 def tools(wheel, tmp_path):
     root = write_tree(tmp_path / "root", searching())
-    (root / SEARCH["dataset"]).write_text("\n".join(sentences(100, seed=3)))
+    (root / SEARCH["dataset"]).write_text("\n".join(sample_texts(100, seed=3)))
     return context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
 
 
-def said(tools):
+def log_text(tools):
     return tools.log.path.read_text()
 
 
@@ -39,10 +39,12 @@ def test_a_search_choice_is_confirmed_on_the_validation_split(tools):
     facts = state.networks["int8"].facts
     assert facts["search_samples"] == 100
     assert facts["int8_layers"] == 12
-    assert "INT8 on the validation split" in said(tools) and "within the budget" in said(tools)
+    assert "INT8 on the validation split" in log_text(tools) and "within the budget" in log_text(
+        tools
+    )
 
 
-def test_frontier_is_judged_again_on_the_validation_split(tools):
+def test_frontier_is_evaluated_again_on_the_validation_split(tools):
     with tools.work:
         points = validated_points(tools)
         again = run_steps(tools, NETWORK_STEPS).networks["int8"].facts["frontier"]
@@ -51,13 +53,13 @@ def test_frontier_is_judged_again_on_the_validation_split(tools):
     assert points[-1].accuracy.worst > points[0].accuracy.worst > 0.99
 
 
-def test_without_a_search_nothing_is_judged(wheel, tmp_path):
+def test_without_a_search_nothing_is_evaluated(wheel, tmp_path):
     root = write_tree(tmp_path / "root", model("tiny", "int8"))
     plain = context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
     with plain.work:
         plain.log.keep(plain.work.log_path)
         assert "frontier" not in run_steps(plain, NETWORK_STEPS).networks["int8"].facts
-        assert "validation split" not in said(plain)
+        assert "validation split" not in log_text(plain)
         with pytest.raises(InputRefused, match="asks for no sensitivity_search"):
             validated_points(plain)
 

@@ -21,7 +21,7 @@ from engine_build.steps.verify import standard, verify_candidates
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import AccuracySpec, BudgetSpec
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tiny import model, sentences, write_tree
+from tests.unit.engine_build.tiny import model, sample_texts, write_tree
 
 ROWS = np.random.default_rng(0).standard_normal((120, 8)).astype(np.float32)
 OVERFLOWN = ROWS.copy()
@@ -93,7 +93,7 @@ class Machine:
 @pytest.fixture
 def start(tmp_path):
     def start_build(precision="auto", **accuracy):
-        spec, texts = model("tiny", precision), sentences(120, seed=2)
+        spec, texts = model("tiny", precision), sample_texts(120, seed=2)
         root = write_tree(tmp_path / "root", spec, validation=texts)
         tools = context(root, tmp_path / "out", store=None, runner=StandInRunner())
         accuracy_spec = AccuracySpec(dataset="v.txt", **accuracy)

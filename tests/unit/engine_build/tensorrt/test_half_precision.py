@@ -70,7 +70,7 @@ g (float[batch, n] x) => (int64[1] half, float[batch, n] y)
 }"""
 
 
-def parsed(text, **weights):
+def parse_model(text, **weights):
     model = onnx.parser.parse_model(text)
     for name, values in weights.items():
         for weight in [weight for weight in model.graph.initializer if weight.name == name]:
@@ -105,7 +105,7 @@ def test_half_network_answers_as_the_float_one(tmp_path):
 
 
 def test_inputs_and_outputs_keep_their_types():
-    graph = halved(parsed(NORMALISATION, w=normal(64, 64))).graph
+    graph = halved(parse_model(NORMALISATION, w=normal(64, 64))).graph
     values = [
         (value.name, value.type.tensor_type.elem_type) for value in (*graph.input, *graph.output)
     ]
@@ -113,13 +113,13 @@ def test_inputs_and_outputs_keep_their_types():
 
 
 def test_squares_beyond_fp16_are_summed_in_fp32():
-    model, x = parsed(NORMALISATION, w=normal(64, 64, scale=40)), normal(4, 64)
+    model, x = parse_model(NORMALISATION, w=normal(64, 64, scale=40)), normal(4, 64)
     assert np.abs(x @ normal(64, 64, scale=40)).max() ** 2 > 65504
     assert np.allclose(answer(model, x=x), answer(halved(model), x=x), atol=1e-2)
 
 
 def test_nothing_between_two_fp32_nodes_passes_through_fp16():
-    half = halved(parsed(NORMALISATION, w=normal(64, 64)))
+    half = halved(parse_model(NORMALISATION, w=normal(64, 64)))
     casts = [node for node in half.graph.node if node.op_type == "Cast"]
     assert [(node.input[0], node.output[0]) for node in casts] == [
         ("x", "x_as_fp16"),
@@ -132,7 +132,7 @@ def test_nothing_between_two_fp32_nodes_passes_through_fp16():
 
 
 def test_masks_stay_finite_and_still_hide():
-    model = parsed(MASKED)
+    model = parse_model(MASKED)
     scores, mask = normal(3, 8), np.tril(np.ones((3, 8), dtype=np.int64), 4)
     half = halved(model)
     never = next(weight for weight in half.graph.initializer if weight.name == "never_fp16")
@@ -145,7 +145,7 @@ def test_masks_stay_finite_and_still_hide():
 def test_qdq_network_gets_fp16_scales_and_keeps_its_int8_weights():
     weights = np.random.default_rng(1).integers(-127, 128, (16, 4)).astype(np.int8)
     scales = {"scales": np.full(4, 0.01, dtype=np.float32), "zeros": np.zeros(4, dtype=np.int8)}
-    model, x = parsed(QUANTIZED, w=weights, **scales), normal(5, 16)
+    model, x = parse_model(QUANTIZED, w=weights, **scales), normal(5, 16)
     half = halved(model)
     kinds = {weight.name: weight.data_type for weight in half.graph.initializer}
     assert half.opset_import[0].version == 19
@@ -162,7 +162,7 @@ def test_qdq_network_gets_fp16_scales_and_keeps_its_int8_weights():
 def test_normalisation_of_one_node_computes_in_fp32_and_its_layer_in_int8():
     vectors = {"s": normal(16), "b": normal(16), "smooth": np.abs(normal(16)) + 0.5}
     weights = {"w": np.ones((16, 4), dtype=np.int8), "scales": np.full(4, 0.01, dtype=np.float32)}
-    model = parsed(NORMALISED, zeros=np.zeros(4, dtype=np.int8), **vectors, **weights)
+    model = parse_model(NORMALISED, zeros=np.zeros(4, dtype=np.int8), **vectors, **weights)
     half = halved(model)
     assert [(node.op_type, *node.input) for node in half.graph.node][:4] == [
         ("LayerNormalization", "x", "s", "b"),
@@ -175,7 +175,7 @@ def test_normalisation_of_one_node_computes_in_fp32_and_its_layer_in_int8():
 
 
 def test_what_becomes_an_integer_is_counted_in_fp32():
-    half = OrtNetwork(halved(parsed(COUNTED)).SerializeToString())
+    half = OrtNetwork(halved(parse_model(COUNTED)).SerializeToString())
     feed = {"x": np.zeros((1, 4098), dtype=np.float32)}
     assert half.values(["half"], feed)["half"].tolist() == [2049]
 
@@ -184,7 +184,7 @@ def test_constants_beyond_fp16_keep_their_node_in_fp32():
     text = NORMALISATION.replace("Div(centred, deviation)", "Div(centred, far)").replace(
         "eps =", "far = {100000}, float eps ="
     )
-    model, x = parsed(text, w=normal(64, 64, scale=40)), normal(2, 64)
+    model, x = parse_model(text, w=normal(64, 64, scale=40)), normal(2, 64)
     assert np.allclose(answer(model, x=x), answer(halved(model), x=x), atol=5e-6)
 
 

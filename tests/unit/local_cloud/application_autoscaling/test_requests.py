@@ -67,7 +67,7 @@ def test_refuses_what_is_no_variant(change):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "said"),
+    ("low", "high", "message"),
     [
         (None, 4, "Minimum capacity must be specified"),
         (1, None, "Maximum capacity must be specified"),
@@ -75,8 +75,8 @@ def test_refuses_what_is_no_variant(change):
         (5, 4, "Maximum capacity cannot be less than minimum capacity"),
     ],
 )
-def test_refuses_bounds(low, high, said):
-    with pytest.raises(AwsError, match=said):
+def test_refuses_bounds(low, high, message):
+    with pytest.raises(AwsError, match=message):
         check_bounds(low, high)
 
 
@@ -90,7 +90,7 @@ def step(low=None, high=None):
 
 
 @pytest.mark.parametrize(
-    ("configuration", "said"),
+    ("configuration", "message"),
     [
         (None, "TargetTrackingScalingPolicyConfiguration must be specified"),
         ({"TargetValue": None}, "Configuration.targetValue' failed .*: Member must not be null"),
@@ -114,26 +114,26 @@ def step(low=None, high=None):
         ({"TargetValue": 9}, "Only one TargetTrackingScaling policy for a given metric spec"),
     ],
 )
-def test_refuses_a_tracking_policy(configuration, said):
+def test_refuses_a_tracking_policy(configuration, message):
     tracked = {**PREDEFINED, "TargetValue": 5}
-    with pytest.raises(AwsError, match=said):
+    with pytest.raises(AwsError, match=message):
         check(TRACKING, configuration and {**tracked, **configuration}, policy(tracked))
 
 
 @pytest.mark.parametrize(
-    ("custom", "said"),
+    ("custom", "message"),
     [
         ({"MetricName": "m"}, "takes MetricName, Namespace and Statistic, or Metrics"),
         ({"MetricName": "m", "Metrics": [{"Id": "a"}]}, "Metrics cannot be combined with Metric"),
     ],
 )
-def test_refuses_a_customized_metric(custom, said):
-    with pytest.raises(AwsError, match=said):
+def test_refuses_a_customized_metric(custom, message):
+    with pytest.raises(AwsError, match=message):
         check(TRACKING, {"TargetValue": 5, "CustomizedMetricSpecification": custom})
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"AdjustmentType": "More"}, "Member must satisfy enum value set: .ChangeInCapacity"),
         ({"AdjustmentType": None}, "Value null at 'stepScalingPolicyConfiguration.adjustmentType'"),
@@ -145,21 +145,21 @@ def test_refuses_a_customized_metric(custom, said):
         ),
     ],
 )
-def test_refuses_a_step_policy(change, said):
-    with pytest.raises(AwsError, match=said):
+def test_refuses_a_step_policy(change, message):
+    with pytest.raises(AwsError, match=message):
         check(STEP, {**STEPS, **change})
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "message"),
     [
         ({CONFIGURATIONS[STEP]: STEPS}, "TargetTrackingScaling policies take .* only"),
         ({"PolicyType": "PredictiveScaling"}, "'PredictiveScaling' at 'policyType' failed"),
     ],
 )
-def test_refuses_another_kind_of_policy(request_, said):
+def test_refuses_another_kind_of_policy(request_, message):
     kind = request_.get("PolicyType", TRACKING)
-    with pytest.raises(AwsError, match=said):
+    with pytest.raises(AwsError, match=message):
         check_policy(request_, kind, {**PREDEFINED, "TargetValue": 5}, [])
 
 
@@ -179,19 +179,19 @@ def test_text_of_templates_becomes_numbers():
     assert steps[CONFIGURATIONS[STEP]]["StepAdjustments"] == [{"ScalingAdjustment": -1}]
 
 
-def listed(records, **request):
+def page_of(records, **request):
     return matching_records({"ServiceNamespace": "sagemaker", **request}, "Policies", records)
 
 
 def test_pages_cover_everything_once():
     records = [{**KEY.as_description(), "PolicyName": f"p{number}"} for number in range(5)]
-    first = listed(records, MaxResults=3)
-    second = listed(records, MaxResults=3, NextToken=first["NextToken"])
+    first = page_of(records, MaxResults=3)
+    second = page_of(records, MaxResults=3, NextToken=first["NextToken"])
     assert first["Policies"] + second["Policies"] == records
     assert "NextToken" not in second
-    assert listed(records, PolicyNames=["p3"])["Policies"] == [records[3]]
-    assert listed(records, ServiceNamespace="ecs")["Policies"] == []
+    assert page_of(records, PolicyNames=["p3"])["Policies"] == [records[3]]
+    assert page_of(records, ServiceNamespace="ecs")["Policies"] == []
     with pytest.raises(AwsError, match="'51' at 'maxResults' failed to satisfy constraint"):
-        listed(records, MaxResults=51)
+        page_of(records, MaxResults=51)
     with pytest.raises(AwsError, match="'serviceNamespace' failed to satisfy constraint"):
         checked_request("DescribeScalingPolicies", {}, SCALING)

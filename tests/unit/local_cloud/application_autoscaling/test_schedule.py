@@ -56,7 +56,7 @@ def test_a_rate_runs_at_the_local_cloud_s_pace():
 
 
 @given(st.integers(0, 59), st.integers(0, 23), st.integers(0, 10**8))
-def test_a_daily_time_comes_within_a_day_and_as_asked(minute, hour, offset):
+def test_a_daily_time_comes_within_a_day_and_at_its_hour(minute, hour, offset):
     after = FRIDAY + timedelta(seconds=offset)
     found = schedule(f"cron({minute} {hour} * * ? *)").next_after(after, FRIDAY)
     assert timedelta(0) < found - after <= timedelta(days=1)
@@ -74,7 +74,7 @@ def test_a_rate_falls_on_its_own_steps(minutes, offset):
 
 
 @pytest.mark.parametrize(
-    ("expression", "zone", "said"),
+    ("expression", "zone", "message"),
     [
         ("cron(0 6 * * * *)", None, "must say . for exactly one of the day of the month"),
         ("cron(0 6 ? * MON)", None, "has 5 fields, and cron(.*) has six"),
@@ -89,6 +89,6 @@ def test_a_rate_falls_on_its_own_steps(minutes, offset):
         ("rate(5 minutes)", "Mars/Base", "is no time zone that this machine knows"),
     ],
 )
-def test_refuses(expression, zone, said):
-    with pytest.raises(ScheduleError, match=said):
+def test_refuses(expression, zone, message):
+    with pytest.raises(ScheduleError, match=message):
         schedule(expression, zone)

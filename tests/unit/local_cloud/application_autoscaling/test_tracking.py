@@ -87,14 +87,14 @@ def test_adjustments_mean(change, current, capacity):
 @pytest.mark.parametrize(
     ("kind", "capacity"), [("Minimum", 5), ("Maximum", 7), ("Average", 5), (None, 5)]
 )
-def test_datapoints_are_aggregated_as_asked(kind, capacity):
+def test_datapoints_are_aggregated_by_the_policys_statistic(kind, capacity):
     assert step_capacity({**STEPS, "MetricAggregationType": kind}, 4, [51, 52, 70], 50) == capacity
 
 
 @given(st.lists(st.integers(0, 20), max_size=6), counts)
-def test_the_largest_capacity_wins_also_when_all_ask_for_less(asked, current):
-    found = winner([proposal(desired) for desired in asked], current)
-    assert (current if found is None else found.desired) == max(asked, default=current)
+def test_the_largest_capacity_wins_also_when_all_ask_for_less(capacities, current):
+    found = winner([proposal(desired) for desired in capacities], current)
+    assert (current if found is None else found.desired) == max(capacities, default=current)
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def test_a_division_by_zero_has_no_datapoint():
 
 
 def test_search_finds_metrics():
-    asked = []
-    grounds = Grounds(metrics={}, search=lambda *arguments: asked.append(arguments) or [M1, M2])
+    searches = []
+    grounds = Grounds(metrics={}, search=lambda *arguments: searches.append(arguments) or [M1, M2])
     assert (
         evaluate(
             "SUM(SEARCH('{AWS/SageMaker,EndpointName} MetricName=\"Invocations\"', 'Sum', 300))",
@@ -63,11 +63,11 @@ def test_search_finds_metrics():
         )[120.0]
         == 24.0
     )
-    assert asked == [('{AWS/SageMaker,EndpointName} MetricName="Invocations"', "Sum", 300.0)]
+    assert searches == [('{AWS/SageMaker,EndpointName} MetricName="Invocations"', "Sum", 300.0)]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("m3 + 1", "unknown metric id 'm3', known: m1, m2"),
         ("m1 +", "the expression ends too early"),
@@ -81,9 +81,9 @@ def test_search_finds_metrics():
         ("[m1, m2] + [m1]", "lists of 2 and 1 time series cannot be combined"),
     ],
 )
-def test_refuses(text, said):
+def test_refuses(text, message):
     with pytest.raises(
-        MathError, match=said.replace("$", r"\$").replace("[", r"\[").replace("+", r"\+")
+        MathError, match=message.replace("$", r"\$").replace("[", r"\[").replace("+", r"\+")
     ):
         evaluate(text, GROUNDS)
 

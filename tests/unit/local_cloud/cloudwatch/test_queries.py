@@ -28,11 +28,11 @@ METRICS = [
 
 
 def stat(name, metric="Invocations", statistic="Sum", period=60, **more):
-    asked = {
+    stat_of_metric = {
         "Metric": {"Namespace": "AWS/SageMaker", "MetricName": metric, "Dimensions": DIMENSIONS},
         "Period": period,
     }
-    return {"Id": name, "MetricStat": {**asked, "Stat": statistic}, **more}
+    return {"Id": name, "MetricStat": {**stat_of_metric, "Stat": statistic}, **more}
 
 
 def span(answers, stretch=1.0):
@@ -75,7 +75,7 @@ def test_search_is_read_with_its_own_statistic():
 
 
 @pytest.mark.parametrize(
-    ("queries", "said"),
+    ("queries", "message"),
     [
         (
             [{"Id": "a", "Expression": "b"}, {"Id": "b", "Expression": "a"}],
@@ -85,8 +85,8 @@ def test_search_is_read_with_its_own_statistic():
         ([{"Id": "a"}], "query a needs a MetricStat or an Expression"),
     ],
 )
-def test_refuses_queries(queries, said):
-    with pytest.raises(MathError, match=said):
+def test_refuses_queries(queries, message):
+    with pytest.raises(MathError, match=message):
         evaluate_queries(queries, span({("Invocations", "Sum", 60.0): {}}))
 
 

@@ -29,7 +29,7 @@ def test_next_type_is_taken_when_the_first_is_used_up_and_again_when_given_back(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"{", "cannot be read as YAML .*: correct or remove it"),
         (b"\xff\xfe\x00", "cannot be read as YAML"),
@@ -46,10 +46,10 @@ def test_next_type_is_taken_when_the_first_is_used_up_and_again_when_given_back(
         (b"ml.g5.xlarge: 1.5", "whole number from 0 on, found ml.g5.xlarge: 1.5"),
     ],
 )
-def test_refuses_a_file_that_says_no_counts_and_takes_nothing(tmp_path, content, said):
+def test_refuses_a_file_that_says_no_counts_and_takes_nothing(tmp_path, content, message):
     capacity = Capacity(tmp_path)
     (tmp_path / CAPACITY_FILE).write_bytes(content)
-    with pytest.raises(CapacityFileError, match=said) as error:
+    with pytest.raises(CapacityFileError, match=message) as error:
         capacity.take(("ml.g5.xlarge",))
     assert isinstance(error.value, InsufficientCapacity) and str(tmp_path / CAPACITY_FILE) in str(
         error.value

@@ -33,7 +33,7 @@ def config(**changes):
     return {"EndpointConfigName": "c", "ProductionVariants": [VARIANT | changes]}
 
 
-def said(operation, request):
+def refusal(operation, request):
     with pytest.raises(AwsError) as error:
         checked_request(operation, request)
     return error.value
@@ -112,7 +112,7 @@ def test_text_becomes_a_time(time):
 
 
 def test_refuses_text_that_is_no_time():
-    error = said("ListEndpoints", {"CreationTimeBefore": "soon"})
+    error = refusal("ListEndpoints", {"CreationTimeBefore": "soon"})
     assert error.code == "SerializationException"
     assert "'soon' can not be converted to a Timestamp" in error.message
 
@@ -147,7 +147,7 @@ CAPTURE = "dataCaptureConfig"
     ],
 )
 def test_refuses_a_variant(change, rule):
-    error = said("CreateEndpointConfig", config(**change))
+    error = refusal("CreateEndpointConfig", config(**change))
     assert (error.code, error.status) == ("ValidationException", 400)
     assert error.message.startswith("1 validation error detected: ")
     assert rule in error.message
@@ -155,7 +155,7 @@ def test_refuses_a_variant(change, rule):
 
 def test_refuses_every_fault_at_once():
     request = config(InitialInstanceCount=0, InstanceType="ml.g99.large")
-    message = said("CreateEndpointConfig", request).message
+    message = refusal("CreateEndpointConfig", request).message
     assert message.startswith("2 validation errors detected: ")
     assert "initialInstanceCount" in message
     assert f"'ml.g99.large' at '{FIRST}.instanceType'" in message
@@ -183,7 +183,7 @@ def test_refuses_every_fault_at_once():
     ],
 )
 def test_refuses_a_config(field, value, rule):
-    assert rule in said("CreateEndpointConfig", {**config(), field: value}).message
+    assert rule in refusal("CreateEndpointConfig", {**config(), field: value}).message
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_refuses_an_environment(environment, rule):
     image = "000000000000.dkr.ecr.us-east-1.amazonaws.com/x:1"
     container = {"Image": image, "Environment": environment}
     request = {"ModelName": "m", "ExecutionRoleArn": ROLE, "PrimaryContainer": container}
-    assert rule in said("CreateModel", request).message
+    assert rule in refusal("CreateModel", request).message
 
 
 def test_refuses_deployment_values():
@@ -216,7 +216,7 @@ def test_refuses_deployment_values():
         "AutoRollbackConfiguration": alarms,
     }
     request = {"EndpointName": "e", "EndpointConfigName": "c", "DeploymentConfig": deployment}
-    message = said("UpdateEndpoint", request).message
+    message = refusal("UpdateEndpoint", request).message
     assert message.startswith("5 validation errors detected: ")
     assert f"{MUST}have length less than or equal to 10" in message
     assert message.count(f"{MUST}have value less than or equal to 3600") == 2
@@ -224,7 +224,7 @@ def test_refuses_deployment_values():
 
 @pytest.mark.parametrize("value", ["many", "1.5", ["1"]])
 def test_refuses_a_value_of_another_kind(value):
-    error = said("CreateEndpointConfig", config(InitialInstanceCount=value))
+    error = refusal("CreateEndpointConfig", config(InitialInstanceCount=value))
     assert error.code == "SerializationException"
 
 

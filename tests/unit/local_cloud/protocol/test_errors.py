@@ -10,24 +10,24 @@ pytestmark = pytest.mark.unit
 ACTIONS = {"Echo": lambda request: request}
 
 
-def asked(target, body):
+def call(target, body):
     status, headers, content = dispatch("test", ACTIONS, target, body)
     return status, json.loads(content), headers
 
 
 def test_an_action_answers_and_nothing_sent_is_an_empty_request():
-    assert asked("Test.Echo", b'{"a": 1}')[:2] == (200, {"a": 1})
-    assert asked("Test.Echo", b"")[:2] == (200, {})
+    assert call("Test.Echo", b'{"a": 1}')[:2] == (200, {"a": 1})
+    assert call("Test.Echo", b"")[:2] == (200, {})
 
 
 @pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"{'a': 1}"])
 def test_refuses_a_body_that_is_no_json(body):
-    status, content, headers = asked("Test.Echo", body)
+    status, content, headers = call("Test.Echo", body)
     actual = (status, content["__type"], headers["x-amzn-ErrorType"])
     assert actual == (400, "SerializationException", "SerializationException")
     assert content["message"].startswith("The request's body is no JSON: ")
 
 
 def test_refuses_an_action_that_is_not_there():
-    status, content, _ = asked("Test.Shout", b"{}")
+    status, content, _ = call("Test.Shout", b"{}")
     assert (status, content["__type"]) == (400, "UnknownOperationException")

@@ -25,15 +25,15 @@ def names(found):
     return [endpoint["EndpointName"] for endpoint in found["Endpoints"]]
 
 
-def asked(**request):
+def page_names(**request):
     return names(list_page(request, "Endpoints", "Endpoint", ENDPOINTS))
 
 
-def test_newest_comes_first_unless_another_order_is_asked_for():
-    assert asked() == ["a-new", "c-mid", "b-old"]
-    assert asked(SortOrder="Ascending") == ["b-old", "c-mid", "a-new"]
-    assert asked(SortBy="Name", SortOrder="Ascending") == ["a-new", "b-old", "c-mid"]
-    assert asked(SortBy="Status") == ["c-mid", "b-old", "a-new"]
+def test_newest_comes_first_unless_another_order_is_given():
+    assert page_names() == ["a-new", "c-mid", "b-old"]
+    assert page_names(SortOrder="Ascending") == ["b-old", "c-mid", "a-new"]
+    assert page_names(SortBy="Name", SortOrder="Ascending") == ["a-new", "b-old", "c-mid"]
+    assert page_names(SortBy="Status") == ["c-mid", "b-old", "a-new"]
 
 
 def test_oldest_comes_first_where_the_service_says_so():
@@ -53,7 +53,7 @@ def test_oldest_comes_first_where_the_service_says_so():
     ],
 )
 def test_only_what_matches_is_listed(request_, found):
-    assert asked(**request_) == found
+    assert page_names(**request_) == found
 
 
 def pages(many, **request):
@@ -81,5 +81,5 @@ def test_every_record_is_on_one_page():
 @pytest.mark.parametrize("token", ["zzz", "Zm9v", "5", "ZnJvbSAteA=="])
 def test_refuses_a_token_that_no_page_came_with(token):
     with pytest.raises(AwsError, match="Invalid pagination token") as error:
-        asked(NextToken=token)
+        page_names(NextToken=token)
     assert error.value.code == "ValidationException"

@@ -42,11 +42,11 @@ def pooled(*pools, **changes):
 def config(*variants, shadows=None, **fields):
     """An endpoint config; names are variants like VARIANT."""
 
-    def listed(items):
+    def variant_list(items):
         return [VARIANT | {"VariantName": x} if isinstance(x, str) else x for x in items]
 
-    shadow = {} if shadows is None else {"ShadowProductionVariants": listed(shadows)}
-    return {"ProductionVariants": listed(variants), **shadow, **fields}
+    shadow = {} if shadows is None else {"ShadowProductionVariants": variant_list(shadows)}
+    return {"ProductionVariants": variant_list(variants), **shadow, **fields}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ NOT_ASYNC = "ShadowProductionVariants are not supported for asynchronous endpoin
 
 
 @pytest.mark.parametrize(
-    ("refused", "said"),
+    ("refused", "message"),
     [
         (config("a", "a"), "Production variant names must be unique within an endpoint config: a"),
         (config(VARIANT | {"ModelName": "gone"}), "Could not find model gone."),
@@ -99,11 +99,11 @@ NOT_ASYNC = "ShadowProductionVariants are not supported for asynchronous endpoin
         (config("a", AsyncInferenceConfig={"OutputConfig": {}}), "requires S3OutputPath"),
     ],
 )
-def test_refuses_a_config(refused, said):
+def test_refuses_a_config(refused, message):
     with pytest.raises(AwsError) as error:
         check_endpoint_config(refused, find)
     assert error.value.code == "ValidationException"
-    assert said in error.value.message
+    assert message in error.value.message
 
 
 def test_pools_are_tried_by_priority():
@@ -127,7 +127,7 @@ TOO_MUCH = {f"A{number}": "x" * 1000 for number in range(40)}
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "message"),
     [
         (model(Image=None), "Value null at 'primaryContainer.image'"),
         (model(Image="docker.io/x"), 'Using non-ECR image "docker.io/x" without Vpc repository'),
@@ -150,7 +150,7 @@ TOO_MUCH = {f"A{number}": "x" * 1000 for number in range(40)}
         (model() | {"Containers": [{"Image": IMAGE}]}, "can not provide both"),
     ],
 )
-def test_refuses_a_model(request_, said):
+def test_refuses_a_model(request_, message):
     with pytest.raises(AwsError) as error:
         check_model({"ModelName": "m", **request_})
-    assert said in error.value.message
+    assert message in error.value.message

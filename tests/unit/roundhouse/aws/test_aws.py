@@ -77,13 +77,13 @@ def page():
 
 @pytest.mark.parametrize("name", SHELLS)
 def test_refuses_a_shell_that_cannot_reach_aws_in_one_sentence(shell, name):
-    each = SHELLS[name]
-    shell(each.variables, each.files)
+    case = SHELLS[name]
+    shell(case.variables, case.files)
     with pytest.raises(AwsError) as raised:
         bucket_exists(aws_clients("us-east-1")("s3"), "bucket")
-    said = str(raised.value)
-    assert raised.value.reason == each.reason and each.says in said and each.way_out in said
-    assert "\n" not in said and said[-1] in ".?"
+    message = str(raised.value)
+    assert raised.value.reason == case.reason and case.says in message and case.way_out in message
+    assert "\n" not in message and message[-1] in ".?"
 
 
 @pytest.mark.parametrize("verb", ["deploy", "build", "prune", "images"])
@@ -91,11 +91,11 @@ def test_refuses_an_address_that_is_none_before_anything_is_done(shell, monkeypa
     shell({**KEYS, "AWS_ENDPOINT_URL": "garbage"})
     monkeypatch.setattr("sys.argv", ["roundhouse", verb, "--env", "dev"])
     assert cli.exit_code() == 5
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert (
-        "Invalid endpoint: garbage" in said
-        and "AWS_ENDPOINT_URL" in said
-        and "Unforeseen" not in said
+        "Invalid endpoint: garbage" in message
+        and "AWS_ENDPOINT_URL" in message
+        and "Unforeseen" not in message
     )
 
 

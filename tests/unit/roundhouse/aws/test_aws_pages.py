@@ -65,7 +65,7 @@ def answers(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("kind", ["text/html", "text/html; charset=utf-8", "Text/HTML"])
 @pytest.mark.parametrize("status", [200, 302, 403])
-def test_refuses_a_page_in_place_of_what_is_asked(answers, kind, status):
+def test_refuses_a_page_in_place_of_an_answer(answers, kind, status):
     answers({"Content-Type": kind}, status=status)
     s3 = aws_clients("us-east-1")("s3")
     for look in (
@@ -118,11 +118,11 @@ def test_every_verb_says_that_it_was_a_page(answers, monkeypatch, capsys, verb):
     answers({"Content-Type": "text/html"})
     monkeypatch.setattr("sys.argv", ["roundhouse", *verb])
     assert cli.exit_code() == 5
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
-        "a web page came in place of AWS's answer" in said.err
-        and "Unforeseen" not in said.err
-        and not said.out
+        "a web page came in place of AWS's answer" in output.err
+        and "Unforeseen" not in output.err
+        and not output.out
     )
 
 
@@ -130,8 +130,8 @@ def test_refuses_an_answer_of_json_that_is_not_the_build_machines(answers, monke
     answers({"Content-Type": "application/json"}, body=b'{"hello": 1}')
     monkeypatch.setattr("sys.argv", ["roundhouse", "build", "--env", "dev"])
     assert cli.exit_code() == 5
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert (
-        "the answer has no 'executionArn'; is there a proxy between" in said
-        and "Unforeseen" not in said
+        "the answer has no 'executionArn'; is there a proxy between" in output
+        and "Unforeseen" not in output
     )

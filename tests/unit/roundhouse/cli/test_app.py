@@ -126,7 +126,7 @@ def test_refuses_to_overwrite_a_model(tree):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"name": "Bad Name"}, "is no model name"),
         ({"name": "ends-"}, "is no model name"),
@@ -136,8 +136,8 @@ def test_refuses_to_overwrite_a_model(tree):
         ({"task": "poetry"}, "allowed: text-embedding"),
     ],
 )
-def test_refuses_a_bad_new_model(tree, change, said):
-    with pytest.raises(RoundhouseError, match=said):
+def test_refuses_a_bad_new_model(tree, change, message):
+    with pytest.raises(RoundhouseError, match=message):
         write_new_model(
             tree,
             **{"name": "x", "task": "text-embedding", "package": "a==1", "path": None, **change},
@@ -166,9 +166,9 @@ def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
 
     state = state_of(find_paths(code), Report(console=Console(quiet=True)), "local")
     assert state.cloud is None
-    assert {each.lock for each in state.engines} == {"not built"}
-    assert {each.endpoint_status for each in state.engines} == {"unknown"}
-    assert {(each.column, each.reason) for each in state.unknown} == {
+    assert {engine.lock for engine in state.engines} == {"not built"}
+    assert {engine.endpoint_status for engine in state.engines} == {"unknown"}
+    assert {(gap.column, gap.reason) for gap in state.unknown} == {
         ("archive", "NotUp"),
         ("endpoint_status", "NotUp"),
         ("stacks", "NotUp"),
@@ -176,10 +176,10 @@ def test_status_of_an_environment_nobody_can_ask_is_unknown(tree, tmp_path):
 
 
 def test_refuses_an_unknown_environment_in_one_sentence(capsys, monkeypatch):
-    code, said = _exit(capsys, monkeypatch, "deploy", "--env", "lokal")
+    code, message = _exit(capsys, monkeypatch, "deploy", "--env", "lokal")
     assert code == 1
-    assert "did you mean 'local'?" in said
-    assert "Traceback" not in said
+    assert "did you mean 'local'?" in message
+    assert "Traceback" not in message
 
 
 def test_refuses_wrong_usage_with_exit_code_2(capsys, monkeypatch):
@@ -187,7 +187,7 @@ def test_refuses_wrong_usage_with_exit_code_2(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ("build", "--env", "dev", "--model", "sentence-embeder"),
@@ -207,17 +207,17 @@ def test_refuses_wrong_usage_with_exit_code_2(capsys, monkeypatch):
         (("invoke", "zzz", "--env", "dev", "hi"), "allowed: sentence-embedder, text-shared."),
     ],
 )
-def test_an_unknown_name_is_offered_the_nearest_one(capsys, monkeypatch, words, said):
+def test_an_unknown_name_is_offered_the_nearest_one(capsys, monkeypatch, words, message):
     code, err = _exit(capsys, monkeypatch, *words)
-    assert code == 1 and err.strip().endswith(said)
+    assert code == 1 and err.strip().endswith(message)
 
 
 def test_names_that_are_allowed_are_cut_where_they_are_many():
-    said = choices("model-5", [f"model-{number:03d}" for number in range(200)])
+    message = choices("model-5", [f"model-{number:03d}" for number in range(200)])
     assert (
-        said.startswith("allowed: model-000, ")
-        and "and 188 more; did you mean 'model-" in said
-        and len(said) < 250
+        message.startswith("allowed: model-000, ")
+        and "and 188 more; did you mean 'model-" in message
+        and len(message) < 250
     )
     assert choices("x", []) == "there is none."
 
@@ -234,12 +234,12 @@ def test_refuses_a_current_folder_that_is_gone(capsys, monkeypatch, tmp_path):
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    code, said = _exit(capsys, monkeypatch, "check")
-    assert code == 5 and "The current folder is gone" in said
+    code, message = _exit(capsys, monkeypatch, "check")
+    assert code == 5 and "The current folder is gone" in message
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_full_disk_behind_standard_output_is_said(form):
+def test_a_full_disk_behind_standard_output_is_reported(form):
     command = [sys.executable, "-m", "roundhouse", "check", "--format", form]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -270,7 +270,7 @@ def test_a_reader_that_has_enough_changes_no_exit_code(words):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("build", "--env", "lokal", "--format", "json"), 1, "did you mean 'local'?"),
         (("build", "--format=json"), 2, "Wrong usage"),
@@ -278,13 +278,13 @@ def test_a_reader_that_has_enough_changes_no_exit_code(words):
     ],
 )
 def test_an_early_fault_is_a_json_document_where_json_is_wanted(
-    capsys, monkeypatch, words, code, said
+    capsys, monkeypatch, words, code, message
 ):
     monkeypatch.setattr(sys, "argv", ["roundhouse", *words])
     monkeypatch.setattr("roundhouse.report.printed_documents", [])
     assert cli.exit_code() == code
     document = json.loads(capsys.readouterr().out)
-    assert document["exit_code"] == code and said in document["error"]
+    assert document["exit_code"] == code and message in document["error"]
 
 
 def test_new_names_the_tree_in_its_next_command(tree):

@@ -35,8 +35,8 @@ class CloudFormation:
 
     def describe_stacks(self, StackName):
         if not self.bootstrapped:
-            said = {"Code": "ValidationError", "Message": f"Stack {StackName} does not exist"}
-            raise ClientError({"Error": said}, "DescribeStacks")
+            error = {"Code": "ValidationError", "Message": f"Stack {StackName} does not exist"}
+            raise ClientError({"Error": error}, "DescribeStacks")
         return {}
 
 
@@ -104,8 +104,8 @@ def test_refuses_a_failed_deploy_with_cloudformations_reason_and_the_log(session
     assert "never healthy" in (session.paths.build / "logs" / "cdk-deploy-local.log").read_text()
 
 
-def test_refuses_with_what_the_resource_itself_said():
-    said = (
+def test_refuses_with_the_message_of_the_resource_itself():
+    output = (
         "x | 3:13:43 AM | UPDATE_FAILED | AWS::IAM::Role | local/A/Role (Role) Resource "
         "update cancelled\n"
         "x | 3:13:43 AM | UPDATE_FAILED | AWS::SageMaker::Endpoint | local/A/Endpoint "
@@ -115,15 +115,15 @@ def test_refuses_with_what_the_resource_itself_said():
     expected = (
         "roundhouse-local-endpoint-a failed to deploy: local/A/Endpoint (Endpoint) never healthy"
     )
-    assert cdk.failure_reason(said) == expected
+    assert cdk.failure_reason(output) == expected
 
 
 def test_refuses_an_endpoint_without_an_engine_with_synths_own_words():
-    said = (
+    output = (
         "[Error at /local/Endpoint-a] no engine: run `roundhouse build --env local "
         "--model a`\nFound errors\n"
     )
-    assert cdk.failure_reason(said) == said.splitlines()[0]
+    assert cdk.failure_reason(output) == output.splitlines()[0]
 
 
 def test_a_bootstrap_happens_once(session):

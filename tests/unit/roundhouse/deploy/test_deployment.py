@@ -31,7 +31,7 @@ def test_missing_images_are_built_after_the_foundation_and_before_the_endpoints(
     assert done.images == ("builder-cpu", "builder-gpu", "triton") and done.built == ()
 
 
-def test_a_second_walk_builds_no_image_and_deploys_once(session):
+def test_a_second_deploy_builds_no_image_and_deploys_once(session):
     deployment.deploy(session, YES)
     session.clients.did.clear()
     assert deployment.deploy(session, YES).images == ()

@@ -37,8 +37,8 @@ class Cdk:
         if "synth" in command.argv:
             return self._synthesise(Path(command.argv[command.argv.index("--output") + 1]))
         folder = Path(command.argv[command.argv.index("--app") + 1])
-        templates = self._written(folder) if "--all" in command.argv else dict(self.wanted)
-        self.did.append({name: _scaled(template) for name, template in templates.items()})
+        templates = self._templates(folder) if "--all" in command.argv else dict(self.wanted)
+        self.did.append({name: _scalable_targets(template) for name, template in templates.items()})
         self.parameters.append([part for part in command.argv if part.endswith("=true")])
         if len(self.did) in self.fails:
             return Outcome(code=1, output=f"❌  failed: no. {len(self.did)}")
@@ -61,15 +61,15 @@ class Cdk:
         )
         return Outcome(code=0, output="")
 
-    def _written(self, folder):
+    def _templates(self, folder):
         artifacts = json.loads((folder / "manifest.json").read_text())["artifacts"]
         return {name: json.loads((folder / f"{name}.json").read_text()) for name in artifacts}
 
 
-def _scaled(template):
+def _scalable_targets(template):
     return sum(
-        each["Type"] == "AWS::ApplicationAutoScaling::ScalableTarget"
-        for each in template["Resources"].values()
+        resource["Type"] == "AWS::ApplicationAutoScaling::ScalableTarget"
+        for resource in template["Resources"].values()
     )
 
 
@@ -82,11 +82,12 @@ def session(tmp_path):
 def cdk(session):
     """Every endpoint is deployed; the first that scales ran on another instance type."""
     wanted = {
-        endpoint_stack_name(each): endpoint_template(each, IMAGES) for each in session.deployments()
+        endpoint_stack_name(deployment): endpoint_template(deployment, IMAGES)
+        for deployment in session.deployments()
     }
     cdk = session.run
     cdk.account, cdk.wanted = session.clients, wanted
-    cdk.changed = next(name for name, template in wanted.items() if _scaled(template))
+    cdk.changed = next(name for name, template in wanted.items() if _scalable_targets(template))
     before = re.sub(
         r'"InstanceType": "ml\.[^"]*"',
         '"InstanceType": "ml.g4dn.12xlarge"',
@@ -134,8 +135,10 @@ def test_refuses_with_the_first_failure_and_says_that_the_scaling_is_still_away(
     cdk.fails = (2, 3)
     with pytest.raises(DeployFailedError, match=r"failed: no\. 2"):
         deploy(session)
-    said = session.report.console.file.getvalue()
-    assert "may be without its scaling until the next deploy" in said and "failed: no. 3" in said
+    output = session.report.console.file.getvalue()
+    assert (
+        "may be without its scaling until the next deploy" in output and "failed: no. 3" in output
+    )
 
 
 def test_update_with_another_config_keeps_the_instance_counts(session, cdk):

@@ -80,7 +80,7 @@ class Cloud:
                 ]
             }
         if not self.forgets:
-            self.tags |= {(each["repository"], each["tag"]) for each in self.orders()["images"]}
+            self.tags |= {(image["repository"], image["tag"]) for image in self.orders()["images"]}
         return {"builds": [{"buildStatus": "SUCCEEDED"}]}
 
     def source(self):
@@ -181,7 +181,7 @@ def test_one_build_pushes_what_is_missing_and_the_next_finds_nothing(session):
     images.build_images(session, orders[:1])
     (started,) = session.clients.started
     assert started["projectName"] == "roundhouse-dev-build-images"
-    assert [each["image"] for each in session.clients.orders()["images"]] == [orders[0].image]
+    assert [image["image"] for image in session.clients.orders()["images"]] == [orders[0].image]
     assert images.missing(session) == orders[1:]
     session.clients.objects.clear()
     images.build_images(session, orders[1:])
@@ -218,7 +218,7 @@ def test_refuses_a_build_that_pushed_nothing(session):
 
 
 def test_an_access_that_is_denied_is_no_missing_image(session):
-    def denied(**asked):
+    def denied(**arguments):
         raise ClientError(
             {"Error": {"Code": "AccessDeniedException", "Message": "no"}}, "DescribeImages"
         )

@@ -36,8 +36,8 @@ def session(tmp_path):
 
 
 def test_session_of_some_endpoints_is_theirs_alone(session):
-    assert [each.name for each in session.deployments()] == ["sentence-embedder"]
-    assert [each.name for each in replace(session, endpoints=()).deployments()] == [
+    assert [deployment.name for deployment in session.deployments()] == ["sentence-embedder"]
+    assert [deployment.name for deployment in replace(session, endpoints=()).deployments()] == [
         "sentence-embedder",
         "text-shared",
     ]
@@ -49,20 +49,22 @@ def test_session_of_some_endpoints_is_theirs_alone(session):
 
 def test_some_endpoints_are_synthesised_alone_and_all_that_is_synthesised_is_deployed(session):
     deployment.deploy(session, YES)
-    synth, deploy = [each.argv for each in session.run.commands if "git" not in each.argv][-2:]
+    synth, deploy = [command.argv for command in session.run.commands if "git" not in command.argv][
+        -2:
+    ]
     assert synth[synth.index("endpoint=sentence-embedder") - 1] == "-c" and "**" in synth
     assert "**" in deploy and deploy[deploy.index("--concurrency") + 1] == "1"
 
 
 def test_early_stacks_are_synthesised_whole_for_some_endpoints_too(session):
     deployment.deploy(session, YES)
-    synth = next(each.argv for each in session.run.commands if "synth" in each.argv)
+    synth = next(command.argv for command in session.run.commands if "synth" in command.argv)
     assert not any(word.startswith("endpoint=") for word in synth) and "*/Images" in synth
 
 
 def test_session_of_all_names_no_endpoint(session):
     deployment.deploy(replace(session, endpoints=()), YES)
-    words = [word for each in session.run.commands for word in each.argv]
+    words = [word for command in session.run.commands for word in command.argv]
     assert not any(word.startswith("endpoint=") for word in words)
 
 
@@ -99,14 +101,17 @@ def test_refuses_an_unknown_endpoint_in_one_sentence(tmp_path, monkeypatch, caps
         ],
     )
     assert cli.exit_code() == 1
-    said = " ".join(capsys.readouterr().err.split())
-    assert said.startswith("models: unknown endpoint, given sentence-embeddr") and said.endswith(
-        "'sentence-embedder'?"
-    )
+    message = " ".join(capsys.readouterr().err.split())
+    assert message.startswith(
+        "models: unknown endpoint, given sentence-embeddr"
+    ) and message.endswith("'sentence-embedder'?")
 
 
 def _engine(session, model):
     every = replace(session, endpoints=()).deployments()
     return next(
-        target.engine_key for each in every for target in each.targets if target.model.name == model
+        target.engine_key
+        for deployment in every
+        for target in deployment.targets
+        if target.model.name == model
     )

@@ -27,7 +27,7 @@ class CloudFormation:
     """Stacks by name, each with the statuses that it has one after the other."""
 
     def __init__(self, listed, bodies):
-        self.listed, self.bodies, self.asked = listed, bodies, []
+        self.listed, self.bodies, self.names = listed, bodies, []
 
     def get_paginator(self, name):
         return self
@@ -37,9 +37,9 @@ class CloudFormation:
             yield {"StackSummaries": [{"StackName": name, "StackStatus": statuses[0]}]}
 
     def describe_stacks(self, StackName):
-        self.asked.append(StackName)
+        self.names.append(StackName)
         statuses = dict(self.listed)[StackName]
-        return {"Stacks": [{"StackStatus": statuses[min(len(self.asked), len(statuses) - 1)]}]}
+        return {"Stacks": [{"StackStatus": statuses[min(len(self.names), len(statuses) - 1)]}]}
 
     def get_template(self, StackName):
         return {"TemplateBody": self.bodies[StackName]}
@@ -47,7 +47,7 @@ class CloudFormation:
 
 @pytest.fixture
 def session_of(monkeypatch):
-    def made(formation):
+    def session(formation):
         return Session(
             paths=Paths(code=REPOSITORY, tree=REPOSITORY, build=REPOSITORY / "build"),
             environment=read_tree(REPOSITORY).environments["dev"],
@@ -58,7 +58,7 @@ def session_of(monkeypatch):
         )
 
     monkeypatch.setattr(module, "EVERY_SECONDS", 0.0)
-    return made
+    return session
 
 
 YAML = """\
@@ -101,7 +101,7 @@ def test_update_under_way_is_waited_for(session_of):
     ]
     formation = CloudFormation([("a", busy)], {"a": TEMPLATE})
     assert deployed_templates(session_of(formation), ["a"]) == {"a": TEMPLATE}
-    assert formation.asked == ["a", "a", "a"]
+    assert formation.names == ["a", "a", "a"]
 
 
 def test_no_endpoint_asks_nothing(session_of):

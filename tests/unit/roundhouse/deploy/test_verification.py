@@ -24,7 +24,7 @@ def test_a_fitting_engine_has_no_fault(pair):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"engine_key": "f" * 20}, "the model file needs"),
         ({"compute_capability": "8.6"}, "made for compute capability 8.6, ml.c7i.large has cpu"),
@@ -32,9 +32,9 @@ def test_a_fitting_engine_has_no_fault(pair):
         ({"runtime": TENSORRT}, "made by tensorrt 10.16.1.11, the endpoint runs onnxruntime"),
     ],
 )
-def test_refuses_an_engine_made_for_something_else(pair, change, said):
+def test_refuses_an_engine_made_for_something_else(pair, change, message):
     fault = lock_fault(*pair, entry_for(*pair, **change))
-    assert said in fault
+    assert message in fault
     assert "roundhouse build --env local --model sentence-embedder" in fault
 
 

@@ -127,7 +127,7 @@ class Account:
                     }
                 ]
             }
-        self.images |= {(each["repository"], each["tag"]) for each in self.orders["images"]}
+        self.images |= {(image["repository"], image["tag"]) for image in self.orders["images"]}
         return {"builds": [{"buildStatus": "SUCCEEDED"}]}
 
     def run(self, command, on_line=None):

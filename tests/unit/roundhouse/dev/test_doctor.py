@@ -66,7 +66,7 @@ def test_everything_missing_is_named_at_once(tmp_path, capsys):
     assert capsys.readouterr().err.count("missing:") == 5
 
 
-def test_a_machine_with_environments_needs_little_room():
+def test_a_machine_with_environments_needs_little_space():
     assert list(missing(machine(**HALF), Path("/somewhere"), is_first=False)) == []
 
 

@@ -25,7 +25,7 @@ SDK = {
 
 
 @pytest.mark.parametrize(
-    ("registries", "images", "sentences"),
+    ("registries", "images", "messages"),
     [
         (REGISTRIES, IMAGES, []),
         (
@@ -52,5 +52,5 @@ SDK = {
     ],
     ids=["equal", "account and region", "image", "newer image"],
 )
-def test_every_difference_is_a_sentence(registries, images, sentences):
-    assert differences(SDK, registries, images) == sentences
+def test_every_difference_is_a_sentence(registries, images, messages):
+    assert differences(SDK, registries, images) == messages

@@ -119,7 +119,7 @@ def test_changed_environment_shows_its_other_stacks(repository):
     assert [stack.name for stack in environment.stacks] == ["roundhouse-dev-builds"]
 
 
-def test_faults_of_the_files_are_told_and_nothing_else_is(repository):
+def test_faults_of_the_files_are_reported_and_nothing_else_is(repository):
     repository.edit(MODEL, {"task": "text-embeding"})
     plan = repository.plan()
     assert plan.environments == () and len(plan.faults) == 1 and MODEL in plan.faults[0]

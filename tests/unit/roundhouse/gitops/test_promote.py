@@ -262,7 +262,7 @@ def test_refuses_an_alarm_that_rings(rungs):
         rungs.promote()
 
 
-def test_refuses_an_endpoint_without_a_load_test_unless_none_is_asked_for(rungs):
+def test_refuses_an_endpoint_without_a_load_test_unless_none_is_required(rungs):
     rungs.repository.models.write_locks("model-001")
     rungs.repository.models.change("model-001", {"accuracy": {"budget": {"mean": 0.95}}})
     rungs.repository.commit()

@@ -55,20 +55,22 @@ def step(number, rate, *milliseconds):
     return measurement(*map(second, milliseconds), rate=rate, name=f"step {number}")
 
 
-def held():
+def holding_steps():
     return [step(number, 1000.0, 5.0, 6.0) for number in (1, 4)]
 
 
-def missed():
+def missing_steps():
     return [step(number, 1030.0, 30.0, 40.0) for number in (2, 3)]
 
 
 def broken_off():
-    return LoadResult(test=load_test(), phases=missed()[:1], circumstances=HERE, broken_off=True)
+    return LoadResult(
+        test=load_test(), phases=missing_steps()[:1], circumstances=HERE, broken_off=True
+    )
 
 
 def test_headline_names_the_saturation_point():
-    result = searched(*held(), *missed())
+    result = searched(*holding_steps(), *missing_steps())
     assert result.saturation.exact
     assert result.headline == (
         "Saturates at 1,000 requests a second (2,000 texts a second) with p99 ≤ 20 ms: there "
@@ -86,8 +88,11 @@ UNANSWERED = load(second(count=0, errors={"no connection": 3}))
 @pytest.mark.parametrize(
     ("result", "part"),
     [
-        (searched(held()[0]), "Holds at least 1,000 requests a second"),
-        (searched(*missed()), "No rate that was tried holds p99 ≤ 20 ms; the lowest was 1,030 req"),
+        (searched(holding_steps()[0]), "Holds at least 1,000 requests a second"),
+        (
+            searched(*missing_steps()),
+            "No rate that was tried holds p99 ≤ 20 ms; the lowest was 1,030 req",
+        ),
         (broken_off(), "No step was run to its end, so nothing is known of p99 ≤ 20 ms. Broken o"),
         (UNANSWERED, "No request was answered: 3 errors (most: no connection)."),
         (load(second(count=0)), "No request was answered."),
@@ -107,7 +112,7 @@ def test_offered_rate_is_shown_where_little_was_answered():
 
 
 def test_json_is_plain_and_whole():
-    result = searched(*held(), *missed())
+    result = searched(*holding_steps(), *missing_steps())
     data = json.loads(json.dumps(load_document(result), allow_nan=False))
     saturation = {"rate": 1000.0, "phase": 1, "lowest_missed": 1030.0, "exact": True}
     assert data["saturation"] == saturation
@@ -117,7 +122,7 @@ def test_json_is_plain_and_whole():
 
 
 def test_page_shows_headline_phases_plots_and_how_it_was_measured():
-    result = searched(*held(), *missed())
+    result = searched(*holding_steps(), *missing_steps())
     text = text_of(result)
     plots = ("Latency against offered rate", "SLO 20 ms", "Latency by percentile")
     for part in (result.headline, "step 3", *plots, "a machine", "10 texts"):
@@ -139,7 +144,7 @@ def test_page_of_a_closed_loop_shows_corrected_values():
 
 @pytest.mark.parametrize("subject", ["<script>alert(1)</script>", 'a"b&c'])
 def test_page_shows_names_as_they_are(subject):
-    result = searched(*held(), *missed())
+    result = searched(*holding_steps(), *missing_steps())
     named = dataclasses.replace(result, test=load_test(subject=subject))
     assert subject in text_of(named)
     assert b"<script" not in load_page(named)

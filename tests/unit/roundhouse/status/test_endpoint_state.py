@@ -21,11 +21,11 @@ from roundhouse.status.state import state_of
 from roundhouse.status.table import endpoint_lines, endpoints_table
 from stacks.scaling.resources import scaling_resources
 from tests.synth.deployments import (
-    changed,
     of_targets,
     one,
     unlocked,
     with_endpoint,
+    with_fields,
     with_locks,
     with_scaling,
 )
@@ -43,8 +43,8 @@ def own(deployment):
     return endpoint_state(deployment).variants[0]
 
 
-def printed(*deployments):
-    states = [endpoint_state(each) for each in deployments]
+def table_text(*deployments):
+    states = [endpoint_state(deployment) for deployment in deployments]
     text = io.StringIO()
     Console(file=text, width=220).print(endpoints_table(states))
     return text.getvalue() + "\n".join(endpoint_lines(states))
@@ -64,15 +64,15 @@ def test_variant_shows_what_its_stack_scales_on():
 
 
 def test_table_shows_count_capacity_targets_and_cost():
-    text = printed(embedder())
-    for said in (
+    text = table_text(embedder())
+    for cell in (
         "1 to 4 x ml.g5.xlarge",
         "400 requests/s",
         "12000 invocations/min",
         "70 % GPU",
         "1.41 to 5.63",
     ):
-        assert said in text
+        assert cell in text
     assert "x 60 s x safety factor 0.5 = 12000 invocations a minute" in text
 
 
@@ -84,13 +84,13 @@ def test_cost_is_the_price_times_the_count():
 def test_cost_is_unknown_where_a_price_is():
     pools = with_own_pools(embedder(), "ml.g5.xlarge", "ml.g5.16xlarge")
     assert own(pools).usd_per_hour == Cost(least=None, most=None)
-    assert "unknown" in printed(pools)
+    assert "unknown" in table_text(pools)
 
 
 def test_cost_of_several_types_is_between_the_cheapest_and_the_dearest():
     pools = with_own_pools(embedder(), "ml.g5.2xlarge", "ml.g5.xlarge")
     assert own(pools).usd_per_hour == Cost(least=1.4084, most=round(4 * 1.515, 4))
-    assert "ml.g5.2xlarge, else ml.g5.xlarge" in printed(pools)
+    assert "ml.g5.2xlarge, else ml.g5.xlarge" in table_text(pools)
 
 
 def test_schedule_moves_bounds_and_cost():
@@ -107,7 +107,7 @@ def test_shadow_keeps_its_count_and_scales_on_nothing():
     state = endpoint_state(with_variant(embedder(), "copy", role="shadow")).variants[1]
     assert (state.fewest, state.most) == (1, 1)
     assert (state.invocations_target, state.gpu_target) == (None, None)
-    assert "copy (shadow)" in printed(with_variant(embedder(), "copy", role="shadow"))
+    assert "copy (shadow)" in table_text(with_variant(embedder(), "copy", role="shadow"))
 
 
 def test_asynchronous_endpoint_shows_its_queue():
@@ -119,11 +119,11 @@ def test_asynchronous_endpoint_shows_its_queue():
         None,
         0.0,
     )
-    assert "12000 waiting" in printed(waiting)
+    assert "12000 waiting" in table_text(waiting)
 
 
 def test_fixed_count_shows_its_capacity_and_no_target():
-    text = printed(with_scaling(embedder(), min=2, max=2))
+    text = table_text(with_scaling(embedder(), min=2, max=2))
     assert (
         "2 x ml.g5.xlarge" in text
         and "fixed" in text
@@ -132,11 +132,11 @@ def test_fixed_count_shows_its_capacity_and_no_target():
 
 
 def test_served_capacity_and_where_it_came_from_are_shown():
-    assert "310 requests/s served (roundhouse bench" in printed(with_served(embedder(), 310.0))
+    assert "310 requests/s served (roundhouse bench" in table_text(with_served(embedder(), 310.0))
 
 
 def test_large_numbers_are_written_out():
-    text = printed(with_served(embedder(), 46160.74))
+    text = table_text(with_served(embedder(), 46160.74))
     assert (
         "46160.7 requests/s" in text
         and "1384822.2 invocations/min" in text
@@ -145,45 +145,47 @@ def test_large_numbers_are_written_out():
 
 
 def test_unbuilt_endpoint_says_so():
-    text = printed(next(each for each in unlocked("dev") if each.name == "sentence-embedder"))
+    text = table_text(
+        next(deployment for deployment in unlocked("dev") if deployment.name == "sentence-embedder")
+    )
     assert "unknown" in text and "model 'sentence-embedder' is not built" in text
 
 
-def shared(mib):
+def shared_deployment(mib):
     deployment = one("dev", "text-shared")
     return with_locks(deployment, device_memory_mib=mib)
 
 
 def test_memory_plan_and_its_change_are_shown():
-    (memory,) = endpoint_state(shared(15000.0)).memory
+    (memory,) = endpoint_state(shared_deployment(15000.0)).memory
     assert (memory.fits, memory.evicted, memory.round_seconds) == (False, 1, 5.0)
     assert memory.available_mib == 22528
-    text = printed(shared(15000.0))
+    text = table_text(shared_deployment(15000.0))
     assert (
         "22528 MiB of GPU memory for models, 30000 taken" in text
         and "at least 1 evicted at any time" in text
     )
     assert "endpoint: text-shared-2" in text
-    assert "all fit" in printed(shared(500.0))
+    assert "all fit" in table_text(shared_deployment(500.0))
 
 
 def test_model_that_fits_nowhere_is_shown_and_no_change_is_proposed():
-    text = printed(shared(30000.0))
+    text = table_text(shared_deployment(30000.0))
     assert "Model 'sentence-embedder-fp32' takes 30000 MiB" in text and "text-shared-2" not in text
 
 
-def test_memory_of_unmeasured_models_is_told():
-    assert "the GPU memory of model 'sentence-embedder-fp32' is not measured" in printed(
-        shared(None)
+def test_memory_of_unmeasured_models_is_shown():
+    assert "the GPU memory of model 'sentence-embedder-fp32' is not measured" in table_text(
+        shared_deployment(None)
     )
 
 
 def test_brackets_are_printed_as_they_are():
-    assert "[red]" in printed(changed(embedder(), name="[red]"))
+    assert "[red]" in table_text(with_fields(embedder(), name="[red]"))
 
 
 def test_one_model_is_enough_for_a_plan():
-    deployment = shared(500.0)
+    deployment = shared_deployment(500.0)
     assert endpoint_state(of_targets(deployment, deployment.own.targets[:1])).memory[0].fits
 
 
@@ -216,11 +218,11 @@ def test_state_is_json_with_endpoints_and_no_cloud(tmp_path):
 def test_check_refuses_a_set_that_cannot_work_and_notes_one_that_costs(
     tmp_path, capsys, monkeypatch
 ):
-    def checked(root, *words):
+    def check(root, *words):
         monkeypatch.setattr("sys.argv", ["roundhouse", "check", "--root", str(root), *words])
         return cli.exit_code(), *capsys.readouterr()
 
-    code, out, _ = checked(
+    code, out, _ = check(
         locked_tree(tmp_path / "large", device_memory_mib=30000.0), "--format", "json"
     )
     faults = json.loads(out)
@@ -229,7 +231,7 @@ def test_check_refuses_a_set_that_cannot_work_and_notes_one_that_costs(
         "models/sentence-embedder.yaml",
     }
     assert all(fault["line"] for fault in faults)
-    code, out, _ = checked(locked_tree(tmp_path / "tight", device_memory_mib=15000.0))
+    code, out, _ = check(locked_tree(tmp_path / "tight", device_memory_mib=15000.0))
     assert (
         code == 0
         and "no fault" in out
@@ -238,4 +240,6 @@ def test_check_refuses_a_set_that_cannot_work_and_notes_one_that_costs(
 
 
 def test_state_fields_are_plain_values():
-    assert json.dumps(dataclasses.asdict(endpoint_state(shared(15000.0))), allow_nan=False)
+    assert json.dumps(
+        dataclasses.asdict(endpoint_state(shared_deployment(15000.0))), allow_nan=False
+    )

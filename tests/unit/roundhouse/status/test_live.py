@@ -20,7 +20,7 @@ TAGS = {"python-server": "new", "triton": "new"}
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
     deployments = local_deployments(copied_tree(tmp_path_factory.mktemp("tree")))
-    return next(each for each in deployments if not each.multi_model)
+    return next(deployment for deployment in deployments if not deployment.multi_model)
 
 
 class Account:

@@ -23,30 +23,30 @@ class Account:
     """Fails at every question, and counts them."""
 
     def __init__(self, failure):
-        self.failure, self.asked = failure, 0
+        self.failure, self.calls = failure, 0
 
     def __call__(self, service):
         with calling(f"AWS {service}"):
             return self
 
     def look(self, clients):
-        self.asked += 1
+        self.calls += 1
         with calling("Endpoint a"):
             raise self.failure
 
 
 @pytest.mark.parametrize(
-    ("failure", "asked", "reason"),
+    ("failure", "calls", "reason"),
     [(AWAY, 1, "EndpointConnectionError"), (NoCredentialsError(), 1, "NoCredentialsError")],
 )
-def test_an_account_that_is_out_of_reach_is_asked_once(failure, asked, reason):
+def test_an_account_that_is_out_of_reach_is_called_once(failure, calls, reason):
     account = Account(failure)
     looking = Looking(clients=account)
     assert [looking.at("archive", account.look) for _ in range(3)] == [UNKNOWN] * 3
-    assert account.asked == asked and [each.reason for each in looking.unknown.values()] == [reason]
+    assert account.calls == calls and [gap.reason for gap in looking.unknown.values()] == [reason]
 
 
-def test_what_one_engine_may_not_be_asked_another_is():
+def test_an_engine_that_may_not_be_read_hides_no_other():
     account = Account(DENIED)
     looking = Looking(clients=account)
     assert looking.at("archive", account.look) == UNKNOWN
@@ -84,12 +84,12 @@ def test_status_without_credentials_says_why_in_one_line_and_in_json(
     assert len(lines) == 1 and "no AWS credentials were found; set AWS_PROFILE" in lines[0]
     status("dev", tree, Format.json)
     found = json.loads(capsys.readouterr().out)
-    assert [(each["column"], each["reason"]) for each in found["unknown"]] == [
+    assert [(gap["column"], gap["reason"]) for gap in found["unknown"]] == [
         ("archive", "NoCredentialsError"),
         ("endpoint_status", "NoCredentialsError"),
         ("stacks", "NoCredentialsError"),
     ]
-    assert {each["archive"] for each in found["engines"]} == {UNKNOWN}
+    assert {engine["archive"] for engine in found["engines"]} == {UNKNOWN}
 
 
 def test_status_does_not_fail_over_a_profile_that_is_not_there(
@@ -97,11 +97,11 @@ def test_status_does_not_fail_over_a_profile_that_is_not_there(
 ):
     monkeypatch.setenv("AWS_PROFILE", "nope")
     status("dev", copied_tree(tmp_path / "tree"), Format.json)
-    assert {each["reason"] for each in json.loads(capsys.readouterr().out)["unknown"]} == {
+    assert {gap["reason"] for gap in json.loads(capsys.readouterr().out)["unknown"]} == {
         "ProfileNotFound"
     }
 
 
-def test_nothing_unknown_is_nothing_said():
+def test_nothing_unknown_prints_nothing():
     known = state.State(environment="dev", cloud=None, unknown=(), engines=(), endpoints=())
     assert list(unknown_lines(known)) == []

@@ -15,9 +15,9 @@ from stacks.alarms.properties import alarms, endpoint_alarms, rollback_alarm_ids
 from stacks.dashboards.overview import GRAVEST
 from stacks.rollout import WAIT_SECONDS, deployment_config
 from tests.synth.deployments import (
-    changed,
     one,
     with_endpoint,
+    with_fields,
     with_instance_type,
     with_locks,
     with_scaling,
@@ -28,9 +28,9 @@ from tests.synth.endpoint_cases import (
     POOLS,
     QUEUE,
     beside,
+    endpoint_settings,
     example,
     template,
-    wishes,
 )
 from tests.synth.scaled import with_served, with_variant
 
@@ -179,7 +179,7 @@ def test_old_fleet_stays_until_an_alarm_could_have_tripped_after_the_last_step(r
     policy = deployment_config(deployment, [])["BlueGreenUpdatePolicy"]
     watched = [alarms(deployment)[name] for name in rollback_alarm_ids(deployment)]
     assert policy["TerminationWaitInSeconds"] >= 60 * (
-        max(each["DatapointsToAlarm"] for each in watched) + 1
+        max(alarm["DatapointsToAlarm"] for alarm in watched) + 1
     )
 
 
@@ -196,13 +196,13 @@ def test_every_production_variant_takes_back_the_gravest_first_and_a_shadow_noth
         "ServerErrorsD",
         *(f"NoAnswers{x}" for x in ("", *"BCD")),
     )
-    assert len(ids) == 12 and not any("Later" in each for each in ids)
+    assert len(ids) == 12 and not any("Later" in alarm_id for alarm_id in ids)
     assert {"ServerErrorsLater", "LatencyLater", "NoInstancesLater"} <= alarms(several).keys()
     assert alarms(several)["ServerErrorsLater"]["Threshold"] == 0.01
 
 
 def test_alarms_that_only_notify_wait_for_the_endpoint():
-    resources = template({MODEL: wishes("latency_slo_ms: 50")})["Resources"]
+    resources = template({MODEL: endpoint_settings("latency_slo_ms: 50")})["Resources"]
     endpoint = set(resources["Endpoint"]["DependsOn"])
     found = {
         name: resource
@@ -247,7 +247,7 @@ def test_gpu_memory_is_of_one_gpu(instance, gpus):
 
 
 def test_python_server_fills_the_first_gpu_alone():
-    server = changed(with_instance_type(OWN, gpu_count=4), server="python")
+    server = with_fields(with_instance_type(OWN, gpu_count=4), server="python")
     assert alarms(server)["GpuMemory"]["MetricName"] == "GPUMemoryUtilization"
 
 
@@ -315,7 +315,7 @@ def test_loading_waits_twice_as_long_as_the_slowest_model_takes():
 
 
 def test_oldest_request_waits_longer_than_an_instance_takes_to_come():
-    alarm = alarms(example({MODEL: wishes(QUEUE)}))["OldestRequest"]
+    alarm = alarms(example({MODEL: endpoint_settings(QUEUE)}))["OldestRequest"]
     # 300 s until scaling asks, 1800 s of search, 90 MiB at 20 MiB/s + 60 s rounded up, SageMaker's
     # own 480 s.
     assert alarm["Threshold"] == 300 + 1800 + 300 + 480
@@ -325,8 +325,10 @@ def test_oldest_request_waits_longer_than_an_instance_takes_to_come():
 # --- names
 
 
-def test_names_are_told_apart_in_one_account():
-    several = example({BESIDE: beside("{joins: example, role: variant}"), MODEL: wishes(POOLS)})
+def test_names_differ_in_one_account():
+    several = example(
+        {BESIDE: beside("{joins: example, role: variant}"), MODEL: endpoint_settings(POOLS)}
+    )
     found = alarms(several)
     assert found["LatencyBeside" if "LatencyBeside" in found else "ServerErrorsBeside"][
         "AlarmName"
@@ -345,7 +347,7 @@ def test_every_alarm_is_one_that_cloudwatch_takes(deployment):
     for alarm in alarms(deployment).values():
         queries = alarm.get("Metrics", [alarm])
         stats = [query["MetricStat"] for query in queries if "MetricStat" in query]
-        periods = {each["Period"] for each in stats} or {alarm["Period"]}
+        periods = {stat["Period"] for stat in stats} or {alarm["Period"]}
         assert len(periods) == 1
         assert max(periods) % 60 == 0
         assert max(periods) * alarm["EvaluationPeriods"] <= 86_400

@@ -301,13 +301,13 @@ def test_training_job_is_one_that_sagemaker_knows():
 
 def test_training_job_names_no_volume_key_because_every_gpu_type_has_disks_of_its_own():
     assert "VolumeKmsKeyId" not in json.dumps(training_job(whole(), IMAGE))
-    assert all(each.local_nvme for each in instance_types().values() if each.is_gpu)
+    assert all(instance.local_nvme for instance in instance_types().values() if instance.is_gpu)
 
 
 def test_training_jobs_take_every_gpu_type_that_endpoints_may_have():
     model = botocore.session.get_session().get_service_model("sagemaker")
     known = set(model.shape_for("TrainingInstanceType").enum)
-    assert {name for name, each in instance_types().items() if each.is_gpu} <= known
+    assert {name for name, instance in instance_types().items() if instance.is_gpu} <= known
     processing = set(model.shape_for("ProcessingInstanceType").enum)
     assert not {"ml.p4d.24xlarge", "ml.p5en.48xlarge", "ml.p6-b200.48xlarge"} & processing
 

@@ -62,7 +62,7 @@ def test_all_counts_from_batch_eight_on(batch, waits):
 
 
 @given(batch=BATCHES, waits=WAITS, more=st.floats(0, 1e6), larger=st.integers(0, 64))
-def test_more_room_to_wait_never_counts_for_less(batch, waits, more, larger):
+def test_more_time_to_wait_never_counts_for_less(batch, waits, more, larger):
     assert LEAST_COUNTED <= counted_share(batch, waits) <= counted_share(batch, waits + more) <= 1
     if waits >= 1:
         assert counted_share(batch, waits) <= counted_share(batch + larger, waits)

@@ -12,11 +12,11 @@ from stacks.capacity.engine import was_measured_on
 from stacks.capacity.variant import capacity_warnings, variant_capacity
 from tests.synth.deployments import (
     benchmark,
-    changed,
     of_targets,
     one,
     unlocked,
     with_endpoint,
+    with_fields,
     with_instance_type,
     with_locks,
 )
@@ -94,7 +94,7 @@ def test_lower_rate_counts_where_more_of_it_keeps_the_slo():
 
 
 def test_python_server_waits_for_no_queue_delay():
-    assert rate(with_endpoint(changed(embedder(), server="python"), latency_slo_ms=40.0)) == 400
+    assert rate(with_endpoint(with_fields(embedder(), server="python"), latency_slo_ms=40.0)) == 400
     assert rate(with_endpoint(embedder(), latency_slo_ms=40.0)) == 200
 
 
@@ -108,13 +108,13 @@ def test_copies_on_one_gpu_share_it_and_add_no_rate():
     two = with_serving(embedder(), instances_per_gpu=2)
     # One batch of 8 ends every 20 ms, and each takes 2 x 20 ms: 20 + 40 + 0.1.
     assert [rate(with_endpoint(two, latency_slo_ms=slo)) for slo in (60.0, 60.1)] == [200, 400]
-    assert rate(with_endpoint(changed(two, server="python"), latency_slo_ms=40.0)) == 400
+    assert rate(with_endpoint(with_fields(two, server="python"), latency_slo_ms=40.0)) == 400
 
 
 def test_triton_uses_every_gpu_and_the_python_server_one():
     four = with_instance_type(embedder(), gpu_count=4)
     assert rate(four) == 4 * 400
-    assert rate(changed(four, server="python")) == 400
+    assert rate(with_fields(four, server="python")) == 400
     assert "x 4 GPUs" in instance_capacity(four).derivation
 
 
@@ -169,7 +169,7 @@ def test_capacity_is_each_variants_own():
     ]
 
 
-def test_one_model_over_the_slo_is_told_of_though_another_is_slower():
+def test_one_model_over_the_slo_is_named_though_another_is_slower():
     deployment = one("dev", "text-shared")
     slow, fast = deployment.targets
     slower = with_locks(
@@ -189,7 +189,7 @@ def test_one_model_over_the_slo_is_told_of_though_another_is_slower():
 
 
 @pytest.mark.parametrize(
-    ("deployment", "said"),
+    ("deployment", "reason"),
     [
         (
             lambda: next(item for item in unlocked("dev") if item.name == "sentence-embedder"),
@@ -206,11 +206,11 @@ def test_one_model_over_the_slo_is_told_of_though_another_is_slower():
         ),
     ],
 )
-def test_capacity_is_unknown_where_nothing_fitting_was_measured_and_why_is_said(deployment, said):
+def test_capacity_is_unknown_where_nothing_fitting_was_measured_and_says_why(deployment, reason):
     found = deployment()
     assert rate(found) is None
     (warning,) = capacity_warnings(found, found.own)
-    assert said in warning
+    assert reason in warning
     assert warning.endswith("so its capacity is not known and nothing scales on its requests.")
 
 

@@ -11,7 +11,15 @@ from stacks.dashboards.endpoint import dashboard_name, endpoint_dashboard, endpo
 from template_rules.findings import own_findings
 from template_rules.templates import Template
 from tests.synth.dashboards import OWN, QUEUED, SHARED, arns, there
-from tests.synth.endpoint_cases import BESIDE, MODEL, QUEUE, beside, example, template, wishes
+from tests.synth.endpoint_cases import (
+    BESIDE,
+    MODEL,
+    QUEUE,
+    beside,
+    endpoint_settings,
+    example,
+    template,
+)
 from tests.synth.scaled import with_variant
 
 pytestmark = pytest.mark.unit
@@ -23,7 +31,7 @@ BODIES = {
 
 
 def test_own_dashboard_is_there_on_request_in_the_endpoints_own_stack():
-    found = template({MODEL: wishes("dashboard: true")})["Resources"]["Dashboard"]
+    found = template({MODEL: endpoint_settings("dashboard: true")})["Resources"]["Dashboard"]
     assert found["Properties"]["DashboardName"] == "roundhouse-cloud--example"
     body = json.loads(found["Properties"]["DashboardBody"])
     assert body["widgets"] and "variables" not in body
@@ -46,9 +54,12 @@ def test_own_dashboard_names_its_own_alarms_and_all_of_them():
 
 
 def test_own_dashboard_passes_the_rules_beside_its_endpoint(tmp_path):
-    changes = {MODEL: wishes("dashboard: true"), BESIDE: beside("{joins: example, role: shadow}")}
+    changes = {
+        MODEL: endpoint_settings("dashboard: true"),
+        BESIDE: beside("{joins: example, role: shadow}"),
+    }
     (tmp_path / "queue").mkdir()
-    queue = template({MODEL: wishes(QUEUE, "dashboard: true")})
+    queue = template({MODEL: endpoint_settings(QUEUE, "dashboard: true")})
     for found in (template(changes), queue):
         assert "Dashboard" in found["Resources"]
         assert list(own_findings(Template("t.json", found))) == []

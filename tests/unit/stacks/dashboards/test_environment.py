@@ -27,9 +27,9 @@ from tests.synth.dashboards import (
     expressions,
     lines,
     many,
-    named,
     there,
     titled,
+    with_name,
 )
 from tests.synth.deployments import locked, with_endpoint, with_locks, with_scaling
 from tests.synth.scaled import with_own, with_served, with_variant
@@ -50,7 +50,7 @@ def body_template(body, *others):
         {
             "Resources": {
                 **resources,
-                **{key: each for other in others for key, each in other.items()},
+                **{key: value for other in others for key, value in other.items()},
             }
         },
     )
@@ -125,13 +125,13 @@ def test_limits_hold_for_five_hundred_endpoints():
     assert len(selector["values"]) == 500
     assert len(selector["label"]) <= 30
     assert len(selector["id"]) <= 32
-    assert all(len(each["value"]) <= 255 for each in selector["values"])
+    assert all(len(option["value"]) <= 255 for option in selector["values"])
     metrics = [len(entry["properties"].get("metrics", ())) for entry in body["widgets"]]
     assert len(body["widgets"]) <= 500 and max(metrics) <= 500 and sum(metrics) <= 2500
     assert all(
-        len(each["properties"]["alarms"]) <= 100
-        for each in body["widgets"]
-        if each["type"] == "alarm"
+        len(widget["properties"]["alarms"]) <= 100
+        for widget in body["widgets"]
+        if widget["type"] == "alarm"
     )
     # A template may have a million bytes, in which the body is a text within a text.
     assert len(json.dumps({"DashboardBody": written})) < 300_000
@@ -151,7 +151,7 @@ def test_more_endpoints_than_a_selector_takes_are_searched_for():
 def test_selector_changes_every_metric_search_and_alarm():
     body = dashboard_body(many(40))
     shown = [element for element in body["widgets"] if element["type"] == "metric"]
-    assert shown and all(SELECTED in json.dumps(each) for each in shown)
+    assert shown and all(SELECTED in json.dumps(widget) for widget in shown)
     chosen = {**body["variables"][0], "defaultValue": "dev-model-007"}
     opened = json.dumps(with_defaults({**body, "variables": [chosen]})["widgets"])
     assert SELECTED not in opened
@@ -175,19 +175,19 @@ def test_alarms_that_some_endpoints_lack_say_how_many_have_them():
     body = dashboard_body([OWN, with_endpoint(SHARED, latency_slo_ms=None)])
     assert titled(body, "p99 of the model against the SLO")["title"].endswith("(1 of 2 endpoints)")
     assert not any(
-        "latency" in each["properties"].get("title", "")
-        for each in dashboard_body([QUEUED])["widgets"]
+        "latency" in widget["properties"].get("title", "")
+        for widget in dashboard_body([QUEUED])["widgets"]
     )
 
 
 def test_sections_are_there_where_an_endpoint_needs_them():
     def headings(*deployments):
         found = [
-            each["properties"]["markdown"]
-            for each in dashboard_body(deployments)["widgets"]
-            if each["type"] == "text"
+            widget["properties"]["markdown"]
+            for widget in dashboard_body(deployments)["widgets"]
+            if widget["type"] == "text"
         ]
-        return {each.removeprefix("## ") for each in found}
+        return {heading.removeprefix("## ") for heading in found}
 
     assert "Models in memory (multi-model endpoints)" in headings(OWN, SHARED)
     assert "Models in memory (multi-model endpoints)" not in headings(OWN)
@@ -200,8 +200,10 @@ def test_sections_are_there_where_an_endpoint_needs_them():
 
 
 def test_lines_are_the_derived_values_with_the_endpoints_names():
-    served = named(with_served(OWN, 310.25), "served")
-    body = dashboard_body([OWN, named(with_endpoint(SHARED, latency_slo_ms=80.0), "slow"), served])
+    served = with_name(with_served(OWN, 310.25), "served")
+    body = dashboard_body(
+        [OWN, with_name(with_endpoint(SHARED, latency_slo_ms=80.0), "slow"), served]
+    )
     assert lines(body, "Latency of the model") == {
         "SLO of sentence-embedder, served": 50,
         "SLO of slow": 80,
@@ -260,8 +262,8 @@ def test_gpu_use_is_of_one_gpu():
     assert not any("gpus /" in expression for expression in expressions(BODIES["own"]))
 
 
-def test_several_counts_of_gpus_are_told_apart():
-    rows = titled(dashboard_body([OWN, named(FOUR_GPUS, "four")]), "GPU use")["metrics"]
+def test_several_counts_of_gpus_are_distinguished():
+    rows = titled(dashboard_body([OWN, with_name(FOUR_GPUS, "four")]), "GPU use")["metrics"]
     explanation = {
         row[-1]["expression"]: row[-1]["label"] for row in rows if "expression" in row[-1]
     }
@@ -288,8 +290,8 @@ def test_nothing_measured_draws_no_capacity():
 def test_queue_shows_only_what_it_publishes():
     rows = [
         row
-        for each in BODIES["queue"]["widgets"]
-        for row in each["properties"].get("metrics", [])
+        for widget in BODIES["queue"]["widgets"]
+        for row in widget["properties"].get("metrics", [])
         if len(row) > 1
     ]
     names = {row[1] for row in rows}

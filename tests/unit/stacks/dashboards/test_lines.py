@@ -9,7 +9,7 @@ from stacks.dashboards.endpoint import endpoint_dashboard_body
 from stacks.dashboards.environment import dashboard_body
 from stacks.dashboards.lines import Prices, instance_prices
 from stacks.dashboards.overview import promises
-from tests.synth.dashboards import OWN, QUEUED, SHARED, lines, named, titled
+from tests.synth.dashboards import OWN, QUEUED, SHARED, lines, titled, with_name
 from tests.synth.scaled import with_own_pools
 
 pytestmark = pytest.mark.unit
@@ -56,7 +56,7 @@ def test_cost_is_the_one_that_status_tells(deployment):
 
 def test_cost_of_all_endpoints_has_queues_too():
     graph = titled(
-        dashboard_body([OWN, named(QUEUED, "waiting")]), "Estimated cost of all endpoints"
+        dashboard_body([OWN, with_name(QUEUED, "waiting")]), "Estimated cost of all endpoints"
     )
     assert expressions(graph) == [
         "FILL(FLOOR(requests0 / each0 + 0.5), REPEAT) * 1.4084",

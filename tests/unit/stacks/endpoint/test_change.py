@@ -15,7 +15,15 @@ from stacks.endpoint.change import (
     with_scaling_again,
 )
 from stacks.scaling.resources import POLICY, TARGET
-from tests.synth.endpoint_cases import BESIDE, MODEL, POOLS, QUEUE, beside, template, wishes
+from tests.synth.endpoint_cases import (
+    BESIDE,
+    MODEL,
+    POOLS,
+    QUEUE,
+    beside,
+    endpoint_settings,
+    template,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -32,7 +40,7 @@ def types(found: Any) -> dict[str, str]:
     [
         ({}, {}),
         ({}, {"max: 2": "max: 4"}),
-        ({}, wishes("rollout: linear")),
+        ({}, endpoint_settings("rollout: linear")),
         (FIXED, {**BIGGER, **FIXED}),
         ({}, FIXED),
         (FIXED, {}),
@@ -46,7 +54,7 @@ def test_change_that_aws_takes_is_one_update(before, after):
     assert step.template == second and step.reason is None
 
 
-@pytest.mark.parametrize("change", [BIGGER, wishes(POOLS), {**BIGGER, **FIXED}])
+@pytest.mark.parametrize("change", [BIGGER, endpoint_settings(POOLS), {**BIGGER, **FIXED}])
 def test_instance_type_of_a_scaled_variant_changes_once_nothing_scales_it(change):
     before, after = template({}), template({MODEL: change})
     first, last = update_steps(before, after)
@@ -62,7 +70,7 @@ def test_instance_type_of_a_scaled_variant_changes_once_nothing_scales_it(change
 
 
 def test_whatever_refers_to_the_scaling_goes_with_it():
-    queue = {"min: 1": "min: 0", **wishes(QUEUE)}
+    queue = {"min: 1": "min: 0", **endpoint_settings(QUEUE)}
     before = template({MODEL: queue})
     after = template({MODEL: {**BIGGER, **queue}})
     assert "FromZeroAlarm" in types(before)
@@ -77,7 +85,7 @@ def test_whatever_refers_to_the_scaling_goes_with_it():
 
 
 def test_scaling_that_went_comes_back_as_it_was():
-    queue = {"min: 1": "min: 0", **wishes(QUEUE)}
+    queue = {"min: 1": "min: 0", **endpoint_settings(QUEUE)}
     before = template({MODEL: queue})
     after = template({MODEL: {**BIGGER, **queue}})
     first, _ = update_steps(before, after)
@@ -93,7 +101,7 @@ def test_first_update_that_was_done_already_is_not_done_again():
 
 
 def test_metadata_refers_to_no_resource_that_went():
-    queue = {"min: 1": "min: 0", **wishes(QUEUE)}
+    queue = {"min: 1": "min: 0", **endpoint_settings(QUEUE)}
     first, _ = update_steps(template({MODEL: queue}), template({MODEL: {**BIGGER, **queue}}))
     assert all(isinstance(value, str) for value in first.template["Metadata"].values())
 

@@ -22,13 +22,13 @@ from tests.synth.endpoint_cases import (
     QUEUE,
     beside,
     config,
+    endpoint_settings,
     example,
     of_type,
     properties,
     statements,
     template,
     variants,
-    wishes,
 )
 
 pytestmark = pytest.mark.unit
@@ -37,7 +37,7 @@ TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 
 
 def test_capture_writes_under_the_endpoints_own_prefix_and_nowhere_else():
-    found = template({MODEL: wishes(CAPTURE)})
+    found = template({MODEL: endpoint_settings(CAPTURE)})
     capture = config(found)["DataCaptureConfig"]
     bucket = "roundhouse-cloud-111122223333-us-east-1"
     assert capture["InitialSamplingPercentage"] == 20
@@ -52,7 +52,7 @@ def test_capture_writes_under_the_endpoints_own_prefix_and_nowhere_else():
 
 
 def test_queue_reads_requests_and_writes_answers_under_the_endpoints_own_prefixes():
-    found = template({MODEL: wishes(QUEUE)})
+    found = template({MODEL: endpoint_settings(QUEUE)})
     queue, bucket = config(found)["AsyncInferenceConfig"], "roundhouse-cloud-111122223333-us-east-1"
     output = queue["OutputConfig"]
     topic = "arn:aws:sns:us-east-1:111122223333:roundhouse-cloud-answers"
@@ -69,7 +69,7 @@ def test_queue_reads_requests_and_writes_answers_under_the_endpoints_own_prefixe
 
 
 def test_queue_that_tells_nobody_may_publish_nothing():
-    found = template({MODEL: wishes("asynchronous: {}")})
+    found = template({MODEL: endpoint_settings("asynchronous: {}")})
     assert "NotificationConfig" not in config(found)["AsyncInferenceConfig"]["OutputConfig"]
     assert not [
         sid for sid in statements(found) if "Publish" in sid and sid != "PublishHostMetrics"
@@ -78,7 +78,7 @@ def test_queue_that_tells_nobody_may_publish_nothing():
 
 
 def test_queue_that_scales_to_none_begins_with_one_instance():
-    found = template({MODEL: wishes("asynchronous: {}", **{"min: 1": "min: 0"})})
+    found = template({MODEL: endpoint_settings("asynchronous: {}", **{"min: 1": "min: 0"})})
     assert variants(found)["AllTraffic"]["InitialInstanceCount"] == 1
     assert of_type(found, TARGET)["ScalableTarget"]["MinCapacity"] == 0
 
@@ -86,7 +86,7 @@ def test_queue_that_scales_to_none_begins_with_one_instance():
 def test_python_server_of_a_queue_takes_large_requests():
     python = {"server: triton": "server: python"}
     queued, direct = (
-        of_type(template({MODEL: wishes(*lines, **python)}), "AWS::SageMaker::Model")
+        of_type(template({MODEL: endpoint_settings(*lines, **python)}), "AWS::SageMaker::Model")
         for name, lines in (("queued", ("asynchronous: {}",)), ("direct", ()))
     )
     limits = python_server_environment(asynchronous=True)
@@ -99,19 +99,19 @@ def test_python_server_of_a_queue_takes_large_requests():
 
 def test_role_makes_data_keys_only_where_it_writes():
     plain = template({})
-    writing = template({MODEL: wishes(CAPTURE)})
+    writing = template({MODEL: endpoint_settings(CAPTURE)})
     assert statements(plain)["UseKey"]["Action"] == ["kms:Decrypt"]
     assert "WriteObjects" not in statements(plain)
     assert statements(writing)["UseKey"]["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
 
 
 def test_role_reads_every_engine_of_every_variant_and_pool_and_no_other():
-    deployment = example({MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
+    deployment = example({MODEL: endpoint_settings(POOLS), BESIDE: beside("{joins: example}")})
     read = statements(endpoint_template(deployment, IMAGES))["ReadEngines"]["Resource"]
     assert {entry.split("/")[-2] for entry in read} == {
         target.engine_key for target in deployment.targets
     }
-    assert len(read) == 4 and not any("*" in each for each in read)
+    assert len(read) == 4 and not any("*" in resource for resource in read)
 
 
 def test_statement_ids_stand_once():
@@ -119,7 +119,7 @@ def test_statement_ids_stand_once():
         MODEL: {
             "ml.g5.xlarge": "ml.c7i.large",
             "server: triton": "server: python",
-            **wishes(CAPTURE),
+            **endpoint_settings(CAPTURE),
         },
         BESIDE: beside("{joins: example, instance_type: ml.g5.xlarge}"),
     }
@@ -149,7 +149,7 @@ def test_volume_key_is_granted_to_sagemaker_whatever_disks_a_host_has(instance_t
 def test_own_key_of_the_environment_is_used_everywhere():
     key = "arn:aws:kms:us-east-1:111122223333:key/00000000-0000-0000-0000-000000000000"
     changes = {
-        MODEL: wishes(CAPTURE, **{"ml.g5.xlarge": "ml.c7i.large"}),
+        MODEL: endpoint_settings(CAPTURE, **{"ml.g5.xlarge": "ml.c7i.large"}),
         CLOUD: {"name: cloud": f"name: cloud\nkms_key_arn: {key}"},
     }
     found = template(changes)

@@ -22,11 +22,11 @@ from stacks.endpoint.statements import (
 )
 from stacks.endpoint.template import endpoint_template
 from tests.synth.deployments import (
-    changed,
     of_targets,
     one,
     with_endpoint,
     with_engine_key,
+    with_fields,
     with_scaling,
 )
 from tests.synth.endpoint_cases import (
@@ -68,7 +68,7 @@ def largest(deployment: Deployment) -> Deployment:
     )
     fields = {"name": "e" * 16, "region": "us-gov-west-1", "network": network}
     environment = deployment.environment.model_copy(update=fields)
-    several = changed(deployment, name="m" * 46, environment=environment)
+    several = with_fields(deployment, name="m" * 46, environment=environment)
     if deployment.multi_model:
         return with_endpoint(several, data_capture=DataCaptureSpec(percent=5))
     queue = AsynchronousSpec(notify=True)
@@ -136,7 +136,7 @@ def test_old_version_keeps_its_archives_until_the_new_one_has_taken_over():
 
 
 def test_old_version_keeps_its_image_where_the_server_changes():
-    old, new = (version_policy(changed(OWN, server=server)) for server in ("triton", "python"))
+    old, new = (version_policy(with_fields(OWN, server=server)) for server in ("triton", "python"))
     assert not old.keys() & new.keys()
     assert "/triton" in str(old)
     assert "/python-server-gpu" in str(new)
@@ -146,7 +146,9 @@ def test_models_wait_for_what_their_instances_need():
     found = template({BESIDE: beside("{joins: example}")})
     (policy,) = of_type(found, POLICY)
     models = [
-        each for each in found["Resources"].values() if each["Type"] == "AWS::SageMaker::Model"
+        resource
+        for resource in found["Resources"].values()
+        if resource["Type"] == "AWS::SageMaker::Model"
     ]
     assert len(models) == 2 and all(model["DependsOn"] == [policy] for model in models)
 
@@ -169,8 +171,8 @@ def test_role_sees_exactly_the_alarms_that_take_a_version_back():
     ]
     looks = statements(found)["LookAtAlarms"]
     assert looks["Action"] == ["cloudwatch:DescribeAlarms"] and len(watched) >= 4
-    assert [each.rpartition(":alarm:")[2] for each in looks["Resource"]] == [
-        each["AlarmName"] for each in watched
+    assert [arn.rpartition(":alarm:")[2] for arn in looks["Resource"]] == [
+        alarm["AlarmName"] for alarm in watched
     ]
 
 

@@ -20,6 +20,7 @@ from tests.synth.endpoint_cases import (
     QUEUE,
     beside,
     config,
+    endpoint_settings,
     endpoints,
     example,
     of_type,
@@ -27,7 +28,6 @@ from tests.synth.endpoint_cases import (
     statements,
     template,
     variants,
-    wishes,
 )
 
 pytestmark = pytest.mark.unit
@@ -48,7 +48,7 @@ def test_model_that_joins_is_a_variant_with_a_model_a_weight_and_a_count_of_its_
     assert (own["InstanceType"], other["InstanceType"]) == ("ml.g5.xlarge", "ml.g5.2xlarge")
     assert (own["InitialInstanceCount"], other["InitialInstanceCount"]) == (1, 3)
     models = of_type(found, SAGEMAKER_MODEL)
-    assert {key: each["ModelName"] for key, each in models.items()} == {
+    assert {key: model["ModelName"] for key, model in models.items()} == {
         "Model": own["ModelName"],
         "ModelBeside": other["ModelName"],
     }
@@ -87,11 +87,11 @@ def test_variants_on_a_cpu_and_on_a_gpu_have_their_own_images_and_host_images():
         variants(found)["beside"]["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
     )
     pulled = statements(found)["PullImage"]["Resource"]
-    assert [each.rsplit("/", 1)[-1] for each in pulled] == ["python-server", "python-server-gpu"]
+    assert [image.rsplit("/", 1)[-1] for image in pulled] == ["python-server", "python-server-gpu"]
 
 
 def test_timeouts_of_a_variant_are_those_of_its_own_slowest_engine():
-    deployment = example({MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
+    deployment = example({MODEL: endpoint_settings(POOLS), BESIDE: beside("{joins: example}")})
     slow = deployment.own.pools[2].targets[0].engine_key
 
     def slowed(target):
@@ -110,7 +110,7 @@ def test_timeouts_of_a_variant_are_those_of_its_own_slowest_engine():
 
 
 def test_pools_replace_the_instance_type_each_with_the_engine_of_its_gpu():
-    deployment = example({MODEL: wishes(POOLS)})
+    deployment = example({MODEL: endpoint_settings(POOLS)})
     found = endpoint_template(deployment, IMAGES)
     variant, models = variants(found)["AllTraffic"], of_type(found, SAGEMAKER_MODEL)
     assert "InstanceType" not in variant
@@ -136,7 +136,7 @@ def test_pools_replace_the_instance_type_each_with_the_engine_of_its_gpu():
 
 
 def test_pools_of_one_engine_share_its_model():
-    found = template({MODEL: wishes("instance_pools: [{instance_type: ml.g5.2xlarge}]")})
+    found = template({MODEL: endpoint_settings("instance_pools: [{instance_type: ml.g5.2xlarge}]")})
     assert set(of_type(found, SAGEMAKER_MODEL)) == {"Model"}
     assert all(
         "ModelNameOverride" not in pool for pool in variants(found)["AllTraffic"]["InstancePools"]
@@ -144,28 +144,28 @@ def test_pools_of_one_engine_share_its_model():
 
 
 def test_pools_that_change_places_give_no_model_the_name_of_one_that_is_still_there():
-    first = template({MODEL: wishes("instance_pools: [{instance_type: ml.g6.xlarge}]")})
+    first = template({MODEL: endpoint_settings("instance_pools: [{instance_type: ml.g6.xlarge}]")})
     second = template(
         {
             MODEL: {
                 "ml.g5.xlarge": "ml.g6.xlarge",
-                **wishes("instance_pools: [{instance_type: ml.g5.xlarge}]"),
+                **endpoint_settings("instance_pools: [{instance_type: ml.g5.xlarge}]"),
             }
         }
     )
     before, after = (of_type(element, SAGEMAKER_MODEL) for element in (first, second))
     engines = [
-        {each["PrimaryContainer"]["ModelDataUrl"] for each in found.values()}
+        {model["PrimaryContainer"]["ModelDataUrl"] for model in found.values()}
         for found in (before, after)
     ]
     assert engines[0] == engines[1]
-    assert not {each["ModelName"] for each in before.values()} & {
-        each["ModelName"] for each in after.values()
+    assert not {model["ModelName"] for model in before.values()} & {
+        model["ModelName"] for model in after.values()
     }
 
 
 def test_pools_behind_a_queue_are_routed_by_load_too():
-    found = template({MODEL: wishes(QUEUE, POOLS)})
+    found = template({MODEL: endpoint_settings(QUEUE, POOLS)})
     assert variants(found)["AllTraffic"]["RoutingConfig"] == {
         "RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"
     }
@@ -175,25 +175,25 @@ def test_pools_behind_a_queue_are_routed_by_load_too():
 
 
 def test_unchanged_deployment_has_the_same_template():
-    changes = {MODEL: wishes(POOLS, CAPTURE), BESIDE: beside("{joins: example}")}
+    changes = {MODEL: endpoint_settings(POOLS, CAPTURE), BESIDE: beside("{joins: example}")}
     assert template(changes) == template(changes)
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ({}, wishes(CAPTURE)),
-        (wishes(CAPTURE), wishes("data_capture: {percent: 30}")),
-        ({}, wishes(QUEUE)),
-        ({}, wishes(POOLS)),
+        ({}, endpoint_settings(CAPTURE)),
+        (endpoint_settings(CAPTURE), endpoint_settings("data_capture: {percent: 30}")),
+        ({}, endpoint_settings(QUEUE)),
+        ({}, endpoint_settings(POOLS)),
         (
-            wishes(POOLS),
-            wishes(
+            endpoint_settings(POOLS),
+            endpoint_settings(
                 "instance_pools: [{instance_type: ml.g6.xlarge, priority: 4}, {instance_type:"
                 " ml.g4dn.xlarge}]"
             ),
         ),
-        (wishes("weight: 2"), wishes("weight: 3")),
+        (endpoint_settings("weight: 2"), endpoint_settings("weight: 3")),
         ({}, {"min: 1": "min: 2"}),
     ],
 )
@@ -206,12 +206,12 @@ def test_changed_config_has_another_name_and_is_taken_up(before, after):
     )
 
 
-def test_network_isolation_is_on_unless_it_is_switched_off_and_then_said():
+def test_network_isolation_is_on_unless_it_is_switched_off_and_then_noted():
     on = example({})
-    off = example({MODEL: wishes("network_isolation: false")})
+    off = example({MODEL: endpoint_settings("network_isolation: false")})
     isolated = [
-        properties(endpoint_template(each, IMAGES), "Model")["EnableNetworkIsolation"]
-        for each in (on, off)
+        properties(endpoint_template(deployment, IMAGES), "Model")["EnableNetworkIsolation"]
+        for deployment in (on, off)
     ]
     assert isolated == [True, False]
     assert not any("network_isolation" in warning for warning in endpoint_warnings(on))
@@ -258,7 +258,7 @@ def _tensor(name: str, datatype: str, *shape: int) -> TensorRecord:
 
 @pytest.mark.parametrize("missing", ["beside", "example"])
 def test_refuses_an_engine_that_any_variant_or_pool_lacks(missing):
-    deployment = example({MODEL: wishes(POOLS), BESIDE: beside("{joins: example}")})
+    deployment = example({MODEL: endpoint_settings(POOLS), BESIDE: beside("{joins: example}")})
     last = [target.engine_key for target in deployment.targets if target.model.name == missing][-1]
     without = deployment.with_targets(
         lambda target: (
@@ -289,9 +289,9 @@ def test_models_of_two_pull_requests_touch_nobody_elses_stack():
     ):
         assert endpoint_template(both[name], IMAGES) == endpoint_template(separate[name], IMAGES)
     made = [
-        each["ModelName"]
+        model["ModelName"]
         for name in both
-        for each in of_type(endpoint_template(both[name], IMAGES), SAGEMAKER_MODEL).values()
+        for model in of_type(endpoint_template(both[name], IMAGES), SAGEMAKER_MODEL).values()
     ]
     assert len(made) == len(set(made))
 
@@ -306,8 +306,8 @@ def test_model_that_joins_touches_only_the_endpoint_that_it_joins():
     }
     assert touched == {"example"} and joined.keys() == alone.keys()
     before, after = (
-        of_type(endpoint_template(each["example"], IMAGES), SAGEMAKER_MODEL)
-        for each in (alone, joined)
+        of_type(endpoint_template(deployments_by_name["example"], IMAGES), SAGEMAKER_MODEL)
+        for deployments_by_name in (alone, joined)
     )
     assert before["Model"] == after["Model"]
 
@@ -321,12 +321,12 @@ def test_output_ids_of_unlike_names_are_those_names_in_pascal_case():
     assert output_id("sentence-embedder-fp32") == "TargetModelSentenceEmbedderFp32"
 
 
-def test_output_ids_of_names_that_pascal_case_cannot_tell_apart_differ():
+def test_output_ids_of_names_that_are_one_in_pascal_case_differ():
     ids = target_model_ids(["a-1", "a1", "b"])
     assert len(set(ids.values())) == 3
     assert "TargetModelA1" not in ids.values()
     assert ids["b"] == "TargetModelB"
-    assert all(re.fullmatch("[A-Za-z0-9]+", each) for each in ids.values())
+    assert all(re.fullmatch("[A-Za-z0-9]+", output_id) for output_id in ids.values())
     assert target_model_ids(["a1", "a-1"]) == {key: ids[key] for key in ("a1", "a-1")}
 
 

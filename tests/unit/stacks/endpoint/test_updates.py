@@ -16,12 +16,12 @@ from tests.synth.endpoint_cases import (
     IMAGES,
     MODEL,
     beside,
+    endpoint_settings,
     example,
     of_type,
     properties,
     template,
     variants,
-    wishes,
 )
 
 pytestmark = pytest.mark.unit
@@ -47,7 +47,9 @@ FIXED = {"max: 2": "max: 1"}
 )
 def test_step_of_a_rollout_is_one_instance_or_more_and_half_at_most(rollout, fewest, percent):
     changes = {
-        MODEL: wishes(f"rollout: {rollout}", **{"min: 1": f"min: {fewest}", "max: 2": "max: 40"})
+        MODEL: endpoint_settings(
+            f"rollout: {rollout}", **{"min: 1": f"min: {fewest}", "max: 2": "max: 40"}
+        )
     }
     deployment = properties(template(changes), "Endpoint")["DeploymentConfig"]
     policy = (
@@ -72,9 +74,9 @@ def test_step_of_a_rollout_counts_the_smallest_variant():
 
 
 def test_rollout_all_at_once_has_no_step_and_keeps_the_alarms():
-    deployment = properties(template({MODEL: wishes("rollout: all-at-once")}), "Endpoint")[
-        "DeploymentConfig"
-    ]
+    deployment = properties(
+        template({MODEL: endpoint_settings("rollout: all-at-once")}), "Endpoint"
+    )["DeploymentConfig"]
     routing = deployment["BlueGreenUpdatePolicy"]["TrafficRoutingConfiguration"]
     assert set(routing) == {"Type", "WaitIntervalInSeconds"}
     assert deployment["AutoRollbackConfiguration"]["Alarms"]
@@ -115,7 +117,7 @@ def alarm_period(alarm):
 
 
 def test_alarms_can_trip_before_the_next_step():
-    found = template({MODEL: wishes("rollout: linear", "latency_slo_ms: 50")})
+    found = template({MODEL: endpoint_settings("rollout: linear", "latency_slo_ms: 50")})
     rolled = properties(found, "Endpoint")["DeploymentConfig"]
     watched = {alarm["AlarmName"] for alarm in rolled["AutoRollbackConfiguration"]["Alarms"]}
     alarms = [
@@ -130,10 +132,10 @@ def test_alarms_can_trip_before_the_next_step():
     )
 
 
-def test_rollout_is_taken_back_by_the_first_ten_alarms_and_the_others_are_said():
+def test_rollout_is_taken_back_by_the_first_ten_alarms_and_the_others_are_noted():
     deployment, alarms = one("dev", "sentence-embedder"), [f"Alarm{number}" for number in range(12)]
     watched = deployment_config(deployment, alarms)["AutoRollbackConfiguration"]["Alarms"]
-    assert [each["AlarmName"] for each in watched] == alarms[:10]
+    assert [alarm["AlarmName"] for alarm in watched] == alarms[:10]
     (warning,) = unwatched_alarms(deployment, alarms)
     assert "12 alarms" in warning and warning.endswith("these only notify: Alarm10, Alarm11.")
     assert list(unwatched_alarms(deployment, alarms[:10])) == []
@@ -158,7 +160,9 @@ def test_update_of_a_fixed_count_takes_the_count():
         not {"RetainAllVariantProperties", "ExcludeRetainedVariantProperties"}
         & properties(first, "Endpoint").keys()
     )
-    assert [variants(each)["AllTraffic"]["InitialInstanceCount"] for each in (first, second)] == [
+    assert [
+        variants(document)["AllTraffic"]["InitialInstanceCount"] for document in (first, second)
+    ] == [
         1,
         2,
     ]
@@ -196,8 +200,8 @@ def test_held_target_keeps_its_logical_id_when_the_variant_begins_to_scale():
 def test_shadow_beside_a_moving_count_says_that_its_own_stays():
     deployment = example({BESIDE: beside("{joins: example, role: shadow}")})
     assert any(
-        "shadow beside begins with 1 instance and keeps that count" in each
-        for each in endpoint_warnings(deployment)
+        "shadow beside begins with 1 instance and keeps that count" in warning
+        for warning in endpoint_warnings(deployment)
     )
     fixed = example({MODEL: FIXED, BESIDE: beside("{joins: example, role: shadow}")})
-    assert not any("shadow" in each for each in endpoint_warnings(fixed))
+    assert not any("shadow" in warning for warning in endpoint_warnings(fixed))

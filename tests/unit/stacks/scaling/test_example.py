@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from tests.synth.scaling_example import BLOCK, DOCUMENT, examples, written
+from tests.synth.scaling_example import BLOCK, DOCUMENT, document_text, examples
 
 pytestmark = pytest.mark.unit
 
 
 def test_document_shows_what_the_code_derives():
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert written(text) == text, "run: python -m tests.synth.scaling_example --write"
+    assert document_text(text) == text, "run: python -m tests.synth.scaling_example --write"
     assert {block["name"] for block in BLOCK.finditer(text)} == set(examples())
 
 
@@ -24,4 +24,7 @@ def test_document_recomputes_the_examples_number_by_hand():
 
 def test_changed_example_is_noticed():
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert written(text.replace("12000 invocations a minute", "12001 invocations a minute")) == text
+    assert (
+        document_text(text.replace("12000 invocations a minute", "12001 invocations a minute"))
+        == text
+    )

@@ -138,7 +138,7 @@ def test_joined_variant_scales_by_itself_and_a_shadow_does_not():
     assert len(set(policies)) == len(policies)
 
 
-def test_resource_ids_tell_apart_what_sagemaker_tells_apart():
+def test_resource_ids_differ_where_sagemaker_names_differ():
     deployment = embedder()
     for name in ("a-1", "a1", "a-b", "ab", "a-b-c", "a-bc", "A-B"):
         deployment = with_variant(deployment, name)
@@ -155,7 +155,7 @@ def test_unmeasured_engine_has_no_invocations_policy_and_a_warning():
     assert "no benchmark of its own engine" in warning and "variant AllTraffic" in warning
 
 
-def test_unmeasured_variant_that_joins_is_told_of_and_a_shadow_is_not():
+def test_unmeasured_variant_that_joins_is_noted_and_a_shadow_is_not():
     unmeasured = with_locks(embedder(), benchmark=()).own.pools
     deployment = with_variant(
         with_variant(embedder(), "b", pools=unmeasured), "c", pools=unmeasured, role="shadow"
@@ -164,7 +164,7 @@ def test_unmeasured_variant_that_joins_is_told_of_and_a_shadow_is_not():
     assert "variant b" in warning
 
 
-def test_schedule_that_nothing_takes_back_is_told_of():
+def test_schedule_that_nothing_takes_back_is_noted():
     day, night = (
         ScheduledFloorSpec(schedule=f"cron(0 {hour} * * ? *)", min=count)
         for hour, count in ((7, 4), (19, 1))

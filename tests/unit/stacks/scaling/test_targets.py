@@ -7,9 +7,9 @@ import pytest
 from stacks.scaling.targets import backlog_target, gpu_target, invocations_target
 from tests.synth.deployments import (
     benchmark,
-    changed,
     of_targets,
     one,
+    with_fields,
     with_instance_type,
     with_locks,
     with_scaling,
@@ -91,7 +91,7 @@ def test_backlog_target_is_the_work_of_a_minute():
     ("gpus", "server", "expected"), [(1, "triton", 70), (4, "triton", 280), (4, "python", 70)]
 )
 def test_gpu_target_is_the_percent_times_the_gpus_that_the_server_uses(gpus, server, expected):
-    deployment = changed(with_instance_type(embedder(), gpu_count=gpus), server=server)
+    deployment = with_fields(with_instance_type(embedder(), gpu_count=gpus), server=server)
     target = gpu_target(deployment, deployment.own)
     assert target is not None and target.value == expected
     assert target.derivation.startswith("70 % (scaling.gpu_utilization_percent) x ")
@@ -114,7 +114,7 @@ def test_gpu_target_stays_below_what_the_metric_can_reach():
 
 
 @pytest.mark.parametrize("percent", [0.0, 0.04, 0.9])
-def test_gpu_target_is_the_wish_where_the_gpu_rested_at_the_knee(percent):
+def test_gpu_target_is_the_setting_where_the_gpu_rested_at_the_knee(percent):
     resting = with_served(embedder(), 300.0, gpu_utilization_percent=percent)
     target = gpu_target(resting, resting.own)
     assert target is not None and target.value == 70

@@ -95,7 +95,7 @@ def test_batches_replace_every_instance_once(total, fraction):
 
 
 @pytest.mark.parametrize(
-    ("deployment", "said"),
+    ("deployment", "message"),
     [
         (
             {**blue_green("ALL_AT_ONCE"), **rolling(percent(10))},
@@ -132,11 +132,11 @@ def test_batches_replace_every_instance_once(total, fraction):
         ),
     ],
 )
-def test_refuses_a_deployment_config(deployment, said):
+def test_refuses_a_deployment_config(deployment, message):
     with pytest.raises(AwsError) as error:
         check_deployment(deployment, FOUR)
     assert error.value.code == "ValidationException"
-    assert said in error.value.message
+    assert message in error.value.message
 
 
 def test_refuses_rolling_with_several_variants():

@@ -56,11 +56,11 @@ def test_builds_are_followed_to_the_end_though_aws_does_not_answer_for_a_while(s
 
 def test_refuses_to_follow_builds_when_aws_never_answers_again_and_says_that_they_go_on(session):
     session.clients.away, naps = range(2, 10_000), []
-    said = (
+    message = (
         rf"The builds go on, and nobody follows them: {ARN}; run the same command again "
         r"to record what they publish"
     )
-    with pytest.raises(NotReadyError, match=said):
+    with pytest.raises(NotReadyError, match=message):
         engines.build_all(session, engines.missing_engines(session), sleep=naps.append)
     assert sum(naps) == pytest.approx(300, abs=1)
     assert session.clients.stopped == []

@@ -68,11 +68,11 @@ def test_all_engines_are_ordered_in_one_execution_from_the_published_sources(ses
     keys = {engine.pop("engineKey") for wave in given["waves"] for engine in wave}
     assert keys == set(session.clients.targets)
     engines = {engine.pop("model"): engine for wave in given["waves"] for engine in wave}
-    asked = {"computeCapability": "cpu", "route": "cpu"}
+    route = {"computeCapability": "cpu", "route": "cpu"}
     assert engines == {
-        "sentence-embedder": {**asked, "instanceType": "ml.c7i.large"},
-        "sentence-embedder-fp32": {**asked, "instanceType": "ml.c7i.xlarge"},
-        "sentence-embedder-int8": {**asked, "instanceType": "ml.c7i.xlarge"},
+        "sentence-embedder": {**route, "instanceType": "ml.c7i.large"},
+        "sentence-embedder-fp32": {**route, "instanceType": "ml.c7i.xlarge"},
+        "sentence-embedder-int8": {**route, "instanceType": "ml.c7i.xlarge"},
     }
 
 
@@ -90,8 +90,10 @@ def test_a_model_on_several_gpu_generations_is_built_for_each_by_its_own_route(t
     session = session_of(tree, cloud, "dev")
     build(session, ("sentence-embedder",))
     engines = [engine for wave in cloud.given[0]["waves"] for engine in wave]
-    asked = {(each["computeCapability"], each["route"], each["instanceType"]) for each in engines}
-    assert asked == {("8.6", "gpu", "ml.g5.xlarge"), ("8.9", "training-job", "ml.g6.xlarge")}
+    routes = {
+        (engine["computeCapability"], engine["route"], engine["instanceType"]) for engine in engines
+    }
+    assert routes == {("8.6", "gpu", "ml.g5.xlarge"), ("8.9", "training-job", "ml.g6.xlarge")}
     assert len(set(lock_keys(session, "sentence-embedder"))) == 2
     assert (
         "Building sentence-embedder for 8.9 (not in the lock)"
@@ -184,8 +186,8 @@ def test_refuses_a_failed_build_with_its_reason_and_log_and_keeps_the_lock(sessi
         if pair[1].model.name == "sentence-embedder"
     )
     order = EngineRequest(deployment=deployment, target=target, why="again")
-    said = r"sentence-embedder: The worst cosine .* are as they were\. Log: /a log\.txt$"
-    with pytest.raises(EnginesNotBuiltError, match=said) as error:
+    message = r"sentence-embedder: The worst cosine .* are as they were\. Log: /a log\.txt$"
+    with pytest.raises(EnginesNotBuiltError, match=message) as error:
         engines.build_all(session, (order,), sleep=lambda seconds: None)
     assert error.value.exit_code == 3
     assert path.read_bytes() == before
@@ -200,12 +202,12 @@ def test_one_failed_engine_leaves_the_others_built_and_recorded(session):
         build(session)
     assert _models(engines.missing_engines(session)) == ["sentence-embedder-int8"]
     assert len(error.value.built) == 2
-    told = json.loads(json.dumps(outcome(error.value.built, error.value.failures)))
-    assert [entry["manifest"]["model"] for entry in told["built"]] == [
+    report = json.loads(json.dumps(outcome(error.value.built, error.value.failures)))
+    assert [entry["manifest"]["model"] for entry in report["built"]] == [
         "sentence-embedder",
         "sentence-embedder-fp32",
     ]
-    (failed,) = told["failed"]
+    (failed,) = report["failed"]
     assert (failed["model"], failed["reason"]) == (
         "sentence-embedder-int8",
         "no layer can be INT8.",

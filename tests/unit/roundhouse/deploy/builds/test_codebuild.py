@@ -12,13 +12,13 @@ class CodeBuild:
     """Answers with one status after the other."""
 
     def __init__(self, *builds) -> None:
-        self.builds, self.asked = list(builds), 0
+        self.builds, self.calls = list(builds), 0
 
     def __call__(self, service):
         return self
 
     def batch_get_builds(self, ids):
-        self.asked += 1
+        self.calls += 1
         return {"builds": [self.builds.pop(0)]}
 
     def start_build(self, **request):
@@ -46,7 +46,7 @@ def test_a_build_is_followed_to_its_end(tmp_path):
         running,
         {"buildStatus": "SUCCEEDED"},
     )
-    assert client.asked == 3
+    assert client.calls == 3
     assert lines == ["queued", "exporting"]
     assert naps == [5, 5]
 

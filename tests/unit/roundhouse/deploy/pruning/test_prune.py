@@ -32,6 +32,6 @@ class Formation:
         return {"TemplateBody": {"ModelDataUrl": f"s3://bucket/engines/{KEY}/model.tar.gz"}}
 
 
-def test_a_stack_that_was_only_asked_for_has_no_engine_deployed():
+def test_a_stack_that_was_only_requested_has_no_engine_deployed():
     session = SimpleNamespace(environment=ENVIRONMENT, clients=lambda service: Formation())
     assert deployed_keys(session) == {KEY}

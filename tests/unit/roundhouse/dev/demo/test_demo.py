@@ -45,7 +45,7 @@ def answer(pair):
     )  # fmt: skip
 
 
-def test_the_search_is_a_dozen_sentences_and_three_questions():
+def test_the_search_is_a_dozen_texts_and_three_questions():
     assert (len(DOCUMENTS), len(QUESTIONS), len(TEXTS)) == (12, 3, 15)
 
 

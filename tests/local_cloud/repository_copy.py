@@ -32,6 +32,6 @@ def copy_repository(place, *trees):
     return place
 
 
-def roundhouse(desk, *words):
+def roundhouse(repository, *words):
     """The command line of the desk's own `roundhouse`."""
-    return (str(desk / ".venv" / "bin" / "python"), "-m", "roundhouse", *words)
+    return (str(repository / ".venv" / "bin" / "python"), "-m", "roundhouse", *words)
