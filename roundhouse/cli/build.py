@@ -16,6 +16,12 @@ def build(
     model: Annotated[
         list[str] | None, typer.Option(help="Only this model; may be repeated.")
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only show which engines, where, for how long and how much."
+        ),
+    ] = False,
     allow_dirty: AllowDirty = False,
     root: Root = None,
     form: Form = Format.text,
@@ -24,16 +30,28 @@ def build(
 
     All in one go: in CodeBuild, or in training jobs on the GPU that serves.
     """
+    import dataclasses
+
     from roundhouse.deploy.builds import engines
     from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError, outcome
+    from roundhouse.gitops.build_preview import COLUMNS, build_preview
     from roundhouse.paths import current_paths
-    from roundhouse.report import open_report, print_json
+    from roundhouse.report import open_report, print_json, table
     from roundhouse.session import open_session
 
     report = open_report(form)
     session = open_session(current_paths(root), report, env)
+    requests = engines.missing_engines(session, tuple(model or ()))
+    if dry_run:
+        previews = [build_preview(session, request) for request in requests]
+        if form is Format.json:
+            print_json([dataclasses.asdict(preview) for preview in previews])
+        elif previews:
+            report.print_table(table(COLUMNS, (preview.cells() for preview in previews)))
+        else:
+            report.print("Nothing to build: every engine is in its lock and in S3.")
+        return
     try:
-        requests = engines.missing_engines(session, tuple(model or ()))
         entries = engines.build_all(session, requests, allow_dirty=allow_dirty)
     except EnginesNotBuiltError as error:
         if form is Format.json:

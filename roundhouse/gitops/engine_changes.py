@@ -158,7 +158,12 @@ def _change(
             if is_known and base is not None and previous is not None
             else ()
         ),
-        estimate=build_estimate(environment.region, route, target, previous)
+        estimate=build_estimate(
+            environment.region,
+            route,
+            instance.name,
+            None if previous is None else previous.lock_entry,
+        )
         if is_missing
         else None,
         before=evidence(previous),
@@ -167,18 +172,17 @@ def _change(
 
 
 def build_estimate(
-    region: str, route: str, target: Target, previous: Target | None
+    region: str, route: str, instance_type: str, last: LockEntry | None
 ) -> BuildEstimate:
     """Return minutes and USD of a build, by the last build of the same model."""
-    entry = None if previous is None else previous.lock_entry
-    seconds = None if entry is None else entry.manifest.builder.seconds
+    seconds = None if last is None else last.manifest.builder.seconds
     if seconds is None:
         return BuildEstimate(minutes=None, usd=None, origin="no build of this model was timed")
     minutes = round(seconds / 60, 1)
     if route in CODEBUILD_HOSTS:
         a_minute = price(region, "codebuild", CODEBUILD_HOSTS[route])
     else:
-        an_hour = price(region, "training", target.instance_type.name)
+        an_hour = price(region, "training", instance_type)
         a_minute = None if an_hour is None or route == "fleet" else an_hour / 60
     usd = None if a_minute is None else round(minutes * a_minute, 2)
     return BuildEstimate(minutes=minutes, usd=usd, origin="the last build of this model")

@@ -1,0 +1,69 @@
+"""What a build would do: `roundhouse build --dry-run`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onboarding.lock import LockEntry, read_lock
+from onboarding.platform import build_route
+from roundhouse.deploy.builds.engine_requests import EngineRequest
+from roundhouse.gitops.engine_changes import build_estimate
+from roundhouse.session import Session
+
+COLUMNS = ("model", "engine", "why", "where", "minutes", "USD")
+MACHINES = {
+    "cpu": "CodeBuild, Linux",
+    "gpu": "CodeBuild, Linux GPU (A10G)",
+    "fleet": "the environment's CodeBuild fleet",
+    "training-job": "SageMaker training job on",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildPreview:
+    """One engine to build; `minutes` and `usd` None: not known, and `origin` says why."""
+
+    model: str
+    engine_key: str
+    why: str
+    route: str
+    machine: str
+    minutes: float | None
+    usd: float | None
+    origin: str
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row of a table."""
+        minutes = f"unknown: {self.origin}" if self.minutes is None else f"{self.minutes:g}"
+        usd = "unknown" if self.usd is None else f"{self.usd:.2f}"
+        return self.model, self.engine_key, self.why, self.machine, minutes, usd
+
+
+def build_preview(session: Session, request: EngineRequest) -> BuildPreview:
+    """Return where an engine is built, and what its model's last build took."""
+    environment, instance = session.environment, request.target.instance_type
+    route = build_route(
+        instance.compute_capability,
+        codebuild_gpu=environment.has_codebuild_gpu,
+        fleet=environment.gpu_fleet_arn is not None,
+    )
+    model = request.target.model.name
+    estimate = build_estimate(environment.region, route, instance.name, _last(session, model))
+    machine = MACHINES[route]
+    return BuildPreview(
+        model=model,
+        engine_key=request.engine_key,
+        why=request.why,
+        route=route,
+        machine=f"{machine} {instance.name}" if route == "training-job" else machine,
+        minutes=estimate.minutes,
+        usd=estimate.usd,
+        origin=estimate.origin,
+    )
+
+
+def _last(session: Session, model: str) -> LockEntry | None:
+    """Return the engine of a model that was built last."""
+    lock = read_lock(session.paths.tree / session.environment.locks, model)
+    entries = sorted(lock.engines.values(), key=lambda entry: entry.manifest.builder.built_at)
+    return entries[-1] if entries else None

@@ -1,0 +1,49 @@
+"""Where an engine would be built, and what that takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from onboarding.lock import write_lock_entry
+from onboarding.manifest import BuilderRecord
+from roundhouse.deploy.builds.engines import missing_engines
+from roundhouse.gitops.build_preview import build_preview
+from tests.unit.roundhouse.build_cloud import Cloud, session_of
+from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def session(tmp_path):
+    tree = copied_tree(tmp_path)
+    return session_of(tree, Cloud(local_deployments(tree)))
+
+
+def previews(session):
+    return {
+        request.target.model.name: build_preview(session, request)
+        for request in missing_engines(session)
+    }
+
+
+def test_preview_of_a_first_build_knows_where_and_not_how_long(session):
+    preview = previews(session)["sentence-embedder"]
+    assert (preview.route, preview.machine, preview.why) == (
+        "cpu",
+        "CodeBuild, Linux",
+        "not in the lock",
+    )
+    assert (preview.minutes, preview.usd) == (None, None)
+    assert "no build of this model was timed" in preview.cells()[4]
+
+
+def test_preview_follows_the_last_build_of_the_model(session):
+    deployment = next(item for item in session.deployments() if item.name == "sentence-embedder")
+    (target,) = deployment.targets
+    builder = BuilderRecord(machine="a", built_at="2026-01-01T00:00:00Z", seconds=90.0)
+    entry = entry_for(deployment, target, builder=builder, engine_key="0" * 20)
+    write_lock_entry(session.paths.tree / session.environment.locks, "sentence-embedder", entry)
+    preview = previews(session)["sentence-embedder"]
+    assert (preview.minutes, preview.usd) == (1.5, 0.03)
+    assert preview.cells()[4:] == ("1.5", "0.03")
