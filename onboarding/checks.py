@@ -57,7 +57,7 @@ MODEL_RULES = (
 
 
 def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fault]:
-    """What is wrong with the files as they stand, whatever the environment."""
+    """Return the faults of the files themselves, whatever the environment."""
     yield from name_rules.file_names(files.models)
     yield from name_rules.file_names(files.endpoints)
     yield from name_rules.file_names(files.environments)
@@ -81,12 +81,12 @@ def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fa
 
 
 def override_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
-    """What is wrong with the files once an environment's overrides are on them."""
+    """Return the faults of the files with an environment's overrides merged onto them."""
     yield from _spec_faults(view, datasets)
 
 
 def environment_faults(view: EnvironmentView) -> Iterator[Fault]:
-    """What is wrong only in one environment: its names, its hardware, its platform."""
+    """Return the faults of one environment: its names, its hardware, its platform."""
     environment = view.environment.spec
     if "name" in view.environment.sections:
         yield from name_rules.name_lengths(view.models, environment.name)

@@ -1,4 +1,4 @@
-"""What is wrong with a file that a person wrote, in that person's words."""
+"""Faults of the files that people write."""
 
 from __future__ import annotations
 

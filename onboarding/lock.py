@@ -151,7 +151,7 @@ def record_capacity(folder: Path, model: str, engine_key: str, capacity: ServedC
 
 
 def _change_entry(folder: Path, model: str, change: Callable[[Lock], LockEntry]) -> Path:
-    """Writes the lock with one entry new or changed."""
+    """Write the lock with one entry new or changed."""
     path = lock_path(folder, model)
     try:
         with _only_writer(folder):
@@ -218,7 +218,7 @@ def _lock_of(text: str) -> Lock:
 
 @contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
-    """Holds the folder itself, so that no lock file of the lock file is left behind."""
+    """Hold the folder itself, so that no lock file of the lock file is left behind."""
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

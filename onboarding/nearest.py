@@ -1,4 +1,4 @@
-"""The known word that a mistyped one was meant to be."""
+"""The known word nearest to a mistyped one."""
 
 from __future__ import annotations
 

@@ -151,8 +151,8 @@ def build_route(compute_capability: str, *, codebuild_gpu: bool, fleet: bool = F
     """Where an engine for a compute capability is compiled.
 
     On-demand CodeBuild has one usable GPU, the A10G (8.6), where the environment has it at all;
-    everything else needs a fleet
-    that the environment names, or a SageMaker training job on the endpoint's own instance type.
+    everything else needs a fleet that the environment names, or a SageMaker training job on the
+    endpoint's own instance type.
     """
     if compute_capability == "cpu":
         return "cpu"

@@ -33,7 +33,7 @@ class Evidence(Value):
     measured: str
     """Date of the load test."""
     quiet_minutes: int
-    """So long before the promotion no alarm of the endpoint rang."""
+    """Minutes before the promotion in which no alarm of the endpoint was in ALARM."""
 
 
 class Promotion(Value):

@@ -40,14 +40,14 @@ def outdated_schemas(folder: Path) -> tuple[str, ...]:
 
 
 def write_schemas(folder: Path) -> None:
-    """Writes every schema file."""
+    """Write every schema file."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in schemas().items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
-    """Writes the schema files, or says in one sentence which of them drifted; 1 when some did."""
+    """Write the schema files, or say in one sentence which of them drifted; 1 when some did."""
     parser = argparse.ArgumentParser(prog="python -m onboarding.schema", description=__doc__)
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--write", action="store_true", help="write schemas/*.schema.json")

@@ -20,7 +20,7 @@ RESPONSE_CACHE = f"--cache-config=local,size={RESPONSE_CACHE_BYTES}"
 
 
 class Variable(Value):
-    """One variable as people read of it."""
+    """One variable as the documents show it."""
 
     name: str
     value: str
@@ -64,7 +64,7 @@ VARIABLES = (
         reason="a model's response cache has no effect where the server has none",
     ),
 )
-"""What `serve_environment` gives, for the documents."""
+"""The variables of `serve_environment`, for the documents."""
 
 
 def serve_environment(

@@ -1,4 +1,4 @@
-"""Reads one YAML file into a document that knows the line of every key, or into faults."""
+"""One YAML file as a document with the line of every key, or as faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns what pydantic says of a document into faults a person can act on."""
+"""Faults of a document from pydantic's errors."""
 
 from __future__ import annotations
 

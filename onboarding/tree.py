@@ -1,4 +1,4 @@
-"""Everything a person wrote under an onboarding root, read once, with everything wrong with it."""
+"""The files of an onboarding root, read once, and their faults."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Tree:
 
 
 def read_tree(root: Path) -> Tree:
-    """Reads models/, endpoints/, environments/ and the datasets they name.
+    """Read models/, endpoints/, environments/ and the datasets they name.
 
     Never raises on what they hold: see `faults`.
     """
@@ -82,7 +82,7 @@ def read_tree(root: Path) -> Tree:
 
 
 def _overrides_are_readable(environment: Checked[EnvironmentSpec]) -> bool:
-    """Without its overrides an environment looks wrong in ways it is not."""
+    """Return False where overrides are missing that would remove other faults."""
     return {"models", "endpoints"} <= environment.sections
 
 

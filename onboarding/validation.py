@@ -25,8 +25,7 @@ class Checked(Generic[SpecT_co]):
     """A document and as much of its spec as is valid.
 
     `spec` holds only the sections (top-level fields) named in `sections`: rules read no other, so
-    that one broken section
-    hides no fault of another.
+    that one broken section hides no fault of another.
     """
 
     document: Document
@@ -41,7 +40,7 @@ class Checked(Generic[SpecT_co]):
 
 
 def validate(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
-    """Validates a document.
+    """Validate a document.
 
     A misspelt key is a fault, and yet read as the key it resembles, so that its value is checked
     too.

@@ -1,4 +1,4 @@
-"""The base of every value that crosses a room's door: frozen, keyword-only, no unknown keys."""
+"""The base of every value that passes between packages: frozen, keyword-only, no unknown keys."""
 
 from __future__ import annotations
 

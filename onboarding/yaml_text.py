@@ -39,7 +39,7 @@ def load_yaml(text: str) -> Any:
 
 
 def refuse_depth(text: str) -> None:
-    """Raises TooDeepError for a text that no loader should be given."""
+    """Raise TooDeepError for a text that no loader should be given."""
     if (
         _bracket_depth(text) > LARGEST_DEPTH
         or _line_depth(text) > LARGEST_DEPTH
@@ -49,7 +49,7 @@ def refuse_depth(text: str) -> None:
 
 
 def _bracket_depth(text: str) -> int:
-    """Brackets in quotes and comments count, hence the room."""
+    """Brackets in quotes and comments count, so the limit leaves room for them."""
     if text.count("[") + text.count("{") <= LARGEST_DEPTH:
         return 0
     depth = deepest = 0

@@ -10,7 +10,7 @@ from roundhouse import interruption
 
 
 class OutputStream:
-    """Standard output that goes on into nothing once its reader is gone, as in `status | head -1`.
+    """Standard output that drops text once its reader is gone, as in `status | head -1`.
 
     The command then ends as if all had been read: with its own exit code.
     """

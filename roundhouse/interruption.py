@@ -18,13 +18,13 @@ def install() -> None:
 
 
 def ignore() -> None:
-    """Let the tidying up go through to its end."""
+    """Ignore Ctrl-C while the command cleans up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
 def release() -> None:
-    """Let Ctrl-C end the process at once and in silence: all is done and said."""
+    """Let Ctrl-C end the process at once and without a message."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -35,7 +35,7 @@ def is_requested() -> bool:
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt when the user's was swallowed."""
+    """Raise KeyboardInterrupt when a library swallowed the user's."""
     if _seen:
         raise KeyboardInterrupt
 

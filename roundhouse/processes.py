@@ -1,4 +1,4 @@
-"""Starts every process of the command, and ends it whole: the only home of that power here.
+"""Processes of the command: this is the only module that starts any.
 
 Standard library only.
 """
@@ -45,7 +45,7 @@ class Outcome:
     output: str
 
     def last_lines(self, count: int = 3) -> str:
-        """The last lines that say something, as one line."""
+        """Return the last lines that are not empty, as one line."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
         return " | ".join(lines[-count:])
 
@@ -80,7 +80,7 @@ class Processes:
                 self.live.discard(process)
 
     def stop(self) -> None:
-        """End whatever still runs, from any thread, and lets nothing start afterwards."""
+        """End whatever still runs, from any thread, and let nothing start afterwards."""
         self.stopped.set()
         with self.lock:
             running = tuple(self.live)
@@ -107,7 +107,7 @@ class Processes:
 
 
 def end(process: subprocess.Popen[Any], grace_seconds: float = GRACE_SECONDS) -> None:
-    """Ask a process group to end, then makes it; a group that is gone is fine."""
+    """Ask a process group to end, then kill it; a group that is gone is fine."""
     if process.poll() is None:
         _signal(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -129,7 +129,7 @@ def _signal(group: int, number: int) -> bool:
 
 
 def _until_gone(group: int) -> None:
-    """Killed processes take a moment to go; one that nobody reaps is not waited for."""
+    """Wait a moment for killed processes; one that nobody reaps is not waited for."""
     deadline = time.monotonic() + GONE_SECONDS
     while _signal(group, 0) and time.monotonic() < deadline:
         time.sleep(0.005)

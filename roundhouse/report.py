@@ -81,7 +81,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Prints steps and keeps how long each took; `check` may raise before each to break off."""
+    """Print steps and keep their durations; `check` may raise before a step to end the command."""
 
     console: Console
     check: Callable[[], None] = lambda: None

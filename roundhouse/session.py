@@ -1,4 +1,4 @@
-"""What a command works with.
+"""One environment as a command works with it.
 
 The paths, one environment of the tree, its AWS clients, and the runner of its processes.
 """
@@ -75,7 +75,7 @@ def open_session(
     run: Run | None = None,
     endpoints: tuple[str, ...] = (),
 ) -> Session:
-    """Read the tree and points this process's AWS clients at the environment.
+    """Read the tree and point this process's AWS clients at the environment.
 
     Raises FaultsError, NotReadyError.
     """

@@ -14,7 +14,7 @@ QUIET = {
 
 
 def inherited() -> dict[str, str]:
-    """What this process was started with."""
+    """Return the environment that this process was started with."""
     return dict(os.environ)
 
 

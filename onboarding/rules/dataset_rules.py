@@ -96,7 +96,7 @@ def datasets_fit_the_task(case: ModelCase) -> Iterator[Fault]:
 
 @rule("accuracy")
 def accuracy_needs_labels(case: ModelCase) -> Iterator[Fault]:
-    """Right and wrong answers need the right ones."""
+    """The metric `accuracy` needs labels."""
     dataset = case.datasets[case.spec.accuracy.dataset]
     if (
         case.spec.accuracy.metric == "accuracy"

@@ -32,7 +32,7 @@ def instance_pool_types_are_known(case: EndpointCase) -> Iterator[Fault]:
 
 @rule("instance_type", "instance_pools")
 def instance_pool_types_are_distinct(case: EndpointCase) -> Iterator[Fault]:
-    """Asking the same type again finds no more capacity."""
+    """A second pool of the same type adds no capacity."""
     seen = {case.spec.instance_type}
     for index, pool in enumerate(case.spec.instance_pools):
         if pool.instance_type in seen:

@@ -1,4 +1,4 @@
-"""A model that joins another's endpoint: a place to join, and answers of the same kind."""
+"""Rules of models that join another's endpoint: it exists, and answers are of the same kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names: a file and what it holds agree, no two things share one, SageMaker takes it."""
+"""Rules of names: they agree with the file, are unique, and SageMaker accepts them."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def gpu_has_tensorrt(case: PlacementCase) -> Iterator[Fault]:
 
 @rule("inference_ami_version")
 def host_image_is_named(case: PlacementCase) -> Iterator[Fault]:
-    """What the platform leaves open is the environment's to say."""
+    """An environment names the host image that its platform leaves open."""
     if case.instance.is_gpu and case.platform.tensorrt is not None and _host_image(case) is None:
         yield case.environment_document.at("platform").fault(
             f"platform {case.platform.name} leaves the host image open",

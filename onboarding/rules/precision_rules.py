@@ -1,4 +1,4 @@
-"""Precision and quantization: what the numbers need, and what the hardware can do with them."""
+"""Rules of precision and quantization: calibration, and what the hardware supports."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class EngineCase:
 
 @dataclass(frozen=True)
 class Rule(Generic[CaseT]):
-    """A rule, by name, and the sections without which it has nothing to say."""
+    """A rule, by name, and the sections that it needs."""
 
     name: str
     needs: frozenset[str]

@@ -77,7 +77,7 @@ def schedule_bounds_are_ordered(case: ScalingCase) -> Iterator[Fault]:
 
 @rule("scaling")
 def schedules_differ(case: ScalingCase) -> Iterator[Fault]:
-    """Of two actions at one time nobody knows which comes last, and so holds."""
+    """The order of two scheduled actions at one time is undefined."""
     first: dict[tuple[str, str], int] = {}
     for index, floor in enumerate(case.scaling.schedule):
         at = (floor.schedule, "UTC" if floor.timezone is None else floor.timezone)

@@ -66,7 +66,7 @@ def huggingface_has_a_full_commit(case: ModelCase) -> Iterator[Fault]:
 
 @rule("source")
 def path_stays_in_the_source(case: ModelCase) -> Iterator[Fault]:
-    """What is read at the build is what the source's digest is of."""
+    """The path lies inside the source, so that its digest covers it."""
     path = case.spec.source.path
     if path is not None and (
         PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts

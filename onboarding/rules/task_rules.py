@@ -29,7 +29,7 @@ def generation_has_its_own_containers(case: ModelCase) -> Iterator[Fault]:
 
 @rule("task", "source")
 def tensors_come_as_onnx(case: ModelCase) -> Iterator[Fault]:
-    """Nobody knows what an arbitrary checkpoint takes and gives."""
+    """The inputs and outputs of an arbitrary checkpoint are unknown."""
     if case.spec.task == "tensors" and case.spec.source.onnx is None:
         yield case.document.at_change(("task",), ("source",)).fault(
             "'task' tensors needs an ONNX file as its source",

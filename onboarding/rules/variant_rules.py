@@ -1,4 +1,4 @@
-"""The variants of one endpoint together: what SageMaker takes behind one name."""
+"""Rules of the variants of one endpoint."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rolling_has_one_variant(case: VariantsCase) -> Iterator[Fault]:
 
 @rule("weight")
 def some_variant_has_weight(case: VariantsCase) -> Iterator[Fault]:
-    """Without any weight nobody answers."""
+    """Some variant has a weight above 0."""
     if case.spec.weight == 0 and all(model.spec.weight == 0 for model in case.sharing):
         variants = (
             "variant"

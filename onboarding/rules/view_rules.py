@@ -1,4 +1,4 @@
-"""What one environment puts together: sources that its roles may read, delays within the SLO."""
+"""Rules of one environment's models: sources that its roles may read, delays within the SLO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AWS as the command meets it.
+"""AWS for the command.
 
-Its clients, what its failures mean, and pages that are not its answers.
+Clients, failures as sentences, and web pages that come in place of AWS's answers.
 """

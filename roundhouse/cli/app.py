@@ -101,7 +101,7 @@ def exit_code() -> int:
 
 
 def _is_interruption(end: BaseException | None) -> bool:
-    """Return whether typer turned a Ctrl-C into this end; typer itself prints nothing then."""
+    """Return whether a Ctrl-C that typer caught ended the command; typer prints nothing then."""
     while end is not None and not isinstance(end, KeyboardInterrupt):
         end = end.__cause__ if end.__suppress_context__ else end.__context__
     return end is not None

@@ -1,4 +1,4 @@
-"""`roundhouse promote`: what one environment tested becomes what the next one deploys."""
+"""`roundhouse promote`: engines that one environment tested, copied to the next one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The road from a tree to deployed stacks."""
+"""Deployment: from an onboarding tree to deployed stacks."""

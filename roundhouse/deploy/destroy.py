@@ -1,4 +1,4 @@
-"""Deletes the stack of one endpoint, and waits until it is gone; its engines stay in the bucket."""
+"""Deletion of one endpoint's stack; its engines stay in the bucket."""
 
 from __future__ import annotations
 

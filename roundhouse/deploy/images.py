@@ -87,7 +87,7 @@ def missing(session: Session) -> tuple[ImageOrder, ...]:
 
 
 def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
-    """Build and pushes images, all in one build.
+    """Build and push images, all in one build.
 
     Raises BuildFailedError with its reason, NotReadyError before the first deploy.
     """

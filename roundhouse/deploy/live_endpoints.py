@@ -62,8 +62,8 @@ def deployed_config(clients: Clients, stack: str) -> str | None:
 def require_live_config(clients: Clients, deployment: Deployment) -> None:
     """Raise DeployFailedError when an endpoint does not serve the config that its stack deployed.
 
-    SageMaker goes back to the old config when a rollback alarm rings, and the endpoint is InService
-    then; CloudFormation does not always learn of it.
+    SageMaker goes back to the old config when a rollback alarm goes to ALARM, and the endpoint is
+    InService then; CloudFormation does not always learn of it.
     """
     config = live_config(clients, deployment)
     if config.is_as_deployed:

@@ -1,1 +1,1 @@
-"""What is known of an environment."""
+"""The state of an environment: files, locks, and what its account runs."""

@@ -1,4 +1,4 @@
-"""What an environment's files and locks make of each endpoint.
+"""The state of each endpoint by an environment's files and locks.
 
 Instances, capacity, scaling, cost, memory. Asks no cloud.
 """

@@ -77,7 +77,7 @@ class State:
 
 
 def state_of(paths: Paths, report: Report, environment: str) -> State:
-    """Return the state; what lies in a cloud that cannot be asked is unknown, with the reason."""
+    """Return the state; what a cloud out of reach holds is unknown, with the reason."""
     from local_cloud import lifecycle
     from onboarding.resolve import deployments
 
@@ -123,7 +123,7 @@ def current_image_tags(paths: Paths, platform: str) -> dict[str, str]:
 
 @dataclass(kw_only=True)
 class Looking:
-    """Ask the account, and keeps why it could not; `clients` None: nobody can be asked.
+    """Requests to the account, and why they failed; `clients` None: there is no account.
 
     A service that cannot be reached is not asked again.
     """
@@ -139,7 +139,7 @@ class Looking:
                 self._note(Unknown(column=column, reason=NOT_UP, sentence=message))
 
     def find(self, column: str, look: Callable[[Clients], T]) -> T | None:
-        """Return what a look finds; None where the account did not say."""
+        """Return the result of a request; None where it failed."""
         if self.clients is None or column in self.unreached:
             return None
         try:
@@ -151,7 +151,7 @@ class Looking:
             return None
 
     def at(self, column: str, look: Callable[[Clients], str]) -> str:
-        """Return what a look finds; `unknown` where the account did not say."""
+        """Return the result of a request; `unknown` where it failed."""
         return self.find(column, look) or UNKNOWN
 
     def _note(self, unknown: Unknown) -> None:

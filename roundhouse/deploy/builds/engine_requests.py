@@ -1,4 +1,4 @@
-"""Engines that are requested of a build, and what came of them."""
+"""Engines that a build makes, and those that it could not make."""
 
 from __future__ import annotations
 

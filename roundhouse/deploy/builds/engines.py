@@ -59,9 +59,9 @@ def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[Eng
 
 
 def waves(requests: Sequence[EngineRequest]) -> tuple[tuple[EngineRequest, ...], ...]:
-    """Orders that may run together; who needs a network that an earlier one makes waits for it.
+    """Return requests by wave: one that needs a network of an earlier one waits for it.
 
-    Richest first.
+    Engines with most networks come first.
     """
     left = sorted(
         requests, key=lambda request: (-len(request.target.network_keys), request.target.engine_key)
@@ -89,7 +89,7 @@ def build_all(
     *,
     allow_dirty: bool = False,
 ) -> tuple[LockEntry, ...]:
-    """Build every request and writes each lock as soon as its engine is published.
+    """Build every request and write each lock as soon as its engine is published.
 
     Ctrl-C stops everything that was started.
 
@@ -138,7 +138,7 @@ def _batches(
 
 
 def _engine(request: EngineRequest) -> dict[str, Any]:
-    """An engine as the machine takes it."""
+    """Return an engine as the state machine's input has it."""
     capability = request.target.instance_type.compute_capability
     environment = request.deployment.environment
     return {

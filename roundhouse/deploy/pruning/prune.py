@@ -49,7 +49,7 @@ class Pruned:
     found: tuple[Found, ...]
 
     def of(self, *verdicts: Verdict) -> tuple[Found, ...]:
-        """What was found with one of these verdicts."""
+        """Return the engines and networks with one of these verdicts."""
         return tuple(item for item in self.found if item.verdict in verdicts)
 
     def as_dict(self) -> dict[str, Any]:

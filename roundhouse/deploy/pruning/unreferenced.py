@@ -15,7 +15,7 @@ PREFIXES: dict[Kind, str] = {"engine": f"{ENGINES_PREFIX}/", "network": f"{NETWO
 
 
 class Verdict(StrEnum):
-    """What becomes of an engine or network."""
+    """The verdict on an engine or network."""
 
     named = "named by a lock"
     taken_back = "named by a lock again: mark taken off"
