@@ -143,7 +143,6 @@ def _change(
         codebuild_gpu=environment.has_codebuild_gpu,
         fleet=environment.gpu_fleet_arn is not None,
     )
-    is_known = base is not None and previous is not None
     is_missing = target.lock_entry is None
     return EngineChange(
         model=target.model.name,
@@ -153,11 +152,9 @@ def _change(
         gpu=instance.gpu,
         route=route,
         state="missing" if is_missing else "locked",
-        because=(
-            tuple(key_causes(base, head, deployment, target, previous))
-            if is_known and base is not None and previous is not None
-            else ()
-        ),
+        because=()
+        if base is None or previous is None
+        else tuple(key_causes(base, head, deployment, target, previous)),
         estimate=build_estimate(
             environment.region,
             route,
