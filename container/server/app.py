@@ -254,12 +254,7 @@ async def _serve_many_models(
     served: WeakKeyDictionary[DataPlane, Model] = WeakKeyDictionary()
 
     def plane_of(archive: EngineArchive) -> DataPlane:
-        try:
-            model = servable_model(archive, settings, lambda: load(archive))
-        except Exception as fault:
-            raise ArchiveRefused(
-                f"Refused: the tokenizer cannot be loaded ({fault}); build the engine again."
-            ) from fault
+        model = servable_model(archive, settings, lambda: load(archive))
         plane = data_plane_of(model, settings)
         served[plane] = model
         return plane

@@ -11,10 +11,12 @@ from __future__ import annotations
 SHORT_OF_MEMORY = (
     *("out of memory", "outofmemory", "out_of_memory", "insufficient memory", "bad_alloc"),
     *("failed to allocate memory", "cannot allocate memory", "pthread_create failed"),
+    *("can't start new thread", "can't allocate lock", "threadpoolbuilderror"),
 )
 """In any case: what TensorRT logs when it answers None, what ONNX Runtime and the C++ library say.
 
-ONNX Runtime's threads need memory for their stacks.
+Threads of ONNX Runtime, Python and the tokenizer need memory for their stacks, and a control group
+may allow no more of them.
 """
 
 

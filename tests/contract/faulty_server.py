@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import resource
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -147,6 +148,15 @@ class FaultyServer:
     def wait_until_taken(self) -> None:
         """Until the engine has a batch."""
         until((self.faults / TAKEN).exists, "a batch in the engine")
+
+    def address_space(self) -> int:
+        """The bytes of address space that it has reserved."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[0]
+        return int(pages) * resource.getpagesize()
+
+    def limit_address_space(self, size: int) -> None:
+        """Refuse it more address space than so many bytes."""
+        resource.prlimit(self.process.pid, resource.RLIMIT_AS, (size, size))
 
     def exit_code(self) -> int:
         """The exit code of a server that ends."""

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from container.archive import ArchiveRefused, EngineArchive
 from container.server.data_plane.plane import Backend, DataPlane
-from container.server.engines.engine import Costs, Engine, EngineOutOfMemory
+from container.server.engines.engine import Costs, Engine, is_memory_shortage
 from container.server.telemetry.failure_log import FailureLog
 from container.server.types import Conflict, OutOfMemory, RequestFault, UnknownPath, first_line
 
@@ -63,8 +63,8 @@ class LoadedModels:
     ) -> None:
         """`verify`, `load_engine` and `plane` run in a thread; `backend` runs on the event loop.
 
-        `verify` raises ArchiveRefused, `load_engine` EngineOutOfMemory; `unloaded` is called with
-        the name of a model that is gone.
+        `verify` raises ArchiveRefused, `plane` what a broken tokenizer makes its library raise;
+        each may lack memory. `unloaded` is called with the name of a model that is gone.
         """
         self._verify, self._load_engine = verify, load_engine
         self._plane, self._backend = plane, backend
@@ -129,8 +129,8 @@ class LoadedModels:
         except RequestFault as fault:
             self._report("load_refused", fault, name, fault.status)
             raise
-        except Exception as fault:
-            if not _is_shortage(fault):
+        except BaseException as fault:
+            if not is_memory_shortage(fault):
                 raise
             self._report("load_out_of_memory", fault, name, 507)
             raise OutOfMemory(
@@ -166,17 +166,25 @@ class LoadedModels:
     def _warm_engine(self, archive: EngineArchive) -> tuple[DataPlane, Engine, Costs]:
         """Read the tokenizer, load the engine and warm it up, in a thread.
 
-        Raises EngineOutOfMemory, RequestFault.
+        Raises ArchiveRefused, RequestFault, and what a lack of memory raises.
         """
-        engine = None
         try:
             plane = self._plane(archive)
+        except BaseException as fault:  # a panic in a library of Rust is no Exception
+            if is_memory_shortage(fault):
+                raise
+            reason = first_line(fault)
+            raise ArchiveRefused(
+                f"Refused: the tokenizer cannot be loaded ({reason}); build the engine again."
+            ) from fault
+        engine = None
+        try:
             engine = self._load_engine(archive)
             return plane, engine, engine.warm_up()
-        except Exception as fault:
+        except BaseException as fault:
             if engine is not None:
                 engine.close()
-            if isinstance(fault, RequestFault | ArchiveRefused) or _is_shortage(fault):
+            if isinstance(fault, RequestFault) or is_memory_shortage(fault):
                 raise
             raise RequestFault(
                 f"The engine {archive.manifest.engine_file} cannot be loaded: "
@@ -184,7 +192,8 @@ class LoadedModels:
             ) from fault
 
     def _report(self, event: str, fault: BaseException, name: str, status: int) -> None:
-        self._log.report(event, fault, stage="load", level="warning", status=status, model=name)
+        with suppress(MemoryError):  # the answer matters more
+            self._log.report(event, fault, stage="load", level="warning", status=status, model=name)
 
     async def _end(self, model: LoadedModel) -> None:
         """Unload a model, even if its client leaves."""
@@ -196,13 +205,6 @@ class LoadedModels:
         finally:
             del self._reserved[model.name]
             self._unloaded(model.name)
-
-
-def _is_shortage(fault: Exception) -> bool:
-    """True when a load failed for lack of memory, or of threads that a control group allows."""
-    return isinstance(fault, EngineOutOfMemory | MemoryError) or "can't start new thread" in str(
-        fault
-    )
 
 
 def _folder(url: str) -> Path:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from container.server.types import Arrays
+from container.tensorrt.faults import mentions_memory_shortage
 from onboarding.manifest import Manifest, ProfileRecord
 
 Size = tuple[int, int | None]
@@ -51,6 +52,12 @@ def _bucket(sizes: Sequence[int], size: int) -> int:
 
 class EngineOutOfMemory(Exception):
     """The engine does not fit the memory that is left; the message is the engine's own sentence."""
+
+
+def is_memory_shortage(fault: BaseException) -> bool:
+    """Return True for a lack of memory, or of threads, whichever library says so."""
+    is_typed = isinstance(fault, EngineOutOfMemory | MemoryError)
+    return is_typed or mentions_memory_shortage(str(fault))
 
 
 class Engine(Protocol):

@@ -18,11 +18,16 @@ import numpy as np
 import onnxruntime
 
 from container.server.codecs.tensors import TensorRow
-from container.server.engines.engine import Costs, EngineOutOfMemory, LinearCosts, Size
+from container.server.engines.engine import (
+    Costs,
+    EngineOutOfMemory,
+    LinearCosts,
+    Size,
+    is_memory_shortage,
+)
 from container.server.engines.shaping import zeros
 from container.server.engines.tokens import Tokens, pad_rows
 from container.server.types import Array, Arrays
-from container.tensorrt.faults import mentions_memory_shortage
 from onboarding.manifest import TensorRecord
 
 Feed = dict[str, Array]
@@ -190,7 +195,7 @@ def shrinking_run() -> onnxruntime.RunOptions:
 
 def raise_memory_shortage(fault: Exception, subject: str, memory: str = "memory") -> None:
     """Raise EngineOutOfMemory if ONNX Runtime failed for lack of memory, on a CPU or a GPU."""
-    if isinstance(fault, MemoryError) or mentions_memory_shortage(str(fault)):
+    if is_memory_shortage(fault):
         raise EngineOutOfMemory(
             f"{subject} does not fit the {memory} that is left: {fault}"
         ) from fault

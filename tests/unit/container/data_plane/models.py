@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,18 @@ from tests.fixtures.tiny_embedder.archive import write_archive
 ROWS = [Tokens(np.arange(3, dtype=np.int32))]
 
 
+PARTS = ("archive", "free memory", "tokenizer", "engine", "warm-up", "inline warm-up", "batcher")
+"""The parts of a load, in order."""
+
+
 class Engine:
     slots, max_rows, sequence_buckets = 1, 8, None
     inline_rows = 0
 
-    def __init__(self) -> None:
+    def __init__(self, fail: Callable[[str], object]) -> None:
         self.go_on, self.running, self.closed = threading.Event(), threading.Event(), False
         self.go_on.set()
+        self.fail = fail
 
     def prepare(self, rows):
         return list(rows)
@@ -41,11 +47,12 @@ class Engine:
         return (np.array([[len(row)] for row in prepared], np.float32),)
 
     def warm_up(self):
+        self.fail("warm-up")
         self.run(ROWS, 0)
         return LinearCosts()
 
     def warm_up_inline(self) -> None:
-        pass
+        self.fail("inline warm-up")
 
     def close(self):
         self.closed = True
@@ -58,7 +65,8 @@ class Bench:
         self.root = root
         self.engines: list[Engine] = []
         self.free: float | None = 100.0
-        self.fault: Exception | None = None
+        self.faults: dict[str, BaseException] = {}
+        """By the part of a load that raises it."""
         self.opening, self.may_open = threading.Event(), threading.Event()
         self.may_open.set()
         self.lines: list[bytes] = []
@@ -67,14 +75,9 @@ class Bench:
         self.models = LoadedModels(
             verify=self.verify,
             load_engine=self.open,
-            plane=lambda archive: DataPlane(
-                signature=model_signature(archive.manifest),
-                encoder=None,
-                max_request_rows=9,
-                deadline_seconds=20,
-            ),
+            plane=self.plane,
             backend=self.backend,
-            free_mib=lambda: self.free,
+            free_mib=self.free_mib,
             log=self.log,
             unloaded=self.gone.append,
         )
@@ -83,7 +86,25 @@ class Bench:
         write_archive(self.root / name, host_memory_mib=mib)
         return str(self.root / name)
 
+    def fail(self, part: str) -> None:
+        if part in self.faults:
+            raise self.faults[part]
+
+    def free_mib(self) -> float | None:
+        self.fail("free memory")
+        return self.free
+
+    def plane(self, archive: EngineArchive) -> DataPlane:
+        self.fail("tokenizer")
+        return DataPlane(
+            signature=model_signature(archive.manifest),
+            encoder=None,
+            max_request_rows=9,
+            deadline_seconds=20,
+        )
+
     def verify(self, root: Path) -> EngineArchive:
+        self.fail("archive")
         if "refused" in root.name:
             raise ArchiveRefused("Refused: it is foreign.")
         manifest = Manifest.from_bytes((root / "manifest.json").read_bytes())
@@ -92,12 +113,12 @@ class Bench:
     def open(self, archive: EngineArchive) -> Engine:
         self.opening.set()
         self.may_open.wait(20)
-        if self.fault is not None:
-            raise self.fault
-        self.engines.append(Engine())
+        self.fail("engine")
+        self.engines.append(Engine(self.fail))
         return self.engines[-1]
 
     def backend(self, name: str, engine: Engine, costs: LinearCosts, plane: DataPlane) -> Batcher:
+        self.fail("batcher")
         limits = Limits(max_tokens=100, queue_rows=50)
         return Batcher(engine=engine, probe=ROWS, limits=limits, costs=costs)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 
 import pytest
 
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.types import Conflict, OutOfMemory, RequestFault, UnknownPath
+from tests.unit.container.data_plane.models import PARTS
 
 
 async def test_refuses_what_is_loaded_or_being_loaded(bench):
@@ -48,22 +51,51 @@ async def test_memory_that_cannot_be_read_refuses_nothing(bench):
     await bench.models.load("one", bench.archive("a", mib=1e9))
 
 
+class Panic(BaseException):
+    """What a library of Rust raises."""
+
+
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize(
-    ("fault", "refusal"),
+    "fault",
     [
-        (EngineOutOfMemory("bad_alloc"), OutOfMemory),
-        (MemoryError(), OutOfMemory),
-        (RuntimeError("can't start new thread"), OutOfMemory),
-        (RuntimeError("not a network\nat all"), RequestFault),
+        MemoryError(),
+        EngineOutOfMemory("the arena is full"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+        RuntimeError("can't start new thread"),
+        Panic("ThreadPoolBuildError { kind: IOError(Os { code: 11, kind: WouldBlock }) }"),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
+async def test_lack_of_memory_in_any_part_of_a_load_leaves_the_server_as_it_was(bench, part, fault):
+    await bench.models.load("other", bench.archive("b"))
+    url, bench.faults[part] = bench.archive("a"), fault
+    with pytest.raises(OutOfMemory, match="'one' does not fit the memory") as raised:
+        await bench.models.load("one", url)
+    assert raised.value.status == 507 and len(bench.models) == 1
+    assert all(engine.closed for engine in bench.engines[1:])
+    assert (await bench.ask("other"))[0].tolist() == [[3]]
+    bench.faults.clear()
+    await bench.models.load("one", url)
+    await bench.ask("one")
+    bench.log.close()
+    assert len(bench.lines) == 1 and b"load_out_of_memory" in bench.lines[0]
+
+
+@pytest.mark.parametrize(
+    ("part", "sentence"),
+    [
+        ("tokenizer", r"^Refused: the tokenizer cannot be loaded \(not JSON\); build the engine"),
+        ("engine", "^The engine .* cannot be loaded: not JSON$"),
+        ("warm-up", "^The engine .* cannot be loaded: not JSON$"),
     ],
 )
-async def test_refuses_engines_that_do_not_load_and_forgets_them(bench, fault, refusal):
-    bench.fault = fault
-    url = bench.archive("a")
-    with pytest.raises(refusal) as raised:
+async def test_refuses_archives_that_do_not_load_and_forgets_them(bench, part, sentence):
+    url, bench.faults[part] = bench.archive("a"), Panic("not JSON\nat all")
+    with pytest.raises(RequestFault, match=sentence) as raised:
         await bench.models.load("one", url)
-    assert type(raised.value) is refusal and "\n" not in str(raised.value)
-    bench.fault = None
+    assert raised.value.status == 400 and all(engine.closed for engine in bench.engines)
+    bench.faults.clear()
     await bench.models.load("one", url)
     bench.log.close()
     assert len(bench.lines) == 1

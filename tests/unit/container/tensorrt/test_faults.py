@@ -19,6 +19,9 @@ from container.tensorrt.faults import mentions_memory_shortage
         "PosixThread pthread_create failed, error code: 12 error msg: Cannot allocate memory",
         "PosixThread pthread_create failed, error code: 11 error msg: Resource temporarily "
         "unavailable",
+        "can't start new thread",
+        "can't allocate lock",
+        'ThreadPoolBuildError { kind: IOError(Os { code: 11, kind: WouldBlock, message: "" }) }',
     ],
 )
 def test_words_about_memory_are_distinguished(words):
