@@ -14,7 +14,6 @@ from onboarding.memory import pool_memories
 from onboarding.memory_findings import memory_notes, placement_change
 from stacks.scaling.resources import scaling_resources
 from tests.synth.deployments import ROOT, one, with_locks
-from tests.synth.scaled import with_served
 
 DOCUMENT = ROOT / "docs" / "scaling.md"
 BLOCK = re.compile(
@@ -34,23 +33,11 @@ def examples() -> dict[str, str]:
     ]
     policy = scaling_resources(embedder)["InvocationsPolicy"]
     target_value = policy["Properties"]["TargetTrackingScalingPolicyConfiguration"]["TargetValue"]
-    served = with_served(
-        embedder, 310.0, gpu_utilization_percent=83.0, tool="roundhouse bench, held for 180 s"
-    )
     shared = with_locks(one("dev", "text-shared"), device_memory_mib=15000.0)
     (plan,) = pool_memories(shared)
-    (measured,) = served.targets
-    assert measured.lock_entry is not None and measured.lock_entry.capacity is not None
     return {
         "benchmark": "\n".join(records),
         "policy": json.dumps(policy["Metadata"]["Derivation"] | {"Target": target_value}, indent=2),
-        "capacity": json.dumps(
-            {
-                name: entry.model_dump(mode="json")
-                for name, entry in measured.lock_entry.capacity.items()
-            },
-            indent=2,
-        ),
         "memory": "\n".join(memory_notes(shared)),
         "change": placement_change(plan),
     }
