@@ -60,11 +60,7 @@ TIERS = (
         needs="gcc and NVIDIA's Python bindings, no GPU",
         suites=((".venvs/builder", "tests/bindings"),),
     ),
-    Tier(
-        name="gpu",
-        needs="an NVIDIA GPU with trtexec",
-        suites=((".venvs/builder", "tests/gpu"),),
-    ),
+    Tier(name="gpu", needs="an NVIDIA GPU with trtexec", suites=((".venvs/builder", "tests/gpu"),)),
     Tier(
         name="local_cloud",
         needs="MiniStack, cdk, namespaces",

@@ -99,11 +99,7 @@ REFUSED = {
         [tensor("x", "batch"), tensor("y", "found")],
         "use a mask",
     ),
-    "strings": (
-        [node("StringNormalizer", "x", "y", **LOWER)],
-        STRINGS,
-        "give the network numbers",
-    ),
+    "strings": ([node("StringNormalizer", "x", "y", **LOWER)], STRINGS, "give the network numbers"),
     "integers of 8 bits": (
         [node("Add", "x x", "y", name="/pixels/Add")],
         BYTES,

@@ -77,10 +77,7 @@ SLIPS = (
     Exchange("text that is not UTF-8", _REFUSED, *binary_request([b"\xff\xfe"])),
     Exchange("binary size that lies", _REFUSED, *binary_request([b"a"], size=4)),
     Exchange(
-        "header size beyond the body",
-        _REFUSED,
-        _BINARY[0],
-        f"{BINARY_TYPE};json-header-size=99999",
+        "header size beyond the body", _REFUSED, _BINARY[0], f"{BINARY_TYPE};json-header-size=99999"
     ),
     Exchange(
         "body of more than 6 MiB",
@@ -100,10 +97,7 @@ PATHS = (
         path="/invocations",
     ),
     Exchange(
-        "GET /nothing",
-        replies(refusal(404), bare(400), bare(400)),
-        method="GET",
-        path="/nothing",
+        "GET /nothing", replies(refusal(404), bare(400), bare(400)), method="GET", path="/nothing"
     ),
     Exchange(
         "POST /invocations of a multi-model server",

@@ -14,13 +14,7 @@ import pytest
 
 from local_cloud.containers.container import ContainerSpec, namespaces, start_container
 from local_cloud.containers.server_client import ServerClient
-from tests.contract.conftest import (
-    Served,
-    end_of,
-    environment,
-    load,
-    wait_until_healthy,
-)
+from tests.contract.conftest import Served, end_of, environment, load, wait_until_healthy
 from tests.contract.conftest import command as server_command
 from tests.contract.requests import json_request
 from tests.contract.test_ensemble import write_ensemble

@@ -14,13 +14,7 @@ import pytest
 
 from tests.contract.crowd import GONE, OK, TEXTS, TURNED, UNAVAILABLE, Crowd
 from tests.contract.engine_faults import LOADS
-from tests.contract.faulty_server import (
-    FaultyServer,
-    Gone,
-    launched_server,
-    load,
-    ports_served_by,
-)
+from tests.contract.faulty_server import FaultyServer, Gone, launched_server, load, ports_served_by
 from tests.contract.server_process import REAL, child_processes, until
 
 PROCESSES = (1, 2)

@@ -14,13 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.engine_faults import FAILS, LARGE, NO_MEMORY_TO_RUN, NO_MEMORY_TO_WARM, POISON
-from tests.contract.faulty_server import (
-    FaultyServer,
-    is_refusal,
-    launched_server,
-    same,
-    texts_of,
-)
+from tests.contract.faulty_server import FaultyServer, is_refusal, launched_server, same, texts_of
 from tests.contract.pressure_exchanges import reply
 from tests.contract.server_process import REAL, until
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive

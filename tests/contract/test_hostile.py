@@ -52,13 +52,7 @@ from tests.contract.hostile_requests import (
     smuggling_attempts,
     wire_noise,
 )
-from tests.contract.hostile_server import (
-    MAX_CONNECTIONS,
-    SEED,
-    Running,
-    start,
-    start_multi_model,
-)
+from tests.contract.hostile_server import MAX_CONNECTIONS, SEED, Running, start, start_multi_model
 from tests.contract.server_process import SECONDS, until
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, REPOSITORY, Tiny
 

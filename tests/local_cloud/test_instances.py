@@ -166,10 +166,7 @@ def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemake
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            [{"VariantName": "other", "DesiredInstanceCount": 2}],
-            'Could not find variant "other"',
-        ),
+        ([{"VariantName": "other", "DesiredInstanceCount": 2}], 'Could not find variant "other"'),
         ([0], "only an asynchronous endpoint scales to zero"),
         (
             [{"VariantName": "AllTraffic", "DesiredWeight": -1}],

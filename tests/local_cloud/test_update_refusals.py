@@ -3,14 +3,7 @@
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.local_cloud.account import (
-    IMAGE,
-    ROLE,
-    endpoint_config,
-    refusal,
-    until,
-    wait_until_gone,
-)
+from tests.local_cloud.account import IMAGE, ROLE, endpoint_config, refusal, until, wait_until_gone
 
 pytestmark = pytest.mark.local_cloud
 TARGET = {

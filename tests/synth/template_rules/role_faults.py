@@ -162,6 +162,5 @@ def passing(s: Stacks) -> Document:
 
 fault_dev("role passed to any service", lambda s: passing(s).pop("Condition"))
 fault_dev(
-    "any role passed",
-    lambda s: passing(s).update(Resource=["arn:aws:iam::111122223333:role/*"]),
+    "any role passed", lambda s: passing(s).update(Resource=["arn:aws:iam::111122223333:role/*"])
 )

@@ -105,8 +105,7 @@ def test_refuses_added_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "runtime",
-    [RuntimeIdentity(name="onnxruntime", version="1.30.0"), tensorrt("10.16.1.11")],
+    "runtime", [RuntimeIdentity(name="onnxruntime", version="1.30.0"), tensorrt("10.16.1.11")]
 )
 def test_refuses_foreign_runtime(tmp_path, runtime):
     write_archive(tmp_path, runtime=runtime)

@@ -192,11 +192,7 @@ def _fields() -> dict[str, Any]:
 
 
 def _accuracy(
-    subject: str,
-    mean: float,
-    interval: tuple[float, float],
-    worst: float,
-    neighbours: float | None,
+    subject: str, mean: float, interval: tuple[float, float], worst: float, neighbours: float | None
 ) -> AccuracyRecord:
     return AccuracyRecord(
         subject=subject,

@@ -160,10 +160,7 @@ def test_refuses_malformed_json(data, sentence):
         (binary([b"a\xff"]), "not UTF-8"),
         (binary([b"a", b"b"], shape=[1, 1]), r"shape \[1, 1\] but 2 texts"),
         (binary([b"a"], tail=b"\xff\xff\xff\xffa"), "ends inside a text"),
-        (
-            (b'{"inputs": "a"}x', f"{BINARY_TYPE};json-header-size=15"),
-            "1 bytes after its header",
-        ),
+        ((b'{"inputs": "a"}x', f"{BINARY_TYPE};json-header-size=15"), "1 bytes after its header"),
     ],
 )
 def test_refuses_malformed_binary(request_body, sentence):

@@ -230,11 +230,7 @@ def test_the_worst_sample_is_of_the_output_that_is_furthest_from_the_budget():
 
 @pytest.mark.parametrize(
     ("shapes", "sizes"),
-    [
-        ([(-1, 2, 3), (-1,)], (("o0", 6), ("o1", 1))),
-        ([(-1, 8)], ()),
-        ([(-1, 8), (-1, -1)], ()),
-    ],
+    [([(-1, 2, 3), (-1,)], (("o0", 6), ("o1", 1))), ([(-1, 8)], ()), ([(-1, 8), (-1, -1)], ())],
 )
 def test_output_sizes_are_those_of_several_outputs_of_fixed_size(shapes, sizes):
     records = [

@@ -146,12 +146,7 @@ OVERFLOW = {"fp16": "fp16 engine gives NaN or Inf for 3 of 200 samples."}
             "fp32",
             "not enough data to judge it",
         ),
-        (
-            findings(fp16="pass", int8="pass"),
-            [speed("fp16", **SLOW)],
-            "fp16",
-            "as fast as fp16",
-        ),
+        (findings(fp16="pass", int8="pass"), [speed("fp16", **SLOW)], "fp16", "as fast as fp16"),
         (findings(fp16="fail", int8="fail", fp32="pass"), [], "fp32", "; fp16 has mean cosine"),
         (
             findings(fp16="not enough data", int8="fail", fp32="pass"),
@@ -167,12 +162,7 @@ OVERFLOW = {"fp16": "fp16 engine gives NaN or Inf for 3 of 200 samples."}
             "fp32: int8 engine gives NaN.",
         ),
         (findings(fp32="pass"), [], "fp32", "gives no calibration samples"),
-        (
-            findings(fp32="fail", int8="pass"),
-            [],
-            "int8",
-            "no float engine is within the budget.",
-        ),
+        (findings(fp32="fail", int8="pass"), [], "int8", "no float engine is within the budget."),
     ],
 )
 def test_auto_says_why_it_takes_an_engine(results, speedups, precision, reason):

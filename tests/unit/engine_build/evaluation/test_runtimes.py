@@ -251,10 +251,7 @@ def test_refuses_a_shape_without_the_sequence_that_an_input_has():
 
 @pytest.mark.parametrize(
     ("packages", "imported"),
-    [
-        (["tensorrt_bindings"], "tensorrt_bindings"),
-        (["tensorrt", "tensorrt_bindings"], "tensorrt"),
-    ],
+    [(["tensorrt_bindings"], "tensorrt_bindings"), (["tensorrt", "tensorrt_bindings"], "tensorrt")],
 )
 def test_tensorrt_is_imported_under_one_of_its_names(tmp_path, monkeypatch, packages, imported):
     for name in packages:

@@ -6,12 +6,7 @@ import onnx
 import pytest
 
 from engine_build.onnx_graph.onnx_file import read_model
-from engine_build.onnx_graph.refusal import (
-    Fault,
-    advice,
-    explanation,
-    origin,
-)
+from engine_build.onnx_graph.refusal import Fault, advice, explanation, origin
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 
 DET = node("Det", "x", "y", name="/encoder/layer.0/attention/Det")

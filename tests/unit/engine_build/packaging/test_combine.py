@@ -136,10 +136,7 @@ TWICE = (ProfileRecord(batch=(1, 8, 64), sequence=(16, 128, 256)),)
         ),
         ({"shown": golden.served_model(**golden.CLASSIFIER)}, "disagree on the model"),
         (
-            {
-                "is_cpu": True,
-                "runtime": RuntimeIdentity(name="onnxruntime", version="1.31.1"),
-            },
+            {"is_cpu": True, "runtime": RuntimeIdentity(name="onnxruntime", version="1.31.1")},
             "holds a CPU engine",
         ),
     ],

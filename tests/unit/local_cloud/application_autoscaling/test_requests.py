@@ -1,12 +1,6 @@
 import pytest
 
-from local_cloud.application_autoscaling.records import (
-    CONFIGURATIONS,
-    STEP,
-    TRACKING,
-    Key,
-    Policy,
-)
+from local_cloud.application_autoscaling.records import CONFIGURATIONS, STEP, TRACKING, Key, Policy
 from local_cloud.application_autoscaling.requests import (
     DIMENSION,
     check_bounds,

@@ -162,10 +162,7 @@ def test_update_of_a_fixed_count_takes_the_count():
     )
     assert [
         variants(document)["AllTraffic"]["InitialInstanceCount"] for document in (first, second)
-    ] == [
-        1,
-        2,
-    ]
+    ] == [1, 2]
     assert of_type(first, TARGET) == {} == of_type(second, TARGET)
 
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from local_cloud.cloudwatch.series import Found, MathError
-from roundhouse.reports.dashboards.body import (
-    Curve,
-    alarm_query,
-    curves,
-    selected_body,
-    stacked,
-)
+from roundhouse.reports.dashboards.body import Curve, alarm_query, curves, selected_body, stacked
 
 pytestmark = pytest.mark.unit
 

@@ -9,12 +9,7 @@ from onboarding.metrics import HOST, INVOCATIONS, METRICS
 from onboarding.model_spec import AsynchronousSpec
 from roundhouse.reports.dashboards.page import alarm_state
 from roundhouse.reports.dashboards.pictures import END
-from roundhouse.reports.dashboards.synthetic import (
-    MINUTES,
-    SAMPLES,
-    SyntheticMetrics,
-    variant_day,
-)
+from roundhouse.reports.dashboards.synthetic import MINUTES, SAMPLES, SyntheticMetrics, variant_day
 from stacks.alarms.properties import alarms
 from tests.synth.deployments import one, with_endpoint
 from tests.synth.scaled import with_variant
