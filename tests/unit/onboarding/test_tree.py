@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import time
 from hashlib import sha256
@@ -29,6 +30,12 @@ MODEL, CLOUD, SHARED, JOINER = (
 
 def faults_of(root: Path) -> list[str]:
     return [str(fault) for fault in read_tree(root).faults]
+
+
+@pytest.fixture
+def faults(tmp_path):
+    """Return the faults of the base tree with changes, as lines."""
+    return lambda changes: faults_of(tree_root(tmp_path, changes))
 
 
 def test_tree_holds_every_spec_and_digest(tmp_path):
@@ -94,22 +101,14 @@ def test_tree_reports_every_fault_of_every_file_at_once(tmp_path):
         assert words in found[place]
 
 
-def test_fault_of_a_value_is_found_beside_an_unknown_key_of_its_section(tmp_path):
-    lines = faults_of(
-        tree_root(
-            tmp_path, {MODEL: {"samples: 4": "samples: 4\n    sample: 9", "[1, 4, 8]": "[5, 4, 8]"}}
-        )
-    )
+def test_fault_of_a_value_is_found_beside_an_unknown_key_of_its_section(faults):
+    lines = faults({MODEL: {"samples: 4": "samples: 4\n    sample: 9", "[1, 4, 8]": "[5, 4, 8]"}})
     assert len(lines) == 2 and "min is above opt" in lines[0] and "unknown key" in lines[1]
 
 
 def test_fault_is_ordered_by_file_and_line(tmp_path):
-    faults = read_tree(
-        tree_root(
-            tmp_path,
-            {MODEL: {"min: 1": "min: 3", "samples: 4": "samples: 9"}, CLOUD: {"us-east-1": "x"}},
-        )
-    ).faults
+    changes = {MODEL: {"min: 1": "min: 3", "samples: 4": "samples: 9"}, CLOUD: {"us-east-1": "x"}}
+    faults = read_tree(tree_root(tmp_path, changes)).faults
     assert [(fault.file, fault.line) for fault in faults] == [(CLOUD, 3), (MODEL, 12), (MODEL, 23)]
 
 
@@ -124,46 +123,32 @@ def second_environment(**overrides: object) -> str:
     return yaml.safe_dump({**facts, **overrides})
 
 
-def test_fault_of_every_environment_is_reported_once(tmp_path):
-    lines = faults_of(
-        tree_root(
-            tmp_path,
-            {
-                MODEL: {"precision: auto": "precision: fp8"},
-                "environments/second.yaml": second_environment(),
-            },
-        )
-    )
-    assert len(lines) == 1 and "environment" not in lines[0]
+def on_instance_type(name: str) -> str:
+    """A second environment whose `example` has another instance type."""
+    return second_environment(models={"example": {"endpoint": {"instance_type": name}}})
 
 
-def test_fault_of_some_environments_names_them(tmp_path):
-    elsewhere = second_environment(
-        models={"example": {"endpoint": {"instance_type": "ml.g5.xlarge"}}}
-    )
-    lines = faults_of(
-        tree_root(
-            tmp_path,
-            {
-                MODEL: {"precision: auto": "precision: bf16", "ml.g5.xlarge": "ml.g4dn.xlarge"},
-                "environments/second.yaml": elsewhere,
-            },
-        )
-    )
-    assert len(lines) == 1 and "in environment cloud, " in lines[0]
-
-
-def test_fault_that_differs_between_environments_is_reported_for_each(tmp_path):
-    elsewhere = second_environment(
-        models={"example": {"endpoint": {"instance_type": "ml.g4dn.xlarge"}}}
-    )
-    lines = faults_of(
-        tree_root(
-            tmp_path,
-            {MODEL: {"precision: auto": "precision: fp8"}, "environments/second.yaml": elsewhere},
-        )
-    )
-    assert len(lines) == 2 and "T4" in lines[0] and "A10G" in lines[1]
+@pytest.mark.parametrize(
+    ("model", "environment", "patterns"),
+    [
+        ({"precision: auto": "precision: fp8"}, second_environment(), [r"^(?!.*environment)"]),
+        (
+            {"precision: auto": "precision: bf16", "ml.g5.xlarge": "ml.g4dn.xlarge"},
+            on_instance_type("ml.g5.xlarge"),
+            ["in environment cloud, "],
+        ),
+        (
+            {"precision: auto": "precision: fp8"},
+            on_instance_type("ml.g4dn.xlarge"),
+            ["T4", "A10G"],
+        ),
+    ],
+    ids=["of every environment, once", "of some, which are named", "of each, which differ"],
+)
+def test_fault_names_its_environments(model, environment, patterns, faults):
+    lines = faults({MODEL: model, "environments/second.yaml": environment})
+    assert len(lines) == len(patterns)
+    assert all(map(re.search, patterns, lines)), lines
 
 
 def test_override_is_merged_before_validation(tmp_path):
@@ -180,27 +165,14 @@ def test_override_is_merged_before_validation(tmp_path):
 
 
 @pytest.mark.parametrize("joined", ["shared", "{instance_type: ml.g5.xlarge}"])
-def test_override_may_move_a_model_between_endpoints(joined, tmp_path):
+def test_override_may_move_a_model_between_endpoints(joined, faults):
     override = f"models: {{example: {{endpoint: {joined}}}, joiner: {{endpoint: {joined}}}}}"
-    assert (
-        faults_of(tree_root(tmp_path, {CLOUD: {"name: cloud": f"name: cloud\n{override}"}})) == []
-    )
+    assert faults({CLOUD: {"name: cloud": f"name: cloud\n{override}"}}) == []
 
 
-def test_lock_and_hidden_files_are_no_models(tmp_path):
-    assert (
-        faults_of(
-            tree_root(
-                tmp_path,
-                {
-                    "models/example.lock.yaml": "x",
-                    "models/.example.yaml": "x",
-                    "models/notes.md": "x",
-                },
-            )
-        )
-        == []
-    )
+def test_lock_and_hidden_files_are_no_models(faults):
+    names = ("example.lock.yaml", ".example.yaml", "notes.md")
+    assert faults({f"models/{name}": "x" for name in names}) == []
 
 
 def test_refuses_a_root_that_is_not_there(tmp_path):
@@ -238,20 +210,15 @@ def test_refuses_a_dataset_behind_a_link_out_of_the_root(tmp_path):
         "a: 1\n---\nb: 2",
     ],
 )
-def test_refuses_yaml_traps(text, tmp_path):
-    assert faults_of(tree_root(tmp_path, {"models/trap.yaml": text + "\n"}))
+def test_refuses_yaml_traps(text, faults):
+    assert faults({"models/trap.yaml": text + "\n"})
 
 
-def test_many_unknown_keys_are_checked_in_a_second_and_each_is_reported(tmp_path):
+def test_many_unknown_keys_are_checked_in_a_second_and_each_is_reported(faults):
     begin = time.process_time()
     text = "".join(f"nmae{number}: 1\n" for number in range(4_000))
-    assert (
-        sum(
-            "unknown key" in line
-            for line in faults_of(tree_root(tmp_path, {"models/many.yaml": text}))
-        )
-        == 4_000
-    )
+    lines = faults({"models/many.yaml": text})
+    assert sum("unknown key" in line for line in lines) == 4_000
     assert time.process_time() - begin < 20
 
 
@@ -263,30 +230,15 @@ def test_refuses_a_file_whose_name_cannot_be_printed(tmp_path):
     assert len(lines) == 2 and all("file name" in line and line.isprintable() for line in lines)
 
 
-def test_refuses_a_mapping_that_multiplies_without_end(tmp_path):
+def test_refuses_a_mapping_that_multiplies_without_end(faults):
     laughs = "a0: &a0 [x, x]\n" + "".join(
         f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30)
     )
-    assert any(
-        "nests or repeats too much" in line
-        for line in faults_of(tree_root(tmp_path, {"models/laughs.yaml": laughs}))
-    )
+    assert "nests or repeats too much" in "\n".join(faults({"models/laughs.yaml": laughs}))
 
 
-WORDS = st.sampled_from(
-    sorted(
-        {
-            *ModelSpec.model_fields,
-            *EnvironmentSpec.model_fields,
-            "budget",
-            "mean",
-            "batch",
-            "dataset",
-            "example",
-            "zz",
-        }
-    )
-)
+FIELDS = {*ModelSpec.model_fields, *EnvironmentSpec.model_fields}
+WORDS = st.sampled_from(sorted(FIELDS | {"budget", "mean", "batch", "dataset", "example", "zz"}))
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
