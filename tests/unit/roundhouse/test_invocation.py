@@ -48,9 +48,11 @@ class Runtime:
 
 
 def _answer(shape, data):
-    return json.dumps(
-        {"outputs": [{"name": "embedding", "datatype": "FP32", "shape": shape, "data": data}]}
-    ).encode()
+    output = {"name": "embedding", "datatype": "FP32", "shape": shape, "data": data}
+    return json.dumps({"outputs": [output]}).encode()
+
+
+PLAIN = Address(endpoint="e", target_model=None)
 
 
 def test_a_model_of_its_own_endpoint_needs_no_name(deployments):
@@ -70,22 +72,19 @@ def test_refuses_an_unknown_endpoint(deployments):
 
 
 @pytest.mark.parametrize(
-    ("model", "message"), [(None, "name one with --model"), ("other", "does not serve it")]
+    ("model", "said"), [(None, "name one with --model"), ("other", "does not serve it")]
 )
-def test_refuses_a_shared_endpoint_without_a_model_it_serves(deployments, model, message):
-    with pytest.raises(RoundhouseError, match=message):
+def test_refuses_a_shared_endpoint_without_a_model_it_serves(deployments, model, said):
+    with pytest.raises(RoundhouseError, match=said):
         address(deployments, "text-shared", model)
 
 
-def test_an_answer_becomes_one_vector_per_text():
-    runtime = Runtime(_answer([2, 2], [1, 0, 0, 1]))
-    assert invoke_texts(
-        runtime, Address(endpoint="e", target_model="k/model.tar.gz"), ("a", "ü")
-    ) == ((1.0, 0.0), (0.0, 1.0))
-    assert runtime.request["TargetModel"] == "k/model.tar.gz"
-    assert json.loads(runtime.request["Body"])["inputs"][0] == {
-        "name": "text", "datatype": "BYTES", "shape": [2, 1], "data": ["a", "ü"],
-    }  # fmt: skip
+def test_an_answer_becomes_one_vector_per_text_and_the_request_keeps_every_character():
+    runtime, to = Runtime(_answer([2, 2], [1, 0, 0, 1])), Address(endpoint="e", target_model="k/m")
+    assert invoke_texts(runtime, to, ("a", "ü")) == ((1.0, 0.0), (0.0, 1.0))
+    assert runtime.request["TargetModel"] == "k/m" and "ü".encode() in runtime.request["Body"]
+    (tensor,) = json.loads(runtime.request["Body"])["inputs"]
+    assert tensor == {"name": "text", "datatype": "BYTES", "shape": [2, 1], "data": ["a", "ü"]}
 
 
 @pytest.mark.parametrize(
@@ -93,21 +92,13 @@ def test_an_answer_becomes_one_vector_per_text():
 )
 def test_refuses_an_answer_that_is_no_matrix_of_the_right_height(body):
     with pytest.raises(WrongAnswerError, match="Endpoint e"):
-        invoke_texts(Runtime(body), Address(endpoint="e", target_model=None), ("a", "b"))
+        invoke_texts(Runtime(body), PLAIN, ("a", "b"))
 
 
-def test_a_request_keeps_every_character():
-    runtime = Runtime(_answer([1, 1], [1]))
-    invoke_texts(runtime, Address(endpoint="e", target_model=None), ("ü",))
-    assert "ü".encode() in runtime.request["Body"]
-
-
-def test_models_of_arrays_are_sent_arrays():
+def test_arrays_are_sent_for_arrays():
     runtime = Runtime(_answer([2, 2], [1, 0, 0, 1]))
-    found = invoke_arrays(
-        runtime, Address(endpoint="e", target_model=None), {"x": np.ones((2, 1), np.float32)}
-    )
-    assert found["embedding"].tolist() == [[1, 0], [0, 1]]
+    arrays = invoke_arrays(runtime, PLAIN, {"x": np.ones((2, 1), np.float32)})
+    assert arrays["embedding"].tolist() == [[1, 0], [0, 1]]
     assert "json-header-size" in runtime.request["ContentType"]
 
 
@@ -135,7 +126,7 @@ class Doubling:
 
 
 def test_more_rows_than_a_batch_go_in_several_requests(monkeypatch):
-    client, to = Doubling(), Address(endpoint="e", target_model=None)
+    client, to = Doubling(), PLAIN
     monkeypatch.setattr("container.client.EndpointClient", lambda **_: client)
     assert invoke_texts(None, to, ("1", "2", "3"), 2) == ((2.0,), (4.0,), (6.0,))
     answer = invoke_arrays(None, to, {"x": np.arange(70).reshape(70, 1)}, 32)
@@ -144,25 +135,17 @@ def test_more_rows_than_a_batch_go_in_several_requests(monkeypatch):
 
 
 def test_refuses_in_the_servers_own_words():
-    response = {
-        "Error": {"Code": "ModelError"},
-        "OriginalStatusCode": 400,
-        "OriginalMessage": '{"error": "Too long."}',
-    }
-    fault = ClientError(response, "InvokeEndpoint")
-    with pytest.raises(
-        RoundhouseError,
-        match=r"^Endpoint e gave no answer at attempt 1: the server answered 400: Too long\.$",
-    ) as caught:
-        invoke_texts(Refusing(fault), Address(endpoint="e", target_model=None), ("a",))
-    assert caught.value.exit_code == 1
+    response = {"Error": {"Code": "ModelError"}, "OriginalStatusCode": 400}
+    response["OriginalMessage"] = '{"error": "Too long."}'
+    message = r"^Endpoint e gave no answer at attempt 1: the server answered 400: Too long\.$"
+    with pytest.raises(RoundhouseError, match=message) as error:
+        invoke_texts(Refusing(ClientError(response, "InvokeEndpoint")), PLAIN, ("a",))
+    assert error.value.exit_code == 1
 
 
 def test_refuses_without_credentials_as_every_command_does():
     with pytest.raises(NotReadyError, match="no AWS credentials were found; set AWS_PROFILE"):
-        invoke_texts(
-            Refusing(NoCredentialsError()), Address(endpoint="e", target_model=None), ("a",)
-        )
+        invoke_texts(Refusing(NoCredentialsError()), PLAIN, ("a",))
 
 
 @pytest.mark.parametrize("limit", [None, 1])
@@ -229,108 +212,85 @@ def arrays_tree(tmp_path_factory):
     return tree
 
 
-def invoke_result(capsys, monkeypatch, tree, words, answer) -> tuple[int, str]:
-    """Return the exit code of `roundhouse invoke` and what it prints, for such an answer."""
-    with serve(lambda number: answer) as server:
-        for name, value in {
-            "ACCESS_KEY_ID": "a",
-            "SECRET_ACCESS_KEY": "b",
-            "ENDPOINT_URL": server.url[:-12],
-        }.items():
-            monkeypatch.setenv(f"AWS_{name}", value)
-        environment = () if "--env" in words else ("--env", "ours")
-        line = (
-            "invoke",
-            *words,
-            *environment,
-            *(() if "--root" in words else ("--root", str(tree))),
-        )
-        monkeypatch.setattr(sys, "argv", ["roundhouse", *line])
-        monkeypatch.chdir(tree)
-        code = exit_code()
-    return code, capsys.readouterr().err
+@pytest.fixture
+def invoke(capsys, monkeypatch, arrays_tree):
+    """Run `roundhouse invoke` against such an answer; return exit code and standard error."""
+
+    def invoke(words, answer):
+        defaults = {"--env": "ours", "--root": str(arrays_tree)}
+        options = [part for item in defaults.items() if item[0] not in words for part in item]
+        monkeypatch.chdir(arrays_tree)
+        monkeypatch.setattr(sys, "argv", ["roundhouse", "invoke", *words, *options])
+        with serve(lambda number: answer) as server:
+            monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+            monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+            monkeypatch.setenv("AWS_ENDPOINT_URL", server.url.removesuffix("/invocations"))
+            code = exit_code()
+        return code, capsys.readouterr().err
+
+    return invoke
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "message", "answer"),
-    [
-        (("embedder", "a"), 1, "allowed: sentence-embedder, signal, text-shared", None),
-        (("", "a"), 1, "'': no such endpoint", None),
-        (
-            (EMBEDDER, "a", "--env", "prod"),
-            1,
-            "unknown environment, given prod; allowed: local, ours",
-            None,
-        ),
-        ((EMBEDDER, "a", "--env", "local"), 5, "`roundhouse up` starts it", None),
-        (
-            (EMBEDDER, "a", "--model", "other"),
-            1,
-            "--model other: .*; allowed: sentence-embedder",
-            None,
-        ),
-        ((SHARED, "a"), 1, "name one with --model", None),
-        ((EMBEDDER,), 2, "takes texts; give them as arguments", None),
-        ((EMBEDDER, "a", " "), 2, "text 2 is empty; give words", None),
-        ((EMBEDDER, NO_UNICODE), 1, "is no Unicode .*; send only what UTF-8 can write", None),
-        ((EMBEDDER, "--input", "text.txt"), 2, "takes texts", None),
-        ((SIGNAL, "a"), 2, "takes arrays; give --input FILE.npz", None),
-        ((SIGNAL, "--input", "none.npz"), 1, "No such file or directory; allowed: .npz", None),
-        ((SIGNAL, "--input", "."), 1, "Is a directory; allowed: .npz", None),
-        ((SIGNAL, "--input", "text.txt"), 2, "is no file of arrays; allowed: .npz", None),
-        ((SIGNAL, "--input", "text.npz"), 1, "write plain arrays with numpy.savez", None),
-        (
-            (SIGNAL, "--input", "objects.npz"),
-            1,
-            "'x' of Python objects.*; write plain arrays",
-            None,
-        ),
-        ((SIGNAL, "--input", "complex.npz"), 1, "no complex64; allowed: texts and BOOL", None),
-        ((SIGNAL, "--input", "one.npy"), 1, "names no input.*; give an .npz", None),
-        (
-            (SIGNAL, "--input", "models/data/signal.npz"),
-            1,
-            "input 'y'; the model takes",
-            aws(424, "ModelError", "", **REFUSED),
-        ),
-        ((EMBEDDER, "a", "--output", "o.csv"), 2, "is written as .npz; name it so", Answer()),
-        ((EMBEDDER, "a"), 6, "The answer cannot be read", Answer(body=b"<html>")),
-        (
-            (EMBEDDER, "a"),
-            5,
-            "not found; `roundhouse deploy` deploys",
-            aws(400, "ValidationError", "Endpoint e not found."),
-        ),
-        (
-            (EMBEDDER, "a"),
-            1,
-            "too large; send less at once",
-            aws(413, "RequestEntityTooLarge", "Request too large"),
-        ),
-        (
-            (EMBEDDER, "a"),
-            5,
-            "is this machine online, the cloud up",
-            Answer(silent=True, close=True),
-        ),
-        ((EMBEDDER, "a", "--format", "yaml"), 2, "is not one of 'text', 'json'", None),
-        ((EMBEDDER, "a", "--nothing"), 2, "No such option: --nothing", None),
-        ((EMBEDDER, "a", "--root", "/none"), 2, "does not exist", None),
-    ],
-)
-def test_refuses_a_wrong_command_line_in_one_sentence(
-    capsys, monkeypatch, arrays_tree, words, code, message, answer
-):
-    found, sentence = invoke_result(
-        capsys, monkeypatch, arrays_tree, words, Answer() if answer is None else answer
-    )
-    assert found == code and re.search(message, sentence), sentence
+def require_one_sentence(result, code, pattern):
+    exit_code, sentence = result
+    assert exit_code == code and re.search(pattern, sentence), sentence
     assert "Unforeseen" not in sentence and "Traceback" not in sentence
     assert sentence.count("\n") == (4 if sentence.startswith("Usage") else 1)
 
 
-def test_right_command_line_is_answered(capsys, monkeypatch, arrays_tree):
-    assert invoke_result(capsys, monkeypatch, arrays_tree, (EMBEDDER, "a"), Answer()) == (0, "")
+@pytest.mark.parametrize(
+    ("words", "code", "pattern"),
+    [
+        (("embedder", "a"), 1, "allowed: sentence-embedder, signal, text-shared"),
+        (("", "a"), 1, "'': no such endpoint"),
+        ((EMBEDDER, "a", "--env", "no"), 1, "unknown environment, given no; allowed: local, ours"),
+        ((EMBEDDER, "a", "--env", "local"), 5, "`roundhouse up` starts it"),
+        ((EMBEDDER, "a", "--model", "b"), 1, "--model b: .*; allowed: sentence-embedder"),
+        ((SHARED, "a"), 1, "name one with --model"),
+        ((EMBEDDER,), 2, "takes texts; give them as arguments"),
+        ((EMBEDDER, "a", " "), 2, "text 2 is empty; give words"),
+        ((EMBEDDER, NO_UNICODE), 1, "is no Unicode .*; send only what UTF-8 can write"),
+        ((EMBEDDER, "--input", "text.txt"), 2, "takes texts"),
+        ((SIGNAL, "a"), 2, "takes arrays; give --input FILE.npz"),
+        ((SIGNAL, "--input", "none.npz"), 1, "No such file or directory; allowed: .npz"),
+        ((SIGNAL, "--input", "."), 1, "Is a directory; allowed: .npz"),
+        ((SIGNAL, "--input", "text.txt"), 2, "is no file of arrays; allowed: .npz"),
+        ((SIGNAL, "--input", "text.npz"), 1, "write plain arrays with numpy.savez"),
+        ((SIGNAL, "--input", "objects.npz"), 1, "'x' of Python objects.*; write plain arrays"),
+        ((SIGNAL, "--input", "complex.npz"), 1, "no complex64; allowed: texts and BOOL"),
+        ((SIGNAL, "--input", "one.npy"), 1, "names no input.*; give an .npz"),
+        ((EMBEDDER, "a", "--output", "o.csv"), 2, "is written as .npz; name it so"),
+        ((EMBEDDER, "a", "--format", "yaml"), 2, "is not one of 'text', 'json'"),
+        ((EMBEDDER, "a", "--nothing"), 2, "No such option: --nothing"),
+        ((EMBEDDER, "a", "--root", "/none"), 2, "does not exist"),
+    ],
+)
+def test_refuses_a_wrong_command_line_in_one_sentence(invoke, words, code, pattern):
+    require_one_sentence(invoke(words, Answer()), code, pattern)
+
+
+UNKNOWN = aws(424, "ModelError", "", **REFUSED)
+NOT_FOUND = aws(400, "ValidationError", "Endpoint e not found.")
+TOO_LARGE = aws(413, "RequestEntityTooLarge", "Request too large")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "pattern", "answer"),
+    [
+        ((SIGNAL, "--input", "models/data/signal.npz"), 1, "input 'y'; the model takes", UNKNOWN),
+        ((EMBEDDER, "a"), 6, "The answer cannot be read", Answer(body=b"<html>")),
+        ((EMBEDDER, "a"), 5, "not found; `roundhouse deploy` deploys", NOT_FOUND),
+        ((EMBEDDER, "a"), 1, "too large; send less at once", TOO_LARGE),
+        ((EMBEDDER, "a"), 5, "is this machine online, the clou", Answer(silent=True, close=True)),
+    ],
+    ids=["refused by the server", "no JSON", "not deployed", "too large", "no answer"],
+)
+def test_refuses_a_failed_request_in_one_sentence(invoke, words, code, pattern, answer):
+    require_one_sentence(invoke(words, answer), code, pattern)
+
+
+def test_right_command_line_is_answered(invoke):
+    assert invoke((EMBEDDER, "a"), Answer()) == (0, "")
 
 
 def test_cosine():
@@ -361,13 +321,13 @@ FILE = Path("a.npz")
 
 
 @pytest.mark.parametrize(
-    ("texts", "file", "message"), [((), None, "takes arrays"), (("a",), FILE, "takes arrays")]
+    ("texts", "file", "said"), [((), None, "takes arrays"), (("a",), FILE, "takes arrays")]
 )
-def test_refuses_to_ask_a_model_of_arrays_without_arrays(deployments, texts, file, message):
+def test_refuses_to_ask_a_model_of_arrays_without_arrays(deployments, texts, file, said):
     target = deployments[0].targets[0]
     arrays = dataclasses.replace(target, model=target.model.model_copy(update={"task": "tensors"}))
     require_inputs(arrays, (), FILE)
-    with pytest.raises(RoundhouseError, match=message):
+    with pytest.raises(RoundhouseError, match=said):
         require_inputs(arrays, texts, file)
 
 

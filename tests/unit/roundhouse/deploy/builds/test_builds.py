@@ -37,8 +37,23 @@ def build(session, models=()):
     )
 
 
-def _models(orders):
-    return [order.target.model.name for order in orders]
+def _models(requests):
+    return [request.target.model.name for request in requests]
+
+
+def dev_cloud(tree, **environment):
+    """Build sentence-embedder for `dev`, whose file gets these keys; return the account."""
+    path = tree / "environments/dev.yaml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **environment}))
+    (tree / "environments/local.yaml").unlink()
+    cloud = Cloud(deployments(read_tree(tree), "dev"))
+    cloud.session = session_of(tree, cloud, "dev")
+    build(cloud.session, ("sentence-embedder",))
+    return cloud
+
+
+def on_instance(instance_type):
+    return {"sentence-embedder": {"endpoint": {"instance_type": instance_type}}}
 
 
 def lock_keys(session, model):
@@ -68,11 +83,11 @@ def test_all_engines_are_ordered_in_one_execution_from_the_published_sources(ses
     keys = {engine.pop("engineKey") for wave in given["waves"] for engine in wave}
     assert keys == set(session.clients.targets)
     engines = {engine.pop("model"): engine for wave in given["waves"] for engine in wave}
-    route = {"computeCapability": "cpu", "route": "cpu"}
+    cpu = {"computeCapability": "cpu", "route": "cpu"}
     assert engines == {
-        "sentence-embedder": {**route, "instanceType": "ml.c7i.large"},
-        "sentence-embedder-fp32": {**route, "instanceType": "ml.c7i.xlarge"},
-        "sentence-embedder-int8": {**route, "instanceType": "ml.c7i.xlarge"},
+        "sentence-embedder": {**cpu, "instanceType": "ml.c7i.large"},
+        "sentence-embedder-fp32": {**cpu, "instanceType": "ml.c7i.xlarge"},
+        "sentence-embedder-int8": {**cpu, "instanceType": "ml.c7i.xlarge"},
     }
 
 
@@ -85,34 +100,32 @@ def test_a_model_on_several_gpu_generations_is_built_for_each_by_its_own_route(t
         "instance_pools": [{"instance_type": "ml.g6.xlarge"}],
     }
     path.write_text(yaml.safe_dump(spec))
-    (tree / "environments/local.yaml").unlink()
-    cloud = Cloud(deployments(read_tree(tree), "dev"))
-    session = session_of(tree, cloud, "dev")
-    build(session, ("sentence-embedder",))
-    engines = [engine for wave in cloud.given[0]["waves"] for engine in wave]
-    routes = {
-        (engine["computeCapability"], engine["route"], engine["instanceType"]) for engine in engines
+    cloud = dev_cloud(tree)
+    rows = {
+        (engine["computeCapability"], engine["route"], engine["instanceType"])
+        for engine in cloud.engines
     }
-    assert routes == {("8.6", "gpu", "ml.g5.xlarge"), ("8.9", "training-job", "ml.g6.xlarge")}
-    assert len(set(lock_keys(session, "sentence-embedder"))) == 2
-    assert (
-        "Building sentence-embedder for 8.9 (not in the lock)"
-        in session.report.console.file.getvalue()
-    )
+    assert rows == {("8.6", "gpu", "ml.g5.xlarge"), ("8.9", "training-job", "ml.g6.xlarge")}
+    assert len(set(lock_keys(cloud.session, "sentence-embedder"))) == 2
+    shown = cloud.session.report.console.file.getvalue()
+    assert "Building sentence-embedder for 8.9 (not in the lock)" in shown
 
 
-def test_a_fleet_builds_for_what_on_demand_codebuild_lacks(tmp_path):
-    tree = copied_tree(tmp_path)
-    path = tree / "environments/dev.yaml"
-    fleet = (
-        "arn:aws:codebuild:us-east-1:111122223333:fleet/gpu:0b1c2d3e-0000-4000-8000-000000000000"
-    )
-    spec = {**yaml.safe_load(path.read_text()), "gpu_fleet_arn": fleet}
-    spec["models"] = {"sentence-embedder": {"endpoint": {"instance_type": "ml.g6.xlarge"}}}
-    path.write_text(yaml.safe_dump(spec))
-    cloud = Cloud(deployments(read_tree(tree), "dev"))
-    build(session_of(tree, cloud, "dev"), ("sentence-embedder",))
-    assert cloud.engines[0]["route"] == "fleet"
+FLEET = "arn:aws:codebuild:us-east-1:111122223333:fleet/gpu:0b1c2d3e-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("environment", "instance_type", "route"),
+    [
+        ({"gpu_fleet_arn": FLEET}, "ml.g6.xlarge", "fleet"),
+        ({"region": "eu-north-1"}, "ml.g5.xlarge", "training-job"),
+    ],
+    ids=["fleet for what on-demand CodeBuild lacks", "A10G where CodeBuild has no GPUs"],
+)
+def test_route_of_a_build_follows_its_environment(tmp_path, environment, instance_type, route):
+    models = on_instance(instance_type)
+    (engine,) = dev_cloud(copied_tree(tmp_path), models=models, **environment).engines
+    assert (engine["route"], engine["instanceType"]) == (route, instance_type)
 
 
 def test_sources_bring_a_checkpoint_that_lies_beside_the_models(session):
@@ -163,28 +176,24 @@ def test_more_engines_than_an_execution_takes_are_ordered_one_after_the_other(se
     assert engines.missing_engines(session) == ()
 
 
-def apart(orders):
-    """Orders that share no network."""
-    return [
-        dataclasses.replace(
-            order, target=dataclasses.replace(order.target, network_keys={"float": str(place)})
-        )
-        for place, order in enumerate(orders)
+def apart(requests):
+    """Return requests that share no network."""
+    targets = [
+        dataclasses.replace(request.target, network_keys={"float": str(number)})
+        for number, request in enumerate(requests)
     ]
+    pairs = zip(requests, targets, strict=True)
+    return [dataclasses.replace(request, target=target) for request, target in pairs]
 
 
 def test_refuses_a_failed_build_with_its_reason_and_log_and_keeps_the_lock(session):
     build(session, ("sentence-embedder",))
     path = lock_path(session.paths.tree / session.environment.locks, "sentence-embedder")
     before = path.read_bytes()
-    session.clients.reasons = {
-        "sentence-embedder": "The worst cosine is 0.91, the budget asks for 0.95"
-    }
-    deployment, target = next(
-        pair
-        for pair in session.clients.targets.values()
-        if pair[1].model.name == "sentence-embedder"
-    )
+    reason = "The worst cosine is 0.91, the budget asks for 0.95"
+    session.clients.reasons = {"sentence-embedder": reason}
+    pairs = session.clients.targets.values()
+    deployment, target = next(p for p in pairs if p[1].model.name == "sentence-embedder")
     order = EngineRequest(deployment=deployment, target=target, why="again")
     message = r"sentence-embedder: The worst cosine .* are as they were\. Log: /a log\.txt$"
     with pytest.raises(EnginesNotBuiltError, match=message) as error:
@@ -195,39 +204,29 @@ def test_refuses_a_failed_build_with_its_reason_and_log_and_keeps_the_lock(sessi
 
 def test_one_failed_engine_leaves_the_others_built_and_recorded(session):
     session.clients.reasons = {"sentence-embedder-int8": "no layer can be INT8."}
-    with pytest.raises(
-        EnginesNotBuiltError,
-        match=r"no layer can be INT8\. .*2 engines beside it are built and in their locks",
-    ) as error:
+    message = r"no layer can be INT8\. .*2 engines beside it are built and in their locks"
+    with pytest.raises(EnginesNotBuiltError, match=message) as error:
         build(session)
     assert _models(engines.missing_engines(session)) == ["sentence-embedder-int8"]
-    assert len(error.value.built) == 2
-    report = json.loads(json.dumps(outcome(error.value.built, error.value.failures)))
-    assert [entry["manifest"]["model"] for entry in report["built"]] == [
-        "sentence-embedder",
-        "sentence-embedder-fp32",
-    ]
-    (failed,) = report["failed"]
-    assert (failed["model"], failed["reason"]) == (
-        "sentence-embedder-int8",
-        "no layer can be INT8.",
-    )
+    document = json.loads(json.dumps(outcome(error.value.built, error.value.failures)))
+    built = [entry["manifest"]["model"] for entry in document["built"]]
+    assert built == ["sentence-embedder", "sentence-embedder-fp32"]
+    (failed,) = document["failed"]
+    assert failed["model"] == "sentence-embedder-int8"
+    assert failed["reason"] == "no layer can be INT8."
     shown = session.report.console.file.getvalue()
     assert "✗ Building sentence-embedder-int8 (not in the lock): no layer can be INT8." in shown
     assert "✓ Building sentence-embedder-fp32 (not in the lock): fp32 engine" in shown
 
 
 def test_refuses_several_failed_engines_each_with_its_reason_and_log(session):
-    session.clients.reasons = {
-        "sentence-embedder": "too slow",
-        "sentence-embedder-fp32": "too wrong",
-    }
+    session.clients.reasons = {"sentence-embedder": "too slow", ALL[1]: "too wrong"}
     with pytest.raises(EnginesNotBuiltError) as error:
         build(session)
     head, *lines = str(error.value).splitlines()
-    assert head.startswith(
-        "2 of 3 engines were not built; their locks and endpoints are as they were. The "
-        "other 1 are built"
+    assert head == (
+        "2 of 3 engines were not built; their locks and endpoints are as they were. The other 1 "
+        "are built and in their locks."
     )
     assert sorted(lines) == [
         "  sentence-embedder-fp32: too wrong. Log: /a log.txt",
@@ -235,77 +234,53 @@ def test_refuses_several_failed_engines_each_with_its_reason_and_log(session):
     ]
 
 
-def test_refuses_an_engine_whose_execution_left_no_record(session):
-    session.clients.silent = ("sentence-embedder-fp32",)
-    with pytest.raises(
-        EnginesNotBuiltError,
-        match=rf"sentence-embedder-fp32: its execution ended without a word.* Log: {ARN}",
-    ):
+@pytest.mark.parametrize(
+    ("field", "model", "message"),
+    [
+        ("silent", ALL[1], rf"{ALL[1]}: its execution ended without a word.* Log: {ARN}"),
+        ("unrecorded", ALL[0], r"lock-entry\.json is not there: it built another key"),
+    ],
+)
+def test_refuses_an_engine_without_its_record(session, field, model, message):
+    setattr(session.clients, field, (model,))
+    with pytest.raises(EnginesNotBuiltError, match=message):
         build(session)
-    assert _models(engines.missing_engines(session)) == ["sentence-embedder-fp32"]
-
-
-def test_refuses_an_engine_that_was_published_under_another_key(session):
-    session.clients.unrecorded = ("sentence-embedder",)
-    with pytest.raises(
-        EnginesNotBuiltError, match=r"lock-entry\.json is not there: it built another key"
-    ):
-        build(session, ("sentence-embedder",))
+    assert model in _models(engines.missing_engines(session))
 
 
 def test_refuses_engines_that_had_not_begun_when_somebody_stopped_the_execution(session):
-    session.clients.status, session.clients.cause = "ABORTED", "by hand"
-    session.clients.list_map_runs = lambda executionArn: {"mapRuns": []}
-    session.clients.start_execution = started_and_stopped(session.clients)
-    with pytest.raises(
-        EnginesNotBuiltError, match=r"3 of 3 engines.*\n.*the builds were stopped before it began"
-    ):
-        build(session)
-
-
-def started_and_stopped(cloud):
     def start(stateMachineArn, input):
-        cloud.given.append(json.loads(input))
+        session.clients.given.append(json.loads(input))
         return {"executionArn": ARN}
 
-    return start
+    session.clients.status, session.clients.cause = "ABORTED", "by hand"
+    session.clients.list_map_runs = lambda executionArn: {"mapRuns": []}
+    session.clients.start_execution = start
+    message = r"3 of 3 engines.*\n.*the builds were stopped before it began"
+    with pytest.raises(EnginesNotBuiltError, match=message):
+        build(session)
 
 
 def test_refuses_an_unknown_model(session):
-    with pytest.raises(
-        RoundhouseError,
-        match="--model nobody: no such model in environment local; allowed: sentence-embedder",
-    ):
+    message = "--model nobody: no such model in environment local; allowed: sentence-embedder"
+    with pytest.raises(RoundhouseError, match=message):
         engines.missing_engines(session, ("nobody",))
 
 
-def test_refuses_to_build_where_no_bucket_is(session):
-    session.clients.bucket_there = False
-    with pytest.raises(NotReadyError, match="`roundhouse deploy --env local` makes it"):
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("bucket_there", "`roundhouse deploy --env local` makes it"),
+        (
+            "machine_there",
+            "roundhouse-local-builds: is not there yet; `roundhouse deploy --env local` makes it",
+        ),
+    ],
+)
+def test_refuses_to_build_before_the_first_deploy(session, field, message):
+    setattr(session.clients, field, False)
+    with pytest.raises(NotReadyError, match=message):
         build(session)
-
-
-def test_refuses_to_build_where_no_machine_is(session):
-    session.clients.machine_there = False
-    with pytest.raises(
-        NotReadyError,
-        match="roundhouse-local-builds: is not there yet; `roundhouse deploy --env local` makes it",
-    ):
-        build(session)
-
-
-def test_a10g_engines_are_built_in_training_jobs_where_codebuild_has_no_gpus(tmp_path):
-    tree = copied_tree(tmp_path)
-    path = tree / "environments/dev.yaml"
-    spec = {**yaml.safe_load(path.read_text()), "region": "eu-north-1"}
-    spec["models"] = {"sentence-embedder": {"endpoint": {"instance_type": "ml.g5.xlarge"}}}
-    path.write_text(yaml.safe_dump(spec))
-    cloud = Cloud(deployments(read_tree(tree), "dev"))
-    build(session_of(tree, cloud, "dev"), ("sentence-embedder",))
-    assert (cloud.engines[0]["route"], cloud.engines[0]["instanceType"]) == (
-        "training-job",
-        "ml.g5.xlarge",
-    )
 
 
 def test_records_of_all_engines_of_an_execution_fit_into_its_output():
@@ -313,15 +288,10 @@ def test_records_of_all_engines_of_an_execution_fit_into_its_output():
 
     A log is a link or a stream: ASCII, its length bounded too.
     """
-    name = "a" * 63
-    engine = {
-        "engineKey": "0" * 20,
-        "model": name,
-        "computeCapability": "12.0",
-        "route": "training-job",
-        "instanceType": name,
-    }
-    record = {"status": "failed", "engineKey": "0" * 20, "model": name}
+    name, key = "a" * 63, "0" * 20
+    engine = {"engineKey": key, "model": name, "computeCapability": "12.0"}
+    engine |= {"route": "training-job", "instanceType": name}
+    record = {"status": "failed", "engineKey": key, "model": name}
     record |= {"reason": "\U0001f600" * REASON_CHARACTERS, "log": "l" * LOG_CHARACTERS}
     whole = {
         "waves": [[engine] for _ in range(engines.ENGINES_AT_MOST)],
