@@ -1,7 +1,4 @@
-"""`roundhouse deploy --endpoint NAME`.
-
-Its engines are verified, its stack is deployed, and nothing else is looked at.
-"""
+"""`roundhouse deploy --endpoint NAME` verifies and deploys that endpoint alone."""
 
 from __future__ import annotations
 
@@ -36,29 +33,26 @@ def session(tmp_path):
 
 
 def test_session_of_some_endpoints_is_theirs_alone(session):
-    assert [deployment.name for deployment in session.deployments()] == ["sentence-embedder"]
-    assert [deployment.name for deployment in replace(session, endpoints=()).deployments()] == [
-        "sentence-embedder",
-        "text-shared",
-    ]
-    with pytest.raises(
-        FaultsError, match=r"unknown endpoint, given text-share;.*did you mean 'text-shared'"
-    ):
-        replace(session, endpoints=("text-share",)).deployments()
+    def names_of(*endpoints):
+        return [d.name for d in replace(session, endpoints=endpoints).deployments()]
+
+    assert names_of("sentence-embedder") == ["sentence-embedder"]
+    assert names_of() == ["sentence-embedder", "text-shared"]
+    message = r"unknown endpoint, given text-share;.*did you mean 'text-shared'"
+    with pytest.raises(FaultsError, match=message):
+        names_of("text-share")
 
 
 def test_some_endpoints_are_synthesised_alone_and_all_that_is_synthesised_is_deployed(session):
     deployment.deploy(session, YES)
-    synth, deploy = [command.argv for command in session.run.commands if "git" not in command.argv][
-        -2:
-    ]
+    synth, deploy = [c.argv for c in session.run.commands if "git" not in c.argv][-2:]
     assert synth[synth.index("endpoint=sentence-embedder") - 1] == "-c" and "**" in synth
     assert "**" in deploy and deploy[deploy.index("--concurrency") + 1] == "1"
 
 
 def test_early_stacks_are_synthesised_whole_for_some_endpoints_too(session):
     deployment.deploy(session, YES)
-    synth = next(command.argv for command in session.run.commands if "synth" in command.argv)
+    synth = next(c.argv for c in session.run.commands if "synth" in c.argv)
     assert not any(word.startswith("endpoint=") for word in synth) and "*/Images" in synth
 
 
@@ -69,49 +63,22 @@ def test_session_of_all_names_no_endpoint(session):
 
 
 def test_engine_of_another_endpoint_is_neither_built_nor_verified(session):
-    (gone,) = (
-        name
-        for name in session.clients.objects
-        if name.split("/")[1] == _engine(session, "sentence-embedder-fp32")
-    )
-    del session.clients.objects[gone]
+    every = replace(session, endpoints=())
+    targets = [target for item in every.deployments() for target in item.targets]
+    other = next(t for t in targets if t.model.name == "sentence-embedder-fp32")
+    del session.clients.objects[other.lock_entry.archive.path]
     assert engines.missing_engines(session) == ()
-    assert [
-        order.target.model.name for order in engines.missing_engines(replace(session, endpoints=()))
-    ] == ["sentence-embedder-fp32"]
+    (request,) = engines.missing_engines(every)
+    assert request.engine_key == other.engine_key
     done = deployment.deploy(session, YES)
     assert done.verified == 1 and done.built == ()
     assert "endpoint=sentence-embedder" in session.run.commands[-2].argv
 
 
 def test_refuses_an_unknown_endpoint_in_one_sentence(tmp_path, monkeypatch, capsys):
-    tree = copied_tree(tmp_path)
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        [
-            "roundhouse",
-            "deploy",
-            "--env",
-            "dev",
-            "--root",
-            str(tree),
-            "--endpoint",
-            "sentence-embeddr",
-        ],
-    )
+    words = ["deploy", "--env", "dev", "--root", str(copied_tree(tmp_path))]
+    monkeypatch.setattr(sys, "argv", ["roundhouse", *words, "--endpoint", "sentence-embeddr"])
     assert cli.exit_code() == 1
     message = " ".join(capsys.readouterr().err.split())
-    assert message.startswith(
-        "models: unknown endpoint, given sentence-embeddr"
-    ) and message.endswith("'sentence-embedder'?")
-
-
-def _engine(session, model):
-    every = replace(session, endpoints=()).deployments()
-    return next(
-        target.engine_key
-        for deployment in every
-        for target in deployment.targets
-        if target.model.name == model
-    )
+    assert message.startswith("models: unknown endpoint, given sentence-embeddr")
+    assert message.endswith("'sentence-embedder'?")

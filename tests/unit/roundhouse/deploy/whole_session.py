@@ -8,6 +8,7 @@ import json
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 from botocore.exceptions import ClientError
 from rich.console import Console
@@ -29,41 +30,36 @@ class Body(io.BytesIO):
         yield self.getvalue()
 
 
-class Stacks:
-    """Stacks as CloudFormation lists them, by name and status."""
-
-    def __init__(self, statuses):
-        self.statuses = statuses
-
-    def paginate(self):
-        yield {
-            "StackSummaries": [
-                {"StackName": name, "StackStatus": status, "StackStatusReason": "because of it."}
-                for name, status in self.statuses.items()
-            ]
-        }
+def refusal(code):
+    return ClientError({"Error": {"Code": code, "Message": "none"}}, "Any")
 
 
 class Account:
-    """ECR, S3 and CodeBuild in memory; `did` is the order of what matters."""
+    """ECR, S3, CodeBuild and CloudFormation in memory; `did` is the order of what matters.
+
+    A build pushes the images of its source, unless `fails` has a reason or `forgets` is true.
+    """
 
     def __init__(self):
-        self.objects, self.tags, self.images, self.did, self.fails, self.orders = (
-            {},
-            {},
-            set(),
-            [],
-            None,
-            None,
-        )
-        self.stacks, self.statuses = {}, {}
+        self.objects, self.tags, self.images, self.stacks, self.statuses = {}, {}, set(), {}, {}
+        self.did, self.started, self.fails, self.forgets = [], [], None, False
+        self.absent, self.bucket_there = "ImageNotFoundException", True
 
     def __call__(self, service):
         return self
 
-    def get_paginator(self, name):
+    def get_paginator(self, operation):
+        return SimpleNamespace(paginate=getattr(self, operation))
+
+    def list_stacks(self):
         statuses = dict.fromkeys(self.stacks, "UPDATE_COMPLETE") | self.statuses
-        return Stacks(statuses) if name == "list_stacks" else self
+        for name, status in statuses.items():
+            stack = {
+                "StackName": name,
+                "StackStatus": status,
+                "StackStatusReason": "because of it.",
+            }
+            yield {"StackSummaries": [stack]}
 
     def update_termination_protection(self, StackName, EnableTerminationProtection):
         assert not EnableTerminationProtection
@@ -72,15 +68,11 @@ class Account:
     def get_template(self, StackName):
         return {"TemplateBody": self.stacks[StackName]}
 
-    def paginate(self, Bucket, Prefix):
-        names = sorted(name for name in self.objects if name.startswith(Prefix))
+    def list_objects_v2(self, Bucket, Prefix):
         now = datetime(2026, 11, 21, tzinfo=UTC)
-        yield {
-            "Contents": [
-                {"Key": name, "Size": len(self.objects[name]), "LastModified": now}
-                for name in names
-            ]
-        }
+        for name in sorted(name for name in self.objects if name.startswith(Prefix)):
+            size = len(self.objects[name])
+            yield {"Contents": [{"Key": name, "Size": size, "LastModified": now}]}
 
     def get_object_tagging(self, Bucket, Key):
         return {"TagSet": self.tags.get(Key, [])}
@@ -91,17 +83,17 @@ class Account:
 
     def describe_images(self, repositoryName, imageIds):
         if (repositoryName, imageIds[0]["imageTag"]) not in self.images:
-            raise ClientError(
-                {"Error": {"Code": "ImageNotFoundException", "Message": "none"}}, "DescribeImages"
-            )
+            raise refusal(self.absent)
         return {}
 
     def head_bucket(self, Bucket):
+        if not self.bucket_there:
+            raise refusal("404")
         return {}
 
     def head_object(self, Bucket, Key):
         if Key not in self.objects:
-            raise ClientError({"Error": {"Code": "404", "Message": "Not Found"}}, "HeadObject")
+            raise refusal("404")
         return {}
 
     def get_object(self, Bucket, Key):
@@ -109,25 +101,28 @@ class Account:
         return {"Body": Body(self.objects[Key])}
 
     def put_object(self, Bucket, Key, Body):
-        self.orders = json.loads(zipfile.ZipFile(io.BytesIO(Body)).read("images.json"))
+        self.objects[Key] = Body
 
-    def start_build(self, projectName, **order):
-        self.did.append(f"build {projectName}")
+    def source(self):
+        """The zip of the build."""
+        (key,) = (key for key in self.objects if key.startswith("sources/"))
+        return zipfile.ZipFile(io.BytesIO(self.objects[key]))
+
+    def orders(self):
+        return json.loads(self.source().read("images.json"))
+
+    def start_build(self, **request):
+        self.started.append(request)
+        self.did.append(f"build {request['projectName']}")
         return {"build": {"id": "1"}}
 
     def batch_get_builds(self, ids):
         if self.fails is not None:
-            phases = [{"contexts": [{"message": self.fails}]}]
-            return {
-                "builds": [
-                    {
-                        "buildStatus": "FAILED",
-                        "phases": phases,
-                        "logs": {"deepLink": "https://logs.example/1"},
-                    }
-                ]
-            }
-        self.images |= {(image["repository"], image["tag"]) for image in self.orders["images"]}
+            phases, logs = [{"contexts": [{"message": self.fails}]}], "https://logs.example/1"
+            build = {"buildStatus": "FAILED", "phases": phases, "logs": {"deepLink": logs}}
+            return {"builds": [build]}
+        if not self.forgets:
+            self.images |= {(item["repository"], item["tag"]) for item in self.orders()["images"]}
         return {"builds": [{"buildStatus": "SUCCEEDED"}]}
 
     def run(self, command, on_line=None):
@@ -151,10 +146,8 @@ def whole_session(tmp_path, run=None):
     for deployment in deployments(read_tree(tree), "dev"):
         for target in deployment.targets:
             entry = entry_for(deployment, target)
-            digest = hashlib.sha256(ARCHIVE).hexdigest()
-            entry = entry.model_copy(
-                update={"archive": entry.archive.model_copy(update={"sha256": digest})}
-            )
+            digest = {"sha256": hashlib.sha256(ARCHIVE).hexdigest()}
+            entry = entry.model_copy(update={"archive": entry.archive.model_copy(update=digest)})
             write_lock_entry(tree / environment.locks, target.model.name, entry)
             account.objects[entry.archive.path] = ARCHIVE
     return Session(
