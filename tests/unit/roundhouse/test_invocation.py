@@ -72,10 +72,10 @@ def test_refuses_an_unknown_endpoint(deployments):
 
 
 @pytest.mark.parametrize(
-    ("model", "said"), [(None, "name one with --model"), ("other", "does not serve it")]
+    ("model", "message"), [(None, "name one with --model"), ("other", "does not serve it")]
 )
-def test_refuses_a_shared_endpoint_without_a_model_it_serves(deployments, model, said):
-    with pytest.raises(RoundhouseError, match=said):
+def test_refuses_a_shared_endpoint_without_a_model_it_serves(deployments, model, message):
+    with pytest.raises(RoundhouseError, match=message):
         address(deployments, "text-shared", model)
 
 
@@ -321,13 +321,13 @@ FILE = Path("a.npz")
 
 
 @pytest.mark.parametrize(
-    ("texts", "file", "said"), [((), None, "takes arrays"), (("a",), FILE, "takes arrays")]
+    ("texts", "file", "message"), [((), None, "takes arrays"), (("a",), FILE, "takes arrays")]
 )
-def test_refuses_to_ask_a_model_of_arrays_without_arrays(deployments, texts, file, said):
+def test_refuses_to_ask_a_model_of_arrays_without_arrays(deployments, texts, file, message):
     target = deployments[0].targets[0]
     arrays = dataclasses.replace(target, model=target.model.model_copy(update={"task": "tensors"}))
     require_inputs(arrays, (), FILE)
-    with pytest.raises(RoundhouseError, match=said):
+    with pytest.raises(RoundhouseError, match=message):
         require_inputs(arrays, texts, file)
 
 
