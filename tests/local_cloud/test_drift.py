@@ -1,4 +1,4 @@
-"""Changes that a person makes by hand are found; what scaling does by itself is not."""
+"""Changes that a person makes by hand are new_differences; what scaling does by itself is not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from onboarding.names import artifact_bucket
 from roundhouse.deploy.stacks import environment_templates
 from roundhouse.gitops.drift import environment_drift
 from tests.local_cloud.account import MOMENT_SECONDS, until
-from tests.local_cloud.tiny_session import lock_entry, session_at, sound_network, walk
+from tests.local_cloud.tiny_session import deploy_all, lock_entry, session_at, sound_network
 
 pytestmark = pytest.mark.local_cloud
 
@@ -27,7 +27,7 @@ def tiny(tmp_path_factory):
     with session_at(tmp_path_factory.mktemp("session")) as tiny:
         session = tiny.start()
         tiny.write_model(sound_network(), endpoint=ENDPOINT)
-        walk(session)
+        deploy_all(session)
         yield tiny
 
 
@@ -37,7 +37,7 @@ def session(tiny):
 
 
 @pytest.fixture
-def found(session):
+def new_differences(session):
     """What differs now beside what differed before the test, by name."""
 
     def differences():
@@ -56,16 +56,16 @@ def alarm(session, name, **changes):
     cloudwatch.put_metric_alarm(**{**kept, **changes})
 
 
-def test_deployment_has_no_drift(found):
-    assert found() == {}
+def test_deployment_has_no_drift(new_differences):
+    assert new_differences() == {}
 
 
-def test_count_within_the_bounds_is_scalings_own(session, found):
+def test_count_within_the_bounds_is_scalings_own(session, new_differences):
     weights = [{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}]
     session.clients("sagemaker").update_endpoint_weights_and_capacities(
         EndpointName="local-tiny", DesiredWeightsAndCapacities=weights
     )
-    assert found() == {}
+    assert new_differences() == {}
 
 
 @pytest.mark.parametrize(
@@ -82,25 +82,25 @@ def test_count_within_the_bounds_is_scalings_own(session, found):
          "local-tiny-host-memory"),
     ],
 )  # fmt: skip
-def test_changed_alarm_is_found(session, found, name, changes, expected):
+def test_changed_alarm_is_found(session, new_differences, name, changes, expected):
     alarm(session, name, **changes)
-    assert expected in found()
+    assert expected in new_differences()
 
 
-def test_deleted_alarm_is_found(session, found):
+def test_deleted_alarm_is_found(session, new_differences):
     session.clients("cloudwatch").delete_alarms(AlarmNames=["local-tiny-no-instances"])
-    assert found()["alarm local-tiny-no-instances"].live is None
+    assert new_differences()["alarm local-tiny-no-instances"].live is None
 
 
-def test_changed_bounds_of_scaling_are_found_and_a_schedules_are_not(session, found):
+def test_changed_bounds_of_scaling_are_found_and_a_schedules_are_not(session, new_differences):
     scaling = session.clients("application-autoscaling")
     scaling.register_scalable_target(**SCALED, MinCapacity=2, MaxCapacity=3)
-    assert found() == {}
+    assert new_differences() == {}
     scaling.register_scalable_target(**SCALED, MinCapacity=1, MaxCapacity=2)
-    assert found()["bounds of AllTraffic"].live == [1, 2]
+    assert new_differences()["bounds of AllTraffic"].live == [1, 2]
 
 
-def test_suspended_scaling_is_found(session, found):
+def test_suspended_scaling_is_found(session, new_differences):
     state = {
         "DynamicScalingInSuspended": True,
         "DynamicScalingOutSuspended": False,
@@ -108,10 +108,12 @@ def test_suspended_scaling_is_found(session, found):
     }
     scaling = session.clients("application-autoscaling")
     scaling.register_scalable_target(**SCALED, SuspendedState=state)
-    assert found()["suspended scaling of AllTraffic"].live == ["DynamicScalingInSuspended"]
+    assert new_differences()["suspended scaling of AllTraffic"].live == [
+        "DynamicScalingInSuspended"
+    ]
 
 
-def test_changed_added_and_deleted_policies_are_found(session, found):
+def test_changed_added_and_deleted_policies_are_found(session, new_differences):
     scaling = session.clients("application-autoscaling")
     (policy,) = scaling.describe_scaling_policies(ServiceNamespace="sagemaker")["ScalingPolicies"]
     key = "TargetTrackingScalingPolicyConfiguration"
@@ -120,15 +122,15 @@ def test_changed_added_and_deleted_policies_are_found(session, found):
     metric = "SageMakerVariantConcurrentRequestsPerModelHighResolution"
     other = {**changed, "PredefinedMetricSpecification": {"PredefinedMetricType": metric}}
     scaling.put_scaling_policy(PolicyName="another", **put, **{key: other})
-    assert found()["scaling policy another"].deployed is None
+    assert new_differences()["scaling policy another"].deployed is None
     scaling.put_scaling_policy(PolicyName=policy["PolicyName"], **put, **{key: changed})
     name = f"scaling policy {policy['PolicyName']}"
-    assert found()[name].live[key]["TargetValue"] == 5.0
+    assert new_differences()[name].live[key]["TargetValue"] == 5.0
     scaling.delete_scaling_policy(PolicyName=policy["PolicyName"], **SCALED)
-    assert found()[name].live is None
+    assert new_differences()[name].live is None
 
 
-def test_changed_and_added_schedules_are_found(session, found):
+def test_changed_and_added_schedules_are_found(session, new_differences):
     scaling = session.clients("application-autoscaling")
     (action,) = scaling.describe_scheduled_actions(ServiceNamespace="sagemaker")["ScheduledActions"]
     bounds = {"MinCapacity": 3, "MaxCapacity": 3}
@@ -140,10 +142,10 @@ def test_changed_and_added_schedules_are_found(session, found):
             **SCALED,
         )
     assert {f"schedule {action['ScheduledActionName']} of AllTraffic",
-            "schedule by-hand of AllTraffic"} <= found().keys()  # fmt: skip
+            "schedule by-hand of AllTraffic"} <= new_differences().keys()  # fmt: skip
 
 
-def test_changed_weight_is_found(session, found):
+def test_changed_weight_is_found(session, new_differences):
     weights = [{"VariantName": "AllTraffic", "DesiredWeight": 0.5}]
     sagemaker = session.clients("sagemaker")
     status = "EndpointStatus"
@@ -154,21 +156,21 @@ def test_changed_weight_is_found(session, found):
     sagemaker.update_endpoint_weights_and_capacities(
         EndpointName="local-tiny", DesiredWeightsAndCapacities=weights
     )
-    assert found()["weight of AllTraffic"].live == 0.5
+    assert new_differences()["weight of AllTraffic"].live == 0.5
 
 
-def test_archive_that_is_gone_is_found(tiny, session, found):
+def test_archive_that_is_gone_is_found(tiny, session, new_differences):
     path = lock_entry(tiny).archive.path
     session.clients("s3").delete_object(Bucket=artifact_bucket(session.environment), Key=path)
-    assert found()[f"bytes of {path}"].live is None
+    assert new_differences()[f"bytes of {path}"].live is None
 
 
-def test_endpoint_that_is_gone_is_found(session, found):
+def test_endpoint_that_is_gone_is_found(session, new_differences):
     session.clients("sagemaker").delete_endpoint(EndpointName="local-tiny")
-    assert until(lambda: "endpoint" in found(), MOMENT_SECONDS)
+    assert until(lambda: "endpoint" in new_differences(), MOMENT_SECONDS)
 
 
-def test_stack_that_no_file_names_is_found(tiny, found):
+def test_stack_that_no_file_names_is_found(tiny, new_differences):
     tiny.write_like("other", "{instance_type: ml.c7i.large}")
     (tiny.paths.tree / "models" / "tiny.yaml").unlink()
-    assert found()["stack"].live == "no file names it"
+    assert new_differences()["stack"].live == "no file names it"
