@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from botocore.exceptions import ClientError
 
 from roundhouse.aws.clients import (
     aws_clients,
@@ -20,6 +18,7 @@ from roundhouse.aws.clients import (
 from roundhouse.cli import app as cli
 from roundhouse.errors import AwsError
 from tests.unit.roundhouse.aws_shells import KEYS, SHELLS
+from tests.unit.roundhouse.load_test.answering import Answer, serve
 
 
 @pytest.fixture
@@ -30,12 +29,9 @@ def shell(monkeypatch, tmp_path):
     """
 
     def set_shell(variables: dict[str, str], files: dict[str, bytes] | None = None) -> None:
-        for name in [
-            name
-            for name in os.environ
-            if name.startswith("AWS_") or name.lower().endswith("_proxy")
-        ]:
-            monkeypatch.delenv(name)
+        for name in tuple(os.environ):
+            if name.startswith("AWS_") or name.lower().endswith("_proxy"):
+                monkeypatch.delenv(name)
         for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
             monkeypatch.setenv(name, str(tmp_path / "none"))
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -49,32 +45,6 @@ def shell(monkeypatch, tmp_path):
     return set_shell
 
 
-class Page(BaseHTTPRequestHandler):
-    """Answers everything as a proxy's welcome page does."""
-
-    def do_GET(self):
-        self.send_response(200)
-        self.send_header("Content-Length", "17")
-        self.end_headers()
-        self.wfile.write(b"<html>hello</html"[:17])
-
-    do_POST = do_GET
-
-    def log_message(self, *words):
-        """Says nothing."""
-
-
-@pytest.fixture
-def page():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
 @pytest.mark.parametrize("name", SHELLS)
 def test_refuses_a_shell_that_cannot_reach_aws_in_one_sentence(shell, name):
     case = SHELLS[name]
@@ -82,7 +52,9 @@ def test_refuses_a_shell_that_cannot_reach_aws_in_one_sentence(shell, name):
     with pytest.raises(AwsError) as raised:
         bucket_exists(aws_clients("us-east-1")("s3"), "bucket")
     message = str(raised.value)
-    assert raised.value.reason == case.reason and case.says in message and case.way_out in message
+    assert (
+        raised.value.reason == case.reason and case.message in message and case.way_out in message
+    )
     assert "\n" not in message and message[-1] in ".?"
 
 
@@ -104,19 +76,20 @@ def test_a_client_that_nobody_asks_for_is_no_fault(shell):
     aws_clients("us-east-1")
 
 
-def test_refuses_what_is_not_aws(shell, page):
-    shell({**KEYS, "AWS_ENDPOINT_URL": page})
-    with pytest.raises(AwsError, match="something else than AWS"), calling("SageMaker"):
-        _ = aws_clients("us-east-1")("sagemaker").describe_endpoint(EndpointName="a")[
-            "EndpointStatus"
-        ]
+def test_refuses_an_answer_that_is_not_of_aws(shell):
+    with serve(lambda number: Answer(body=b"<html>hello</html")) as server:
+        shell({**KEYS, "AWS_ENDPOINT_URL": server.url.removesuffix("/invocations")})
+        sagemaker = aws_clients("us-east-1")("sagemaker")
+        with pytest.raises(AwsError, match="something else than AWS"), calling("SageMaker"):
+            _ = sagemaker.describe_endpoint(EndpointName="a")["EndpointStatus"]
 
 
-def test_refuses_an_archive_whose_bytes_break_off(shell):
-    shell(KEYS)
-    for read in (object_bytes, object_sha256):
-        with _breaking_off() as address, pytest.raises(AwsError, match="try again"):
-            os.environ["AWS_ENDPOINT_URL"] = address
+@pytest.mark.parametrize("read", [object_bytes, object_sha256])
+def test_refuses_an_archive_whose_bytes_break_off(shell, read):
+    half = Answer(raw=b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf")
+    with serve(lambda number: half) as server:
+        shell({**KEYS, "AWS_ENDPOINT_URL": server.url.removesuffix("/invocations")})
+        with pytest.raises(AwsError, match="try again"):
             read(aws_clients("us-east-1")("s3"), "bucket", "key")
 
 
@@ -130,46 +103,18 @@ def test_refuses_an_archive_whose_bytes_break_off(shell):
     ],
 )
 def test_a_refusal_says_the_way_out(status, code, way_out):
-    from botocore.exceptions import ClientError
-
-    answer = {
-        "Error": {"Code": code, "Message": "No."},
-        "ResponseMetadata": {"HTTPStatusCode": status},
-    }
-    with pytest.raises(AwsError) as raised, calling("S3"):
+    metadata = {"HTTPStatusCode": status}
+    answer = {"Error": {"Code": code, "Message": "No."}, "ResponseMetadata": metadata}
+    with pytest.raises(AwsError) as error, calling("S3"):
         raise ClientError(answer, "GetObject")
-    assert raised.value.is_answer and raised.value.reason == code
-    assert str(raised.value).startswith(f"S3: AWS answered {code}: No; ") and way_out in str(
-        raised.value
-    )
+    assert error.value.is_answer and error.value.reason == code
+    text = str(error.value)
+    assert text.startswith(f"S3: AWS answered {code}: No; ") and way_out in text
 
 
 def test_an_object_that_is_not_there_is_no_fault():
-    from botocore.exceptions import ClientError
-
     class Empty:
         def head_object(self, **_):
             raise ClientError({"Error": {"Code": "404", "Message": "Not Found"}}, "HeadObject")
 
     assert not object_exists(Empty(), "bucket", "key")
-
-
-class _breaking_off:
-    """A server that promises more bytes than it sends."""
-
-    def __enter__(self) -> str:
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.thread = threading.Thread(target=self._answer)
-        self.thread.start()
-        return f"http://127.0.0.1:{self.socket.getsockname()[1]}"
-
-    def _answer(self) -> None:
-        connection, _ = self.socket.accept()
-        with connection:
-            connection.recv(65536)
-            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf")
-
-    def __exit__(self, *of_it: object) -> None:
-        self.thread.join()
-        self.socket.close()
-        os.environ.pop("AWS_ENDPOINT_URL", None)
