@@ -66,8 +66,22 @@ def test_written_numbers_carry_their_circumstances(tmp_path):
     assert table("x", measures).row_count == 2
 
 
+HOLDS_MEMORY = """
+import sys, time
+from pathlib import Path
+memory = bytearray(60 << 20)
+with open(sys.argv[1], "a") as file:
+    file.write("x")
+while len(Path(sys.argv[1]).read_text()) < 2:  # until another one holds as much
+    time.sleep(0.01)
+time.sleep(1.5)
+"""
+
+
 def test_usage_has_memory_and_time_of_a_process_and_all_that_it_started(tmp_path):
-    child = f"{sys.executable} -c 'import time; x = bytearray(60 << 20); time.sleep(1.5)'"
+    program = tmp_path / "holds_memory.py"
+    program.write_text(HOLDS_MEMORY)
+    child = f"{sys.executable} {program} {tmp_path / 'holding'}"
     command = Command(argv=("sh", "-c", f"{child} & {child}; wait"), folder=ROOT)
     usage = measure_usage(command, tmp_path / "usage.json", Processes())
     assert 60 < usage.peak_mib < 100 and 126 < usage.peak_sum_mb < 250

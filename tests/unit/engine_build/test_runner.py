@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import select
 import subprocess
 import sys
@@ -59,14 +60,20 @@ def test_log_has_each_line_as_it_comes(runner, tmp_path):
     assert (ended.code, ended.output) == (0, "first\nsecond\n")
 
 
-def test_terminal_shows_how_long_a_process_runs():
+def test_terminal_shows_how_long_a_process_runs(tmp_path):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
+        def write(self, text):
+            if " seconds" in text:
+                (tmp_path / "shown").touch()
+            return super().write(text)
+
     stream = Terminal()
-    ProcessRunner(Log(stream), tick_seconds=0.01).run(shell("sleep 0.1"))
-    assert "sh, 0 seconds" in stream.getvalue()
+    until_shown = shell(f"until test -e {tmp_path}/shown; do :; done", timeout_seconds=30)
+    assert ProcessRunner(Log(stream), tick_seconds=0.01).run(until_shown).code == 0
+    assert re.search(r"sh, \d+ seconds", stream.getvalue())
 
 
 def test_output_that_is_no_text_is_kept_readable(runner):
@@ -80,8 +87,10 @@ def test_large_output_is_kept_whole(runner):
 def test_process_that_takes_too_long_ends_with_those_that_it_started(runner, tmp_path):
     os.mkfifo(tmp_path / "held")
     end = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    held = os.open(tmp_path / "held", os.O_WRONLY)  # a slow machine ends it before it opens this
     ended = runner.run(shell(f"exec 3> {tmp_path}/held; sleep 1000 & wait", timeout_seconds=0.3))
     assert (ended.code, ended.errors) == (124, "still running after 0.3 seconds; stopped")
+    os.close(held)
     assert select.select([end], [], [], 30)[0] and os.read(end, 1) == b""
     os.close(end)
 

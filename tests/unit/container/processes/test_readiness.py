@@ -95,7 +95,11 @@ def test_no_worker_is_healthy_before_every_other_answers(archive, is_killed):
     uvloop.run(run())
 
 
-@with_server(heartbeat_seconds=0.2)
+HEARTBEAT_SECONDS = 0.5
+"""A busy machine may take a second or two to run a worker that does not hang."""
+
+
+@with_server(heartbeat_seconds=HEARTBEAT_SECONDS)
 async def test_worker_that_hangs_is_killed_and_replaced(server: Server):
     one, other = await server.clients(2)
     victim = await process_of(one)
@@ -108,7 +112,7 @@ async def test_worker_that_hangs_is_killed_and_replaced(server: Server):
     for client in await server.clients(4):
         assert (await client.ask("a dog")).status == 200
     (line,) = server.events("http_process_hangs")
-    assert line["seconds"] == pytest.approx(HUNG_HEARTBEATS * 0.2)
+    assert line["seconds"] == pytest.approx(HUNG_HEARTBEATS * HEARTBEAT_SECONDS)
     assert [line["exit_code"] for line in server.events("http_process_died")] == [-9]
 
 
@@ -122,7 +126,7 @@ async def test_worker_that_never_sends_a_frame_is_killed(server: Server):
     assert server.lines[0]["event"] == "http_process_hangs"
 
 
-@with_server(heartbeat_seconds=0.05)
+@with_server(heartbeat_seconds=HEARTBEAT_SECONDS)
 async def test_engine_that_breaks_without_a_client_makes_every_worker_unhealthy(server: Server):
     one, other = await server.clients(2)
     await server.hold(one, "a dog")
@@ -139,7 +143,7 @@ async def load_with_short_runs(server: Server) -> None:
     server.backend = batcher(server.engine, run_seconds=0.2)
 
 
-@with_server(load=load_with_short_runs, heartbeat_seconds=0.05)
+@with_server(load=load_with_short_runs, heartbeat_seconds=HEARTBEAT_SECONDS)
 async def test_engine_that_hangs_makes_every_worker_unhealthy(server: Server):
     one, other = await server.clients(2)
     await server.hold(one, "a dog")
