@@ -7,13 +7,12 @@ runs the same lines with a tiny network on the CPU. Exit code 1 when a bar was m
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,7 +23,8 @@ from benchmarks.h200.candidates import candidates
 from benchmarks.h200.plan import LOAD_THREADS, REPOSITORY, Plan, plan_request
 from benchmarks.h200.stages import Sums, means, sums
 from benchmarks.measure import circumstances, table, write
-from benchmarks.servers.running_server import Running, running
+from benchmarks.servers.harness import Harness
+from benchmarks.servers.running_server import Running
 from benchmarks.servers.workload import (
     Request,
     binary,
@@ -49,8 +49,8 @@ class Experiment:
     """Servers that are up, and their load."""
 
     plan: Plan
+    harness: Harness
     servers: Mapping[str, Running]
-    wrk: Wrk
 
     @property
     def ours(self) -> tuple[str, ...]:
@@ -103,18 +103,12 @@ class Experiment:
 
     def _load(self, name: str, requests: str, clients: int) -> Callable[[], dict[str, Any]]:
         file, server = self.plan.folder / "requests" / requests, self.servers[name]
-        port = server.candidate.port
 
         def load() -> dict[str, Any]:
-            self.wrk.load(file, port=port, connections=clients, seconds=1)
+            self.harness.load(server, file, clients, 1)
             server.settle()
             before = _sums(server)
-            result = self.wrk.load(file, port=port, connections=clients, seconds=self.plan.seconds)
-            if not result.clean:
-                raise ValueError(
-                    f"{name}, {requests}, {clients} clients: not every request was answered: "
-                    f"{result}"
-                )
+            result = self.harness.load(server, file, clients, self.plan.seconds)
             return {
                 "rate": result.rate,
                 "clients": clients,
@@ -152,13 +146,13 @@ def run_experiment(plan: Plan) -> int:
     def report(text: str) -> None:
         print(f"{text} after {time.monotonic() - begin:.0f} s", flush=True)
 
-    wrk = _wrk(plan)
+    harness = Harness(folder=plan.out, wrk=_wrk(plan))
     _write_archive(plan)
     _write_requests(plan)
     report("archive")
-    with _servers(plan) as servers:
+    with harness.start(*candidates(plan)) as servers:
         report(f"{len(servers)} servers ready")
-        experiment = Experiment(plan=plan, servers=servers, wrk=wrk)
+        experiment = Experiment(plan=plan, harness=harness, servers=servers)
         experiment.check()
         results: list[dict[str, Any]] = []
         for number in range(plan.rounds):
@@ -201,19 +195,6 @@ def _wrk(plan: Plan) -> Wrk:
         threads=1 if plan.tiny else LOAD_THREADS,
         cores=plan.load_cores,
     )
-
-
-@contextlib.contextmanager
-def _servers(plan: Plan) -> Iterator[dict[str, Running]]:
-    """Start all of them at once; one without requests costs nothing."""
-    logs = plan.out / "logs"
-    with contextlib.ExitStack() as stack:
-        yield {
-            candidate.name: stack.enter_context(
-                running(candidate, logs / f"{candidate.name.replace(' ', '-')}.log")
-            )
-            for candidate in candidates(plan)
-        }
 
 
 def _write_rounds(

@@ -8,21 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from benchmarks.manifest import embedder_manifest
 from benchmarks.trees import MODEL, merge, read_yaml, write_yaml
 from onboarding import names
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import ArchiveRecord, Lock, LockEntry, lock_path, lock_text
-from onboarding.manifest import (
-    AccuracyRecord,
-    BenchmarkRecord,
-    BuilderRecord,
-    CompileCheckRecord,
-    ProfileRecord,
-    QuantizationRecord,
-    RuntimeRecord,
-    SpeedupRecord,
-)
+from onboarding.manifest import BenchmarkRecord, BuilderRecord, ProfileRecord
 from onboarding.resolve import deployments, runtime_identity
 from onboarding.tree import read_tree
 
@@ -32,6 +25,18 @@ SHAPES = ((1, 8, 5.0), (8, 64, 20.0), (32, 128, 90.0))
 """(batch, sequence, p99 in ms of INT8)."""
 SUBJECTS = {"fp32": 3.0, "int8": 1.0, "fp32 (duplicate control)": 3.0, "int8 Q/DQ network": 2.0}
 """What was measured, and how many times slower than INT8 it was."""
+ACCURACY_SUBJECTS = ("int8 Q/DQ network", "int8 engine", "fp32 engine")
+RECORDS = yaml.safe_load("""
+accuracy: {metric: cosine, mean: 0.998, mean_interval: [0.9979, 0.9982], worst: 0.985, samples: 640,
+  nearest_neighbour_agreement: 0.94, budget_mean: 0.99, budget_worst: 0.95, verdict: pass}
+compile_check: {tool: tensorrt_rtx, version: 1.7.1.116, verdict: pass, seconds: 1.33}
+speedup: {candidate: int8, baseline: fp32, batch: 8, sequence: 64, ratio: 2.4, low: 2.3, high: 2.5,
+  control_low: 0.98, control_high: 1.02}
+runtime: {load_seconds: 0.17, host_memory_mib: 133.0, device_memory_mib: 300.0}
+quantization: {mode: explicit, method: max, samples: 256, int8_share_of_matmul_macs: 0.973,
+  share_at_sequence: 64, int8_layers: 36}
+""")
+"""What is the same in every record of a kind."""
 ARCHIVE_SHA256, ARCHIVE_BYTES = "a" * 64, 90 * 2**20
 Built = Callable[[Deployment, Target], LockEntry]
 
@@ -87,41 +92,21 @@ def _measured_fields(target: Target, runtime: str) -> dict[str, Any]:
     model = target.model.name
     embedder = embedder_manifest(model, width=WIDTH, profile=PROFILE)
     files = (embedder.engine_file, f"{model}/1/tokenizer.json", f"{model}/config.pbtxt")
-    subjects = ("int8 Q/DQ network", "int8 engine", "fp32 engine")
+    layers = tuple(f"/encoder/encoder/layer.{number}/attention/self/MatMul" for number in range(12))
+    accuracy, check, run = (RECORDS[kind] for kind in ("accuracy", "compile_check", "runtime"))
     return {
         "inputs": embedder.inputs,
         "outputs": embedder.outputs,
         "files": dict.fromkeys(files, "b" * 64),
         "tokenizer_file": embedder.tokenizer_file,
-        "accuracy": tuple(_accuracy(subject) for subject in subjects),
-        "compile_checks": tuple(_compile_check(network) for network in target.network_keys),
+        "accuracy": [{"subject": subject, **accuracy} for subject in ACCURACY_SUBJECTS],
+        "compile_checks": [{"network": network, **check} for network in target.network_keys],
         "benchmark": tuple(_benchmarks(runtime)),
-        "speedups": (_speedup(),),
-        "runtimes": tuple(_runtime(runtime, precision) for precision in ("fp32", "int8")),
-        "quantization": _quantization(),
+        "speedups": [RECORDS["speedup"]],
+        "runtimes": [{"runtime": runtime, "precision": name, **run} for name in ("fp32", "int8")],
+        "quantization": {**RECORDS["quantization"], "float_layers": layers},
         "device_memory_mib": 300.0,
     }
-
-
-def _accuracy(subject: str) -> AccuracyRecord:
-    return AccuracyRecord(
-        subject=subject,
-        metric="cosine",
-        mean=0.998,
-        mean_interval=(0.9979, 0.9982),
-        worst=0.985,
-        samples=640,
-        nearest_neighbour_agreement=0.94,
-        budget_mean=0.99,
-        budget_worst=0.95,
-        verdict="pass",
-    )
-
-
-def _compile_check(network: str) -> CompileCheckRecord:
-    return CompileCheckRecord(
-        tool="tensorrt_rtx", version="1.7.1.116", network=network, verdict="pass", seconds=1.33
-    )
 
 
 def _benchmarks(runtime: str) -> Iterator[BenchmarkRecord]:
@@ -146,29 +131,6 @@ def benchmark(
         p99_ms=p99_ms,
         rows_per_second=batch * 1000 / p99_ms,
         repetitions=100,
-    )
-
-
-def _speedup() -> SpeedupRecord:
-    ratios = {"ratio": 2.4, "low": 2.3, "high": 2.5, "control_low": 0.98, "control_high": 1.02}
-    return SpeedupRecord(candidate="int8", baseline="fp32", batch=8, sequence=64, **ratios)
-
-
-def _runtime(runtime: str, precision: str) -> RuntimeRecord:
-    memory = {"host_memory_mib": 133.0, "device_memory_mib": 300.0}
-    return RuntimeRecord(runtime=runtime, precision=precision, load_seconds=0.17, **memory)
-
-
-def _quantization() -> QuantizationRecord:
-    layers = tuple(f"/encoder/encoder/layer.{number}/attention/self/MatMul" for number in range(12))
-    return QuantizationRecord(
-        mode="explicit",
-        method="max",
-        samples=256,
-        int8_share_of_matmul_macs=0.973,
-        share_at_sequence=64,
-        int8_layers=36,
-        float_layers=layers,
     )
 
 

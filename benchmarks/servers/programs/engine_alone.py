@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import queue
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Sequence
+from multiprocessing import dummy
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ from tokenizers import Tokenizer
 
 WINDOW = 64
 MAX_ROWS = 32
+Files = tuple[str, str, int]
+"""Network, tokenizer, and the most tokens of a text."""
 
 
 class Network:
@@ -80,9 +81,15 @@ def batches(rows: list[list[int]], budget: int) -> list[list[list[int]]]:
 
 
 def work(
-    network: Network, texts: Sequence[str], seconds: float, budget: int, barrier: Any
-) -> float:
-    """Return the texts a second of one worker."""
+    network: Network | Files,
+    texts: Sequence[str],
+    seconds: float,
+    budget: int,
+    barrier: Any,
+    rates: Any,
+) -> None:
+    """Put the texts a second of one worker into a queue; files are a network of its own."""
+    network = network if isinstance(network, Network) else Network(*network)
     network.run(network.tokens(texts[:1]))
     barrier.wait()
     count, begin = 0, time.perf_counter()
@@ -91,56 +98,40 @@ def work(
         for rows in batches(network.tokens(window), budget):
             network.run(rows)
         count += WINDOW
-    return count / (time.perf_counter() - begin)
-
-
-def work_in_process(files: tuple[str, str, int], rates: Any, *arguments: Any) -> None:
-    """Put the rate of a worker with a network of its own into a queue."""
-    rates.put(work(Network(*files), *arguments))
+    rates.put(count / (time.perf_counter() - begin))
 
 
 def limit(
-    files: tuple[str, str, int], texts: Sequence[str], seconds: float, *more: str
+    files: Files, texts: Sequence[str], seconds: float, count: int, kind: str, budget: int
 ) -> dict[str, Any]:
     """Return the texts a second of all workers.
 
     `processes`, each with its session, or `threads` that share one.
     """
-    count, kind, budget = int(more[0]), more[1], int(more[2])
-    shares = [texts[index::count] for index in range(count)]
-    workers: list[Any]
-    if kind == "processes":
-        context = multiprocessing.get_context("spawn")
-        barrier: Any = context.Barrier(count)
-        rates: Any = context.Queue()
-        workers = [
-            context.Process(
-                target=work_in_process, args=(files, rates, share, seconds, budget, barrier)
-            )
-            for share in shares
-        ]
-    else:
-        barrier, rates = threading.Barrier(count), queue.SimpleQueue()
-        network = Network(*files)
-        workers = [
-            threading.Thread(
-                target=lambda share=share: rates.put(work(network, share, seconds, budget, barrier))
-            )
-            for share in shares
-        ]
+    shares_one = kind == "threads"
+    context: Any = dummy if shares_one else multiprocessing.get_context("spawn")
+    network = Network(*files) if shares_one else files
+    barrier, rates = context.Barrier(count), context.Queue()
+    workers = [
+        context.Process(
+            target=work, args=(network, texts[index::count], seconds, budget, barrier, rates)
+        )
+        for index in range(count)
+    ]
     for worker in workers:
         worker.start()
-    rate = sum(rates.get() for _ in shares)
+    rate = sum(rates.get() for _ in workers)
     for worker in workers:
         worker.join()
     return {"rate": rate, "workers": count, "kind": kind, "budget": budget}
 
 
-def measure(mode: str, files: tuple[str, str, int], texts: list[str], *more: str) -> Any:
+def measure(mode: str, files: Files, texts: list[str], *more: str) -> Any:
     """Return what one mode measures."""
     seconds = float(more[0])
     if mode == "limit":
-        return limit(files, texts, seconds, *more[1:])
+        workers, kind, budget = more[1:]
+        return limit(files, texts, seconds, int(workers), kind, int(budget))
     network = Network(*files)
     if mode == "direct":
         return direct(network, texts, seconds)
