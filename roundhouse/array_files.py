@@ -88,12 +88,10 @@ def _array(data: bytes, path: Path) -> Array:
 
     try:
         found: Array = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-    except (
-        Exception
-    ) as error:  # a damaged file makes numpy raise anything, and advise to read it unsafely
-        sentence = (
-            "is no .npy file of a plain array, or a damaged one; write a plain array "
-            "with numpy.save"
-        )
-        raise RoundhouseError(f"--input {path}: {sentence}.") from error
+    except Exception as error:
+        # A damaged file makes numpy raise anything, and advise to read it unsafely.
+        raise RoundhouseError(
+            f"--input {path}: is no .npy file of a plain array, or a damaged one; write a plain "
+            "array with numpy.save."
+        ) from error
     return found
