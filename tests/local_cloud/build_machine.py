@@ -151,7 +151,8 @@ class Machine:
 
     def stop(self, execution):
         """Stops an execution, its builds and its jobs, as `roundhouse` does on Ctrl-C."""
-        Execution(arn=execution, environment=self.environment, clients=self.cloud.client).stop()
+        clients = self.cloud.client
+        Execution(arn=execution, environment=self.environment, clients=clients).stop(lambda: None)
 
     def records(self, execution):
         """What the execution of each engine came to, by model."""

@@ -1,4 +1,4 @@
-"""Changes that a person makes by hand are new_differences; what scaling does by itself is not."""
+"""Changes that a person makes by hand are found; what scaling does by itself is not."""
 
 from __future__ import annotations
 
