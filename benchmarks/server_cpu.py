@@ -124,7 +124,8 @@ def _like_lengths(alone: EngineAlone) -> EngineAlone:
 def _check(alone: EngineAlone) -> Check:
     """Return what refuses to measure a server with other answers than the model's."""
     texts = alone.fixtures.texts[:CHECKED]
-    expected = alone.answers(texts)
+    fixtures = dataclasses.replace(alone.fixtures, texts=texts)
+    expected = dataclasses.replace(alone, fixtures=fixtures).answers()
 
     def check(server: Running) -> None:
         name = server.candidate.name

@@ -19,8 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.h200.bars import GROUP, bars
-from benchmarks.h200.candidates import candidates
-from benchmarks.h200.plan import LOAD_THREADS, REPOSITORY, Plan, plan_request
+from benchmarks.h200.plan import LOAD_THREADS, REPOSITORY, Plan, candidates, plan_request
 from benchmarks.h200.stages import Sums, means, sums
 from benchmarks.measure import circumstances, table, write
 from benchmarks.servers.harness import Harness

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from benchmarks.servers.candidates import PROGRAMS
@@ -38,27 +36,26 @@ class EngineAlone:
 
     def limit(self, kind: str, budget: int, *, seconds: float) -> float:
         """Return texts per second on both cores, tokenizing included."""
-        texts = self.fixtures.write_texts()
-        return float(self._run("limit", texts, seconds, str(CORES), kind, str(budget))["rate"])
+        return float(self._run("limit", seconds, str(CORES), kind, str(budget))["rate"])
 
     def direct(self, seconds: float) -> float:
         """Return the median milliseconds of a direct call: one text, one thread."""
-        return float(self._run("direct", self.fixtures.write_texts(), seconds)["p50_ms"])
+        return float(self._run("direct", seconds)["p50_ms"])
 
     def lengths(self) -> list[int]:
         """Return the tokens of each text."""
-        lengths: list[int] = self._run("lengths", self.fixtures.write_texts(), 0)
+        lengths: list[int] = self._run("lengths", 0)
         return lengths
 
-    def answers(self, texts: Sequence[str]) -> list[list[float]]:
+    def answers(self) -> list[list[float]]:
         """Return the model's own answers."""
-        file = self.fixtures.folder / "checked.txt"
-        file.write_text("\n".join(texts) + "\n", encoding="utf-8")
-        rows: list[list[float]] = self._run("answers", file, 0)
+        rows: list[list[float]] = self._run("answers", 0)
         return rows
 
-    def _run(self, mode: str, texts: Path, seconds: float, *more: str) -> Any:
+    def _run(self, mode: str, seconds: float, *more: str) -> Any:
         fixtures = self.fixtures
+        texts = fixtures.folder / "texts.txt"
+        texts.write_text("\n".join(fixtures.texts) + "\n", encoding="utf-8")
         program = (str(fixtures.paths.venv_python("server")), str(PROGRAMS / "engine_alone.py"))
         files = (str(fixtures.engine), str(fixtures.tokenizer), str(texts))
         argv = (*program, mode, *files, str(MAX_TOKENS), str(seconds), *more)

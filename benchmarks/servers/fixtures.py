@@ -40,12 +40,6 @@ class Fixtures:
         """Its tokenizer."""
         return self.archive / MODEL / "1" / "tokenizer.json"
 
-    def write_texts(self) -> Path:
-        """Write the sentences, one a line."""
-        path = self.folder / "texts.txt"
-        path.write_text("\n".join(self.texts) + "\n", encoding="utf-8")
-        return path
-
 
 def prepare_bench_environment(context: Context) -> None:
     """Make the environment of what our servers are measured against. Raises ValueError."""
