@@ -5,6 +5,8 @@ from __future__ import annotations
 from roundhouse.cli.options import Env, Form, Format, Root
 
 EXAMPLE = "roundhouse drift --env prod --format json"
+SHOWN = 120
+"""Characters of a value in the table; JSON has all."""
 
 
 def drift(env: Env, root: Root = None, form: Form = Format.text) -> None:
@@ -13,6 +15,8 @@ def drift(env: Env, root: Root = None, form: Form = Format.text) -> None:
     Endpoint configs, weights, counts, scaling, schedules, alarms, archives, and stacks that no file
     names. What scaling and schedules change is no drift. Exit code 2 when something differs.
     """
+    from textwrap import shorten
+
     from roundhouse.deploy.stacks import environment_templates
     from roundhouse.errors import DriftError
     from roundhouse.gitops.drift import environment_drift
@@ -31,7 +35,15 @@ def drift(env: Env, root: Root = None, form: Form = Format.text) -> None:
         print_json([item.as_dict() for item in found])
     elif found:
         columns = ("endpoint", "what", "deployed", "runs")
-        rows = ((item.endpoint, item.what, str(item.deployed), str(item.live)) for item in found)
+        rows = (
+            (
+                item.endpoint,
+                item.what,
+                shorten(str(item.deployed), SHOWN),
+                shorten(str(item.live), SHOWN),
+            )
+            for item in found
+        )
         report.print_table(table(columns, rows))
     if found:
         raise DriftError(

@@ -6,6 +6,7 @@ policies. What scaling and schedules change by themselves is no drift.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -251,6 +252,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items() if item not in (False, [], None)}
     if isinstance(value, list | tuple):
-        return sorted(map(_plain, value), key=str)
+        return sorted(map(_plain, value), key=lambda item: json.dumps(item, sort_keys=True))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number else value

@@ -6,6 +6,7 @@ functions of them. Only a changed environment file starts a process, Node, for t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -65,7 +66,12 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     name, region = change.environment.name, change.environment.region
     before, after = _deployments(change.base, name), _deployments(change.head, name)
     estimated = {key: _with_estimates(item, before) for key, item in after.items()}
-    engines = engine_changes(change.base, change.head, before, after)
+    deployed = json.dumps(change.deployed or {})
+    engines = [
+        engine
+        for engine in engine_changes(change.base, change.head, before, after)
+        if engine.state == "missing" or engine.key not in deployed
+    ]
     endpoints: list[EndpointChange] = []
     digests: dict[str, tuple[str, str]] = {}
     for endpoint in sorted(before.keys() | after.keys() | _deployed_endpoints(change)):
@@ -91,7 +97,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         environment=name,
         id=plan_id(digests, missing, prices),
         endpoints=tuple(endpoints),
-        engines=engines,
+        engines=tuple(engines),
         stacks=stacks,
         unchanged_endpoints=len(after.keys() - {item.name for item in endpoints}),
         prices_date=prices,

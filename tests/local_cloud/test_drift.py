@@ -56,8 +56,8 @@ def alarm(session, name, **changes):
     cloudwatch.put_metric_alarm(**{**kept, **changes})
 
 
-def test_deployment_has_no_drift(new_differences):
-    assert new_differences() == {}
+def test_deployment_has_no_drift(session):
+    assert environment_drift(session, environment_templates(session)) == ()
 
 
 def test_count_within_the_bounds_is_scalings_own(session, new_differences):
