@@ -1,4 +1,4 @@
-"""The door of the command: Ctrl-C while it loads is one word and exit code 130, never a trace."""
+"""Ctrl-C while the command loads is one word and exit code 130, never a trace."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def run_stopped(tmp_path):
             encoding="utf-8",
         )
         own = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-        command = (str(script), *words)
+        # A shell starts what it puts into the background with SIGINT ignored.
+        command = ("env", "--default-signal=INT", str(script), *words)
         return subprocess.run(
             command, env=own, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
         )
