@@ -11,7 +11,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -189,7 +188,8 @@ def _parse_lock(path: Path, text: str, model: str) -> Lock:
             "keep the engines of both sides and remove the marks",
         )
     try:
-        lock = _lock_of(text)
+        # YAML has no tuples, so the lists of the file are read as JSON would be.
+        lock = Lock.model_validate_json(json.dumps(load_yaml(text)))
     except (yaml.YAMLError, ValidationError, TypeError, ValueError, RecursionError) as error:
         raise LockError(path, "is not a lock file", _RESTORE) from error
     if lock.model != model:
@@ -207,13 +207,6 @@ def _parse_lock(path: Path, text: str, model: str) -> Lock:
     ):
         raise LockError(path, "lists a capacity under the instance type of another", _RESTORE)
     return lock
-
-
-@lru_cache(maxsize=2048)
-def _lock_of(text: str) -> Lock:
-    """Parse a text once: the locks of two revisions of a tree are mostly the same."""
-    # YAML has no tuples, so the lists of the file are read as JSON would be.
-    return Lock.model_validate_json(json.dumps(load_yaml(text)))
 
 
 @contextmanager
