@@ -107,6 +107,11 @@ def _destination(tree: Tree, source: str, destination: str) -> EnvironmentSpec:
     for name in (source, destination):
         deployments(tree, name)
     spec = tree.environments[destination]
+    if source == destination:
+        raise RoundhouseError(
+            f"--from {source} --to {destination}: an environment does not promote to itself; name "
+            "the one that built the engines, and the one that receives them."
+        )
     if spec.promotes_from != source:
         instead = spec.promotes_from
         raise RoundhouseError(

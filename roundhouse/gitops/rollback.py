@@ -8,19 +8,22 @@ from collections.abc import Iterator
 from pydantic import ValidationError
 
 from onboarding.promotion import Promotion, promotion_path, read_promotion, write_promotion
+from onboarding.resolve import deployments
 from onboarding.yaml_text import load_yaml
 from roundhouse.errors import RoundhouseError
 from roundhouse.paths import Paths
 from roundhouse.processes import Run
 from roundhouse.revisions import Git
+from roundhouse.session import valid_tree
 
 
 def roll_back(paths: Paths, environment: str, run: Run, commit: str | None = None) -> Promotion:
     """Write the promotion before the present one, or the latest one of a commit; return it.
 
-    `commit`: what the environment is to deploy, at least seven hex digits. Raises RoundhouseError
-    where git has no such promotion.
+    `commit`: what the environment is to deploy, or how that begins. Raises FaultsError for an
+    unknown environment, RoundhouseError where git has no such promotion.
     """
+    deployments(valid_tree(paths), environment)
     present = read_promotion(paths.tree, environment)
     if present is None:
         raise RoundhouseError(

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 from rich.console import Console
 
 from benchmarks.scale.cloud import archive, archived_entry
+from onboarding.fault import FaultsError
 from onboarding.lock import ServedCapacity, record_capacity
 from onboarding.promotion import promotion_path, read_promotion
 from onboarding.resolve import deployments
@@ -299,6 +300,17 @@ def test_refuses_a_commit_that_is_not_merged(rungs):
 def test_refuses_an_environment_that_promotes_from_another(rungs):
     with pytest.raises(RoundhouseError, match="promotes from no environment, not from prod"):
         rungs.promote(source="prod", destination="dev")
+
+
+def test_refuses_to_promote_an_environment_to_itself(rungs):
+    with pytest.raises(RoundhouseError, match="an environment does not promote to itself"):
+        rungs.promote(source="dev", destination="dev")
+
+
+@pytest.mark.parametrize("environment", ["prd", ""])
+def test_refuses_a_rollback_of_an_unknown_environment(rungs, environment):
+    with pytest.raises(FaultsError, match="environment"):
+        roll_back(rungs.repository.paths, environment, Processes())
 
 
 def test_environment_never_builds_what_it_receives(rungs):
