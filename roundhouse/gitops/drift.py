@@ -13,7 +13,7 @@ from typing import Any
 
 from onboarding.names import artifact_bucket, stack_name
 from roundhouse.aws.clients import Client, Clients, calling
-from roundhouse.gitops.endpoint_facts import CONFIG, ENDPOINT, POLICY, TARGET
+from roundhouse.gitops.endpoint_facts import CONFIG, ENDPOINT, POLICY, TARGET, resources_of
 from roundhouse.gitops.template_changes import Template
 from roundhouse.session import Session
 
@@ -72,16 +72,18 @@ def endpoint_drift(clients: Clients, endpoint: str, template: Template) -> Itera
         if deployed != live:
             yield Difference(endpoint=endpoint, what=what, deployed=deployed, live=live)
 
-    for item in _of(template, ENDPOINT):
+    for item in resources_of(template, ENDPOINT):
         yield from _variants(clients("sagemaker"), item["Properties"], template, differ)
     scaling = clients("application-autoscaling")
-    for item in _of(template, TARGET):
+    for item in resources_of(template, TARGET):
         yield from _scalable_target(scaling, item["Properties"], differ)
-    policies = [item["Properties"] for item in _of(template, POLICY)]
-    for resource in sorted({item["Properties"]["ResourceId"] for item in _of(template, TARGET)}):
+    policies = [item["Properties"] for item in resources_of(template, POLICY)]
+    for resource in sorted(
+        {item["Properties"]["ResourceId"] for item in resources_of(template, TARGET)}
+    ):
         own = [policy for policy in policies if policy["ResourceId"] == resource]
         yield from _policies(scaling, resource, own, differ)
-    alarms = [item["Properties"] for item in _of(template, ALARM)]
+    alarms = [item["Properties"] for item in resources_of(template, ALARM)]
     yield from _alarms(clients("cloudwatch"), alarms, differ)
 
 
@@ -105,10 +107,10 @@ def _variants(
     yield from differ("endpoint config", endpoint["EndpointConfigName"], live["EndpointConfigName"])
     bounds = {
         _variant(item["Properties"]["ResourceId"]): _bounds(item["Properties"])
-        for item in _of(template, TARGET)
+        for item in resources_of(template, TARGET)
     }
     running = {item["VariantName"]: item for item in live.get("ProductionVariants", ())}
-    for config in _of(template, CONFIG):
+    for config in resources_of(template, CONFIG):
         for variant in config["Properties"]["ProductionVariants"]:
             name = variant["VariantName"]
             now = running.get(name)
@@ -227,10 +229,6 @@ def _action(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _variant(resource: str) -> str:
     return resource.rsplit("/", 1)[-1]
-
-
-def _of(template: Template, kind: str) -> Iterator[Mapping[str, Any]]:
-    return (item for item in template.get("Resources", {}).values() if item["Type"] == kind)
 
 
 def _has_reference(value: Any) -> bool:

@@ -41,10 +41,10 @@ class ScaledValue:
 
 def variant_facts(template: Template) -> tuple[VariantFacts, ...]:
     """Return every variant of an endpoint's template, shadows too."""
-    targets = {_variant(item): item["Properties"] for item in _of(template, TARGET)}
+    targets = {variant_name(item): item["Properties"] for item in resources_of(template, TARGET)}
     return tuple(
         _facts(variant, targets.get(variant["VariantName"]))
-        for config in _of(template, CONFIG)
+        for config in resources_of(template, CONFIG)
         for key in ("ProductionVariants", "ShadowProductionVariants")
         for variant in config["Properties"].get(key, ())
     )
@@ -94,7 +94,7 @@ def scaling_changes(before: Template | None, after: Template | None) -> tuple[Sc
 
 def rollout_plan(template: Template, updates: int) -> RolloutPlan | None:
     """Return how SageMaker takes another endpoint config; None where there is no endpoint."""
-    endpoints = list(_of(template, ENDPOINT))
+    endpoints = list(resources_of(template, ENDPOINT))
     if not endpoints:
         return None
     config = endpoints[0]["Properties"].get("DeploymentConfig", {})
@@ -179,18 +179,18 @@ def _moments(expression: str, zone: str | None) -> Iterator[datetime]:
 
 
 def _scaled_values(template: Template) -> Iterator[tuple[tuple[str, str], ScaledValue]]:
-    for item in _of(template, TARGET):
+    for item in resources_of(template, TARGET):
         for key, what in (("MinCapacity", "fewest instances"), ("MaxCapacity", "most instances")):
             yield (
-                (_variant(item), what),
+                (variant_name(item), what),
                 ScaledValue(value=float(item["Properties"][key]), derivation=None),
             )
-    for item in _of(template, POLICY):
+    for item in resources_of(template, POLICY):
         tracking = item["Properties"].get("TargetTrackingScalingPolicyConfiguration")
         if tracking is not None:
             note = item.get("Metadata", {}).get("Derivation", {}).get("TargetValue")
             yield (
-                (_variant(item), f"target of {_metric(tracking)}"),
+                (variant_name(item), f"target of {_metric(tracking)}"),
                 ScaledValue(value=float(tracking["TargetValue"]), derivation=note),
             )
 
@@ -206,9 +206,11 @@ def _number(scaled: ScaledValue) -> float | None:
     return None if math.isnan(scaled.value) else scaled.value
 
 
-def _variant(item: Mapping[str, Any]) -> str:
+def variant_name(item: Mapping[str, Any]) -> str:
+    """Return the variant that a scalable target or scaling policy is of."""
     return str(item["Properties"]["ResourceId"]).rsplit("/", 1)[-1]
 
 
-def _of(template: Template, kind: str) -> Iterator[Mapping[str, Any]]:
+def resources_of(template: Template, kind: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the resources of one type."""
     return (item for item in template.get("Resources", {}).values() if item["Type"] == kind)
