@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from onboarding.manifest import Manifest
+from onboarding.replacement import replace_text
 from onboarding.values import Server, Value
 from onboarding.yaml_text import load_yaml
 
@@ -156,7 +156,7 @@ def _change_entry(folder: Path, model: str, change: Callable[[Lock], LockEntry])
         with _only_writer(folder):
             lock = read_lock(folder, model)
             entry = change(lock)
-            _replace(
+            replace_text(
                 path,
                 lock_text(
                     lock.model_copy(
@@ -219,17 +219,3 @@ def _only_writer(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _replace(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +10,7 @@ import yaml
 from pydantic import ConfigDict, Field, ValidationError
 
 from onboarding.lock import LockError
+from onboarding.replacement import replace_text
 from onboarding.values import Value
 from onboarding.yaml_text import load_yaml
 
@@ -84,10 +83,5 @@ def write_promotion(root: Path, promotion: Promotion) -> Path:
     """Write an environment's promotion by an atomic rename."""
     path = promotion_path(root, promotion.environment)
     data = promotion.model_dump(mode="json", by_alias=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(HEADER + yaml.safe_dump(data, sort_keys=False))
-    Path(temporary).chmod(0o644)
-    Path(temporary).replace(path)
+    replace_text(path, HEADER + yaml.safe_dump(data, sort_keys=False))
     return path

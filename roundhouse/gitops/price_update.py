@@ -7,9 +7,7 @@ products have them.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import yaml
 
 from onboarding.platform import instance_types
 from onboarding.prices import PriceList, RegionPrices
+from onboarding.replacement import replace_text
 from roundhouse.aws.clients import Client, calling
 from roundhouse.errors import RoundhouseError
 
@@ -72,12 +71,7 @@ def read_region(client: Client, region: str, date: str) -> RegionPrices:
 def write_prices(path: Path, prices: PriceList) -> None:
     """Replace the price file by an atomic rename."""
     data = prices.model_dump(mode="json")
-    text = HEADER + yaml.safe_dump(data, sort_keys=False)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    Path(temporary).chmod(0o644)
-    Path(temporary).replace(path)
+    replace_text(path, HEADER + yaml.safe_dump(data, sort_keys=False))
 
 
 def _instance_prices(client: Client, region: str, component: str) -> Iterator[tuple[str, float]]:
