@@ -1,0 +1,216 @@
+"""The signature of an archive's manifest: a DSSE envelope over an in-toto SLSA statement.
+
+Lies in the archive as manifest.dsse.json, beside the manifest whose sha256 it signs; the manifest
+names every other file. Sources: the DSSE protocol (secure-systems-lab/dsse), in-toto Statement v1,
+SLSA provenance v1.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from onboarding import p256
+from onboarding.manifest import MANIFEST_NAME
+from onboarding.values import Value
+
+ENVELOPE_NAME = "manifest.dsse.json"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+BUILD_TYPE = "https://roundhouse.dev/engine/v1"
+SIGNERS_VARIABLE = "ROUNDHOUSE_SIGNERS"
+"""Public keys in a container's environment, a space between them."""
+MOST_SIGNERS = 8
+"""SageMaker takes 1,024 characters a value of a container's environment; a key has 124."""
+_KEY_HEADER = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d03010703420004")
+"""SubjectPublicKeyInfo of an uncompressed P-256 point, up to its two coordinates."""
+
+
+class SignatureFault(ValueError):
+    """A key or a signature cannot be used; the message says why, without a full stop."""
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """An ECDSA P-256 public key."""
+
+    der: bytes
+    """SubjectPublicKeyInfo, 91 bytes."""
+
+    @property
+    def keyid(self) -> str:
+        """sha256 of the DER."""
+        return hashlib.sha256(self.der).hexdigest()
+
+
+class SignedStatement(Value):
+    """What an envelope holds; a lock entry keeps it too, so that it is verified offline."""
+
+    keyid: str
+    sig: str
+    """Base64 of the DER ECDSA signature (P-256, SHA-256) over `signed_bytes`."""
+    statement: str
+    """The payload as text: one line of canonical JSON."""
+
+    def envelope(self) -> bytes:
+        """Return the one form of the envelope: any other bytes are refused."""
+        return canonical_json(
+            {
+                "payload": base64.b64encode(self.statement.encode()).decode(),
+                "payloadType": PAYLOAD_TYPE,
+                "signatures": [{"keyid": self.keyid, "sig": self.sig}],
+            }
+        )
+
+    @classmethod
+    def from_envelope(cls, data: bytes) -> Self:
+        """Read what `envelope` returned. Raises SignatureFault for every other form."""
+        try:
+            document = json.loads(data)
+            payload_type, signatures = document["payloadType"], document["signatures"]
+            if payload_type != PAYLOAD_TYPE:
+                raise SignatureFault(
+                    f"its payload is {str(payload_type)[:60]!r}, not {PAYLOAD_TYPE}"
+                )
+            if len(signatures) != 1:
+                raise SignatureFault(f"it holds {len(signatures)} signatures, not one")
+            signed = cls(
+                keyid=signatures[0]["keyid"],
+                sig=signatures[0]["sig"],
+                statement=base64.b64decode(document["payload"], validate=True).decode(),
+            )
+        except SignatureFault:
+            raise
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as fault:
+            raise SignatureFault("it is not a DSSE envelope") from fault
+        if signed.envelope() != data:
+            raise SignatureFault("it is not a DSSE envelope in canonical JSON")
+        return signed
+
+
+def canonical_json(document: Mapping[str, Any]) -> bytes:
+    """Return one line of ASCII JSON, keys sorted, no spaces: equal documents give equal bytes."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def provenance_statement(
+    *,
+    manifest_sha256: str,
+    parameters: Mapping[str, str],
+    dependencies: Sequence[Mapping[str, Any]],
+    builder: str,
+    invocation: str,
+    finished_on: str,
+) -> bytes:
+    """Return the payload: the statement that a builder made the manifest of this sha256.
+
+    `parameters` are model, engineKey and precision. `dependencies` are in-toto resource
+    descriptors, {uri, digest}. `builder` and `invocation` are the ARNs of the state machine and
+    its execution; `finished_on` is an RFC 3339 time.
+    """
+    return canonical_json(
+        {
+            "_type": STATEMENT_TYPE,
+            "predicateType": PREDICATE_TYPE,
+            "subject": [{"name": MANIFEST_NAME, "digest": {"sha256": manifest_sha256}}],
+            "predicate": {
+                "buildDefinition": {
+                    "buildType": BUILD_TYPE,
+                    "externalParameters": dict(parameters),
+                    "resolvedDependencies": [dict(item) for item in dependencies],
+                },
+                "runDetails": {
+                    "builder": {"id": builder},
+                    "metadata": {"invocationId": invocation, "finishedOn": finished_on},
+                },
+            },
+        }
+    )
+
+
+def signed_bytes(payload: bytes) -> bytes:
+    """Return DSSE's pre-authentication encoding of a payload: the message that is signed."""
+    return b"DSSEv1 %d %s %d %s" % (
+        len(PAYLOAD_TYPE),
+        PAYLOAD_TYPE.encode(),
+        len(payload),
+        payload,
+    )
+
+
+def signed_statement(payload: bytes, key: PublicKey, signature: bytes) -> SignedStatement:
+    """Return payload and DER signature as an envelope holds them."""
+    return SignedStatement(
+        keyid=key.keyid,
+        sig=base64.b64encode(signature).decode(),
+        statement=payload.decode(),
+    )
+
+
+def parse_public_key(text: str) -> PublicKey:
+    """Return the key of base64 text: a P-256 SubjectPublicKeyInfo, as KMS returns it.
+
+    Raises SignatureFault.
+    """
+    der = _decode_base64(text)
+    if der is None:
+        raise SignatureFault("is not base64")
+    header, point = der[: len(_KEY_HEADER)], der[len(_KEY_HEADER) :]
+    if header != _KEY_HEADER or len(point) != 64 or not p256.is_point(point):
+        raise SignatureFault(
+            "is not the DER SubjectPublicKeyInfo of a P-256 key, 91 bytes "
+            "(`aws kms get-public-key --query PublicKey` prints it)"
+        )
+    return PublicKey(der)
+
+
+def verify_statement(
+    signed: SignedStatement, manifest_sha256: str, signers: Collection[PublicKey]
+) -> None:
+    """Check that one of the signers signed the manifest of this sha256. Raises SignatureFault."""
+    key = next((signer for signer in signers if signer.keyid == signed.keyid), None)
+    if key is None:
+        raise SignatureFault(
+            f"it is signed by key {signed.keyid[:12]}…, which is none of the "
+            f"{len(signers)} trusted signers"
+        )
+    signature = _decode_base64(signed.sig)
+    if signature is None:
+        raise SignatureFault("its signature is not base64")
+    if not p256.verify(key.der, signature, signed_bytes(signed.statement.encode())):
+        raise SignatureFault(f"its signature is not one of key {signed.keyid[:12]}…")
+    digest = _subject_sha256(signed.statement)
+    if digest != manifest_sha256:
+        raise SignatureFault(
+            f"it signs a {MANIFEST_NAME} of sha256 {digest[:12]}…, not {manifest_sha256[:12]}…"
+        )
+
+
+def _decode_base64(text: str) -> bytes | None:
+    """Return the bytes whose base64 a text is; None for others, unused bits that are set too."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+    return data if base64.b64encode(data).decode() == text else None
+
+
+def _subject_sha256(statement: str) -> str:
+    """Return the sha256 of a statement's one subject. Raises SignatureFault."""
+    try:
+        document = json.loads(statement)
+        kinds = (document["_type"], document["predicateType"])
+        subjects = [(item["name"], item["digest"]["sha256"]) for item in document["subject"]]
+    except (ValueError, LookupError, TypeError, RecursionError) as fault:
+        raise SignatureFault("its payload is not an in-toto statement") from fault
+    if kinds != (STATEMENT_TYPE, PREDICATE_TYPE):
+        raise SignatureFault(f"its payload is a {str(kinds[1])[:60]!r}, not {PREDICATE_TYPE}")
+    if len(subjects) != 1 or subjects[0][0] != MANIFEST_NAME:
+        names = ", ".join(str(name) for name, _ in subjects)
+        raise SignatureFault(f"its subjects are [{names}], not {MANIFEST_NAME} alone")
+    return str(subjects[0][1])
