@@ -157,10 +157,26 @@ def _lock_entries(
                 faults.append(Fault(file=file, what=error.what, way_out=error.way_out))
                 continue
             for key, entry in lock.engines.items():
-                entries[name].setdefault(key, (entry, held_by))
+                held, holder = entries[name].setdefault(key, (entry, held_by))
+                if held.archive.sha256 != entry.archive.sha256:
+                    faults.append(_two_archives(environment, entry, holder or own.name, held))
     if faults:
         raise FaultsError(faults)
     return entries
+
+
+def _two_archives(
+    environment: EnvironmentSpec, entry: LockEntry, other: str, held: LockEntry
+) -> Fault:
+    """Return the fault of a key that two environments hold, each with an archive of its own."""
+    key, model = entry.manifest.engine_key, entry.manifest.model
+    return Fault(
+        file=lock_path(Path(environment.locks), model).as_posix(),
+        what=f"engine {key} has sha256 {entry.archive.sha256[:12]}…, and the lock of {other} says "
+        f"{held.archive.sha256[:12]}…, so {environment.name} and {other} claim one key",
+        way_out=f"take the entry out of the lock of the one that is to receive it; `roundhouse "
+        f"promote --from {environment.name} --to {other}` copies the other's archive",
+    )
 
 
 def _sources(tree: Tree, environment: EnvironmentSpec) -> Iterator[EnvironmentSpec]:

@@ -7,8 +7,10 @@ products have them.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,26 +48,43 @@ def with_updates(prices: PriceList, client: Client, regions: Iterable[str], date
 
 
 def read_region(client: Client, region: str, date: str) -> RegionPrices:
-    """Return the present prices of one region."""
+    """Return the present prices of one region. Raises RoundhouseError for one that is no price."""
     known = instance_types()
-    purposes = {
-        purpose: {
-            name: usd for name, usd in _instance_prices(client, region, component) if name in known
+    with _reading(region):
+        purposes = {
+            purpose: {
+                name: usd
+                for name, usd in _instance_prices(client, region, component)
+                if name in known
+            }
+            for purpose, component in COMPONENTS.items()
         }
-        for purpose, component in COMPONENTS.items()
-    }
     if not purposes["hosting"]:
         raise RoundhouseError(
             f"The price list has no SageMaker hosting instance in region {region}; its prices stay "
             "as they were. Check the region's name."
         )
+    with _reading(region):
+        codebuild = dict(sorted(_codebuild_prices(client, region)))
     return RegionPrices(
         date=date,
         source=SOURCE,
         hosting=dict(sorted(purposes["hosting"].items())),
         training=dict(sorted(purposes["training"].items())),
-        codebuild=dict(sorted(_codebuild_prices(client, region))),
+        codebuild=codebuild,
     )
+
+
+@contextmanager
+def _reading(region: str) -> Iterator[None]:
+    """Turn an entry that is no price into one sentence."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RoundhouseError(
+            f"The price list of region {region} has an entry that cannot be read "
+            f"({type(error).__name__}: {error}); the prices stay as they were. Try again later."
+        ) from error
 
 
 def write_prices(path: Path, prices: PriceList) -> None:
@@ -108,5 +127,7 @@ def _on_demand(product: Mapping[str, Any], units: Sequence[str]) -> Iterator[flo
     for term in product.get("terms", {}).get("OnDemand", {}).values():
         for price in term["priceDimensions"].values():
             usd = float(price["pricePerUnit"].get("USD", 0))
+            if not math.isfinite(usd):
+                raise ValueError(f"price {usd}")
             if price["unit"] in units and usd > 0:
                 yield usd

@@ -7,6 +7,7 @@ import pytest
 from onboarding.fault import FaultsError
 from onboarding.lock import lock_path, write_lock_entry
 from onboarding.manifest import RuntimeIdentity
+from onboarding.memory_findings import memory_findings
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.resolve import deployments, runtime_identity, target
 from onboarding.tree import read_tree
@@ -154,6 +155,30 @@ def test_environment_receives_the_engines_of_the_one_that_it_promotes_from(tmp_p
         root / "locks" / "prod", "example", lock_entry("example", target_of_cloud.engine_key)
     )
     assert deployments(read_tree(root), "prod")[0].targets[0].held_by is None
+
+
+def test_refuses_a_key_that_two_environments_claim_with_different_archives(tmp_path):
+    root = tree_root(tmp_path, {"environments/prod.yaml": PROD})
+    (own, _) = deployments(read_tree(root), "cloud")
+    entry = lock_entry("example", own.targets[0].engine_key)
+    other = entry.archive.model_copy(update={"sha256": "2" * 64})
+    write_lock_entry(root / "models", "example", entry)
+    write_lock_entry(root / "locks/prod", "example", entry.model_copy(update={"archive": other}))
+    with pytest.raises(FaultsError) as error:
+        deployments(read_tree(root), "prod")
+    assert error.value.faults == memory_findings(read_tree(root)).faults
+    assert str(error.value).startswith(
+        f"models/example.lock.yaml: engine {entry.manifest.engine_key} has sha256 111111111111…, "
+        "and the lock of prod says 222222222222…, so cloud and prod claim one key; take the entry"
+    )
+    assert deployments(read_tree(root), "cloud")[0].targets[0].lock_entry == entry
+
+
+def test_refuses_an_environment_that_promotes_from_itself(tmp_path):
+    changes = {CLOUD: {"name: cloud": "name: cloud\npromotes_from: cloud"}}
+    (fault,) = read_tree(tree_root(tmp_path, changes)).faults
+    assert (fault.file, fault.value) == (CLOUD, "cloud") and fault.line is not None
+    assert fault.what == "'promotes_from' names the environment itself"
 
 
 def test_refuses_promotions_in_a_circle(tmp_path):

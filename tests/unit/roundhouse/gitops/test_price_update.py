@@ -80,6 +80,14 @@ def test_refuses_a_region_without_a_price_and_keeps_what_was(pricing):
         with_updates(price_list(), client, ["mars-north-1"], "2026-11-22")
 
 
+@pytest.mark.parametrize("entry", [instance("ml.g5.xlarge", "free"), "{}", "no JSON"])
+def test_refuses_an_entry_that_is_no_price(pricing, entry):
+    client, answer = pricing
+    answer("AmazonSageMaker", "eu-west-1", [[entry]], "Hosting")
+    with pytest.raises(RoundhouseError, match=r"list of region eu-west-1 has an entry that cannot"):
+        with_updates(price_list(), client, ["eu-west-1"], "2026-11-22")
+
+
 def test_written_file_reads_as_it_was(tmp_path):
     rows = RegionPrices(date="2026-11-22", source="a", hosting={"ml.g5.xlarge": 1.5})
     prices = PriceList(regions={**price_list().regions, "eu-west-1": rows})
