@@ -8,7 +8,13 @@ import os
 import sys
 from pathlib import Path
 
-from local_cloud.settings import Settings, SettingsError, configure_emulator, seconds_per_minute
+from local_cloud.settings import (
+    Settings,
+    SettingsError,
+    configure_emulator,
+    github_keys_url,
+    seconds_per_minute,
+)
 
 
 def main() -> None:
@@ -32,6 +38,7 @@ def main() -> None:
         port=arguments.port,
         listener=arguments.listener,
         seconds_per_minute=pace,
+        github_keys_url=github_keys_url(),
     )
     settings.state.mkdir(parents=True, exist_ok=True)
     os.chdir(settings.root)

@@ -50,6 +50,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     from local_cloud.cloudwatch.alarms import alarm_states
     from local_cloud.codebuild.api import Builds
     from local_cloud.containers.job import stop_jobs
+    from local_cloud.iam import condition_keys, web_identity
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
     from local_cloud.sagemaker.runtime.api import Runtime
@@ -67,6 +68,8 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     resource_types.install(control_plane, scaling)
     builds.install()
     state_machines.install()
+    condition_keys.install()
+    web_identity.install(settings.github_keys_url)
     clock.start()
     _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer))
     _add_service(emulator, "application-autoscaling", _handler(scaling.answer))

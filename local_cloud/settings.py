@@ -11,6 +11,7 @@ CERTIFICATES = ("SSL_CERT_", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CA
 PASSED_ON_PREFIXES = (*CERTIFICATES, "PIP_", "UV_", "NODE_")
 SECONDS_PER_MINUTE = "ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"
 SECONDS_PER_MINUTE_DEFAULT = 1.0
+GITHUB_KEYS_URL = "ROUNDHOUSE_CLOUD_GITHUB_KEYS_URL"
 
 
 class SettingsError(Exception):
@@ -24,6 +25,8 @@ class Settings:
     `seconds_per_minute` scales AWS's waits: bake times, termination waits, deliveries, cooldowns,
     periods of alarms and metrics. Timeouts of real processes, such as a server's start, it does not
     scale. The cloud binds the port itself where `listener`, the descriptor of a socket, is None.
+    `github_keys_url` is where the keys are read that GitHub's tokens are signed with; None leaves
+    their signatures unchecked.
     """
 
     root: Path
@@ -31,6 +34,7 @@ class Settings:
     port: int
     seconds_per_minute: float = SECONDS_PER_MINUTE_DEFAULT
     listener: int | None = None
+    github_keys_url: str | None = None
 
     def scaled_wait(self, aws_seconds: float) -> float:
         """How many seconds a wait takes here that takes `aws_seconds` on AWS."""
@@ -55,6 +59,11 @@ def seconds_per_minute() -> float:
             "own pace"
         )
     return seconds
+
+
+def github_keys_url() -> str | None:
+    """Return where this process's local cloud reads the keys of GitHub's tokens, if anywhere."""
+    return os.environ.get(GITHUB_KEYS_URL) or None
 
 
 def package_index_environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""CloudFormation types that MiniStack lacks: SageMaker, scaling, and alarms on metric math."""
+"""CloudFormation types that MiniStack lacks: SageMaker, scaling, OIDC, alarms on metric math."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ministack.services.cloudformation import provisioners, stacks
 
 from local_cloud.application_autoscaling.api import Scaling
 from local_cloud.cloudwatch.metric_store import without_metric
+from local_cloud.iam.oidc_provider import delete_provider, put_provider
 from local_cloud.ministack.account import sagemaker_arn
 from local_cloud.protocol.constraints import input_shape
 from local_cloud.protocol.errors import AwsError
@@ -25,6 +26,7 @@ MODEL_TYPE, CONFIG_TYPE = "AWS::SageMaker::Model", "AWS::SageMaker::EndpointConf
 ENDPOINT_TYPE = "AWS::SageMaker::Endpoint"
 TARGET_TYPE = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY_TYPE = "AWS::ApplicationAutoScaling::ScalingPolicy"
+OIDC_TYPE = "AWS::IAM::OIDCProvider"
 TARGET_FIELDS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 """A scalable target's Ref joins them in this order."""
 
@@ -39,6 +41,7 @@ REPLACING_PROPERTIES = {
     ENDPOINT_TYPE: ("EndpointName",),
     TARGET_TYPE: TARGET_FIELDS,
     POLICY_TYPE: ("PolicyName", "ScalingTargetId", *TARGET_FIELDS),
+    OIDC_TYPE: ("Url",),
 }
 """Properties whose change creates the resource anew. Source: the types' createOnlyProperties."""
 CUSTOM_NAMES = {
@@ -65,6 +68,11 @@ def install(control_plane: ControlPlane, scaling: Scaling) -> None:
                 partial(_put_policy, scaling),
                 lambda properties: scaling.actions["DeleteScalingPolicy"](_policy(properties)),
             ),
+            OIDC_TYPE: {
+                "create": lambda logical_id, properties, stack: put_provider(properties),
+                "update": lambda physical_id, old, new, stack: put_provider(new, physical_id),
+                "delete": lambda physical_id, properties: delete_provider(physical_id),
+            },
         }
     )
     provisioners._REPLACING_PROPERTIES.update(REPLACING_PROPERTIES)

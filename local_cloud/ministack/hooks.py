@@ -8,9 +8,14 @@ import importlib.metadata
 VERSION = "1.5.33"
 NAMES = {
     "core.router": "SERVICE_PATTERNS",
+    "core.iam_actions": "s3_service_context",
     "core.responses": "AccountRegionScopedDict get_account_id get_region request_scope",
     "app": "SERVICE_HANDLERS SERVICE_REGISTRY app",
     "services.s3": "_get_object_data _put_object _buckets",
+    "services.iam": "_oidc_providers _roles _now",
+    "services.sts": (
+        "_web_identity_trust_denied _web_identity_principal _p _error error_response_json"
+    ),
     "services.sns": "publish_internal",
     "services.cloudwatch": (
         "record_metric _metrics _metric_bucket _dims_key _calc_stats _stat_value "

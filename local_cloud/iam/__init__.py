@@ -1,0 +1,1 @@
+"""What AWS's access control knows and MiniStack's does not: OIDC tokens, more condition keys."""

@@ -1,0 +1,85 @@
+"""A local cloud that evaluates IAM's policies, and clients of roles taken with GitHub's tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from local_cloud import lifecycle
+from local_cloud.address import CloudAddress
+from local_cloud.settings import GITHUB_KEYS_URL
+from tests.local_cloud.account import ROOT
+from tests.unit.local_cloud.iam.github_issuer import Issuer
+
+REGION = "us-east-1"
+CONFIG = Config(retries={"max_attempts": 1}, proxies={}, parameter_validation=False)
+Credentials = dict[str, str]
+
+
+class AuthorizedCloud:
+    """Accounts of one cloud; an account's own id is its root's access key."""
+
+    def __init__(self, address: CloudAddress, issuer: Issuer) -> None:
+        self.url, self.issuer = address.endpoint_url, issuer
+        self._sts = self._client("sts", Config(signature_version=UNSIGNED, proxies={}))
+
+    def root(self, service: str, account: str) -> Any:
+        """A client of an account's root."""
+        keys = {"aws_access_key_id": account, "aws_secret_access_key": "local"}
+        return self._client(service, CONFIG, **keys)
+
+    def session(self, service: str, credentials: Credentials) -> Any:
+        """A client of a role's session."""
+        keys = {
+            "aws_access_key_id": credentials["AccessKeyId"],
+            "aws_secret_access_key": credentials["SecretAccessKey"],
+            "aws_session_token": credentials["SessionToken"],
+        }
+        return self._client(service, CONFIG, **keys)
+
+    def assume(self, role_arn: str, token: str, **options: Any) -> Credentials:
+        """Credentials of a role for a token. Raises ClientError."""
+        reply = self._sts.assume_role_with_web_identity(
+            RoleArn=role_arn, RoleSessionName="test", WebIdentityToken=token, **options
+        )
+        credentials: Credentials = reply["Credentials"]
+        return credentials
+
+    def _client(self, service: str, config: Config, **keys: str) -> Any:
+        return boto3.client(
+            service, endpoint_url=self.url, region_name=REGION, config=config, **keys
+        )
+
+
+@contextlib.contextmanager
+def authorized_cloud(state: Path) -> Iterator[AuthorizedCloud]:
+    """Start a cloud that evaluates policies and checks tokens by the keys of an own issuer."""
+    issuer, keys = Issuer(), state / "keys.json"
+    state.mkdir(parents=True, exist_ok=True)
+    keys.write_text(json.dumps(issuer.keys), encoding="utf-8")
+    kept = dict(os.environ)
+    os.environ.update({"AUTH": "true", GITHUB_KEYS_URL: keys.as_uri()})
+    try:
+        yield AuthorizedCloud(lifecycle.start(ROOT, state), issuer)
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+        lifecycle.stop(state)
+
+
+def refusal_code(call: Any, *arguments: Any, **fields: Any) -> str | None:
+    """The error code of a call; None of one that is allowed."""
+    try:
+        call(*arguments, **fields)
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return None
