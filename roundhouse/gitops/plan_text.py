@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from roundhouse.gitops.markdown import CUT, MOST_CHARACTERS, markdown
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
@@ -22,10 +21,7 @@ from roundhouse.gitops.plan_document import (
 from roundhouse.text import quantity
 
 COMMENT_MARKER = "<!-- roundhouse:plan -->"
-MOST_CHARACTERS = 65_000
-"""Of a comment: GitHub takes 65,536, and refuses more with 422."""
 SHOWN_VALUE = 60
-CUT = "\n\n… cut at 65,000 characters: the job's summary and `plan.json` have the whole plan.\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,20 +157,6 @@ def comment(plan: Plan) -> str:
         lines += [f"- {markdown(note)}" for note in notes(environment)]
         lines.append("")
     return _cut("\n".join(lines))
-
-
-def markdown(text: str) -> str:
-    """Return text that Markdown shows as it is: no link, mention, reference, tag or code.
-
-    Control and formatting characters (line breaks, direction marks) become spaces.
-    """
-    plain = "".join(
-        " " if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs", "Co") else char
-        for char in text
-    )
-    escaped = re.sub(r"([\\`*_{}\[\]()<>|!~])", r"\\\1", plain)
-    # A zero-width space ends what would be a mention, a reference, an address or an entity.
-    return re.sub(r"([@#&]|://|www\.)", "\\1\u200b", escaped)
 
 
 def _markdown_section(section: Section) -> list[str]:

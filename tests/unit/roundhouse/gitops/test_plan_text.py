@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roundhouse.gitops.markdown import MOST_CHARACTERS, markdown
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
@@ -21,10 +22,8 @@ from roundhouse.gitops.plan_document import (
 )
 from roundhouse.gitops.plan_text import (
     COMMENT_MARKER,
-    MOST_CHARACTERS,
     comment,
     headline,
-    markdown,
     total_cost,
 )
 
