@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError
 
 from onboarding.manifest import Manifest
 from onboarding.replacement import replace_text
+from onboarding.signature import SignedStatement
 from onboarding.values import Server, Value
 from onboarding.yaml_text import load_yaml
 
@@ -70,6 +71,8 @@ class LockEntry(Value):
     manifest: Manifest
     capacity: dict[str, ServedCapacity] | None = None
     """None: no endpoint was measured with this archive."""
+    signature: SignedStatement | None = Field(None, exclude_if=lambda signed: signed is None)
+    """The archive's own; None, not written, for an archive that nobody signed."""
 
 
 class Lock(Value):

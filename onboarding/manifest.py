@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import Field
 
+from onboarding.signature import MANIFEST_NAME as MANIFEST_NAME
 from onboarding.values import (
     CalibrationMethod,
     Precision,
@@ -19,8 +20,6 @@ from onboarding.values import (
     Task,
     Value,
 )
-
-MANIFEST_NAME = "manifest.json"
 
 
 class RuntimeIdentity(Value):

@@ -2,7 +2,7 @@
 
 Lies in the archive as manifest.dsse.json, beside the manifest whose sha256 it signs; the manifest
 names every other file. Sources: the DSSE protocol (secure-systems-lab/dsse), in-toto Statement v1,
-SLSA provenance v1.
+SLSA provenance v1. Standard library only: Triton's image runs it without packages.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from onboarding import p256
-from onboarding.manifest import MANIFEST_NAME
-from onboarding.values import Value
 
+MANIFEST_NAME = "manifest.json"
 ENVELOPE_NAME = "manifest.dsse.json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -48,8 +47,11 @@ class PublicKey:
         return hashlib.sha256(self.der).hexdigest()
 
 
-class SignedStatement(Value):
+@dataclass(frozen=True, kw_only=True)
+class SignedStatement:
     """What an envelope holds; a lock entry keeps it too, so that it is verified offline."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid", "strict": True}
 
     keyid: str
     sig: str
@@ -79,15 +81,15 @@ class SignedStatement(Value):
                 )
             if len(signatures) != 1:
                 raise SignatureFault(f"it holds {len(signatures)} signatures, not one")
-            signed = cls(
-                keyid=signatures[0]["keyid"],
-                sig=signatures[0]["sig"],
-                statement=base64.b64decode(document["payload"], validate=True).decode(),
-            )
+            keyid, sig = signatures[0]["keyid"], signatures[0]["sig"]
+            if not (isinstance(keyid, str) and isinstance(sig, str)):
+                raise SignatureFault("its key id or its signature is not text")
+            statement = base64.b64decode(document["payload"], validate=True).decode()
         except SignatureFault:
             raise
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as fault:
             raise SignatureFault("it is not a DSSE envelope") from fault
+        signed = cls(keyid=keyid, sig=sig, statement=statement)
         if signed.envelope() != data:
             raise SignatureFault("it is not a DSSE envelope in canonical JSON")
         return signed
