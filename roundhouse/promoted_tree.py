@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from onboarding.lock import lock_path
 from onboarding.promotion import FOLDER, Promotion, promotion_path, read_promotion
+from onboarding.tree import Tree, read_tree
 from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.paths import Paths
 from roundhouse.processes import Run
@@ -19,8 +25,7 @@ COMPLETE = ".complete"
 def environment_paths(paths: Paths, environment: str, run: Run) -> Paths:
     """Return an environment's paths: its tree is that of its promotion's commit, if it has one.
 
-    Raises LockError for a promotion that cannot be read, RoundhouseError for a commit that git does
-    not have here.
+    Raises LockError for a promotion that cannot be read, and as `promoted_folder` does.
     """
     promotion = read_promotion(paths.tree, environment)
     if promotion is None:
@@ -30,24 +35,105 @@ def environment_paths(paths: Paths, environment: str, run: Run) -> Paths:
 
 
 def promoted_folder(promotion: Promotion, git: Git, build: Path) -> Path:
-    """Return the folder with the files of a promotion's commit, exported once below build/."""
-    folder = build / FOLDER / promotion.environment / promotion.commit
-    if (folder / COMPLETE).exists():
-        return folder
-    if not git.has(promotion.commit):
-        file = promotion_path(git.folder, promotion.environment)
+    """Return the folder with what a promotion deploys, exported once below build/.
+
+    The files of its commit, and in their place those of each model that it names, of that model's
+    own commit. Raises RoundhouseError for a commit that git does not have, or that is not merged.
+    """
+    file = promotion_path(git.folder, promotion.environment)
+    for commit in dict.fromkeys((promotion.commit, *promotion.models.values())):
+        _require_merged(git, commit, file)
+    folder = build / FOLDER / promotion.environment
+    base = _commit_folder(git, promotion.commit, folder)
+    if not promotion.models:
+        return base
+    digest = hashlib.sha256(json.dumps(sorted(promotion.models.items())).encode()).hexdigest()
+    composed = folder / f"{promotion.commit}-{digest[:12]}"
+    sources = {commit: _commit_folder(git, commit, folder) for commit in promotion.models.values()}
+    with _exporting(composed) as is_new:
+        if is_new:
+            shutil.copytree(base, composed)
+            (composed / COMPLETE).unlink()
+            trees = {commit: read_tree(source) for commit, source in sources.items()}
+            for model, commit in sorted(promotion.models.items()):
+                _replace_files(trees[commit], model, composed, f"{file}: commit {commit}")
+    return composed
+
+
+def model_files(tree: Tree, model: str) -> tuple[str, ...]:
+    """Return the files that a model's engine and endpoint follow from, relative to the root.
+
+    Its own file, its locks, its datasets, its network, and the shared endpoint that it joins.
+    """
+    files = {f"models/{model}.yaml"}
+    files |= {lock_path(Path(item.locks), model).as_posix() for item in tree.environments.values()}
+    for view in tree.views.values():
+        if model not in view.models:
+            continue
+        spec = view.models[model].spec
+        engine = spec.engine
+        datasets = (spec.accuracy, engine.calibration, engine.sensitivity_search)
+        files |= {item.dataset for item in datasets if item is not None}
+        source = (spec.source.checkpoint, spec.source.onnx)
+        files |= {path for path in source if path is not None and not path.startswith("s3://")}
+        if isinstance(spec.endpoint, str):
+            files.add(f"endpoints/{spec.endpoint}.yaml")
+    return tuple(sorted(files))
+
+
+def _replace_files(tree: Tree, model: str, folder: Path, where: str) -> None:
+    """Put the files of a model, as a tree has them, in the place of those in a folder."""
+    if model not in tree.models or tree.faults:
         raise RoundhouseError(
-            f"{file}: git does not have commit {promotion.commit} here; fetch the whole history "
-            "(`git fetch --unshallow`, or `fetch-depth: 0` in a workflow), then try again."
+            f"{where} has no sound models/{model}.yaml; restore the promotion from git."
         )
+    for name in model_files(tree, model):
+        source, destination = tree.root / name, folder / name
+        if destination.is_dir():
+            shutil.rmtree(destination)
+        destination.unlink(missing_ok=True)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, destination)
+        elif source.exists():
+            shutil.copyfile(source, destination)
+
+
+def _commit_folder(git: Git, commit: str, folders: Path) -> Path:
+    """Return the folder with the onboarding files of a commit, exported once."""
+    folder = folders / commit
+    with _exporting(folder) as is_new:
+        if is_new:
+            export_revision(git, commit, folder)
+            # The commit's own promotions are of the time before.
+            shutil.rmtree(folder / FOLDER, ignore_errors=True)
+    return folder
+
+
+@contextmanager
+def _exporting(folder: Path) -> Iterator[bool]:
+    """Give whether a folder must be written; it counts as written once the block has ended."""
+    if (folder / COMPLETE).exists():
+        yield False
+        return
     try:
         shutil.rmtree(folder, ignore_errors=True)
-        export_revision(git, promotion.commit, folder)
-        # The commit's own promotions are of the time before.
-        shutil.rmtree(folder / FOLDER, ignore_errors=True)
+        yield True
         (folder / COMPLETE).touch()
     except OSError as error:
         raise NotReadyError(
             f"{folder}: cannot be written ({error.strerror}); free the folder, then try again."
         ) from error
-    return folder
+
+
+def _require_merged(git: Git, commit: str, file: Path) -> None:
+    if not git.has(commit):
+        raise RoundhouseError(
+            f"{file}: git does not have commit {commit} here; fetch the whole history "
+            "(`git fetch --unshallow`, or `fetch-depth: 0` in a workflow), then try again."
+        )
+    if not git.is_merged(commit):
+        raise RoundhouseError(
+            f"{file}: commit {commit[:12]} is not on {git.default_base()}, so nobody has reviewed "
+            "what would be deployed; merge that commit first, or restore the file from git."
+        )

@@ -45,6 +45,13 @@ class Git:
         """True when git has a commit here; a shallow clone has the latest ones alone."""
         return self._git("cat-file", "-e", f"{commit}^{{commit}}").code == 0
 
+    def is_merged(self, commit: str) -> bool:
+        """True when the branch that changes are compared with holds a commit; without it: HEAD."""
+        base = self.default_base()
+        known = self._git("rev-parse", "--verify", "--quiet", base).code == 0
+        ref = base if known else "HEAD"
+        return self._git("merge-base", "--is-ancestor", commit, ref).code == 0
+
     def versions(self, file: str) -> Iterator[str]:
         """Yield the texts that a file had at the commits that changed it, the latest first."""
         for commit in self._git("log", "--format=%H", "--", file).output.split():
@@ -66,9 +73,10 @@ class Git:
         """True when files of these folders differ between two commits, or one is not here."""
         return self._git("diff", "--quiet", one, other, "--", *folders).code != 0
 
-    def is_dirty(self) -> bool:
-        """True when files of the tree are not committed as they are."""
-        return bool(self._git("status", "--porcelain", "--", ".").output.strip())
+    def is_dirty(self, *, but: Sequence[str] = ()) -> bool:
+        """True when files of the tree, but those of some folders, are not committed as they are."""
+        left_out = [f":(exclude){folder}" for folder in but]
+        return bool(self._git("status", "--porcelain", "--", ".", *left_out).output.strip())
 
     def changed_files(self, base: str) -> tuple[str, ...]:
         """Return the files of the repository that differ from a commit, new ones too."""

@@ -18,6 +18,12 @@ def promote(
     destination: Annotated[
         str, typer.Option("--to", help="The environment that receives them; its file names --from.")
     ],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Move this model alone to the commit; may be repeated; default: every model."
+        ),
+    ] = None,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
@@ -41,6 +47,7 @@ def promote(
         destination=destination,
         clients_of=lambda environment: aws_clients(environment.region),
         run=Processes(),
+        models=model or (),
     )
     if form is Format.json:
         print_json(promoted.promotion.model_dump(mode="json", by_alias=True))

@@ -20,8 +20,16 @@ def gate_faults(
     `source`: the endpoint in the environment before; `rang`: when an alarm of it last rang within
     the quiet time that is asked for.
     """
+    deployed = {target.engine_key for target in source.targets}
     for target in deployment.targets:
         yield from _engine_faults(deployment, target)
+        if target.lock_entry is not None and target.engine_key not in deployed:
+            before, name = source.environment.name, deployment.environment.name
+            yield (
+                f"{target.model.name}: {before} serves no engine {target.engine_key}, which {name} "
+                f"needs for {target.instance_type.name}, so what {before} measured is of another "
+                f"engine; serve the same compute capability in both"
+            )
     if gates.capacity_days is not None:
         yield from _capacity_faults(deployment, source, gates.capacity_days, today)
     if rang is not None:

@@ -11,13 +11,14 @@ from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.names import artifact_bucket
-from onboarding.promotion import Promotion, read_promotion, write_promotion
+from onboarding.promotion import FOLDER, Promotion, read_promotion, write_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import Tree
 from roundhouse.aws.clients import Client, Clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.copies import Copied, Store, copy_engines
 from roundhouse.gitops.gates import evidence, gate_faults
+from roundhouse.gitops.model_commits import Moved, lock_entries, move_models, with_engines
 from roundhouse.paths import TREE_FOLDERS, Paths
 from roundhouse.processes import Run
 from roundhouse.report import Report
@@ -45,61 +46,121 @@ def promote(
     destination: str,
     clients_of: ClientsOf,
     run: Run,
+    models: Collection[str] = (),
     now: datetime | None = None,
 ) -> Promoted:
     """Copy the engines that an environment needs, and write the promotion that pins this commit.
 
+    `models`: those that move to this commit, the others staying where they are; empty: all.
     Refused before anything is copied: an environment that promotes from another, a commit that is
     not on main, files that are not committed, gates that are not met (all at once). Nothing is
     built. Promoting twice does nothing the second time.
     """
+    prepared = prepare_promotion(
+        paths,
+        report,
+        source=source,
+        destination=destination,
+        clients_of=clients_of,
+        run=run,
+        models=models,
+        now=now,
+    )
+    path = write_promotion(paths.tree, prepared.promotion) if prepared.is_new else None
+    return Promoted(promotion=prepared.promotion, path=path, copied=prepared.copied)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A promotion whose engines are copied; `is_new` False: it is the present one."""
+
+    promotion: Promotion
+    is_new: bool
+    copied: Copied
+
+
+def prepare_promotion(
+    paths: Paths,
+    report: Report,
+    *,
+    source: str,
+    destination: str,
+    clients_of: ClientsOf,
+    run: Run,
+    models: Collection[str] = (),
+    now: datetime | None = None,
+) -> Prepared:
+    """Check the gates and copy the engines, as `promote` does, and write no file."""
     now = datetime.now(UTC) if now is None else now
     tree = valid_tree(paths)
     spec = _destination(tree, source, destination)
     git = Git(folder=paths.tree, run=run)
-    commit = _merged_commit(git)
-    wanted = deployments(tree, destination)
+    present = read_promotion(paths.tree, destination)
+    moved = _next_promotion(tree, spec, _merged_commit(git), models, present, git, paths.build)
     before = {item.name: item for item in deployments(tree, source)}
     with report.step("Checking the gates") as step:
         alarms = clients_of(tree.environments[source])("cloudwatch")
-        _require_gates(wanted, before, alarms, now)
-        step.finish(f"{len(wanted)} endpoints")
-    entries = {
-        target.engine_key: target.lock_entry
-        for item in wanted
-        for target in item.targets
-        if target.lock_entry is not None
-    }
+        _require_gates(moved.endpoints, before, alarms, now)
+        step.finish(f"{len(moved.endpoints)} endpoints")
     stores = [
         Store(environment=item.name, bucket=artifact_bucket(item), s3=clients_of(item)("s3"))
         for item in (tree.environments[source], spec)
     ]
     with report.step(f"Copying engines to {destination}") as step:
-        copied = copy_engines(stores[0], stores[1], list(entries.values()), step.update)
+        entries = list(lock_entries(moved.endpoints).values())
+        copied = copy_engines(stores[0], stores[1], entries, step.update)
         step.finish(f"{copied.copied} objects copied, {copied.present} were there")
-    promotion = Promotion(
-        environment=destination,
-        source=source,
+    if present is not None and not moved.is_new:
+        return Prepared(promotion=present, is_new=False, copied=copied)
+    measured = {
+        item.name: found
+        for item in moved.endpoints
+        if (found := evidence(item, before[item.name], spec.gates)) is not None
+    }
+    update = {
+        "evidence": dict(sorted({**moved.promotion.evidence, **measured}.items())),
+        "date": now.date().isoformat(),
+    }
+    promotion = moved.promotion.model_copy(update=update)
+    return Prepared(promotion=promotion, is_new=True, copied=copied)
+
+
+def _next_promotion(
+    tree: Tree,
+    spec: EnvironmentSpec,
+    commit: str,
+    models: Collection[str],
+    present: Promotion | None,
+    git: Git,
+    build: Path,
+) -> Moved:
+    """Return what the environment deploys after the promotion of all, or some, models."""
+    wanted = deployments(tree, spec.name)
+    assert spec.promotes_from is not None
+    if models:
+        if present is None:
+            raise RoundhouseError(
+                f"{spec.name} has no promotion, so it deploys the files as they are; promote the "
+                "whole commit once, without --model. Single models can move from then on."
+            )
+        return move_models(present, dict.fromkeys(models, commit), wanted, git, build)
+    whole = Promotion(
+        environment=spec.name,
+        source=spec.promotes_from,
         commit=commit,
-        engines=_engine_names(wanted),
-        archives={key: entry.archive.sha256 for key, entry in sorted(entries.items())},
-        evidence={
-            item.name: found
-            for item in wanted
-            if (found := evidence(item, before[item.name], spec.gates)) is not None
-        },
-        date=now.date().isoformat(),
+        engines={},
+        archives={},
+        date="",
     )
-    present = read_promotion(paths.tree, destination)
+    promotion = with_engines(whole, wanted)
     folders = (*TREE_FOLDERS, *(item.locks for item in tree.environments.values()))
-    if (
+    is_present = (
         present is not None
+        and not present.models
         and present.archives == promotion.archives
         and not git.differ(present.commit, commit, folders)
-    ):
-        return Promoted(promotion=present, path=None, copied=copied)
-    path = write_promotion(paths.tree, promotion)
-    return Promoted(promotion=promotion, path=path, copied=copied)
+    )
+    return Moved(promotion=promotion, endpoints=wanted, is_new=not is_present)
 
 
 def _destination(tree: Tree, source: str, destination: str) -> EnvironmentSpec:
@@ -125,7 +186,7 @@ def _destination(tree: Tree, source: str, destination: str) -> EnvironmentSpec:
 def _merged_commit(git: Git) -> str:
     """Return the commit of the files. Raises unless they are committed, and merged to main."""
     commit, base = git.commit("HEAD"), git.default_base()
-    if git.is_dirty():
+    if git.is_dirty(but=[FOLDER]):
         raise RoundhouseError(
             "A promotion pins a commit, and files of this tree are not committed as they are; "
             "commit or stash them (`git status` lists them)."
@@ -187,17 +248,3 @@ def last_alarm(
             if item["AlarmName"].startswith(prefix) and "to ALARM" in item["HistorySummary"]
         ]
     return max(moments, default=None)
-
-
-def _engine_names(wanted: Collection[Deployment]) -> dict[str, str]:
-    """Return the engine key of each model; of a model with several, by instance type too."""
-    keys: dict[str, dict[str, str]] = {}
-    for item in wanted:
-        for target in item.targets:
-            of_model = keys.setdefault(target.model.name, {})
-            of_model[target.instance_type.name] = target.engine_key
-    return {
-        model if len(set(of_model.values())) == 1 else f"{model}/{instance}": key
-        for model, of_model in sorted(keys.items())
-        for instance, key in sorted(of_model.items())
-    }

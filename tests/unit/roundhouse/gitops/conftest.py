@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.roundhouse.gitops.repository import Repository
+from tests.unit.roundhouse.gitops.rungs import Rungs
 
 
 @pytest.fixture
 def repository(tmp_path):
     return Repository(tmp_path / "repository")
+
+
+@pytest.fixture
+def rungs(repository):
+    return Rungs(repository)

@@ -1,0 +1,157 @@
+"""Promotions in which some models have a commit of their own: composed, checked, and recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from onboarding.deployment import Deployment, Target
+from onboarding.lock import LockEntry
+from onboarding.promotion import Promotion
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from roundhouse.errors import RoundhouseError
+from roundhouse.promoted_tree import promoted_folder
+from roundhouse.revisions import Git
+from roundhouse.text import choices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """What an environment deploys with some models at another commit."""
+
+    promotion: Promotion
+    endpoints: tuple[Deployment, ...]
+    """Those of the models that moved; their evidence is not in the promotion yet."""
+    is_new: bool
+    """False: the environment deploys exactly this already."""
+
+
+def move_models(
+    present: Promotion,
+    commits: Mapping[str, str],
+    wanted: Sequence[Deployment],
+    git: Git,
+    build: Path,
+) -> Moved:
+    """Return the present promotion with some models at other commits, `commits` by model.
+
+    `wanted`: what the environment deploys there. The models' endpoints must be exactly those of
+    `wanted` afterwards, and every other one as it is now: else RoundhouseError names what must
+    move together.
+    """
+    models = set(commits)
+    known = {model for item in wanted for model in endpoint_models(item)}
+    unknown = sorted(models - known)
+    if unknown:
+        raise RoundhouseError(
+            f"--model {unknown[0]}: no such model in environment {present.environment}; "
+            f"{choices(unknown[0], sorted(known))}"
+        )
+    own = {**present.models, **commits}
+    own = {name: commit for name, commit in sorted(own.items()) if commit != present.commit}
+    moved = present.model_copy(update={"models": own})
+    before = promoted_endpoints(present, git, build)
+    composed = read_tree(promoted_folder(moved, git, build))
+    if composed.faults:
+        raise RoundhouseError(
+            f"{', '.join(sorted(models))} cannot be moved alone: {composed.faults[0]} Promote the "
+            "whole commit, without --model."
+        )
+    after = {item.name: item for item in deployments(composed, present.environment)}
+    chosen = {
+        item.name for item in (*before.values(), *wanted) if models & set(endpoint_models(item))
+    }
+    _require_whole(before, _by_name(wanted), after, chosen, models)
+    others = after.keys() - chosen
+    kept = {name: item for name, item in present.evidence.items() if name in others}
+    return Moved(
+        promotion=with_engines(moved.model_copy(update={"evidence": kept}), after.values()),
+        endpoints=tuple(item for item in wanted if item.name in chosen),
+        is_new=before != after,
+    )
+
+
+def promoted_endpoints(promotion: Promotion, git: Git, build: Path) -> dict[str, Deployment]:
+    """Return what a promotion deploys, by endpoint."""
+    tree = read_tree(promoted_folder(promotion, git, build))
+    return _by_name(deployments(tree, promotion.environment))
+
+
+def with_engines(promotion: Promotion, endpoints: Collection[Deployment]) -> Promotion:
+    """Return a promotion that names the engines of these endpoints, which are all it deploys."""
+    entries = lock_entries(endpoints)
+    update = {
+        "engines": _engine_names(endpoints),
+        "archives": {key: entry.archive.sha256 for key, entry in sorted(entries.items())},
+    }
+    return promotion.model_copy(update=update)
+
+
+def lock_entries(endpoints: Collection[Deployment]) -> dict[str, LockEntry]:
+    """Return the lock entry of every engine that is built, by key."""
+    return {
+        target.engine_key: target.lock_entry
+        for item in endpoints
+        for target in item.targets
+        if target.lock_entry is not None
+    }
+
+
+def endpoint_models(endpoint: Deployment) -> tuple[str, ...]:
+    """Return the models that answer behind an endpoint, each once."""
+    return tuple(dict.fromkeys(target.model.name for target in _targets(endpoint)))
+
+
+def _targets(endpoint: Deployment) -> Iterator[Target]:
+    for variant in endpoint.variants:
+        for pool in variant.pools:
+            yield from pool.targets
+
+
+def _by_name(endpoints: Collection[Deployment]) -> dict[str, Deployment]:
+    return {item.name: item for item in endpoints}
+
+
+def _require_whole(
+    before: Mapping[str, Deployment],
+    wanted: Mapping[str, Deployment],
+    after: Mapping[str, Deployment],
+    chosen: Collection[str],
+    models: Collection[str],
+) -> None:
+    """Raise RoundhouseError for an endpoint that would be of no commit whole."""
+    for name in sorted({*before, *after, *chosen}):
+        expected, found = (wanted if name in chosen else before).get(name), after.get(name)
+        if expected is not None and found is not None:
+            expected = replace(expected, environment=found.environment)
+        if expected == found:
+            continue
+        others = {
+            model
+            for item in (before.get(name), wanted.get(name))
+            if item is not None
+            for model in endpoint_models(item)
+        }
+        others = {model for model in others if model not in models}
+        options = " ".join(f"--model {model}" for model in sorted(others))
+        way_out = f"add {options}, or leave --model out" if others else "leave --model out"
+        raise RoundhouseError(
+            f"Endpoint {name} would be neither what it is now nor what it is at that commit, "
+            f"because files that {', '.join(sorted(models))} shares with others changed; {way_out}."
+        )
+
+
+def _engine_names(endpoints: Collection[Deployment]) -> dict[str, str]:
+    """Return the engine key of each model; of a model with several, by instance type too."""
+    keys: dict[str, dict[str, str]] = {}
+    for item in endpoints:
+        for target in _targets(item):
+            of_model = keys.setdefault(target.model.name, {})
+            of_model[target.instance_type.name] = target.engine_key
+    return {
+        model if len(set(of_model.values())) == 1 else f"{model}/{instance}": key
+        for model, of_model in sorted(keys.items())
+        for instance, key in sorted(of_model.items())
+    }

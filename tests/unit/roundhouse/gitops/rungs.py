@@ -1,0 +1,146 @@
+"""Two environments of one repository: `dev`, built and measured, and `prod`, which receives."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from datetime import UTC, datetime
+
+from botocore.exceptions import ClientError
+from rich.console import Console
+
+from benchmarks.scale.cloud import archive, archived_entry
+from onboarding.lock import ServedCapacity, record_capacity
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from roundhouse.gitops.promote import promote
+from roundhouse.processes import Processes
+from roundhouse.promoted_tree import environment_paths
+from roundhouse.report import Report
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+MODELS = ("model-001", "model-002")
+BUCKETS = {
+    "dev": "roundhouse-dev-111122223333-us-east-1",
+    "prod": "roundhouse-prod-444455556666-eu-west-1",
+}
+
+
+class S3:
+    """Buckets in memory, with the calls that a promotion makes; stops after `calls` copies."""
+
+    def __init__(self) -> None:
+        self.buckets: dict[str, dict[str, bytes]] = {name: {} for name in BUCKETS.values()}
+        self.copies: list[str] = []
+        self.calls = 1_000
+
+    def get_object(self, Bucket, Key):
+        if Key not in self.buckets[Bucket]:
+            raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
+        content = self.buckets[Bucket][Key]
+        return {"Body": type("Body", (), {"iter_chunks": lambda _, size: iter([content])})()}
+
+    def get_paginator(self, _):
+        def paginate(Bucket, Prefix):
+            items = sorted(self.buckets[Bucket].items())
+            yield {
+                "Contents": [
+                    {"Key": key, "Size": len(content)}
+                    for key, content in items
+                    if key.startswith(Prefix)
+                ]
+            }
+
+        return type("Paginator", (), {"paginate": staticmethod(paginate)})()
+
+    def copy(self, source, bucket, key, SourceClient):
+        if len(self.copies) >= self.calls:
+            raise KeyboardInterrupt
+        self.buckets[bucket][key] = SourceClient.buckets[source["Bucket"]][source["Key"]]
+        self.copies.append(key)
+
+
+class Alarms:
+    """Alarms of every endpoint: those that ring, and when others did."""
+
+    def __init__(self) -> None:
+        self.ringing: list[str] = []
+        self.history: list[tuple[str, datetime]] = []
+
+    def get_paginator(self, operation):
+        def paginate(**given):
+            if operation == "describe_alarms":
+                prefix = given["AlarmNamePrefix"]
+                names = [name for name in self.ringing if name.startswith(prefix)]
+                yield {"MetricAlarms": [{"AlarmName": name} for name in names]}
+                return
+            summary = "Alarm updated from OK to ALARM"
+            yield {
+                "AlarmHistoryItems": [
+                    {"AlarmName": name, "Timestamp": moment, "HistorySummary": summary}
+                    for name, moment in self.history
+                    if given["StartDate"] <= moment <= given["EndDate"]
+                ]
+            }
+
+        return type("Paginator", (), {"paginate": staticmethod(paginate)})()
+
+
+class Rungs:
+    """`dev`, built, measured and published, and `prod`, which promotes from it."""
+
+    def __init__(self, repository) -> None:
+        self.repository, self.root = repository, repository.root
+        self.s3, self.alarms = S3(), Alarms()
+        dev = (self.root / "environments/dev.yaml").read_text()
+        prod = dev.replace("name: dev", "name: prod\nlocks: locks/prod\npromotes_from: dev")
+        prod = prod.replace("111122223333", "444455556666").replace("us-east-1", "eu-west-1")
+        (self.root / "environments/prod.yaml").write_text(prod)
+        repository.models = dataclasses.replace(repository.models, built=archived_entry)
+        self.build()
+
+    def build(self, *names):
+        """Lock what dev needs, publish it, record a load test of it, and commit."""
+        self.repository.models.write_locks(*names)
+        stored = self.s3.buckets[BUCKETS["dev"]]
+        for deployment in deployments(read_tree(self.root), "dev"):
+            for target in deployment.targets:
+                stored[f"engines/{target.engine_key}/model.tar.gz"] = archive(target)
+                stored[f"engines/{target.engine_key}/lock-entry.json"] = b"{}"
+                for network in target.network_keys.values():
+                    stored[f"networks/{network}/model.onnx"] = b"network"
+            self.measure(deployment)
+        return self.repository.commit()
+
+    def measure(self, deployment, **changes):
+        capacity = {
+            "requests_per_second": 100.0, "slo_ms": 50.0, "instance_type": "ml.g5.xlarge",
+            "server": "triton", "endpoint": "e", "date": "2026-11-20", "tool": "bench", **changes,
+        }  # fmt: skip
+        folder, target = self.root / "models", deployment.targets[0]
+        record_capacity(folder, deployment.name, target.engine_key, ServedCapacity(**capacity))
+
+    def promote(self, *models, source="dev", destination="prod"):
+        return promote(
+            self.paths,
+            Report(console=Console(file=io.StringIO())),
+            source=source,
+            destination=destination,
+            clients_of=lambda _: {"s3": self.s3, "cloudwatch": self.alarms}.__getitem__,
+            run=Processes(),
+            models=models,
+            now=NOW,
+        )
+
+    @property
+    def paths(self):
+        return dataclasses.replace(self.repository.paths, build=self.root.parent / "build")
+
+    def prod(self):
+        """What prod deploys by the files as they are."""
+        own = environment_paths(self.paths, "prod", Processes())
+        return deployments(read_tree(own.tree), "prod")
+
+
+def keys(deployed):
+    return [target.engine_key for deployment in deployed for target in deployment.targets]
