@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from onboarding.deployment import Deployment
 from onboarding.prices import HOURS_A_MONTH, price
 from roundhouse.gitops.plan_document import MonthlyCost, RolloutPlan, ScalingChange
 from roundhouse.gitops.template_changes import Template
+from stacks.endpoint.properties import initial_count
+from stacks.scaling.resources import scalable_targets
 
 CONFIG, ENDPOINT = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Endpoint"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
@@ -48,6 +51,32 @@ def variant_facts(template: Template) -> tuple[VariantFacts, ...]:
         for key in ("ProductionVariants", "ShadowProductionVariants")
         for variant in config["Properties"].get(key, ())
     )
+
+
+def declared_template(deployment: Deployment) -> Template:
+    """Return the counts and bounds that the files declare, whatever engines are built.
+
+    It holds what `variant_facts`, `monthly_cost` and `scaling_changes` read, and no more.
+    """
+    variants: dict[str, list[dict[str, Any]]] = {
+        "ProductionVariants": [],
+        "ShadowProductionVariants": [],
+    }
+    for variant in deployment.variants:
+        kind = "ShadowProductionVariants" if variant.role == "shadow" else "ProductionVariants"
+        variants[kind].append(
+            {
+                "VariantName": variant.name,
+                "InstancePools": [{"InstanceType": p.instance_type.name} for p in variant.pools],
+                "InitialInstanceCount": initial_count(variant),
+            }
+        )
+    return {
+        "Resources": {
+            "EndpointConfig": {"Type": CONFIG, "Properties": variants},
+            **scalable_targets(deployment),
+        }
+    }
 
 
 def monthly_cost(template: Template, region: str) -> tuple[MonthlyCost, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from onboarding.lock import LockEntry
 from onboarding.model_spec import ModelSpec
 from onboarding.platform import ServingPlatform, build_route
 from onboarding.prices import price
-from onboarding.resolve import quantization_mode, runtime_identity
+from onboarding.resolve import deployments, quantization_mode, runtime_identity
 from onboarding.spec_faults import path_text
 from onboarding.tree import Tree
 from onboarding.validation import validate
@@ -144,6 +144,7 @@ def _change(
         fleet=environment.gpu_fleet_arn is not None,
     )
     is_missing = target.lock_entry is None
+    built_in = _other_builder(head, deployment, target) if is_missing else None
     return EngineChange(
         model=target.model.name,
         key=target.engine_key,
@@ -152,6 +153,7 @@ def _change(
         gpu=instance.gpu,
         route=route,
         state="missing" if is_missing else "locked",
+        built_in=built_in,
         because=()
         if base is None or previous is None
         else tuple(key_causes(base, head, deployment, target, previous)),
@@ -161,11 +163,20 @@ def _change(
             instance.name,
             None if previous is None else previous.lock_entry,
         )
-        if is_missing
+        if is_missing and built_in is None
         else None,
         before=evidence(previous),
         after=evidence(target),
     )
+
+
+def _other_builder(head: Tree, deployment: Deployment, target: Target) -> str | None:
+    """Return the environment that this one receives a missing engine from, if it deploys it."""
+    source = deployment.environment.promotes_from
+    if source is None or source not in head.views:
+        return None
+    keys = {item.engine_key for other in deployments(head, source) for item in other.targets}
+    return source if target.engine_key in keys else None
 
 
 def build_estimate(

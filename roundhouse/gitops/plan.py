@@ -17,7 +17,12 @@ from onboarding.lock import LockEntry
 from onboarding.prices import price, prices_date
 from onboarding.resolve import deployments, runtime_identity
 from onboarding.tree import Tree
-from roundhouse.gitops.endpoint_facts import monthly_cost, rollout_plan, scaling_changes
+from roundhouse.gitops.endpoint_facts import (
+    declared_template,
+    monthly_cost,
+    rollout_plan,
+    scaling_changes,
+)
 from roundhouse.gitops.engine_changes import engine_changes, previous_target
 from roundhouse.gitops.plan_document import (
     CostChange,
@@ -171,7 +176,11 @@ def _endpoint_change(
 ) -> EndpointChange:
     before, after = templates
     resources = resource_changes(before, after)
-    costs = [None if template is None else monthly_cost(template, region) for template in templates]
+    counted = [
+        declared_template(deployment) if deployment is not None and deployment.missing else template
+        for deployment, template in zip(deployments, templates, strict=True)
+    ]
+    costs = [None if template is None else monthly_cost(template, region) for template in counted]
     capacities = [
         None if deployment is None else per_million_requests(deployment)
         for deployment in deployments
@@ -188,7 +197,7 @@ def _endpoint_change(
         rollout=rollout_plan(after, len(update_steps(before, after)))
         if before and after and renewed and is_update
         else None,
-        scaling=scaling_changes(before, after),
+        scaling=scaling_changes(*counted),
         cost=CostChange(
             before=None if costs[0] is None else costs[0][0],
             after=None if costs[1] is None else costs[1][0],

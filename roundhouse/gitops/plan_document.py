@@ -130,6 +130,8 @@ class EngineChange(Value):
     gpu: str | None
     route: BuildRoute
     state: Literal["locked", "missing"]
+    built_in: str | None = None
+    """The environment that builds it, where this one receives it by promotion."""
     because: tuple[Cause, ...]
     estimate: BuildEstimate | None
     before: EngineEvidence | None
@@ -178,7 +180,7 @@ class EnvironmentPlan(Value):
 
     @property
     def missing(self) -> tuple[EngineChange, ...]:
-        """Engines that must be built."""
+        """Engines that must be built, here or in the environment that this one receives from."""
         return tuple(engine for engine in self.engines if engine.state == "missing")
 
     @property

@@ -37,16 +37,17 @@ class Section:
 def headline(plan: EnvironmentPlan) -> str:
     """Return what the change does in one environment, in one line."""
     parts = []
-    if plan.missing:
-        parts.append(f"{quantity(len(plan.missing), 'engine')} to build")
+    received = sum(engine.built_in is not None for engine in plan.missing)
+    for count, verb in ((len(plan.missing) - received, "build"), (received, "receive")):
+        if count:
+            parts.append(f"{quantity(count, 'engine')} to {verb}")
     if plan.endpoints:
         kinds = dict.fromkeys(("new", "changed", "gone"), 0)
         for item in plan.endpoints:
             kinds[item.kind] += 1
         counts = [f"{count} {kind}" for kind, count in kinds.items() if count]
-        parts.append(
-            f"{'endpoints' if len(plan.endpoints) > 1 else 'endpoint'} {', '.join(counts)}"
-        )
+        noun = "endpoints" if len(plan.endpoints) > 1 else "endpoint"
+        parts.append(f"{counts[0]} {noun}" if len(counts) == 1 else f"{noun} {', '.join(counts)}")
     if plan.stacks:
         parts.append(f"{quantity(len(plan.stacks), 'other stack')} changed")
     outages = [item.name for item in plan.endpoints if item.outage]
@@ -76,7 +77,7 @@ def sections(plan: EnvironmentPlan) -> Iterator[Section]:
     found = (
         Section(
             title="Endpoints",
-            columns=("endpoint", "change", "rollout", "USD a month: least, typical, most",
+            columns=("endpoint", "change", "rollout", "USD a month: least / typical / most",
                      "USD a million requests"),
             rows=tuple(map(_endpoint_row, plan.endpoints)),
         ),
@@ -123,11 +124,17 @@ def sections(plan: EnvironmentPlan) -> Iterator[Section]:
 def notes(plan: EnvironmentPlan) -> Iterator[str]:
     """Yield what no table says."""
     yield f"Not touched: {quantity(plan.unchanged_endpoints, 'endpoint')}."
-    estimated = [item.name for item in plan.endpoints if item.is_estimated]
+    estimated = [item.name for item in plan.endpoints if item.is_estimated and item.resources]
     if estimated:
         yield (
             f"Estimated: {', '.join(estimated)}, by the engine before; sizes, alarms and scaling "
             "targets follow once the new engine is built."
+        )
+    unbuilt = [item.name for item in plan.endpoints if item.is_estimated and not item.resources]
+    if unbuilt:
+        yield (
+            f"No engine yet: {', '.join(unbuilt)}; counts and cost are those of the files, "
+            "resources, permissions and scaling targets follow once the engine is built."
         )
     gone = [item.name for item in plan.endpoints if item.kind == "gone"]
     if gone:
@@ -206,7 +213,7 @@ def _cost(cost: CostChange) -> str:
 def _money(cost: MonthlyCost | None) -> str:
     if cost is None:
         return "-"
-    return ", ".join(
+    return " / ".join(
         "unknown" if value is None else f"{value:,.0f}"
         for value in (cost.least, cost.typical, cost.most)
     )
@@ -228,6 +235,8 @@ def _engine_row(engine: EngineChange) -> tuple[str, ...]:
     after = f"{engine.key} is not built" if engine.after is None else (
         f"{engine.after.precision} {engine.key}"
     )  # fmt: skip
+    if engine.built_in is not None:
+        after += f"; {engine.built_in} builds it, a promotion copies it"
     if engine.estimate is not None:
         after += f"; {_estimate(engine)}"
     because = "; ".join(

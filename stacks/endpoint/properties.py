@@ -63,7 +63,7 @@ def variant_properties(
         "VariantName": variant.name,
         "ModelName": models[0].name,
         **_instances(variant, models),
-        "InitialInstanceCount": max(1, variant.scaling.min),
+        "InitialInstanceCount": initial_count(variant),
         "InitialVariantWeight": (
             int(variant.weight) if variant.weight.is_integer() else variant.weight
         ),
@@ -102,6 +102,11 @@ def endpoint_properties(
         ):
             properties[key] = {"Fn::If": [RETAINED, value, {"Ref": "AWS::NoValue"}]}
     return properties
+
+
+def initial_count(variant: Variant) -> int:
+    """Return how many instances a new endpoint begins with; SageMaker takes no 0."""
+    return max(1, variant.scaling.min)
 
 
 def _instances(variant: Variant, models: Sequence[EndpointModel]) -> Properties:

@@ -33,6 +33,14 @@ def scaling_resources(deployment: Deployment) -> dict[str, Resource]:
     makes its service-linked role for SageMaker by itself.
     """
     policies = _at_once if deployment.endpoint.asynchronous is None else _asynchronous
+    resources = scalable_targets(deployment)
+    for variant in scaled_variants(deployment):
+        resources |= policies(deployment, variant)
+    return resources
+
+
+def scalable_targets(deployment: Deployment) -> dict[str, Resource]:
+    """Scalable target of every production variant that scales, whatever engines are built."""
     resources: dict[str, Resource] = {}
     for variant in scaled_variants(deployment):
         actions = [
@@ -43,7 +51,6 @@ def scaling_resources(deployment: Deployment) -> dict[str, Resource]:
         if actions:
             target["Properties"]["ScheduledActions"] = actions
         resources[variant_id(variant, "ScalableTarget")] = target
-        resources |= policies(deployment, variant)
     return resources
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from onboarding.fault import FaultsError
 from roundhouse.gitops.compare import plan_against_git
 from roundhouse.gitops.plan_document import Plan
+from roundhouse.gitops.plan_text import headline
 from roundhouse.processes import Processes
 
 pytestmark = pytest.mark.unit
@@ -159,3 +161,30 @@ def test_plan_is_of_the_branch_alone_when_main_went_on(repository):
     git(repository.root, "checkout", "-q", "change")
     repository.edit(MODEL, {"endpoint": {"scaling": {"max": 6}}})
     assert repository.only_endpoint().name == "model-001"
+
+
+def test_new_model_without_an_engine_costs_what_its_file_declares(repository):
+    repository.edit(MODEL, {"accuracy": {"budget": {"mean": 0.995}}})
+    (repository.root / MODEL).rename(repository.root / "models/model-009.yaml")
+    repository.edit("models/model-009.yaml", {"name": "model-009"})
+    environment = repository.changes()
+    new = next(item for item in environment.endpoints if item.name == "model-009")
+    assert (new.kind, new.resources, new.is_estimated) == ("new", (), True)
+    assert (new.cost.before, new.cost.after.least) == (None, round(2 * 1.4084 * 730, 2))
+    assert [(item.what, item.before, item.after) for item in new.scaling] == [
+        ("fewest instances", None, 2),
+        ("most instances", None, 4),
+    ]
+
+
+def test_engine_that_another_environment_builds_is_received(repository):
+    spec = yaml.safe_load((repository.root / "environments/dev.yaml").read_text())
+    staging = {**spec, "name": "staging", "account": "444455556666", "promotes_from": "dev"}
+    staging["locks"] = "locks/staging"
+    (repository.root / "environments/staging.yaml").write_text(yaml.safe_dump(staging))
+    repository.commit()
+    repository.edit(MODEL, {"accuracy": {"budget": {"mean": 0.995}}})
+    dev, received = repository.plan().environments
+    assert [engine.built_in for engine in (*dev.missing, *received.missing)] == [None, "dev"]
+    assert received.missing[0].estimate is None
+    assert headline(received).startswith("staging: 1 engine to receive, 1 changed endpoint")

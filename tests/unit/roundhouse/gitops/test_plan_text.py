@@ -69,7 +69,7 @@ def plan(*endpoints, ref="main"):
 def test_comment_says_change_cost_and_what_is_not_touched():
     text = comment(plan(endpoint("search")))
     assert text.startswith(COMMENT_MARKER)
-    assert "dev: endpoint 1 changed, +0 USD to +100 USD a month" in text
+    assert "dev: 1 changed endpoint, +0 USD to +100 USD a month" in text
     assert "| search | changed | - | 100, 150, 400 → 100, 150, 500 |" in text
     assert "<details><summary>Resources: 1</summary>" in text
     assert "Not touched: 3 endpoints." in text
@@ -93,7 +93,7 @@ def test_long_plan_is_cut_with_its_tags_closed_and_says_so():
     assert len(text) <= MOST_CHARACTERS
     assert text.count("<details>") == text.count("</details>")
     assert "cut at 65,000 characters" in text
-    assert "endpoints 800 changed" in text[:200]
+    assert "800 changed endpoints" in text[:200]
 
 
 @given(st.text(max_size=200))
