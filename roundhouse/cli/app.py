@@ -30,6 +30,7 @@ from roundhouse.cli import (
     prune,
     rollback,
     status,
+    upgrade,
 )
 from roundhouse.errors import RoundhouseError
 
@@ -72,6 +73,7 @@ for function, example in (
     (destroy.destroy, destroy.EXAMPLE),
     (prune.prune, prune.EXAMPLE),
     (prices.prices, prices.EXAMPLE),
+    (upgrade.upgrade, upgrade.EXAMPLE),
     (check_templates.check_templates, check_templates.EXAMPLE),
     (demo.demo, demo.EXAMPLE),
 ):

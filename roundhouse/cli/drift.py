@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from roundhouse.cli.options import Env, Form, Format, Root
 
 EXAMPLE = "roundhouse drift --env prod --format json"
@@ -9,7 +13,17 @@ SHOWN = 120
 """Characters of a value in the table; JSON has all."""
 
 
-def drift(env: Env, root: Root = None, form: Form = Format.text) -> None:
+def drift(
+    env: Env,
+    issue: Annotated[
+        bool,
+        typer.Option(
+            "--issue", help="Open or update the environment's issue; close it without drift."
+        ),
+    ] = False,
+    root: Root = None,
+    form: Form = Format.text,
+) -> None:
     """Compare what runs with what was deployed.
 
     Endpoint configs, weights, counts, scaling, schedules, alarms, archives, and stacks that no file
@@ -17,20 +31,27 @@ def drift(env: Env, root: Root = None, form: Form = Format.text) -> None:
     """
     from textwrap import shorten
 
+    from roundhouse import settings
     from roundhouse.deploy.stacks import environment_templates
     from roundhouse.errors import DriftError
     from roundhouse.gitops.drift import environment_drift
+    from roundhouse.gitops.drift_issue import report_drift
+    from roundhouse.gitops.forge.forge import forge_of
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json, table
     from roundhouse.session import open_session
     from roundhouse.text import quantity
 
     report = open_report(form)
+    forge = forge_of(settings.inherited()) if issue else None
     session = open_session(current_paths(root), report, env)
     with report.step("Comparing what runs with what was deployed") as step:
         templates = environment_templates(session)
         found = environment_drift(session, templates)
         step.finish(f"{quantity(len(templates), 'stack')}, {quantity(len(found), 'difference')}")
+    address = None if forge is None else report_drift(forge, env, found)
+    if address is not None:
+        report.print(f"{'Updated' if found else 'Closed'} {address}")
     if form is Format.json:
         print_json([item.as_dict() for item in found])
     elif found:

@@ -1,9 +1,10 @@
-"""A repository for each test."""
+"""A repository and a forge server for each test."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.unit.roundhouse.gitops.forge.forge_server import ForgeServer
 from tests.unit.roundhouse.gitops.repository import Repository
 from tests.unit.roundhouse.gitops.rungs import Rungs
 
@@ -16,3 +17,10 @@ def repository(tmp_path):
 @pytest.fixture
 def rungs(repository):
     return Rungs(repository)
+
+
+@pytest.fixture
+def server():
+    with ForgeServer() as found:
+        yield found
+        found.shutdown()
