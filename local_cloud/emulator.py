@@ -25,6 +25,10 @@ PATTERNS: dict[str, dict[str, list[str]]] = {
         "target_prefixes": ["AnyScaleFrontendService"],
         "host_patterns": [r"application-autoscaling\."],
     },
+    "servicequotas": {
+        "target_prefixes": ["ServiceQuotasV20190624"],
+        "host_patterns": [r"servicequotas\."],
+    },
 }
 INVOCATION_THREADS = 64
 Answer = Callable[[str, bytes], Reply]
@@ -55,6 +59,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
     from local_cloud.sagemaker.runtime.api import Runtime
     from local_cloud.sagemaker.training.training_jobs import TrainingJobs
+    from local_cloud.service_quotas import ServiceQuotas
     from local_cloud.step_functions import state_machines
 
     endpoints, builds, registry = Endpoints(settings, alarm_states), Builds(settings), Registry()
@@ -73,6 +78,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     clock.start()
     _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer))
     _add_service(emulator, "application-autoscaling", _handler(scaling.answer))
+    _add_service(emulator, "servicequotas", _handler(ServiceQuotas(settings.state).answer))
 
     def stop() -> None:
         clock.stop()

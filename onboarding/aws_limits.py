@@ -63,3 +63,15 @@ ENVIRONMENT_VALUE_LENGTH: Final = 1024  # EnvironmentValue
 
 BUILD_MINUTES: Final = Bounds(5, 2160)  # CodeBuild: timeoutInMinutes
 TRAINING_VOLUME_GIB: Final = Bounds(1, 16384)  # VolumeSizeInGB of ResourceConfig
+
+ENDPOINT_INSTANCES_QUOTA: Final = "Number of instances across active endpoints"
+
+
+def endpoint_quota(instance_type: str) -> str:
+    """Return the name in Service Quotas of the instances of a type that endpoints may run."""
+    return f"{instance_type} for endpoint usage"
+
+
+def training_quota(instance_type: str) -> str:
+    """Return the name in Service Quotas of the instances of a type that training jobs may run."""
+    return f"{instance_type} for training job usage"

@@ -137,6 +137,10 @@ class Report:
         """Ask a person yes or no; the default is no."""
         return self.console.input(f"{escape(question)} [y/N] ").strip().lower() in ("y", "yes")
 
+    def ask(self, question: str) -> str:
+        """Ask a person for a word."""
+        return self.console.input(f"{escape(question)} ").strip()
+
 
 printed_documents: list[Any] = []
 """What was printed as JSON by this process."""

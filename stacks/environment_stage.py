@@ -9,14 +9,13 @@ from pathlib import Path
 from aws_cdk import Environment, Stack, Stage
 from constructs import Construct
 
-from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import serving_platforms
 from stacks.builds_stack import BuildsStack
 from stacks.endpoint_stack import EndpointStack
 from stacks.foundation_stack import FoundationStack
-from stacks.images import base_image, image_tags, read_image_files
+from stacks.images import base_image, image_tags, image_uris, read_image_files
 from stacks.images_stack import ImagesStack
 from stacks.observability_stack import ObservabilityStack
 
@@ -79,7 +78,7 @@ class EnvironmentStage(Stage):
                 buildspec=sources.buildspec,
             )
             dependents += [images, builds]
-        uris = {image: names.image_uri(environment, image, tag) for image, tag in tags.items()}
+        uris = image_uris(environment, tags)
         dependents += [
             EndpointStack(
                 self, f"Endpoint-{deployment.name}", deployment=deployment, image_uris=uris

@@ -122,6 +122,11 @@ def image_orders(
     )
 
 
+def image_uris(environment: EnvironmentSpec, tags: Mapping[str, str]) -> dict[str, str]:
+    """Where an environment's registry has each image, by the image's name."""
+    return {image: names.image_uri(environment, image, tag) for image, tag in tags.items()}
+
+
 def build_arguments(
     environment: EnvironmentSpec, platform: ServingPlatform, image: str
 ) -> dict[str, str]:

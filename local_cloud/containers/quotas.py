@@ -10,8 +10,11 @@ from pathlib import Path
 import yaml
 
 from local_cloud.protocol.errors import AwsError, validation_error
+from onboarding.aws_limits import ENDPOINT_INSTANCES_QUOTA, endpoint_quota, training_quota
 
 CAPACITY_FILE = "capacity.yaml"
+SAGEMAKER_QUOTAS = (endpoint_quota(""), training_quota(""))
+"""How the names of quotas by instance type end."""
 SHORT = (
     "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error. "
     "Please retry using a different ML instance type or after some time. Consider configuring "
@@ -82,15 +85,39 @@ def _capacity_rows(state: Path) -> Mapping[str, int]:
 
 def check_training_quota(state: Path, instance_type: str, running: int) -> None:
     """Refuse one more job than the account may run."""
-    name = f"{instance_type} for training job usage"
+    _check_instances(state, training_quota(instance_type), running, 1)
+
+
+def check_endpoint_quotas(
+    state: Path, running: Mapping[str, int], added: Mapping[str, int]
+) -> None:
+    """Refuse more instances of endpoints than the account may run.
+
+    Both by instance type; `added`: those that a request starts.
+    """
+    for instance_type, count in added.items():
+        _check_instances(state, endpoint_quota(instance_type), running.get(instance_type, 0), count)
+    _check_instances(state, ENDPOINT_INSTANCES_QUOTA, sum(running.values()), sum(added.values()))
+
+
+def service_quotas(state: Path) -> Mapping[str, int]:
+    """Return the quotas that Service Quotas knows of SageMaker, by name: rows of the file."""
+    return {
+        name: value
+        for name, value in _file_rows(state).items()
+        if name == ENDPOINT_INSTANCES_QUOTA or name.endswith(SAGEMAKER_QUOTAS)
+    }
+
+
+def _check_instances(state: Path, name: str, running: int, added: int) -> None:
     most = _limit(state, name)
-    if most is not None and running >= most:
+    if most is not None and added > 0 and running + added > most:
         raise AwsError(
             "ResourceLimitExceeded",
             f"The account-level service limit '{name}' is {most} Instances, with current "
-            f"utilization of {running} Instances and a request delta of 1 Instances. Please use "
-            "AWS Service Quotas to request an increase for this quota. If AWS Service Quotas is "
-            "not available, contact AWS support to request an increase for this quota.",
+            f"utilization of {running} Instances and a request delta of {added} Instances. Please "
+            "use AWS Service Quotas to request an increase for this quota. If AWS Service Quotas "
+            "is not available, contact AWS support to request an increase for this quota.",
         )
 
 
@@ -105,7 +132,11 @@ def check_build_quota(state: Path, running: int) -> None:
 
 
 def _limit(state: Path, name: str) -> int | None:
+    return _file_rows(state).get(name)
+
+
+def _file_rows(state: Path) -> Mapping[str, int]:
     try:
-        return _capacity_rows(state).get(name)
+        return _capacity_rows(state)
     except CapacityFileError as error:
         raise validation_error(str(error)) from error

@@ -17,6 +17,7 @@ from roundhouse.deploy.builds.source import require_committed_sources
 from roundhouse.deploy.endpoint_steps import restore_scaling, retention_parameters, take_first_steps
 from roundhouse.deploy.live_endpoints import require_live_config
 from roundhouse.deploy.permissions import Confirm, added_permissions, require_approval
+from roundhouse.deploy.quotas import require_quotas
 from roundhouse.deploy.stacks import Template, deployed_templates, require_updatable_stacks
 from roundhouse.deploy.verification import verify
 from roundhouse.errors import RoundhouseError
@@ -79,6 +80,7 @@ def deploy(
     require_updatable_stacks(session)
     requests, image_orders = engines.missing_engines(session), images.missing(session)
     options.before_building([request.target.model.name for request in requests])
+    require_quotas(session, requests, at_once=options.concurrency)
     if requests:
         require_committed_sources(session, allow_dirty=options.allow_dirty)
     if requests or image_orders:

@@ -1,18 +1,27 @@
-"""Deletion of one endpoint's stack; its engines stay in the bucket."""
+"""Deletion of endpoint stacks, one or all of an environment; engines stay in the bucket."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from onboarding import names
 from onboarding.names import stack_name
-from roundhouse.aws.clients import Client, calling
+from onboarding.promotion import read_promotion
+from onboarding.resolve import deployments
+from roundhouse.aws.clients import Client, bucket_exists, calling
+from roundhouse.deploy.pruning.tags import objects_under
 from roundhouse.deploy.stacks import NEVER_DEPLOYED, StackSummary, stack_summaries
-from roundhouse.errors import DeployFailedError, RoundhouseError
-from roundhouse.session import Session
-from roundhouse.text import choices
+from roundhouse.errors import AwsError, DeployFailedError, RoundhouseError
+from roundhouse.paths import Paths
+from roundhouse.session import Session, valid_tree
+from roundhouse.text import choices, quantity
+from stacks.images import DOCKERFILES
 
 EVERY_SECONDS = 2.0
+OF_ENDPOINTS, OF_BUILDS = ("observability",), ("builds", "images")
+"""Parts of an environment that go with its endpoints, and those that go on request."""
+BYTES_PER_GIB = 2**30
 
 
 def deployed_endpoints(session: Session) -> dict[str, StackSummary]:
@@ -23,6 +32,20 @@ def deployed_endpoints(session: Session) -> dict[str, StackSummary]:
         for name, stack in stack_summaries(session.clients("cloudformation")).items()
         if name.startswith(prefix)
     }
+
+
+def environment_stacks(session: Session, *, builds: bool) -> tuple[StackSummary, ...]:
+    """Return the stacks of an environment that can go: endpoints, dashboards, `builds` too.
+
+    Never its foundation, which holds engines, key, images and topic.
+    """
+    summaries = stack_summaries(session.clients("cloudformation"))
+    parts = OF_ENDPOINTS + (OF_BUILDS if builds else ())
+    own = {stack_name(session.environment, part) for part in parts}
+    prefix = stack_name(session.environment, "endpoint-")
+    return tuple(
+        stack for name, stack in sorted(summaries.items()) if name in own or name.startswith(prefix)
+    )
 
 
 def destroy(
@@ -38,27 +61,99 @@ def destroy(
             f"{endpoint}: no such endpoint is deployed in {session.environment.name}; "
             f"{choices(endpoint, known)}"
         )
-    stack, client = known[endpoint], session.clients("cloudformation")
-    if stack.status.endswith("_IN_PROGRESS") and stack.status not in NEVER_DEPLOYED:
+    delete_stacks(session, [known[endpoint]], sleep)
+    return known[endpoint]
+
+
+def delete_stacks(
+    session: Session,
+    stacks: Sequence[StackSummary],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Delete stacks at the same time, and wait until they are gone.
+
+    What an interrupted deletion began is waited for. Raises DeployFailedError: before anything is
+    deleted, for a stack that is being updated; at the end, for those that could not be deleted.
+    """
+    client = session.clients("cloudformation")
+    busy = [stack for stack in stacks if _is_updated(stack)]
+    if busy:
+        listed = ", ".join(f"{stack.name} is {stack.status}" for stack in busy)
         raise DeployFailedError(
-            f"Stack {stack.name} is {stack.status}; wait until that has ended, then try again."
+            f"Nothing was deleted: stack {listed}; wait until that has ended, then try again."
         )
-    with session.report.step(f"Deleting {stack.name}") as step:
-        with calling(f"Deleting stack {stack.name}"):
-            client.update_termination_protection(
-                StackName=stack.name, EnableTerminationProtection=False
+    title = stacks[0].name if len(stacks) == 1 else quantity(len(stacks), "stack")
+    with session.report.step(f"Deleting {title}") as step:
+        try:
+            for stack in stacks:
+                if stack.status != "DELETE_IN_PROGRESS":
+                    _begin_deletion(client, stack.name)
+            failed = _wait(client, [stack.name for stack in stacks], step.update, sleep)
+        except KeyboardInterrupt:
+            session.report.print(
+                "– CloudFormation finishes the deletions that have begun; the same command again "
+                "waits for them and deletes the rest."
             )
-            client.delete_stack(StackName=stack.name)
-        while (now := stack_summaries(client).get(stack.name)) is not None:
-            if now.status == "DELETE_FAILED":
-                reasons = "; ".join(failure_reasons(client, stack.name)) or now.reason
-                raise DeployFailedError(
-                    f"Stack {stack.name} was not deleted: {reasons}. Remove the cause, then run "
-                    "the same command again."
-                )
-            step.update(now.status)
-            sleep(EVERY_SECONDS)
-    return stack
+            raise
+    if failed:
+        causes = [_failure(client, stack) for stack in failed]
+        raise DeployFailedError(
+            f"{'; '.join(causes)}. Remove the cause, then run the same command again."
+        )
+
+
+def unpromoted_models(paths: Paths, environment: str) -> dict[str, tuple[str, ...]]:
+    """Return the models whose engines another environment is still to receive, by environment.
+
+    `paths` are those of the files as they are. What a promotion names was copied before it was
+    written. Raises FaultsError, LockError.
+    """
+    tree = valid_tree(paths)
+    waiting: dict[str, tuple[str, ...]] = {}
+    for name in sorted(tree.views):
+        promotion = read_promotion(paths.tree, name)
+        received = {} if promotion is None else promotion.archives
+        models = {
+            target.model.name
+            for deployment in deployments(tree, name)
+            for target in deployment.targets
+            if target.held_by == environment and target.engine_key not in received
+        }
+        if models:
+            waiting[name] = tuple(sorted(models))
+    return waiting
+
+
+def require_received(paths: Paths, environment: str) -> None:
+    """Raise DeployFailedError while another environment is still to receive engines of this one."""
+    waiting = unpromoted_models(paths, environment)
+    if waiting:
+        listed = "; ".join(f"{name}: {', '.join(models)}" for name, models in waiting.items())
+        first = next(iter(waiting))
+        raise DeployFailedError(
+            f"Refused: engines of {environment} are still to be promoted to {listed}. Promote them "
+            f"(`roundhouse promote --from {environment} --to {first}`), or remove `promotes_from` "
+            f"or the models from environments/{first}.yaml, then try again."
+        )
+
+
+def kept_storage(session: Session) -> Iterator[str]:
+    """Yield what stays in the account and costs money: bucket, images, key, logs."""
+    bucket, s3 = names.artifact_bucket(session.environment), session.clients("s3")
+    if bucket_exists(s3, bucket):
+        objects = objects_under(s3, bucket, "")
+        size = _gib(sum(item.size_bytes for item in objects))
+        yield f"s3://{bucket} with every engine ({quantity(len(objects), 'object')}, {size})"
+    try:
+        sizes = list(_image_sizes(session))
+    except AwsError as error:
+        yield f"container images, how many is not known ({error})"
+    else:
+        if sizes:
+            yield f"{quantity(len(sizes), 'container image')} in ECR ({_gib(sum(sizes))})"
+    if session.environment.kms_key_arn is None:
+        yield "the KMS key"
+    yield "log groups"
 
 
 def failure_reasons(client: Client, stack: str) -> Iterator[str]:
@@ -67,3 +162,57 @@ def failure_reasons(client: Client, stack: str) -> Iterator[str]:
         for event in client.describe_stack_events(StackName=stack)["StackEvents"]:
             if event["ResourceStatus"] == "DELETE_FAILED" and "ResourceStatusReason" in event:
                 yield f"{event['LogicalResourceId']}: {event['ResourceStatusReason']}"
+
+
+def _is_updated(stack: StackSummary) -> bool:
+    is_busy = stack.status.endswith("_IN_PROGRESS") and stack.status != "DELETE_IN_PROGRESS"
+    return is_busy and stack.status not in NEVER_DEPLOYED
+
+
+def _begin_deletion(client: Client, name: str) -> None:
+    with calling(f"Deleting stack {name}"):
+        client.update_termination_protection(StackName=name, EnableTerminationProtection=False)
+        client.delete_stack(StackName=name)
+
+
+def _wait(
+    client: Client,
+    stack_names: Sequence[str],
+    show: Callable[[str], None],
+    sleep: Callable[[float], None],
+) -> list[StackSummary]:
+    """Wait until every stack is gone or could not be deleted; return the latter."""
+    while True:
+        present = stack_summaries(client)
+        left = [present[name] for name in stack_names if name in present]
+        if all(stack.status == "DELETE_FAILED" for stack in left):
+            return left
+        show(f"{len(stack_names) - len(left)} of {len(stack_names)} gone")
+        sleep(EVERY_SECONDS)
+
+
+def _failure(client: Client, stack: StackSummary) -> str:
+    reasons = "; ".join(failure_reasons(client, stack.name)) or stack.reason
+    return f"Stack {stack.name} was not deleted: {reasons}"
+
+
+def _image_sizes(session: Session) -> Iterator[int]:
+    """Yield the bytes of every image in the environment's repositories."""
+    from botocore.exceptions import ClientError
+
+    ecr = session.clients("ecr")
+    for image in DOCKERFILES:
+        repository = names.repository(session.environment, image)
+        with calling(f"Listing the images of {repository}"):
+            try:
+                for page in ecr.get_paginator("describe_images").paginate(
+                    repositoryName=repository
+                ):
+                    yield from (item.get("imageSizeInBytes", 0) for item in page["imageDetails"])
+            except ClientError as error:
+                if error.response.get("Error", {}).get("Code") != "RepositoryNotFoundException":
+                    raise
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / BYTES_PER_GIB:.2f} GiB"

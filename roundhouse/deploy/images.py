@@ -21,6 +21,7 @@ from stacks.images import (
     base_image,
     image_orders,
     image_tags,
+    image_uris,
     needed_images,
     read_image_files,
     registry,
@@ -60,7 +61,7 @@ def image_states(session: Session) -> tuple[ImageState, ...]:
     """
     environment = session.environment
     platform = serving_platforms()[environment.platform]
-    tags = image_tags(read_image_files(session.paths.code), base_image(platform))
+    tags = _current_tags(session)
     needed = needed_images(platform, session.deployments())
     try:
         orders = image_orders(environment, platform, needed, tags)
@@ -77,6 +78,16 @@ def image_states(session: Session) -> tuple[ImageState, ...]:
         ImageState(order=order, is_there=not session.is_local and _is_there(session, order))
         for order in orders
     )
+
+
+def environment_image_uris(session: Session) -> dict[str, str]:
+    """Return where the environment's endpoints find each image, by the files as they are now."""
+    return image_uris(session.environment, _current_tags(session))
+
+
+def _current_tags(session: Session) -> dict[str, str]:
+    platform = serving_platforms()[session.environment.platform]
+    return image_tags(read_image_files(session.paths.code), base_image(platform))
 
 
 def missing(session: Session) -> tuple[ImageOrder, ...]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.promotion import read_promotion
 from onboarding.resolve import deployments
@@ -23,6 +22,7 @@ from roundhouse.processes import Run
 from roundhouse.promoted_tree import promoted_folder
 from roundhouse.revisions import Git, export_revision, is_data_only
 from roundhouse.status.state import current_image_tags
+from stacks.images import image_uris
 
 DEPLOYED = "deployed"
 
@@ -112,7 +112,7 @@ def change_of(
         environment=spec,
         base=base if base is not None and environment in base.views else None,
         head=head,
-        image_uris={image: names.image_uri(spec, image, tag) for image, tag in tags.items()},
+        image_uris=image_uris(spec, tags),
         deployed=deployed,
     )
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from botocore.exceptions import ClientError
 
 from roundhouse.deploy import deployment
-from roundhouse.deploy.destroy import destroy
 from roundhouse.deploy.stacks import environment_templates
-from roundhouse.errors import DeployFailedError, RoundhouseError
+from roundhouse.errors import DeployFailedError
 from roundhouse.gitops.compare import plan_against_deployed
 from roundhouse.gitops.stale import review_of
 from roundhouse.processes import Processes
@@ -55,16 +53,3 @@ def test_plan_is_deployed_as_it_was_reviewed_or_not_at_all(tmp_path):
         with pytest.raises(DeployFailedError, match="is deployed as planned already"):
             deploy(current)
         assert not plan().has_changes
-
-
-def test_destroyed_endpoint_is_gone_and_the_next_deployment_builds_nothing(tmp_path):
-    with session_at(tmp_path / "session") as tiny:
-        session = tiny.start()
-        deploy_all(session)
-        destroy(session, "tiny")
-        with pytest.raises(ClientError, match="Could not find"):
-            session.clients("sagemaker").describe_endpoint(EndpointName="local-tiny")
-        with pytest.raises(RoundhouseError, match="tiny: no such endpoint is deployed in local"):
-            destroy(session, "tiny")
-        again = deploy_all(session)
-        assert (again.built, len(again.deployed.changed)) == ((), 1)

@@ -25,6 +25,7 @@ PREFIXES = {
     "s3": "s3",
     "sagemaker": "sagemaker",
     "sagemaker-runtime": "sagemaker",
+    "service-quotas": "servicequotas",
     "stepfunctions": "states",
 }
 """IAM's name of each service that the command has a client of."""

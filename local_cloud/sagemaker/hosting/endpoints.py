@@ -6,14 +6,20 @@ import logging
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from functools import partial
 from typing import Any, TypeVar
 
-from local_cloud.containers.quotas import Capacity
+from local_cloud.containers.quotas import Capacity, check_endpoint_quotas
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import AwsError, validation_error
 from local_cloud.sagemaker.hosting.endpoint import Endpoint, Traffic
+from local_cloud.sagemaker.hosting.endpoint_use import (
+    config_instances,
+    running_instances,
+    variant_types,
+)
 from local_cloud.sagemaker.hosting.fleet import Fleet, Host, new_fleet
 from local_cloud.sagemaker.hosting.health_monitor import HealthMonitor
 from local_cloud.sagemaker.hosting.rollout import rollout
@@ -27,6 +33,7 @@ from local_cloud.sagemaker.hosting.update import (
 from local_cloud.sagemaker.hosting.update_request import (
     UpdateRequest,
     Wanted,
+    added_instances,
     apply_changes,
     check_changes,
     keep_properties,
@@ -96,6 +103,7 @@ class Endpoints:
             if name.lower() in {endpoint.name.lower() for endpoint in self.endpoints.values()}:
                 raise validation_error(f'Cannot create already existing endpoint "{arn}".')
             config = self.config(config_name)
+            self._check_quotas(config_instances(config))
             endpoint = Endpoint(
                 name=name,
                 arn=arn,
@@ -119,6 +127,7 @@ class Endpoints:
                     f'Cannot update endpoint "{endpoint.arn}" in status {endpoint.status}: it '
                     "can only be deleted."
                 )
+            self._check_quotas(added_instances(request, endpoint.traffic.fleet, config))
             endpoint.deployment_config = request.deployment_config
             endpoint.become("Updating")
         self._begin(endpoint, partial(self._update, request=request, config=config), "InService")
@@ -133,6 +142,7 @@ class Endpoints:
         with self._turn:
             endpoint = self._settled_endpoint(endpoint_name)
             check_changes(endpoint, wanted)
+            self._check_quotas(_growth(endpoint, wanted))
             endpoint.become("Updating")
         self._begin(endpoint, partial(apply_changes, wanted=wanted), "InService")
         return endpoint
@@ -156,6 +166,10 @@ class Endpoints:
         threads = [in_background(fleet.stop, 0.0) for fleet in fleets]
         for thread in threads:
             thread.join()
+
+    def _check_quotas(self, added: Mapping[str, int]) -> None:
+        running = running_instances(self.endpoints.values(), self.configs)
+        check_endpoint_quotas(self.settings.state, running, added)
 
     def _settled_endpoint(self, name: str) -> Endpoint:
         endpoint = self.endpoint_named(name)
@@ -232,6 +246,16 @@ class Endpoints:
             with self._turn:
                 self._all.pop(id(endpoint), None)
             endpoint.become("Deleted")
+
+
+def _growth(endpoint: Endpoint, wanted: Mapping[str, Wanted]) -> Mapping[str, int]:
+    """Return how many instances a change of counts adds."""
+    added: Counter[str] = Counter()
+    for variant in () if endpoint.traffic is None else endpoint.traffic.fleet.variants:
+        count = wanted[variant.name].count if variant.name in wanted else None
+        if count is not None:
+            added[variant_types(variant.spec)] += count - variant.desired
+    return added
 
 
 def _record(records: Mapping[str, R], noun: str, arn_kind: str, name: str) -> R:

@@ -9,8 +9,9 @@ from typing import Any
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.checks import instance_types
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
+from local_cloud.sagemaker.hosting.endpoint_use import config_instances
 from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
-from local_cloud.sagemaker.hosting.rollout import check_deployment
+from local_cloud.sagemaker.hosting.rollout import check_deployment, rollout
 
 Config = Mapping[str, Any]
 COUNT, WEIGHT = "DesiredInstanceCount", "DesiredWeight"
@@ -70,6 +71,16 @@ def check_update(
                 f"to {', '.join(after)} while it is registered as a scalable target: delete its "
                 "scaling policies and deregister it first."
             )
+
+
+def added_instances(request: UpdateRequest, old: Fleet, config: Config) -> Mapping[str, int]:
+    """Return the instances that an update needs beside the present ones, by instance type.
+
+    Blue/green: the whole new fleet. Rolling: the first batch.
+    """
+    counts = config_instances(config, _variants(old) if COUNT in request.retained else None)
+    batches = rollout(request.deployment_config, counts).batches
+    return {name: min(count, batches[0]) for name, count in counts.items()} if batches else counts
 
 
 def keep_properties(request: UpdateRequest, old: Fleet, new: Fleet) -> None:

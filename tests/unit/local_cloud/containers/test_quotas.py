@@ -7,7 +7,10 @@ from local_cloud.containers.quotas import (
     Capacity,
     CapacityFileError,
     InsufficientCapacity,
+    check_endpoint_quotas,
+    service_quotas,
 )
+from local_cloud.protocol.errors import AwsError
 
 pytestmark = pytest.mark.unit
 
@@ -56,3 +59,25 @@ def test_refuses_a_file_that_says_no_counts_and_takes_nothing(tmp_path, content,
     )
     (tmp_path / CAPACITY_FILE).write_text("ml.g5.xlarge: 1\n")
     assert capacity.take(("ml.g5.xlarge",)) == "ml.g5.xlarge"
+
+
+def test_quotas_of_endpoints_count_what_runs_and_what_is_added(tmp_path):
+    (tmp_path / CAPACITY_FILE).write_text(
+        "ml.g5.xlarge for endpoint usage: 3\nNumber of instances across active endpoints: 5\n"
+        "ml.g6.xlarge: 1\n"
+    )
+    assert set(service_quotas(tmp_path)) == {
+        "ml.g5.xlarge for endpoint usage", "Number of instances across active endpoints"
+    }  # fmt: skip
+    check_endpoint_quotas(tmp_path, {"ml.g5.xlarge": 2}, {"ml.g5.xlarge": 1, "ml.g6.xlarge": 2})
+    # Fewer instances are never refused.
+    check_endpoint_quotas(tmp_path, {"ml.g5.xlarge": 9}, {"ml.g5.xlarge": -1})
+    for running, added, name in (
+        ({"ml.g5.xlarge": 2}, {"ml.g5.xlarge": 2}, "'ml.g5.xlarge for endpoint usage' is 3"),
+        ({"ml.g6.xlarge": 4}, {"ml.g6.xlarge": 2}, "'Number of instances across .* is 5"),
+    ):
+        with pytest.raises(
+            AwsError, match=f"{name} .*utilization of {sum(running.values())} "
+        ) as e:
+            check_endpoint_quotas(tmp_path, running, added)
+        assert e.value.code == "ResourceLimitExceeded"

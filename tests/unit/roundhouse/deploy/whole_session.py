@@ -34,8 +34,14 @@ def refusal(code):
     return ClientError({"Error": {"Code": code, "Message": "none"}}, "Any")
 
 
+def _quota_pages(quotas):
+    """A page for each quota, as Service Quotas pages them."""
+    for name, value in quotas.items():
+        yield {"Quotas": [{"QuotaName": name, "QuotaCode": "L-1", "Value": float(value)}]}
+
+
 class Account:
-    """ECR, S3, CodeBuild and CloudFormation in memory; `did` is the order of what matters.
+    """An account's services in memory; `did` is the order of what matters.
 
     A build pushes the images of its source, unless `fails` has a reason or `forgets` is true.
     """
@@ -43,6 +49,7 @@ class Account:
     def __init__(self):
         self.objects, self.tags, self.images, self.stacks, self.statuses = {}, {}, set(), {}, {}
         self.did, self.started, self.fails, self.forgets = [], [], None, False
+        self.endpoints, self.quotas, self.defaults = {}, {}, {}
         self.absent, self.bucket_there = "ImageNotFoundException", True
 
     def __call__(self, service):
@@ -67,6 +74,29 @@ class Account:
 
     def get_template(self, StackName):
         return {"TemplateBody": self.stacks[StackName]}
+
+    def list_endpoints(self):
+        summaries = [
+            {"EndpointName": name, "EndpointStatus": "InService"} for name in self.endpoints
+        ]
+        yield {"Endpoints": summaries}
+
+    def describe_endpoint(self, EndpointName):
+        return self.endpoints[EndpointName][0]
+
+    def describe_endpoint_config(self, EndpointConfigName):
+        (config,) = (
+            config
+            for endpoint, config in self.endpoints.values()
+            if endpoint["EndpointConfigName"] == EndpointConfigName
+        )
+        return config
+
+    def list_service_quotas(self, ServiceCode):
+        yield from _quota_pages(self.quotas)
+
+    def list_aws_default_service_quotas(self, ServiceCode):
+        yield from _quota_pages(self.defaults)
 
     def list_objects_v2(self, Bucket, Prefix):
         now = datetime(2026, 11, 21, tzinfo=UTC)
