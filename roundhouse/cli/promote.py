@@ -24,6 +24,9 @@ def promote(
             help="Move this model alone to the commit; may be repeated; default: every model."
         ),
     ] = None,
+    pull_request: Annotated[
+        bool, typer.Option("--pr", help="Push the promotion to a branch and open its pull request.")
+    ] = False,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
@@ -33,28 +36,41 @@ def promote(
     it to deploy, revert it to roll back. Refused (exit 4) while a gate of the receiving environment
     is not met.
     """
+    from onboarding.promotion import write_promotion
+    from roundhouse import settings
     from roundhouse.aws.clients import aws_clients
-    from roundhouse.gitops.promote import promote as promote_engines
+    from roundhouse.gitops.forge.forge import forge_of
+    from roundhouse.gitops.promote import prepare_promotion
+    from roundhouse.gitops.promotion_request import open_promotion_request
     from roundhouse.paths import current_paths, displayed_path
     from roundhouse.processes import Processes
     from roundhouse.report import open_report, print_json
 
-    paths, report = current_paths(root), open_report(form)
-    promoted = promote_engines(
+    paths, report, run = current_paths(root), open_report(form), Processes()
+    forge = forge_of(settings.inherited()) if pull_request else None
+    prepared = prepare_promotion(
         paths,
         report,
         source=source,
         destination=destination,
         clients_of=lambda environment: aws_clients(environment.region),
-        run=Processes(),
+        run=run,
         models=model or (),
     )
-    if form is Format.json:
-        print_json(promoted.promotion.model_dump(mode="json", by_alias=True))
-    elif promoted.path is None:
-        report.print(f"{destination} is at this promotion already; nothing was changed.")
+    promotion = prepared.promotion
+    what = f"commit {promotion.commit[:12]}" if not model else ", ".join(model)
+    document = promotion.model_dump(mode="json", by_alias=True)
+    if not prepared.is_new:
+        message = f"{destination} is at this promotion already; nothing was changed."
+    elif forge is None:
+        path = displayed_path(write_promotion(paths.tree, promotion))
+        message = f"Wrote {path}: {destination} deploys {what} once that file is merged."
     else:
-        report.print(
-            f"Wrote {displayed_path(promoted.path)}: {destination} deploys commit "
-            f"{promoted.promotion.commit[:12]} once that file is merged."
-        )
+        title = f"Promote {what} from {source} to {destination}"
+        opened = open_promotion_request(paths, report, promotion, title, forge, run)
+        document["pull_request"] = opened.address
+        message = f"{opened.address}: {destination} deploys {what} once it is merged."
+    if form is Format.json:
+        print_json(document)
+    else:
+        report.print(message)

@@ -16,6 +16,8 @@ from roundhouse.promoted_tree import promoted_folder
 from roundhouse.revisions import Git
 from roundhouse.text import choices
 
+ALL = "leave --model out"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
@@ -34,12 +36,13 @@ def move_models(
     wanted: Sequence[Deployment],
     git: Git,
     build: Path,
+    instead: str | None = None,
 ) -> Moved:
     """Return the present promotion with some models at other commits, `commits` by model.
 
     `wanted`: what the environment deploys there. The models' endpoints must be exactly those of
     `wanted` afterwards, and every other one as it is now: else RoundhouseError names what must
-    move together.
+    move together, or `instead` as the way out.
     """
     models = set(commits)
     known = {model for item in wanted for model in endpoint_models(item)}
@@ -56,14 +59,14 @@ def move_models(
     composed = read_tree(promoted_folder(moved, git, build))
     if composed.faults:
         raise RoundhouseError(
-            f"{', '.join(sorted(models))} cannot be moved alone: {composed.faults[0]} Promote the "
-            "whole commit, without --model."
+            f"{', '.join(sorted(models))} cannot be moved alone: {composed.faults[0]} Way out: "
+            f"{instead or ALL}."
         )
     after = {item.name: item for item in deployments(composed, present.environment)}
     chosen = {
         item.name for item in (*before.values(), *wanted) if models & set(endpoint_models(item))
     }
-    _require_whole(before, _by_name(wanted), after, chosen, models)
+    _require_whole(before, _by_name(wanted), after, chosen, models, instead)
     others = after.keys() - chosen
     kept = {name: item for name, item in present.evidence.items() if name in others}
     return Moved(
@@ -120,6 +123,7 @@ def _require_whole(
     after: Mapping[str, Deployment],
     chosen: Collection[str],
     models: Collection[str],
+    instead: str | None,
 ) -> None:
     """Raise RoundhouseError for an endpoint that would be of no commit whole."""
     for name in sorted({*before, *after, *chosen}):
@@ -136,7 +140,7 @@ def _require_whole(
         }
         others = {model for model in others if model not in models}
         options = " ".join(f"--model {model}" for model in sorted(others))
-        way_out = f"add {options}, or leave --model out" if others else "leave --model out"
+        way_out = instead or (f"add {options}, or {ALL}" if others else ALL)
         raise RoundhouseError(
             f"Endpoint {name} would be neither what it is now nor what it is at that commit, "
             f"because files that {', '.join(sorted(models))} shares with others changed; {way_out}."

@@ -153,14 +153,15 @@ def _next_promotion(
         date="",
     )
     promotion = with_engines(whole, wanted)
-    folders = (*TREE_FOLDERS, *(item.locks for item in tree.environments.values()))
-    is_present = (
-        present is not None
-        and not present.models
-        and present.archives == promotion.archives
-        and not git.differ(present.commit, commit, folders)
-    )
+    is_present = present is not None and deploys_same(git, tree, present, promotion)
     return Moved(promotion=promotion, endpoints=wanted, is_new=not is_present)
+
+
+def deploys_same(git: Git, tree: Tree, one: Promotion, other: Promotion) -> bool:
+    """True when two promotions deploy the same files and engines."""
+    folders = (*TREE_FOLDERS, *(item.locks for item in tree.environments.values()))
+    is_same = (one.models, one.archives) == (other.models, other.archives)
+    return is_same and not git.differ(one.commit, other.commit, folders)
 
 
 def _destination(tree: Tree, source: str, destination: str) -> EnvironmentSpec:

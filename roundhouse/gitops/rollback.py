@@ -1,56 +1,144 @@
-"""Writes an environment's earlier promotion again, as a revert of the promotion would."""
+"""Writes what an environment, or one endpoint of it, deployed before, as a promotion again."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 
-from pydantic import ValidationError
-
-from onboarding.promotion import Promotion, promotion_path, read_promotion, write_promotion
+from onboarding.deployment import Deployment
+from onboarding.lock import LockError
+from onboarding.promotion import (
+    Promotion,
+    parse_promotion,
+    promotion_path,
+    read_promotion,
+    write_promotion,
+)
 from onboarding.resolve import deployments
-from onboarding.yaml_text import load_yaml
-from roundhouse.errors import RoundhouseError
+from onboarding.tree import Tree
+from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.gitops.model_commits import endpoint_models, move_models, promoted_endpoints
 from roundhouse.paths import Paths
 from roundhouse.processes import Run
 from roundhouse.revisions import Git
 from roundhouse.session import valid_tree
+from roundhouse.text import choices
+
+WHOLE = "roll the whole environment back, without ENDPOINT"
 
 
-def roll_back(paths: Paths, environment: str, run: Run, commit: str | None = None) -> Promotion:
-    """Write the promotion before the present one, or the latest one of a commit; return it.
+def roll_back(
+    paths: Paths,
+    environment: str | None,
+    run: Run,
+    commit: str | None = None,
+    endpoint: str | None = None,
+) -> Promotion:
+    """Write the promotion that `earlier_promotion` returns."""
+    promotion = earlier_promotion(paths, environment, run, commit, endpoint)
+    write_promotion(paths.tree, promotion)
+    return promotion
 
-    `commit`: what the environment is to deploy, or how that begins. Raises FaultsError for an
+
+def earlier_promotion(
+    paths: Paths,
+    environment: str | None,
+    run: Run,
+    commit: str | None = None,
+    endpoint: str | None = None,
+) -> Promotion:
+    """Return the promotion before the present one, or the latest one of a commit.
+
+    `environment` None: the only one that has a promotion. `commit`: what is to be deployed, or how
+    that begins. `endpoint`: roll back this one alone, the others stay. Raises FaultsError for an
     unknown environment, RoundhouseError where git has no such promotion.
     """
-    deployments(valid_tree(paths), environment)
-    present = read_promotion(paths.tree, environment)
+    tree = valid_tree(paths)
+    name = _only_promoted(tree, paths) if environment is None else environment
+    deployments(tree, name)
+    present = read_promotion(paths.tree, name)
     if present is None:
         raise RoundhouseError(
-            f"{environment} has no promotion: it deploys the files as they are. Revert the commit "
+            f"{name} has no promotion: it deploys the files as they are. Revert the commit "
             "that changed them, then deploy."
         )
-    earlier = [
-        item
-        for item in past_promotions(paths, environment, run)
-        if item.commit != present.commit and (commit is None or item.commit.startswith(commit))
-    ]
-    if not earlier:
-        wanted = "an earlier promotion" if commit is None else f"a promotion of commit {commit}"
+    past = past_promotions(paths, name, run)
+    if endpoint is None:
+        found = next((item for item in past if _is_other(item, present, commit)), None)
+    else:
+        found = _endpoint_rollback(paths, present, past, endpoint, commit, run)
+    if found is None:
+        subject = name if endpoint is None else f"endpoint {endpoint} in {name}"
+        wanted = "earlier promotion" if commit is None else f"promotion of commit {commit}"
         raise RoundhouseError(
-            f"git has no {wanted.removeprefix('a ').removeprefix('an ')} of {environment} here; "
-            f"`git log -- {promotion_path(paths.tree, environment)}` lists what there is."
+            f"git has no {wanted} of {subject} here; "
+            f"`git log -- {promotion_path(paths.tree, name)}` lists what there is."
         )
-    write_promotion(paths.tree, earlier[0])
-    return earlier[0]
+    return found
 
 
 def past_promotions(paths: Paths, environment: str, run: Run) -> Iterator[Promotion]:
     """Yield an environment's promotions that git has, the latest first; others are left out."""
-    git = Git(folder=paths.tree, run=run)
-    file = promotion_path(paths.tree, environment).relative_to(paths.tree)
-    for text in git.versions(file.as_posix()):
+    git, path = Git(folder=paths.tree, run=run), promotion_path(paths.tree, environment)
+    for text in git.versions(path.relative_to(paths.tree).as_posix()):
         try:
-            yield Promotion.model_validate_json(json.dumps(load_yaml(text)))
-        except (ValidationError, ValueError, TypeError):
+            yield parse_promotion(path, text, environment)
+        except LockError:
             continue
+
+
+def _only_promoted(tree: Tree, paths: Paths) -> str:
+    """Return the environment that has a promotion. Raises UsageError unless there is one alone."""
+    names = [name for name in tree.environments if read_promotion(paths.tree, name) is not None]
+    if len(names) != 1:
+        found = "no environment has a promotion" if not names else f"{', '.join(names)} have one"
+        raise UsageError(f"--env is missing, and {found}; name the environment with --env.")
+    return names[0]
+
+
+def _is_other(promotion: Promotion, present: Promotion, commit: str | None) -> bool:
+    is_same = (promotion.commit, promotion.models) == (present.commit, present.models)
+    return not is_same and (commit is None or promotion.commit.startswith(commit))
+
+
+def _endpoint_rollback(
+    paths: Paths,
+    present: Promotion,
+    past: Iterator[Promotion],
+    endpoint: str,
+    commit: str | None,
+    run: Run,
+) -> Promotion | None:
+    """Return the present promotion with an endpoint's models at the commit they had before."""
+    git = Git(folder=paths.tree, run=run)
+    now = promoted_endpoints(present, git, paths.build)
+    if endpoint not in now:
+        raise RoundhouseError(
+            f"{endpoint}: no such endpoint in environment {present.environment}; "
+            f"{choices(endpoint, sorted(now))}"
+        )
+    models = endpoint_models(now[endpoint])
+    for promotion in past:
+        commits = {model: promotion.models.get(model, promotion.commit) for model in models}
+        if commit is not None and not all(item.startswith(commit) for item in commits.values()):
+            continue
+        before = promoted_endpoints(promotion, git, paths.build)
+        if _is_same(before, now, endpoint):
+            continue
+        wanted = tuple(before.values())
+        moved = move_models(present, commits, wanted, git, paths.build, instead=WHOLE).promotion
+        measured = {key: item for key, item in promotion.evidence.items() if key == endpoint}
+        evidence = dict(sorted({**moved.evidence, **measured}.items()))
+        date = datetime.now(UTC).date().isoformat()
+        return moved.model_copy(update={"evidence": evidence, "date": date})
+    return None
+
+
+def _is_same(
+    before: Mapping[str, Deployment], now: Mapping[str, Deployment], endpoint: str
+) -> bool:
+    """True when an endpoint is what it was, or was not there yet."""
+    if endpoint not in before:
+        return True
+    return replace(before[endpoint], environment=now[endpoint].environment) == now[endpoint]

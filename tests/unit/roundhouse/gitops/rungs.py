@@ -13,7 +13,7 @@ from benchmarks.scale.cloud import archive, archived_entry
 from onboarding.lock import ServedCapacity, record_capacity
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.gitops.promote import promote
+from roundhouse.gitops.promote import prepare_promotion, promote
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
 from roundhouse.report import Report
@@ -121,16 +121,25 @@ class Rungs:
         record_capacity(folder, deployment.name, target.engine_key, ServedCapacity(**capacity))
 
     def promote(self, *models, source="dev", destination="prod"):
-        return promote(
-            self.paths,
-            Report(console=Console(file=io.StringIO())),
-            source=source,
-            destination=destination,
-            clients_of=lambda _: {"s3": self.s3, "cloudwatch": self.alarms}.__getitem__,
-            run=Processes(),
-            models=models,
-            now=NOW,
-        )
+        return promote(self.paths, self.report, **self._options(source, destination, models))
+
+    def prepare(self, *models):
+        """The promotion, its engines copied, and no file written."""
+        return prepare_promotion(self.paths, self.report, **self._options("dev", "prod", models))
+
+    def _options(self, source, destination, models):
+        return {
+            "source": source,
+            "destination": destination,
+            "clients_of": lambda _: {"s3": self.s3, "cloudwatch": self.alarms}.__getitem__,
+            "run": Processes(),
+            "models": models,
+            "now": NOW,
+        }
+
+    @property
+    def report(self):
+        return Report(console=Console(file=io.StringIO()))
 
     @property
     def paths(self):

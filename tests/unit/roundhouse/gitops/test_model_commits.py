@@ -121,6 +121,21 @@ def test_refuses_a_dataset_that_another_model_reads_too(new_commit):
         new_commit.promote("model-001")
 
 
+def test_refuses_a_model_that_joins_one_which_is_not_there_yet(rungs):
+    rungs.promote()
+    rungs.repository.commit("promotion")
+    text = (rungs.root / "models/model-001.yaml").read_text()
+    for name in ("model-003", "model-004"):
+        (rungs.root / f"models/{name}.yaml").write_text(text.replace("model-001", name))
+    rungs.repository.edit("models/model-003.yaml", {"endpoint": None})
+    rungs.repository.edit("models/model-003.yaml", {"endpoint": {"joins": "model-004"}})
+    rungs.build()
+    with pytest.raises(RoundhouseError, match="model-003 cannot be moved alone: .* leave --model"):
+        rungs.promote("model-003")
+    rungs.promote("model-003", "model-004")
+    assert len(keys(rungs.prod())) == 4
+
+
 def test_refuses_a_model_before_the_first_promotion_and_an_unknown_one(rungs):
     with pytest.raises(RoundhouseError, match="prod has no promotion, so it deploys the files"):
         rungs.promote("model-001")

@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from onboarding.fault import FaultsError
 from onboarding.promotion import promotion_path, read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.errors import BuildFailedError, DeployFailedError, RoundhouseError
-from roundhouse.gitops.rollback import roll_back
-from roundhouse.processes import Processes
 from tests.unit.roundhouse.gitops.repository import git
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, MODELS, NOW, keys
 
@@ -70,32 +67,6 @@ def test_environment_deploys_the_promoted_commit_until_the_promotion_is_reverted
     assert second == keys(deployments(read_tree(rungs.root), "dev"))
     git(rungs.root, "revert", "--no-edit", "HEAD")
     assert keys(rungs.prod()) == first
-
-
-def test_rollback_writes_the_promotion_before_or_that_of_a_commit(rungs):
-    rungs.promote()
-    first = rungs.repository.commit("promotion")
-    rungs.repository.models.change("model-001", {"accuracy": {"budget": {"mean": 0.95}}})
-    rungs.build("model-001")
-    second = rungs.promote().promotion
-    rungs.repository.commit("second promotion")
-    before = roll_back(rungs.repository.paths, "prod", Processes())
-    assert before == read_promotion(rungs.root, "prod") and before.commit != second.commit
-    assert git(rungs.root, "diff", "--name-only", first, "--", "promotions") == ""
-    rungs.repository.commit("rollback")
-    again = roll_back(rungs.repository.paths, "prod", Processes(), second.commit[:7])
-    assert again == second
-
-
-def test_refuses_a_rollback_without_an_earlier_promotion(rungs):
-    with pytest.raises(RoundhouseError, match="prod has no promotion"):
-        roll_back(rungs.repository.paths, "prod", Processes())
-    rungs.promote()
-    rungs.repository.commit("promotion")
-    with pytest.raises(RoundhouseError, match="git has no earlier promotion of prod here"):
-        roll_back(rungs.repository.paths, "prod", Processes())
-    with pytest.raises(RoundhouseError, match="git has no promotion of commit abcdef0 of prod"):
-        roll_back(rungs.repository.paths, "prod", Processes(), "abcdef0")
 
 
 def test_plan_of_a_promoted_environment_follows_its_promotion(rungs):
@@ -171,12 +142,6 @@ def test_refuses_an_environment_that_promotes_from_another(rungs):
 def test_refuses_to_promote_an_environment_to_itself(rungs):
     with pytest.raises(RoundhouseError, match="an environment does not promote to itself"):
         rungs.promote(source="dev", destination="dev")
-
-
-@pytest.mark.parametrize("environment", ["prd", ""])
-def test_refuses_a_rollback_of_an_unknown_environment(rungs, environment):
-    with pytest.raises(FaultsError, match="environment"):
-        roll_back(rungs.repository.paths, environment, Processes())
 
 
 def test_environment_never_builds_what_it_receives(rungs):
