@@ -130,7 +130,7 @@ def test_refuses_a_model_that_joins_one_which_is_not_there_yet(rungs):
     rungs.repository.edit("models/model-003.yaml", {"endpoint": None})
     rungs.repository.edit("models/model-003.yaml", {"endpoint": {"joins": "model-004"}})
     rungs.build()
-    with pytest.raises(RoundhouseError, match="model-003 cannot be moved alone: .* leave --model"):
+    with pytest.raises(RoundhouseError, match=r"model-003 cannot be moved alone: .* leave --model"):
         rungs.promote("model-003")
     rungs.promote("model-003", "model-004")
     assert len(keys(rungs.prod())) == 4
