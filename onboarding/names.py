@@ -27,6 +27,8 @@ UNREFERENCED_TAG = ("roundhouse", "unreferenced")
 """Key and value of the tag on objects that no lock names; the bucket's lifecycle deletes what
 carries it.
 """
+PIPELINE_ROLES = ("plan", "build", "deploy", "promote", "drift")
+"""Purposes of the roles that the forge's workflows assume."""
 ARCHIVE_NAME = "model.tar.gz"
 RECORD_NAME = "lock-entry.json"
 
@@ -34,6 +36,11 @@ RECORD_NAME = "lock-entry.json"
 def artifact_bucket(environment: EnvironmentSpec) -> str:
     """The bucket of an environment's networks, engines and build sources."""
     return f"roundhouse-{environment.name}-{environment.account}-{environment.region}"
+
+
+def pipeline_role(environment: EnvironmentSpec, purpose: str) -> str:
+    """Name of the role that the forge's workflows assume for one of PIPELINE_ROLES."""
+    return f"roundhouse-{environment.name}-{purpose}"
 
 
 def engine_archive_path(engine_key: str) -> str:

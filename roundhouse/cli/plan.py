@@ -56,7 +56,7 @@ def plan(
     """
     from roundhouse.errors import BuildFailedError, RoundhouseError, UsageError
     from roundhouse.gitops.compare import DEPLOYED, plan_against_deployed, plan_against_git
-    from roundhouse.gitops.plan_text import comment
+    from roundhouse.gitops.plan_comment import comment
     from roundhouse.paths import current_paths
     from roundhouse.processes import Processes
     from roundhouse.report import open_report, print_json

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 MOST_CHARACTERS = 65_000
 """Of a comment, an issue and a pull request: GitHub takes 65,536, and refuses more with 422."""
-CUT = "\n\n… cut at 65,000 characters: the job's summary and `plan.json` have the whole plan.\n"
+CUT = "\n\n… cut at 65,000 characters.\n"
 INVISIBLE = frozenset(("Cc", "Cf", "Zl", "Zp", "Cs", "Co"))
 """Unicode categories of control and formatting characters."""
 END = "\u200b"

@@ -1,4 +1,4 @@
-"""A plan for people: the same sections as tables on a terminal and as one Markdown comment."""
+"""A plan for people: its headline, its tables and its notes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from roundhouse.gitops.markdown import CUT, MOST_CHARACTERS, markdown
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
@@ -14,13 +13,11 @@ from roundhouse.gitops.plan_document import (
     EngineEvidence,
     EnvironmentPlan,
     MonthlyCost,
-    Plan,
     ResourceChange,
     RolloutPlan,
 )
 from roundhouse.text import quantity
 
-COMMENT_MARKER = "<!-- roundhouse:plan -->"
 SHOWN_VALUE = 60
 
 
@@ -144,48 +141,6 @@ def notes(plan: EnvironmentPlan) -> Iterator[str]:
         )
     if plan.prices_date is not None:
         yield f"Prices of {plan.prices_date}."
-
-
-def comment(plan: Plan) -> str:
-    """Return a plan as one Markdown comment of at most 65,000 characters, the summary first."""
-    head = f"{(plan.head.commit or plan.head.ref)[:7]}{'-dirty' if plan.head.dirty else ''}"
-    base = f"{markdown(plan.base.ref)} {(plan.base.commit or '')[:7]}".strip()
-    scope = "data only: no code of this change ran" if plan.data_only else "code changes too"
-    lines = [COMMENT_MARKER]
-    if plan.faults:
-        lines += [f"### Roundhouse: refused, {quantity(len(plan.faults), 'fault')}", ""]
-        lines += [f"- {markdown(fault)}" for fault in plan.faults]
-    lines += [f"### Roundhouse · {markdown(headline(item))}" for item in plan.environments]
-    lines += ["", f"{head} against {base} · {scope}", ""]
-    for environment in plan.environments:
-        lines += [f"`plan {environment.id}` of {markdown(environment.environment)}", ""]
-        for section in sections(environment):
-            lines += _markdown_section(section)
-        lines += [f"- {markdown(note)}" for note in notes(environment)]
-        lines.append("")
-    return _cut("\n".join(lines))
-
-
-def _markdown_section(section: Section) -> list[str]:
-    table = [
-        f"| {' | '.join(section.columns)} |",
-        f"|{'---|' * len(section.columns)}",
-        *(f"| {' | '.join(map(markdown, row))} |" for row in section.rows),
-    ]
-    if not section.folded:
-        return [f"**{section.title}**", "", *table, ""]
-    summary = f"{section.title}: {len(section.rows)}"
-    return [f"<details><summary>{summary}</summary>", "", *table, "", "</details>", ""]
-
-
-def _cut(text: str) -> str:
-    """Return a comment within its limit, cut at the end of a line, with its tags closed."""
-    if len(text) <= MOST_CHARACTERS:
-        return text
-    kept = text[: MOST_CHARACTERS - len(CUT) - len("\n</details>")]
-    kept = kept[: kept.rfind("\n")]
-    is_open = kept.count("<details>") > kept.count("</details>")
-    return kept + ("\n\n</details>" if is_open else "") + CUT
 
 
 def _endpoint_row(item: EndpointChange) -> tuple[str, ...]:

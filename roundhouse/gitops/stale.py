@@ -6,30 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from onboarding.prices import prices_date
 from roundhouse.errors import DeployFailedError, RoundhouseError
-from roundhouse.gitops.plan_document import EnvironmentPlan, Plan
+from roundhouse.gitops.plan_document import EnvironmentPlan
+from roundhouse.gitops.plan_file import read_plan_file
 from roundhouse.gitops.plan_id import plan_id
 from roundhouse.gitops.template_changes import Template, resource_changes, template_digest
 
 
 def read_plan(path: Path, environment: str) -> EnvironmentPlan:
     """Read one environment's part of a plan. Raises RoundhouseError for a file that is none."""
-    try:
-        plan = Plan.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise RoundhouseError(
-            f"{path}: cannot be read ({error.strerror}); `roundhouse plan --out {path}` writes it."
-        ) from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise RoundhouseError(
-            f"{path}: is no plan of this version ({where}: {first['msg']}); `roundhouse plan "
-            f"--env {environment} --out {path}` writes one."
-        ) from error
+    plan = read_plan_file(path)
     found = [item for item in plan.environments if item.environment == environment]
     if plan.faults or not found:
         known = ", ".join(item.environment for item in plan.environments) or "none"

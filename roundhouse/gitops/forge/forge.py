@@ -21,6 +21,9 @@ class Forge(Protocol):
     since anybody may write the marker. What is created or updated is returned by its address.
     """
 
+    def pull_requests(self, head: str) -> list[int]:
+        """Return the numbers of the open pull requests whose head is this commit."""
+
     def upsert_comment(self, pull_request: int, marker: str, body: str) -> str:
         """Create or update the one comment of a pull request with the marker."""
 

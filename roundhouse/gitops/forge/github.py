@@ -31,6 +31,15 @@ class GitHub:
     api: RestApi
     repository: str
 
+    def pull_requests(self, head: str) -> list[int]:
+        """Return the numbers of the open pull requests whose head is a commit, forks' too."""
+        pulls = self.api.pages(f"{self._root}/pulls", state="open")
+        return [
+            int(field(item, "number"))
+            for item in pulls
+            if field(field(item, "head"), "sha") == head
+        ]
+
     def upsert_comment(self, pull_request: int, marker: str, body: str) -> str:
         """Create or update the one comment that begins with the marker; return its address."""
         comments = f"{self._root}/issues/{pull_request}/comments"

@@ -26,6 +26,11 @@ class GitLab:
     api: RestApi
     project: str
 
+    def pull_requests(self, head: str) -> list[int]:
+        """Return the numbers of the open merge requests whose head is a commit, forks' too."""
+        found = self.api.pages(f"{self._root}/merge_requests", state="opened")
+        return [int(field(item, "iid")) for item in found if item.get("sha") == head]
+
     def upsert_comment(self, pull_request: int, marker: str, body: str) -> str:
         """Create or update the one note that begins with the marker; return its address."""
         request = f"{self._root}/merge_requests/{pull_request}"

@@ -101,6 +101,13 @@ def test_pull_request_of_a_branch_is_opened_once_then_updated(forge, server):
     assert "two" in (pull["body"], pull["description"])
 
 
+def test_open_pull_requests_are_found_by_their_head(forge, server):
+    for sha in ("a" * 40, "b" * 40, "a" * 40):
+        server.add("pull", "", head={"sha": sha}, sha=sha)
+    assert forge.pull_requests("a" * 40) == [1, 3]
+    assert forge.pull_requests("c" * 40) == []
+
+
 def test_workflow_is_started_with_its_inputs(forge, server):
     forge.dispatch_workflow("roundhouse.yml", "branch", {"environment": "dev"})
     ((path, body),) = server.dispatches

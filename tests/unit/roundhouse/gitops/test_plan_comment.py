@@ -1,0 +1,212 @@
+"""A plan as a comment: complete, short enough, and safe whatever its words hold."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from roundhouse.errors import RoundhouseError
+from roundhouse.gitops.markdown import MOST_CHARACTERS, markdown
+from roundhouse.gitops.plan_comment import (
+    COMMENT_MARKER,
+    comment,
+    comment_on_pull_request,
+    merge_plans,
+)
+from roundhouse.gitops.plan_document import Plan
+from tests.unit.roundhouse.gitops.plans import endpoint, plan
+
+pytestmark = pytest.mark.unit
+
+HOSTILE = (
+    "@everyone", "#12", "GH-7", "!7", "~bug", "$3", "%1", "&2", "a\n\n# Title", "\r| a | b |\r",
+    "<img src=x onerror=1>", "<!-- roundhouse:plan -->", "</details>", "-->", "[a](http://x)",
+    "![a](x)", "`rm -rf /`", "```\n", "~~~", "||", "\\", "\\|", "a\\", "https://example.com",
+    "HTTPS://EXAMPLE.COM", "www.example.com", "WWW.example.com", "me@example.com", "&lt;b&gt;",
+    "&#64;all", "\u202egnp.exe", "\u2066x", "\u200b@a", "- a", "+ a", "1. a", "1) a", "> a", "---",
+    "===", "***", "    code", "\t\tcode", "a  \nb", "\x00", "\x1b[31m", "\u2028", "\ue000", "𝕏" * 9,
+    "/close", "a" * 300, "<" * 200, "|" * 200, "[" * 200, "$$x$$", "$`x`$", "[^1]: a", "[^1]",
+    "[x]: http://x", "{{ x }}", "${{ github.token }}", "%0A::set-output name=a::b", "::error::x",
+)  # fmt: skip
+PIECES = st.lists(st.sampled_from((*HOSTILE, " ", "a", "|", "`", "\n", "@b", "<", "*")), max_size=6)
+WORDS = st.one_of(PIECES.map("".join), st.text(max_size=200))
+PARSER = MarkdownIt("commonmark").enable("table")
+REFERENCES = re.compile(
+    r"[@#](?!\u200b)|://(?!\u200b)|www\.(?!\u200b)|\bGH-\d|[!~$%&]\w", re.IGNORECASE
+)
+OUR_HTML = re.compile(r"<!-- roundhouse:plan -->|<details><summary>\w+: \d+</summary>|</details>")
+
+
+def shape(text):
+    """Return the kinds of all blocks of a comment, cell by cell, and what stands in them."""
+    found = []
+    for token in PARSER.parse(text):
+        found.append(token.type)
+        found += [f"  {child.type}" for child in token.children or () if child.type != "text"]
+    return found
+
+
+def html(text):
+    """Return the HTML of a comment that is not ours."""
+    blocks = list(PARSER.parse(text))
+    inline = [child for token in blocks for child in token.children or ()]
+    raw = [token.content for token in (*blocks, *inline) if token.type.startswith("html")]
+    return OUR_HTML.sub("", "".join(raw)).strip()
+
+
+def visible_words(text):
+    """Return the words that a reader sees, and that the forge looks through for references."""
+    return "\n".join(
+        child.content
+        for token in PARSER.parse(text)
+        for child in token.children or ()
+        if child.type in ("text", "code_inline", "text_special")
+    )
+
+
+def hostile_plan(words):
+    return plan(endpoint(name=words, text=words), ref=words or "x")
+
+
+PLAIN_SHAPE = shape(comment(hostile_plan("n")))
+
+
+@settings(max_examples=500, deadline=None)
+@given(WORDS)
+def test_hostile_words_stay_words(words):
+    text = comment(hostile_plan(words))
+    assert len(text) <= MOST_CHARACTERS
+    # Markdown gives a piece of text that a backslash divides as several.
+    assert [kind for kind in shape(text) if kind != "  text_special"] == PLAIN_SHAPE
+    assert html(text) == ""
+    assert not re.search(
+        r"[@#](?!\u200b)|://(?!\u200b)|www\.(?!\u200b)", visible_words(text), re.IGNORECASE
+    )
+    assert not re.search(r"\bGH-\d|[!~$%&]\w", visible_words(text), re.IGNORECASE)
+
+
+for _words in HOSTILE:
+    test_hostile_words_stay_words = example(_words)(test_hostile_words_stay_words)
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_faults_of_files_are_a_list(words):
+    refused = plan().model_copy(update={"environments": (), "faults": (words, "plain")})
+    plain = plan().model_copy(update={"environments": (), "faults": ("n", "plain")})
+    text = comment(refused)
+    assert [kind for kind in shape(text) if kind != "  text_special"] == shape(comment(plain))
+    assert html(text) == ""
+
+
+@pytest.mark.parametrize("words", ["<b>", "[a](b)", "`a`", "a\nb"])
+def test_refuses_nothing_where_the_text_is_unescaped(words):
+    """The check above finds what it looks for: raw words change the shape, or are HTML."""
+    raw = comment(hostile_plan("n")).replace("| n |", f"| {words} |")
+    assert shape(raw) != PLAIN_SHAPE or html(raw) != ""
+
+
+def test_comment_says_change_cost_and_what_is_not_touched():
+    text = comment(plan(endpoint("search")))
+    assert text.startswith(COMMENT_MARKER)
+    assert "dev: 1 changed endpoint, +0 USD to +100 USD a month" in text
+    assert "| search | changed | - | 100 / 150 / 400 → 100 / 150 / 500 |" in text
+    assert "<details><summary>Resources: 1</summary>" in text
+    assert "Not touched: 3 endpoints." in text
+    assert "data only: no code of this change ran" in text
+
+
+def test_change_of_code_is_named():
+    code = plan(endpoint()).model_copy(update={"data_only": False})
+    assert "**changes code**" in comment(code)
+
+
+def test_long_plan_keeps_summary_and_first_rows_and_says_so():
+    text = comment(plan(*(endpoint(f"model-{number}", text="x" * 50) for number in range(800))))
+    assert len(text) <= MOST_CHARACTERS
+    assert text.count("<details>") == text.count("</details>")
+    assert "cut at 65,000 characters" in text
+    assert "800 changed endpoints" in text[:200]
+    assert "| model-0 | changed |" in text
+    assert html(text) == ""
+
+
+def test_words_of_any_length_are_cut():
+    huge = plan(endpoint("x" * 200_000)).model_copy(update={"faults": ("y" * 200_000,)})
+    text = comment(huge)
+    assert len(text) <= MOST_CHARACTERS
+    assert "refused, 1 fault" in text
+
+
+@pytest.mark.parametrize("words", HOSTILE)
+def test_markdown_shows_words_as_they_are(words):
+    text = markdown(words)
+    assert not re.search(r"[@#&](?!\u200b)|(?<!\\)[<>`\[\]|]|\n|\u202e", text.replace("\\\\", ""))
+
+
+def test_plans_of_two_environments_are_one_comment():
+    one, two = plan(endpoint("a")), plan(endpoint("b"))
+    renamed = two.environments[0].model_copy(update={"environment": "prod"})
+    text = comment(merge_plans([one, two.model_copy(update={"environments": (renamed,)})]))
+    assert "Roundhouse · dev" in text
+    assert "Roundhouse · prod" in text
+
+
+def test_refuses_plans_of_two_commits_and_of_one_environment_twice():
+    with pytest.raises(RoundhouseError, match="different commits"):
+        merge_plans([plan(), plan(ref="other")])
+    with pytest.raises(RoundhouseError, match="dev: planned twice"):
+        merge_plans([plan(), plan()])
+
+
+class OnePullRequest:
+    """A forge with one open pull request, number 7."""
+
+    def __init__(self, head):
+        self.head, self.comments = head, []
+
+    def pull_requests(self, head):
+        return [7] if head == self.head else []
+
+    def upsert_comment(self, pull_request, marker, body):
+        self.comments.append((pull_request, marker, body))
+        return "https://forge.example/7"
+
+
+HEAD = "a" * 40
+
+
+def test_comment_is_written_to_the_pull_request_with_that_head():
+    forge = OnePullRequest(HEAD)
+    assert comment_on_pull_request(forge, [plan()], HEAD, None) == "https://forge.example/7"
+    assert comment_on_pull_request(forge, [plan()], HEAD, 7) == "https://forge.example/7"
+    assert forge.comments == [(7, COMMENT_MARKER, comment(plan()))] * 2
+
+
+def test_head_that_no_pull_request_has_any_more_gets_no_comment():
+    forge = OnePullRequest("b" * 40)
+    assert comment_on_pull_request(forge, [plan()], HEAD, None) is None
+    assert forge.comments == []
+
+
+def dirty() -> Plan:
+    whole = plan()
+    return whole.model_copy(update={"head": whole.head.model_copy(update={"dirty": True})})
+
+
+@pytest.mark.parametrize(
+    ("planned", "head", "number", "message"),
+    [
+        (plan(), "b" * 40, None, "the pull request's head is 'bbb"),
+        (dirty(), HEAD, None, "with files that are not committed"),
+        (plan(), HEAD, 8, "Pull request 8 is not open with head aaaaaaaaaaaa"),
+    ],
+)
+def test_refuses_a_plan_of_another_head(planned, head, number, message):
+    forge = OnePullRequest(HEAD)
+    with pytest.raises(RoundhouseError, match=message):
+        comment_on_pull_request(forge, [planned], head, number)
+    assert forge.comments == []
