@@ -27,7 +27,8 @@ def gpu_has_tensorrt(case: PlacementCase) -> Iterator[Fault]:
             f"{case.instance.name} has a GPU, and platform {case.platform.name} has no TensorRT",
             value=case.instance.name,
             allowed=f"a CPU instance type, or a platform of {comma_list(with_tensorrt)}",
-            way_out="change the instance type for this environment, or the environment's platform",
+            way_out="change the instance type for this environment, or the environment's platform, "
+            "or leave the model out of it (`models: {except: [NAME]}`)",
         )
 
 

@@ -61,6 +61,7 @@ def plan(
     from roundhouse.processes import Processes
     from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
+    from roundhouse.text import quantity
 
     if env and every:
         raise UsageError("--all and --env exclude each other; give one of them.")
@@ -85,7 +86,8 @@ def plan(
         _print_plan(report, found)
     if found.faults:
         raise RoundhouseError(
-            f"The files have {len(found.faults)} faults; `roundhouse check` shows them."
+            f"The files have {quantity(len(found.faults), 'fault')}; `roundhouse check` shows "
+            "them all."
         )
     faulty = [item.name for item_of in found.environments for item in item_of.endpoints
               if item.faults]  # fmt: skip
