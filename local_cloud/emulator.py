@@ -73,7 +73,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     resource_types.install(control_plane, scaling)
     builds.install()
     state_machines.install()
-    condition_keys.install()
+    condition_keys.install(emulator)
     web_identity.install(settings.github_keys_url)
     clock.start()
     _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer))

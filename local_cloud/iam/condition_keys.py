@@ -1,4 +1,4 @@
-"""Condition keys of Amazon S3's conditional writes, which MiniStack does not supply.
+"""Condition keys that MiniStack does not supply: of S3's conditional writes, and of TLS.
 
 Source: Amazon S3 user guide, "Enforce conditional writes on Amazon S3 buckets".
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ministack.core import iam_actions
+from ministack.core import iam_actions, iam_evaluator
 
 HEADERS = ("if-match", "if-none-match")
 CREATES_NOTHING = frozenset({"uploads", "partNumber"})
@@ -17,8 +17,13 @@ header.
 """
 
 
-def install() -> None:
-    """Add the keys to what a request for an object's write carries."""
+def install(emulator: Any) -> None:
+    """Add the keys to what a request for an object's write carries.
+
+    A request over this machine's loopback stands for one over TLS: `aws:SecureTransport` is true.
+    """
+    pin = iam_evaluator.pin_request_origin
+    emulator.pin_request_origin = lambda source_ip, _: pin(source_ip, True)
     known = iam_actions.s3_service_context
 
     def context(

@@ -10,7 +10,8 @@ NAMES = {
     "core.router": "SERVICE_PATTERNS",
     "core.iam_actions": "s3_service_context",
     "core.responses": "AccountRegionScopedDict get_account_id get_region request_scope",
-    "app": "SERVICE_HANDLERS SERVICE_REGISTRY app",
+    "core.iam_evaluator": "pin_request_origin",
+    "app": "SERVICE_HANDLERS SERVICE_REGISTRY app pin_request_origin",
     "services.s3": "_get_object_data _put_object _buckets",
     "services.iam": "_oidc_providers _roles _now",
     "services.sts": (
