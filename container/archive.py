@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from onboarding.manifest import MANIFEST_NAME, Manifest, RuntimeIdentity
+from onboarding.signature import (
+    ENVELOPE_NAME,
+    UNTRUSTED,
+    PublicKey,
+    SignatureFault,
+    verify_envelope,
+)
 
 CPU = "cpu"
 """The compute capability of engines that need no GPU."""
@@ -57,19 +64,23 @@ class SupportedRuntimes:
 
 
 def verify_archive(
-    root: Path, *, running: SupportedRuntimes, manifest_sha256: str | None
+    root: Path,
+    *,
+    running: SupportedRuntimes,
+    manifest_sha256: str | None,
+    signers: Collection[PublicKey] = (),
 ) -> EngineArchive:
     """Return the archive under `root` once every digest holds and this process can run its engine.
 
-    Raises ArchiveRefused.
+    Where there are signers, one of them signed the manifest. Raises ArchiveRefused.
     """
-    manifest = _read_manifest(root, manifest_sha256)
+    manifest = _read_manifest(root, manifest_sha256, signers)
     _refuse_foreign_engine(manifest, running)
     _refuse_changed_files(root, manifest)
     return EngineArchive(root=root, manifest=manifest)
 
 
-def _read_manifest(root: Path, expected: str | None) -> Manifest:
+def _read_manifest(root: Path, expected: str | None, signers: Collection[PublicKey]) -> Manifest:
     path = root / MANIFEST_NAME
     if not path.is_file():
         raise ArchiveRefused(
@@ -83,6 +94,11 @@ def _read_manifest(root: Path, expected: str | None) -> Manifest:
             f"Refused: {MANIFEST_NAME} has sha256 {digest}, but the deployment pins {expected}; "
             "deploy the archive the lock names."
         )
+    if signers:
+        try:
+            verify_envelope(root, digest, signers)
+        except SignatureFault as fault:
+            raise ArchiveRefused(f"Refused: {fault}; {UNTRUSTED}.") from fault
     try:
         return Manifest.from_bytes(data)
     except ValidationError as fault:
@@ -142,7 +158,7 @@ def _refuse_changed_files(root: Path, manifest: Manifest) -> None:
         path.relative_to(root).as_posix()
         for path in root.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
-    } - {MANIFEST_NAME}
+    } - {MANIFEST_NAME, ENVELOPE_NAME}
     needed = {*manifest.files, manifest.engine_file}
     if manifest.tokenizer_file is not None:
         needed.add(manifest.tokenizer_file)

@@ -14,6 +14,7 @@ from onboarding.aws_limits import (
     TRAINING_VOLUME_GIB,
 )
 from onboarding.platform import CODEBUILD_GPU_REGIONS
+from onboarding.signature import MOST_SIGNERS
 from onboarding.values import Value
 
 
@@ -148,6 +149,13 @@ class EnvironmentSpec(Value):
         90,
         description="Days that an engine is kept which `roundhouse prune` marked, because no "
         "lock names it",
+    )
+    trusted_signers: tuple[str, ...] = Field(
+        (),
+        max_length=MOST_SIGNERS,
+        description="Public keys of engines that are deployed and served, as `aws kms "
+        "get-public-key` prints them: base64 of a P-256 key in DER; default: signatures are not "
+        "asked for",
     )
     promotes_from: str | None = Field(
         None,

@@ -7,6 +7,9 @@ or `/tmp/sagemaker` as the repository.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from onboarding.signature import SIGNERS_VARIABLE
 from onboarding.values import Value
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
@@ -97,3 +100,8 @@ server's defaults are InvokeEndpoint's 6 MiB and 60 s.
 def python_server_environment(*, asynchronous: bool) -> dict[str, str]:
     """The variables of one container of the Python server."""
     return dict(ASYNCHRONOUS_PYTHON_SERVER) if asynchronous else {}
+
+
+def signers_environment(signers: Sequence[str]) -> dict[str, str]:
+    """The variable by which either server takes engines of these keys alone; none without keys."""
+    return {SIGNERS_VARIABLE: " ".join(signers)} if signers else {}

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from onboarding import p256
@@ -26,6 +27,10 @@ SIGNERS_VARIABLE = "ROUNDHOUSE_SIGNERS"
 """Public keys in a container's environment, a space between them."""
 MOST_SIGNERS = 8
 """SageMaker takes 1,024 characters a value of a container's environment; a key has 124."""
+UNTRUSTED = "deploy an engine that one of the environment's `trusted_signers` signed"
+"""The way out of a server's refusals."""
+LARGEST_ENVELOPE = 2**18
+"""Bytes that are read of one; a longer one is not whole, and refused."""
 _KEY_HEADER = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d03010703420004")
 """SubjectPublicKeyInfo of an uncompressed P-256 point, up to its two coordinates."""
 
@@ -169,6 +174,27 @@ def parse_public_key(text: str) -> PublicKey:
             "(`aws kms get-public-key --query PublicKey` prints it)"
         )
     return PublicKey(der)
+
+
+def parse_signers(text: str) -> tuple[PublicKey, ...]:
+    """Return the keys of a container's variable. Raises SignatureFault, for no key too."""
+    keys = tuple(map(parse_public_key, text.split()))
+    if not keys:
+        raise SignatureFault("names no key")
+    return keys
+
+
+def verify_envelope(folder: Path, manifest_sha256: str, signers: Collection[PublicKey]) -> None:
+    """Check the envelope that lies beside a manifest. Raises SignatureFault."""
+    path = folder / ENVELOPE_NAME
+    if not path.is_file():
+        raise SignatureFault(f"{ENVELOPE_NAME} is missing beside {MANIFEST_NAME}: nobody signed it")
+    with path.open("rb") as file:
+        data = file.read(LARGEST_ENVELOPE)
+    try:
+        verify_statement(SignedStatement.from_envelope(data), manifest_sha256, signers)
+    except SignatureFault as fault:
+        raise SignatureFault(f"{ENVELOPE_NAME} does not sign this archive: {fault}") from fault
 
 
 def verify_statement(

@@ -164,7 +164,8 @@ def serving_images(deployment: Deployment) -> tuple[str, ...]:
 
 TAG_LENGTH = 20
 
-_ENGINE_MANIFEST = ("onboarding/__init__.py", "onboarding/manifest.py", "onboarding/values.py")
+_SIGNATURES = ("onboarding/__init__.py", "onboarding/p256.py", "onboarding/signature.py")
+_ENGINE_MANIFEST = (*_SIGNATURES, "onboarding/manifest.py", "onboarding/values.py")
 
 # Of our code a builder image holds a training job's entry alone: a build brings its own source, so
 # that changing engine_build
@@ -187,7 +188,14 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
         *_SERVER,
         "requirements/bindings-*.txt",
     ),
-    "triton": ("container/triton/Dockerfile", "requirements/server.txt"),
+    "triton": (
+        "container/triton/Dockerfile",
+        "container/triton/manifest_check.py",
+        "container/triton_image/**/*",
+        "container/__init__.py",
+        *_SIGNATURES,
+        "requirements/server.txt",
+    ),
     "builder-cpu": ("engine_build/image/cpu/**/*", "requirements/builder.txt", *_TRAINING_ENTRY),
     "builder-gpu": (
         "engine_build/image/gpu/**/*",

@@ -133,13 +133,18 @@ def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine)
     runtimes = running()
     if settings.multi_model:
         log = FailureLog(stderr)
-        verify = partial(verify_archive, running=runtimes, manifest_sha256=None)
+        verify = partial(
+            verify_archive, running=runtimes, manifest_sha256=None, signers=settings.signers
+        )
         serving = _serve_many_models(
             settings, listener, verify, lambda archive: open_engine(archive, settings), log=log
         )
         return _run(serving, log)
     archive = verify_archive(
-        settings.model_dir, running=runtimes, manifest_sha256=settings.manifest_sha256
+        settings.model_dir,
+        running=runtimes,
+        manifest_sha256=settings.manifest_sha256,
+        signers=settings.signers,
     )
     try:
         model = servable_model(archive, settings, lambda: open_engine(archive, settings))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onboarding.signature import SIGNERS_VARIABLE, PublicKey, SignatureFault, parse_signers
+
 PREFIX = "ROUNDHOUSE_"
 
 
@@ -26,6 +28,8 @@ class Settings:
     multi_model: bool = False
     """SageMaker's multi-model mode: it starts empty, and requests load models."""
     manifest_sha256: str | None = None
+    signers: tuple[PublicKey, ...] = ()
+    """Whose engines are loaded; none: anybody's."""
     max_body_bytes: int = 6_291_456
     """InvokeEndpoint's own limit."""
     max_request_rows: int = 1024
@@ -68,7 +72,7 @@ _WORDS = {
     "ROUNDHOUSE_BIND_ADDRESS": "address",
     "ROUNDHOUSE_MANIFEST_SHA256": "manifest_sha256",
 }
-VARIABLES = (*_WORDS, "SAGEMAKER_MULTI_MODEL", *_COUNTS)
+VARIABLES = (*_WORDS, SIGNERS_VARIABLE, "SAGEMAKER_MULTI_MODEL", *_COUNTS)
 """Every variable that the server reads."""
 
 
@@ -87,6 +91,11 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     }
     if "model_dir" in values:
         values["model_dir"] = Path(values["model_dir"])
+    if environ.get(SIGNERS_VARIABLE):
+        try:
+            values["signers"] = parse_signers(environ[SIGNERS_VARIABLE])
+        except SignatureFault as fault:
+            faults.append(f"{SIGNERS_VARIABLE} {fault}; name the keys of `trusted_signers`.")
     wrong = set()
     for name, (field, most) in _COUNTS.items():
         text = environ.get(name)

@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 MANIFEST_NAME = "manifest.json"
+ENVELOPE_NAME = "manifest.dsse.json"
+"""The manifest's signature; the image checks it, since code of an archive cannot vouch for it."""
 PIN = "ROUNDHOUSE_MANIFEST_SHA256"
+SIGNERS, CHECKED = "ROUNDHOUSE_SIGNERS", "ROUNDHOUSE_SIGNATURES_CHECKED"
+"""The endpoint's trusted keys, and what an image sets that has checked every archive for them."""
 FIELDS = (
     *("task", "files", "runtime", "compute_capability", "engine_file", "tokenizer_file", "inputs"),
     *("outputs", "optimization_profiles", "max_batch_size", "warm_up"),
@@ -41,7 +45,7 @@ def verified_manifest(
     returns the GPU's compute capability, by default the first GPU's. Raises Refused.
     """
     manifest = read_manifest(archive, os.environ.get(PIN) or None)
-    refuse_changed_files(archive, manifest["files"])
+    refuse_unchecked_files(archive, manifest["files"])
     if "engines" not in manifest:
         return manifest
     running = (running_compute_capability if capability is None else capability)()
@@ -98,12 +102,29 @@ def refuse_foreign_runtime(
         )
 
 
+def refuse_unchecked_files(archive: Path, files: Mapping[str, str]) -> None:
+    """Refuse an archive whose files are not those of its manifest, or not signed where they must.
+
+    What the image has checked is not read again. Raises Refused.
+    """
+    if not os.environ.get(SIGNERS):
+        refuse_changed_files(archive, files)
+    elif not os.environ.get(CHECKED):
+        raise Refused(
+            "Refused: this endpoint takes engines of trusted signers only, and its image checks no "
+            "signatures; push the images of this version."
+        )
+
+
 def refuse_changed_files(archive: Path, files: Mapping[str, str]) -> None:
     """Refuse an archive whose files are not exactly those of its manifest. Raises Refused."""
     paths = (
         path for path in archive.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     )
-    present = {path.relative_to(archive).as_posix() for path in paths} - {MANIFEST_NAME}
+    present = {path.relative_to(archive).as_posix() for path in paths} - {
+        MANIFEST_NAME,
+        ENVELOPE_NAME,
+    }
     again = "publish the archive again."
     for name in sorted(set(files) - present):
         sentence = f"{name} is named in {MANIFEST_NAME} but is not in the archive"

@@ -175,7 +175,7 @@ class TritonPythonModel:
             manifest_check.refuse_foreign_runtime(
                 manifest, RUNTIME_NAME, onnxruntime.__version__, COMPUTE_CAPABILITY
             )
-            manifest_check.refuse_changed_files(model_folder.parent, manifest["files"])
+            manifest_check.refuse_unchecked_files(model_folder.parent, manifest["files"])
         except manifest_check.Refused as refusal:
             raise pb_utils.TritonModelException(str(refusal)) from None
         folder = model_folder / args["model_version"]

@@ -8,8 +8,10 @@ of loads are left out: `serve` asks nvidia-smi for GPUs.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shlex
+import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
@@ -21,6 +23,8 @@ INFERENCE_TYPE = "SAGEMAKER_TRITON_INFERENCE_TYPE"
 INFERENCE_TYPES = ("infer", "generate", "generate_stream")
 IMAGE = {"SAGEMAKER_TRITON_LOG_VERBOSE": "false", PING_MODE: "ready"}
 """What the image's own environment holds."""
+TRITON_IMAGE = Path(__file__).parents[2] / "container" / "triton_image"
+"""What our image adds to NVIDIA's."""
 FLAGS = {
     "SAGEMAKER_SAFE_PORT_RANGE": "--sagemaker-safe-port-range",
     "SAGEMAKER_TRITON_BUFFER_MANAGER_THREAD_COUNT": "--buffer-manager-thread-count",
@@ -50,6 +54,7 @@ def main() -> None:
     gather_backends(distribution, arguments.backends)
     try:
         variables = served_variables(set_variables({**IMAGE, **os.environ}))
+        variables = {**variables, **preloaded_verification(variables, arguments.backends.parent)}
     except ServeError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
@@ -106,6 +111,27 @@ def served_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
         repository = model_repository(variables)
         served[DEFAULT_MODEL] = single_model(variables.get(DEFAULT_MODEL), repository)
     return served
+
+
+def preloaded_verification(variables: Mapping[str, str], folder: Path) -> Mapping[str, str]:
+    """Return LD_PRELOAD of the image's check of signatures, compiled into a folder where needed."""
+    if not variables.get("ROUNDHOUSE_SIGNERS"):
+        return {}
+    source, script = (TRITON_IMAGE / name for name in ("verify_repository.c", "verify_archive.py"))
+    places = (f'-DPYTHON="{sys.executable}"', f'-DSCRIPT="{script}"')
+    content = hashlib.sha256(source.read_bytes() + "".join(places).encode()).hexdigest()
+    library = folder / f"verify_repository.{content}.so"
+    draft = library.with_suffix(f".{uuid.uuid4().hex}")
+    if not library.exists():
+        try:
+            subprocess.run(("gcc", "-shared", "-fPIC", *places, "-o", draft, source), check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise ServeError(
+                f"gcc could not compile {source}, which checks the signatures that this endpoint "
+                f"asks for ({error}); install gcc"
+            ) from error
+        draft.replace(library)
+    return {"LD_PRELOAD": str(library)}
 
 
 def is_multi_model(variables: Mapping[str, str]) -> bool:

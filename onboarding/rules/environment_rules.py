@@ -9,6 +9,7 @@ from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import aws_partition, host_images, serving_platforms
 from onboarding.rules.rule import EnvironmentCase, rule, rules_of
+from onboarding.signature import SignatureFault, parse_public_key
 
 
 @rule("platform")
@@ -130,6 +131,26 @@ def fleet_is_of_this_account(case: EnvironmentCase) -> Iterator[Fault]:
     yield from _arn_fault(
         case, "gpu_fleet_arn", pattern, "codebuild:{region}:{account}:fleet/NAME:ID"
     )
+
+
+@rule("trusted_signers")
+def signers_are_keys(case: EnvironmentCase) -> Iterator[Fault]:
+    """Keys that a server can read: one that it cannot would stop every container."""
+    signers = case.spec.trusted_signers
+    for index, signer in enumerate(signers):
+        place = case.document.at("trusted_signers", index)
+        try:
+            parse_public_key(signer)
+        except SignatureFault as fault:
+            yield place.fault(
+                f"a key of 'trusted_signers' {fault}",
+                value=f"{signer[:40]}…" if len(signer) > 40 else signer,
+                way_out="copy the key's PublicKey whole",
+            )
+        if signer in signers[:index]:
+            yield place.fault(
+                "'trusted_signers' names one key twice", way_out="leave the second out"
+            )
 
 
 @rule("alarm_email")

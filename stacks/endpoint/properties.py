@@ -9,7 +9,11 @@ from typing import Any
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
 from onboarding.model_spec import AsynchronousSpec
-from onboarding.serve_environment import python_server_environment, serve_environment
+from onboarding.serve_environment import (
+    python_server_environment,
+    serve_environment,
+    signers_environment,
+)
 from stacks.access import arns
 from stacks.images import serving_image
 from stacks.rollout import PROVISION_SECONDS, variant_timeouts
@@ -233,13 +237,15 @@ def _multi_model(deployment: Deployment, pool: Pool) -> dict[str, Any]:
 
 def _environment(deployment: Deployment, pool: Pool, model: str | None) -> dict[str, str]:
     """Return the variables of the server; no model is a multi-model endpoint."""
+    signers = signers_environment(deployment.environment.trusted_signers)
     if deployment.server != "triton":
         asynchronous = deployment.endpoint.asynchronous is not None
-        return python_server_environment(asynchronous=asynchronous)
+        return python_server_environment(asynchronous=asynchronous) | signers
     models = [target.model for target in pool.targets]
-    return serve_environment(
+    variables = serve_environment(
         model,
         version_compatible=pool.instance_type.is_gpu
         and any(model.engine.version_compatible for model in models),
         response_cache=any(model.serving.response_cache for model in models),
     )
+    return variables | signers

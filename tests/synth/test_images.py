@@ -91,7 +91,7 @@ def copied(dockerfile: str, tensorrt: str) -> list[str]:
     lines = [
         [word for word in shlex.split(line)[1:] if not word.startswith("--")]
         for line in text.splitlines()
-        if "COPY" in line[:4]
+        if "COPY" in line[:4] and "--from=" not in line
     ]
     return [source for *sources, _ in lines for source in sources]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from container.server.settings import VARIABLES, Settings, SettingsFault, read_settings
-from onboarding.serve_environment import python_server_environment
+from onboarding.serve_environment import python_server_environment, signers_environment
+from onboarding.signature import MOST_SIGNERS
+from tests.fixtures.signer import Signer
 
 ROOT = Path(__file__).parents[3]
 
@@ -62,6 +65,8 @@ MULTI_MODEL = {"SAGEMAKER_MULTI_MODEL": "true"}
             {"SAGEMAKER_MULTI_MODEL": "yes"},
             "SAGEMAKER_MULTI_MODEL is 'yes'; it must be true, false or unset",
         ),
+        ({"ROUNDHOUSE_SIGNERS": " "}, "ROUNDHOUSE_SIGNERS names no key; name the keys of"),
+        ({"ROUNDHOUSE_SIGNERS": "eA=="}, "ROUNDHOUSE_SIGNERS is not the DER SubjectPublicKeyInfo"),
     ],
 )
 def test_refuses_a_wrong_variable(environ, sentence):
@@ -130,3 +135,13 @@ def test_settings_of_an_asynchronous_endpoint_are_taken():
     settings = read_settings(python_server_environment(asynchronous=True))
     assert (settings.max_body_bytes, settings.max_request_rows) == (2**30, 100_000)
     assert (settings.queue_rows, settings.deadline_seconds) == (200_000, 900)
+
+
+def test_signers_are_as_many_as_one_variable_of_sagemaker_holds():
+    signers = [Signer().public for _ in range(MOST_SIGNERS)]
+    variables = signers_environment(signers)
+    assert all(len(value) <= 1024 for value in variables.values())
+    assert [key.der for key in read_settings(variables).signers] == [
+        base64.b64decode(signer) for signer in signers
+    ]
+    assert signers_environment(()) == {} and read_settings({}).signers == ()

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from onboarding.serve_environment import LOG_VERBOSE, PING_MODE, serve_environment
 
-DOCKERFILE = (Path(__file__).parents[3] / "container" / "triton" / "Dockerfile").read_text()
+ROOT = Path(__file__).resolve().parents[3]
+DOCKERFILE = (ROOT / "container" / "triton" / "Dockerfile").read_text()
+IMAGE = ROOT / "container" / "triton_image"
 LAST_LINE = (
     "tritonserver --allow-sagemaker=true --allow-http=false "
     "--model-control-mode=explicit $SAGEMAKER_ARGS\n"
 )
 """Of NVIDIA's docker/sagemaker/serve."""
+LIBRARY = "/opt/roundhouse/libverify_repository.so"
+PRELOADED = f"{LIBRARY}${{LD_PRELOAD:+:$LD_PRELOAD}}"
 
 
 def change_serve(script: str, folder: Path) -> tuple[int, str]:
@@ -29,7 +34,29 @@ def change_serve(script: str, folder: Path) -> tuple[int, str]:
 
 def test_serve_becomes_the_server_so_that_sigterm_reaches_it(tmp_path):
     head = "#!/bin/bash\necho hello\n"
-    assert change_serve(head + LAST_LINE, tmp_path) == (0, f"{head}exec {LAST_LINE}")
+    status, script = change_serve(head + LAST_LINE, tmp_path)
+    assert (status, script) == (0, f"{head}LD_PRELOAD={PRELOADED} exec {LAST_LINE}")
+
+
+@pytest.mark.parametrize(
+    ("before", "preloaded"), [({}, LIBRARY), ({"LD_PRELOAD": "x.so"}, f"{LIBRARY}:x.so")]
+)
+def test_serve_preloads_the_check_of_signatures_before_what_was_preloaded(
+    before, preloaded, tmp_path
+):
+    """`tritonserver` is played by a program that says what it was started with."""
+    change_serve("#!/bin/bash\n" + LAST_LINE, tmp_path)
+    server = tmp_path / "tritonserver"
+    server.write_text('#!/bin/sh\necho "$LD_PRELOAD"\n')
+    server.chmod(0o755)
+    process = subprocess.run(
+        ("bash", str(tmp_path / "serve")),
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", **before},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert process.stdout.strip() == preloaded
 
 
 @pytest.mark.parametrize(
@@ -54,3 +81,22 @@ def test_image_runs_as_an_unprivileged_user_with_hashed_requirements_and_sagemak
     for capability in ("accept-bind-to-port", "multi-models"):
         assert f"com.amazonaws.sagemaker.capabilities.{capability}=true" in DOCKERFILE
     assert not any(line.startswith(("ENTRYPOINT", "CMD")) for line in lines)
+
+
+def test_image_holds_what_the_check_of_signatures_runs():
+    """Every file of ours that the check imports, where the compiled path says."""
+    copied = re.findall(
+        r"^COPY ((?:onboarding|container)/\S.*) (/opt/roundhouse/\S+)$", DOCKERFILE, re.M
+    )
+    files = {f"{folder}{Path(name).name}" for names, folder in copied for name in names.split()}
+    check = "/opt/roundhouse/container/triton_image/verify_archive.py"
+    assert check in files
+    assert f'#define SCRIPT "{check}"' in (IMAGE / "verify_repository.c").read_text()
+    program = (
+        f"import runpy, sys; runpy.run_path({str(IMAGE / 'verify_archive.py')!r}); "
+        "print(*(getattr(module, '__file__', None) for module in sys.modules.values()))"
+    )
+    command = (sys.executable, "-I", "-S", "-c", program)
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    ours = {path.removeprefix(str(ROOT)) for path in loaded if path.startswith(str(ROOT))}
+    assert {f"/opt/roundhouse{path}" for path in ours} | {check} == files

@@ -12,6 +12,7 @@ import pytest
 
 from onboarding.serve_environment import python_server_environment
 from stacks.endpoint.template import endpoint_template
+from tests.fixtures.signer import Signer
 from tests.synth.endpoint_cases import (
     BESIDE,
     CAPTURE,
@@ -95,6 +96,20 @@ def test_python_server_of_a_queue_takes_large_requests():
         for models in (queued, direct)
     )
     assert limits.items() <= queued.items() and not limits.keys() & direct.keys()
+
+
+def test_containers_of_every_mode_know_the_trusted_signers():
+    signers = [Signer().public, Signer().public]
+    trusting = {CLOUD: {"name: cloud": f"name: cloud\ntrusted_signers: [{', '.join(signers)}]"}}
+    for changes in ({}, {MODEL: {"server: triton": "server: python"}}):
+        found = of_type(template(changes | trusting), "AWS::SageMaker::Model")
+        plain = of_type(template(changes), "AWS::SageMaker::Model")
+        for model, before in zip(found.values(), plain.values(), strict=True):
+            variables = before["PrimaryContainer"]["Environment"]
+            assert model["PrimaryContainer"]["Environment"] == {
+                **variables,
+                "ROUNDHOUSE_SIGNERS": " ".join(signers),
+            }
 
 
 def test_role_makes_data_keys_only_where_it_writes():
