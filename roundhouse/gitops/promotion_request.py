@@ -19,8 +19,8 @@ from roundhouse.gitops.compare import change_of, other_stacks
 from roundhouse.gitops.forge.forge import Forge
 from roundhouse.gitops.markdown import markdown
 from roundhouse.gitops.plan import environment_plan
+from roundhouse.gitops.plan_comment import COMMENT_MARKER, comment
 from roundhouse.gitops.plan_document import Plan, Side
-from roundhouse.gitops.plan_text import COMMENT_MARKER, comment
 from roundhouse.gitops.promote import deploys_same
 from roundhouse.paths import Paths
 from roundhouse.processes import Run
