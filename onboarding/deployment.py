@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.fault import Fault
 from onboarding.keys import plan_gpu
 from onboarding.lock import LockEntry
 from onboarding.model_spec import EndpointSpec, ModelSpec, ScalingSpec
 from onboarding.platform import InstanceType, ServingPlatform
+from onboarding.signature import (
+    PublicKey,
+    SignatureFault,
+    parse_public_key,
+    verify_statement,
+)
 from onboarding.values import Role, Server
 
 VARIANT = "AllTraffic"
@@ -129,6 +136,39 @@ def _with_targets(variant: Variant, change: Callable[[Target], Target]) -> tuple
         replace(pool, targets=tuple(change(target) for target in pool.targets))
         for pool in variant.pools
     )
+
+
+def signature_faults(deployment: Deployment) -> Iterator[Fault]:
+    """Yield every locked engine that none of the environment's trusted signers signed.
+
+    By the lock alone, so without a network; none where no signer is named.
+    """
+    environment = deployment.environment
+    signers = [parse_public_key(signer) for signer in environment.trusted_signers]
+    for target in deployment.targets if signers else ():
+        entry, builder = target.lock_entry, target.held_by or environment.name
+        reason = None if entry is None else _signature_fault(entry, signers)
+        if reason is not None:
+            yield Fault(
+                file=f"environments/{environment.name}.yaml",
+                what=f"none of 'trusted_signers' signed engine {target.engine_key} of "
+                f"'{target.model.name}': {reason}",
+                way_out="name its signer there, or delete "
+                f"engines/{target.engine_key}/ in the bucket of {builder} and run "
+                f"`roundhouse build --env {builder} --model {target.model.name}`, which signs it",
+            )
+
+
+def _signature_fault(entry: LockEntry, signers: Sequence[PublicKey]) -> str | None:
+    if entry.signature is None:
+        return "its lock entry holds no signature"
+    if entry.manifest.sha256() != entry.archive.manifest_sha256:
+        return "the manifest in its lock is not the one that was built"
+    try:
+        verify_statement(entry.signature, entry.archive.manifest_sha256, signers)
+    except SignatureFault as fault:
+        return str(fault)
+    return None
 
 
 def pool_priorities(endpoint: EndpointSpec) -> tuple[tuple[int, str], ...]:

@@ -1,11 +1,11 @@
-"""Findings on memory: models that do not fit, evictions and their cost, and what spares them."""
+"""Findings on locked engines: signatures, memory that is too small, evictions and their cost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onboarding.deployment import Deployment, Pool
+from onboarding.deployment import Deployment, Pool, signature_faults
 from onboarding.document import Place
 from onboarding.fault import Fault, FaultsError, sorted_faults
 from onboarding.memory import (
@@ -24,7 +24,7 @@ from onboarding.tree import Tree
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFindings:
-    """What cannot work by what the locks measured, and what works at a cost."""
+    """What cannot work by what the locks say, and what works at a cost."""
 
     faults: tuple[Fault, ...]
     notes: tuple[str, ...]
@@ -41,6 +41,7 @@ def memory_findings(tree: Tree) -> MemoryFindings:
             faults.extend(error.faults)
             continue
         for deployment in environment_deployments:
+            faults.extend(signature_faults(deployment))
             faults.extend(_placed_faults(tree, deployment))
             notes.extend(f"{environment}: {note}" for note in memory_notes(deployment))
     return MemoryFindings(faults=sorted_faults(faults), notes=tuple(dict.fromkeys(notes)))

@@ -54,7 +54,7 @@ def main() -> None:
     gather_backends(distribution, arguments.backends)
     try:
         variables = served_variables(set_variables({**IMAGE, **os.environ}))
-        variables = {**variables, **preloaded_verification(variables, arguments.backends.parent)}
+        variables = {**variables, **preloaded_verification(variables, arguments.backends)}
     except ServeError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None

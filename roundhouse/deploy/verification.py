@@ -1,10 +1,10 @@
-"""Published archives, compared with their lock entries and with the hardware that loads them."""
+"""Published archives, compared with their lock entries, trusted signers and hardware."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import Deployment, Target, signature_faults
 from onboarding.lock import LockEntry
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, artifact_bucket
 from onboarding.resolve import runtime_identity
@@ -15,7 +15,7 @@ from roundhouse.session import Session
 
 
 def verify(session: Session, deployments: Sequence[Deployment]) -> int:
-    """Compare every archive of these endpoints with lock and hardware; return how many.
+    """Compare every archive of these endpoints with lock, signers and hardware; return how many.
 
     What `roundhouse prune` has marked of them since, on another branch, is needed again: the mark
     is taken off. Raises DeployFailedError: the first fault.
@@ -26,6 +26,9 @@ def verify(session: Session, deployments: Sequence[Deployment]) -> int:
         pairs = [
             (deployment, target) for deployment in deployments for target in deployment.targets
         ]
+        unsigned = [fault for item in deployments for fault in signature_faults(item)]
+        if unsigned:
+            raise DeployFailedError(f"Refused before deploying: {unsigned[0]}")
         for deployment, target in pairs:
             entry = target.lock_entry
             if entry is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import date, datetime
 
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import Deployment, Target, signature_faults
 from onboarding.environment_spec import GatesSpec
 from onboarding.lock import ServedCapacity
 from onboarding.names import endpoint_name
@@ -30,6 +30,7 @@ def gate_faults(
                 f"needs for {target.instance_type.name}, so what {before} measured is of another "
                 f"engine; serve the same compute capability in both"
             )
+    yield from (str(fault).removesuffix(".") for fault in signature_faults(deployment))
     if gates.capacity_days is not None:
         yield from _capacity_faults(deployment, source, gates.capacity_days, today)
     if rang is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from onboarding import names
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import Deployment, Target, signature_faults
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import LockEntry
 from onboarding.prices import price, prices_date
@@ -85,6 +85,8 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
             continue
         pair = _templates(change, endpoint, old, new)
         faults = () if new is None or new.missing else endpoint_faults(new)
+        if new is not None:
+            faults += tuple(map(str, signature_faults(after[endpoint])))
         is_estimated = new != after.get(endpoint) or bool(new and new.missing)
         if not (resource_changes(*pair) or faults or is_estimated):
             continue
