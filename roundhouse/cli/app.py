@@ -22,6 +22,7 @@ from roundhouse.cli import (
     destroy,
     drift,
     environments,
+    gitops,
     images,
     invoke,
     local_cloud,
@@ -82,6 +83,7 @@ for function, example in (
     (demo.demo, demo.EXAMPLE),
 ):
     app.command(epilog=f"Example: {example}")(function)
+app.add_typer(gitops.gitops, name="gitops")
 
 
 def exit_code() -> int:
