@@ -95,6 +95,7 @@ def environment_faults(view: EnvironmentView) -> Iterator[Fault]:
     yield from name_rules.endpoints_do_not_collide(view)
     yield from view_rules.onnx_sources_are_readable(view)
     yield from view_rules.queue_delays_are_within_the_slo(view)
+    yield from view_rules.endpoints_with_other_images_are_there(view)
     for model, join in joins(view):
         yield from apply_rules(join_rules.RULES, join, model.sections)
     for endpoint, case in variants(view):

@@ -83,6 +83,47 @@ class GatesSpec(Value):
     )
 
 
+ServingImage = Literal["python-server", "python-server-gpu", "triton"]
+"""An image that answers requests."""
+PLATFORM_IMAGES: frozenset[ServingImage] = frozenset({"python-server-gpu", "triton"})
+"""Those that start from the serving platform's base image."""
+
+
+class ImagePinSpec(Value):
+    """One image of an earlier version of the code, as the environment's registry has it."""
+
+    tag: Annotated[str, Field(pattern=r"^[0-9a-f]{20}$")] = Field(
+        description="Its tag, the digest of its content"
+    )
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] | None = Field(
+        None, description="Its digest in the registry, which endpoints then run; default: the tag"
+    )
+    platform: str | None = Field(
+        None,
+        description="The serving platform that it starts from; to be named of triton and "
+        "python-server-gpu",
+    )
+
+
+class ImagesSpec(Value):
+    """Serving images that stay as they are when the code changes."""
+
+    pinned: dict[ServingImage, ImagePinSpec] = Field(
+        default_factory=dict,
+        description="By image; `roundhouse images --pin` writes them. Default: the code's own",
+    )
+    except_: tuple[str, ...] = Field(
+        (),
+        alias="except",
+        description="Endpoints that run the code's own images all the same, by name",
+    )
+
+    def pin(self, image: str, endpoint: str) -> ImagePinSpec | None:
+        """Return the version of an image that an endpoint stays with; None: the code's own."""
+        pins: Mapping[str, ImagePinSpec] = dict(self.pinned.items())
+        return None if endpoint in self.except_ else pins.get(image)
+
+
 class ModelsSpec(Value):
     """Which models an environment deploys, and its overrides of them by model name."""
 
@@ -164,6 +205,9 @@ class EnvironmentSpec(Value):
     )
     gates: GatesSpec = Field(
         GatesSpec(), description="What `roundhouse promote` asks for before it changes this one"
+    )
+    images: ImagesSpec = Field(
+        ImagesSpec(), description="Serving images that endpoints stay with when the code changes"
     )
     models: ModelsSpec = Field(
         ModelsSpec(),

@@ -129,7 +129,8 @@ def repository(environment: EnvironmentSpec, image: str) -> str:
     return f"roundhouse-{environment.name}/{image}"
 
 
-def image_uri(environment: EnvironmentSpec, image: str, tag: str) -> str:
-    """Image URI in the environment's own registry."""
+def image_uri(environment: EnvironmentSpec, image: str, tag: str, digest: str | None = None) -> str:
+    """Image URI in the environment's own registry, by its digest where that is known."""
     registry = registry_host(environment.account, environment.region)
-    return f"{registry}/{repository(environment, image)}:{tag}"
+    reference = f":{tag}" if digest is None else f"@{digest}"
+    return f"{registry}/{repository(environment, image)}{reference}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import Deployment
-from onboarding.environment_spec import EnvironmentSpec
+from onboarding.environment_spec import EnvironmentSpec, ImagePinSpec
 from onboarding.platform import InstanceType, ServingPlatform, registry_host, triton_registries
 from onboarding.values import Server
 
@@ -88,13 +88,13 @@ def registry(account: str, region: str) -> str:
 
 
 def needed_images(platform: ServingPlatform, deployments: Iterable[Deployment]) -> tuple[str, ...]:
-    """The images that serve these deployments and build their engines.
+    """The images of the code that serve these deployments and build their engines.
 
-    A project's own image for CPUs is always one.
+    A project's own image for CPUs is always one; what is pinned is of another version.
     """
     found = {"builder-cpu"}
     for deployment in deployments:
-        found.update(serving_images(deployment))
+        found.update(set(serving_images(deployment)) - pinned_images([deployment]).keys())
         if platform.tensorrt is not None and any(
             target.instance_type.is_gpu for target in deployment.targets
         ):
@@ -125,6 +125,24 @@ def image_orders(
 def image_uris(environment: EnvironmentSpec, tags: Mapping[str, str]) -> dict[str, str]:
     """Where an environment's registry has each image, by the image's name."""
     return {image: names.image_uri(environment, image, tag) for image, tag in tags.items()}
+
+
+def endpoint_image_uri(deployment: Deployment, image: str, uris: Mapping[str, str]) -> str:
+    """The image that an endpoint runs: the one its environment pins, else that of `uris`."""
+    pin = deployment.environment.images.pin(image, deployment.name)
+    if pin is None:
+        return uris[image]
+    return names.image_uri(deployment.environment, image, pin.tag, pin.digest)
+
+
+def pinned_images(deployments: Iterable[Deployment]) -> dict[str, ImagePinSpec]:
+    """The pinned images that these endpoints run, by image; all are of one environment."""
+    return {
+        image: pin
+        for deployment in deployments
+        for image in serving_images(deployment)
+        if (pin := deployment.environment.images.pin(image, deployment.name)) is not None
+    }
 
 
 def build_arguments(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from onboarding.environment_spec import PLATFORM_IMAGES
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import aws_partition, host_images, serving_platforms
@@ -36,6 +37,28 @@ def host_image_is_known(case: EnvironmentCase) -> Iterator[Fault]:
             allowed=comma_list(known),
             way_out=did_you_mean(name, known, "choose one of these"),
         )
+
+
+@rule("images", "platform")
+def pinned_images_are_of_the_platform(case: EnvironmentCase) -> Iterator[Fault]:
+    """What compiles an engine is what serves it: an image of another platform loads none."""
+    for image, pin in case.spec.images.pinned.items():
+        place = case.document.at("images", "pinned", image)
+        if image in PLATFORM_IMAGES and pin.platform != case.spec.platform:
+            yield place.fault(
+                "the pinned image starts from another serving platform than the environment's"
+                if pin.platform is not None
+                else "the pinned image does not name its serving platform",
+                value=pin.platform,
+                allowed=case.spec.platform,
+                way_out="pin an image of this platform (`roundhouse images --pin`), or none",
+            )
+        elif image not in PLATFORM_IMAGES and pin.platform is not None:
+            yield place.fault(
+                "this image starts from no serving platform",
+                value=pin.platform,
+                way_out="leave `platform` out",
+            )
 
 
 @rule("locks")

@@ -8,6 +8,7 @@ from onboarding.environment_view import EnvironmentView, shared_endpoint_name
 from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec
 from onboarding.names import ONNX_PREFIX, artifact_bucket
+from onboarding.nearest import comma_list, did_you_mean
 from onboarding.validation import Checked
 
 
@@ -26,6 +27,22 @@ def onnx_sources_are_readable(view: EnvironmentView) -> Iterator[Fault]:
                 way_out="copy the file there and override `source.onnx` in the environment's "
                 "file, or "
                 "commit it",
+            )
+
+
+def endpoints_with_other_images_are_there(view: EnvironmentView) -> Iterator[Fault]:
+    """A misspelt name would leave its endpoint with the pinned image, and nobody would notice."""
+    if "images" not in view.environment.sections:
+        return
+    known = tuple(sorted((*view.own_endpoints, *view.endpoints)))
+    for index, name in enumerate(view.environment.spec.images.except_):
+        unread = {f"models/{name}", f"endpoints/{name}"} & view.unread
+        if name not in known and not unread:
+            yield view.environment.document.at("images", "except", index).fault(
+                "'images.except' names no endpoint of the environment",
+                value=name,
+                allowed=comma_list(known),
+                way_out=did_you_mean(name, known, "remove it"),
             )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from roundhouse.cli.options import Env, Form, Format, Root
 
@@ -14,9 +16,21 @@ if TYPE_CHECKING:
 EXAMPLE = "roundhouse images --env dev"
 
 
-def images(env: Env, root: Root = None, form: Form = Format.text) -> None:
+def images(
+    env: Env,
+    pin: Annotated[
+        bool,
+        typer.Option(
+            "--pin",
+            help="Build nothing; print the lines of the environment file that keep endpoints at "
+            "the serving images of this code.",
+        ),
+    ] = False,
+    root: Root = None,
+    form: Form = Format.text,
+) -> None:
     """Build the container images that an environment lacks. In CodeBuild: no Docker here."""
-    from roundhouse.deploy.images import NOT_HERE, build_images, image_states
+    from roundhouse.deploy.images import NOT_HERE, build_images, image_states, pin_block
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
@@ -24,6 +38,9 @@ def images(env: Env, root: Root = None, form: Form = Format.text) -> None:
     report = open_report(form)
     session = open_session(current_paths(root), report, env)
     is_local, states = session.is_local, image_states(session)
+    if pin:
+        report.print(pin_block(session, states).rstrip())
+        return
     missing = () if is_local else tuple(state.order for state in states if not state.is_there)
     build_images(session, missing)
     built = frozenset(order.image for order in missing)

@@ -78,6 +78,7 @@ def deploy(
             "– No image is built in the local cloud: environments of this machine stand for them"
         )
     require_updatable_stacks(session)
+    images.require_pinned_images(session)
     requests, image_orders = engines.missing_engines(session), images.missing(session)
     options.before_building([request.target.model.name for request in requests])
     require_quotas(session, requests, at_once=options.concurrency)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
+import yaml
+
+from onboarding import names
+from onboarding.environment_spec import ImagePinSpec, ServingImage
 from onboarding.fault import Fault, FaultsError
 from onboarding.names import builder_project
 from onboarding.platform import serving_platforms
 from roundhouse.aws.clients import calling
 from roundhouse.deploy.builds import codebuild
 from roundhouse.deploy.builds.source import publish_source, zipped
-from roundhouse.errors import BuildFailedError
+from roundhouse.errors import BuildFailedError, DeployFailedError, RoundhouseError
 from roundhouse.session import Session
 from stacks.images import (
+    FROM_PLATFORM,
     ROUTE,
     ImageOrder,
     base_image,
@@ -23,6 +28,7 @@ from stacks.images import (
     image_tags,
     image_uris,
     needed_images,
+    pinned_images,
     read_image_files,
     registry,
 )
@@ -41,17 +47,27 @@ NOT_HERE = (
 
 @dataclass(frozen=True, kw_only=True)
 class ImageState:
-    """One image of an environment, and whether its registry holds it."""
+    """One image of an environment, and its digest in the registry; None: it is not there."""
 
     order: ImageOrder
-    is_there: bool
+    digest: str | None
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether the registry holds it."""
+        return self.digest is not None
 
     def as_dict(self, *, built: bool, is_local: bool) -> dict[str, Any]:
         """Return plain JSON; `built`: by this command."""
         state = "not built here" if is_local else "there" if self.is_there else "missing"
         if built and not is_local:
             state = "built"
-        return {"image": self.order.image, "uri": self.order.uri, "state": state}
+        return {
+            "image": self.order.image,
+            "uri": self.order.uri,
+            "state": state,
+            "digest": self.digest,
+        }
 
 
 def image_states(session: Session) -> tuple[ImageState, ...]:
@@ -75,9 +91,57 @@ def image_states(session: Session) -> tuple[ImageState, ...]:
         )
         raise FaultsError([fault]) from error
     return tuple(
-        ImageState(order=order, is_there=not session.is_local and _is_there(session, order))
+        ImageState(order=order, digest=None if session.is_local else _order_digest(session, order))
         for order in orders
     )
+
+
+def require_pinned_images(session: Session) -> None:
+    """Refuse pinned images that the registry does not have, or has with another digest.
+
+    The local cloud has no images. Raises DeployFailedError with every fault.
+    """
+    faults = []
+    pins = {} if session.is_local else pinned_images(session.deployments())
+    for image, pin in pins.items():
+        where = f"environments/{session.environment.name}.yaml: images.pinned.{image}"
+        repository = names.repository(session.environment, image)
+        digest = _digest(session, repository, pin.tag)
+        if digest is None:
+            faults.append(
+                f"{where}: {repository} has no tag {pin.tag}; check out the commit whose image it "
+                f"is and run `roundhouse images --env {session.environment.name}` there, or remove "
+                "the pin"
+            )
+        elif pin.digest not in (None, digest):
+            faults.append(
+                f"{where}: {repository}:{pin.tag} has digest {digest}, the file says {pin.digest}; "
+                "find out who replaced the image before anything runs it, or correct the file"
+            )
+    if faults:
+        raise DeployFailedError(f"Refused before deploying: {'; '.join(faults)}.")
+
+
+def pin_block(session: Session, states: Sequence[ImageState]) -> str:
+    """Return the lines of an environment file that pin serving images as the registry has them.
+
+    Raises RoundhouseError where it lacks one.
+    """
+    serving = [state for state in states if state.order.image in get_args(ServingImage)]
+    if absent := [state.order.uri for state in serving if not state.is_there]:
+        raise RoundhouseError(
+            f"{', '.join(absent)}: is not in the registry, so it cannot be pinned; `roundhouse "
+            f"images --env {session.environment.name}` builds it."
+        )
+    pinned = {
+        state.order.image: ImagePinSpec(
+            tag=state.order.tag,
+            digest=state.digest,
+            platform=session.environment.platform if state.order.image in FROM_PLATFORM else None,
+        ).model_dump(exclude_none=True)
+        for state in serving
+    }
+    return yaml.safe_dump({"images": {"pinned": pinned}}, sort_keys=False, width=120)
 
 
 def environment_image_uris(session: Session) -> dict[str, str]:
@@ -118,7 +182,7 @@ def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
             raise
         except BuildFailedError as error:
             raise BuildFailedError(f"Images: {error}") from error
-        left = [order.uri for order in orders if not _is_there(session, order)]
+        left = [order.uri for order in orders if _order_digest(session, order) is None]
         if left:
             raise BuildFailedError(
                 f"Images: the build ended well, but {', '.join(left)} is not there; build it again."
@@ -145,16 +209,21 @@ def source(session: Session, orders: Sequence[ImageOrder]) -> bytes:
     return zipped({**files, PROGRAM: program, ORDERS: document})
 
 
-def _is_there(session: Session, order: ImageOrder) -> bool:
+def _order_digest(session: Session, order: ImageOrder) -> str | None:
+    return _digest(session, order.repository, order.tag)
+
+
+def _digest(session: Session, repository: str, tag: str) -> str | None:
+    """Return the digest of an image in the registry; None: it is not there."""
     from botocore.exceptions import ClientError
 
-    with calling(f"Looking for {order.uri}"):
+    with calling(f"Looking for {repository}:{tag}"):
         try:
-            session.clients("ecr").describe_images(
-                repositoryName=order.repository, imageIds=[{"imageTag": order.tag}]
+            found = session.clients("ecr").describe_images(
+                repositoryName=repository, imageIds=[{"imageTag": tag}]
             )
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") in ABSENT:
-                return False
+                return None
             raise
-    return True
+        return str(found["imageDetails"][0]["imageDigest"])

@@ -12,10 +12,11 @@ from typing import Any
 
 from onboarding.deployment import Deployment, Variant
 from onboarding.keys import KEY_LENGTH
-from onboarding.names import ENGINES_PREFIX, endpoint_name, repository, stack_name
+from onboarding.names import ENGINES_PREFIX, endpoint_name, stack_name
 from roundhouse.aws.clients import Client, Clients, calling
 from roundhouse.deploy.live_endpoints import alarms_in_alarm, live_config
 from roundhouse.deploy.stacks import NEVER_DEPLOYED, endpoint_stack_name, stack_summaries
+from stacks.images import endpoint_image_uri
 from stacks.scaling.targets import fewest, most
 
 ENGINE_KEY = re.compile(rf"{ENGINES_PREFIX}/([0-9a-f]{{{KEY_LENGTH}}})/")
@@ -49,11 +50,11 @@ class LiveEndpoint:
 
 
 def live_endpoint(
-    clients: Clients, deployment: Deployment, image_tags: Mapping[str, str]
+    clients: Clients, deployment: Deployment, uris: Mapping[str, str]
 ) -> LiveEndpoint | None:
     """Return an endpoint as it runs; None: it is not deployed.
 
-    `image_tags`: the tag of each image by the files as they are now.
+    `uris`: where the registry has each image of the code as it is now.
     """
     from botocore.exceptions import ClientError
 
@@ -82,12 +83,12 @@ def live_endpoint(
         stack_config=compared.deployed,
         variants=variants,
         alarms=alarms_in_alarm(clients, name),
-        drift=(*drift, *file_drift(deployment, variants, image_tags)),
+        drift=(*drift, *file_drift(deployment, variants, uris)),
     )
 
 
 def file_drift(
-    deployment: Deployment, live: Sequence[LiveVariant], image_tags: Mapping[str, str]
+    deployment: Deployment, live: Sequence[LiveVariant], uris: Mapping[str, str]
 ) -> Iterator[str]:
     """Return how running variants differ from the files: engines, images, types, instances."""
     running = {variant.name: variant for variant in live}
@@ -101,13 +102,17 @@ def file_drift(
             yield from (
                 f"{name}: {line}" for line in _variant_drift(variant, running[name], deployment)
             )
-    repositories = {
-        repository(deployment.environment, image): tag for image, tag in image_tags.items()
-    }
+    given = dict(image_reference(endpoint_image_uri(deployment, name, uris)) for name in uris)
     for image in dict.fromkeys(image for variant in live for image in variant.images):
-        path, _, tag = image.partition("/")[2].rpartition(":")
-        if path in repositories and tag != repositories[path]:
-            yield f"runs image {path}:{tag}, the files give {repositories[path]}"
+        path, reference = image_reference(image)
+        if path in given and given[path] != reference:
+            yield f"runs image {path}:{reference}, the files give {given[path]}"
+
+
+def image_reference(uri: str) -> tuple[str, str]:
+    """Return the repository of an image's URI, and its tag or digest."""
+    path, _, reference = uri.partition("/")[2].replace("@", ":", 1).partition(":")
+    return path, reference
 
 
 def stacks_without_files(clients: Clients, deployments: Collection[Deployment]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, valid_tree
 from roundhouse.status.endpoints import EndpointState, endpoint_state
 from roundhouse.status.live import LiveEndpoint, live_endpoint, stacks_without_files
-from stacks.images import base_image, image_tags, read_image_files
+from stacks.images import base_image, image_tags, image_uris, read_image_files
 
 UNKNOWN = "unknown"
 NOT_UP = "NotUp"
@@ -87,12 +87,13 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
     address = lifecycle.find(cloud_folder(paths))
     is_down = environment == LOCAL and address is None
     looking = Looking(clients=None if is_down else open_session(paths, report, environment).clients)
-    tags = current_image_tags(paths, tree.environments[environment].platform)
+    spec = tree.environments[environment]
+    uris = image_uris(spec, current_image_tags(paths, spec.platform))
 
     def live(deployment: Deployment) -> LiveEndpoint | str:
         found = looking.find(
             "endpoint_status",
-            lambda clients: live_endpoint(clients, deployment, tags) or NOT_DEPLOYED,
+            lambda clients: live_endpoint(clients, deployment, uris) or NOT_DEPLOYED,
         )
         return UNKNOWN if found is None else found
 

@@ -15,7 +15,7 @@ from onboarding.serve_environment import (
     signers_environment,
 )
 from stacks.access import arns
-from stacks.images import serving_image
+from stacks.images import endpoint_image_uri, serving_image
 from stacks.rollout import PROVISION_SECONDS, variant_timeouts
 from stacks.scaling.targets import variant_id
 from stacks.template import Properties, content_name
@@ -178,9 +178,10 @@ def model_properties(
 ) -> dict[str, Any]:
     """An `AWS::SageMaker::Model` without its name and role."""
     network = deployment.environment.network
+    image = serving_image(deployment.server, pool.instance_type)
     properties: dict[str, Any] = {
         "PrimaryContainer": {
-            "Image": image_uris[serving_image(deployment.server, pool.instance_type)],
+            "Image": endpoint_image_uri(deployment, image, image_uris),
             **(_multi_model if deployment.multi_model else _single_model)(deployment, pool),
         },
         "EnableNetworkIsolation": deployment.endpoint.network_isolation,

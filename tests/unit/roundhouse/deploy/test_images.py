@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 
 import pytest
 from rich.console import Console
@@ -12,13 +13,18 @@ from onboarding.fault import FaultsError
 from onboarding.tree import read_tree
 from roundhouse.cli.images import images_table
 from roundhouse.deploy import images
-from roundhouse.errors import BuildFailedError, NotReadyError
+from roundhouse.errors import (
+    BuildFailedError,
+    DeployFailedError,
+    NotReadyError,
+    RoundhouseError,
+)
 from roundhouse.paths import Paths
 from roundhouse.processes import Outcome
 from roundhouse.report import Report
 from roundhouse.session import Session
 from stacks.images import IMAGE_CONTENTS
-from tests.unit.roundhouse.deploy.whole_session import Account
+from tests.unit.roundhouse.deploy.whole_session import Account, image_digest
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
 AWS_TRITON = "763104351884.dkr.ecr.us-east-1.amazonaws.com/sagemaker-tritonserver:26.05-py3"
@@ -157,3 +163,52 @@ def test_the_table_has_the_state_of_each_image(session):
     console = Console(file=io.StringIO(), width=160)
     console.print(images_table(rows))
     assert all(state in console.file.getvalue() for state in states.values())
+
+
+def pinned_session(tmp_path, **pin):
+    """A session whose environment file pins the image of Triton that the code gives now."""
+    session = session_of(tmp_path, "dev")
+    triton = missing(session)["triton"]
+    spec = {"tag": triton.tag, "platform": session.environment.platform, **pin}
+    file = session.paths.tree / "environments" / "dev.yaml"
+    with file.open("a") as lines:
+        lines.write(f"images: {json.dumps({'pinned': {'triton': spec}})}\n")
+    environment = read_tree(session.paths.tree).environments["dev"]
+    return dataclasses.replace(session, environment=environment), triton
+
+
+def test_refuses_a_pinned_image_that_the_registry_has_not(tmp_path):
+    session, triton = pinned_session(tmp_path)
+    with pytest.raises(
+        DeployFailedError,
+        match=rf"images.pinned.triton: roundhouse-dev/triton has no tag {triton.tag}; check out",
+    ):
+        images.require_pinned_images(session)
+    session.clients.images.add((triton.repository, triton.tag))
+    images.require_pinned_images(session)
+    assert "triton" not in missing(session)
+
+
+def test_refuses_a_pinned_image_with_another_digest(tmp_path):
+    session, triton = pinned_session(tmp_path, digest=f"sha256:{'d' * 64}")
+    session.clients.images.add((triton.repository, triton.tag))
+    found = image_digest(f"{triton.repository}:{triton.tag}")
+    with pytest.raises(DeployFailedError, match=rf"has digest {found}, the file says sha256:ddd"):
+        images.require_pinned_images(session)
+
+
+def test_lines_that_pin_images_are_an_environments(session, tmp_path):
+    with pytest.raises(RoundhouseError, match=r"triton:.*: is not in the registry"):
+        images.pin_block(session, images.image_states(session))
+    triton = missing(session)["triton"]
+    session.clients.images.add((triton.repository, triton.tag))
+    block = images.pin_block(session, images.image_states(session))
+    file = session.paths.tree / "environments" / "dev.yaml"
+    file.write_text(file.read_text() + block)
+    environment = read_tree(session.paths.tree).environments["dev"]
+    pinned = dataclasses.replace(session, environment=environment)
+    images.require_pinned_images(pinned)
+    assert set(environment.images.pinned) == {"triton"}
+    assert environment.images.pinned["triton"].digest == image_digest(
+        f"{triton.repository}:{triton.tag}"
+    )

@@ -34,6 +34,11 @@ def refusal(code):
     return ClientError({"Error": {"Code": code, "Message": "none"}}, "Any")
 
 
+def image_digest(name):
+    """The digest that the registry has of an image `repository:tag`."""
+    return f"sha256:{hashlib.sha256(name.encode()).hexdigest()}"
+
+
 def _quota_pages(quotas):
     """A page for each quota, as Service Quotas pages them."""
     for name, value in quotas.items():
@@ -114,7 +119,8 @@ class Account:
     def describe_images(self, repositoryName, imageIds):
         if (repositoryName, imageIds[0]["imageTag"]) not in self.images:
             raise refusal(self.absent)
-        return {}
+        name = f"{repositoryName}:{imageIds[0]['imageTag']}"
+        return {"imageDetails": [{"imageDigest": image_digest(name)}]}
 
     def head_bucket(self, Bucket):
         if not self.bucket_there:

@@ -7,20 +7,25 @@ from dataclasses import replace
 import pytest
 from botocore.exceptions import ClientError
 
+from onboarding.environment_spec import ImagesSpec
 from onboarding.names import image_uri
 from roundhouse.deploy.stacks import endpoint_stack_name
 from roundhouse.status.live import live_endpoint, stacks_without_files
 from roundhouse.status.state import State
 from roundhouse.status.table import drift_lines, live_table
+from stacks.images import image_uris
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
-
-TAGS = {"python-server": "new", "triton": "new"}
 
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory):
     deployments = local_deployments(copied_tree(tmp_path_factory.mktemp("tree")))
     return next(deployment for deployment in deployments if not deployment.multi_model)
+
+
+def uris(deployment):
+    tags = {"python-server": "new", "triton": "new"}
+    return image_uris(deployment.environment, tags)
 
 
 class Account:
@@ -82,7 +87,7 @@ class Account:
 
 
 def test_an_endpoint_that_runs_as_its_files_say_has_no_drift(deployment):
-    live = live_endpoint(Account(deployment), deployment, TAGS)
+    live = live_endpoint(Account(deployment), deployment, uris(deployment))
     assert live.drift == () and live.alarms == () and live.config == "config-1"
     (variant,) = live.variants
     assert variant.engines == (deployment.targets[0].engine_key,)
@@ -104,14 +109,29 @@ def test_an_endpoint_that_runs_as_its_files_say_has_no_drift(deployment):
 def test_what_differs_from_the_files_is_named(deployment, field, value, line):
     account = Account(deployment)
     setattr(account, field, value)
-    live = live_endpoint(account, deployment, TAGS)
+    live = live_endpoint(account, deployment, uris(deployment))
     assert any(line in drift for drift in live.drift)
+
+
+def test_pinned_image_is_what_the_files_give(deployment):
+    digest = f"sha256:{'d' * 64}"
+    spec = deployment.environment
+    images = {"pinned": {"triton": {"tag": "a" * 20, "digest": digest}}}
+    pinned = spec.model_copy(update={"images": ImagesSpec.model_validate(images)})
+    account = Account(deployment)
+    (line,) = live_endpoint(
+        account, replace(deployment, environment=pinned), uris(deployment)
+    ).drift
+    assert line == f"runs image roundhouse-local/triton:new, the files give {digest}"
+    account.image = image_uri(spec, "triton", "a" * 20, digest)
+    drift = live_endpoint(account, replace(deployment, environment=pinned), uris(deployment)).drift
+    assert drift == ()
 
 
 def test_an_endpoint_that_is_not_deployed_is_none(deployment):
     account = Account(deployment)
     account.exists = False
-    assert live_endpoint(account, deployment, TAGS) is None
+    assert live_endpoint(account, deployment, uris(deployment)) is None
 
 
 def test_stacks_whose_file_is_gone_are_named_with_the_way_out(deployment):
