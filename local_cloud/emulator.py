@@ -55,6 +55,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     from local_cloud.codebuild.api import Builds
     from local_cloud.containers.job import stop_jobs
     from local_cloud.iam import condition_keys, web_identity
+    from local_cloud.ministack import s3_copies
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
     from local_cloud.sagemaker.runtime.api import Runtime
@@ -74,6 +75,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     builds.install()
     state_machines.install()
     condition_keys.install(emulator)
+    s3_copies.install()
     web_identity.install(settings.github_keys_url)
     clock.start()
     _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer))

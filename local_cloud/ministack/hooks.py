@@ -12,7 +12,10 @@ NAMES = {
     "core.responses": "AccountRegionScopedDict get_account_id get_region request_scope",
     "core.iam_evaluator": "pin_request_origin",
     "app": "SERVICE_HANDLERS SERVICE_REGISTRY app pin_request_origin",
-    "services.s3": "_get_object_data _put_object _buckets",
+    "services.s3": (
+        "_get_object_data _put_object _buckets _ensure_bucket _copy_object "
+        "_check_put_preconditions _bucket_owner_account"
+    ),
     "services.iam": "_oidc_providers _roles _now",
     "services.sts": (
         "_web_identity_trust_denied _web_identity_principal _p _error error_response_json"

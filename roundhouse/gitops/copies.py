@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from onboarding.lock import LockEntry
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, RECORD_NAME
@@ -41,6 +42,7 @@ def copy_engines(
     either side.
     """
     copied = present = 0
+    seen: set[str] = set()
     for entry in entries:
         archive = entry.archive
         _require(source, entry, object_sha256(source.s3, source.bucket, archive.path))
@@ -48,22 +50,49 @@ def copy_engines(
         if there is not None:
             _require(destination, entry, there)
         for key, size in _objects(source, entry):
+            if key in seen:
+                continue  # a network of two engines
+            seen.add(key)
             on_object(key)
-            if _size(destination, key) == size:
+            present_size = _size(destination, key)
+            if present_size == size:
                 present += 1
                 continue
-            with calling(f"Copying {key} to s3://{destination.bucket}"):
-                destination.s3.copy(
-                    {"Bucket": source.bucket, "Key": key},
-                    destination.bucket,
-                    key,
-                    SourceClient=source.s3,
+            if present_size is not None:
+                raise DeployFailedError(
+                    f"s3://{destination.bucket}/{key}: has {present_size} bytes, and "
+                    f"{source.environment}'s has {size}; nothing was overwritten. Find out which "
+                    "one is deployed, then delete the other."
                 )
+            _copy_object(source, destination, key)
             copied += 1
             if key == archive.path:
                 found = object_sha256(destination.s3, destination.bucket, key)
                 _require(destination, entry, found)
     return Copied(copied=copied, present=present)
+
+
+def _copy_object(source: Store, destination: Store, key: str) -> None:
+    """Copy within S3, in parts where an object is large, on the condition that none is there.
+
+    Tags stay behind: `prune` may have marked the source's object.
+    """
+    for operation in ("CopyObject", "CompleteMultipartUpload"):
+        # boto3's managed copy has no argument for the condition.
+        event = f"before-parameter-build.s3.{operation}"
+        destination.s3.meta.events.register(event, _write_once, unique_id=f"write-once-{operation}")
+    with calling(f"Copying {key} to s3://{destination.bucket}"):
+        destination.s3.copy(
+            {"Bucket": source.bucket, "Key": key},
+            destination.bucket,
+            key,
+            ExtraArgs={"TaggingDirective": "REPLACE"},
+            SourceClient=source.s3,
+        )
+
+
+def _write_once(params: dict[str, Any], **_: Any) -> None:
+    params["IfNoneMatch"] = "*"
 
 
 def _require(store: Store, entry: LockEntry, found: str | None) -> None:

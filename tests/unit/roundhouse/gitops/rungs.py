@@ -53,7 +53,13 @@ class S3:
 
         return type("Paginator", (), {"paginate": staticmethod(paginate)})()
 
-    def copy(self, source, bucket, key, SourceClient):
+    @property
+    def meta(self):
+        """Where a client's events are registered; nothing is sent here."""
+        events = type("Events", (), {"register": staticmethod(lambda *_, **__: None)})
+        return type("Meta", (), {"events": events})
+
+    def copy(self, source, bucket, key, ExtraArgs, SourceClient):
         if len(self.copies) >= self.calls:
             raise KeyboardInterrupt
         self.buckets[bucket][key] = SourceClient.buckets[source["Bucket"]][source["Key"]]

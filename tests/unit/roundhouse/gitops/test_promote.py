@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
+from onboarding.lock import read_lock, write_lock_entry
 from onboarding.promotion import promotion_path, read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
@@ -119,6 +120,33 @@ def test_refuses_an_archive_of_other_bytes_and_overwrites_nothing(rungs):
         rungs.promote()
     assert rungs.s3.buckets[BUCKETS["prod"]][f"engines/{key}/model.tar.gz"] == b"another build"
     assert read_promotion(rungs.root, "prod") is None
+
+
+def test_refuses_an_object_of_another_size_and_overwrites_nothing(rungs):
+    (key, *_) = keys(deployments(read_tree(rungs.root), "dev"))
+    record = f"engines/{key}/lock-entry.json"
+    rungs.s3.buckets[BUCKETS["prod"]][record] = b"another record"
+    with pytest.raises(DeployFailedError, match="has 14 bytes, and dev's has 2; nothing was over"):
+        rungs.promote()
+    assert rungs.s3.buckets[BUCKETS["prod"]][record] == b"another record"
+
+
+def test_refuses_evidence_of_another_engine(rungs):
+    locks = rungs.root / "models"
+    (entry,) = read_lock(locks, "model-001").engines.values()
+    override = {"models": {"model-001": {"endpoint": {"instance_type": "ml.g6.xlarge"}}}}
+    rungs.repository.edit("environments/dev.yaml", override)
+    rungs.build("model-001")
+    write_lock_entry(locks, "model-001", entry)
+    rungs.repository.commit()
+    with pytest.raises(DeployFailedError) as refused:
+        rungs.promote()
+    (_, line) = str(refused.value).splitlines()
+    assert line == (
+        f"  model-001: dev serves no engine {entry.manifest.engine_key}, which prod needs for "
+        "ml.g5.xlarge, so what dev measured is of another engine; serve the same compute "
+        "capability in both."
+    )
 
 
 def test_refuses_files_that_are_not_committed(rungs):
