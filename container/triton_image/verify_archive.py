@@ -1,13 +1,15 @@
-"""Checks one archive before Triton reads anything of it: `verify_archive.py FOLDER`.
+"""Checks archives before Triton reads anything of them, with code of the image.
 
-The image's own code, so that no archive vouches for itself. Exit codes: 0 a trusted signer signed
-every byte; 1 refused, with the sentence on stdout. Runs with the standard library only.
+No archive vouches for itself. A message with a folder on the socket that is standard input is
+answered with "ok" when a trusted signer signed every byte there, or with a refusal. Runs with the
+standard library only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -29,27 +31,38 @@ from onboarding.signature import (
 )
 
 CACHE = "__pycache__"
+LONGEST_PATH, LONGEST_ANSWER = 4096, 4095
+"""Bytes, as verify_repository.c takes them."""
 
 
 def refuse_unsigned_archive(folder: Path, signers: str) -> None:
     """Refuse an archive unless one of the signers signed its manifest, which names every file.
 
-    Raises Refused.
+    Raises Refused and OSError.
     """
     refuse_other_entries(folder)
+    if (folder / MANIFEST_NAME).is_file():
+        refuse_unsigned_manifest(folder, signers)
     manifest = read_manifest(folder, os.environ.get(PIN) or None)
-    digest = hashlib.sha256((folder / MANIFEST_NAME).read_bytes()).hexdigest()
+    refuse_changed_files(folder, manifest["files"])
+
+
+def refuse_unsigned_manifest(folder: Path, signers: str) -> None:
+    """Refuse a manifest, before it is parsed, unless one of the signers signed it.
+
+    Raises Refused.
+    """
     try:
         keys = parse_signers(signers)
     except SignatureFault as fault:
         raise Refused(
             f"Refused: {SIGNERS_VARIABLE} {fault}; name the keys of `trusted_signers`."
         ) from fault
+    digest = hashlib.sha256((folder / MANIFEST_NAME).read_bytes()).hexdigest()
     try:
         verify_envelope(folder, digest, keys)
     except SignatureFault as fault:
         raise Refused(f"Refused: {fault}; {UNTRUSTED}.") from fault
-    refuse_changed_files(folder, manifest["files"])
 
 
 def refuse_other_entries(folder: Path) -> None:
@@ -72,18 +85,24 @@ def refuse_other_entries(folder: Path) -> None:
         folders[:] = [name for name in folders if name != CACHE]
 
 
-def main(arguments: list[str]) -> int:
-    """Return the exit code."""
+def answer(folder: Path, signers: str) -> str:
+    """Return "ok", or the refusal of an archive in one sentence."""
     try:
-        refuse_unsigned_archive(Path(arguments[0]), os.environ.get(SIGNERS_VARIABLE, ""))
+        refuse_unsigned_archive(folder, signers)
     except Refused as refusal:
-        print(refusal)
-        return 1
+        return str(refusal)
     except OSError as fault:
-        print(f"Refused: {fault.filename} cannot be checked ({fault.strerror}).")
-        return 1
-    return 0
+        return f"Refused: {fault.filename} cannot be checked ({fault.strerror})."
+    return "ok"
+
+
+def main() -> None:
+    """Answer until the other end of the socket, which is standard input, is closed."""
+    signers = os.environ.get(SIGNERS_VARIABLE, "")
+    with socket.socket(fileno=sys.stdin.fileno()) as connection:
+        while folder := connection.recv(LONGEST_PATH):
+            connection.send(answer(Path(os.fsdecode(folder)), signers).encode()[:LONGEST_ANSWER])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

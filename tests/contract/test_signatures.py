@@ -5,9 +5,12 @@ Triton's check is its image's: an archive whose own code lies is refused before 
 
 from __future__ import annotations
 
+import os
 import py_compile
 import shutil
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +20,7 @@ from onboarding.signature import ENVELOPE_NAME, MANIFEST_NAME, SIGNERS_VARIABLE
 from tests.contract.conftest import Served, end_of, load, rows, serving
 from tests.contract.replies import KINDS, is_multi_model
 from tests.contract.requests import json_request
+from tests.contract.server_process import until
 from tests.fixtures.signer import Signer
 from tests.fixtures.tiny_embedder.archive import MODEL, write_manifest
 
@@ -135,6 +139,39 @@ def test_runs_no_cache_that_came_with_an_archive(guarded, signed, tmp_path):
     answer = load(guarded.client, root, name="cached", target="cached/model.tar.gz")
     assert answer.status == 200, answer.body
     assert not root.with_name("cached-ran").exists()
+
+
+@pytest.mark.parametrize("guarded", ["triton-mme"], indirect=True)
+def test_a_check_that_was_killed_is_started_again(guarded, signed, variables, tmp_path):
+    for number, folder in enumerate((tmp_path / "first", tmp_path / "second")):
+        (checker,) = _checkers(variables[SIGNERS_VARIABLE])
+        os.kill(checker, signal.SIGKILL)
+        until(lambda process=checker: not _is_running(process), "the end of the check")
+        root = Path(shutil.copytree(signed, folder / "model"))
+        unsigned = bool(number)
+        if unsigned:
+            (root / ENVELOPE_NAME).unlink()
+        name = f"killed-{number}"
+        answer = load(guarded.client, root, name=name, target=f"{name}/model.tar.gz")
+        assert answer.status == (400 if unsigned else 200), answer.body
+
+
+def _checkers(signers: str) -> list[int]:
+    """The processes that check for servers with these keys."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            is_check = b"verify_archive.py" in (folder / "cmdline").read_bytes()
+            if is_check and signers.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def _is_running(process: int) -> bool:
+    try:
+        return "(zombie)" not in Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("kind", SINGLE)
