@@ -26,17 +26,35 @@ def images(
             "the serving images of this code.",
         ),
     ] = False,
+    sbom: Annotated[
+        bool,
+        typer.Option(
+            "--sbom",
+            help="Build nothing and ask nobody; write the images' bills of materials (CycloneDX) "
+            "into build/sbom.",
+        ),
+    ] = False,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
     """Build the container images that an environment lacks. In CodeBuild: no Docker here."""
-    from roundhouse.deploy.images import NOT_HERE, build_images, image_states, pin_block
-    from roundhouse.paths import current_paths
+    from roundhouse.deploy.images import (
+        NOT_HERE,
+        build_images,
+        image_states,
+        pin_block,
+        write_sboms,
+    )
+    from roundhouse.paths import current_paths, displayed_path
     from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
 
     report = open_report(form)
     session = open_session(current_paths(root), report, env)
+    if sbom:
+        for path in write_sboms(session):
+            report.print(displayed_path(path))
+        return
     is_local, states = session.is_local, image_states(session)
     if pin:
         report.print(pin_block(session, states).rstrip())

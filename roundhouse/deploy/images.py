@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, get_args
 
 import yaml
@@ -17,7 +18,13 @@ from onboarding.platform import serving_platforms
 from roundhouse.aws.clients import calling
 from roundhouse.deploy.builds import codebuild
 from roundhouse.deploy.builds.source import publish_source, zipped
-from roundhouse.errors import BuildFailedError, DeployFailedError, RoundhouseError
+from roundhouse.deploy.sbom import image_sbom
+from roundhouse.errors import (
+    BuildFailedError,
+    DeployFailedError,
+    NotReadyError,
+    RoundhouseError,
+)
 from roundhouse.session import Session
 from stacks.images import (
     FROM_PLATFORM,
@@ -70,17 +77,17 @@ class ImageState:
         }
 
 
-def image_states(session: Session) -> tuple[ImageState, ...]:
-    """Return every image that the environment's deployments need, under its content's tag.
+def current_orders(session: Session) -> tuple[ImageOrder, ...]:
+    """Return the order of every image that the environment's deployments need. Raises FaultsError.
 
-    Raises FaultsError.
+    Each under its content's tag; nothing is asked of AWS.
     """
     environment = session.environment
     platform = serving_platforms()[environment.platform]
     tags = _current_tags(session)
     needed = needed_images(platform, session.deployments())
     try:
-        orders = image_orders(environment, platform, needed, tags)
+        return image_orders(environment, platform, needed, tags)
     except KeyError as error:
         fault = Fault(
             file=f"environments/{environment.name}.yaml",
@@ -90,10 +97,32 @@ def image_states(session: Session) -> tuple[ImageState, ...]:
             "images start from NVIDIA's",
         )
         raise FaultsError([fault]) from error
+
+
+def image_states(session: Session) -> tuple[ImageState, ...]:
+    """Return every image that the environment's deployments need, as the registry has it."""
     return tuple(
         ImageState(order=order, digest=None if session.is_local else _order_digest(session, order))
-        for order in orders
+        for order in current_orders(session)
     )
+
+
+def write_sboms(session: Session) -> tuple[Path, ...]:
+    """Write the bill of materials of every image below build/sbom, and return the files."""
+    files = read_image_files(session.paths.code)
+    folder = session.paths.build / "sbom" / session.environment.name
+    written = []
+    for order in current_orders(session):
+        path = folder / f"{order.image}.cdx.json"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(image_sbom(order, files[order.image]))
+        except OSError as error:
+            raise NotReadyError(
+                f"{path}: cannot be written ({error.strerror}); free the folder, then try again."
+            ) from error
+        written.append(path)
+    return tuple(written)
 
 
 def require_pinned_images(session: Session) -> None:
@@ -182,12 +211,26 @@ def build_images(session: Session, orders: Sequence[ImageOrder]) -> None:
             raise
         except BuildFailedError as error:
             raise BuildFailedError(f"Images: {error}") from error
-        left = [order.uri for order in orders if _order_digest(session, order) is None]
+        digests = [(order, _order_digest(session, order)) for order in orders]
+        left = [order.uri for order, digest in digests if digest is None]
         if left:
             raise BuildFailedError(
                 f"Images: the build ended well, but {', '.join(left)} is not there; build it again."
             )
+        _publish_sboms(session, digests)
         step.finish(f"{len(orders)} pushed")
+
+
+def _publish_sboms(session: Session, digests: Iterable[tuple[ImageOrder, str | None]]) -> None:
+    """Put the bill of materials of each image that was built into the environment's bucket."""
+    s3, bucket = session.clients("s3"), names.artifact_bucket(session.environment)
+    files = read_image_files(session.paths.code)
+    for order, digest in digests:
+        key = names.image_sbom_path(order.image, order.tag)
+        with calling(f"Publishing s3://{bucket}/{key}"):
+            s3.put_object(
+                Bucket=bucket, Key=key, Body=image_sbom(order, files[order.image], digest)
+            )
 
 
 def orders_document(session: Session, orders: Sequence[ImageOrder]) -> dict[str, Any]:
