@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from roundhouse.cli.options import Root
+
+INIT_EXAMPLE = "roundhouse gitops init --owners @acme/platform"
 DISPATCH_EXAMPLE = "roundhouse gitops dispatch --workflow roundhouse.yml --ref my-branch"
 PULL_REQUEST_EXAMPLE = "roundhouse gitops pull-request --branch roundhouse/prices --title Prices"
 
@@ -16,7 +20,59 @@ gitops = typer.Typer(
     "forge, or CI_PROJECT_ID and GITLAB_TOKEN.",
 )
 
+
+class ForgeChoice(StrEnum):
+    """Where the repository is."""
+
+    github = "github"
+    gitlab = "gitlab"
+
+
 Base = Annotated[str, typer.Option(metavar="BRANCH", help="The branch that it is for.")]
+
+
+@gitops.command(epilog=f"Example: {INIT_EXAMPLE}")
+def init(
+    owners: Annotated[
+        list[str],
+        typer.Option(
+            metavar="OWNER",
+            help="@user, @organization/team or e-mail address of who approves changes; may be "
+            "repeated.",
+        ),
+    ],
+    forge: Annotated[
+        ForgeChoice, typer.Option(help="Where the repository is.")
+    ] = ForgeChoice.github,
+    root: Root = None,
+) -> None:
+    """Write workflows and code owners.
+
+    And Renovate's settings; then say what a person must set. A file that is there with another text
+    is never overwritten: nothing is written then.
+    """
+    from onboarding.tree import read_tree
+    from roundhouse.gitops.pipeline import pipeline_environments
+    from roundhouse.gitops.set_up import (
+        github_steps,
+        gitlab_steps,
+        pipeline_files,
+        write_pipeline,
+    )
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report
+
+    paths, report = current_paths(root), open_report()
+    result = write_pipeline(paths.tree, pipeline_files(paths.code, forge.value, owners))
+    for path in sorted(result.present):
+        report.print(f"As it is  {path}")
+    for path in sorted(result.written):
+        report.print(f"Wrote     {path}")
+    environments = pipeline_environments(read_tree(paths.tree))
+    steps = github_steps if forge is ForgeChoice.github else gitlab_steps
+    report.print("Then set:")
+    for step in steps(environments):
+        report.print(f"- {step}")
 
 
 @gitops.command(epilog=f"Example: {DISPATCH_EXAMPLE}")

@@ -11,6 +11,9 @@ from onboarding.platform import aws_partition
 from onboarding.tree import Tree
 from roundhouse.session import LOCAL
 
+LEAST_SECONDS, MOST_SECONDS = 3600, 21_600
+"""Of a role's session: IAM's least, and the six hours that a job on a forge's runner may take."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineEnvironment:
@@ -21,6 +24,8 @@ class PipelineEnvironment:
     region: str
     promotes_from: str | None
     roles: dict[str, str]
+    session_seconds: int
+    """How long the build and deploy roles' sessions may last."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain JSON."""
@@ -50,6 +55,7 @@ def pipeline_environments(tree: Tree) -> list[PipelineEnvironment]:
             region=spec.region,
             promotes_from=spec.promotes_from,
             roles={role: _role_arn(spec, role) for role in names.PIPELINE_ROLES},
+            session_seconds=max(LEAST_SECONDS, min(60 * spec.builds.timeout_minutes, MOST_SECONDS)),
         )
         for name, spec in ordered.items()
     ]

@@ -20,6 +20,11 @@ BIN = ROOT / ".venv" / "bin"
 FOLDER = ROOT / ".github"
 WORKFLOWS = sorted((FOLDER / "workflows").glob("*.yml"))
 ACTION = FOLDER / "actions" / "install" / "action.yml"
+GITLAB = ROOT / "docs" / "examples" / "gitlab-ci.yml"
+SCHEMAS = {
+    "vendor.gitlab-ci": (GITLAB, "--data-transform", "gitlab-ci"),
+    "vendor.renovate": (ROOT / "renovate.json",),
+}
 ROUNDHOUSE = ".venv/bin/python -m roundhouse "
 PIN = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 
@@ -60,7 +65,8 @@ def scripts():
 def commands():
     """Every call of roundhouse: its verbs, and the options that it is given."""
     found = set()
-    for _, script in scripts():
+    texts = [script for _, script in scripts()] + [GITLAB.read_text(encoding="utf-8")]
+    for script in texts:
         for line in script.replace("\\\n", " ").splitlines():
             for call in line.split(ROUNDHOUSE)[1:]:
                 verbs = re.match(r"gitops [a-z-]+|[a-z]+", call)
@@ -105,6 +111,32 @@ def test_githubs_parser_finds_a_wrong_word(mutated, old, new):
 def test_schemas_find_nothing(schema, files):
     text, is_clean = output(BIN / "check-jsonschema", "--builtin-schema", schema, *files)
     assert is_clean, text
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_schemas_of_gitlab_and_renovate_find_nothing(schema):
+    file, *options = SCHEMAS[schema]
+    command = (BIN / "check-jsonschema", "--builtin-schema", schema, *options)
+    text, is_clean = output(*command, file)
+    assert is_clean, text
+
+
+@pytest.mark.parametrize(
+    ("schema", "name", "old", "new"),
+    [
+        ("vendor.gitlab-ci", "gitlab-ci.yml", "expire_in: 2 weeks", "expires: 2 weeks"),
+        ("vendor.renovate", "renovate.json", '["github-actions", "npm"', '["github-action", 3'),
+    ],
+)
+def test_schemas_of_gitlab_and_renovate_find_a_wrong_word(tmp_path, schema, name, old, new):
+    text = SCHEMAS[schema][0].read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / name).write_text(text.replace(old, new), encoding="utf-8")
+    options = SCHEMAS[schema][1:]
+    command = (BIN / "check-jsonschema", "--builtin-schema", schema, *options)
+    text, is_clean = output(*command, tmp_path / name)
+    assert not is_clean
+    assert new.split('"')[1 if '"' in new else 0].split(":")[0] in text
 
 
 def test_schema_finds_a_wrong_word(mutated):

@@ -43,3 +43,4 @@ def test_roles_are_named_by_environment_and_purpose(environments):
     (dev,) = environments({"dev": None})
     assert dev.roles["build"] == "arn:aws:iam::111122223333:role/roundhouse-dev-build"
     assert dev.as_dict()["region"] == "eu-west-1"
+    assert 3600 <= dev.session_seconds <= 21_600
