@@ -29,9 +29,12 @@ class TwoAccounts:
     """Clients of the receiving account, which may read the bucket of the other one."""
 
     def __init__(
-        self, address: CloudAddress, on_request: Callable[[], None] = lambda: None
+        self,
+        address: CloudAddress,
+        on_request: Callable[[], None] = lambda: None,
+        receiver: str = DESTINATION,
     ) -> None:
-        self.address, self.on_request = address, on_request
+        self.address, self.on_request, self.receiver = address, on_request, receiver
 
     def client(self, service: str, account: str, region: str) -> Any:
         """A client of an account's root, in a region."""
@@ -49,7 +52,7 @@ class TwoAccounts:
 
     def clients_of(self, environment: EnvironmentSpec) -> Callable[[str], Any]:
         """What a promotion calls: the receiving account's credentials, in either region."""
-        return lambda service: self.client(service, DESTINATION, environment.region)
+        return lambda service: self.client(service, self.receiver, environment.region)
 
     def make_bucket(self, environment: EnvironmentSpec) -> Any:
         """Make an environment's bucket, which the receiving account may read; return its client."""
@@ -60,7 +63,7 @@ class TwoAccounts:
         s3.create_bucket(
             Bucket=bucket, **({} if is_default else {"CreateBucketConfiguration": region})
         )
-        arn, principal = f"arn:aws:s3:::{bucket}", {"AWS": f"arn:aws:iam::{DESTINATION}:root"}
+        arn, principal = f"arn:aws:s3:::{bucket}", {"AWS": f"arn:aws:iam::{self.receiver}:root"}
         statements = [
             {"Effect": "Allow", "Principal": principal, "Action": action, "Resource": resource}
             for action, resource in (("s3:GetObject", f"{arn}/*"), ("s3:ListBucket", arn))
