@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.platform import serving_platforms
 from onboarding.promotion import read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import Tree, read_tree
@@ -22,7 +24,7 @@ from roundhouse.processes import Run
 from roundhouse.promoted_tree import promoted_folder
 from roundhouse.revisions import Git, export_revision, is_data_only
 from roundhouse.status.state import current_image_tags
-from stacks.images import image_uris
+from stacks.images import IMAGE_CONTENTS, base_image, image_tags, image_uris, read_image_files
 
 DEPLOYED = "deployed"
 
@@ -56,6 +58,8 @@ def plan_against_git(paths: Paths, ref: str | None, environments: Sequence[str],
                 for tree, root in ((base, Path(folder)), (head, paths.tree))
             ]
             change = change_of(paths, sides[1], name, None if sides[0].faults else sides[0])
+            if not plan.data_only and change.base is not None and paths.tree == paths.code:
+                change = replace(change, base_image_uris=_base_image_uris(git, base_commit, change))
             plans.append(environment_plan(change, lambda spec: other_stacks(paths, spec)))
     return plan.model_copy(update={"environments": tuple(plans)})
 
@@ -115,6 +119,17 @@ def change_of(
         image_uris=image_uris(spec, tags),
         deployed=deployed,
     )
+
+
+def _base_image_uris(git: Git, commit: str, change: Change) -> dict[str, str]:
+    """Return where the images of a commit's code lie, by what they are built from now."""
+    assert change.base is not None
+    spec = change.base.environments[change.environment.name]
+    folders = {pattern.split("/")[0] for rows in IMAGE_CONTENTS.values() for pattern in rows}
+    with tempfile.TemporaryDirectory(prefix="roundhouse-images-") as folder:
+        git.export(commit, sorted(folders), Path(folder))
+        files = read_image_files(Path(folder))
+    return image_uris(spec, image_tags(files, base_image(serving_platforms()[spec.platform])))
 
 
 def other_stacks(paths: Paths, environment: EnvironmentSpec) -> dict[str, Template]:

@@ -53,7 +53,8 @@ class Change:
     """Both sides of a change in one environment.
 
     `base` None: the environment is new, or the side before is what is `deployed` (templates by
-    stack name). `image_uris` names every image that endpoints run.
+    stack name). `image_uris` names every image that endpoints run, `base_image_uris` those before
+    the change; None: the code is the same.
     """
 
     environment: EnvironmentSpec
@@ -61,6 +62,12 @@ class Change:
     head: Tree
     image_uris: Mapping[str, str]
     deployed: Mapping[str, Template] | None = None
+    base_image_uris: Mapping[str, str] | None = None
+
+    @property
+    def uris_before(self) -> Mapping[str, str]:
+        """Return where endpoints found their images before the change."""
+        return self.image_uris if self.base_image_uris is None else self.base_image_uris
 
 
 def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPlan:
@@ -81,7 +88,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     digests: dict[str, tuple[str, str]] = {}
     for endpoint in sorted(before.keys() | after.keys() | _deployed_endpoints(change)):
         old, new = before.get(endpoint), estimated.get(endpoint)
-        if old is not None and old == new:
+        if old is not None and old == new and change.uris_before == change.image_uris:
             continue
         pair = _templates(change, endpoint, old, new)
         faults = () if new is None or new.missing else endpoint_faults(new)
@@ -118,7 +125,7 @@ def _templates(
     """Return an endpoint's templates before and after; None: its stack is not there."""
     before: Template | None
     if change.deployed is None:
-        before = None if old is None else endpoint_template(old, change.image_uris)
+        before = None if old is None else endpoint_template(old, change.uris_before)
     else:
         stack = names.stack_name(change.environment, f"endpoint-{endpoint}")
         before = change.deployed.get(stack)

@@ -139,8 +139,23 @@ def notes(plan: EnvironmentPlan) -> Iterator[str]:
             f"No file names {', '.join(gone)} any more: a deployment leaves such a stack, and its "
             "instances cost, until it is deleted."
         )
+    images = [(item.name, *found) for item in plan.endpoints for found in image_changes(item)]
+    if images:
+        moved = "; ".join(f"{name}: {old} -> {new}" for name, old, new in images)
+        yield f"Another serving image, which rolls the endpoint: {moved}."
     if plan.prices_date is not None:
         yield f"Prices of {plan.prices_date}."
+
+
+def image_changes(item: EndpointChange) -> tuple[tuple[str, str], ...]:
+    """Return the images of an endpoint before and after a change, without their registry."""
+    pairs = (
+        (str(moved.before).rpartition("/")[2], str(moved.after).rpartition("/")[2])
+        for resource in item.resources
+        for moved in resource.properties
+        if moved.path == "PrimaryContainer.Image" and moved.before and moved.after
+    )
+    return tuple(dict.fromkeys(pairs))
 
 
 def _endpoint_row(item: EndpointChange) -> tuple[str, ...]:
