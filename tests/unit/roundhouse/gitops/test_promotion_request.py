@@ -78,7 +78,8 @@ def test_promotion_is_pushed_to_a_branch_and_its_pull_request_says_what_it_does(
     lines = pull["body"].strip().splitlines()
     assert lines[0].startswith(f"`prod` deploys commit {promotion.commit[:12]}, engines by digest")
     assert "| model-001 | dev-model-001 | ml.g5.xlarge | 100 | 50 | 2026-11-20 | 60 |" in lines
-    assert any(line.startswith("### Roundhouse · prod: endpoints 2 new") for line in lines)
+    (head,) = (line for line in lines if line.startswith("### Roundhouse · prod: "))
+    assert "2 new endpoints" in head
 
 
 def test_second_request_pushes_nothing_and_opens_no_other(rungs, remote, server):
