@@ -28,7 +28,8 @@ class Block:
 
     def text(self, available: int) -> str | None:
         """Return the section with the rows for which there is space; None: for not one."""
-        whole = "\n".join((self.begin, *self.rows, self.end))
+        end = (self.end,) if self.end else ()
+        whole = "\n".join((self.begin, *self.rows, *end))
         if len(whole) <= available:
             return whole
         note = f"\n{len(self.rows):,} rows; the first ones are shown."
@@ -39,7 +40,7 @@ class Block:
             if available < 0:
                 break
             kept.append(row)
-        return "\n".join((self.begin, *kept, note, self.end)) if kept else None
+        return "\n".join((self.begin, *kept, note, *end)) if kept else None
 
 
 def comment(plan: Plan) -> str:
