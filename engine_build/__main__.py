@@ -32,6 +32,12 @@ from engine_build.work_folder import WorkFolder
 from onboarding.names import engine_card_path
 
 INTERRUPTED = 130
+VERBS = {
+    "known": "is there already",
+    "built": "is built",
+    "candidate": "is built, and published once it is signed",
+}
+"""What is said of an engine, by the status of its build."""
 
 
 def main(
@@ -86,6 +92,7 @@ def build_context(
         runner=runner,
         work=work,
         publish_to=publish_to,
+        candidate=chosen.candidate,
         code_root=Path(__file__).resolve().parents[1],
         now=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
@@ -109,7 +116,7 @@ def _format_result(result: Result | BuiltNetworks, log: Log, *, as_json: bool) -
             "precision": manifest.precision,
             "decision": manifest.decision,
         }
-        verb = "is there already" if result.status == "known" else "is built"
+        verb = VERBS[result.status]
         text = (
             f"Engine {manifest.engine_key} of {manifest.model} {verb}: "
             f"{result.place}/{archive.path} ({manifest.precision}). "

@@ -22,9 +22,9 @@ class BuiltNetworks:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """An engine that is there now."""
+    """An engine that is there now, or as a candidate once it is signed."""
 
-    status: Literal["known", "built"]
+    status: Literal["known", "built", "candidate"]
     entry: LockEntry
     place: str
 
@@ -54,7 +54,8 @@ def build(context: BuildContext) -> Result:
         log.line(f"{title}: {', '.join(step_names(context))}; what is finished is reused.")
         refuse_unfit_machine(context)
         entry = run_steps(context).entry
-    return Result(status="built", entry=entry, place=store.place)
+    status: Literal["built", "candidate"] = "built" if context.candidate is None else "candidate"
+    return Result(status=status, entry=entry, place=store.place)
 
 
 def build_networks(context: BuildContext) -> BuiltNetworks:

@@ -25,6 +25,8 @@ class BuildContext:
     runner: Runner
     work: WorkFolder
     publish_to: Store | None
+    candidate: str | None
+    """The candidate that the engine is published as; None: it is published at once, unsigned."""
     code_root: Path
     """The source tree that `container/` lies in."""
     now: Callable[[], str]

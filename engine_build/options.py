@@ -24,6 +24,8 @@ class Options:
     """Which engine of the model is built; None for that of its endpoint's first instance type."""
     publish: str | None = None
     """An s3:// bucket, or a folder; None leaves the engine in `out`."""
+    candidate: str | None = None
+    """Where, under candidates/, the engine waits for its signature; None: it is published."""
     format: Literal["text", "json"] = "text"
     networks_only: bool = False
     """Ends once the networks are made, checked and published: no engine, so no GPU."""
@@ -63,6 +65,8 @@ def options(arguments: Sequence[str]) -> Options:
     option("--out", type=lambda text: Path(_address(text)), required=True, help=out)
     publish = "where engines are published; default: they stay in --out"
     option("--publish", type=_address, metavar="s3://BUCKET", help=publish)
+    candidate = "publish as this candidate, for the environment's signer; default: as an engine"
+    option("--candidate", type=_address, metavar="NAME", help=candidate)
     networks_only = "make, check and publish the networks, and no engine"
     option("--networks-only", action="store_true", help=networks_only)
     form = "what the result on stdout looks like"

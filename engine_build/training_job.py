@@ -8,8 +8,8 @@ library only, and engine_build from what the channel brings. (Run with -m in a c
 checkout's engine_build builds the channel's models.)
 
 Hyperparameters: environment, model, publish (s3://BUCKET) and, if wanted, compute_capability,
-commit and image, all strings. Unfinished work lies in /opt/ml/checkpoints, so a job with a
-CheckpointConfig goes on where an interrupted one stopped. Never run by SageMaker where this was
+candidate, commit and image, all strings. Unfinished work lies in /opt/ml/checkpoints, so a job with
+a CheckpointConfig goes on where an interrupted one stopped. Never run by SageMaker where this was
 written.
 """
 
@@ -30,7 +30,7 @@ from typing import TextIO
 Build = Callable[[Sequence[str], Mapping[str, str], TextIO, TextIO], int]
 """engine_build's own main: arguments, environment, stdout, stderr to an exit code."""
 REQUIRED = ("environment", "model", "publish")
-OPTIONAL = {"compute_capability": "--compute-capability"}
+OPTIONAL = {"compute_capability": "--compute-capability", "candidate": "--candidate"}
 """Hyperparameters that may be left out, and the options that they become."""
 VARIABLES = {"commit": "ROUNDHOUSE_SOURCE_COMMIT", "image": "ROUNDHOUSE_IMAGE"}
 """Hyperparameters that may be left out, and engine_build's variables that they become."""

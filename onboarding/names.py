@@ -8,6 +8,9 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import registry_host
 
 ENGINES_PREFIX = "engines"
+"""Published engines; only the signer may write them, each once."""
+CANDIDATES_PREFIX = "candidates"
+"""Engines that builds made and nobody has signed yet."""
 NETWORKS_PREFIX = "networks"
 TIMING_CACHES_PREFIX = "timing-caches"
 SOURCES_PREFIX = "sources"
@@ -65,6 +68,14 @@ def engine_card_data_path(engine_key: str) -> str:
     return f"{ENGINES_PREFIX}/{engine_key}/card.json"
 
 
+def candidate_path(engine_key: str, candidate: str, file_name: str) -> str:
+    """Object key of one file of a built engine that waits for its signature.
+
+    `candidate` names one try of one execution.
+    """
+    return f"{CANDIDATES_PREFIX}/{engine_key}/{candidate}/{file_name}"
+
+
 def timing_cache_path(tensorrt: str, gpu: str) -> str:
     """Object key of the timing cache of one exact TensorRT on one GPU model."""
     name = re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")
@@ -114,6 +125,11 @@ def builder_project(environment: EnvironmentSpec, route: str) -> str:
 def build_machine(environment: EnvironmentSpec) -> str:
     """Step Functions state machine that builds an environment's engines."""
     return f"roundhouse-{environment.name}-builds"
+
+
+def signer(environment: EnvironmentSpec) -> str:
+    """Lambda function that signs and publishes engines, and its role."""
+    return f"roundhouse-{environment.name}-signer"
 
 
 def training_job_prefix(environment: EnvironmentSpec) -> str:

@@ -1,6 +1,7 @@
 """Where engines are built.
 
-A CodeBuild project for each route, training jobs, and the state machine that starts them all.
+A CodeBuild project for each route, training jobs, the function that signs what they built, and the
+state machine that starts them all.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from stacks.builds.projects import (
     training_image,
 )
 from stacks.builds.roles import job_statements, machine_statements, project_statements
+from stacks.builds.signing import signer_resources
 from stacks.resources import add_resources
 from stacks.template import Properties, log_group
 
@@ -40,6 +42,7 @@ class BuildsStack(Stack):
         platform: ServingPlatform,
         image_tags: Mapping[str, str],
         buildspec: str,
+        signer: str,
     ) -> None:
         super().__init__(
             scope,
@@ -55,6 +58,7 @@ class BuildsStack(Stack):
             self._add_project(
                 route, names.image_uri(environment, route.image, image_tags[route.image]), buildspec
             )
+        add_resources(self, signer_resources(environment, signer))
         image = training_image(platform)
         self._add_machine(
             [route.name for route in routes],

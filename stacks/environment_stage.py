@@ -22,11 +22,15 @@ from stacks.observability_stack import ObservabilityStack
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """What synth takes from the code: files of each image, commands of both kinds of builds."""
+    """What synth takes from the code.
+
+    Files of each image, commands of both kinds of builds, and the program of the signer.
+    """
 
     image_files: Mapping[str, Mapping[str, bytes]]
     buildspec: str
     images_buildspec: str
+    signer: str
 
 
 def read_sources(repository: Path) -> Sources:
@@ -36,6 +40,7 @@ def read_sources(repository: Path) -> Sources:
         image_files=read_image_files(repository),
         buildspec=(builds / "buildspec.yml").read_text(encoding="utf-8"),
         images_buildspec=(builds / "image" / "buildspec.yml").read_text(encoding="utf-8"),
+        signer=(builds / "signer.py").read_text(encoding="utf-8"),
     )
 
 
@@ -76,6 +81,7 @@ class EnvironmentStage(Stage):
                 platform=platform,
                 image_tags=tags,
                 buildspec=sources.buildspec,
+                signer=sources.signer,
             )
             dependents += [images, builds]
         uris = image_uris(environment, tags)

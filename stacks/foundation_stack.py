@@ -1,4 +1,4 @@
-"""What survives every deployment: bucket, key, image repositories, topics, VPC endpoints."""
+"""What survives every deployment: bucket, keys, image repositories, topics, VPC endpoints."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
 from stacks.access.policies import CLOUDWATCH, of_alarms, topic_policy
+from stacks.builds.signing import signing_key_statements
 from stacks.resources import add_resources
 from stacks.vpc_endpoints import vpc_endpoints
 
@@ -46,6 +47,7 @@ class FoundationStack(Stack):
             termination_protection=True,
         )
         key = self._key(environment)
+        self._add_signing_key(environment)
         self._bucket(environment, key)
         for construct_id, image in REPOSITORIES.items():
             self._repository(environment, construct_id, image)
@@ -83,6 +85,23 @@ class FoundationStack(Stack):
             )
         )
         return key
+
+    def _add_signing_key(self, environment: EnvironmentSpec) -> None:
+        statements = signing_key_statements(environment)
+        document = iam.PolicyDocument.from_json({"Statement": statements})
+        key = kms.Key(
+            self,
+            "SigningKey",
+            alias=arns.signing_key_alias(environment),
+            description=f"Roundhouse signatures of engines of {environment.name}",
+            key_spec=kms.KeySpec.ECC_NIST_P256,
+            key_usage=kms.KeyUsage.SIGN_VERIFY,
+            policy=document,
+            removal_policy=KEPT,
+        )
+        # What it signed stays trusted, and the signer knows it by its alias.
+        alias = cast("CfnResource", key.node.find_child("Alias").node.default_child)
+        alias.apply_removal_policy(KEPT)
 
     def _bucket(self, environment: EnvironmentSpec, key: kms.IKey) -> None:
         bucket = s3.Bucket(
@@ -146,6 +165,8 @@ ANSWER_DAYS = 7
 """Clients of an asynchronous endpoint fetch the answer within a week; the request goes with it."""
 JOB_DAYS = 30
 """What an interrupted training job left is gone on from within days, or begun anew."""
+CANDIDATE_DAYS = 30
+"""A candidate that was signed is an engine; one that was refused is looked into within days."""
 NONCURRENT_DAYS = 30
 """The way back: what was deleted, or written over, can be restored for so long."""
 PRIVATE_NONCURRENT_DAYS = 1
@@ -166,6 +187,7 @@ def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
     expiring = {
         "Sources": (names.SOURCES_PREFIX, SOURCE_DAYS),
         "Jobs": (names.JOBS_PREFIX, JOB_DAYS),
+        "Candidates": (names.CANDIDATES_PREFIX, CANDIDATE_DAYS),
     }
     marked = {"Engines": names.ENGINES_PREFIX, "Networks": names.NETWORKS_PREFIX}
     private = {

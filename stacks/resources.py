@@ -20,14 +20,15 @@ from stacks.template import Resources
 
 JSON = frozenset({"AssumeRolePolicyDocument", "PolicyDocument"})
 """Properties that the CDK passes on as they are."""
-MAPS = frozenset({"DefinitionSubstitutions", "Environment"})
-"""Properties whose keys are names of the user's; but for the environment of a CodeBuild project."""
+MAPS = frozenset({"DefinitionSubstitutions", "Environment", "Variables"})
+"""Properties whose keys are names of the user's; but for an `Environment` of a service."""
 MODULES = {
     "ApplicationAutoScaling": "aws_applicationautoscaling",
     "CloudWatch": "aws_cloudwatch",
     "CodeBuild": "aws_codebuild",
     "EC2": "aws_ec2",
     "IAM": "aws_iam",
+    "Lambda": "aws_lambda",
     "Logs": "aws_logs",
     "SageMaker": "aws_sagemaker",
     "StepFunctions": "aws_stepfunctions",
@@ -86,7 +87,7 @@ def l1_value(key: str, value: Any) -> Any:
     if "Fn::If" in value:
         condition, if_true, _ = value["Fn::If"]
         return Fn.condition_if(condition, if_true, Aws.NO_VALUE)
-    is_map = key in MAPS and "ComputeType" not in value
+    is_map = key in MAPS and not {"ComputeType", "Variables"} & value.keys()
     return {
         name if is_map else _camel_case(name): l1_value(name, item) for name, item in value.items()
     }

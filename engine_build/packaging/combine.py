@@ -2,8 +2,8 @@
 
 `python -m engine_build.packaging.combine ARCHIVE ARCHIVE ... --out FILE`. The engines' files are
 told apart by their compute capability (`model_86.plan`), `cc_model_filenames` names them, and
-everything else is as published. No default file is left, so that a GPU without an engine is refused
-by name instead of given another's.
+everything else is as published, but for the signatures, which are of one engine each. No default
+file is left, so that a GPU without an engine is refused by name instead of given another's.
 """
 
 from __future__ import annotations
@@ -202,6 +202,7 @@ def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO) -> int:
     print(f"{parsed.out}: {manifest.model} on {manifest.platform}, {capability}", file=stdout)
     print(f"  {size:.1f} MB, sha256 {digest}", file=stdout)
     print(f"  ROUNDHOUSE_MANIFEST_SHA256={manifest.sha256()}", file=stdout)
+    print("  not signed: endpoints that name `trusted_signers` refuse it", file=stdout)
     return 0
 
 

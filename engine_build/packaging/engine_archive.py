@@ -14,6 +14,7 @@ from engine_build.errors import InputRefused
 from engine_build.store import sha256_of
 from onboarding.manifest import MANIFEST_NAME, Manifest
 from onboarding.names import ARCHIVE_NAME
+from onboarding.signature import ENVELOPE_NAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ def read_engine_archive(archive: Path, folder: Path) -> EngineArchive:
     except (OSError, EOFError, tarfile.TarError, zlib.error, ValidationError) as error:
         raise InputRefused(f"{archive}{_reason(archive, folder, error)}.") from error
     present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    for name in sorted((present - {MANIFEST_NAME}) ^ set(manifest.files)):
+    for name in sorted((present - {MANIFEST_NAME, ENVELOPE_NAME}) ^ set(manifest.files)):
         where = (
             "in the archive but not in its manifest"
             if name in present

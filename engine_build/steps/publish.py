@@ -1,15 +1,16 @@
 """The publish step: networks, archive, card, and the record that makes an engine visible.
 
-An archive is never replaced while it is whole, and the record follows from the archive alone. So
-two builds of one key that publish at once agree on the record, and a publish that was interrupted
-is finished by the next.
+A build in an environment publishes a candidate: archive and card, of which the environment's signer
+makes the engine (`engine_build/signer.py`). An archive is never replaced while it is whole, and the
+record follows from the archive alone. So two builds of one key that publish at once agree on the
+record, and a publish that was interrupted is finished by the next.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from engine_build.card.files import card_files
 from engine_build.context import BuildContext
@@ -21,7 +22,7 @@ from engine_build.steps.reference import reference_path
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import Store
 from onboarding.lock import LockEntry
-from onboarding.names import engine_archive_path, engine_record_path
+from onboarding.names import candidate_path, engine_archive_path, engine_record_path
 
 File = tuple[str, Path]
 """The name of an object, and the file that becomes it."""
@@ -63,14 +64,30 @@ def publish(
     return entry
 
 
+def publish_candidate(
+    store: Store,
+    entry: LockEntry,
+    archive: Path,
+    networks: Sequence[File],
+    cards: Sequence[File],
+    candidate: str,
+) -> None:
+    """Publish an engine for the signer, the archive last. Raises PublishFailed."""
+    publish_networks(store, networks)
+    for name, path in (*cards, (entry.archive.path, archive)):
+        file_name = PurePosixPath(name).name
+        name = candidate_path(entry.manifest.engine_key, candidate, file_name)
+        store.upload(path, name, only_if_absent=True)
+
+
 def publish_networks(store: Store, networks: Sequence[File]) -> None:
     """Upload the files of networks that are missing, in order: a network's record is its last.
 
+    What is there is kept: names of files hold their digests, and of two records the first counts.
     Raises PublishFailed.
     """
     for name, path in networks:
-        if store.size(name) != path.stat().st_size:
-            store.upload(path, name)
+        store.upload(path, name, only_if_absent=True)
 
 
 def network_files(context: BuildContext) -> list[File]:
@@ -86,12 +103,17 @@ def network_files(context: BuildContext) -> list[File]:
 def run(context: BuildContext, state: BuildState) -> None:
     """Publish the engine; the entry becomes the one that the store has. Raises PublishFailed."""
     store, request = context.destination, context.request
-    intent = f"{store.place}: networks, archive, card, and the record last"
+    last = "the record last" if context.candidate is None else "for the signer"
+    intent = f"{store.place}: networks, archive, card, {last}"
     with context.log.step("publish", intent):
         archive = context.work_store.path(engine_archive_path(request.engine_key))
         scratch = context.work.scratch("publish")
         card = partial(card_files, request, networks=context.work_store, folder=scratch)
         networks = network_files(context)
+        if context.candidate is not None:
+            cards = card(state.entry)
+            publish_candidate(store, state.entry, archive, networks, cards, context.candidate)
+            return
         state.entry = publish(store, state.entry, archive, networks, scratch, context.log, card)
 
 

@@ -8,9 +8,9 @@ import importlib.metadata
 VERSION = "1.5.33"
 NAMES = {
     "core.router": "SERVICE_PATTERNS",
-    "core.iam_actions": "s3_service_context",
+    "core.iam_actions": "s3_service_context request_tag_context extract_resource_arn",
     "core.responses": "AccountRegionScopedDict get_account_id get_region request_scope",
-    "core.iam_evaluator": "pin_request_origin",
+    "core.iam_evaluator": "pin_request_origin _resolve_condition_key",
     "app": "SERVICE_HANDLERS SERVICE_REGISTRY app pin_request_origin",
     "services.s3": (
         "_get_object_data _put_object _buckets _ensure_bucket _copy_object "
@@ -21,6 +21,7 @@ NAMES = {
         "_web_identity_trust_denied _web_identity_principal _p _error error_response_json"
     ),
     "services.sns": "publish_internal",
+    "services.kms": "_resolve_key _aliases",
     "services.cloudwatch": (
         "record_metric _metrics _metric_bucket _dims_key _calc_stats _stat_value "
         "_is_percentile_stat _parse_ts _alarms _composite_alarms _evaluate_alarm "

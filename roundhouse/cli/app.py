@@ -32,6 +32,7 @@ from roundhouse.cli import (
     promote,
     prune,
     rollback,
+    signers,
     status,
     upgrade,
 )
@@ -78,6 +79,7 @@ for function, example in (
     (destroy.destroy, destroy.EXAMPLE),
     (prune.prune, prune.EXAMPLE),
     (prices.prices, prices.EXAMPLE),
+    (signers.signers, signers.EXAMPLE),
     (upgrade.upgrade, upgrade.EXAMPLE),
     (check_templates.check_templates, check_templates.EXAMPLE),
     (demo.demo, demo.EXAMPLE),

@@ -36,6 +36,17 @@ def key_alias(environment: EnvironmentSpec) -> str:
     return f"alias/roundhouse-{environment.name}"
 
 
+def signing_key_alias(environment: EnvironmentSpec) -> str:
+    """Alias of the key that engines are signed with."""
+    return f"{key_alias(environment)}-signing"
+
+
+def signer_role(environment: EnvironmentSpec) -> str:
+    """The role that signs, by the name that the builds stack gives it."""
+    partition, name = aws_partition(environment.region), names.signer(environment)
+    return f"arn:{partition}:iam::{environment.account}:role/{name}"
+
+
 def key_id(environment: EnvironmentSpec) -> str:
     """The environment's own key by its ARN, or the foundation's by its alias."""
     return environment.kms_key_arn or key_alias(environment)

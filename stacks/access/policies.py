@@ -86,6 +86,13 @@ def object_writes(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[S
     return (allow("WriteObjects", ["s3:AbortMultipartUpload", "s3:PutObject"], objects),)
 
 
+def write_once(environment: EnvironmentSpec, paths: Sequence[str]) -> tuple[Statement, ...]:
+    """Write these objects where none is: S3 then refuses to replace one (`If-None-Match`)."""
+    objects = [arns.bucket_object(environment, path) for path in paths]
+    condition = {"Null": {"s3:if-none-match": "false"}}
+    return (allow("WriteOnce", ["s3:PutObject"], objects, condition),)
+
+
 def key_use(
     environment: EnvironmentSpec, actions: Sequence[str], service: str = "s3"
 ) -> tuple[Statement, ...]:

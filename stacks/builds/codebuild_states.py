@@ -5,6 +5,7 @@ from __future__ import annotations
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.builds.job import (
+    CANDIDATE,
     EXECUTION_TAG,
     ended_state,
     explained,
@@ -24,6 +25,7 @@ VARIABLES = {
     "ROUNDHOUSE_COMPUTE_CAPABILITY": "$states.input.engine.computeCapability",
     "ROUNDHOUSE_SOURCE_COMMIT": "$states.input.commit",
     "ROUNDHOUSE_EXECUTION": EXECUTION_TAG,
+    "ROUNDHOUSE_CANDIDATE": CANDIDATE,
 }
 """Variables of one build, beside those of its project."""
 QUEUED = (

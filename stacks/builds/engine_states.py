@@ -14,6 +14,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from stacks.builds.codebuild_states import codebuild_states
 from stacks.builds.job import wait
 from stacks.builds.language import State, choice, jsonata, literal, publication, title, with_fields
+from stacks.builds.signing import signing_states
 from stacks.builds.training_states import training_states
 
 FIRST_CAPACITY_WAIT = 4
@@ -56,6 +57,7 @@ def engine_states(
             "NoRoute": _pass(with_fields({"reason": no_route}), "TellFailure"),
             **codebuild_states(environment),
             **training_states(environment, training_image),
+            **signing_states(environment),
             "NotBuilt": choice({try_again: "TryAgain"}, default="TellFailure"),
             "TryAgain": _pass(_again(environment), "WaitForCapacity"),
             "WaitForCapacity": wait("ChooseRoute"),

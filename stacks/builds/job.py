@@ -89,6 +89,8 @@ What another try may find gone.
 """
 EXECUTION_TAG = '$substring($hash($states.input.execution, "SHA-256"), 0, 8)'
 """What tells the jobs of one execution from another's."""
+CANDIDATE = f'{EXECUTION_TAG} & "-" & $states.input.attempt'
+"""What tells what one try built from what another did."""
 
 
 def wait(then: str) -> State:
@@ -120,22 +122,29 @@ def ended_state(*, going: Sequence[str], succeeded: str, wait_in: str) -> State:
     """Goes on by a job's status."""
     among = f"$states.input.status in [{', '.join(map(literal, going))}]"
     return choice(
-        {among: wait_in, f"$states.input.status = {literal(succeeded)}": "Built"},
+        {among: wait_in, f"$states.input.status = {literal(succeeded)}": "Sign"},
         default="NotBuilt",
     )
 
 
-def refusal(environment: EnvironmentSpec, *, lasts: bool = False) -> State:
-    """A Catch that keeps why an API refused, and whether that may pass; `lasts`.
+def refusal(
+    environment: EnvironmentSpec, *, lasts: bool = False, log: str = "$states.input.log"
+) -> State:
+    """A Catch that keeps why an API refused, whether that may pass, and where the log lies.
 
-    Another start is no help, whatever it says.
+    `lasts`: another start is no help, whatever it says.
     """
-    error = "$error := $states.errorOutput;"
-    reply = r'$said := $error.Cause ? $replace($error.Cause, / \(Service: .*/, "") : $error.Error;'
+    # What a function raised comes as JSON.
+    first = r"""
+  $error := $states.errorOutput;
+  $cause := $contains($error.Cause, /^\{"errorMessage"/) ? $parse($error.Cause).errorMessage
+    : $error.Cause;
+  $said := $cause ? $replace($cause, / \(Service: .*/, "") : $error.Error;
+"""
     retriable = "false" if lasts else may_pass('($error.Error & ": " & $error.Cause)')
     output = with_fields(
-        {"reason": explained(environment, "$said"), "retriable": retriable},
-        first=f"{error} {reply}",
+        {"reason": explained(environment, "$said"), "retriable": retriable, "log": log},
+        first=first,
     )
     return {"ErrorEquals": ["States.ALL"], "Output": output, "Next": "NotBuilt"}
 

@@ -14,6 +14,10 @@ State = dict[str, Any]
 REFUSED_FOR_NOW = (
     "CodeBuild.CodeBuildException",
     "CodeBuild.SdkClientException",
+    "Lambda.ServiceException",
+    "Lambda.AWSLambdaException",
+    "Lambda.SdkClientException",
+    "Lambda.TooManyRequestsException",
     "SageMaker.SageMakerException",
     "SageMaker.SdkClientException",
     "Sns.SnsException",

@@ -23,15 +23,17 @@ from stacks.access.policies import (
     pass_role,
     registry_log_in,
     topic_publish,
+    write_once,
 )
 from stacks.builds.projects import BuildRouteProps, log_group_name
+from stacks.builds.signing import function_arn
 from stacks.builds.training_states import LOG_GROUP
 
-BUILT = tuple(
-    f"{prefix}/*"
-    for prefix in (names.NETWORKS_PREFIX, names.ENGINES_PREFIX, names.TIMING_CACHES_PREFIX)
-)
-"""What every build goes on from, and publishes."""
+ENGINES = f"{names.ENGINES_PREFIX}/*"
+"""What builds look up; the signer alone writes there."""
+PUBLISHED = (f"{names.NETWORKS_PREFIX}/*", f"{names.CANDIDATES_PREFIX}/*")
+"""What every build publishes, and replaces never."""
+TIMING_CACHES = f"{names.TIMING_CACHES_PREFIX}/*"
 SOURCES = f"{names.SOURCES_PREFIX}/*"
 ONNX = f"{names.ONNX_PREFIX}/*"
 JOBS = f"{names.JOBS_PREFIX}/*"
@@ -44,9 +46,10 @@ def project_statements(
     return (
         *image_pull(environment, route.image),
         *registry_log_in(),
-        *object_reads(environment, [SOURCES, ONNX, *BUILT]),
+        *object_reads(environment, [SOURCES, ONNX, ENGINES, *PUBLISHED, TIMING_CACHES]),
         *bucket_listing(environment),
-        *object_writes(environment, BUILT),
+        *write_once(environment, PUBLISHED),
+        *object_writes(environment, [TIMING_CACHES]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *log_stream_writes(environment, log_group_name(environment, route)),
         *network_interfaces(environment),
@@ -58,9 +61,10 @@ def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement,
     return (
         *image_pull(environment, image),
         *registry_log_in(),
-        *object_reads(environment, [SOURCES, ONNX, *BUILT, JOBS]),
+        *object_reads(environment, [SOURCES, ONNX, ENGINES, *PUBLISHED, TIMING_CACHES, JOBS]),
         *bucket_listing(environment),
-        *object_writes(environment, [*BUILT, JOBS]),
+        *write_once(environment, PUBLISHED),
+        *object_writes(environment, [TIMING_CACHES, JOBS]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *output_key_encryption(environment),
         *_job_logs(environment),
@@ -72,7 +76,7 @@ def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement,
 def machine_statements(
     environment: EnvironmentSpec, *, projects: Sequence[str], job_role: str | dict[str, Any]
 ) -> tuple[Statement, ...]:
-    """The state machine's: these projects, training jobs, its own executions, one topic."""
+    """The state machine's: these projects, training jobs, the signer, its executions, one topic."""
     machine = names.build_machine(environment)
     executions = [
         arns.arn(environment, "states", f"execution:{machine}{rest}") for rest in (":*", "/*")
@@ -92,6 +96,7 @@ def machine_statements(
             [jobs],
         ),
         *pass_role(job_role, "sagemaker.amazonaws.com"),
+        allow("InvokeSigner", ["lambda:InvokeFunction"], [function_arn(environment)]),
         # A Map Run starts an execution of the same machine for every engine, and ends them when it
         # is ended.
         allow(

@@ -13,7 +13,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
 from stacks.builds.job import (
-    EXECUTION_TAG,
+    CANDIDATE,
     ended_state,
     explained,
     first_wait,
@@ -80,6 +80,7 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "model": jsonata("$states.input.engine.model"),
         "compute_capability": jsonata("$states.input.engine.computeCapability"),
         "publish": bucket,
+        "candidate": jsonata(CANDIDATE),
         "commit": jsonata("$states.input.commit"),
         "image": image_uri,
     }
@@ -124,10 +125,7 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
 def _name(environment: EnvironmentSpec) -> str:
     """At most 16 + 20 + 8 + 2 characters beside 15 of ours: SageMaker takes 63."""
     prefix = literal(names.training_job_prefix(environment))
-    return (
-        f'{prefix} & $states.input.engine.engineKey & "-" & {EXECUTION_TAG} & "-" &'
-        " $states.input.attempt"
-    )
+    return f'{prefix} & $states.input.engine.engineKey & "-" & {CANDIDATE}'
 
 
 def _progress(environment: EnvironmentSpec) -> str:

@@ -15,6 +15,7 @@ from roundhouse.deploy.builds.execution import Execution
 from stacks.access import arns
 from stacks.builds.machine import build_machine
 from stacks.builds.projects import CPU, machine_properties, project_properties
+from stacks.builds.signing import RUNTIME
 from tests.local_cloud.account import ACCOUNT, BUILD_IMAGE, CREATED, ROLE, until
 
 TRAINER_IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/test-trainer:1"
@@ -48,6 +49,16 @@ if wishes["model"].startswith("bad"):
     (ml / "output/failure").write_text('"' + wishes["model"] + '" has cosine 0.91')
     sys.exit(3)
 """
+SIGNER = """
+def handler(event, context):
+    if event["model"].startswith("unsigned"):
+        return {"status": "refused", "reason": f"the manifest of {event['model']} is another's"}
+    if event["model"].startswith("unsignable"):
+        raise RuntimeError("no key to sign with")
+    assert sorted(event) == ["candidate", "commit", "engineKey", "execution", "model", "source"]
+    return {"status": "signed"}
+"""
+"""It signs nothing: these builds leave no candidate."""
 RECEIVED = "events"
 
 
@@ -77,6 +88,13 @@ class Machine:
             "Bucket": ("AWS::S3::Bucket", {"BucketName": self.bucket}),
             "Topic": ("AWS::SNS::Topic", {"TopicName": arns.alarm_topic_name(self.environment)}),
             "Project": ("AWS::CodeBuild::Project", {**project, "ServiceRole": ROLE}),
+            "Signer": (
+                "AWS::Lambda::Function",
+                {
+                    "FunctionName": names.signer(self.environment), "Role": ROLE,
+                    "Runtime": RUNTIME, "Handler": "index.handler", "Code": {"ZipFile": SIGNER},
+                },
+            ),
             "Machine": (
                 "AWS::StepFunctions::StateMachine",
                 {

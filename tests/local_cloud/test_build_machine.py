@@ -62,6 +62,7 @@ def test_engines_are_built_by_both_routes_with_everything_they_need(machine):
         "ROUNDHOUSE_MODEL": "first",
         "ROUNDHOUSE_COMPUTE_CAPABILITY": "cpu",
         "ROUNDHOUSE_SOURCE_COMMIT": "c0ffee",
+        "ROUNDHOUSE_CANDIDATE": f"{tag}-0",
     }
     assert job["TrainingJobName"] == f"roundhouse-one--{engine('second')['engineKey']}-{tag}-0"
     assert [transition["Status"] for transition in job["SecondaryStatusTransitions"]] == [
@@ -72,6 +73,7 @@ def test_engines_are_built_by_both_routes_with_everything_they_need(machine):
         "model": "second",
         "compute_capability": "cpu",
         "publish": f"s3://{machine.bucket}",
+        "candidate": f"{tag}-0",
         "commit": "c0ffee",
         "image": job["AlgorithmSpecification"]["TrainingImage"],
     }
@@ -278,3 +280,15 @@ def test_a_stopped_execution_starts_nothing_more(cloud, machine):
     assert narrow.outcome(execution)["status"] == "ABORTED"
     assert [variable(build, "ROUNDHOUSE_MODEL") for build in narrow.builds()] == ["slow-one"]
     assert narrow.events() == []
+
+
+def test_an_engine_that_is_not_signed_has_failed(cloud):
+    machine = Machine(cloud, "two")
+    status, cause = machine.run([engine("unsigned"), engine("unsignable"), engine("signed")])
+    assert status == "FAILED"
+    reasons = ("unsigned is another's Log: of", "no key to sign with Log: of")
+    for reason in reasons:
+        assert f"{reason} function roundhouse-two-signer, log group /aws/lambda/" in cause
+    assert "\nsigned, engine" not in cause
+    subject = "Roundhouse two: unsignable was not built"
+    assert subject in {event for event, _, _ in machine.events()}

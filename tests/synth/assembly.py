@@ -12,17 +12,10 @@ from aws_cdk import App
 
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
-from stacks.environment_stage import EnvironmentStage, Sources
-from stacks.images import read_image_files
+from stacks.environment_stage import EnvironmentStage, Sources, read_sources
 from tests.synth.deployments import ROOT
 
-BUILDSPEC = ROOT / "engine_build" / "buildspec.yml"
-IMAGES_BUILDSPEC = ROOT / "engine_build" / "image" / "buildspec.yml"
-SOURCES = Sources(
-    image_files=read_image_files(ROOT),
-    buildspec=BUILDSPEC.read_text(encoding="utf-8"),
-    images_buildspec=IMAGES_BUILDSPEC.read_text(encoding="utf-8"),
-)
+SOURCES = read_sources(ROOT)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from stacks.builds.signing import ADMINISTRATION
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reasoned:
@@ -104,6 +106,18 @@ REASONED = (
         conditions=frozenset({"kms:ResourceAliases"}),
     ),
     Reasoned(
+        why="the signing key's id is known only after its creation; alias and algorithm narrow it",
+        resource=ARN.format(service="kms") + r"key/\*",
+        actions=frozenset({"kms:Sign"}),
+        conditions=frozenset({"kms:ResourceAliases", "kms:SigningAlgorithm"}),
+    ),
+    Reasoned(
+        why="the same key's public half, which is no secret",
+        resource=ARN.format(service="kms") + r"key/\*",
+        actions=frozenset({"kms:GetPublicKey"}),
+        conditions=frozenset({"kms:ResourceAliases"}),
+    ),
+    Reasoned(
         why=(
             "objects under one prefix of the artifact bucket: what is read or built has no name"
             " before it is there"
@@ -139,6 +153,19 @@ REASONED = (
         ),
         resource=r"\*",
         actions=frozenset({"kms:*"}),
+        only_in=frozenset({"AWS::KMS::Key"}),
+    ),
+    Reasoned(
+        why="the signing key's own policy: what the account may do with it, signing left out",
+        resource=r"\*",
+        actions=frozenset(ADMINISTRATION),
+        only_in=frozenset({"AWS::KMS::Key"}),
+    ),
+    Reasoned(
+        why="the signing key's own policy: one role signs, by one algorithm",
+        resource=r"\*",
+        actions=frozenset({"kms:Sign"}),
+        conditions=frozenset({"aws:PrincipalArn", "kms:SigningAlgorithm"}),
         only_in=frozenset({"AWS::KMS::Key"}),
     ),
     Reasoned(

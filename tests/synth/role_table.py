@@ -27,6 +27,7 @@ ROLES = {
     ("Builds", "FleetRole"): "builds",
     ("Builds", "JobRole"): "jobs",
     ("Builds", "MachineRole"): "machine",
+    ("Builds", "SignerRole"): "signer",
     ("Endpoint-example", "Role"): "endpoint",
     ("Endpoint-shared", "Role"): "endpoint",
 }
@@ -43,6 +44,7 @@ WHY = {
     "FindJobLog": "SageMaker has one log group for all training jobs",
     "FollowEngines": "an engine's build is an execution of the same machine",
     "GrantKey": "the volume of an instance; for AWS resources only",
+    "InvokeSigner": "the function that signs what a build left",
     "ListBucket": "S3 then reports a missing object as missing, not as denied",
     "LookAtAlarms": "SageMaker reads the rollback alarms with this role",
     "LogInToRegistry": "takes no resource; opens only what other statements name",
@@ -54,15 +56,18 @@ WHY = {
     "PushImages": "the five repositories; tags are immutable",
     "ReadEngines": "archives of this version; a multi-model endpoint's are in ReadObjects",
     "ReadObjects": "its input",
+    "ReadPublicKey": "a signature names its key by the digest of the public half",
     "ReadKey": "SageMaker reads the key of the volume",
     "RunBuilds": "the environment's CodeBuild projects",
     "RunTrainingJobs": "training jobs of this environment's name",
+    "Sign": "the environment's signing key, by one algorithm; nobody else may sign",
     "StartEngines": "one execution per engine, of the same machine",
     "UseKey": "the key of those objects, through S3 only",
     "UseKeyThroughSns": "SNS asks for the topic's data key with the publisher's role",
     "WriteJobLog": "streams of its own jobs",
     "WriteLogs": "its own log groups",
     "WriteObjects": "its own prefixes",
+    "WriteOnce": "what is not there yet: S3 refuses to replace an object",
 }
 """Why a statement is there, by its id."""
 

@@ -31,6 +31,7 @@ KNOWN_TYPES = frozenset(
         "AWS::IAM::Role",
         "AWS::KMS::Alias",
         "AWS::KMS::Key",
+        "AWS::Lambda::Function",
         "AWS::Logs::LogGroup",
         "AWS::S3::Bucket",
         "AWS::S3::BucketPolicy",
@@ -47,6 +48,7 @@ KNOWN_TYPES = frozenset(
 
 SERVICES = {
     "codebuild.amazonaws.com": "AWS::CodeBuild::Project",
+    "lambda.amazonaws.com": "AWS::Lambda::Function",
     "sagemaker.amazonaws.com": "AWS::SageMaker::Model",
     "states.amazonaws.com": "AWS::StepFunctions::StateMachine",
 }

@@ -21,6 +21,7 @@ from stacks.builds.projects import (
     training_image,
 )
 from stacks.builds.roles import job_statements, machine_statements, project_statements
+from stacks.builds.signing import signer_statements
 from stacks.builds.training_states import training_job
 from tests.synth.assembly import Stacks, synthesized
 from tests.synth.deployments import environment
@@ -130,6 +131,7 @@ def test_machine_may_do_what_its_states_do(stacks):
     """
     text = stacks["Builds"].only("AWS::StepFunctions::StateMachine")["DefinitionString"]
     called = {part.split('"')[0] for part in text.split(":states:::aws-sdk:")[1:]}
+    assert text.count(":states:::lambda:invoke") == 1
     called = {
         f"{service}:{action[0].upper()}{action[1:]}"
         for service, action in (entry.split(":") for entry in called)
@@ -137,18 +139,40 @@ def test_machine_may_do_what_its_states_do(stacks):
     statements = machine_statements(DEV, projects=["cpu"], job_role="role")
     allowed = {action for item in statements for action in item["Action"]}
     besides = {"sagemaker:AddTags", "iam:PassRole", "kms:Decrypt", "kms:GenerateDataKey"}
+    besides.add("lambda:InvokeFunction")
     assert allowed == called | besides | {
         f"states:{verb}Execution" for verb in ("Start", "Describe", "Stop")
     }
 
 
+def written_prefixes(statements) -> tuple[list[str], list[str]]:
+    """Prefixes that are written at will, and those where nothing is replaced."""
+    once = statements["WriteOnce"]
+    assert once["Action"] == ["s3:PutObject"]
+    assert once["Condition"] == {"Null": {"s3:if-none-match": "false"}}
+    prefixes = [
+        [resource.removeprefix(f"{BUCKET}/").removesuffix("/*") for resource in found["Resource"]]
+        for found in (statements["WriteObjects"], once)
+    ]
+    return prefixes[0], prefixes[1]
+
+
+def test_the_signer_alone_writes_engines_and_replaces_none(stacks):
+    found = by_sid(signer_statements(DEV))
+    assert found["WriteOnce"]["Resource"] == [f"{BUCKET}/engines/*"]
+    assert found["WriteOnce"]["Condition"] == {"Null": {"s3:if-none-match": "false"}}
+    for name, role in stacks["Builds"].properties("AWS::IAM::Role").items():
+        for statement in role["Policies"][0]["PolicyDocument"]["Statement"]:
+            is_write = "s3:PutObject" in statement["Action"]
+            touches = any("/engines/" in str(resource) for resource in statement["Resource"])
+            assert not (is_write and touches) or name == "SignerRole"
+
+
 def test_training_job_reads_sources_and_writes_what_it_builds_and_its_own_log():
     found = by_sid(job_statements(DEV, "builder-gpu"))
-    prefixes = ["networks", "engines", "timing-caches", "jobs"]
-    assert found["WriteObjects"]["Resource"] == [f"{BUCKET}/{prefix}/*" for prefix in prefixes]
-    assert found["ReadObjects"]["Resource"] == [
-        f"{BUCKET}/{prefix}/*" for prefix in ("sources", "onnx", *prefixes)
-    ]
+    assert written_prefixes(found) == (["timing-caches", "jobs"], ["networks", "candidates"])
+    read = ("sources", "onnx", "engines", "networks", "candidates", "timing-caches", "jobs")
+    assert found["ReadObjects"]["Resource"] == [f"{BUCKET}/{prefix}/*" for prefix in read]
     assert found["PullImage"]["Resource"] == [
         f"arn:aws:ecr:{HERE}:repository/roundhouse-dev/builder-gpu"
     ]
@@ -162,9 +186,7 @@ def test_training_job_reads_sources_and_writes_what_it_builds_and_its_own_log():
 
 def test_project_writes_what_it_builds_and_no_jobs_work():
     found = by_sid(project_statements(DEV, GPU))
-    assert found["WriteObjects"]["Resource"] == [
-        f"{BUCKET}/{prefix}/*" for prefix in ("networks", "engines", "timing-caches")
-    ]
+    assert written_prefixes(found) == (["timing-caches"], ["networks", "candidates"])
     assert found["WriteLogs"]["Resource"] == [
         f"arn:aws:logs:{HERE}:log-group:/aws/codebuild/roundhouse-dev-build-gpu:log-stream:*"
     ]

@@ -21,6 +21,7 @@ PREFIXES = {
     "cloudwatch": "cloudwatch",
     "codebuild": "codebuild",
     "ecr": "ecr",
+    "kms": "kms",
     "logs": "logs",
     "s3": "s3",
     "sagemaker": "sagemaker",

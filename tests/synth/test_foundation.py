@@ -111,6 +111,7 @@ def test_engines_and_networks_expire_under_the_mark_alone(stack):
     ]
     assert sorted(rule["Prefix"] for rule in reached) == [
         "answers/",
+        "candidates/",
         "captures/",
         "jobs/",
         "requests/",
@@ -153,7 +154,7 @@ def test_repositories_keep_the_newest_images_and_no_untagged_ones(stack):
 def test_the_topic_is_encrypted_by_a_key_that_cloudwatch_may_use(stack):
     for topic in of_type(stack.template, "AWS::SNS::Topic").values():
         assert topic["Properties"]["KmsMasterKeyId"] == {"Fn::GetAtt": ["Key961B73FD", "Arn"]}
-    (key,) = of_type(stack.template, "AWS::KMS::Key").values()
+    key = stack.template["Resources"]["Key961B73FD"]
     statements = key["Properties"]["KeyPolicy"]["Statement"]
     (alarms,) = (
         statement
@@ -164,10 +165,32 @@ def test_the_topic_is_encrypted_by_a_key_that_cloudwatch_may_use(stack):
     assert alarms["Condition"]["StringEquals"] == {"aws:SourceAccount": "111122223333"}
 
 
+def test_the_signers_role_alone_signs_with_a_key_that_stays(stack):
+    keys = of_type(stack.template, "AWS::KMS::Key")
+    (key,) = (key for key in keys.values() if "KeySpec" in key["Properties"])
+    assert key["DeletionPolicy"] == "RetainExceptOnCreate"
+    properties = key["Properties"]
+    assert (properties["KeySpec"], properties["KeyUsage"]) == ("ECC_NIST_P256", "SIGN_VERIFY")
+    administer, sign = properties["KeyPolicy"]["Statement"]
+    assert not any(
+        word in verb for verb in administer["Action"] for word in ("Sign", "CreateGrant", "*")
+    )
+    assert (sign["Action"], sign["Condition"]) == (
+        "kms:Sign",
+        {
+            "ArnEquals": {
+                "aws:PrincipalArn": "arn:aws:iam::111122223333:role/roundhouse-dev-signer"
+            },
+            "StringEquals": {"kms:SigningAlgorithm": "ECDSA_SHA_256"},
+        },
+    )
+
+
 def test_a_key_of_the_account_encrypts_bucket_and_topic_and_says_what_its_policy_needs(tmp_path):
     spec = environment("dev").model_copy(update={"kms_key_arn": FOREIGN_KEY})
     template = synthesized(tmp_path, spec, ())["Foundation"].template
-    assert of_type(template, "AWS::KMS::Key") == {}
+    (signing_key,) = of_type(template, "AWS::KMS::Key").values()
+    assert signing_key["Properties"]["KeyUsage"] == "SIGN_VERIFY"
     (bucket,) = of_type(template, "AWS::S3::Bucket").values()
     topics = of_type(template, "AWS::SNS::Topic").values()
     (rule,) = bucket["Properties"]["BucketEncryption"]["ServerSideEncryptionConfiguration"]

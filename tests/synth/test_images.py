@@ -22,7 +22,7 @@ from stacks.images import (
     needed_images,
     read_image_files,
 )
-from tests.synth.assembly import IMAGES_BUILDSPEC, synthesized
+from tests.synth.assembly import SOURCES, synthesized
 from tests.synth.deployments import ROOT, environment, locked
 
 pytestmark = pytest.mark.synth
@@ -41,7 +41,7 @@ def test_the_project_has_a_docker_daemon_and_no_source_of_its_own(stack):
         True,
     )
     assert project["Environment"]["ImagePullCredentialsType"] == "CODEBUILD"
-    assert project["Source"] == {"Type": "NO_SOURCE", "BuildSpec": IMAGES_BUILDSPEC.read_text()}
+    assert project["Source"] == {"Type": "NO_SOURCE", "BuildSpec": SOURCES.images_buildspec}
     (command,) = yaml.safe_load(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
     program = command.split()[1]
     assert (ROOT / program).is_file()

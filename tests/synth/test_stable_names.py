@@ -20,7 +20,6 @@ from onboarding import names
 from onboarding.deployment import Deployment, Target
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from stacks.environment_stage import Sources
 from tests.synth.assembly import SOURCES, Stacks, synthesized
 from tests.synth.deployments import environment, unlocked, with_locks
 from tests.synth.endpoint_cases import MODEL, beside
@@ -47,9 +46,7 @@ STATEFUL = {
 }
 NAMES = ("EndpointName", "EndpointConfigName", "ModelName", "BucketName", "RepositoryName")
 FIXED_FILES = {image: {"Dockerfile": b"FROM scratch\n"} for image in SOURCES.image_files}
-FIXED_SOURCES = Sources(
-    image_files=FIXED_FILES, buildspec="version: 0.2", images_buildspec="version: 0.2"
-)
+FIXED_SOURCES = dataclasses.replace(SOURCES, image_files=FIXED_FILES)
 """Image tags follow image contents, which change for reasons of their own."""
 
 

@@ -83,7 +83,13 @@ class BreakingStore(FolderStore):
 
 
 def context(
-    root: Path, out: Path, *, store: Store | None, runner: StandInRunner, model: str = "tiny"
+    root: Path,
+    out: Path,
+    *,
+    store: Store | None,
+    runner: StandInRunner,
+    model: str = "tiny",
+    candidate: str | None = None,
 ) -> BuildContext:
     """A build's tools, its work folder not yet entered."""
     log = Log(io.StringIO())
@@ -94,6 +100,7 @@ def context(
         runner=runner,
         work=WorkFolder(out),
         publish_to=store,
+        candidate=candidate,
         code_root=ROOT,
         now=lambda: "2026-01-01T00:00:00+00:00",
     )

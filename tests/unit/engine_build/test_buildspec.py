@@ -57,11 +57,13 @@ def run_phases(tmp_path):
 
 
 def test_build_runs_engine_build_for_the_wanted_compute_capability(run_phases):
-    code, arguments, reason = run_phases('{"status": "built"}', ROUNDHOUSE_COMPUTE_CAPABILITY="8.9")
+    given = {"ROUNDHOUSE_COMPUTE_CAPABILITY": "8.9", "ROUNDHOUSE_CANDIDATE": "0a1b-0"}
+    code, arguments, reason = run_phases('{"status": "candidate"}', **given)
     assert (code, reason) == (0, "")
     assert arguments == [
         *("--root", ".", "--environment", "dev", "--model", "tiny", "--compute-capability", "8.9"),
-        *("--out", "build/engine", "--publish", "s3://bucket", "--format", "json"),
+        *("--out", "build/engine", "--publish", "s3://bucket", "--candidate", "0a1b-0"),
+        *("--format", "json"),
     ]
 
 

@@ -67,6 +67,7 @@ def run(paths, build, environment=None):
 
 def test_job_runs_the_same_command_as_any_other_build(paths):
     more = {"commit": "c0ffee", "image": "builder-gpu@sha256:1", "compute_capability": "8.9"}
+    more["candidate"] = "0a1b-0"
     values = {**REQUIRED, **more, "sagemaker_region": "us-east-1"}
     paths.hyperparameters.write_text(json.dumps(values))
     build = Build()
@@ -74,7 +75,7 @@ def test_job_runs_the_same_command_as_any_other_build(paths):
     assert build.trees == [paths.source]
     line = (
         f"--root {paths.source} --out {paths.out} --environment dev --model tiny --publish "
-        "s3://bucket --compute-capability 8.9 --format json"
+        "s3://bucket --compute-capability 8.9 --candidate 0a1b-0 --format json"
     )
     assert build.arguments == tuple(line.split())
     assert build.environment == {

@@ -12,6 +12,7 @@ from engine_build.packaging.combine import DEFAULT_FILE, combine_archives, main
 from onboarding.combined_manifest import CombinedManifest
 from onboarding.manifest import MANIFEST_NAME, Manifest, ProfileRecord, RuntimeIdentity
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
+from onboarding.signature import ENVELOPE_NAME
 from tests.unit.engine_build import golden_configurations as golden
 from tests.unit.engine_build.packaging.archives import (
     ENGINE,
@@ -105,6 +106,16 @@ def test_command_says_what_was_written_and_what_to_pin(two, out):
     assert "embedder on triton-26.05, compute capability 8.6, 8.9" in output.getvalue()
     assert f"MB, sha256 {digest(out.read_bytes())}" in output.getvalue()
     assert f"ROUNDHOUSE_MANIFEST_SHA256={manifest}" in output.getvalue()
+    assert "not signed: endpoints that name `trusted_signers` refuse it" in output.getvalue()
+
+
+def test_signatures_of_single_engines_are_left_out(two, out, tmp_path):
+    signed = [
+        replace_files(path, tmp_path / f"signed-{index}", **{ENVELOPE_NAME: b"{}"})
+        for index, path in enumerate(two)
+    ]
+    assert combine_archives(signed, out) == combine_archives(two, tmp_path / "unsigned.tar.gz")
+    assert out.read_bytes() == (tmp_path / "unsigned.tar.gz").read_bytes()
 
 
 OTHER_BATCHING = ServingSpec(

@@ -6,63 +6,21 @@ import io
 from pathlib import Path
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.exceptions import EndpointConnectionError
 
 from engine_build.errors import InputRefused, PublishFailed
 from engine_build.log import Log
 from engine_build.packaging.archive import entry_bytes, known_engine
-from engine_build.steps.publish import publish
+from engine_build.steps.publish import publish, publish_candidate
 from engine_build.store import FolderStore, S3Store, store_at
 from onboarding.names import (
+    candidate_path,
     engine_archive_path,
     engine_card_data_path,
     engine_card_path,
     engine_record_path,
 )
-
-
-def client_error(code, message=""):
-    return ClientError({"Error": {"Code": code, "Message": message}}, "Call")
-
-
-class Bucket:
-    """The calls of S3 that a store makes, in memory.
-
-    `refusal` is every call's answer; the first `contested` writes meet another build's.
-    """
-
-    def __init__(self, refusal: Exception | None = None, contested: int = 0) -> None:
-        self.objects: dict[str, bytes] = {}
-        self.refusal = refusal
-        self.contested = contested
-
-    def put_object(self, *, Bucket, Key, Body, ChecksumSHA256, IfNoneMatch=None):
-        self._refuse()
-        if self.contested > 0:
-            self.contested -= 1
-            if self.contested == 0:
-                self.objects[Key] = b"the other's"
-            raise client_error("ConditionalRequestConflict", "conflict")
-        if IfNoneMatch == "*" and Key in self.objects:
-            raise client_error("PreconditionFailed")
-        self.objects[Key] = Body.read()
-        return {}
-
-    def head_object(self, *, Bucket, Key):
-        return {"ContentLength": len(self._object(Key, "404"))}
-
-    def get_object(self, *, Bucket, Key):
-        return {"Body": io.BytesIO(self._object(Key, "NoSuchKey"))}
-
-    def _object(self, key, code):
-        self._refuse()
-        if key not in self.objects:
-            raise client_error(code)
-        return self.objects[key]
-
-    def _refuse(self):
-        if self.refusal is not None:
-            raise self.refusal
+from tests.unit.engine_build.bucket import Bucket, client_error
 
 
 def s3_store(bucket, **options):
@@ -195,7 +153,7 @@ class Witness(FolderStore):
     def upload(self, path, name, *, only_if_absent=False):
         self._count(name)
         written = super().upload(path, name, only_if_absent=only_if_absent)
-        self.names.append(name)
+        self.names += [name] if written else []
         return written
 
 
@@ -235,6 +193,17 @@ def test_two_builds_of_one_key_agree_on_the_first_archive_and_its_card(store, se
     assert send(store, other, card=lambda entry: cards.append(entry) or ()) == entry
     assert cards == [entry]
     assert known_engine(store, entry.manifest.engine_key) == entry
+
+
+def test_candidate_is_an_archive_with_its_card_and_no_engine(store, tiny_build, entry, file):
+    key, archive = entry.manifest.engine_key, tiny_build.store / entry.archive.path
+    for _ in range(2):
+        publish_candidate(
+            store, entry, archive, [("networks/a", file)], [(engine_card_path(key), file)], "0-0"
+        )
+    assert store.read(candidate_path(key, "0-0", "model.tar.gz")) == archive.read_bytes()
+    assert store.read(candidate_path(key, "0-0", "card.html")) == store.read("networks/a")
+    assert store.size(engine_archive_path(key)) is store.size(engine_record_path(key)) is None
 
 
 def test_damaged_archive_in_the_store_is_replaced(store, send, entry, file):

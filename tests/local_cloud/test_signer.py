@@ -1,0 +1,201 @@
+"""The signer as it is deployed, where IAM is evaluated: its program, KMS, the roles of builds."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from onboarding import names, signature
+from onboarding.lock import LockEntry
+from stacks.access import arns
+from stacks.access.policies import exact_role
+from stacks.builds.projects import CPU
+from stacks.builds.roles import job_statements, project_statements
+from stacks.builds.signing import signer_resources, signing_key_statements
+from tests.local_cloud.account import ROOT
+from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
+from tests.synth.deployments import environment
+from tests.unit.onboarding.manifests import lock_entry
+
+pytestmark = pytest.mark.local_cloud
+
+DEV = environment("dev")
+BUCKET = names.artifact_bucket(DEV)
+BUILDERS = {
+    "builder": project_statements(DEV, CPU),
+    "job": job_statements(DEV, CPU.image),
+}
+PROGRAM = (ROOT / "engine_build" / "signer.py").read_text(encoding="utf-8")
+
+
+def role(name, statements):
+    """A role of ours that the account itself may take."""
+    properties = exact_role(DEV, service="codebuild.amazonaws.com", statements=statements)
+    account = {"AWS": f"arn:aws:iam::{DEV.account}:root"}
+    trust = [{"Effect": "Allow", "Principal": account, "Action": "sts:AssumeRole"}]
+    document = {"Version": "2012-10-17", "Statement": trust}
+    return {
+        "Type": "AWS::IAM::Role",
+        "Properties": {**properties, "RoleName": name, "AssumeRolePolicyDocument": document},
+    }
+
+
+def resources():
+    """What signing needs of foundation and builds, and the roles of the builders."""
+    policy = {"Version": "2012-10-17", "Statement": signing_key_statements(DEV)}
+    key = {"KeySpec": "ECC_NIST_P256", "KeyUsage": "SIGN_VERIFY", "KeyPolicy": policy}
+    alias = {"AliasName": arns.signing_key_alias(DEV), "TargetKeyId": {"Ref": "Key"}}
+    return {
+        "Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": BUCKET}},
+        "Key": {"Type": "AWS::KMS::Key", "Properties": key},
+        "Alias": {"Type": "AWS::KMS::Alias", "Properties": alias},
+        **signer_resources(DEV, PROGRAM),
+        **{name.title(): role(name, statements) for name, statements in BUILDERS.items()},
+    }
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    with authorized_cloud(tmp_path_factory.mktemp("authorized") / "state") as cloud:
+        formation = cloud.root("cloudformation", DEV.account)
+        formation.create_stack(
+            StackName="signing",
+            TemplateBody=json.dumps({"Resources": resources()}),
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+        )
+        waiter = formation.get_waiter("stack_create_complete")
+        waiter.wait(StackName="signing", WaiterConfig={"Delay": 1})
+        yield cloud
+
+
+def s3_as(cloud, name):
+    """A client of S3 in the name of a role."""
+    arn = f"arn:aws:iam::{DEV.account}:role/{name}"
+    session = cloud.root("sts", DEV.account).assume_role(RoleArn=arn, RoleSessionName="test")
+    return cloud.session("s3", session["Credentials"])
+
+
+def archive(key, load_seconds=0.5):
+    """An archive of one file as a build leaves it."""
+    files = {"model.onnx": b"weights"}
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    changes = {"files": digests, "load_seconds": load_seconds}
+    manifest = lock_entry("tiny", key).manifest.model_copy(update=changes)
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
+        for name, data in sorted({**files, "manifest.json": manifest.to_bytes()}.items()):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return content.getvalue()
+
+
+def put_candidate(cloud, key, candidate, data):
+    path = names.candidate_path(key, candidate, "model.tar.gz")
+    s3_as(cloud, "builder").put_object(Bucket=BUCKET, Key=path, Body=data, IfNoneMatch="*")
+
+
+def sign(cloud, key, candidate):
+    """The signer's answer."""
+    event = {
+        "engineKey": key,
+        "model": "tiny",
+        "candidate": candidate,
+        "source": f"{BUCKET}/sources/{'5' * 64}.zip",
+        "commit": "c" * 40,
+        "execution": "arn:aws:states:us-east-1:111122223333:execution:roundhouse-dev-builds:1",
+    }
+    reply = cloud.root("lambda", DEV.account).invoke(
+        FunctionName=names.signer(DEV), Payload=json.dumps(event)
+    )
+    return json.loads(reply["Payload"].read())
+
+
+def read(cloud, path):
+    return cloud.root("s3", DEV.account).get_object(Bucket=BUCKET, Key=path)["Body"].read()
+
+
+def test_candidate_of_a_builder_becomes_an_engine_that_the_environments_key_signed(cloud):
+    key = "a" * 20
+    put_candidate(cloud, key, "0-0", archive(key))
+    assert sign(cloud, key, "0-0") == {"status": "signed"}
+    entry = LockEntry.model_validate_json(read(cloud, names.engine_record_path(key)))
+    data = read(cloud, names.engine_archive_path(key))
+    assert entry.archive.sha256 == hashlib.sha256(data).hexdigest()
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        envelope = tar.extractfile(signature.ENVELOPE_NAME).read()
+    assert entry.signature == signature.SignedStatement.from_envelope(envelope)
+    kms = cloud.root("kms", DEV.account)
+    der = kms.get_public_key(KeyId=arns.signing_key_alias(DEV))["PublicKey"]
+    signers = [signature.PublicKey(der)]
+    signature.verify_statement(entry.signature, entry.archive.manifest_sha256, signers)
+
+
+def test_two_builds_of_one_key_that_are_signed_at_once_have_one_archive(cloud):
+    key = "b" * 20
+    for index in range(2):
+        put_candidate(cloud, key, f"{index}-0", archive(key, load_seconds=index))
+    with ThreadPoolExecutor() as threads:
+        answers = list(threads.map(lambda index: sign(cloud, key, f"{index}-0"), range(2)))
+    assert answers == [{"status": "signed"}] * 2
+    entry = LockEntry.model_validate_json(read(cloud, names.engine_record_path(key)))
+    data = read(cloud, names.engine_archive_path(key))
+    assert entry.archive.sha256 == hashlib.sha256(data).hexdigest()
+
+
+def test_refuses_a_candidate_whose_file_was_changed(cloud):
+    key = "c" * 20
+    data = archive("d" * 20)
+    put_candidate(cloud, key, "0-0", data)
+    answer = sign(cloud, key, "0-0")
+    assert answer["status"] == "refused"
+    assert f"holds engine {'d' * 20} of tiny, not {key} of tiny" in answer["reason"]
+    code = refusal_code(read, cloud, names.engine_archive_path(key))
+    assert code == "NoSuchKey"
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_builder_adds_and_replaces_nothing_under_engines(cloud, name):
+    s3, key = s3_as(cloud, name), "e" * 20
+    for path in (names.engine_archive_path(key), names.engine_record_path(key), "engines/x"):
+        for condition in ({}, {"IfNoneMatch": "*"}):
+            put = {"Bucket": BUCKET, "Key": path, "Body": b"1", **condition}
+            assert refusal_code(s3.put_object, **put) == "AccessDenied"
+        upload = {"Bucket": BUCKET, "Key": path}
+        assert refusal_code(s3.create_multipart_upload, **upload) == "AccessDenied"
+        copy = {**upload, "CopySource": f"{BUCKET}/{path}"}
+        assert refusal_code(s3.copy_object, **copy) == "AccessDenied"
+        assert refusal_code(s3.delete_object, **upload) == "AccessDenied"
+
+
+@pytest.mark.parametrize("prefix", ["candidates", "networks"])
+def test_builder_replaces_no_candidate_and_no_network(cloud, prefix):
+    put = {"Bucket": BUCKET, "Key": f"{prefix}/{'f' * 20}/x", "Body": b"1"}
+    s3 = s3_as(cloud, "builder")
+    assert refusal_code(s3.put_object, **put) == "AccessDenied"
+    assert refusal_code(s3.put_object, **put, IfNoneMatch="*") is None
+    assert refusal_code(s3.put_object, **put, IfNoneMatch="*") == "PreconditionFailed"
+
+
+def test_nobody_but_the_signer_signs(cloud):
+    """An administrator of IAM too would have to become the signer, or change the key's policy."""
+    statement = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+    document = {"Version": "2012-10-17", "Statement": [statement]}
+    iam = cloud.root("iam", DEV.account)
+    iam.put_role_policy(RoleName="job", PolicyName="all", PolicyDocument=json.dumps(document))
+    arn = f"arn:aws:iam::{DEV.account}:role/job"
+    session = cloud.root("sts", DEV.account).assume_role(RoleArn=arn, RoleSessionName="test")
+    iam.delete_role_policy(RoleName="job", PolicyName="all")
+    kms = cloud.session("kms", session["Credentials"])
+    call = {
+        "KeyId": arns.signing_key_alias(DEV),
+        "Message": b"1" * 32,
+        "MessageType": "DIGEST",
+        "SigningAlgorithm": "ECDSA_SHA_256",
+    }
+    assert refusal_code(kms.sign, **call) == "AccessDeniedException"

@@ -1,0 +1,277 @@
+"""The signer publishes what a build left, signed and once, or says why it does not."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import tarfile
+from types import SimpleNamespace
+
+import pytest
+
+from engine_build.packaging.archive import entry_of, pack
+from engine_build.signer import ENVELOPE, MANIFEST, Refused, Signer, statement
+from onboarding import names, signature
+from onboarding.lock import LockEntry
+from tests.fixtures.signer import Signer as Key
+from tests.unit.engine_build.bucket import Bucket, client_error
+from tests.unit.engine_build.packaging.archives import (
+    manifest_without,
+    publish_test_archive,
+    read_files,
+    replace_files,
+)
+
+pytestmark = pytest.mark.unit
+
+ENGINE_KEY = "86" * 10
+OTHER_KEY = "89" * 10
+BUILDER = "arn:aws:states:us-east-1:111122223333:stateMachine:roundhouse-dev-builds"
+EVENT = {
+    "engineKey": ENGINE_KEY,
+    "model": "embedder",
+    "candidate": "0a1b2c3d-0",
+    "source": f"b/sources/{'5' * 64}.zip",
+    "commit": "c" * 40,
+    "execution": f"{BUILDER.replace('stateMachine', 'execution')}:1",
+}
+ARCHIVE = names.engine_archive_path(ENGINE_KEY)
+RECORD = names.engine_record_path(ENGINE_KEY)
+
+
+class Kms:
+    """One key of the openssl command."""
+
+    def __init__(self, folder) -> None:
+        self.key = Key()
+        self._file = folder / "private.pem"
+        self._file.write_bytes(self.key._private)
+
+    def sign(self, *, KeyId, Message, MessageType, SigningAlgorithm):
+        assert (KeyId, MessageType) == ("alias/signing", "DIGEST")
+        assert (SigningAlgorithm, len(Message)) == ("ECDSA_SHA_256", 32)
+        command = ("openssl", "pkeyutl", "-sign", "-inkey", str(self._file))
+        done = subprocess.run(command, input=Message, capture_output=True, check=True)
+        return {"Signature": done.stdout}
+
+    def get_public_key(self, *, KeyId):
+        return {"PublicKey": self.key.key.der}
+
+
+@pytest.fixture
+def cloud(tmp_path):
+    """A bucket, a key, and the signer of both; `put` lays a candidate down."""
+    bucket, kms = Bucket(), Kms(tmp_path)
+    signer = Signer(
+        bucket="b", signing_key="alias/signing", builder=BUILDER, s3=bucket, kms=kms,
+        sleep=lambda seconds: None,
+    )  # fmt: skip
+    count = iter(range(1000))
+
+    def publish(**changes):
+        folder = tmp_path / f"work-{next(count)}"
+        folder.mkdir()
+        signer.publish(EVENT | changes, folder)
+
+    def put(archive, candidate=EVENT["candidate"]):
+        data = archive.read_bytes()
+        card = f"<p>{hashlib.sha256(data).hexdigest()}</p>".encode()
+        for name, content in (("card.html", card), ("model.tar.gz", data)):
+            bucket.objects[names.candidate_path(ENGINE_KEY, candidate, name)] = content
+        return archive
+
+    return SimpleNamespace(bucket=bucket, kms=kms, publish=publish, put=put)
+
+
+@pytest.fixture
+def archive(tmp_path):
+    return publish_test_archive(tmp_path, "8.6", model="embedder", engine_key=ENGINE_KEY)
+
+
+def files_of(data, tmp_path):
+    path = tmp_path / "unpacked.tar.gz"
+    path.write_bytes(data)
+    return path, read_files(path)
+
+
+def test_archive_is_published_with_an_envelope_that_the_key_signed(cloud, archive, tmp_path):
+    cloud.put(archive)
+    cloud.publish()
+    path, files = files_of(cloud.bucket.objects[ARCHIVE], tmp_path)
+    signed = signature.SignedStatement.from_envelope(files.pop(ENVELOPE))
+    assert files == read_files(archive)
+    digest = hashlib.sha256(files[MANIFEST]).hexdigest()
+    signature.verify_statement(signed, digest, [cloud.kms.key.key])
+    entry = LockEntry.model_validate_json(cloud.bucket.objects[RECORD])
+    assert entry == entry_of(path, ENGINE_KEY).model_copy(update={"signature": signed})
+
+
+def test_statement_is_of_the_form_that_is_verified(archive):
+    manifest = read_files(archive)[MANIFEST]
+    payload = statement(manifest, EVENT, BUILDER)
+    finished = json.loads(payload)["predicate"]["runDetails"]["metadata"]["finishedOn"]
+    assert payload == signature.provenance_statement(
+        manifest_sha256=hashlib.sha256(manifest).hexdigest(),
+        parameters={"model": "embedder", "engineKey": ENGINE_KEY, "precision": "auto"},
+        dependencies=[
+            {"uri": f"s3://{EVENT['source']}", "digest": {"sha256": "5" * 64}},
+            {"name": "commit", "digest": {"gitCommit": "c" * 40}},
+        ],
+        builder=BUILDER,
+        invocation=EVENT["execution"],
+        finished_on=finished,
+    )
+
+
+def test_archive_is_packed_as_builds_pack(cloud, archive, tmp_path):
+    cloud.put(archive)
+    cloud.publish()
+    signed, folder = cloud.bucket.objects[ARCHIVE], tmp_path / "again"
+    for name, data in files_of(signed, tmp_path)[1].items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    pack(folder, tmp_path / "again.tar.gz")
+    assert (tmp_path / "again.tar.gz").read_bytes() == signed
+
+
+def test_card_names_the_archive_that_is_published(cloud, archive):
+    cloud.put(archive)
+    cloud.publish()
+    digest = hashlib.sha256(cloud.bucket.objects[ARCHIVE]).hexdigest()
+    assert cloud.bucket.objects[names.engine_card_path(ENGINE_KEY)].decode() == f"<p>{digest}</p>"
+
+
+def test_two_builds_of_one_key_have_one_archive_and_equal_records(cloud, archive, tmp_path):
+    (tmp_path / "second").mkdir()
+    other = publish_test_archive(
+        tmp_path / "second", "8.6", model="embedder", engine_key=ENGINE_KEY, load_seconds=99.0
+    )
+    cloud.put(archive)
+    cloud.publish()
+    published = {
+        name: data for name, data in cloud.bucket.objects.items() if name.startswith("engines/")
+    }
+    cloud.put(other, "4e5f6a7b-0")
+    cloud.publish(candidate="4e5f6a7b-0")
+    cloud.publish(candidate="0-engine-that-was-known-leaves-no-candidate")
+    assert published == {
+        name: data for name, data in cloud.bucket.objects.items() if name.startswith("engines/")
+    }
+
+
+def test_publish_that_dies_at_any_write_is_invisible_and_the_next_one_finishes_it(cloud, archive):
+    cloud.put(archive)
+    candidates = dict(cloud.bucket.objects)
+    put_object, writes, last = cloud.bucket.put_object, [], [0]
+
+    def dying(**fields):
+        writes.append(fields["Key"])
+        if len(writes) == last[0]:
+            raise client_error("InternalError", "died")
+        return put_object(**fields)
+
+    cloud.bucket.put_object = dying
+    for last[0] in (1, 2, 3):
+        cloud.bucket.objects.clear()
+        cloud.bucket.objects.update(candidates)
+        writes.clear()
+        with pytest.raises(Exception, match="died"):
+            cloud.publish()
+        assert RECORD not in cloud.bucket.objects
+        cloud.publish()
+        entry = LockEntry.model_validate_json(cloud.bucket.objects[RECORD])
+        digest = hashlib.sha256(cloud.bucket.objects[ARCHIVE]).hexdigest()
+        assert entry.archive.sha256 == digest
+        assert cloud.bucket.objects[names.engine_card_path(ENGINE_KEY)]
+    assert writes[-1] == RECORD
+
+
+CONFIG = "embedder/config.pbtxt"
+CHANGED = f"{CONFIG} is not the file that its manifest names"
+
+
+def with_member(name, **fields):
+    """A fault: one more member, after all others unless its name is the envelope's."""
+
+    def add(archive, folder):
+        files = {**read_files(archive), name: b"more"}
+        with tarfile.open(folder / "faulty.tar.gz", "w:gz") as tar:
+            for file in sorted(files) if name == ENVELOPE else files:
+                member = tarfile.TarInfo(file)
+                member.size = len(files[file])
+                for field, value in fields.items() if file == name else ():
+                    setattr(member, field, value)
+                tar.addfile(member, io.BytesIO(files[file]) if member.isreg() else None)
+        return folder / "faulty.tar.gz"
+
+    return add
+
+
+def with_manifest(**fields):
+    """A fault: the archive of another engine or model."""
+    own = {"model": "embedder", "engine_key": ENGINE_KEY}
+    return lambda archive, folder: publish_test_archive(folder, "8.9", **own | fields)
+
+
+def cut(archive, folder):
+    """A fault: the end is missing."""
+    (folder / "cut.tar.gz").write_bytes(archive.read_bytes()[:-200])
+    return folder / "cut.tar.gz"
+
+
+def with_files(**files):
+    """A fault: other bytes; of the manifest, one that names a file less."""
+
+    def replace(archive, folder):
+        less = {MANIFEST: manifest_without(archive, CONFIG)}
+        return replace_files(archive, folder / "x", **(files or less))
+
+    return replace
+
+
+FAULTS = {
+    "changed": (CHANGED, with_files(**{CONFIG: b"other"})),
+    "missing": (CHANGED, with_files(**{CONFIG: b""})),
+    "unnamed": (CHANGED, with_files()),
+    "link": ("zz is no regular file", with_member("zz", type=tarfile.SYMTYPE, linkname="/x")),
+    "outside": (r"zz/\.\./\.\./x is no path within", with_member("zz/../../x")),
+    "absolute": ("/zz is no path within the archive", with_member("zz", path="/zz")),
+    "unsorted": ("aa does not come after manifest.json, as names are", with_member("aa")),
+    "twice": ("manifest.json does not come after manifest", with_member("zz", path=MANIFEST)),
+    "cut": ("it cannot be unpacked", cut),
+    "another": (
+        f"it holds engine {OTHER_KEY} of embedder, not {ENGINE_KEY} of embedder",
+        with_manifest(engine_key=OTHER_KEY),
+    ),
+    "renamed": (f"engine {ENGINE_KEY} of other, not {ENGINE_KEY}", with_manifest(model="other")),
+    "signed": (f"the build packed {ENVELOPE} itself", with_member(ENVELOPE)),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_refuses_a_candidate_that_is_not_what_its_manifest_says(name, cloud, archive, tmp_path):
+    words, fault = FAULTS[name]
+    cloud.put(fault(archive, tmp_path))
+    with pytest.raises(Refused, match=words):
+        cloud.publish()
+    assert not [name for name in cloud.bucket.objects if name.startswith("engines/")]
+
+
+def test_refuses_an_engine_that_is_there_unsigned(cloud, archive):
+    cloud.put(archive)
+    cloud.bucket.objects[ARCHIVE] = archive.read_bytes()
+    with pytest.raises(Refused, match="is not signed, and nothing is overwritten; delete it"):
+        cloud.publish()
+
+
+def test_refuses_a_build_that_left_nothing(cloud):
+    with pytest.raises(Refused, match=r"s3://b/candidates/.*: the build left no archive"):
+        cloud.publish()
+
+
+@pytest.mark.parametrize("change", [{"engineKey": "../x"}, {"candidate": "a/b"}])
+def test_refuses_names_that_lead_elsewhere(change, cloud):
+    with pytest.raises(Refused, match="are no engine key and candidate of a build"):
+        cloud.publish(**change)
