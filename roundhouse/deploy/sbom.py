@@ -25,7 +25,6 @@ HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 BASE_ARGUMENTS = ("TRITON_IMAGE", "BASE_IMAGE")
 """Build arguments that name the image which an image starts from."""
 BINDINGS = "requirements/bindings-"
-INDEX = "https://pypi.org/simple"
 
 
 def image_sbom(order: ImageOrder, files: Mapping[str, bytes], digest: str | None = None) -> bytes:
@@ -86,7 +85,7 @@ def _library(name: str, version: str, hashes: tuple[str, ...]) -> dict[str, Any]
     purl = f"pkg:pypi/{re.sub(r'[-_.]+', '-', name).lower()}@{version}"
     distribution = {
         "type": "distribution",
-        "url": f"{INDEX}/{name}/",
+        "url": purl,
         "hashes": [{"alg": "SHA-256", "content": value} for value in hashes],
     }
     return {
