@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine_build.context import BuildContext
+from engine_build.errors import PublishFailed
 from engine_build.packaging.archive import known_engine
-from engine_build.store import sha256_of
+from engine_build.store import Store, sha256_of
 from onboarding.lock import LockEntry
-from onboarding.names import engine_archive_path
+from onboarding.names import ENGINES_PREFIX, engine_archive_path, engine_record_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ def build(context: BuildContext) -> Result:
     if known is not None:
         log.line(f"{title}: already in {store.place}; nothing to build.")
         return Result(status="known", entry=known, place=store.place)
+    if context.candidate is not None:
+        refuse_stale_record(store, request.engine_key)
     # The numeric libraries load here, so that a known engine answers at once.
     from engine_build.pipeline import publish_finished, run_steps, step_names
     from engine_build.steps.compile import refuse_unfit_machine
@@ -56,6 +59,19 @@ def build(context: BuildContext) -> Result:
         entry = run_steps(context).entry
     status: Literal["built", "candidate"] = "built" if context.candidate is None else "candidate"
     return Result(status=status, entry=entry, place=store.place)
+
+
+def refuse_stale_record(store: Store, engine_key: str) -> None:
+    """Refuse, before anything is built, an engine that the signer could not publish.
+
+    It replaces no record, and this one's archive is gone or another. Raises PublishFailed.
+    """
+    if store.size(engine_record_path(engine_key)) is not None:
+        folder = f"{store.place}/{ENGINES_PREFIX}/{engine_key}/"
+        raise PublishFailed(
+            f"{folder} holds a record without its archive, and nothing there is replaced; delete "
+            "all of it, then build again."
+        )
 
 
 def build_networks(context: BuildContext) -> BuiltNetworks:

@@ -37,12 +37,9 @@ CANDIDATE = re.compile(r"[0-9a-z-]{1,64}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SOURCE = re.compile(r"[^/]+/sources/([0-9a-f]{64})\.zip")
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-MANIFEST_MIB = 16
-"""The largest manifest that is read; all others are smaller by far."""
 CONFLICT_SECONDS = (1, 2, 4, 8)
 """Between tries of a write that met another of the same object."""
-ABSENT = ("404", "NoSuchKey", "NotFound")
-PRESENT = ("412", "PreconditionFailed")
+ABSENT, PRESENT = "NoSuchKey", "PreconditionFailed"
 CONFLICT = "ConditionalRequestConflict"
 
 
@@ -129,9 +126,7 @@ class Signer:
             )
         if built is not None and built.manifest == present.manifest:
             self._publish_cards(source, published, built, present, folder)
-        record = folder / RECORD
-        record.write_bytes(_record(present, envelope, f"{published}/{ARCHIVE}"))
-        self._put(f"{published}/{RECORD}", record)
+        self._publish_record(present, envelope, published, folder)
 
     def _archive(self, name: str, event: Mapping[str, str], path: Path) -> Archive | None:
         """Return an archive of the event's engine, checked; None when it is not there."""
@@ -162,13 +157,8 @@ class Signer:
         )["Signature"]
         public_key = self.kms.get_public_key(KeyId=self.signing_key)["PublicKey"]
         keyid, sig = hashlib.sha256(public_key).hexdigest(), _base64(signature)
-        envelope = _canonical_json(
-            {
-                "payload": _base64(payload),
-                "payloadType": PAYLOAD_TYPE,
-                "signatures": [{"keyid": keyid, "sig": sig}],
-            }
-        )
+        document = {"payload": _base64(payload), "payloadType": PAYLOAD_TYPE}
+        envelope = _canonical_json({**document, "signatures": [{"keyid": keyid, "sig": sig}]})
         pack(archive.path, envelope, path)
         return Archive(path=path, manifest=archive.manifest, envelope=envelope)
 
@@ -183,11 +173,25 @@ class Signer:
                 path.write_bytes(path.read_bytes().replace(*digests))
                 self._put(f"{published}/{name}", path)
 
+    def _publish_record(
+        self, archive: Archive, envelope: bytes, published: str, folder: Path
+    ) -> None:
+        """Publish the record; refuse one that is there and of another archive."""
+        record, name = folder / RECORD, f"{published}/{RECORD}"
+        data = _record(archive, envelope, f"{published}/{ARCHIVE}")
+        record.write_bytes(data)
+        if self._put(name, record):
+            return
+        self._download(name, record)
+        if json.loads(record.read_bytes()) != json.loads(data):
+            where = f"{self._url(published)}: its {RECORD} is of another archive"
+            raise Refused(f"{where}, and nothing is overwritten; delete both, then build again")
+
     def _download(self, name: str, path: Path) -> bool:
         try:
             body = self.s3.get_object(Bucket=self.bucket, Key=name)["Body"]
         except ClientError as error:
-            if error.response["Error"]["Code"] in ABSENT:
+            if error.response["Error"]["Code"] == ABSENT:
                 return False
             raise
         with path.open("wb") as file:
@@ -206,7 +210,7 @@ class Signer:
                 return True
             except ClientError as error:
                 code = error.response["Error"]["Code"]
-                if code in PRESENT:
+                if code == PRESENT:
                     return False
                 if code != CONFLICT or seconds is None:
                     raise
@@ -228,8 +232,6 @@ def read_archive(path: Path) -> Archive:
     try:
         for member, stream in _members(path):
             if member.name in (MANIFEST, ENVELOPE):
-                if member.size > MANIFEST_MIB << 20:
-                    raise ValueError(f"its {member.name} is larger than {MANIFEST_MIB} MiB")
                 own[member.name] = stream.read()
             else:
                 digests[member.name] = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -254,9 +256,9 @@ def pack(archive: Path, envelope: bytes, path: Path) -> None:
     ):
         for member, stream in _members(archive):
             if member.name > ENVELOPE and not is_written:
-                tar.addfile(_member(ENVELOPE, len(envelope)), io.BytesIO(envelope))
+                _add(tar, ENVELOPE, len(envelope), io.BytesIO(envelope))
                 is_written = True
-            tar.addfile(_member(member.name, member.size), stream)
+            _add(tar, member.name, member.size, stream)
 
 
 def statement(manifest: bytes, event: Mapping[str, str], builder: str) -> bytes:
@@ -315,10 +317,10 @@ def _members(path: Path) -> Iterator[tuple[tarfile.TarInfo, Any]]:
             yield member, tar.extractfile(member)
 
 
-def _member(name: str, size: int) -> tarfile.TarInfo:
+def _add(tar: tarfile.TarFile, name: str, size: int, stream: Any) -> None:
     member = tarfile.TarInfo(name)
     member.size, member.mode = size, 0o644
-    return member
+    tar.addfile(member, stream)
 
 
 def _record(archive: Archive, envelope: bytes, name: str) -> bytes:

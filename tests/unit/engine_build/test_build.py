@@ -13,7 +13,13 @@ import pytest
 
 from engine_build.build import build, build_networks
 from engine_build.datasets.text import TextEncoder
-from engine_build.errors import BudgetMissed, InputRefused, NetworkRefused, SourceFault
+from engine_build.errors import (
+    BudgetMissed,
+    InputRefused,
+    NetworkRefused,
+    PublishFailed,
+    SourceFault,
+)
 from engine_build.evaluation.answers import rows_in_order
 from engine_build.log import Log
 from engine_build.ort import OrtNetwork
@@ -99,6 +105,18 @@ def test_known_key_builds_nothing(tiny_build, tmp_path):
     runner = StandInRunner()
     result = run(tiny_build.root, tmp_path, store=FolderStore(tiny_build.store), runner=runner)
     assert (result.status, result.entry) == ("known", tiny_build.result.entry)
+    assert runner.commands == []
+
+
+def test_refuses_a_candidate_that_could_not_be_published_before_it_builds(tiny_build, tmp_path):
+    key = tiny_build.result.entry.manifest.engine_key
+    record = tmp_path / "store" / engine_record_path(key)
+    record.parent.mkdir(parents=True)
+    record.write_bytes((tiny_build.store / engine_record_path(key)).read_bytes())
+    runner, store = StandInRunner(), FolderStore(tmp_path / "store")
+    tools = context(tiny_build.root, tmp_path, store=store, runner=runner, candidate="0-0")
+    with tools.work, pytest.raises(PublishFailed, match="a record without its archive"):
+        build(tools)
     assert runner.commands == []
 
 

@@ -266,6 +266,16 @@ def test_refuses_an_engine_that_is_there_unsigned(cloud, archive):
         cloud.publish()
 
 
+def test_refuses_a_record_of_an_archive_that_is_gone(cloud, archive):
+    cloud.put(archive)
+    cloud.publish()
+    del cloud.bucket.objects[ARCHIVE]
+    record = cloud.bucket.objects[RECORD]
+    with pytest.raises(Refused, match=r"its lock-entry.json is of another archive.*delete both"):
+        cloud.publish()
+    assert cloud.bucket.objects[RECORD] == record
+
+
 def test_refuses_a_build_that_left_nothing(cloud):
     with pytest.raises(Refused, match=r"s3://b/candidates/.*: the build left no archive"):
         cloud.publish()
