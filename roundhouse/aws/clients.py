@@ -48,6 +48,22 @@ def aws_clients(region: str) -> Clients:
     return client
 
 
+def assumed_clients(clients: Clients, role_arn: str, region: str, what: str) -> Clients:
+    """Return clients of a role that may be assumed with these. Raises AwsError, saying `what`."""
+    import boto3
+
+    with calling(what):
+        answer = clients("sts").assume_role(RoleArn=role_arn, RoleSessionName="roundhouse")
+        keys = answer["Credentials"]
+        session: Any = boto3.Session(
+            region_name=region,
+            aws_access_key_id=keys["AccessKeyId"],
+            aws_secret_access_key=keys["SecretAccessKey"],
+            aws_session_token=keys["SessionToken"],
+        )
+    return lambda service: session.client(service, config=_config())
+
+
 @contextmanager
 def calling(what: str) -> Iterator[None]:
     """Turn an AWS client's error into one sentence, AwsError."""

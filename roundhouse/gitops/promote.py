@@ -11,10 +11,11 @@ from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.names import artifact_bucket
+from onboarding.platform import aws_partition
 from onboarding.promotion import FOLDER, Promotion, read_promotion, write_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import Tree
-from roundhouse.aws.clients import Client, Clients, calling
+from roundhouse.aws.clients import Client, Clients, assumed_clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.copies import Copied, Store, copy_engines
 from roundhouse.gitops.gates import evidence, gate_faults
@@ -26,7 +27,9 @@ from roundhouse.revisions import Git
 from roundhouse.session import valid_tree
 
 ClientsOf = Callable[[EnvironmentSpec], Clients]
-"""The AWS clients for an environment's account and region."""
+"""The receiving account's AWS clients for an environment's region."""
+Assume = Callable[[Clients, str, str, str], Clients]
+"""`assumed_clients`: clients of a role of another account."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,7 @@ def promote(
     run: Run,
     models: Collection[str] = (),
     now: datetime | None = None,
+    assume: Assume = assumed_clients,
 ) -> Promoted:
     """Copy the engines that an environment needs, and write the promotion that pins this commit.
 
@@ -65,6 +69,7 @@ def promote(
         run=run,
         models=models,
         now=now,
+        assume=assume,
     )
     path = write_promotion(paths.tree, prepared.promotion) if prepared.is_new else None
     return Promoted(promotion=prepared.promotion, path=path, copied=prepared.copied)
@@ -89,6 +94,7 @@ def prepare_promotion(
     run: Run,
     models: Collection[str] = (),
     now: datetime | None = None,
+    assume: Assume = assumed_clients,
 ) -> Prepared:
     """Check the gates and copy the engines, as `promote` does, and write no file."""
     now = datetime.now(UTC) if now is None else now
@@ -99,7 +105,7 @@ def prepare_promotion(
     moved = _next_promotion(tree, spec, _merged_commit(git), models, present, git, paths.build)
     before = {item.name: item for item in deployments(tree, source)}
     with report.step("Checking the gates") as step:
-        alarms = clients_of(tree.environments[source])("cloudwatch")
+        alarms = _alarm_client(tree.environments[source], spec, clients_of, assume)
         _require_gates(moved.endpoints, before, alarms, now)
         step.finish(f"{len(moved.endpoints)} endpoints")
     stores = [
@@ -199,10 +205,28 @@ def _merged_commit(git: Git) -> str:
     return commit
 
 
+def _alarm_client(
+    source: EnvironmentSpec, destination: EnvironmentSpec, clients_of: ClientsOf, assume: Assume
+) -> Client | None:
+    """Return the client that reads the source's alarms; None where no quiet time is asked for.
+
+    In another account its gate role reads them, which the receiving account's credentials assume:
+    with these alone the receiver's own alarms would be read.
+    """
+    if destination.gates.quiet_minutes == 0:
+        return None
+    if source.account == destination.account:
+        return clients_of(source)("cloudwatch")
+    partition = aws_partition(source.region)
+    role = f"arn:{partition}:iam::{source.account}:role/roundhouse-{source.name}-gate"
+    what = f"Role {role}, which the access stack of {source.name} makes to read its alarms"
+    return assume(clients_of(destination), role, source.region, what)("cloudwatch")
+
+
 def _require_gates(
     wanted: Sequence[Deployment],
     before: dict[str, Deployment],
-    alarms: Client,
+    alarms: Client | None,
     now: datetime,
 ) -> None:
     faults: list[str] = []
@@ -215,7 +239,8 @@ def _require_gates(
             )
             continue
         source = before[item.name]
-        rang = last_alarm(alarms, source, now - timedelta(minutes=gates.quiet_minutes), now)
+        since = now - timedelta(minutes=gates.quiet_minutes)
+        rang = None if alarms is None else last_alarm(alarms, source, since, now)
         faults += gate_faults(item, source, gates, now.date(), rang)
     if faults:
         raise DeployFailedError(

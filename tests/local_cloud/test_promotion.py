@@ -30,7 +30,10 @@ KILLS = 10
 
 @pytest.fixture(scope="module")
 def accounts(cloud):
-    return TwoAccounts(cloud.address)
+    with pytest.MonkeyPatch.context() as patch:
+        # What a role that is assumed calls, as in a shell that uses the local cloud.
+        patch.setenv("AWS_ENDPOINT_URL", cloud.address.endpoint_url)
+        yield TwoAccounts(cloud.address)
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +121,22 @@ def test_promotion_reads_the_source_and_writes_nothing_there(accounts, unpromote
     assert (again.path, again.copied.copied, again.copied.present) == (None, 0, len(before))
     with pytest.raises(Exception, match="AccessDenied"):
         source.s3.put_object(Bucket=source.bucket, Key="engines/a", Body=b"a")
+
+
+def test_alarm_that_rings_in_the_source_account_is_seen(accounts, unpromoted):
+    cloudwatch = accounts.client("cloudwatch", SOURCE, "us-east-1")
+    name = "dev-model-001-server-errors"
+    cloudwatch.put_metric_alarm(
+        AlarmName=name, Namespace="Test", MetricName="Errors", Statistic="Sum", Period=3600,
+        EvaluationPeriods=1, Threshold=1, ComparisonOperator="GreaterThanThreshold",
+        TreatMissingData="ignore",
+    )  # fmt: skip
+    cloudwatch.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="a test")
+    try:
+        with pytest.raises(DeployFailedError, match="model-001: an alarm rang"):
+            accounts.promote(unpromoted.paths)
+    finally:
+        cloudwatch.delete_alarms(AlarmNames=[name])
 
 
 def test_source_that_the_receiving_account_may_not_read_is_one_sentence(

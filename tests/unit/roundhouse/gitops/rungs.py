@@ -141,7 +141,12 @@ class Rungs:
             "run": Processes(),
             "models": models,
             "now": NOW,
+            "assume": self._assume,
         }
+
+    def _assume(self, clients, role, region, what):
+        self.assumed = (role, region)
+        return clients
 
     @property
     def report(self):

@@ -95,6 +95,19 @@ def test_refuses_every_gate_that_is_not_met_at_once(rungs):
     assert rungs.s3.copies == [] and read_promotion(rungs.root, "prod") is None
 
 
+def test_alarms_of_another_account_are_read_by_its_gate_role(rungs):
+    rungs.promote()
+    role = "arn:aws:iam::111122223333:role/roundhouse-dev-gate"
+    assert rungs.assumed == (role, "us-east-1")
+
+
+def test_no_role_is_assumed_where_no_quiet_time_is_required(rungs):
+    rungs.repository.edit("environments/prod.yaml", {"gates": {"quiet_minutes": 0}})
+    rungs.repository.commit()
+    rungs.alarms.ringing.append("dev-model-001-server-errors")
+    assert rungs.promote().path is not None and not hasattr(rungs, "assumed")
+
+
 def test_refuses_an_alarm_that_rings(rungs):
     rungs.alarms.ringing.append("dev-model-001-server-errors")
     with pytest.raises(DeployFailedError, match="model-001: an alarm rang"):
