@@ -76,6 +76,7 @@ def install(control_plane: ControlPlane, scaling: Scaling) -> None:
         }
     )
     provisioners._REPLACING_PROPERTIES.update(REPLACING_PROPERTIES)
+    provisioners._STACK_TAG_PROPERTY[ENDPOINT_TYPE] = ("Tags", "list")
     provisioners._CUSTOM_NAME_REPLACEMENT.update(
         {kind: {"name": name} for kind, name in CUSTOM_NAMES.items()}
     )

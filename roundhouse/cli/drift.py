@@ -34,8 +34,8 @@ def drift(
     from roundhouse import settings
     from roundhouse.deploy.stacks import environment_templates
     from roundhouse.errors import DriftError
-    from roundhouse.gitops.drift import environment_drift
-    from roundhouse.gitops.drift_issue import report_drift
+    from roundhouse.gitops.drift.environment import environment_drift
+    from roundhouse.gitops.drift.issue import report_drift
     from roundhouse.gitops.forge.forge import forge_of
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json, table

@@ -30,7 +30,7 @@ from roundhouse.gitops.plan_document import (
     EnvironmentPlan,
     StackChange,
 )
-from roundhouse.gitops.plan_id import plan_id
+from roundhouse.gitops.plan_id import plan_id, plan_inputs
 from roundhouse.gitops.template_changes import (
     Template,
     is_outage,
@@ -105,17 +105,18 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         )
     sides = (list(before.values()), list(estimated.values()))
     stacks = _stack_changes(change, other_stacks, sides, digests)
-    prices = prices_date(region)
+    inputs = plan_inputs(change.environment, after.values())
     missing = [engine.key for engine in engines if engine.state == "missing"]
     return EnvironmentPlan(
         environment=name,
-        id=plan_id(digests, missing, prices),
+        id=plan_id(digests, missing, inputs),
         endpoints=tuple(endpoints),
         engines=tuple(engines),
         stacks=stacks,
         unchanged_endpoints=len(after.keys() - {item.name for item in endpoints}),
-        prices_date=prices,
+        prices_date=prices_date(region),
         digests=dict(sorted(digests.items())),
+        inputs=inputs,
     )
 
 

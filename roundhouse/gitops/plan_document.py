@@ -177,6 +177,8 @@ class EnvironmentPlan(Value):
     prices_date: str | None
     digests: dict[str, tuple[str, str]] = Field(default_factory=dict)
     """sha256 of the template before and after, of every stack that changes, by its name."""
+    inputs: dict[str, str] = Field(default_factory=dict)
+    """Digests of the environment's file, its lock entries and its region's prices."""
 
     @property
     def missing(self) -> tuple[EngineChange, ...]:

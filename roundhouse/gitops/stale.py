@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onboarding.prices import prices_date
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.plan_document import EnvironmentPlan
 from roundhouse.gitops.plan_file import read_plan_file
-from roundhouse.gitops.plan_id import plan_id
+from roundhouse.gitops.plan_id import plan_id, plan_inputs
 from roundhouse.gitops.template_changes import Template, resource_changes, template_digest
+from roundhouse.session import Session
 
 
 def read_plan(path: Path, environment: str) -> EnvironmentPlan:
@@ -27,11 +27,15 @@ def read_plan(path: Path, environment: str) -> EnvironmentPlan:
     return found[0]
 
 
-def review_of(plan: EnvironmentPlan, region: str) -> dict[str, Any]:
+def review_of(plan: EnvironmentPlan, session: Session) -> dict[str, Any]:
     """Return the options of a deployment that refuse everything but a plan."""
+
+    def inputs() -> dict[str, str]:
+        return plan_inputs(session.environment, session.deployments())
+
     return {
         "before_building": lambda models: refuse_unplanned_builds(plan, models),
-        "before_deploying": lambda before, after: require_planned(plan, before, after, region),
+        "before_deploying": lambda before, after: require_planned(plan, before, after, inputs()),
     }
 
 
@@ -50,23 +54,26 @@ def require_planned(
     plan: EnvironmentPlan,
     before: Mapping[str, Template],
     after: Mapping[str, Template],
-    region: str,
+    inputs: Mapping[str, str],
 ) -> None:
     """Raise DeployFailedError unless the deployment is the planned one, naming what moved.
 
-    `before`: templates that are deployed; `after`: those to deploy; both by stack name.
+    `before`: templates that are deployed; `after`: those to deploy; both by stack name. `inputs`:
+    the digests of `plan_inputs` now.
     """
     digests = {
         name: (template_digest(before.get(name)), template_digest(template))
         for name, template in after.items()
         if resource_changes(before.get(name), template)
     }
-    prices = prices_date(region)
-    if plan_id(digests, [], prices) == plan.id:
+    if plan_id(digests, [], inputs) == plan.id:
         return
-    moved = list(_differences(plan.digests, digests))
-    if plan.prices_date != prices:
-        moved.append(f"prices were of {plan.prices_date or 'no date'} and are of {prices}")
+    moved = _differences(plan.digests, digests)
+    moved += [
+        f"{name} changed since"
+        for name in sorted(plan.inputs.keys() | inputs.keys())
+        if plan.inputs.get(name) != inputs.get(name)
+    ]
     raise DeployFailedError(
         f"Refused before deploying: plan {plan.id} of {plan.environment} is not what would happen "
         f"now: {'; '.join(moved) or 'its content was edited'}. Nothing was changed; plan again, "

@@ -24,7 +24,7 @@ def test_plan_is_deployed_as_it_was_reviewed_or_not_at_all(tmp_path):
         return found
 
     def deploy(reviewed):
-        review = review_of(reviewed, session.environment.region)
+        review = review_of(reviewed, session)
         options = deployment.DeployOptions(yes=True, **review)
         return deployment.deploy(session, options).deployed.changed
 

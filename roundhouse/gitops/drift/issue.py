@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import shorten
 
-from roundhouse.gitops.drift import Difference
+from roundhouse.gitops.drift.difference import Difference
 from roundhouse.gitops.forge.forge import Forge
 from roundhouse.gitops.markdown import markdown, markdown_table
 from roundhouse.text import quantity

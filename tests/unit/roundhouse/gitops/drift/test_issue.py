@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from roundhouse.gitops.drift import Difference
-from roundhouse.gitops.drift_issue import report_drift
+from roundhouse.gitops.drift.difference import Difference
+from roundhouse.gitops.drift.issue import report_drift
 from roundhouse.gitops.forge.forge import forge_of
 from tests.unit.roundhouse.gitops.forge.test_forge import variables
 

@@ -1,0 +1,123 @@
+"""Endpoints as deployed: config, models, variants, tags. CloudFormation reads none of these.
+
+What scaling and schedules change by themselves is no drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from roundhouse.aws.clients import Client, calling
+from roundhouse.gitops.drift.difference import Differ, Difference, common_part, has_reference, plain
+from roundhouse.gitops.drift.roles import tag_drift
+from roundhouse.gitops.drift.scaling import count_bounds, variant_of
+from roundhouse.gitops.drift.stack import DeployedStack
+from roundhouse.gitops.endpoint_facts import CONFIG, ENDPOINT, TARGET, resources_of
+from roundhouse.gitops.template_changes import Template
+
+MODEL = "AWS::SageMaker::Model"
+CONFIG_PROPERTIES = (
+    "ProductionVariants",
+    "ShadowProductionVariants",
+    "KmsKeyId",
+    "AsyncInferenceConfig",
+    "DataCaptureConfig",
+)
+MODEL_PROPERTIES = ("Containers", "EnableNetworkIsolation", "ExecutionRoleArn", "VpcConfig")
+
+
+def sagemaker_drift(
+    sagemaker: Client, stack: DeployedStack, differ: Differ
+) -> Iterator[Difference]:
+    """Yield what differs of a stack's endpoint, its config and its models."""
+    for arn, properties in stack.resources(ENDPOINT):
+        live = _describe(sagemaker.describe_endpoint, EndpointName=properties["EndpointName"])
+        if live is None:
+            yield from differ("endpoint", properties["EndpointName"], None)
+            continue
+        yield from _variants(live, properties, stack.template, differ)
+        with calling(f"Tags of {properties['EndpointName']}"):
+            tags = sagemaker.list_tags(ResourceArn=arn)["Tags"]
+        there = {tag["Key"]: tag["Value"] for tag in tags}
+        yield from tag_drift(stack, "endpoint", there, differ)
+    for _, properties in stack.resources(CONFIG):
+        name = properties["EndpointConfigName"]
+        live = _describe(sagemaker.describe_endpoint_config, EndpointConfigName=name)
+        yield from _config(name, properties, live, differ)
+    for _, properties in stack.resources(MODEL):
+        name = properties["ModelName"]
+        yield from _model(
+            name, properties, _describe(sagemaker.describe_model, ModelName=name), differ
+        )
+
+
+def _config(
+    name: str, properties: Mapping[str, Any], live: Mapping[str, Any] | None, differ: Differ
+) -> Iterator[Difference]:
+    if live is None:
+        yield from differ(f"endpoint config {name}", name, None)
+        return
+    for key in CONFIG_PROPERTIES:
+        deployed = properties.get(key)
+        if not has_reference(deployed):
+            runs = common_part(live.get(key), deployed)
+            yield from differ(f"{key} of {name}", plain(deployed), plain(runs))
+
+
+def _model(
+    name: str, properties: Mapping[str, Any], live: Mapping[str, Any] | None, differ: Differ
+) -> Iterator[Difference]:
+    if live is None:
+        yield from differ(f"model {name}", name, None)
+        return
+    container, runs = properties.get("PrimaryContainer", {}), live.get("PrimaryContainer", {})
+    sides = [(key, properties.get(key), live.get(key)) for key in MODEL_PROPERTIES]
+    sides += [(key, container[key], runs.get(key)) for key in container if key != "Environment"]
+    sides += [("Environment", container.get("Environment", {}), runs.get("Environment", {}))]
+    for key, deployed, value in sides:
+        # What is not set is false or empty.
+        yield from differ(f"{key} of model {name}", plain(deployed or None), plain(value or None))
+
+
+def _describe(describe: Callable[..., Any], **name: str) -> Mapping[str, Any] | None:
+    """Return what SageMaker says of one thing; None: it is not there."""
+    with calling(" ".join(name.values())):
+        try:
+            found: Mapping[str, Any] = describe(**name)
+        except ClientError as error:
+            if "Could not find" not in str(error):
+                raise
+            return None
+    return found
+
+
+def _variants(
+    live: Mapping[str, Any], endpoint: Mapping[str, Any], template: Template, differ: Differ
+) -> Iterator[Difference]:
+    yield from differ("endpoint config", endpoint["EndpointConfigName"], live["EndpointConfigName"])
+    bounds = {
+        variant_of(item["Properties"]["ResourceId"]): count_bounds(item["Properties"])
+        for item in resources_of(template, TARGET)
+    }
+    running = {item["VariantName"]: item for item in live.get("ProductionVariants", ())}
+    for config in resources_of(template, CONFIG):
+        for variant in config["Properties"]["ProductionVariants"]:
+            name = variant["VariantName"]
+            now = running.get(name)
+            if now is None:
+                yield from differ(f"variant {name}", name, None)
+                continue
+            weight = float(variant["InitialVariantWeight"])
+            yield from differ(f"weight of {name}", weight, float(now["CurrentWeight"]))
+            count = int(now["DesiredInstanceCount"])
+            if name in bounds:
+                least, most = (min(low for low, _ in bounds[name]), max(h for _, h in bounds[name]))
+                if not least <= count <= most:
+                    yield from differ(f"instances of {name}", f"{least} to {most}", count)
+            else:
+                yield from differ(
+                    f"instances of {name}", int(variant["InitialInstanceCount"]), count
+                )

@@ -1,0 +1,121 @@
+"""Compares an environment as it runs with what was deployed: what a person changed by hand."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from botocore.exceptions import ClientError
+
+from onboarding.lock import ArchiveRecord
+from onboarding.names import artifact_bucket, stack_name
+from roundhouse.aws.clients import Client, Clients, calling, object_sha256
+from roundhouse.gitops.drift.alarms import alarm_drift
+from roundhouse.gitops.drift.difference import Difference, differ_of
+from roundhouse.gitops.drift.endpoint import sagemaker_drift
+from roundhouse.gitops.drift.roles import role_drift
+from roundhouse.gitops.drift.scaling import scaling_drift
+from roundhouse.gitops.drift.shared import shared_drift
+from roundhouse.gitops.drift.stack import DeployedStack, deleted_stacks, read_stack
+from roundhouse.gitops.template_changes import Template
+from roundhouse.session import Session
+
+SERVICES = ("application-autoscaling", "cloudformation", "cloudwatch", "codebuild", "ecr", "iam",
+            "kms", "logs", "s3", "sagemaker", "sns", "stepfunctions")  # fmt: skip
+SHARED_PARTS = ("foundation", "builds", "observability")
+"""Stacks beside the endpoints' that every deployed environment has."""
+READERS = 8
+"""Stacks that are read at the same time."""
+PROTECTED = ("foundation", "endpoint-")
+"""How the names of stacks with termination protection go on."""
+
+
+def environment_drift(
+    session: Session, templates: Mapping[str, Template]
+) -> tuple[Difference, ...]:
+    """Return every difference of the environment's stacks, and what no file names any more.
+
+    `templates`: those that are deployed, by stack name.
+    """
+    environment, clients = session.environment, session.clients
+    # Clients are created by one thread alone.
+    services = {service: clients(service) for service in SERVICES}
+    own, prefix = stack_name(environment, ""), stack_name(environment, "endpoint-")
+    wanted = {deployment.name: deployment for deployment in session.deployments()}
+    found = [
+        Difference(endpoint=name.removeprefix(prefix), what="stack", deployed=name,
+                   live="no file names it")
+        for name in sorted(templates)
+        if name.startswith(prefix) and name.removeprefix(prefix) not in wanted
+    ]  # fmt: skip
+    expected = {stack_name(environment, part) for part in SHARED_PARTS}
+    expected |= {f"{prefix}{name}" for name in wanted}
+    if templates:
+        gone = (deleted_stacks(services["cloudformation"]) & expected) - templates.keys()
+        found += [
+            Difference(endpoint=_part(name, own), what="stack", deployed=name, live=None)
+            for name in sorted(gone)
+        ]
+
+    def read(name: str) -> list[Difference]:
+        stack = read_stack(
+            services["cloudformation"], environment, name, _part(name, own), templates[name]
+        )
+        is_protected = name.removeprefix(own).startswith(PROTECTED)
+        return list(stack_drift(services.__getitem__, stack, is_protected=is_protected))
+
+    with ThreadPoolExecutor(READERS) as readers:
+        for differences in readers.map(read, sorted(templates)):
+            found += differences
+    bucket = artifact_bucket(environment)
+    for name, deployment in wanted.items():
+        for target in deployment.targets:
+            entry = target.lock_entry
+            if entry is not None and f"{prefix}{name}" in templates:
+                found += _archive(services["s3"], bucket, name, entry.archive)
+    return tuple(found)
+
+
+def stack_drift(
+    clients: Clients, stack: DeployedStack, *, is_protected: bool
+) -> Iterator[Difference]:
+    """Yield what differs of one stack: whatever our templates make, and its protection."""
+    differ = differ_of(stack.part)
+    yield from sagemaker_drift(clients("sagemaker"), stack, differ)
+    yield from scaling_drift(clients("application-autoscaling"), stack.template, differ)
+    yield from alarm_drift(clients("cloudwatch"), stack.template, differ)
+    yield from role_drift(clients("iam"), stack, differ)
+    yield from shared_drift(clients, stack, differ)
+    if is_protected:
+        yield from differ("termination protection", True, stack.is_protected)
+
+
+def _part(name: str, own: str) -> str:
+    return name.removeprefix(own).removeprefix("endpoint-")
+
+
+def _archive(
+    s3: Client, bucket: str, endpoint: str, archive: ArchiveRecord
+) -> Iterator[Difference]:
+    """Yield an archive that is gone, or has another size or digest; S3 knows most digests."""
+    key, differ = archive.path, differ_of(endpoint)
+    with calling(f"s3://{bucket}/{key}"):
+        try:
+            live = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in ("404", "NoSuchKey"):
+                raise
+            yield from differ(f"bytes of {key}", archive.size_bytes, None)
+            return
+    yield from differ(f"bytes of {key}", archive.size_bytes, live["ContentLength"])
+    checksum = live.get("ChecksumSHA256", "")
+    # A digest of parts names their number, and is none of the whole.
+    if checksum and "-" not in checksum:
+        digest = base64.b64decode(checksum).hex()
+    elif live["ContentLength"] == archive.size_bytes:
+        # Builds upload with a digest: these bytes are somebody else's, or a copy.
+        digest = object_sha256(s3, bucket, key) or ""
+    else:
+        return
+    yield from differ(f"sha256 of {key}", archive.sha256, digest)

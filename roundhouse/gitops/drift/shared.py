@@ -1,0 +1,173 @@
+"""What endpoints share: bucket, key, topics, repositories, log groups, dashboards, builds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from roundhouse.aws.clients import Clients, calling
+from roundhouse.gitops.drift.difference import Differ, Difference, common_part, has_reference, plain
+from roundhouse.gitops.drift.stack import DeployedStack
+
+Properties = Mapping[str, Any]
+Reader = Callable[[Clients, str, Properties], dict[str, Any]]
+"""Returns what a service says of some properties of a resource, as its template has them.
+
+None in place of a property: it is not set. Raises ClientError for a resource that is gone.
+"""
+GONE = frozenset(
+    ("NoSuchBucket", "NoSuchBucketPolicy", "NotFoundException", "ResourceNotFound", "NotFound",
+     "ResourceNotFoundException", "RepositoryNotFoundException", "StateMachineDoesNotExist",
+     "404", "DashboardNotFoundError")
+)  # fmt: skip
+
+
+def shared_drift(clients: Clients, stack: DeployedStack, differ: Differ) -> Iterator[Difference]:
+    """Yield what differs of a stack's resources of these types."""
+    for kind, reader in READERS.items():
+        for physical_id, properties in stack.resources(kind):
+            what = f"{kind.rpartition('::')[2]} {physical_id.rpartition(':')[2]}"
+            with calling(what):
+                try:
+                    live = reader(clients, physical_id, properties)
+                except ClientError as error:
+                    if error.response["Error"]["Code"] not in GONE:
+                        raise
+                    yield from differ(what, physical_id, None)
+                    continue
+            for name, value in sorted(live.items()):
+                deployed = _parsed(properties.get(name))
+                if not has_reference(deployed):
+                    sides = (deployed, common_part(value, deployed) if name in PARTIAL else value)
+                    yield from differ(f"{name} of {what}", *map(plain, sides))
+
+
+def _bucket(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
+    s3 = clients("s3")
+    versioning = s3.get_bucket_versioning(Bucket=name).get("Status")
+    try:
+        block = s3.get_public_access_block(Bucket=name)["PublicAccessBlockConfiguration"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "NoSuchPublicAccessBlockConfiguration":
+            raise
+        block = None
+    return {
+        "VersioningConfiguration": {"Status": versioning},
+        "PublicAccessBlockConfiguration": block,
+    }
+
+
+def _bucket_policy(clients: Clients, _: str, properties: Properties) -> dict[str, Any]:
+    policy = clients("s3").get_bucket_policy(Bucket=properties["Bucket"])["Policy"]
+    return {"PolicyDocument": json.loads(policy)}
+
+
+def _key(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
+    kms = clients("kms")
+    policy = kms.get_key_policy(KeyId=name, PolicyName="default")["Policy"]
+    is_rotated = kms.get_key_rotation_status(KeyId=name)["KeyRotationEnabled"]
+    return {"EnableKeyRotation": is_rotated, "KeyPolicy": json.loads(policy)}
+
+
+def _log_group(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
+    groups = clients("logs").describe_log_groups(logGroupNamePrefix=name)["logGroups"]
+    found = [group for group in groups if group["logGroupName"] == name]
+    if not found:
+        raise ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "DescribeLogGroups")
+    return {"RetentionInDays": found[0].get("retentionInDays")}
+
+
+def _dashboard(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
+    body = clients("cloudwatch").get_dashboard(DashboardName=name)["DashboardBody"]
+    return {"DashboardBody": json.loads(body)}
+
+
+def _topic_policy(clients: Clients, _: str, properties: Properties) -> dict[str, Any]:
+    (topic,) = properties["Topics"]
+    attributes = clients("sns").get_topic_attributes(TopicArn=topic)["Attributes"]
+    return {"PolicyDocument": json.loads(attributes["Policy"])}
+
+
+def _subscription(clients: Clients, _: str, properties: Properties) -> dict[str, Any]:
+    """Who else subscribed is no drift: topics are there to be subscribed to."""
+    pages = clients("sns").get_paginator("list_subscriptions_by_topic").paginate(
+        TopicArn=properties["TopicArn"]
+    )  # fmt: skip
+    there = {(item["Protocol"], item["Endpoint"]) for page in pages
+             for item in page["Subscriptions"]}  # fmt: skip
+    wanted = (properties["Protocol"], properties["Endpoint"])
+    return {"Endpoint": properties["Endpoint"] if wanted in there else None}
+
+
+def _repository(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
+    (found,) = clients("ecr").describe_repositories(repositoryNames=[name])["repositories"]
+    scanning = found["imageScanningConfiguration"]["scanOnPush"]
+    return {
+        "ImageTagMutability": found["imageTagMutability"],
+        "ImageScanningConfiguration": {"ScanOnPush": scanning},
+    }
+
+
+def _project(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
+    found = clients("codebuild").batch_get_projects(names=[name])["projects"]
+    if not found:
+        raise ClientError({"Error": {"Code": "ResourceNotFoundException"}}, "BatchGetProjects")
+    source = found[0]["source"]
+    return {
+        "Environment": _capitalize(found[0]["environment"]),
+        "ServiceRole": found[0]["serviceRole"],
+        "Source": {"Type": source["type"], "BuildSpec": source.get("buildspec")},
+        "TimeoutInMinutes": found[0]["timeoutInMinutes"],
+    }
+
+
+def _state_machine(clients: Clients, name: str, properties: Properties) -> dict[str, Any]:
+    """The template's definition has placeholders, which are put back into the live one's place."""
+    found = clients("stepfunctions").describe_state_machine(stateMachineArn=name)
+    values = properties.get("DefinitionSubstitutions", {})
+    wanted = re.sub(
+        r"\$\{(\w+)\}",
+        lambda match: str(values.get(match[1], match[0])),
+        properties["DefinitionString"],
+    )
+    is_same = json.loads(wanted) == json.loads(found["definition"])
+    return {
+        "RoleArn": found["roleArn"],
+        "DefinitionString": _parsed(
+            properties["DefinitionString"] if is_same else found["definition"]
+        ),
+    }
+
+
+READERS: dict[str, Reader] = {
+    "AWS::S3::Bucket": _bucket,
+    "AWS::S3::BucketPolicy": _bucket_policy,
+    "AWS::KMS::Key": _key,
+    "AWS::Logs::LogGroup": _log_group,
+    "AWS::CloudWatch::Dashboard": _dashboard,
+    "AWS::SNS::TopicPolicy": _topic_policy,
+    "AWS::SNS::Subscription": _subscription,
+    "AWS::ECR::Repository": _repository,
+    "AWS::CodeBuild::Project": _project,
+    "AWS::StepFunctions::StateMachine": _state_machine,
+}
+PARTIAL = frozenset(("Environment", "Source", "PublicAccessBlockConfiguration"))
+"""Properties to which the service adds defaults of its own."""
+
+
+def _parsed(value: Any) -> Any:
+    """Return JSON text as what it says, since services format it anew."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        return json.loads(value)
+    return value
+
+
+def _capitalize(value: Any) -> Any:
+    """Return a CodeBuild record with its keys as CloudFormation writes them."""
+    if isinstance(value, Mapping):
+        return {key[:1].upper() + key[1:]: _capitalize(item) for key, item in value.items()}
+    return [_capitalize(item) for item in value] if isinstance(value, list) else value
