@@ -64,7 +64,7 @@ class Account:
         )
 
 
-def scaled(endpoint: str) -> dict[str, str]:
+def scalable_target(endpoint: str) -> dict[str, str]:
     return {
         "ServiceNamespace": "sagemaker",
         "ResourceId": f"endpoint/local-{endpoint}/variant/AllTraffic",
@@ -89,7 +89,7 @@ def change_scaling(account: Account) -> Iterator[Found]:
     scaling = account.clients("application-autoscaling")
     state = {"DynamicScalingInSuspended": True, "DynamicScalingOutSuspended": False,
              "ScheduledScalingSuspended": False}  # fmt: skip
-    target = scaled("tiny")
+    target = scalable_target("tiny")
     scaling.register_scalable_target(
         **target, MinCapacity=1, MaxCapacity=2, SuspendedState=state
     )  # fmt: skip
@@ -105,7 +105,7 @@ def change_scaling(account: Account) -> Iterator[Found]:
             PolicyName=policy, **target, PolicyType=kind, **{TRACKING: configuration}
         )
         yield Found(part="tiny", what=f"scaling policy {policy}")
-    scaling.deregister_scalable_target(**scaled("other"))
+    scaling.deregister_scalable_target(**scalable_target("other"))
     for what in ("scaling of AllTraffic", "scaling policy local-other-invocations"):
         yield Found(part="other", what=what)
 
@@ -118,7 +118,7 @@ def change_schedules(account: Account) -> Iterator[Found]:
     for name in (names["local-tiny"], "by-hand"):
         scaling.put_scheduled_action(
             ScheduledActionName=name, Schedule=actions[0]["Schedule"],
-            ScalableTargetAction=bounds, **scaled("tiny"),
+            ScalableTargetAction=bounds, **scalable_target("tiny"),
         )  # fmt: skip
         yield Found(part="tiny", what=f"schedule {name} of AllTraffic")
 

@@ -8,7 +8,7 @@ from onboarding.names import artifact_bucket
 from roundhouse.deploy.stacks import environment_templates
 from roundhouse.gitops.drift.environment import environment_drift
 from tests.local_cloud.account import MOMENT_SECONDS, until
-from tests.local_cloud.hand_made_changes import CHANGES, Account, scaled
+from tests.local_cloud.hand_made_changes import CHANGES, Account, scalable_target
 from tests.local_cloud.tiny_session import deploy_all, lock_entry, session_at, sound_network
 
 pytestmark = pytest.mark.local_cloud
@@ -54,7 +54,7 @@ def test_what_scaling_and_schedules_change_is_no_drift(session):
         DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}],
     )
     session.clients("application-autoscaling").register_scalable_target(
-        **scaled("tiny"), MinCapacity=2, MaxCapacity=3
+        **scalable_target("tiny"), MinCapacity=2, MaxCapacity=3
     )
     assert differences(session) == {}
 

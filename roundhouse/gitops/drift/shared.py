@@ -40,7 +40,7 @@ def shared_drift(clients: Clients, stack: DeployedStack, differ: Differ) -> Iter
                     yield from differ(what, physical_id, None)
                     continue
             for name, value in sorted(live.items()):
-                deployed = _parsed(properties.get(name))
+                deployed = _from_json(properties.get(name))
                 if not has_reference(deployed):
                     sides = (deployed, common_part(value, deployed) if name in PARTIAL else value)
                     yield from differ(f"{name} of {what}", *map(plain, sides))
@@ -137,7 +137,7 @@ def _state_machine(clients: Clients, name: str, properties: Properties) -> dict[
     is_same = json.loads(wanted) == json.loads(found["definition"])
     return {
         "RoleArn": found["roleArn"],
-        "DefinitionString": _parsed(
+        "DefinitionString": _from_json(
             properties["DefinitionString"] if is_same else found["definition"]
         ),
     }
@@ -159,7 +159,7 @@ PARTIAL = frozenset(("Environment", "Source", "PublicAccessBlockConfiguration"))
 """Properties to which the service adds defaults of its own."""
 
 
-def _parsed(value: Any) -> Any:
+def _from_json(value: Any) -> Any:
     """Return JSON text as what it says, since services format it anew."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
         return json.loads(value)

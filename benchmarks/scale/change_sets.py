@@ -1,0 +1,115 @@
+"""What the local cloud's CloudFormation says a change does, beside what a plan says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from onboarding.names import stack_name
+from onboarding.resolve import deployments
+from onboarding.tree import Tree
+from roundhouse.aws.clients import Client
+from roundhouse.gitops.compare import change_of, other_stacks
+from roundhouse.gitops.plan import environment_plan, observability_template
+from roundhouse.gitops.plan_document import EnvironmentPlan, ResourceChange
+from roundhouse.gitops.template_changes import ENDPOINT, Template
+from roundhouse.paths import Paths
+from stacks.endpoint.template import endpoint_template
+
+REPLACED = ("new-version", "replaced")
+NAME = "compared-with-a-plan"
+Changes = dict[str, str]
+"""What becomes of each resource, by logical id: Add, Remove, Modify or Replace."""
+
+
+class PlannedChanges:
+    """Plans of edited files against what a local cloud has, and its own change sets of the same."""
+
+    def __init__(self, paths: Paths, environment: str, deployed: Mapping[str, Template]) -> None:
+        self.paths, self.environment, self.deployed = paths, environment, deployed
+        # Stacks beside the endpoints' follow from the environment's facts, and take seconds.
+        self._other_stacks = cache(lambda text: other_stacks(paths, self._specs[text]))
+        self._specs: dict[str, Any] = {}
+
+    def plan(self, tree: Tree) -> tuple[EnvironmentPlan, dict[str, Template]]:
+        """Return the plan of a tree, and the templates that it deploys by stack name."""
+        change = change_of(self.paths, tree, self.environment, None, self.deployed)
+
+        def others(spec: Any) -> Mapping[str, Template]:
+            facts = spec.model_dump(mode="json", exclude={"models", "endpoints", "gates"})
+            text = json.dumps(facts, sort_keys=True)
+            self._specs.setdefault(text, spec)
+            return self._other_stacks(text)
+
+        found = deployments(tree, self.environment)
+        templates = {
+            stack_name(change.environment, f"endpoint-{item.name}"): endpoint_template(
+                item, change.image_uris
+            )
+            for item in found
+        }
+        templates |= observability_template(change.environment, found)
+        templates |= others(change.environment)
+        return environment_plan(change, others), templates
+
+
+def planned_changes(plan: EnvironmentPlan, tree: Tree) -> dict[str, Changes]:
+    """Return what a plan says of every stack that stays or comes, by stack name."""
+    environment = tree.environments[plan.environment]
+    changes = {
+        stack_name(environment, f"endpoint-{item.name}"): item.resources
+        for item in plan.endpoints
+        if item.kind != "gone"
+    }
+    changes |= {item.name: item.resources for item in plan.stacks}
+    return {stack: {item.id: _action(item) for item in found}
+            for stack, found in changes.items() if found}  # fmt: skip
+
+
+def _action(change: ResourceChange) -> str:
+    if change.change == "added":
+        return "Add"
+    is_gone = not change.properties
+    if change.change == "removed" or (change.change == "outage" and is_gone):
+        return "Remove"
+    return "Replace" if change.change in REPLACED or change.change == "outage" else "Modify"
+
+
+def change_set(client: Client, stack: str, template: Template, *, exists: bool) -> Changes:
+    """Return what CloudFormation says that a template changes of a stack; nothing is changed."""
+    kind = "UPDATE" if exists else "CREATE"
+    tags = client.describe_stacks(StackName=stack)["Stacks"][0]["Tags"] if exists else []
+    client.create_change_set(
+        StackName=stack,
+        ChangeSetName=NAME,
+        ChangeSetType=kind,
+        TemplateBody=json.dumps(template),
+        Tags=tags,
+        Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
+    )
+    found = client.describe_change_set(StackName=stack, ChangeSetName=NAME)
+    client.delete_change_set(StackName=stack, ChangeSetName=NAME)
+    if not exists:
+        client.delete_stack(StackName=stack)
+    changes: Changes = {}
+    for item in found.get("Changes", ()):
+        resource = item["ResourceChange"]
+        action = resource["Action"]
+        if action == "Modify" and resource.get("Scope") and set(resource["Scope"]) <= {"Metadata"}:
+            continue
+        is_replaced = action == "Modify" and resource.get("Replacement") == "True"
+        changes[resource["LogicalResourceId"]] = "Replace" if is_replaced else action
+    return changes
+
+
+def outages(changes: Mapping[str, Changes], templates: Mapping[str, Template]) -> set[str]:
+    """Return the stacks whose endpoint CloudFormation removes or replaces."""
+    return {
+        stack
+        for stack, found in changes.items()
+        for logical_id, action in found.items()
+        if action in ("Remove", "Replace")
+        and templates[stack]["Resources"].get(logical_id, {}).get("Type") == ENDPOINT
+    }
