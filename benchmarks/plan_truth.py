@@ -79,7 +79,7 @@ def _verdict(
     found = {
         stack: changes
         for stack, template in templates.items()
-        if (changes := change_set(client, stack, template, exists=stack in deployed))
+        if (changes := change_set(client, stack, deployed.get(stack), template))
     }
     differences = [
         f"seed {seed}: {stack}: {logical_id}: the plan says {ours}, CloudFormation {theirs}"

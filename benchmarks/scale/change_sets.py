@@ -77,31 +77,58 @@ def _action(change: ResourceChange) -> str:
     return "Replace" if change.change in REPLACED or change.change == "outage" else "Modify"
 
 
-def change_set(client: Client, stack: str, template: Template, *, exists: bool) -> Changes:
-    """Return what CloudFormation says that a template changes of a stack; nothing is changed."""
-    kind = "UPDATE" if exists else "CREATE"
-    tags = client.describe_stacks(StackName=stack)["Stacks"][0]["Tags"] if exists else []
+def change_set(client: Client, stack: str, before: Template | None, after: Template) -> Changes:
+    """Return what CloudFormation says that a template changes of a stack; nothing is changed.
+
+    `before`: the template that is deployed, None for a new stack.
+    """
+    tags = [] if before is None else client.describe_stacks(StackName=stack)["Stacks"][0]["Tags"]
     client.create_change_set(
         StackName=stack,
         ChangeSetName=NAME,
-        ChangeSetType=kind,
-        TemplateBody=json.dumps(template),
+        ChangeSetType="CREATE" if before is None else "UPDATE",
+        TemplateBody=json.dumps(_with_notes(before, after)),
         Tags=tags,
         Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
     )
     found = client.describe_change_set(StackName=stack, ChangeSetName=NAME)
     client.delete_change_set(StackName=stack, ChangeSetName=NAME)
-    if not exists:
+    if before is None:
         client.delete_stack(StackName=stack)
-    changes: Changes = {}
-    for item in found.get("Changes", ()):
-        resource = item["ResourceChange"]
-        action = resource["Action"]
-        if action == "Modify" and resource.get("Scope") and set(resource["Scope"]) <= {"Metadata"}:
-            continue
-        is_replaced = action == "Modify" and resource.get("Replacement") == "True"
-        changes[resource["LogicalResourceId"]] = "Replace" if is_replaced else action
-    return changes
+    actions = {
+        item["ResourceChange"]["LogicalResourceId"]: _change_set_action(item["ResourceChange"])
+        for item in found.get("Changes", ())
+    }
+    return {logical_id: action for logical_id, action in actions.items() if action is not None}
+
+
+def _with_notes(before: Template | None, after: Template) -> dict[str, Any]:
+    """Return a template with the metadata that is deployed: the CDK adds its own to every resource.
+
+    CloudFormation takes another note for a change, and so whatever refers to its resource.
+    """
+    old = {} if before is None else before["Resources"]
+    resources = {
+        logical_id: {key: value for key, value in item.items() if key != "Metadata"}
+        | {key: old[logical_id][key] for key in ("Metadata",)
+           if key in old.get(logical_id, {})}
+        for logical_id, item in after["Resources"].items()
+    }  # fmt: skip
+    return {**after, "Resources": resources}
+
+
+def _change_set_action(change: Mapping[str, Any]) -> str | None:
+    """Return what becomes of one resource; None where it only might change.
+
+    Dynamic: the attribute of a changed resource, a role's ARN for one, stays the same.
+    """
+    if change["Action"] != "Modify":
+        return str(change["Action"])
+    known = [item for item in change["Details"] if item["Evaluation"] == "Static"]
+    if not known:
+        return None
+    is_replaced = any(item["Target"].get("RequiresRecreation") == "Always" for item in known)
+    return "Replace" if is_replaced else "Modify"
 
 
 def outages(changes: Mapping[str, Changes], templates: Mapping[str, Template]) -> set[str]:
