@@ -41,6 +41,7 @@ class Verdict:
 
     seed: int
     resources: int
+    outages: int
     differences: tuple[str, ...]
     missed_outages: tuple[str, ...]
 
@@ -92,10 +93,11 @@ def _verdict(
     prefix = stack_name(environment, "endpoint-")
     gone = {name for name in deployed if name.startswith(prefix) and name not in templates}
     named = {f"{prefix}{item.name}" for item in plan.endpoints if item.outage}
-    missed = (outages(found, deployed) | gone) - named
+    real = outages(found, deployed) | gone
     return Verdict(
         seed=seed,
         resources=sum(map(len, found.values())),
         differences=tuple(differences),
-        missed_outages=tuple(sorted(missed)),
+        outages=len(real),
+        missed_outages=tuple(sorted(real - named)),
     )

@@ -44,7 +44,7 @@ class PlannedChanges:
             return self._other_stacks(text)
 
         found = deployments(tree, self.environment)
-        templates = {
+        templates: dict[str, Template] = {
             stack_name(change.environment, f"endpoint-{item.name}"): endpoint_template(
                 item, change.image_uris
             )

@@ -18,6 +18,9 @@ from roundhouse.gitops.plan_document import (
 Template = Mapping[str, Any]
 
 ENDPOINT = "AWS::SageMaker::Endpoint"
+UPDATE_PROPERTIES = ("RetainAllVariantProperties", "ExcludeRetainedVariantProperties")
+"""Of an endpoint: what an update takes over from the variants that run. They change nothing that
+runs, and a parameter of the deployment decides them."""
 VERSIONED = ("AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Model")
 """Named after their content: CloudFormation makes the new one before it removes the old one."""
 _SCALING = ("ResourceId", "ScalableDimension", "ServiceNamespace")
@@ -102,7 +105,7 @@ def _change(
     logical_id: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
 ) -> ResourceChange:
     kind = str((new or old or {})["Type"])
-    before, after = ((item or {}).get("Properties", {}) for item in (old, new))
+    before, after = ({} if item is None else _properties(item) for item in (old, new))
     properties = tuple(_property_changes(before, after, ())) if old and new else ()
     return ResourceChange(
         id=logical_id,
@@ -160,4 +163,12 @@ def _resources(template: Template | None) -> Mapping[str, Mapping[str, Any]]:
 
 def _content(resource: Mapping[str, Any] | None) -> object:
     """What CloudFormation updates a resource for: an order or a note alone changes nothing."""
-    return None if resource is None else (resource["Type"], resource.get("Properties", {}))
+    return None if resource is None else (resource["Type"], _properties(resource))
+
+
+def _properties(resource: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the properties of a resource that stay; an endpoint has some for an update alone."""
+    properties: Mapping[str, Any] = resource.get("Properties", {})
+    if resource["Type"] != ENDPOINT:
+        return properties
+    return {key: value for key, value in properties.items() if key not in UPDATE_PROPERTIES}

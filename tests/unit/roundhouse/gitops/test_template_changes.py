@@ -50,6 +50,12 @@ def test_order_and_notes_alone_change_nothing():
     assert template_digest(before) == template_digest(after)
 
 
+def test_what_an_update_takes_over_from_running_variants_changes_nothing():
+    retained = {"Fn::If": ["VariantPropertiesAreRetained", True, {"Ref": "AWS::NoValue"}]}
+    sides = template(ENDPOINT, RetainAllVariantProperties=retained), template(ENDPOINT)
+    assert resource_changes(*sides) == () and len(set(map(template_digest, sides))) == 1
+
+
 def test_digest_does_not_depend_on_how_a_whole_number_is_written():
     assert template_digest(template(Threshold=1.0, Values=(2.0, 0.5))) == template_digest(
         template(Threshold=1, Values=[2, 0.5])
