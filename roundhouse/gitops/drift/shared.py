@@ -66,11 +66,15 @@ def _bucket_policy(clients: Clients, _: str, properties: Properties) -> dict[str
     return {"PolicyDocument": json.loads(policy)}
 
 
-def _key(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
+def _key(clients: Clients, name: str, properties: Properties) -> dict[str, Any]:
+    """Return its policy, and whether it is rotated where that is set; others never are."""
     kms = clients("kms")
-    policy = kms.get_key_policy(KeyId=name, PolicyName="default")["Policy"]
-    is_rotated = kms.get_key_rotation_status(KeyId=name)["KeyRotationEnabled"]
-    return {"EnableKeyRotation": is_rotated, "KeyPolicy": json.loads(policy)}
+    found = {
+        "KeyPolicy": json.loads(kms.get_key_policy(KeyId=name, PolicyName="default")["Policy"])
+    }
+    if "EnableKeyRotation" in properties:
+        found["EnableKeyRotation"] = kms.get_key_rotation_status(KeyId=name)["KeyRotationEnabled"]
+    return found
 
 
 def _log_group(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
