@@ -24,6 +24,7 @@ PREFIXES = {
     "ecr": "ecr",
     "iam": "iam",
     "kms": "kms",
+    "lambda": "lambda",
     "logs": "logs",
     "s3": "s3",
     "sagemaker": "sagemaker",

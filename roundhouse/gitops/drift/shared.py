@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.request import urlopen
 
 from botocore.exceptions import ClientError
 
 from roundhouse.aws.clients import Clients, calling
+from roundhouse.errors import NotReadyError
 from roundhouse.gitops.drift.difference import Differ, Difference, common_part, has_reference, plain
 from roundhouse.gitops.drift.stack import DeployedStack
 
@@ -19,6 +23,8 @@ Reader = Callable[[Clients, str, Properties], dict[str, Any]]
 
 None in place of a property: it is not set. Raises ClientError for a resource that is gone.
 """
+CODE_SECONDS = 30
+"""For a function's code, of a few kB."""
 GONE = frozenset(
     ("NoSuchBucket", "NoSuchBucketPolicy", "NotFoundException", "ResourceNotFound", "NotFound",
      "ResourceNotFoundException", "RepositoryNotFoundException", "StateMachineDoesNotExist",
@@ -42,7 +48,8 @@ def shared_drift(clients: Clients, stack: DeployedStack, differ: Differ) -> Iter
             for name, value in sorted(live.items()):
                 deployed = _from_json(properties.get(name))
                 if not has_reference(deployed):
-                    sides = (deployed, common_part(value, deployed) if name in PARTIAL else value)
+                    is_partial = (kind, name) in PARTIAL
+                    sides = (deployed, common_part(value, deployed) if is_partial else value)
                     yield from differ(f"{name} of {what}", *map(plain, sides))
 
 
@@ -129,6 +136,29 @@ def _project(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
     }
 
 
+def _function(clients: Clients, name: str, properties: Properties) -> dict[str, Any]:
+    """Return its configuration and, of code that the template holds itself, the code."""
+    found = clients("lambda").get_function(FunctionName=name)
+    kept = ("Environment", "Handler", "MemorySize", "Role", "Runtime", "Timeout")
+    live = {key: found["Configuration"].get(key) for key in kept}
+    if "ZipFile" in properties["Code"]:
+        module = properties["Handler"].partition(".")[0]
+        live["Code"] = {"ZipFile": _read_code(found["Code"]["Location"], f"{module}.py")}
+    return live
+
+
+def _read_code(address: str, file: str) -> str:
+    """Return a file of a function's zip. Raises NotReadyError where it cannot be fetched."""
+    try:
+        with urlopen(address, timeout=CODE_SECONDS) as response:
+            return zipfile.ZipFile(io.BytesIO(response.read())).read(file).decode()
+    except (OSError, zipfile.BadZipFile, KeyError) as error:
+        raise NotReadyError(
+            f"The function's code, {file}, cannot be read from where Lambda keeps it "
+            f"({type(error).__name__}: {error}); allow HTTPS to S3, then try again."
+        ) from error
+
+
 def _state_machine(clients: Clients, name: str, properties: Properties) -> dict[str, Any]:
     """The template's definition has placeholders, which are put back into the live one's place."""
     found = clients("stepfunctions").describe_state_machine(stateMachineArn=name)
@@ -157,9 +187,16 @@ READERS: dict[str, Reader] = {
     "AWS::SNS::Subscription": _subscription,
     "AWS::ECR::Repository": _repository,
     "AWS::CodeBuild::Project": _project,
+    "AWS::Lambda::Function": _function,
     "AWS::StepFunctions::StateMachine": _state_machine,
 }
-PARTIAL = frozenset(("Environment", "Source", "PublicAccessBlockConfiguration"))
+PARTIAL = frozenset(
+    (
+        ("AWS::CodeBuild::Project", "Environment"),
+        ("AWS::CodeBuild::Project", "Source"),
+        ("AWS::S3::Bucket", "PublicAccessBlockConfiguration"),
+    )
+)
 """Properties to which the service adds defaults of its own."""
 
 
