@@ -35,7 +35,6 @@ def start_on(request: Request, name: str, action: str, issue: Document, **more: 
     repository, sender = request.repository, request.token.user
     is_pull = name == "pull_request"
     branch = f"refs/heads/{repository.default_branch}"
-    commit = repository.git.commit(branch) or ""
     payload = {
         "action": action,
         name if is_pull else "issue": issue,
@@ -45,10 +44,21 @@ def start_on(request: Request, name: str, action: str, issue: Document, **more: 
         **more,
     }
     merge = f"refs/pull/{issue['number']}/merge"
-    ref = merge if is_pull and issue["state"] == "open" else branch
-    sha = repository.git.commit(ref) or commit
-    event = Event(name=name, repository=repository, payload=payload, sha=sha, ref=ref, actor=sender)
-    request.store.start_workflows(request.token, event)
+    refs = {name: merge if is_pull and issue["state"] == "open" else branch}
+    if is_pull:
+        refs["pull_request_target"] = branch
+    for kind, ref in refs.items():
+        commit = repository.git.commit(ref)
+        if commit is not None:
+            event = Event(
+                name=kind,
+                repository=repository,
+                payload=payload,
+                sha=commit,
+                ref=ref,
+                actor=sender,
+            )
+            request.store.start_workflows(request.token, event)
 
 
 def read_user(request: Request) -> Response:

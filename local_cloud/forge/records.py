@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from local_cloud.forge.git import BareRepository
@@ -162,5 +163,5 @@ class Store:
     def start_workflows(self, token: Token, event: Event) -> None:
         """Keep an event. What a run's own token does starts nothing, dispatches apart."""
         if token.run is None or event.name in ("workflow_dispatch", "repository_dispatch"):
-            self.events.append(event)
+            self.events.append(replace(event, payload=copy.deepcopy(event.payload)))
             self.lock.notify_all()

@@ -135,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/oidc/token":
             return self._identity_token(values.get("audience") or "sts.amazonaws.com")
         if path.startswith("/artifacts/"):
-            return self._keep_artifact(path.removeprefix("/artifacts/"), body)
+            return self._artifact(path.removeprefix("/artifacts/"), body)
         if path.startswith(f"{API}/"):
             return self._api(path.removeprefix(API), values, body)
         return self._git(path, query, body)
@@ -212,8 +212,13 @@ class Handler(BaseHTTPRequestHandler):
                 raise RefusedError(403, f"No token: {error}") from error
         return Response(document={"count": 1, "value": self.of.key.sign(claims)})
 
-    def _keep_artifact(self, name: str, body: bytes) -> Response:
+    def _artifact(self, name: str, body: bytes) -> Response:
+        """Keep an artifact of the job's own run, or return it."""
         run, store = self._run(), self.of.store
+        if self.command == "GET":
+            if name not in run.artifacts:
+                raise not_found()
+            return Response(content=run.artifacts[name])
         with store.lock:
             if name in run.artifacts:
                 raise RefusedError(409, f"an artifact with the name {name} exists on the run")

@@ -182,14 +182,21 @@ def conditions_here(assembly: Assembly) -> Iterator[Problem]:
         for _, key, values in statement.conditions:
             for value in filter(is_known, texts(values)):
                 parts = value.split(":" if value.startswith("arn:") else ".")
-                region, account = None, None
+                region, account, own_region = None, None, stack.region
                 if key.lower() == "kms:viaservice" and len(parts) > 2:
-                    region = parts[1]
+                    region, own_region = parts[1], _key_region(statement) or stack.region
                 elif key.lower() in ("aws:sourceaccount", "aws:principalaccount"):
                     account = value
                 elif key.lower() == "aws:sourcearn" and len(parts) > 4:
                     region, account = parts[3], parts[4]
-                for given, own in ((region, stack.region), (account, stack.account)):
+                for given, own in ((region, own_region), (account, stack.account)):
                     if given and own and not covers(given, own):
                         what, path = f"the condition on {key} never holds here", f"{statement.path}"
                         yield statement.resource.problem(path, what, f"write {own}", value=value)
+
+
+def _key_region(statement: Statement) -> str | None:
+    """Return the region of the KMS keys that a statement names; None for several, or none."""
+    arns = [text.split(":") for text in statement.resources if is_known(text)]
+    regions = {parts[3] for parts in arns if len(parts) > 4 and parts[2] == "kms"}
+    return regions.pop() if len(regions) == 1 else None

@@ -45,7 +45,8 @@ def test_fork_pull_request_has_commits_files_and_a_merge(parts, pull):
     repository = forge.store.repositories["acme/models"]
     assert pull["head"]["sha"] == repository.git.commit("refs/pull/1/head")
     assert repository.git.text("refs/pull/1/merge", "models/m.yaml") == "a"
-    assert [event.name for event in forge.store.events] == ["push", "push", "pull_request"]
+    names = [event.name for event in forge.store.events]
+    assert names == ["push", "push", "pull_request", "pull_request_target"]
 
 
 def test_merge_moves_the_base_and_is_refused_twice(parts, pull):
@@ -154,7 +155,8 @@ def test_labels_are_added_once_and_removed(parts, pull):
     path = f"{REPOSITORY}/issues/1/labels"
     for _ in range(2):
         owner.send("POST", path, {"labels": ["build"]})
-    assert [e.payload.get("action") for e in forge.store.events].count("labeled") == 1
+    labels = [e.name for e in forge.store.events if e.payload.get("action") == "labeled"]
+    assert labels == ["pull_request", "pull_request_target"]
     assert owner.send("DELETE", f"{path}/build")[1] == []
     assert owner.send("DELETE", f"{path}/build")[0] == 404
 
@@ -164,3 +166,19 @@ def test_author_may_not_approve_a_pull_request(parts, pull):
     path = f"{REPOSITORY}/pulls/1/reviews"
     assert stranger.send("POST", path, {"event": "APPROVE"})[0] == 422
     assert owner.send("POST", path, {"event": "APPROVE"})[1]["state"] == "APPROVED"
+
+
+def test_artifact_is_read_by_its_run_and_by_others_that_may(parts):
+    forge, _, _, _ = parts
+    run, own = job(forge, permissions={})
+    path = "/artifacts/plan"
+    assert own.send("POST", path, {"plan": 1}, url=forge.url)[0] == 201
+    assert own.send("POST", path, {"plan": 2}, url=forge.url)[0] == 409
+    assert own.send("GET", path, url=forge.url)[:2] == (200, {"plan": 1})
+    listing = f"{REPOSITORY}/actions/runs/{run.id}/artifacts?name=plan"
+    assert own.send("GET", listing)[0] == 403
+    _, other = job(forge, permissions={"actions": "read"})
+    assert other.send("GET", path, url=forge.url)[0] == 404
+    (artifact,) = other.send("GET", listing)[1]["artifacts"]
+    content = f"{REPOSITORY}/actions/artifacts/{artifact['id']}/zip"
+    assert other.send("GET", content)[1] == {"plan": 1}

@@ -1,0 +1,50 @@
+"""`make rehearsal`: plays the workflows once and writes build/rehearsal/report.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.rehearsal.scenario import ROOT, Rehearsal
+
+ACTION_VARIABLE = "ROUNDHOUSE_CREDENTIALS_ACTION"
+"""Folder of a checkout of aws-actions/configure-aws-credentials; unset: its stand-in."""
+NAME = "configure-aws-credentials"
+
+
+def rehearse(folder, report):
+    """Play the rehearsal in a folder and write its report; raises AssertionError for a miss."""
+    given = os.environ.get(ACTION_VARIABLE)
+    actions = {} if given is None else {NAME: Path(given)}
+    rehearsal = Rehearsal(folder, say=lambda text: print(text, flush=True), actions=actions)
+    try:
+        rehearsal.play()
+        document = rehearsal.report()
+    finally:
+        rehearsal.stop()
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text(json.dumps(document, indent=1) + "\n")
+    return document
+
+
+def main():
+    """Exit code 1 for a miss; what was played is then in the folder that is named."""
+    folder, report = Path(tempfile.mkdtemp(prefix="rehearsal-")), ROOT / "build" / "rehearsal"
+    try:
+        document = rehearse(folder, report / "report.json")
+    except AssertionError as error:
+        print(f"✗ {error}\nRuns and their logs: {folder / 'runs'}", file=sys.stderr)
+        return 1
+    requests = document["requests_of_prod"]
+    print(
+        f"Done in {document['seconds']} s: rollback {document['rollback_seconds']} s after the "
+        f"merge; {requests['answered']} requests of prod answered, {requests['failed']} failed."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,365 @@
+"""One change's way: a fork's pull request, plan, build, dev, promotion, prod, and back."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from rich.console import Console
+
+from local_cloud.forge.server import Forge
+from onboarding.promotion import write_promotion
+from roundhouse.gitops.promote import prepare_promotion
+from roundhouse.paths import Paths
+from roundhouse.processes import Processes
+from roundhouse.report import Report
+from tests.local_cloud.load import steady_load
+from tests.local_cloud.tiny_session import QUESTION, TinySession, sound_network
+from tests.rehearsal.accounts import ROOT, Accounts
+from tests.rehearsal.openapi import Operations
+from tests.rehearsal.runner import Runner, lines
+from tests.rehearsal.seed import DEV, PROD, Clone, write_seed
+from tests.unit.local_cloud.forge.forge_client import Client
+
+REPOSITORY, FORK = "acme/models", "mallory/models"
+API = f"/repos/{REPOSITORY}"
+MODELS = ("second", "tiny")
+SHOWN_LINES = 60
+
+
+class Rehearsal:
+    """The forge, the accounts and the people of one rehearsal; `steps` has what was played."""
+
+    def __init__(self, folder, *, say=print, actions=None):
+        self.folder, self.say, self.steps = folder, say, []
+        self.begin = time.monotonic()
+        self.forge = Forge(folder / "forge", validate=Operations().faults)
+        self.forge.start()
+        self.accounts = Accounts(folder / "cloud", f"{self.forge.url}/oidc/keys")
+        people = ("acme", "mallory", "reviewer")
+        self.people = {name: Client(self.forge, self.forge.add_user(name)) for name in people}
+        self.repository = self.forge.add_repository(*REPOSITORY.split("/"))
+        variables = self.accounts.job_variables()
+        self.runner = Runner(self.forge, folder / "runs", variables, actions)
+
+    def stop(self):
+        """End every process of the rehearsal."""
+        self.accounts.stop()
+        self.forge.stop()
+
+    def play(self):
+        """Play every step; each raises AssertionError for what is not as it must be."""
+        self.step("two accounts and main's models deployed in dev and prod", self.prepare)
+        with steady_load(Prod(self.accounts), "prod-tiny") as load:
+            self.before = self.endpoint(PROD, "tiny")
+            self.step("fork's pull request: the plan as a comment", self.open_pull_request)
+            self.step("adopted as a branch of the repository", self.adopt)
+            self.step("engines built, locks committed, plan anew", self.build)
+            self.step("merged: dev deployed, prod untouched", self.merge_change)
+            self.step("promotion to prod, approved; its pull request", self.promote)
+            self.step("promotion merged, approved: prod deployed", self.merge_promotion)
+            self.step("promotion reverted: prod as before", self.revert)
+        assert load.answers
+        assert not load.failures, f"{len(load.failures)} requests failed: {load.failures[0]}"
+        self.load = {"answered": len(load.answers), "failed": len(load.failures)}
+
+    def step(self, title, act):
+        """Play one step and note how long it took."""
+        begin, first = time.monotonic(), len(self.runner.runs)
+        self.say(f"  … {title}")
+        act()
+        seconds = round(time.monotonic() - begin, 1)
+        runs = [
+            {"workflow": run.name, "event": run.event, "conclusion": run.conclusion,
+             "seconds": round(run.seconds, 1), "jobs": list(run.results)}
+            for run in self.runner.runs[first:]
+        ]  # fmt: skip
+        self.steps.append({"step": title, "seconds": seconds, "runs": runs})
+        self.say(f"✓ {title}  {seconds} s")
+
+    # Before the change
+
+    def prepare(self):
+        owner = self.people["acme"]
+        self.tree = self.folder / "acme"
+        write_seed(self.tree, repository=self.repository.id, owner=self.repository.owner.id)
+        self.clone = self.person_clone("acme", self.tree)
+        self.clone.git("init", "--quiet", "--initial-branch", "main")
+        self.clone.git("remote", "add", "origin", self.clone.url(REPOSITORY))
+        self.clone.commit("Models of acme")
+        for name in (".venv", ".venvs", "node_modules"):
+            (self.tree / name).symlink_to((ROOT / name).resolve())
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda of: self.accounts.prepare(self.tree, *of), (DEV, PROD)))
+        self.roundhouse(DEV, "build", "--env", "dev")
+        self.push_main("Locks of dev")
+        self.promote_by_hand()
+        self.push_main("First promotion to prod")
+        with ThreadPoolExecutor(2) as pool:
+            deploy = lambda of: self.roundhouse(of, "deploy", "--env", of[0], "--yes")
+            list(pool.map(deploy, (DEV, PROD)))
+        for name, reviewers in (("dev-build", ()), ("dev", ()), ("prod", ("reviewer",))):
+            users = [self.forge.store.users[login].id for login in reviewers]
+            body = {"reviewers": [{"type": "User", "id": number} for number in users]}
+            assert owner.send("PUT", f"{API}/environments/{name}", body)[0] == 200
+        self.forge.store.events.clear()
+
+    def promote_by_hand(self):
+        """The first promotion: with the keys of both accounts, before prod has a deployment."""
+        places = {name: (account, region) for name, account, region in (DEV, PROD)}
+        source, destination = (self.accounts.client("s3", *place) for place in places.values())
+        buckets = [f"roundhouse-{name}-{'-'.join(place)}" for name, place in places.items()]
+        for item in source.list_objects_v2(Bucket=buckets[0])["Contents"]:
+            if item["Key"].startswith(("engines/", "networks/")):
+                content = source.get_object(Bucket=buckets[0], Key=item["Key"])["Body"].read()
+                destination.put_object(Bucket=buckets[1], Key=item["Key"], Body=content)
+        prepared = prepare_promotion(
+            Paths(code=ROOT, tree=self.tree, build=self.tree / "build"),
+            Report(console=Console(file=io.StringIO())),
+            source="dev",
+            destination="prod",
+            clients_of=lambda spec, _: lambda name: self.accounts.client(name, *places[spec.name]),
+            run=Processes(),
+        )
+        write_promotion(self.tree, prepared.promotion)
+
+    def push_main(self, message):
+        commit = self.clone.commit(message)
+        self.clone.git("push", "--quiet", "origin", "main")
+        return commit
+
+    def roundhouse(self, environment, *words):
+        """The command as an administrator of an environment's account."""
+        result = subprocess.run(
+            (str(self.tree / ".venv" / "bin" / "python"), "-m", "roundhouse", *words),
+            cwd=self.tree,
+            env=self.accounts.variables(*environment[1:]),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, f"roundhouse {words}: {result.stdout}{result.stderr}"
+        return result.stdout
+
+    def person_clone(self, login, folder):
+        return Clone(folder, self.forge, self.people[login].token, login)
+
+    # The change
+
+    def open_pull_request(self):
+        """Add a model, and give the other one another engine, in a fork that nobody here knows."""
+        self.forge.add_repository(*FORK.split("/"), parent=REPOSITORY)
+        folder = self.folder / "mallory"
+        folder.mkdir()
+        clone = self.person_clone("mallory", folder)
+        clone.git("clone", "--quiet", clone.url(FORK), ".")
+        clone.git("checkout", "--quiet", "-b", "second")
+        tiny = TinySession(paths=Paths(code=ROOT, tree=folder, build=folder / "build"))
+        tiny.write_model(sound_network(), mean=0.98)
+        tiny.write_like("second", "{instance_type: ml.c7i.large}", serving="{server: python}")
+        clone.commit("Add a model")
+        clone.git("push", "--quiet", "origin", "second")
+        title = "Add a <!-- roundhouse:plan --> model for @acme"
+        self.pull = self.create_pull("mallory", title, "mallory:second")
+        self.play_runs({"roundhouse": "failure", "roundhouse-comment": "success"})
+        text = self.comment(self.pull)
+        assert "2 engines to build" in text, text
+        assert "@acme" not in text
+
+    def adopt(self):
+        self.label(self.pull, "adopt")
+        self.play_runs({"roundhouse-request": "success", "roundhouse": "failure"})
+        self.adopted = self.pull_from("acme:adopt/1")
+        assert "2 engines to build" in self.comment(self.adopted)
+
+    def build(self):
+        head = self.adopted["head"]["sha"]
+        self.label(self.adopted, "build")
+        self.play_runs({"roundhouse-request": "success", "roundhouse": "success"})
+        self.adopted = self.pull_from("acme:adopt/1")
+        assert self.adopted["head"]["sha"] != head
+        locks = {f"models/{name}.lock.yaml" for name in MODELS}
+        path = f"{API}/pulls/{self.adopted['number']}/files"
+        files = {item["filename"] for item in self.people["acme"].send("GET", path)[1]}
+        assert locks <= files, files
+        text = self.comment(self.adopted)
+        assert "engines to build" not in text, text
+        assert "is not built" not in text, text
+
+    def merge_change(self):
+        untouched = self.endpoint(PROD, "tiny")
+        before = self.endpoint(DEV, "tiny")
+        self.merge(self.adopted)
+        self.play_runs({"roundhouse-main": "success"})
+        assert self.endpoint(DEV, "tiny") != before
+        assert self.endpoint(DEV, "second")
+        assert self.endpoint(PROD, "tiny") == untouched
+        assert self.endpoint(PROD, "second") is None
+
+    def promote(self):
+        path = f"{API}/actions/workflows/roundhouse-request.yml/dispatches"
+        inputs = {"action": "promote", "environment": "prod"}
+        status, answer, _ = self.people["acme"].send(
+            "POST", path, {"ref": "main", "inputs": inputs}
+        )
+        assert status == 204, answer
+        self.play_runs({"roundhouse-request": "success", "roundhouse": "success"}, approvals=1)
+        (self.promotion,) = self.people["acme"].send("GET", f"{API}/pulls?base=main")[1][:1]
+        path = f"{API}/pulls/{self.promotion['number']}/files"
+        files = [item["filename"] for item in self.people["acme"].send("GET", path)[1]]
+        assert files == ["promotions/prod.lock.yaml"], files
+
+    def merge_promotion(self):
+        number = self.promotion["number"]
+        review = {"event": "APPROVE"}
+        path = f"{API}/pulls/{number}/reviews"
+        assert self.people["reviewer"].send("POST", path, review)[0] == 200
+        self.commit = self.merge(self.promotion)
+        self.play_runs({"roundhouse-main": "success"}, approvals=1)
+        assert self.endpoint(PROD, "tiny") != self.before
+        assert self.endpoint(PROD, "second")
+
+    def revert(self):
+        builds = self.executions()
+        self.clone.git("fetch", "--quiet", "origin")
+        self.clone.git("checkout", "--quiet", "-b", "revert", "origin/main")
+        self.clone.git("revert", "--no-edit", "--mainline", "1", self.commit)
+        self.clone.git("push", "--quiet", "origin", "revert")
+        pull = self.create_pull("acme", "Revert the promotion", "revert")
+        self.play_runs({"roundhouse": "success", "roundhouse-comment": "success"})
+        begin = time.monotonic()
+        self.merge(pull)
+        self.play_runs({"roundhouse-main": "success"}, approvals=1)
+        self.rollback_seconds = round(time.monotonic() - begin, 1)
+        assert self.endpoint(PROD, "tiny") == self.before
+        assert self.executions() == builds
+
+    # What people do, and see
+
+    def create_pull(self, login, title, head):
+        body = {"title": title, "head": head, "base": "main"}
+        status, pull, _ = self.people[login].send("POST", f"{API}/pulls", body)
+        assert status == 201, pull
+        return pull
+
+    def label(self, pull, name):
+        path = f"{API}/issues/{pull['number']}/labels"
+        assert self.people["acme"].send("POST", path, {"labels": [name]})[0] == 200
+
+    def merge(self, pull):
+        """Merge a pull request whose check `plan` passed at its head; the merge commit."""
+        found = self.pull_from(pull["head"]["label"])
+        path = f"{API}/commits/{found['head']['sha']}/check-runs"
+        checks = self.people["acme"].send("GET", path)[1]["check_runs"]
+        passed = [check["conclusion"] for check in checks if check["name"] == "plan"]
+        assert passed[-1:] == ["success"], checks
+        body = {"sha": found["head"]["sha"]}
+        path = f"{API}/pulls/{found['number']}/merge"
+        status, answer, _ = self.people["acme"].send("PUT", path, body)
+        assert status == 200, answer
+        return answer["sha"]
+
+    def pull_from(self, label):
+        path = f"{API}/pulls?state=open&head={label}"
+        (pull,) = self.people["acme"].send("GET", path)[1]
+        return pull
+
+    def comment(self, pull):
+        """The one comment of a pull request, which the workflow's bot wrote."""
+        path = f"{API}/issues/{pull['number']}/comments"
+        (comment,) = self.people["acme"].send("GET", path)[1]
+        assert comment["user"]["type"] == "Bot"
+        return comment["body"]
+
+    def play_runs(self, expected, approvals=0):
+        """Play what was started; the last run of each of these workflows must end so."""
+        done = threading.Event()
+        approve = threading.Thread(target=self.approve, args=(done,))
+        self.approved = 0
+        approve.start()
+        try:
+            runs = self.runner.run_all()
+        finally:
+            done.set()
+            approve.join()
+        found = {run.name: run for run in runs}
+        for name, wanted in expected.items():
+            assert name in found, f"{name} did not run; {list(found)} did"
+            run = found[name]
+            text = lambda run=run: "\n".join(self.log(run))
+            assert run.conclusion == wanted, f"{name}: {run.conclusion}\n{text()}"
+        assert self.approved == approvals, f"{self.approved} approvals, not {approvals}"
+
+    def log(self, run):
+        found = lines(self.runner.folder / str(run.id))
+        return [line for line in found if "LocalRepositoryCache" not in line][-SHOWN_LINES:]
+
+    def approve(self, done):
+        """Approve, as the reviewer, every deployment that waits."""
+        reviewer = self.people["reviewer"]
+        while not done.wait(0.1):
+            for run in list(self.forge.store.runs.values()):
+                if run.status != "in_progress":
+                    continue
+                path = f"{API}/actions/runs/{run.id}/pending_deployments"
+                for item in reviewer.send("GET", path)[1]:
+                    ids = [item["environment"]["id"]]
+                    body = {"environment_ids": ids, "state": "approved", "comment": "as planned"}
+                    assert reviewer.send("POST", path, body)[0] == 200
+                    self.approved += 1
+
+    # What AWS has
+
+    def endpoint(self, environment, model):
+        """The endpoint config of a model's endpoint, which is in service; None: there is none."""
+        name, *place = environment
+        sagemaker = self.accounts.client("sagemaker", *place)
+        wanted = f"{name}-{model}"
+        found = sagemaker.list_endpoints(NameContains=wanted)["Endpoints"]
+        if not any(item["EndpointName"] == wanted for item in found):
+            return None
+        described = sagemaker.describe_endpoint(EndpointName=wanted)
+        assert described["EndpointStatus"] == "InService", described
+        return described["EndpointConfigName"]
+
+    def executions(self):
+        """How often the build machines of both accounts were started."""
+        count = 0
+        for _, *place in (DEV, PROD):
+            states = self.accounts.client("stepfunctions", *place)
+            for machine in states.list_state_machines()["stateMachines"]:
+                arn = machine["stateMachineArn"]
+                count += len(states.list_executions(stateMachineArn=arn)["executions"])
+        return count
+
+    def report(self):
+        """The rehearsal as JSON."""
+        requests = {f"{method} {path}" for method, path, _ in self.forge.requests if "{" in path}
+        return {
+            "seconds": round(time.monotonic() - self.begin, 1),
+            "rollback_seconds": self.rollback_seconds,
+            "requests_of_prod": self.load,
+            "operations": sorted(requests),
+            "steps": self.steps,
+        }
+
+
+class Prod:
+    """Asks prod's endpoint, for `steady_load`."""
+
+    def __init__(self, accounts):
+        self.runtime = accounts.client("sagemaker-runtime", *PROD[1:])
+        self.pause = threading.Event()
+
+    def invoke(self, endpoint):
+        # A pause leaves the machine to what is rehearsed.
+        self.pause.wait(0.1)
+        answer = self.runtime.invoke_endpoint(
+            EndpointName=endpoint, ContentType="application/json", Body=QUESTION
+        )
+        outputs = json.loads(answer["Body"].read())["outputs"]
+        return {"greeting": answer["InvokedProductionVariant"], "rows": outputs[0]["shape"][0]}
