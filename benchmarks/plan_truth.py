@@ -21,7 +21,7 @@ from roundhouse.deploy import deployment
 from roundhouse.deploy.stacks import environment_templates
 from roundhouse.gitops.template_changes import Template
 from roundhouse.paths import Paths
-from roundhouse.session import LOCAL
+from roundhouse.session import LOCAL, Session
 
 COUNT = 3
 CHANGES: Mapping[str, Any] = {
@@ -60,18 +60,17 @@ def compare_plans(paths: Paths, folder: Path, seeds: Iterable[int]) -> Iterator[
         deployment.deploy(local.session(), deployment.DeployOptions(yes=True, concurrency=4))
         session = local.session()
         deployed = environment_templates(session)
-        client = session.clients("cloudformation")
         edits = random_edits(models, folder / "original")
         planned = PlannedChanges(local.paths, LOCAL, deployed)
         for seed in seeds:
-            yield _verdict(seed, edits, planned, client, deployed)
+            yield _verdict(seed, edits, planned, session, deployed)
 
 
 def _verdict(
     seed: int,
     edits: RandomEdits,
     planned: PlannedChanges,
-    client: Any,
+    session: Session,
     deployed: Mapping[str, Template],
 ) -> Verdict:
     tree = edits.apply(seed)
@@ -80,7 +79,7 @@ def _verdict(
     found = {
         stack: changes
         for stack, template in templates.items()
-        if (changes := change_set(client, stack, deployed.get(stack), template))
+        if (changes := change_set(session, stack, deployed.get(stack), template))
     }
     differences = [
         f"seed {seed}: {stack}: {logical_id}: the plan says {ours}, CloudFormation {theirs}"

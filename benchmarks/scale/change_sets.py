@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from onboarding.names import stack_name
+from onboarding.names import artifact_bucket, stack_name
 from onboarding.resolve import deployments
 from onboarding.tree import Tree
-from roundhouse.aws.clients import Client
 from roundhouse.gitops.compare import change_of, other_stacks
 from roundhouse.gitops.plan import environment_plan, observability_template
 from roundhouse.gitops.plan_document import EnvironmentPlan, ResourceChange
 from roundhouse.gitops.template_changes import ENDPOINT, Template
 from roundhouse.paths import Paths
+from roundhouse.session import Session
 from stacks.endpoint.template import endpoint_template
 
 REPLACED = ("new-version", "replaced")
@@ -77,17 +77,21 @@ def _action(change: ResourceChange) -> str:
     return "Replace" if change.change in REPLACED or change.change == "outage" else "Modify"
 
 
-def change_set(client: Client, stack: str, before: Template | None, after: Template) -> Changes:
+def change_set(session: Session, stack: str, before: Template | None, after: Template) -> Changes:
     """Return what CloudFormation says that a template changes of a stack; nothing is changed.
 
     `before`: the template that is deployed, None for a new stack.
     """
+    client, s3 = session.clients("cloudformation"), session.clients("s3")
+    bucket, key = artifact_bucket(session.environment), f"templates/{stack}.json"
+    # A template in the request itself may have 51,200 bytes.
+    s3.put_object(Bucket=bucket, Key=key, Body=json.dumps(_with_notes(before, after)))
     tags = [] if before is None else client.describe_stacks(StackName=stack)["Stacks"][0]["Tags"]
     client.create_change_set(
         StackName=stack,
         ChangeSetName=NAME,
         ChangeSetType="CREATE" if before is None else "UPDATE",
-        TemplateBody=json.dumps(_with_notes(before, after)),
+        TemplateURL=f"https://s3.amazonaws.com/{bucket}/{key}",
         Tags=tags,
         Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM"],
     )
