@@ -86,7 +86,12 @@ def sections(plan: EnvironmentPlan) -> Iterator[Section]:
         Section(
             title="Measured",
             columns=("model", "what", "before", "after"),
-            rows=tuple(row for engine in plan.engines for row in _evidence_rows(engine)),
+            rows=tuple(
+                row
+                for engine in plan.engines
+                if engine.after is not None
+                for row in _evidence_rows(engine)
+            ),
         ),
         Section(
             title="Scaling",
