@@ -16,7 +16,12 @@ pytestmark = pytest.mark.unit
 
 CODE = "requirements/server.txt"
 PIN = "0" * 20
-SYNTH = ("cdk.json", "engine_build/buildspec.yml", "engine_build/image/buildspec.yml")
+SYNTH = (
+    "cdk.json",
+    "engine_build/buildspec.yml",
+    "engine_build/image/buildspec.yml",
+    "engine_build/signer.py",
+)
 
 
 @pytest.fixture
