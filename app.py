@@ -144,6 +144,7 @@ def _hang_stages(app: App, selection: Selection) -> None:
             environment=own.environments[name],
             sources=sources,
             is_whole=not selection.endpoints,
+            environments=own.environments,
         )
 
 

@@ -54,7 +54,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     from local_cloud.cloudwatch.alarms import alarm_states
     from local_cloud.codebuild.api import Builds
     from local_cloud.containers.job import stop_jobs
-    from local_cloud.iam import condition_keys, web_identity
+    from local_cloud.iam import actions, condition_keys, web_identity
     from local_cloud.ministack import s3_copies
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
@@ -77,6 +77,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     condition_keys.install(emulator)
     s3_copies.install()
     web_identity.install(settings.github_keys_url)
+    actions.install()
     clock.start()
     _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer))
     _add_service(emulator, "application-autoscaling", _handler(scaling.answer))

@@ -75,3 +75,13 @@ def endpoint_quota(instance_type: str) -> str:
 def training_quota(instance_type: str) -> str:
     """Return the name in Service Quotas of the instances of a type that training jobs may run."""
     return f"{instance_type} for training job usage"
+
+
+SESSION_SECONDS: Final = Bounds(3600, 21_600)
+"""Seconds that a role's session may last: IAM's least (its most is 12 hours), and the six hours
+that a job on GitHub's own runners may take.
+"""
+GITHUB_ISSUER: Final = "token.actions.githubusercontent.com"
+"""Who signs the tokens of GitHub's workflows; the name of its OIDC provider in IAM."""
+MANAGED_POLICY_CHARACTERS: Final = 6144
+"""Of a managed policy, white space apart. Source: IAM user guide, "IAM and AWS STS quotas"."""

@@ -67,6 +67,7 @@ def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fa
     yield from between_environments.environments_do_not_meet(files)
     yield from between_environments.lock_folders_are_distinct(files)
     yield from between_environments.promotions_have_a_source(files)
+    yield from between_environments.accounts_have_one_oidc_provider(files)
     yield from _spec_faults(files, datasets)
     for environment in files.environments.values():
         yield from environment.faults

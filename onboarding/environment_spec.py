@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 from onboarding.aws_limits import (
     BUILD_MINUTES,
     SECURITY_GROUP_COUNT,
+    SESSION_SECONDS,
     SUBNET_COUNT,
     TRAINING_VOLUME_GIB,
 )
@@ -39,6 +40,26 @@ class NetworkSpec(Value):
         False,
         description="Make the VPC endpoints that isolated subnets need: S3, ECR, logs, "
         "SageMaker, STS, KMS",
+    )
+
+
+class GithubSpec(Value):
+    """The GitHub repository whose workflows plan, build, deploy and promote."""
+
+    repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+/[A-Za-z0-9._-]+$")] = Field(
+        description="Owner and name, such as acme/models"
+    )
+    repository_id: Annotated[int, Field(ge=1)] = Field(
+        description="The repository's number, which outlives its name: `gh api repos/OWNER/NAME "
+        "--jq .id`"
+    )
+    owner_id: Annotated[int, Field(ge=1)] = Field(
+        description="The owner's number: `gh api repos/OWNER/NAME --jq .owner.id`"
+    )
+    oidc_provider_arn: str | None = Field(
+        None,
+        description="GitHub's OIDC provider, where the account has it already; default: the access "
+        "stack makes it",
     )
 
 
@@ -209,6 +230,11 @@ class EnvironmentSpec(Value):
     images: ImagesSpec = Field(
         ImagesSpec(), description="Serving images that endpoints stay with when the code changes"
     )
+    github: GithubSpec | None = Field(
+        None,
+        description="The repository whose workflows may work here, each by a role of its own; "
+        "default: none",
+    )
     models: ModelsSpec = Field(
         ModelsSpec(),
         description="`only` or `except`: which models are deployed; every other key is a model's "
@@ -223,6 +249,26 @@ class EnvironmentSpec(Value):
         return self.models.overrides if section == "models" else self.endpoints
 
     @property
+    def session_seconds(self) -> int:
+        """How long the sessions of the workflows' roles for builds and deployments may last."""
+        return SESSION_SECONDS.clamp(60 * self.builds.timeout_minutes)
+
+    @property
     def has_codebuild_gpu(self) -> bool:
         """Whether engines for an A10G are built in on-demand CodeBuild."""
         return self.builds.codebuild_gpu and self.region in CODEBUILD_GPU_REGIONS
+
+
+def promotion_neighbours(
+    environment: EnvironmentSpec, environments: Mapping[str, EnvironmentSpec]
+) -> tuple[EnvironmentSpec | None, tuple[EnvironmentSpec, ...]]:
+    """Return the environment that one promotes from, and those whose workflows promote from it.
+
+    `environments` are all of the tree, by name.
+    """
+    receivers = (
+        other
+        for other in environments.values()
+        if other.promotes_from == environment.name and other.github is not None
+    )
+    return environments.get(environment.promotes_from or ""), tuple(receivers)

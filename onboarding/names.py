@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import registry_host
+from onboarding.platform import aws_partition, registry_host
 
 ENGINES_PREFIX = "engines"
 """Published engines; only the signer may write them, each once."""
@@ -34,6 +34,8 @@ carries it.
 """
 PIPELINE_ROLES = ("plan", "build", "deploy", "promote", "drift")
 """Purposes of the roles that the forge's workflows assume."""
+RUN_WORKFLOW = ".github/workflows/roundhouse-run.yml"
+"""The workflow that builds, deploys and promotes; its roles trust main's version of it alone."""
 ARCHIVE_NAME = "model.tar.gz"
 RECORD_NAME = "lock-entry.json"
 
@@ -46,6 +48,12 @@ def artifact_bucket(environment: EnvironmentSpec) -> str:
 def pipeline_role(environment: EnvironmentSpec, purpose: str) -> str:
     """Name of the role that the forge's workflows assume for one of PIPELINE_ROLES."""
     return f"roundhouse-{environment.name}-{purpose}"
+
+
+def pipeline_role_arn(environment: EnvironmentSpec, purpose: str) -> str:
+    """ARN of `pipeline_role`; also of `gate`, which promotions to other accounts ask alarms by."""
+    partition = aws_partition(environment.region)
+    return f"arn:{partition}:iam::{environment.account}:role/{pipeline_role(environment, purpose)}"
 
 
 def engine_archive_path(engine_key: str) -> str:
@@ -157,3 +165,8 @@ def image_uri(environment: EnvironmentSpec, image: str, tag: str, digest: str | 
     registry = registry_host(environment.account, environment.region)
     reference = f":{tag}" if digest is None else f"@{digest}"
     return f"{registry}/{repository(environment, image)}{reference}"
+
+
+def approval_environment(environment: EnvironmentSpec, *, builds: bool = False) -> str:
+    """GitHub environment whose reviewers approve deployments and promotions, or builds."""
+    return f"{environment.name}-build" if builds else environment.name

@@ -1,17 +1,19 @@
-"""One environment: foundation, images, builds, a stack for every endpoint, observability."""
+"""One environment: what all endpoints share, a stack for each of them, observability."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from aws_cdk import Environment, Stack, Stage
 from constructs import Construct
 
 from onboarding.deployment import Deployment
-from onboarding.environment_spec import EnvironmentSpec
+from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
+from stacks.access_stack import AccessStack
 from stacks.builds_stack import BuildsStack
 from stacks.endpoint_stack import EndpointStack
 from stacks.foundation_stack import FoundationStack
@@ -47,8 +49,10 @@ def read_sources(repository: Path) -> Sources:
 class EnvironmentStage(Stage):
     """The stacks of one environment.
 
-    `<environment>/Foundation`, `/Images`, `/Builds`, `/Endpoint-<name>`, `/Observability`. Of only
-    some endpoints, where `is_whole` is false: their stacks and the foundation that they depend on.
+    `<environment>/Foundation`, `/Images`, `/Builds`, `/Access`, `/Endpoint-<name>`,
+    `/Observability`. Of only some endpoints, where `is_whole` is false: their stacks and the
+    foundation that they depend on. `environments` are those of the tree, by name: what they promote
+    to each other, they may read.
     """
 
     def __init__(
@@ -59,13 +63,17 @@ class EnvironmentStage(Stage):
         deployments: Sequence[Deployment],
         sources: Sources,
         is_whole: bool = True,
+        environments: Mapping[str, EnvironmentSpec] = MappingProxyType({}),
     ) -> None:
         env = Environment(account=environment.account, region=environment.region)
         super().__init__(scope, environment.name, env=env)
         platform = serving_platforms()[environment.platform]
         tags = image_tags(sources.image_files, base_image(platform))
         dependents: list[Stack] = []
-        foundation = FoundationStack(self, "Foundation", environment=environment)
+        source, receivers = promotion_neighbours(environment, environments)
+        foundation = FoundationStack(
+            self, "Foundation", environment=environment, receivers=receivers
+        )
         if is_whole:
             images = ImagesStack(
                 self,
@@ -84,6 +92,15 @@ class EnvironmentStage(Stage):
                 signer=sources.signer,
             )
             dependents += [images, builds]
+            if environment.github is not None:
+                AccessStack(
+                    self,
+                    "Access",
+                    environment=environment,
+                    github=environment.github,
+                    source=source,
+                    receivers=receivers,
+                )
         uris = image_uris(environment, tags)
         dependents += [
             EndpointStack(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from aws_cdk import Annotations, CfnResource, Duration, Environment, RemovalPolicy, Stack
@@ -17,6 +18,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
 from stacks.access.policies import CLOUDWATCH, of_alarms, topic_policy
 from stacks.builds.signing import signing_key_statements
+from stacks.github.promotion import promotion_decryption, promotion_reads
 from stacks.resources import add_resources
 from stacks.vpc_endpoints import vpc_endpoints
 
@@ -32,10 +34,19 @@ REPOSITORIES = {
 
 
 class FoundationStack(Stack):
-    """Deploys first, changes rarely, and keeps its contents when it is deleted."""
+    """Deploys first, changes rarely, and keeps its contents when it is deleted.
+
+    `receivers` are the environments whose workflows promote engines from this one; those of other
+    accounts may read them.
+    """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, environment: EnvironmentSpec
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        environment: EnvironmentSpec,
+        receivers: Sequence[EnvironmentSpec] = (),
     ) -> None:
         super().__init__(
             scope,
@@ -48,7 +59,15 @@ class FoundationStack(Stack):
         )
         key = self._key(environment)
         self._add_signing_key(environment)
-        self._bucket(environment, key)
+        bucket = self._bucket(environment, key)
+        far = [receiver for receiver in receivers if receiver.account != environment.account]
+        if far:
+            for statement in promotion_reads(environment, far):
+                bucket.add_to_resource_policy(iam.PolicyStatement.from_json(statement))
+            key.add_to_resource_policy(
+                iam.PolicyStatement.from_json(promotion_decryption(environment, far)),
+                allow_no_op=True,
+            )
         for construct_id, image in REPOSITORIES.items():
             self._repository(environment, construct_id, image)
         self._add_topics(environment, key)
@@ -103,7 +122,7 @@ class FoundationStack(Stack):
         alias = cast("CfnResource", key.node.find_child("Alias").node.default_child)
         alias.apply_removal_policy(KEPT)
 
-    def _bucket(self, environment: EnvironmentSpec, key: kms.IKey) -> None:
+    def _bucket(self, environment: EnvironmentSpec, key: kms.IKey) -> s3.Bucket:
         bucket = s3.Bucket(
             self,
             "Artifacts",
@@ -120,6 +139,7 @@ class FoundationStack(Stack):
         )
         if bucket.policy is not None:
             bucket.policy.apply_removal_policy(KEPT)
+        return bucket
 
     def _repository(self, environment: EnvironmentSpec, construct_id: str, image: str) -> None:
         ecr.Repository(

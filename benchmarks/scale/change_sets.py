@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.names import artifact_bucket, stack_name
 from onboarding.resolve import deployments
 from onboarding.tree import Tree
@@ -30,17 +31,23 @@ class PlannedChanges:
     def __init__(self, paths: Paths, environment: str, deployed: Mapping[str, Template]) -> None:
         self.paths, self.environment, self.deployed = paths, environment, deployed
         # Stacks beside the endpoints' follow from the environment's facts, and take seconds.
-        self._other_stacks = cache(lambda text: other_stacks(paths, self._specs[text]))
-        self._specs: dict[str, Any] = {}
+        self._other_stacks = cache(lambda text: other_stacks(paths, *self._specs[text]))
+        self._specs: dict[str, tuple[EnvironmentSpec, Mapping[str, EnvironmentSpec]]] = {}
 
     def plan(self, tree: Tree) -> tuple[EnvironmentPlan, dict[str, Template]]:
         """Return the plan of a tree, and the templates that it deploys by stack name."""
         change = change_of(self.paths, tree, self.environment, None, self.deployed)
 
-        def others(spec: Any) -> Mapping[str, Template]:
-            facts = spec.model_dump(mode="json", exclude={"models", "endpoints", "gates"})
+        def others(
+            spec: EnvironmentSpec, environments: Mapping[str, EnvironmentSpec]
+        ) -> Mapping[str, Template]:
+            left_out = {"models", "endpoints", "gates"}
+            facts = [
+                item.model_dump(mode="json", exclude=left_out)
+                for item in (spec, *environments.values())
+            ]
             text = json.dumps(facts, sort_keys=True)
-            self._specs.setdefault(text, spec)
+            self._specs.setdefault(text, (spec, environments))
             return self._other_stacks(text)
 
         found = deployments(tree, self.environment)
@@ -51,7 +58,7 @@ class PlannedChanges:
             for item in found
         }
         templates |= observability_template(change.environment, found)
-        templates |= others(change.environment)
+        templates |= others(change.environment, tree.environments)
         return environment_plan(change, others), templates
 
 

@@ -7,12 +7,16 @@ guide, "AWS KMS condition keys"; IAM user guide, "AWS global condition context k
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from ministack.core import iam_actions, iam_evaluator
-from ministack.services import iam, kms
+from ministack.services import kms
 
+SESSION = re.compile(
+    r"arn:(?P<partition>[a-z-]+):sts::(?P<account>\d{12}):assumed-role/(?P<role>[^/]+)/.+"
+)
 HEADERS = ("if-match", "if-none-match")
 CREATES_NOTHING = frozenset({"uploads", "partNumber"})
 """Query parameters of CreateMultipartUpload, UploadPart and UploadPartCopy, which take no such
@@ -49,14 +53,24 @@ def _install_principals() -> None:
     """Give `aws:PrincipalArn` of a role's session as AWS does: the role, not the session."""
     resolve = iam_evaluator._resolve_condition_key
 
-    def condition_value(key: str, request: Any) -> Any:
-        value = resolve(key, request)
-        if key.lower() != "aws:principalarn" or ":assumed-role/" not in str(value):
-            return value
-        role = iam._roles.get(str(value).split("/")[1])
-        return value if role is None else role["Arn"]
+    def resolve_key(key: str, request: Any) -> Any:
+        if key.lower() != "aws:principalarn":
+            return resolve(key, request)
+        # MiniStack asks a bucket of another account about the caller's account as a whole.
+        caller, given = str(iam_evaluator.caller_arn()), str(request.principal_arn)
+        is_account = given == f"arn:aws:iam::{request.principal_account}:root"
+        is_same = caller.split(":")[4:5] == [request.principal_account]
+        return role_of(caller if is_account and is_same else given)
 
-    iam_evaluator._resolve_condition_key = condition_value
+    iam_evaluator._resolve_condition_key = resolve_key
+
+
+def role_of(principal: str) -> str:
+    """Return the ARN of a session's role, or the principal's own where it is no session."""
+    session = SESSION.fullmatch(principal)
+    if session is None:
+        return principal
+    return f"arn:{session['partition']}:iam::{session['account']}:role/{session['role']}"
 
 
 def _install_kms() -> None:

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from local_cloud.protocol.errors import AwsError
+from onboarding.aws_limits import GITHUB_ISSUER
 
 Claims = Mapping[str, Any]
-GITHUB = "token.actions.githubusercontent.com"
 GITHUB_CLAIMS = (
     "actor",
     "actor_id",
@@ -45,9 +45,9 @@ def claims_of(token: str) -> Claims:
 
 def github_keys(claims: Claims) -> dict[str, Any]:
     """Return the condition keys of GitHub's own claims; none of another issuer's token."""
-    if host(claims) != GITHUB:
+    if host(claims) != GITHUB_ISSUER:
         return {}
-    return {f"{GITHUB}:{name}": claims[name] for name in GITHUB_CLAIMS if name in claims}
+    return {f"{GITHUB_ISSUER}:{name}": claims[name] for name in GITHUB_CLAIMS if name in claims}
 
 
 def check_claims(claims: Claims, client_ids: tuple[str, ...], now: float) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 from ministack.services import iam, sts
 
 from local_cloud.iam.tokens import (
-    GITHUB,
     check_claims,
     check_signature,
     claims_of,
@@ -23,6 +22,7 @@ from local_cloud.iam.tokens import (
     invalid_token,
 )
 from local_cloud.protocol.errors import AwsError
+from onboarding.aws_limits import GITHUB_ISSUER
 
 DEFAULT_DURATION = 3600
 KEYS_TIMEOUT_SECONDS = 2.0
@@ -68,7 +68,7 @@ def _check_token(token: str, role_arn: str, keys_url: str | None) -> None:
             f"No OpenIDConnect provider found in your account for {claims.get('iss')}"
         )
     check_claims(claims, tuple(provider["ClientIDList"]), time.time())
-    if keys_url is not None and issuer == GITHUB:
+    if keys_url is not None and issuer == GITHUB_ISSUER:
         check_signature(token, _read_keys(keys_url))
 
 

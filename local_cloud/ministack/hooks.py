@@ -8,9 +8,11 @@ import importlib.metadata
 VERSION = "1.5.33"
 NAMES = {
     "core.router": "SERVICE_PATTERNS",
-    "core.iam_actions": "s3_service_context request_tag_context extract_resource_arn",
+    "core.iam_actions": (
+        "s3_service_context request_tag_context extract_iam_action extract_resource_arn"
+    ),
     "core.responses": "AccountRegionScopedDict get_account_id get_region request_scope",
-    "core.iam_evaluator": "pin_request_origin _resolve_condition_key",
+    "core.iam_evaluator": "pin_request_origin _resolve_condition_key caller_arn",
     "app": "SERVICE_HANDLERS SERVICE_REGISTRY app pin_request_origin",
     "services.s3": (
         "_get_object_data _put_object _buckets _ensure_bucket _copy_object "

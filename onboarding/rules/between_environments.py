@@ -6,10 +6,12 @@ import posixpath
 from collections.abc import Iterator
 from itertools import permutations
 
+from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import SpecFiles, own_endpoint
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
+from onboarding.platform import aws_partition
 from onboarding.validation import Checked
 
 
@@ -102,6 +104,25 @@ def lock_folders_are_distinct(files: SpecFiles) -> Iterator[Fault]:
                 value=environment.spec.locks,
                 allowed="a folder of the environment's own",
                 way_out=f"write `locks: locks/{name}`, and `promotes_from:` to receive its engines",
+            )
+
+
+def accounts_have_one_oidc_provider(files: SpecFiles) -> Iterator[Fault]:
+    """IAM has one provider of a URL; of an account's environments, one access stack makes it."""
+    makers: dict[str, str] = {}
+    for environment in files.environments.values():
+        if not {"account", "github"} <= environment.sections:
+            continue
+        github, account = environment.spec.github, environment.spec.account
+        if github is None or github.oidc_provider_arn is not None:
+            continue
+        maker = makers.setdefault(account, environment.document.file)
+        if maker != environment.document.file:
+            arn = f"arn:{aws_partition(environment.spec.region)}:iam::{account}:oidc-provider"
+            yield environment.document.at("github").fault(
+                f"{maker} makes GitHub's OIDC provider in this account, which takes one",
+                value=account,
+                way_out=f"write `oidc_provider_arn: {arn}/{GITHUB_ISSUER}`",
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import PLATFORM_IMAGES
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
@@ -174,6 +175,21 @@ def signers_are_keys(case: EnvironmentCase) -> Iterator[Fault]:
             yield place.fault(
                 "'trusted_signers' names one key twice", way_out="leave the second out"
             )
+
+
+@rule("github", "account", "region")
+def oidc_provider_is_githubs(case: EnvironmentCase) -> Iterator[Fault]:
+    """GitHub's provider in this account; its ARN holds no more than that."""
+    given = None if case.spec.github is None else case.spec.github.oidc_provider_arn
+    partition, account = aws_partition(case.spec.region), case.spec.account
+    own = f"arn:{partition}:iam::{account}:oidc-provider/{GITHUB_ISSUER}"
+    if given not in (None, own):
+        yield case.document.at("github", "oidc_provider_arn").fault(
+            "is not GitHub's OIDC provider in this account",
+            value=given,
+            allowed=own,
+            way_out="correct it, or leave it out, and the access stack makes the provider",
+        )
 
 
 @rule("alarm_email")

@@ -22,6 +22,8 @@ Clients = Callable[[str], Client]
 """The client of a service, by the service's name."""
 
 ABSENT = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
+PRESENT = "PreconditionFailed"
+"""S3's answer to a write with If-None-Match of a name that is taken."""
 CHUNK_BYTES = 1024 * 1024
 CONNECT_SECONDS = 10
 """botocore waits a minute, and five times over, for a host that does not answer."""
@@ -170,6 +172,23 @@ def object_sha256(s3: Client, bucket: str, key: str) -> str | None:
         return digest.hexdigest()
 
     return _or_absent(digested, f"s3://{bucket}/{key}")
+
+
+def write_once(s3: Client, bucket: str, key: str, data: bytes, what: str) -> bool:
+    """Put an S3 object unless one of this name is there; return whether it was put.
+
+    `what` says it in the sentence of a failure.
+    """
+    from botocore.exceptions import ClientError
+
+    with calling(what):
+        try:
+            s3.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") != PRESENT:
+                raise
+            return False
+    return True
 
 
 def _or_absent(call: Callable[[], T], what: str) -> T | None:

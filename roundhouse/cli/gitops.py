@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from roundhouse.cli.options import Root
+from roundhouse.cli.options import Env, Root
 
 INIT_EXAMPLE = "roundhouse gitops init --owners @acme/platform"
 DISPATCH_EXAMPLE = "roundhouse gitops dispatch --workflow roundhouse.yml --ref my-branch"
 PULL_REQUEST_EXAMPLE = "roundhouse gitops pull-request --branch roundhouse/prices --title Prices"
+EXECUTION_POLICY_EXAMPLE = "roundhouse gitops execution-policy --env prod"
 
 gitops = typer.Typer(
     no_args_is_help=True,
@@ -109,3 +110,21 @@ def pull_request(
 
     forge = forge_of(settings.inherited())
     open_report().print(f"Wrote {forge.open_pull_request(branch, base, title, body)}")
+
+
+@gitops.command("execution-policy", epilog=f"Example: {EXECUTION_POLICY_EXAMPLE}")
+def execution_policy(env: Env, root: Root = None) -> None:
+    """Print the policy of CloudFormation's role.
+
+    A JSON list of policy documents, in place of AdministratorAccess: make a managed policy of each,
+    and give their ARNs to `cdk bootstrap --cloudformation-execution-policies`.
+    """
+    from onboarding.resolve import deployments
+    from roundhouse.gitops.execution_policy import execution_policies
+    from roundhouse.paths import current_paths
+    from roundhouse.report import print_json
+    from roundhouse.session import valid_tree
+
+    tree = valid_tree(current_paths(root))
+    deployments(tree, env)
+    print_json(list(execution_policies(tree.environments[env])))

@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def plan_against_git(paths: Paths, ref: str | None, environments: Sequence[str],
             change = change_of(paths, sides[1], name, None if sides[0].faults else sides[0])
             if not plan.data_only and change.base is not None and paths.tree == paths.code:
                 change = replace(change, base_image_uris=_base_image_uris(git, base_commit, change))
-            plans.append(environment_plan(change, lambda spec: other_stacks(paths, spec)))
+            plans.append(environment_plan(change, partial(other_stacks, paths)))
     return plan.model_copy(update={"environments": tuple(plans)})
 
 
@@ -82,7 +83,7 @@ def plan_against_deployed(
     (name,) = chosen_environments(head, [environment])
     own = promoted_tree(head, paths.tree, name, git, paths.build)
     change = change_of(paths, own, name, None, deployed)
-    changes = environment_plan(change, lambda spec: other_stacks(paths, spec))
+    changes = environment_plan(change, partial(other_stacks, paths))
     return plan.model_copy(update={"environments": (changes,)})
 
 
@@ -132,8 +133,13 @@ def _base_image_uris(git: Git, commit: str, change: Change) -> dict[str, str]:
     return image_uris(spec, image_tags(files, base_image(serving_platforms()[spec.platform])))
 
 
-def other_stacks(paths: Paths, environment: EnvironmentSpec) -> dict[str, Template]:
-    """Return the templates of an environment's foundation, images and builds, by stack name."""
+def other_stacks(
+    paths: Paths, environment: EnvironmentSpec, environments: Mapping[str, EnvironmentSpec]
+) -> dict[str, Template]:
+    """Return the templates of an environment's foundation, images, builds and access, by stack.
+
+    `environments` are those of the same tree, by name.
+    """
     settings.quieten_cdk()
     from aws_cdk import App
 
@@ -149,7 +155,11 @@ def other_stacks(paths: Paths, environment: EnvironmentSpec) -> dict[str, Templa
             tree_metadata=False,
         )
         EnvironmentStage(
-            app, environment=environment, deployments=(), sources=read_sources(paths.code)
+            app,
+            environment=environment,
+            deployments=(),
+            sources=read_sources(paths.code),
+            environments=environments,
         )
         app.synth()
         return {name: item.template for name, item in stack_artifacts(Path(folder)).items()}

@@ -7,12 +7,8 @@ from typing import Any
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.platform import aws_partition
 from onboarding.tree import Tree
 from roundhouse.session import LOCAL
-
-LEAST_SECONDS, MOST_SECONDS = 3600, 21_600
-"""Of a role's session: IAM's least, and the six hours that a job on a forge's runner may take."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +50,8 @@ def pipeline_environments(tree: Tree) -> list[PipelineEnvironment]:
             account=spec.account,
             region=spec.region,
             promotes_from=spec.promotes_from,
-            roles={role: _role_arn(spec, role) for role in names.PIPELINE_ROLES},
-            session_seconds=max(LEAST_SECONDS, min(60 * spec.builds.timeout_minutes, MOST_SECONDS)),
+            roles={role: names.pipeline_role_arn(spec, role) for role in names.PIPELINE_ROLES},
+            session_seconds=spec.session_seconds,
         )
         for name, spec in ordered.items()
     ]
-
-
-def _role_arn(environment: EnvironmentSpec, role: str) -> str:
-    partition = aws_partition(environment.region)
-    name = names.pipeline_role(environment, role)
-    return f"arn:{partition}:iam::{environment.account}:role/{name}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from onboarding import names
 from onboarding.deployment import Deployment, Target, signature_faults
-from onboarding.environment_spec import EnvironmentSpec
+from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.lock import LockEntry
 from onboarding.prices import price, prices_date
 from onboarding.resolve import deployments, runtime_identity
@@ -44,8 +44,11 @@ from stacks.endpoint.change import update_steps
 from stacks.endpoint.template import endpoint_faults, endpoint_template
 
 REQUESTS = 1_000_000
-OtherStacks = Callable[[EnvironmentSpec], Mapping[str, Template]]
-"""The templates of an environment's foundation, images and builds, by stack name."""
+OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping[str, Template]]
+"""The templates of an environment's foundation, images, builds and access, by stack name.
+
+Of the environment, among all of its tree by name.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,10 +250,10 @@ def _stack_changes(
         before = {
             name: item for name, item in change.deployed.items() if not name.startswith(prefix)
         }
-    if change.deployed is not None or base is None or _may_differ(change, base):
-        after |= other_stacks(change.environment)
-        if change.deployed is None and base is not None:
-            before |= other_stacks(base)
+    if change.deployed is not None or _may_differ(change):
+        after |= other_stacks(change.environment, change.head.environments)
+        if change.deployed is None and change.base is not None and base is not None:
+            before |= other_stacks(base, change.base.environments)
     found = []
     for stack in sorted(before.keys() | after.keys()):
         pair = (before.get(stack), after.get(stack))
@@ -276,7 +279,23 @@ def observability_template(
     }
 
 
-def _may_differ(change: Change, base: EnvironmentSpec) -> bool:
-    """True when the stacks beside the endpoints may differ: they follow the environment's facts."""
-    overrides = {"models", "endpoints"}
-    return base.model_dump(exclude=overrides) != change.environment.model_dump(exclude=overrides)
+def _may_differ(change: Change) -> bool:
+    """True when the stacks beside the endpoints may differ: they follow the environment's facts.
+
+    And those of the environments that it promotes from and to.
+    """
+    sides = [
+        _facts(change.environment.name, {} if tree is None else tree.environments)
+        for tree in (change.base, change.head)
+    ]
+    return sides[0] != sides[1]
+
+
+def _facts(name: str, environments: Mapping[str, EnvironmentSpec]) -> list[dict[str, object]]:
+    """Return what the stacks beside an environment's endpoints are made of."""
+    own = environments.get(name)
+    if own is None:
+        return []
+    source, receivers = promotion_neighbours(own, environments)
+    found = (own, *receivers, *(() if source is None else (source,)))
+    return [spec.model_dump(exclude={"models", "endpoints"}) for spec in found]

@@ -11,7 +11,6 @@ from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.names import artifact_bucket
-from onboarding.platform import aws_partition
 from onboarding.promotion import FOLDER, Promotion, read_promotion, write_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import Tree
@@ -217,8 +216,7 @@ def _alarm_client(
         return None
     if source.account == destination.account:
         return clients_of(source)("cloudwatch")
-    partition = aws_partition(source.region)
-    role = f"arn:{partition}:iam::{source.account}:role/roundhouse-{source.name}-gate"
+    role = names.pipeline_role_arn(source, "gate")
     what = f"Role {role}, which the access stack of {source.name} makes to read its alarms"
     return assume(clients_of(destination), role, source.region, what)("cloudwatch")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from onboarding.lock import LockError
 from onboarding.promotion import (
@@ -81,9 +82,7 @@ def promotion_body(paths: Paths, promotion: Promotion, git: Git) -> str:
     present = read_promotion(paths.tree, name)
     head = read_tree(promoted_folder(promotion, git, paths.build))
     base = None if present is None else read_tree(promoted_folder(present, git, paths.build))
-    changes = environment_plan(
-        change_of(paths, head, name, base), lambda spec: other_stacks(paths, spec)
-    )
+    changes = environment_plan(change_of(paths, head, name, base), partial(other_stacks, paths))
     plan = Plan(
         base=Side(ref=f"{name} now", commit=None if present is None else present.commit),
         head=Side(ref=name, commit=promotion.commit),

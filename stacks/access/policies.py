@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
@@ -10,7 +10,7 @@ from stacks.access import arns
 from stacks.template import Properties
 
 Statement = dict[str, Any]
-Condition = dict[str, dict[str, str]]
+Condition = Mapping[str, Mapping[str, str | list[str]]]
 
 
 PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]

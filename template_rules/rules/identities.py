@@ -29,7 +29,10 @@ cloudwatch:GetMetricData cloudwatch:GetMetricStatistics cloudwatch:ListMetrics t
 logs:CreateLogDelivery logs:GetLogDelivery logs:UpdateLogDelivery logs:DeleteLogDelivery
 logs:ListLogDeliveries logs:PutResourcePolicy logs:DescribeResourcePolicies s3:ListAllMyBuckets
 codebuild:ListProjects sagemaker:ListEndpoints cloudformation:ListStacks
-servicequotas:GetServiceQuota
+servicequotas:GetServiceQuota servicequotas:ListServiceQuotas
+servicequotas:ListAWSDefaultServiceQuotas sagemaker:ListTrainingJobs
+application-autoscaling:DescribeScalableTargets application-autoscaling:DescribeScalingPolicies
+application-autoscaling:DescribeScheduledActions pricing:GetProducts
 """.lower().split()
 """Actions that take `*` only. Source: Service Authorization Reference."""
 
@@ -72,12 +75,15 @@ def exact_resources(assembly: Assembly) -> Iterator[Problem]:
 
 @template_rule("E9223", "Use of every KMS key")
 def key_use(assembly: Assembly) -> Iterator[Problem]:
-    """A role may use keys by ARN, or by an alias in a condition."""
+    """A role may use keys by ARN, or by an alias or what they encrypt in a condition."""
     for statement in identity_statements(assembly):
         uses = [name for name in statement.actions if name.lower().startswith("kms:")]
         wild = [arn for arn in statement.resources if arn.endswith(("key/*", ":*")) or arn == "*"]
-        aliases = "kms:resourcealiases" in statement.condition_keys()
-        if statement.allows and uses and wild and not aliases:
+        narrowed = any(
+            key == "kms:resourcealiases" or key.startswith("kms:encryptioncontext:")
+            for key in statement.condition_keys()
+        )
+        if statement.allows and uses and wild and not narrowed:
             what = "the role may use every key"
             way_out = "name the key, or add a condition on kms:ResourceAliases"
             yield _problem(statement, "Condition", what, way_out, wild[0])
@@ -147,9 +153,11 @@ def open_resource_policy(assembly: Assembly) -> Iterator[Problem]:
             match = re.match(r"(?:arn:[^:]*:iam::)?(\d{12})(?::|$)", principal)
             service = principal.endswith(".amazonaws.com")
             open_network = network and not conditions and "*" in statement.resources
-            foreign = match is not None and account is not None and match[1] != account
+            is_role = "aws:principalarn" in conditions
+            foreign = match is not None and account not in (None, match[1]) and not is_role
             if (principal == "*" and not conditions and not network) or open_network or foreign:
-                what, way_out = "others are let in", "name principals of this account"
+                what = "others are let in"
+                way_out = "name principals of this account, or a role by aws:PrincipalArn"
                 yield _problem(statement, "Principal", what, way_out, principal)
             elif service and not conditions & {"aws:sourceaccount", "aws:sourcearn"}:
                 what = "the service is let in for every account"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from local_cloud.iam.tokens import GITHUB
+from onboarding.aws_limits import GITHUB_ISSUER
 from tests.local_cloud.account import until
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
 from tests.unit.local_cloud.iam.github_issuer import Issuer
@@ -12,7 +12,7 @@ from tests.unit.local_cloud.iam.github_issuer import Issuer
 pytestmark = pytest.mark.local_cloud
 
 ACCOUNT = "111122223333"
-PROVIDER = f"arn:aws:iam::{ACCOUNT}:oidc-provider/{GITHUB}"
+PROVIDER = f"arn:aws:iam::{ACCOUNT}:oidc-provider/{GITHUB_ISSUER}"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/build"
 CLAIMS = {
     "sub": "repo:acme/models:environment:dev-build",
@@ -23,7 +23,7 @@ BUCKET = "written-once"
 TEMPLATE = {
     "Provider": {
         "Type": "AWS::IAM::OIDCProvider",
-        "Properties": {"Url": f"https://{GITHUB}", "ClientIdList": ["sts.amazonaws.com"]},
+        "Properties": {"Url": f"https://{GITHUB_ISSUER}", "ClientIdList": ["sts.amazonaws.com"]},
     },
     "Role": {
         "Type": "AWS::IAM::Role",
@@ -39,7 +39,7 @@ TEMPLATE = {
                         "Action": "sts:AssumeRoleWithWebIdentity",
                         "Condition": {
                             "StringEquals": {
-                                f"{GITHUB}:{name}": value for name, value in CLAIMS.items()
+                                f"{GITHUB_ISSUER}:{name}": value for name, value in CLAIMS.items()
                             }
                         },
                     }

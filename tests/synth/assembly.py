@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from aws_cdk import App
@@ -52,14 +53,21 @@ def synthesized(
     environment: EnvironmentSpec,
     deployments: Sequence[Deployment],
     sources: Sources = SOURCES,
+    environments: Mapping[str, EnvironmentSpec] = MappingProxyType({}),
 ) -> Stacks:
     """Every stack of an environment, by the last part of its path.
 
-    Foundation, Builds, Endpoint-<name>, Observability.
+    Foundation, Builds, Access, Endpoint-<name>, Observability.
     """
     context = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
     app = App(outdir=str(folder), analytics_reporting=False, context=context)
-    EnvironmentStage(app, environment=environment, deployments=deployments, sources=sources)
+    EnvironmentStage(
+        app,
+        environment=environment,
+        deployments=deployments,
+        sources=sources,
+        environments=environments,
+    )
     app.synth()
     return {stack.name: stack for stack in read_stacks(folder)}
 

@@ -21,6 +21,7 @@ network:
   vpc_endpoints: true
 permissions_boundary_arn: arn:aws:iam::111122223333:policy/boundary
 alarm_email: team@example.com
+github: {repository: acme/models, repository_id: 456789, owner_id: 123456}
 gpu_fleet_arn: arn:aws:codebuild:us-east-1:111122223333:fleet/l4:0f8fad5b-d9cb-469f-a165-70867728950e
 """
 OWN_KEY = (
@@ -51,4 +52,18 @@ def everything(
     assert tree.faults == (), "\n".join(map(str, tree.faults))
     found = tuple(with_locks(deployment) for deployment in deployments(tree, "cloud"))
     environment = tree.environments["cloud"]
-    return environment, synthesized(folder / "out", environment, found)
+    others = {} if environment.github is None else neighbours(environment)
+    if others:
+        environment = environment.model_copy(update={"promotes_from": "staging"})
+    return environment, synthesized(folder / "out", environment, found, environments=others)
+
+
+def neighbours(environment: EnvironmentSpec) -> dict[str, EnvironmentSpec]:
+    """The environment that one promotes from, and one that promotes from it, of other accounts."""
+    return {
+        name: environment.model_copy(update={"name": name, "account": account, **changes})
+        for name, account, changes in (
+            ("staging", "444455556666", {"kms_key_arn": None}),
+            ("prod", "000000000000", {"promotes_from": environment.name}),
+        )
+    }

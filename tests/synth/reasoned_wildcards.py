@@ -137,14 +137,159 @@ REASONED = (
     Reasoned(
         why="executions of one state machine, each named when it begins",
         resource=ARN.format(service="states") + r"(execution|mapRun):roundhouse-[a-z0-9-]+[/:]\*",
-        actions=frozenset({"states:DescribeExecution", "states:StopExecution"}),
+        actions=frozenset(
+            {
+                "states:DescribeExecution",
+                "states:GetExecutionHistory",
+                "states:ListExecutions",
+                "states:ListMapRuns",
+                "states:StopExecution",
+            }
+        ),
     ),
     Reasoned(
         why="training jobs of this environment, each named when it begins",
         resource=ARN.format(service="sagemaker") + r"training-job/roundhouse-[a-z0-9-]+--\*",
         actions=frozenset(
-            {"sagemaker:AddTags", "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob"}
+            {
+                "sagemaker:AddTags",
+                "sagemaker:CreateTrainingJob",
+                "sagemaker:DescribeTrainingJob",
+                "sagemaker:StopTrainingJob",
+            }
         ),
+    ),
+    Reasoned(
+        why="lists know no resource; they tell names, states and public prices",
+        resource=r"\*",
+        actions=frozenset(
+            {
+                "cloudformation:ListStacks",
+                "logs:DescribeLogGroups",
+                "pricing:GetProducts",
+                "sagemaker:ListEndpoints",
+                "sagemaker:ListTrainingJobs",
+                "servicequotas:ListAWSDefaultServiceQuotas",
+                "servicequotas:ListServiceQuotas",
+            }
+        ),
+    ),
+    Reasoned(
+        why="Application Auto Scaling's describe actions know no resource; they read only",
+        resource=r"\*",
+        actions=frozenset(
+            f"application-autoscaling:Describe{noun}"
+            for noun in ("ScalableTargets", "ScalingPolicies", "ScheduledActions")
+        ),
+    ),
+    Reasoned(
+        why="stacks of this environment, whose ids CloudFormation makes",
+        resource=ARN.format(service="cloudformation") + r"stack/roundhouse-[a-z0-9-]+-\*/\*",
+        actions=frozenset(
+            {
+                "cloudformation:DescribeStackResources",
+                "cloudformation:DescribeStacks",
+                "cloudformation:GetTemplate",
+                "cloudformation:UpdateTerminationProtection",
+            }
+        ),
+    ),
+    Reasoned(
+        why="endpoints of this environment, whose files come and go; read only",
+        resource=ARN.format(service="sagemaker")
+        + r"(endpoint|endpoint-config|model)/[a-z0-9-]+-\*",
+        actions=frozenset(
+            f"sagemaker:{name}"
+            for name in ("DescribeEndpoint", "DescribeEndpointConfig", "DescribeModel", "ListTags")
+        ),
+    ),
+    Reasoned(
+        why="roles of this environment's stacks, whose names CloudFormation ends; read only",
+        resource=r"arn:aws:iam::[0-9]{12}:role/roundhouse-[a-z0-9-]+-\*",
+        actions=frozenset(
+            f"iam:{name}"
+            for name in (
+                "GetRole",
+                "GetRolePolicy",
+                "ListAttachedRolePolicies",
+                "ListRolePolicies",
+            )
+        ),
+    ),
+    Reasoned(
+        why="dashboards of this environment and its endpoints; read only",
+        resource=r"arn:aws:cloudwatch::[0-9]{12}:dashboard/roundhouse-[a-z0-9-]+\*",
+        actions=frozenset({"cloudwatch:GetDashboard"}),
+    ),
+    Reasoned(
+        why="the ids of the environment's keys are known only after their creation; read only",
+        resource=ARN.format(service="kms") + r"key/\*",
+        actions=frozenset({"kms:GetKeyPolicy", "kms:GetKeyRotationStatus"}),
+        conditions=frozenset({"kms:ResourceAliases"}),
+    ),
+    Reasoned(
+        why="quotas count the instances of the whole account and region; read only",
+        resource=ARN.format(service="sagemaker") + r"(endpoint|endpoint-config|training-job)/\*",
+        actions=frozenset(
+            f"sagemaker:Describe{noun}" for noun in ("Endpoint", "EndpointConfig", "TrainingJob")
+        ),
+    ),
+    Reasoned(
+        why="alarms are listed by state and by the beginning of their names; read only",
+        resource=ARN.format(service="cloudwatch") + r"alarm:\*",
+        actions=frozenset({"cloudwatch:DescribeAlarmHistory", "cloudwatch:DescribeAlarms"}),
+    ),
+    Reasoned(
+        why="the mark of `roundhouse prune` on objects under one prefix",
+        resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/(engines|networks)/\*",
+        actions=frozenset(f"s3:{verb}ObjectTagging" for verb in ("Delete", "Get", "Put")),
+    ),
+    Reasoned(
+        why=(
+            "the id of another account's key is not known; the bucket whose objects it decrypts,"
+            " through S3, narrows it"
+        ),
+        resource=ARN.format(service="kms") + r"key/\*",
+        actions=frozenset({"kms:Decrypt"}),
+        conditions=frozenset({"kms:EncryptionContext:aws:s3:arn", "kms:ViaService"}),
+    ),
+    Reasoned(
+        why="a key's own policy is about that key alone; one role, and the bucket's objects",
+        resource=r"\*",
+        actions=frozenset({"kms:Decrypt"}),
+        conditions=frozenset({"aws:PrincipalArn", "kms:EncryptionContext:aws:s3:arn"}),
+        only_in=frozenset({"AWS::KMS::Key"}),
+    ),
+    Reasoned(
+        why="engines and networks for one role that promotes them to another account",
+        resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/(engines|networks)/\*",
+        actions=frozenset({"s3:GetObject"}),
+        conditions=frozenset({"aws:PrincipalArn"}),
+        only_in=frozenset({"AWS::S3::BucketPolicy"}),
+    ),
+    Reasoned(
+        why="the environment's build projects, of which it has up to four",
+        resource=ARN.format(service="codebuild") + r"project/roundhouse-[a-z0-9-]+-build-\*",
+        actions=frozenset(
+            f"codebuild:{name}"
+            for name in (
+                "BatchGetBuilds",
+                "BatchGetProjects",
+                "ListBuildsForProject",
+                "StopBuild",
+            )
+        ),
+    ),
+    Reasoned(
+        why="logs of those projects and of training jobs, in both forms that IAM knows; read only",
+        resource=ARN.format(service="logs")
+        + r"log-group:/aws/(codebuild/roundhouse-[a-z0-9-]+-build-\*|sagemaker/TrainingJobs)(:\*)?",
+        actions=frozenset({"logs:DescribeLogStreams", "logs:GetLogEvents"}),
+    ),
+    Reasoned(
+        why="the environment's image repositories; read only",
+        resource=ARN.format(service="ecr") + r"repository/roundhouse-[a-z0-9-]+/\*",
+        actions=frozenset({"ecr:DescribeImages", "ecr:DescribeRepositories"}),
     ),
     Reasoned(
         why=(

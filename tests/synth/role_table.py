@@ -28,6 +28,12 @@ ROLES = {
     ("Builds", "JobRole"): "jobs",
     ("Builds", "MachineRole"): "machine",
     ("Builds", "SignerRole"): "signer",
+    ("Access", "PlanRole"): "plan",
+    ("Access", "DriftRole"): "drift",
+    ("Access", "BuildRole"): "build",
+    ("Access", "DeployRole"): "deploy",
+    ("Access", "PromoteRole"): "promote",
+    ("Access", "GateRole"): "gate",
     ("Endpoint-example", "Role"): "endpoint",
     ("Endpoint-shared", "Role"): "endpoint",
 }
@@ -38,14 +44,25 @@ KINDS = ("everything", "queue", "volume")
 """Endpoints that have different statements."""
 
 WHY = {
+    "AssumeDeploymentRoles": "the roles of `cdk bootstrap`: CloudFormation's own is not among them",
     "AttachToNetwork": "in a VPC: network interfaces in the environment's subnets",
+    "BuildImages": "images are built from main alone",
+    "CountInstances": "what counts against the quotas that a deployment compares",
     "DescribeNetwork": "in a VPC; EC2's describe actions take no resource",
     "EncryptOutput": "SageMaker calls it with the role where a job's output names a key",
     "FindJobLog": "SageMaker has one log group for all training jobs",
+    "FollowBuilds": "progress and reasons of the engines' builds",
     "FollowEngines": "an engine's build is an execution of the same machine",
     "GrantKey": "the volume of an instance; for AWS resources only",
     "InvokeSigner": "the function that signs what a build left",
+    "ListEngines": "which archives are there, and their sizes",
+    "ListJobs": "takes no resource; finds the jobs that are stopped",
+    "ListSource": "which objects the environment before has",
+    "ListLogs": "retention of the log groups of builds",
+    "ListStacks": "takes no resource",
     "ListBucket": "S3 then reports a missing object as missing, not as denied",
+    "LookAtBuilds": "progress and reasons of builds",
+    "LookAtImages": "which tags are there",
     "LookAtAlarms": "SageMaker reads the rollback alarms with this role",
     "LogInToRegistry": "takes no resource; opens only what other statements name",
     "PassRole": "the training jobs' role, to SageMaker alone",
@@ -54,6 +71,23 @@ WHY = {
     "PullBaseImage": "AWS's Triton image, which ours start from",
     "PullImage": "its own images",
     "PushImages": "the five repositories; tags are immutable",
+    "ReadAlarms": "drift, rollbacks and a promotion's quiet time",
+    "ReadAlarmsBefore": "the quiet time of an environment of another account",
+    "ReadBucketSettings": "drift",
+    "ReadBuildLogs": "why a build failed",
+    "ReadDashboards": "drift",
+    "ReadEndpoints": "what runs",
+    "ReadKeySettings": "drift of the environment's keys, the signing key too",
+    "ReadMachine": "drift",
+    "ReadPrices": "takes no resource; prices are public",
+    "ReadProjects": "drift",
+    "ReadRepositories": "drift",
+    "ReadRoles": "drift of permissions",
+    "ReadSigner": "drift",
+    "ReadTopics": "drift",
+    "ReadQuotas": "takes no resource; a deployment compares its needs with them",
+    "ReadScaling": "takes no resource",
+    "ReadSource": "what is promoted, by digest",
     "ReadEngines": "archives of this version; a multi-model endpoint's are in ReadObjects",
     "ReadObjects": "its input",
     "ReadPublicKey": "a signature names its key by the digest of the public half",
@@ -61,7 +95,15 @@ WHY = {
     "RunBuilds": "the environment's CodeBuild projects",
     "RunTrainingJobs": "training jobs of this environment's name",
     "Sign": "the environment's signing key, by one algorithm; nobody else may sign",
+    "StartBuilds": "one execution for the engines that are missing",
     "StartEngines": "one execution per engine, of the same machine",
+    "StopBuilds": "Ctrl-C, or a workflow that is cancelled",
+    "StopExecutions": "executions of the build machine alone",
+    "StopJobs": "training jobs of this environment's name",
+    "TagEngines": "takes off the mark of `roundhouse prune`",
+    "UseSourceKey": "objects of the environment before, through S3 only",
+    "UseStacks": "templates that are deployed",
+    "WriteParts": "parts of an upload, whose completion is WriteOnce",
     "UseKey": "the key of those objects, through S3 only",
     "UseKeyThroughSns": "SNS asks for the topic's data key with the publisher's role",
     "WriteJobLog": "streams of its own jobs",
@@ -181,9 +223,14 @@ def _short(resource: Any) -> str:
     if isinstance(resource, dict):
         return ".".join(resource.get("Fn::GetAtt", [text]))
     text = text.replace("roundhouse-cloud-111122223333-us-east-1", "BUCKET").replace(
-        "roundhouse-cloud", "roundhouse-ENV"
+        "roundhouse-staging-444455556666-us-east-1", "SOURCE_BUCKET"
     )
-    text = re.sub(r"arn:aws:([a-z0-9-]+):[a-z0-9-]*:(111122223333)?:?", r"\1:", text)
+    text = text.replace("roundhouse-cloud", "roundhouse-ENV").replace(
+        "roundhouse-staging", "roundhouse-SOURCE"
+    )
+    text = re.sub(r"arn:aws:([a-z0-9-]+):[a-z0-9-]*:(111122223333|444455556666)?:?", r"\1:", text)
+    text = text.replace("-111122223333-us-east-1", "-ACCOUNT-REGION")
+    text = re.sub(r"(?<=[:/])cloud-\*", "ENV-*", text)
     text = re.sub("cloud-(example|shared)", "ENV-ENDPOINT", text)
     text = re.sub(
         r"(subnet|sg)-0123456789abcdef[01]",

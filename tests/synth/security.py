@@ -6,9 +6,11 @@ Each is a small function that yields one sentence for every fault.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec
 from tests.synth.reasoned_wildcards import INTERFACES, REASONED
 
@@ -27,6 +29,7 @@ KNOWN_TYPES = frozenset(
         "AWS::CodeBuild::Project",
         "AWS::EC2::VPCEndpoint",
         "AWS::ECR::Repository",
+        "AWS::IAM::OIDCProvider",
         "AWS::IAM::Policy",
         "AWS::IAM::Role",
         "AWS::KMS::Alias",
@@ -53,6 +56,9 @@ SERVICES = {
     "states.amazonaws.com": "AWS::StepFunctions::StateMachine",
 }
 """Services that may assume a role."""
+IDENTITIES = {"AWS::IAM::OIDCProvider", "AWS::IAM::Role"}
+CLAIMS = {f"{GITHUB_ISSUER}:{claim}" for claim in ("aud", "sub", "repository_id")}
+"""What every token is asked for, word for word."""
 
 
 def unknown_types(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
@@ -89,17 +95,26 @@ def managed_policies(template: Template, environment: EnvironmentSpec) -> Iterat
     for name, resource in template["Resources"].items():
         if resource["Type"] == "AWS::IAM::Policy":
             yield from _of_strangers(template, name, resource["Properties"])
-        elif resource["Type"].startswith("AWS::IAM::") and resource["Type"] != "AWS::IAM::Role":
+        elif resource["Type"].startswith("AWS::IAM::") and resource["Type"] not in IDENTITIES:
             yield f"{name}: {resource['Type']} is no exact role"
         for arn in map(text, resource.get("Properties", {}).get("ManagedPolicyArns", [])):
             yield f"{name}: managed policy {arn}"
 
 
 def trusts(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A role that anything but one service acting for this account may assume."""
+    """A role that anything but one service acting for this account may assume.
+
+    But for GitHub's tokens with claims that are named, and one role by name.
+    """
     for name, properties in _of_type(template, "AWS::IAM::Role"):
         for statement in properties["AssumeRolePolicyDocument"]["Statement"]:
             principal = statement.get("Principal", {})
+            if isinstance(principal, dict) and set(principal) == {"Federated"}:
+                yield from _loose_tokens(name, statement)
+                continue
+            if isinstance(principal, dict) and set(principal) == {"AWS"}:
+                yield from _loose_roles(name, statement)
+                continue
             services = (
                 list(items_of(principal.get("Service", []))) if isinstance(principal, dict) else []
             )
@@ -118,6 +133,28 @@ def trusts(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
                 yield f"{name}: its trust allows {statement['Action']}"
 
 
+def _loose_tokens(name: str, statement: Mapping[str, Any]) -> Iterator[str]:
+    conditions, claims = statement["Condition"], statement["Condition"].get("StringEquals", {})
+    if set(conditions) != {"StringEquals"} or not set(claims) >= CLAIMS:
+        yield f"{name}: may be assumed by tokens of {json.dumps(conditions)}"
+    if statement["Action"] != "sts:AssumeRoleWithWebIdentity":
+        yield f"{name}: its trust allows {statement['Action']}"
+    for values in claims.values():
+        if any("*" in value or "?" in value for value in items_of(values)):
+            yield f"{name}: StringEquals knows no wildcard: {values}"
+
+
+def _loose_roles(name: str, statement: Mapping[str, Any]) -> Iterator[str]:
+    """A trust of an account, unless one role of it is named, that of promotions."""
+    role = statement.get("Condition", {}).get("ArnEquals", {}).get("aws:PrincipalArn", "")
+    accounts = {arn.rpartition(":")[0] for arn in items_of(statement["Principal"]["AWS"])}
+    roles = list(items_of(role))
+    if not all(re.fullmatch(r"[^*?]+:role/roundhouse-[a-z0-9-]+-promote", arn) for arn in roles):
+        yield f"{name}: open to {json.dumps(statement['Principal'])}"
+    elif {arn.partition(":role/")[0] for arn in roles} != accounts:
+        yield f"{name}: names a role of another account: {roles}"
+
+
 def boundaries(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
     """A role without the permissions boundary that the environment names."""
     for name, properties in _of_type(template, "AWS::IAM::Role"):
@@ -132,10 +169,13 @@ def destructions(template: Template, environment: EnvironmentSpec) -> Iterator[s
             items_of(statement["Action"]) if resource_type.startswith("AWS::IAM::") else ()
         ):
             service, _, verb = action.partition(":")
-            deletes = (
-                verb.startswith(("Delete", "Remove", "Terminate")) and action not in INTERFACES
+            deletes = verb.startswith(("Delete", "Remove", "Terminate")) and action not in (
+                *INTERFACES,
+                "s3:DeleteObjectTagging",
             )
-            if deletes or "Policy" in verb or (service == "iam" and verb != "PassRole"):
+            reads = verb.startswith(("Get", "List"))
+            changes = "Policy" in verb or (service == "iam" and verb != "PassRole")
+            if deletes or (changes and not reads):
                 yield f"{name}: may {action}"
 
 
@@ -212,7 +252,10 @@ def _open_statements(
         )
         is_service = isinstance(principal, dict) and set(principal) == {"Service"} and serves
         if statement["Effect"] == "Allow" and not own and not is_service:
-            yield f"{name}: open to {json.dumps(principal)}"
+            if isinstance(principal, dict) and set(principal) == {"AWS"}:
+                yield from _loose_roles(name, statement)
+            else:
+                yield f"{name}: open to {json.dumps(principal)}"
 
 
 def allowing(template: Template) -> Iterator[tuple[str, str, dict[str, Any]]]:

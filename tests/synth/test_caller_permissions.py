@@ -26,6 +26,7 @@ PREFIXES = {
     "kms": "kms",
     "lambda": "lambda",
     "logs": "logs",
+    "pricing": "pricing",
     "s3": "s3",
     "sagemaker": "sagemaker",
     "sagemaker-runtime": "sagemaker",
@@ -39,6 +40,9 @@ OTHERWISE = {
     "s3:HeadObject": "s3:GetObject",
     "s3:HeadBucket": "s3:ListBucket",
     "s3:ListObjectsV2": "s3:ListBucket",
+    "s3:CreateMultipartUpload": "s3:PutObject",
+    "s3:UploadPartCopy": "s3:PutObject",
+    "s3:CompleteMultipartUpload": "s3:PutObject",
 }
 """Operations that IAM knows by another name."""
 NO_COMMAND = {"local_cloud", "bench"}

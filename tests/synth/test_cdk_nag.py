@@ -14,7 +14,7 @@ from stacks.environment_stage import EnvironmentStage
 from tests.synth.assembly import SOURCES, read_stacks
 from tests.synth.deployments import with_locks
 from tests.synth.endpoint_cases import CAPTURE, MODEL, endpoint_settings
-from tests.synth.full_stage import SETTINGS
+from tests.synth.full_stage import SETTINGS, neighbours
 from tests.unit.onboarding.trees import tree_root
 
 pytestmark = pytest.mark.synth
@@ -29,6 +29,16 @@ REASONS = {
 }
 """Why a rule does not apply, by its id."""
 WILDCARDS = {
+    r"/^Resource::arn:aws:cloudformation:.*:stack\/roundhouse-cloud-\*\/\*$/": "own stacks alone",
+    r"/^Resource::arn:aws:cloudwatch:.*:alarm:\*$/": "alarms are listed by state; read only",
+    r"/^Resource::arn:aws:cloudwatch::.*:dashboard\/roundhouse-cloud\*$/": "own dashboards",
+    r"/^Resource::arn:aws:iam::.*:role\/roundhouse-cloud-\*$/": "own roles; read only",
+    r"/^Resource::arn:aws:codebuild:.*:project\/roundhouse-cloud-build-\*$/": "own projects alone",
+    r"/^Resource::arn:aws:ecr:.*:repository\/roundhouse-cloud\/\*$/": "own images; read only",
+    r"/^Resource::arn:aws:sagemaker:.*:(endpoint|endpoint-config|model)\/cloud-\*$/": "to read it",
+    r"/^Resource::arn:aws:sagemaker:.*:(endpoint|endpoint-config|training-job)\/\*$/": "for quotas",
+    r"/^Resource::arn:aws:states:.*:mapRun:roundhouse-cloud-builds[:\/]\*$/": "own executions",
+    r"/^Resource::arn:aws:logs:.*:log-group:.*\*$/": "logs of own builds; read only",
     r"/^Resource::\*$/": "actions that know no resource: log-ins, metrics, EC2's describe actions",
     r"/^Resource::arn:aws:ec2:.*:network-interface\/\*$/": "an interface has no name before it is",
     r"/^Resource::arn:aws:kms:.*:key\/\*$/": "the alias in the condition names the key",
@@ -48,11 +58,13 @@ def stage(app: App, folder: Path) -> EnvironmentStage:
         MODEL: endpoint_settings(CAPTURE, "dashboard: true"),
     }
     tree = read_tree(tree_root(folder, changes))
+    environment = tree.environments["cloud"]
     return EnvironmentStage(
         app,
-        environment=tree.environments["cloud"],
+        environment=environment.model_copy(update={"promotes_from": "staging"}),
         deployments=tuple(map(with_locks, deployments(tree, "cloud"))),
         sources=SOURCES,
+        environments=neighbours(environment),
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from onboarding.checkpoint import checkpoint_files
 from onboarding.names import SOURCES_PREFIX, artifact_bucket
-from roundhouse.aws.clients import bucket_exists, calling, object_exists
+from roundhouse.aws.clients import bucket_exists, object_exists, write_once
 from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.processes import Command, Outcome
 from roundhouse.session import Session, valid_tree
@@ -60,8 +60,7 @@ def publish_source(session: Session, data: bytes, title: str) -> str:
             "missing."
         )
     if not object_exists(s3, bucket, key):
-        with calling(f"Publishing {title} to s3://{bucket}/{key}"):
-            s3.put_object(Bucket=bucket, Key=key, Body=data)
+        write_once(s3, bucket, key, data, f"Publishing {title} to s3://{bucket}/{key}")
     return f"{bucket}/{key}"
 
 

@@ -66,7 +66,7 @@ class Cloud:
     def get_object(self, Bucket, Key):
         return {"Body": io.BytesIO(self._get(Key))}
 
-    def put_object(self, Bucket, Key, Body):
+    def put_object(self, Bucket, Key, Body, IfNoneMatch):
         self.objects[Key] = Body
 
     def start_execution(self, stateMachineArn, input):

@@ -9,7 +9,8 @@ import random
 import time
 from typing import Any
 
-from local_cloud.iam.tokens import GITHUB, SHA256_PREFIX
+from local_cloud.iam.tokens import SHA256_PREFIX
+from onboarding.aws_limits import GITHUB_ISSUER
 
 PRIME_BITS, EXPONENT = 512, 65537
 
@@ -36,7 +37,11 @@ class Issuer:
     def token(self, **claims: Any) -> str:
         """A token with these claims, valid for five minutes unless `exp` says otherwise."""
         header = {"alg": "RS256", "typ": "JWT", "kid": "test"}
-        body = {"iss": f"https://{GITHUB}", "aud": "sts.amazonaws.com", "exp": time.time() + 300}
+        body = {
+            "iss": f"https://{GITHUB_ISSUER}",
+            "aud": "sts.amazonaws.com",
+            "exp": time.time() + 300,
+        }
         parts = (json.dumps(part).encode() for part in (header, {**body, **claims}))
         signed = ".".join(encode(part) for part in parts)
         size = (self._modulus.bit_length() + 7) // 8

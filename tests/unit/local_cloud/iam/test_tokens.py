@@ -1,7 +1,6 @@
 import pytest
 
 from local_cloud.iam.tokens import (
-    GITHUB,
     GITHUB_CLAIMS,
     check_claims,
     check_signature,
@@ -9,6 +8,7 @@ from local_cloud.iam.tokens import (
     github_keys,
 )
 from local_cloud.protocol.errors import AwsError
+from onboarding.aws_limits import GITHUB_ISSUER
 from tests.unit.local_cloud.iam.github_issuer import Issuer
 
 pytestmark = pytest.mark.unit
@@ -19,7 +19,7 @@ AUDIENCE = ("sts.amazonaws.com",)
 @pytest.mark.parametrize("name", GITHUB_CLAIMS)
 def test_githubs_claims_are_condition_keys(name):
     claims = claims_of(ISSUER.token(**{name: "given"}))
-    assert github_keys(claims) == {f"{GITHUB}:{name}": "given"}
+    assert github_keys(claims) == {f"{GITHUB_ISSUER}:{name}": "given"}
 
 
 def test_claims_that_sts_does_not_know_are_no_condition_keys():

@@ -14,6 +14,7 @@ from roundhouse.aws.clients import (
     object_bytes,
     object_exists,
     object_sha256,
+    write_once,
 )
 from roundhouse.cli import app as cli
 from roundhouse.errors import AwsError
@@ -118,3 +119,20 @@ def test_an_object_that_is_not_there_is_no_fault():
             raise ClientError({"Error": {"Code": "404", "Message": "Not Found"}}, "HeadObject")
 
     assert not object_exists(Empty(), "bucket", "key")
+
+
+class Taken:
+    """An S3 that refuses a write by an error code."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def put_object(self, Bucket, Key, Body, IfNoneMatch):
+        assert IfNoneMatch == "*"
+        raise ClientError({"Error": {"Code": self.code, "Message": "no"}}, "PutObject")
+
+
+def test_an_object_that_is_there_is_not_replaced_and_another_refusal_is_one():
+    assert not write_once(Taken("PreconditionFailed"), "bucket", "key", b"", "Publishing")
+    with pytest.raises(AwsError, match="Publishing"):
+        write_once(Taken("AccessDenied"), "bucket", "key", b"", "Publishing")

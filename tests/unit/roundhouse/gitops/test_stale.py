@@ -82,7 +82,7 @@ def test_plan_against_the_account_is_the_plan_against_git_where_main_is_deployed
     deployed, plan = reviewed
     tree = read_tree(repository.root)
     change = change_of(repository.paths, tree, "dev", None, deployed)
-    assert environment_plan(change, lambda _: {}).id == plan.id
+    assert environment_plan(change, lambda *_: {}).id == plan.id
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Roles of the GitHub workflows that plan, build, deploy and promote."""

@@ -1,0 +1,156 @@
+"""The table of roles, executed: every role, by every token, on every action.
+
+What the table allows is allowed, and nothing else.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from onboarding import names
+from tests.local_cloud.access_roles import GITHUB, PROD, STAGING, deploy, token
+from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
+from tests.local_cloud.role_actions import actions
+
+pytestmark = pytest.mark.local_cloud
+
+DENIED = {"AccessDenied", "AccessDeniedException", "403"}
+MAIN, TOPIC, PULL = "refs/heads/main", "refs/heads/topic", "refs/pull/7/merge"
+RUNS = (
+    ("pull_request", PULL),
+    (f"ref:{MAIN}", MAIN),
+    (f"ref:{TOPIC}", TOPIC),
+    ("ref:refs/tags/v1", "refs/tags/v1"),
+    ("environment:prod-build", PULL),
+    ("environment:prod-build", MAIN),
+    ("environment:prod", MAIN),
+    ("environment:prod", TOPIC),
+    ("environment:staging", MAIN),
+    ("environment:staging-build", PULL),
+)
+"""What a workflow runs for: the end of the token's subject, and its git reference."""
+BY_NUMBER = f"repo:acme@{GITHUB.owner_id}/models@{GITHUB.repository_id}"
+REPOSITORIES = {
+    "ours": {},
+    "ours by number": {"sub": BY_NUMBER},
+    "a fork": {"sub": "repo:evil/models", "repository_id": "666", "repository": "evil/models"},
+    "a fork by number": {"sub": "repo:evil@6/models@666", "repository_id": "666"},
+    "another of the owner": {"sub": "repo:acme/other", "repository_id": "456790"},
+    "our name, taken by another": {"repository_id": "666"},
+    "our name by another number": {"sub": "repo:acme@123456/models@666", "repository_id": "666"},
+}
+"""Whose workflow it is."""
+WORKFLOWS = {
+    "main": f"acme/models/{names.RUN_WORKFLOW}@{MAIN}",
+    "edited": f"acme/models/{names.RUN_WORKFLOW}@{PULL}",
+    "another": f"acme/models/.github/workflows/other.yml@{MAIN}",
+}
+ROLES = ("plan", "drift", "build", "deploy", "promote")
+TAKES = {
+    ("pull_request", PULL): {"plan"},
+    (f"ref:{MAIN}", MAIN): {"drift"},
+    ("environment:prod-build", PULL): {"build"},
+    ("environment:prod-build", MAIN): {"build"},
+    ("environment:prod", MAIN): {"deploy", "promote"},
+}
+"""Prod's roles that a run of our repository takes."""
+OF_RUN_WORKFLOW = {"build", "deploy", "promote"}
+
+LOOKS = {
+    "list stacks", "read a template", "list engines", "describe an endpoint", "describe a model",
+    "describe scaling", "describe alarms",
+}  # fmt: skip
+READS = {"list engines", "list sources", "read an engine"}
+BUILDS = {
+    "read a source", "write a source once", "start the machine", "follow the machine",
+    "stop the machine", "look at builds", "stop a build", "read a build's log", "stop a job",
+}  # fmt: skip
+ALLOWED = {
+    "plan": LOOKS,
+    "drift": LOOKS | {"read an engine", "list sources", "read a role"},
+    "build": READS | BUILDS,
+    "deploy": READS
+    | BUILDS
+    | (LOOKS - {"describe a model", "describe scaling"})
+    | {
+        "read a network", "tag an engine", "look at images", "build images",
+        "unprotect a stack", "describe a foreign endpoint",
+        "assume cdk's deploy", "assume cdk's file-publishing", "assume cdk's lookup",
+    },
+    "promote": READS
+    | {
+        "read a network", "write an engine once", "write a network once",
+        "read the source's engine", "read the source's network",
+        "list the source's engines", "assume the source's gate",
+    },
+}  # fmt: skip
+"""What each of prod's roles may do, of ACTIONS."""
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory):
+    place = tmp_path_factory.mktemp("roles")
+    with authorized_cloud(place / "state") as cloud:
+        for environment in (STAGING, PROD):
+            deploy(cloud, place / environment.name, environment)
+        yield cloud
+
+
+def sessions(cloud):
+    """Credentials of each of prod's roles."""
+    found = {}
+    for (context, ref), taken in TAKES.items():
+        for role in taken:
+            arn = names.pipeline_role_arn(PROD, role)
+            found[role] = cloud.assume(arn, token(cloud, context, ref))
+    return found
+
+
+def test_exactly_the_table_of_subjects_takes_the_roles(cloud):
+    expected, found = {}, {}
+    every = itertools.product(RUNS, REPOSITORIES, WORKFLOWS, ROLES)
+    for (context, ref), repository, workflow, role in every:
+        case = (context, ref, repository, workflow, role)
+        claims = dict(REPOSITORIES[repository])
+        if "sub" in claims:
+            claims["sub"] = f"{claims['sub']}:{context}"
+        given = token(cloud, context, ref, **claims, job_workflow_ref=WORKFLOWS[workflow])
+        found[case] = refusal_code(cloud.assume, names.pipeline_role_arn(PROD, role), given) is None
+        expected[case] = (
+            role in TAKES.get((context, ref), set())
+            and repository.startswith("ours")
+            and (workflow == "main" or role not in OF_RUN_WORKFLOW)
+        )
+    assert {case for case in found if found[case] != expected[case]} == set()
+    assert sum(found.values()) == 20
+
+
+def test_exactly_the_table_of_actions_is_allowed(cloud):
+    credentials, known = sessions(cloud), actions(PROD, STAGING)
+    assert credentials.keys() == ALLOWED.keys()
+    assert set().union(*ALLOWED.values()) < known.keys()
+    found = {}
+    for role, given in credentials.items():
+        clients = {service: cloud.session(service, given) for service, _, _ in known.values()}
+        found[role] = {
+            name
+            for name, (service, method, request) in known.items()
+            if refusal_code(getattr(clients[service], method), **request) not in DENIED
+        }
+    assert found == ALLOWED
+
+
+def test_gate_of_the_source_reads_alarms_alone(cloud):
+    promote = sessions(cloud)["promote"]
+    reply = cloud.session("sts", promote).assume_role(
+        RoleArn=names.pipeline_role_arn(STAGING, "gate"), RoleSessionName="x"
+    )
+    gate = {
+        name
+        for name, (service, method, request) in actions(STAGING, PROD).items()
+        if refusal_code(getattr(cloud.session(service, reply["Credentials"]), method), **request)
+        not in DENIED
+    }
+    assert gate == {"describe alarms"}

@@ -1,0 +1,206 @@
+"""Roles of GitHub's workflows: who may take each, and that it may do what its commands call."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from onboarding.aws_limits import GITHUB_ISSUER
+from onboarding.environment_spec import EnvironmentSpec, GithubSpec
+from tests.synth.assembly import Stacks, synthesized
+from tests.synth.deployments import environment
+from tests.synth.role_table import SECURITY
+
+pytestmark = pytest.mark.synth
+
+GITHUB = GithubSpec(repository="acme/models", repository_id=456789, owner_id=123456)
+MAIN = "refs/heads/main"
+WORKFLOW = f"acme/models/.github/workflows/roundhouse-run.yml@{MAIN}"
+TRUSTS = {
+    "plan": {"sub": "pull_request"},
+    "drift": {"sub": f"ref:{MAIN}", "ref": MAIN},
+    "build": {"sub": "environment:dev-build", "job_workflow_ref": WORKFLOW},
+    "deploy": {"sub": "environment:dev", "job_workflow_ref": WORKFLOW, "ref": MAIN},
+    "promote": {"sub": "environment:dev", "job_workflow_ref": WORKFLOW, "ref": MAIN},
+}
+"""What a token says of the role that it takes, beside audience and repository."""
+READS = "whatever reads the bucket"
+LOOKS = "`plan --against deployed`, and a look at what runs"
+ROWS = {
+    "plan": (LOOKS,),
+    "drift": ("`drift`", "`prices --update`"),
+    "build": (READS, "`images`, `build`", "engines", "Ctrl-C while engines are built"),
+    "deploy": ("`deploy`", "quotas, which `deploy` compares; it says so and goes on without these"),
+    "promote": ("`promote`",),
+}
+"""The rows of docs/security.md that name what a role's commands call."""
+KINDS = ("Endpoint", "EndpointConfig", "Model")
+BESIDE = {"deploy": {"sts:AssumeRole"}}
+"""What a role may do that its commands do not call themselves: the cdk does."""
+
+
+def spec(name: str, account: str, **changes) -> EnvironmentSpec:
+    changes = {"name": name, "account": account, "github": GITHUB, **changes}
+    return environment("dev").model_copy(update=changes)
+
+
+def stacks(folder, own: EnvironmentSpec, *others: EnvironmentSpec) -> Stacks:
+    return synthesized(folder, own, (), environments={item.name: item for item in (own, *others)})
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> tuple[Stacks, Stacks]:
+    """Environment staging of one account, and dev, which promotes from it, of another."""
+    source = spec("staging", "444455556666")
+    dev = spec("dev", "111122223333", promotes_from="staging")
+    folders = (tmp_path_factory.mktemp(name) for name in ("staging", "dev"))
+    return stacks(next(folders), source, dev), stacks(next(folders), dev, source)
+
+
+def roles(found: Stacks) -> dict[str, dict]:
+    """The roles of the access stack, by the last part of their names."""
+    properties = found["Access"].properties("AWS::IAM::Role").values()
+    return {item["RoleName"].rsplit("-", 1)[-1]: item for item in properties}
+
+
+def statements(role: dict) -> list[dict]:
+    (policy,) = role["Policies"]
+    return policy["PolicyDocument"]["Statement"]
+
+
+def actions_of(role: dict) -> set[str]:
+    return {action for statement in statements(role) for action in statement["Action"]}
+
+
+def documented() -> dict[str, set[str]]:
+    """The actions of each row of the callers' table, with the rows that it refers to."""
+    text = SECURITY.read_text(encoding="utf-8")
+    section = text.split("\n## What you need yourself\n")[1].split("\n## ")[0]
+    found: dict[str, set[str]] = {}
+    for line in section.splitlines():
+        cells = line.strip("| ").split(" | ", 1)
+        actions = set(re.findall(r"`([a-z0-9-]+:[A-Z]\w+)`", line))
+        if line.startswith("| ") and actions:
+            if "all of the above" in line:
+                actions |= set().union(*found.values())
+            if "the `Describe` actions of `status` on SageMaker" in line:
+                actions |= {f"sagemaker:Describe{kind}" for kind in KINDS}
+            if "the first row" in line:
+                actions |= found[READS]
+            found[cells[0]] = actions
+    return found
+
+
+@pytest.mark.parametrize("name", TRUSTS)
+def test_role_is_for_one_repository_in_one_context(pair, name):
+    (statement,) = roles(pair[1])[name]["AssumeRolePolicyDocument"]["Statement"]
+    claims = dict(TRUSTS[name])
+    context = claims.pop("sub")
+    forms = [f"repo:acme/models:{context}", f"repo:acme@123456/models@456789:{context}"]
+    expected = {"aud": "sts.amazonaws.com", "sub": forms, "repository_id": "456789", **claims}
+    assert statement == {
+        "Effect": "Allow",
+        "Principal": {"Federated": {"Ref": "GithubProvider"}},
+        "Action": "sts:AssumeRoleWithWebIdentity",
+        "Condition": {
+            "StringEquals": {f"{GITHUB_ISSUER}:{key}": value for key, value in expected.items()}
+        },
+    }
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_role_may_do_what_its_commands_call_and_nothing_else(pair, name):
+    rows = documented()
+    wanted = set().union(*(rows[row] for row in ROWS[name])) | BESIDE.get(name, set())
+    allowed = actions_of(roles(pair[1])[name])
+    if name == "promote":
+        allowed |= actions_of(roles(pair[0])["gate"])
+    assert allowed == wanted
+
+
+def test_role_that_promotes_within_an_account_reads_the_alarms_itself(tmp_path):
+    source = spec("staging", "111122223333")
+    dev = spec("dev", "111122223333", promotes_from="staging")
+    near = roles(stacks(tmp_path / "dev", dev, source))["promote"]
+    assert actions_of(near) == documented()["`promote`"] - {"sts:AssumeRole"}
+    before = stacks(tmp_path / "staging", source, dev)
+    assert "gate" not in roles(before)
+    assert "promote" not in json.dumps(before["Foundation"].template)
+
+
+def test_plan_reads_no_object_and_neither_it_nor_drift_writes(pair):
+    plan, drift = (actions_of(roles(pair[1])[name]) for name in ("plan", "drift"))
+    assert not {"s3:GetObject", "sts:AssumeRole"} & plan
+    assert not [action for action in plan if action.startswith("kms:")]
+    reading = ("BatchGet", "Decrypt", "Describe", "Get", "List")
+    assert all(action.split(":")[1].startswith(reading) for action in plan | drift)
+
+
+def test_every_write_of_an_object_is_conditional(pair):
+    for name, role in roles(pair[1]).items():
+        writes = [item for item in statements(role) if "s3:PutObject" in item["Action"]]
+        assert all("Condition" in item for item in writes)
+        under = {path.partition("/")[2] for item in writes for path in item["Resource"]}
+        wanted = {"build": {"sources/*"}, "deploy": {"sources/*"}}
+        assert under == (
+            wanted.get(name, set()) if name != "promote" else {"engines/*", "networks/*"}
+        )
+
+
+def test_source_lets_the_promote_role_read_engines_and_networks_alone(pair):
+    template = pair[0]["Foundation"]
+    policies = [
+        template.only("AWS::S3::BucketPolicy")["PolicyDocument"],
+        *(key["KeyPolicy"] for key in template.properties("AWS::KMS::Key").values()),
+    ]
+    found = {
+        item["Sid"]: item
+        for policy in policies
+        for item in policy["Statement"]
+        if item.get("Sid", "").endswith("Promoted")
+    }
+    assert {name: item["Action"] for name, item in found.items()} == {
+        "ReadPromoted": "s3:GetObject",
+        "ListPromoted": "s3:ListBucket",
+        "DecryptPromoted": "kms:Decrypt",
+    }
+    role = ["arn:aws:iam::111122223333:role/roundhouse-dev-promote"]
+    for item in found.values():
+        assert item["Principal"] == {"AWS": "arn:aws:iam::111122223333:root"}
+        assert item["Condition"]["ArnEquals"] == {"aws:PrincipalArn": role}
+    assert {path.partition("/")[2] for path in found["ReadPromoted"]["Resource"]} == {
+        "engines/*",
+        "networks/*",
+    }
+
+
+def test_session_lasts_as_long_as_a_build_may(tmp_path):
+    for minutes, seconds in ((5, 3600), (240, 14_400), (2160, 21_600)):
+        builds = environment("dev").builds.model_copy(update={"timeout_minutes": minutes})
+        own = spec("dev", "111122223333", builds=builds)
+        found = roles(stacks(tmp_path / str(minutes), own))
+        assert {name: role["MaxSessionDuration"] for name, role in found.items()} == {
+            "plan": 3600, "drift": 3600, "build": seconds, "deploy": seconds,
+        }  # fmt: skip
+
+
+def test_provider_of_the_account_is_used_where_it_is_named(tmp_path):
+    arn = f"arn:aws:iam::111122223333:oidc-provider/{GITHUB_ISSUER}"
+    github = GITHUB.model_copy(update={"oidc_provider_arn": arn})
+    found = stacks(tmp_path, spec("dev", "111122223333", github=github))
+    assert found["Access"].properties("AWS::IAM::OIDCProvider") == {}
+    (statement,) = roles(found)["plan"]["AssumeRolePolicyDocument"]["Statement"]
+    assert statement["Principal"] == {"Federated": arn}
+
+
+def test_environment_without_a_repository_has_no_access_stack(tmp_path):
+    assert "Access" not in stacks(tmp_path, environment("dev"))
+
+
+def test_policies_of_a_role_fit_into_iams_limit(pair):
+    """All inline policies have 10,240 characters, white space apart. Source: IAM quotas."""
+    for found in pair:
+        for role in roles(found).values():
+            assert len(json.dumps(role["Policies"], separators=(",", ":"))) < 10_240
