@@ -54,12 +54,14 @@ def install() -> None:
 
 
 def listed_resource(action: str, body: bytes, place: str) -> str:
-    """Return the ARN that a request for alarms, or for builds by their ids, is about."""
+    """Return the ARN that a request for alarms, builds by their ids, or a map run is about."""
     if action in ("cloudwatch:DescribeAlarms", "cloudwatch:DescribeAlarmHistory"):
         return f"arn:aws:cloudwatch:{place}:alarm:*"
-    if action not in BY_ID:
+    if action not in (*BY_ID, "states:ListExecutions"):
         return "*"
     request = json.loads(body or b"{}")
+    if action not in BY_ID:
+        return str(request.get("mapRunArn", "*"))
     first = [*request.get("ids", request.get("names", ())), str(request.get("id", ""))][0]
     return f"arn:aws:codebuild:{place}:project/{first.partition(':')[0]}"
 
