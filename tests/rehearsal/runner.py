@@ -97,11 +97,12 @@ class Runner:
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-            for line in process.stdout:
-                log.write(line)
-                log.flush()
-                self._read(run, workflow, line)
-            return process.wait()
+            with process:
+                for line in process.stdout:
+                    log.write(line)
+                    log.flush()
+                    self._read(run, workflow, line)
+            return process.returncode
 
     def _read(self, run, workflow, line):
         """Follow act's log: which job is at work, and how each ended."""

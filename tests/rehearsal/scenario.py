@@ -122,7 +122,7 @@ class Rehearsal:
             Report(console=Console(file=io.StringIO())),
             source="dev",
             destination="prod",
-            clients_of=lambda spec, _: lambda name: self.accounts.client(name, *places[spec.name]),
+            clients_of=lambda spec, *_: lambda name: self.accounts.client(name, *places[spec.name]),
             run=Processes(),
         )
         write_promotion(self.tree, prepared.promotion)
