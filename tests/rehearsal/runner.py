@@ -88,21 +88,22 @@ class Runner:
         event_file = place / "event.json"
         event_file.write_text(json.dumps(event.payload))
         command = self._command(run, token, workflow, place, event_file)
-        with (place / "log.jsonl").open("w") as log:
-            process = subprocess.Popen(
+        with (
+            (place / "log.jsonl").open("w") as log,
+            subprocess.Popen(
                 command,
                 cwd=clone,
                 env=self._machine(place),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-            )
-            with process:
-                for line in process.stdout:
-                    log.write(line)
-                    log.flush()
-                    self._read(run, workflow, line)
-            return process.returncode
+            ) as process,
+        ):
+            for line in process.stdout:
+                log.write(line)
+                log.flush()
+                self._read(run, workflow, line)
+        return process.returncode
 
     def _read(self, run, workflow, line):
         """Follow act's log: which job is at work, and how each ended."""
