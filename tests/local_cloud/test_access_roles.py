@@ -75,7 +75,7 @@ ALLOWED = {
     | BUILDS
     | (LOOKS - {"describe a model", "describe scaling"})
     | {
-        "read a network", "tag an engine", "look at images", "build images",
+        "read a network", "tag an engine", "look at images", "build images", "write a bill",
         "unprotect a stack", "describe a foreign endpoint",
         "assume cdk's deploy", "assume cdk's file-publishing", "assume cdk's lookup",
     },

@@ -106,6 +106,7 @@ WHY = {
     "WriteParts": "parts of an upload, whose completion is WriteOnce",
     "UseKey": "the key of those objects, through S3 only",
     "UseKeyThroughSns": "SNS asks for the topic's data key with the publisher's role",
+    "WriteBills": "bills of materials of the images that main built",
     "WriteJobLog": "streams of its own jobs",
     "WriteLogs": "its own log groups",
     "WriteObjects": "its own prefixes",

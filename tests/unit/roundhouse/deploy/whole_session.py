@@ -136,7 +136,7 @@ class Account:
         self.head_object(Bucket, Key)
         return {"Body": Body(self.objects[Key])}
 
-    def put_object(self, Bucket, Key, Body, IfNoneMatch):
+    def put_object(self, Bucket, Key, Body, IfNoneMatch=None):
         self.objects[Key] = Body
 
     def source(self):
