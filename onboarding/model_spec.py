@@ -33,8 +33,8 @@ Weight = Annotated[float, Field(ge=0, le=1000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Sizes = tuple[PositiveInt, PositiveInt, PositiveInt]
 DATASET = (
-    "Dataset under the onboarding root: .txt (a text a line), .tsv (label, tab, text) or "
-    ".npz (arrays by input name)"
+    "Dataset under the onboarding root: .txt (a text a line), .tsv (label, tab, text; for "
+    "text-ranking query, tab, text) or .npz (arrays by input name)"
 )
 
 
@@ -144,8 +144,9 @@ class AccuracySpec(Value):
     metric: Metric = Field(
         "cosine",
         description="Score of a sample, 1 being the source model's answer: cosine; agreement "
-        "(same class); accuracy (share of the source model's accuracy that is kept; needs labels); "
-        "relative_error (1 less the relative error)",
+        "(same class, same labels, or the share of tokens of the same label); accuracy (share of "
+        "the source model's accuracy that is kept; needs labels); order (share of a query's pairs "
+        "of texts that are in the same order); relative_error (1 less the relative error)",
     )
     budget: BudgetSpec = Field(BudgetSpec(), description="The least accuracy allowed")
 

@@ -8,14 +8,30 @@ from pydantic import BaseModel, ConfigDict
 
 Precision = Literal["fp32", "fp16", "bf16", "int8", "fp8"]
 RequestedPrecision = Literal["fp32", "fp16", "bf16", "int8", "fp8", "auto"]
-Task = Literal["text-classification", "text-embedding", "tensors", "text-generation"]
+Task = Literal[
+    "text-classification",
+    "text-embedding",
+    "text-ranking",
+    "token-classification",
+    "tensors",
+    "text-generation",
+]
 Server = Literal["python", "triton"]
 QuantizationMode = Literal["explicit", "calibration-cache"]
 CalibrationMethod = Literal["entropy", "percentile", "max"]
-Metric = Literal["cosine", "agreement", "accuracy", "relative_error"]
+Metric = Literal["cosine", "agreement", "accuracy", "order", "relative_error"]
 HardwareCompatibility = Literal["none", "ampere+", "same_compute_capability"]
 Rollout = Literal["canary", "linear", "rolling", "all-at-once"]
 Role = Literal["variant", "shadow"]
+Activation = Literal["softmax", "sigmoid", "identity"]
+
+TEXT_TASKS: tuple[Task, ...] = (
+    "text-classification",
+    "text-embedding",
+    "text-ranking",
+    "token-classification",
+)
+"""Tasks whose rows are texts: a tokenizer stands before the network."""
 
 OWN, SHARED, JOINED = "own", "shared", "joined"
 """Tags of `ModelSpec.endpoint`: an endpoint of the model's own, the name of a shared one, or a

@@ -8,10 +8,17 @@ from onboarding.dataset import ARRAYS, LABELLED, LABELS, TEXTS, Dataset
 from onboarding.document import KeyPath
 from onboarding.fault import Fault
 from onboarding.rules.rule import ModelCase, rule, rules_of
+from onboarding.values import Task
 
 _CALIBRATION: KeyPath = ("engine", "calibration", "dataset")
 _SEARCH: KeyPath = ("engine", "sensitivity_search", "dataset")
 _VALIDATION: KeyPath = ("accuracy", "dataset")
+ALLOWED: dict[Task, tuple[str, ...]] = {
+    "tensors": (ARRAYS,),
+    "text-ranking": (LABELLED,),
+    "token-classification": (TEXTS,),
+}
+"""Kinds of files by task; of a ranker's .tsv the first column is a query and no label."""
 _NAMES = {_CALIBRATION: "calibration", _SEARCH: "search"}
 
 
@@ -55,7 +62,7 @@ def samples_are_there(case: ModelCase) -> Iterator[Fault]:
             )
 
 
-@rule("engine", "accuracy")
+@rule("task", "engine", "accuracy")
 def datasets_share_no_samples(case: ModelCase) -> Iterator[Fault]:
     """Accuracy on samples that calibration or the search saw says nothing."""
     calibration, search = case.spec.engine.calibration, case.spec.engine.sensitivity_search
@@ -70,8 +77,8 @@ def datasets_share_no_samples(case: ModelCase) -> Iterator[Fault]:
 
 @rule("task", "engine", "accuracy")
 def datasets_fit_the_task(case: ModelCase) -> Iterator[Fault]:
-    """Texts for text tasks, arrays for tensors."""
-    allowed = (ARRAYS,) if case.spec.task == "tensors" else (TEXTS, LABELLED)
+    """Texts for text tasks, queries with texts for rankers, arrays for tensors."""
+    allowed = ALLOWED.get(case.spec.task, (TEXTS, LABELLED))
     engine = case.spec.engine
     datasets = (
         (_CALIBRATION, engine.calibration),
@@ -124,8 +131,9 @@ def _shared_samples(
             way_out="name another file, of other samples",
         )
         return
-    known = set(case.datasets[other_dataset].texts)
-    shared = [text for text in case.datasets[dataset].texts if text in known]
+    paired = case.spec.task == "text-ranking"
+    known = set(_samples(case.datasets[other_dataset], paired=paired))
+    shared = [text for text in _samples(case.datasets[dataset], paired=paired) if text in known]
     if shared:
         yield place.fault(
             f"{what} shares {len(shared)} sample(s) with the {other} dataset, the first: "
@@ -134,6 +142,15 @@ def _shared_samples(
             allowed=f"no sample of {other_dataset}",
             way_out="remove these samples from one of the two files",
         )
+
+
+def _samples(dataset: Dataset, *, paired: bool) -> tuple[str, ...]:
+    """Return what may not occur twice: texts, or queries with their texts."""
+    if not paired or dataset.labels is None:
+        return dataset.texts
+    return tuple(
+        f"{query} / {text}" for query, text in zip(dataset.labels, dataset.texts, strict=False)
+    )
 
 
 def _unusable(case: ModelCase, path: KeyPath, dataset: str) -> Iterator[Fault]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from onboarding.document import KeyPath
 from onboarding.fault import Fault
 from onboarding.rules.rule import ModelCase, rule, rules_of
+from onboarding.values import TEXT_TASKS
 
 _MAXIMUM: KeyPath = ("serving", "dynamic_batching", "max_batch_size")
 _PREFERRED: KeyPath = ("serving", "dynamic_batching", "preferred_batch_sizes")
@@ -31,7 +32,7 @@ def sizes_are_ordered(case: ModelCase) -> Iterator[Fault]:
 def text_has_a_sequence_axis(case: ModelCase) -> Iterator[Fault]:
     """Rows of text differ in length."""
     for index, profile in enumerate(case.spec.engine.optimization_profiles):
-        if case.spec.task.startswith("text-") and profile.sequence is None:
+        if case.spec.task in TEXT_TASKS and profile.sequence is None:
             yield case.document.at("engine", "optimization_profiles", index).fault(
                 f"'engine.optimization_profiles[{index}]' has no sequence axis, and task "
                 f"{case.spec.task} needs one",

@@ -11,19 +11,27 @@ from onboarding.values import Metric, Task
 METRICS: dict[Task, tuple[Metric, ...]] = {
     "text-classification": ("agreement", "accuracy", "relative_error"),
     "text-embedding": ("cosine", "relative_error"),
+    "text-ranking": ("order", "relative_error"),
+    "token-classification": ("agreement", "relative_error"),
     "tensors": ("cosine", "agreement", "accuracy", "relative_error"),
 }
+UNBUILT: dict[Task, str] = {
+    "text-generation": "serve it with AWS's vLLM or LMI (DJL Serving) container",
+    "text-ranking": "export the network to ONNX and serve it as task tensors",
+    "token-classification": "export the network to ONNX and serve it as task tensors",
+}
+"""Tasks that no engine of this version serves, each with the way out."""
 
 
 @rule("task")
 def generation_has_its_own_containers(case: ModelCase) -> Iterator[Fault]:
     """A text generator needs a paged cache and continuous batching, which no plain engine has."""
-    if case.spec.task == "text-generation":
+    if case.spec.task in UNBUILT:
         yield case.document.at("task").fault(
             "'task' is not served by the TensorRT engines built here",
             value=case.spec.task,
-            allowed="text-classification, text-embedding, tensors",
-            way_out="serve it with AWS's vLLM or LMI (DJL Serving) container",
+            allowed=", ".join(name for name in METRICS if name not in UNBUILT),
+            way_out=UNBUILT[case.spec.task],
         )
 
 
