@@ -44,7 +44,7 @@ RESOURCE_TYPES = (
     "AWS::SageMaker::Model",
     "AWS::StepFunctions::StateMachine",
 )
-"""Every type of resource in a template of ours."""
+"""Every type of resource in a template of ours, which the security checks of templates know."""
 WITHOUT_SCHEMA = {
     "AWS::CodeBuild::Project": (
         "codebuild:BatchGetProjects",

@@ -11,7 +11,7 @@ from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.names import artifact_bucket
-from onboarding.promotion import FOLDER, Promotion, read_promotion, write_promotion
+from onboarding.promotion import FOLDER, Promotion, read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import Tree
 from roundhouse.aws.clients import Client, Clients, assumed_clients, calling
@@ -29,49 +29,6 @@ ClientsOf = Callable[[EnvironmentSpec], Clients]
 """The receiving account's AWS clients for an environment's region."""
 Assume = Callable[[Clients, str, str, str], Clients]
 """`assumed_clients`: clients of a role of another account."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Promoted:
-    """What a promotion did; `path` None: the environment was there already."""
-
-    promotion: Promotion
-    path: Path | None
-    copied: Copied
-
-
-def promote(
-    paths: Paths,
-    report: Report,
-    *,
-    source: str,
-    destination: str,
-    clients_of: ClientsOf,
-    run: Run,
-    models: Collection[str] = (),
-    now: datetime | None = None,
-    assume: Assume = assumed_clients,
-) -> Promoted:
-    """Copy the engines that an environment needs, and write the promotion that pins this commit.
-
-    `models`: those that move to this commit, the others staying where they are; empty: all.
-    Refused before anything is copied: an environment that promotes from another, a commit that is
-    not on main, files that are not committed, gates that are not met (all at once). Nothing is
-    built. Promoting twice does nothing the second time.
-    """
-    prepared = prepare_promotion(
-        paths,
-        report,
-        source=source,
-        destination=destination,
-        clients_of=clients_of,
-        run=run,
-        models=models,
-        now=now,
-        assume=assume,
-    )
-    path = write_promotion(paths.tree, prepared.promotion) if prepared.is_new else None
-    return Promoted(promotion=prepared.promotion, path=path, copied=prepared.copied)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +52,13 @@ def prepare_promotion(
     now: datetime | None = None,
     assume: Assume = assumed_clients,
 ) -> Prepared:
-    """Check the gates and copy the engines, as `promote` does, and write no file."""
+    """Copy the engines that an environment needs; return the promotion that pins this commit.
+
+    `models`: those that move to this commit, the others staying where they are; empty: all.
+    Refused before anything is copied: an environment that promotes from another, a commit that is
+    not on main, files that are not committed, gates that are not met (all at once). Nothing is
+    built and no file is written. Promoting twice copies nothing the second time.
+    """
     now = datetime.now(UTC) if now is None else now
     tree = valid_tree(paths)
     spec = _destination(tree, source, destination)

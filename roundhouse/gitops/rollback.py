@@ -1,4 +1,4 @@
-"""Writes what an environment, or one endpoint of it, deployed before, as a promotion again."""
+"""Returns what an environment, or one endpoint of it, deployed before, as a promotion again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from onboarding.promotion import (
     parse_promotion,
     promotion_path,
     read_promotion,
-    write_promotion,
 )
 from onboarding.resolve import deployments
 from onboarding.tree import Tree
@@ -26,19 +25,6 @@ from roundhouse.session import valid_tree
 from roundhouse.text import choices
 
 WHOLE = "roll the whole environment back, without ENDPOINT"
-
-
-def roll_back(
-    paths: Paths,
-    environment: str | None,
-    run: Run,
-    commit: str | None = None,
-    endpoint: str | None = None,
-) -> Promotion:
-    """Write the promotion that `earlier_promotion` returns."""
-    promotion = earlier_promotion(paths, environment, run, commit, endpoint)
-    write_promotion(paths.tree, promotion)
-    return promotion
 
 
 def earlier_promotion(

@@ -16,10 +16,10 @@ from local_cloud import lifecycle
 from local_cloud.address import CloudAddress
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.names import artifact_bucket
-from roundhouse.gitops.promote import Promoted, promote
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes, Run
 from roundhouse.report import Report
+from tests.unit.roundhouse.gitops.promoted import Promoted, promote
 
 SOURCE, DESTINATION = "111122223333", "444455556666"
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

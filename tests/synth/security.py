@@ -12,6 +12,7 @@ from typing import Any
 
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec
+from roundhouse.gitops.execution_policy import RESOURCE_TYPES
 from tests.synth.reasoned_wildcards import INTERFACES, REASONED
 
 Template = Mapping[str, Any]
@@ -20,34 +21,8 @@ Named = tuple[str, dict[str, Any]]
 """A logical id and a statement."""
 
 
-KNOWN_TYPES = frozenset(
-    {
-        "AWS::ApplicationAutoScaling::ScalableTarget",
-        "AWS::ApplicationAutoScaling::ScalingPolicy",
-        "AWS::CloudWatch::Alarm",
-        "AWS::CloudWatch::Dashboard",
-        "AWS::CodeBuild::Project",
-        "AWS::EC2::VPCEndpoint",
-        "AWS::ECR::Repository",
-        "AWS::IAM::OIDCProvider",
-        "AWS::IAM::Policy",
-        "AWS::IAM::Role",
-        "AWS::KMS::Alias",
-        "AWS::KMS::Key",
-        "AWS::Lambda::Function",
-        "AWS::Logs::LogGroup",
-        "AWS::S3::Bucket",
-        "AWS::S3::BucketPolicy",
-        "AWS::SNS::Subscription",
-        "AWS::SNS::Topic",
-        "AWS::SNS::TopicPolicy",
-        "AWS::SageMaker::Endpoint",
-        "AWS::SageMaker::EndpointConfig",
-        "AWS::SageMaker::Model",
-        "AWS::StepFunctions::StateMachine",
-    }
-)
-"""Types that these checks know; any other may be a store that nobody has judged yet."""
+KNOWN_TYPES = frozenset(RESOURCE_TYPES)
+"""Types that these checks know: whoever adds one there judges here whether it is a store."""
 
 SERVICES = {
     "codebuild.amazonaws.com": "AWS::CodeBuild::Project",

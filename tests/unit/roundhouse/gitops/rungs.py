@@ -13,10 +13,12 @@ from benchmarks.scale.cloud import archive, archived_entry
 from onboarding.lock import ServedCapacity, record_capacity
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.gitops.promote import prepare_promotion, promote
+from roundhouse.gitops.promote import prepare_promotion
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
 from roundhouse.report import Report
+from tests.unit.roundhouse.gitops.promoted import promote
+from tests.unit.roundhouse.gitops.repository import BUDGET
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 MODELS = ("model-001", "model-002")
@@ -128,6 +130,14 @@ class Rungs:
 
     def promote(self, *models, source="dev", destination="prod"):
         return promote(self.paths, self.report, **self._options(source, destination, models))
+
+    def promote_and_change(self):
+        """Promote and commit both models, then change and build both."""
+        self.promote()
+        self.repository.commit("promotion")
+        for model in MODELS:
+            self.repository.models.change(model, BUDGET)
+        self.build()
 
     def prepare(self, *models):
         """The promotion, its engines copied, and no file written."""

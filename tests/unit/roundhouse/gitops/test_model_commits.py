@@ -8,22 +8,16 @@ from onboarding.promotion import read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.errors import DeployFailedError, RoundhouseError
-from tests.unit.roundhouse.gitops.repository import git
+from tests.unit.roundhouse.gitops.repository import BUDGET, git
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, keys
 
 pytestmark = pytest.mark.unit
-
-BUDGET = {"accuracy": {"budget": {"mean": 0.95}}}
 
 
 @pytest.fixture
 def new_commit(rungs):
     """Both models changed after a promotion of both."""
-    rungs.promote()
-    rungs.repository.commit("promotion")
-    for model in ("model-001", "model-002"):
-        rungs.repository.models.change(model, BUDGET)
-    rungs.build()
+    rungs.promote_and_change()
     return rungs
 
 

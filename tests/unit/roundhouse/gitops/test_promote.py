@@ -10,7 +10,7 @@ from onboarding.promotion import promotion_path, read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.errors import BuildFailedError, DeployFailedError, RoundhouseError
-from tests.unit.roundhouse.gitops.repository import git
+from tests.unit.roundhouse.gitops.repository import BUDGET, git
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, MODELS, NOW, keys
 
 pytestmark = pytest.mark.unit
@@ -59,7 +59,7 @@ def test_environment_deploys_the_promoted_commit_until_the_promotion_is_reverted
     first = keys(rungs.prod())
     rungs.promote()
     rungs.repository.commit("promotion")
-    rungs.repository.models.change("model-001", {"accuracy": {"budget": {"mean": 0.95}}})
+    rungs.repository.models.change("model-001", BUDGET)
     rungs.build("model-001")
     assert keys(rungs.prod()) == first != keys(deployments(read_tree(rungs.root), "dev"))
     rungs.promote()
@@ -116,7 +116,7 @@ def test_refuses_an_alarm_that_rings(rungs):
 
 def test_refuses_an_endpoint_without_a_load_test_unless_none_is_required(rungs):
     rungs.repository.models.write_locks("model-001")
-    rungs.repository.models.change("model-001", {"accuracy": {"budget": {"mean": 0.95}}})
+    rungs.repository.models.change("model-001", BUDGET)
     rungs.repository.commit()
     with pytest.raises(DeployFailedError, match="no load test on"):
         rungs.promote()

@@ -12,7 +12,7 @@ from roundhouse.gitops.forge.rest import RestApi
 from roundhouse.gitops.promotion_request import open_promotion_request
 from roundhouse.processes import Processes
 from tests.unit.roundhouse.gitops.forge.forge_server import REPOSITORY, ForgeServer
-from tests.unit.roundhouse.gitops.repository import git
+from tests.unit.roundhouse.gitops.repository import BUDGET, git
 
 pytestmark = pytest.mark.unit
 
@@ -94,7 +94,7 @@ def test_second_request_pushes_nothing_and_opens_no_other(rungs, remote, server)
 
 def test_another_promotion_replaces_the_branch_and_updates_the_pull_request(rungs, remote, server):
     open_request(rungs, server)
-    rungs.repository.models.change("model-001", {"accuracy": {"budget": {"mean": 0.95}}})
+    rungs.repository.models.change("model-001", BUDGET)
     rungs.build()
     git(rungs.root, "push", "-q", "origin", "main")
     promotion = rungs.prepare().promotion
@@ -114,7 +114,7 @@ def test_forge_that_refuses_leaves_remote_and_files_as_they_were(
 ):
     if was_open:
         open_request(rungs, server)
-        rungs.repository.models.change("model-001", {"accuracy": {"budget": {"mean": 0.95}}})
+        rungs.repository.models.change("model-001", BUDGET)
         rungs.build()
         git(rungs.root, "push", "-q", "origin", "main")
     promotion = rungs.prepare().promotion

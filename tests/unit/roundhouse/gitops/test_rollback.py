@@ -5,31 +5,32 @@ from __future__ import annotations
 import pytest
 
 from onboarding.fault import FaultsError
-from onboarding.promotion import read_promotion
+from onboarding.promotion import read_promotion, write_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.errors import RoundhouseError, UsageError
-from roundhouse.gitops.rollback import roll_back
+from roundhouse.gitops.rollback import earlier_promotion
 from roundhouse.processes import Processes
-from tests.unit.roundhouse.gitops.repository import git
+from tests.unit.roundhouse.gitops.repository import BUDGET, git
 from tests.unit.roundhouse.gitops.rungs import keys
 
 pytestmark = pytest.mark.unit
-
-BUDGET = {"accuracy": {"budget": {"mean": 0.95}}}
 
 
 @pytest.fixture
 def twice(rungs):
     """Two promotions, of which the second changed both models."""
-    rungs.promote()
-    rungs.repository.commit("promotion")
-    for model in ("model-001", "model-002"):
-        rungs.repository.models.change(model, BUDGET)
-    rungs.build()
+    rungs.promote_and_change()
     rungs.promote()
     rungs.repository.commit("second promotion")
     return rungs
+
+
+def roll_back(paths, *options, **named_options):
+    """Write the earlier promotion, as `roundhouse rollback` does without --pr."""
+    promotion = earlier_promotion(paths, *options, **named_options)
+    write_promotion(paths.tree, promotion)
+    return promotion
 
 
 def promotions(rungs):
@@ -42,7 +43,7 @@ def promotions(rungs):
 def test_rollback_writes_the_promotion_before_or_that_of_a_commit(rungs):
     rungs.promote()
     first = rungs.repository.commit("promotion")
-    rungs.repository.models.change("model-001", {"accuracy": {"budget": {"mean": 0.95}}})
+    rungs.repository.models.change("model-001", BUDGET)
     rungs.build("model-001")
     second = rungs.promote().promotion
     rungs.repository.commit("second promotion")
