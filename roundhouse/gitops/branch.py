@@ -1,15 +1,16 @@
-"""A branch of the remote that holds a change of a few files: committed without a working tree."""
+"""A branch that a command writes: committed without touching the user's working tree or index."""
 
 from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from roundhouse import settings
-from roundhouse.errors import NotReadyError
+from roundhouse.errors import NotReadyError, UsageError
 from roundhouse.processes import Command, Outcome, Run
 
 REMOTE = "origin"
@@ -17,20 +18,41 @@ REMOTE = "origin"
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """A branch of the remote `origin`.
+    """A branch of the repository in `folder`, and of its remote `origin`.
 
-    No file of the working tree, no local branch and no index changes. Raises NotReadyError where
-    git or the remote refuses.
+    Nothing that the user has checked out changes. Raises NotReadyError where git or the remote
+    refuses.
     """
 
     name: str
     folder: Path
     run: Run
 
-    def commit(self) -> str | None:
+    def remote_commit(self) -> str | None:
         """Return the commit that the remote has of the branch; None: it has no such branch."""
         listed = self._git("ls-remote", "--heads", REMOTE, self._ref).split()
         return listed[0] if listed else None
+
+    def fetch(self) -> None:
+        """Read the branch from the remote; one that is not there is none."""
+        self._outcome("fetch", "--quiet", REMOTE, f"+{self._ref}:{self._fetched_ref}")
+
+    def tip(self) -> str | None:
+        """Return the branch's commit, the fetched one first; None: there is no such branch."""
+        for ref in (self._fetched_ref, self._ref):
+            found = self._outcome("rev-parse", "--verify", "--quiet", ref)
+            if found.code == 0:
+                return found.output.strip()
+        return None
+
+    @contextmanager
+    def work_tree(self, place: Path, commit: str) -> Iterator[Path]:
+        """Check a commit out into a folder that is not there yet, and remove it at the end."""
+        self._git("worktree", "add", "--quiet", "--detach", str(place), commit)
+        try:
+            yield place
+        finally:
+            self._outcome("worktree", "remove", "--force", str(place))
 
     def read(self, commit: str, file: str) -> str | None:
         """Return a file's text at a commit of the branch; None where it has no such file."""
@@ -38,13 +60,13 @@ class Branch:
         shown = self._outcome("show", f"{commit}:./{file}")
         return shown.output if shown.code == 0 else None
 
-    def push(
-        self, files: Mapping[str, str], message: str, *, parent: str, before: str | None
-    ) -> str:
-        """Commit files, by path below the folder, onto a parent; push; return the commit.
+    def commit(self, files: Mapping[str, str], message: str, *, parent: str) -> str:
+        """Commit files, by path below the folder, onto a parent; return the new commit.
 
-        `before`: the commit that the remote has now, which is replaced; any other is not.
+        No branch is at it yet. Without files it is the parent.
         """
+        if not files:
+            return parent
         with tempfile.TemporaryDirectory(prefix="roundhouse-index-") as index:
             variables = {"GIT_INDEX_FILE": str(Path(index) / "index")}
             prefix = self._git("rev-parse", "--show-prefix").strip()
@@ -54,18 +76,33 @@ class Branch:
                 entry = f"100644,{blob},{prefix}{file}"
                 self._git("update-index", "--add", "--cacheinfo", entry, **variables)
             tree = self._git("write-tree", **variables).strip()
-        commit = self._git("commit-tree", tree, "-p", parent, "-m", message).strip()
-        self.replace(before, commit)
-        return commit
+        return self._git("commit-tree", tree, "-p", parent, "-m", message).strip()
+
+    def replace_local(self, commit: str) -> None:
+        """Let the repository's own branch be at a commit. Raises UsageError for a user on it."""
+        current = self._outcome("symbolic-ref", "--quiet", "HEAD").output.strip()
+        if current == self._ref:
+            raise UsageError(
+                f"The repository is on branch {self.name}, which this command writes; switch to "
+                "another one (`git switch main`), then try again."
+            )
+        self._git("update-ref", self._ref, commit)
 
     def replace(self, before: str | None, after: str | None) -> None:
-        """Let the remote's branch be at `after` (None: gone), where it is at `before` now."""
+        """Let the remote's branch be at `after` (None: gone), where it is at `before` now.
+
+        A branch that is not at `before` (None: not there) stays as it is.
+        """
         lease = f"--force-with-lease={self._ref}:{before or ''}"
         self._git("push", "--quiet", lease, REMOTE, f"{after or ''}:{self._ref}")
 
     @property
     def _ref(self) -> str:
         return f"refs/heads/{self.name}"
+
+    @property
+    def _fetched_ref(self) -> str:
+        return f"refs/remotes/{REMOTE}/{self.name}"
 
     def _git(self, *arguments: str, stdin: str | None = None, **variables: str) -> str:
         outcome = self._outcome(*arguments, stdin=stdin, **variables)

@@ -59,13 +59,14 @@ def open_promotion_request(
         body = promotion_body(paths, promotion, git)
         step.finish(f"commit {promotion.commit[:12]}")
     with report.step(f"Opening a pull request from {name}") as step:
-        before = branch.commit()
+        before = branch.remote_commit()
         text = None if before is None else branch.read(before, file)
         is_new = text is None or not _is_pending(text, promotion, paths, git)
         after = before
         if is_new:
             files = {file: promotion_text(promotion)}
-            after = branch.push(files, title, parent=parent, before=before)
+            after = branch.commit(files, title, parent=parent)
+            branch.replace(before, after)
         try:
             address = forge.open_pull_request(name, base, title, body)
         except BaseException:

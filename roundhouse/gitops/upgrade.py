@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from roundhouse.errors import NotReadyError
-from roundhouse.gitops.branches import Branch
+from roundhouse.gitops.branch import Branch
 from roundhouse.gitops.markdown import markdown, markdown_table
 from roundhouse.gitops.plan_document import EngineChange, Plan
 from roundhouse.gitops.platform_upgrade import (
@@ -81,19 +81,25 @@ def upgrade(
             environment=environment, platform=first.platform, findings=first.findings
         )  # fmt: skip
     branch = Branch(folder=paths.code, name=f"roundhouse/upgrade-{first.platform}", run=run)
+    pushed = branch.remote_commit() if push else None
     if push:
         branch.fetch()
     head = Git(folder=paths.code, run=run).commit("HEAD")
-    with (
-        tempfile.TemporaryDirectory(prefix="roundhouse-upgrade-") as folder,
-        branch.work_tree(Path(folder) / "tree", branch.tip() or head) as tree,
-    ):
-        found = platform_upgrade(environment, tree, facts, today)
-        commit = branch.commit(tree, found.texts, f"Upgrade {environment} to {found.platform}")
-        with branch.work_tree(Path(folder) / "code", head) as code:
+    tip = branch.tip() or head
+    with tempfile.TemporaryDirectory(prefix="roundhouse-upgrade-") as folder:
+        with branch.work_tree(Path(folder) / "before", tip) as tree:
+            found = platform_upgrade(environment, tree, facts, today)
+        commit = branch.commit(
+            found.texts, f"Upgrade {environment} to {found.platform}", parent=tip
+        )  # fmt: skip
+        branch.replace_local(commit)
+        with (
+            branch.work_tree(Path(folder) / "tree", commit) as tree,
+            branch.work_tree(Path(folder) / "code", head) as code,
+        ):
             plan = _plan_branch(tree, code, environment, head, run)
     if push:
-        branch.push()
+        branch.replace(pushed, commit)
     return Upgrade(
         environment=environment,
         platform=found.platform,

@@ -147,7 +147,7 @@ def test_branch_that_moved_meanwhile_is_not_replaced(rungs, remote, server):
     head = git(rungs.root, "rev-parse", "HEAD")
     pushed = remote_branch(remote)
     with pytest.raises(NotReadyError, match="git push for branch"):
-        branch.push({FILE: "a"}, "a", parent=head, before=head)
+        branch.replace(head, branch.commit({FILE: "a"}, "a", parent=head))
     assert remote_branch(remote) == pushed
 
 

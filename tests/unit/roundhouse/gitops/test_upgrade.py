@@ -14,7 +14,7 @@ from onboarding.fault import FaultsError
 from onboarding.manifest import BuilderRecord
 from roundhouse.cli.app import app
 from roundhouse.errors import NotReadyError, UsageError
-from roundhouse.gitops.branches import Branch
+from roundhouse.gitops.branch import Branch
 from roundhouse.gitops.platform_upgrade import PLATFORMS
 from roundhouse.gitops.upgrade import engine_total, pull_request_body, upgrade
 from roundhouse.paths import find_paths
@@ -148,11 +148,11 @@ def test_refuses_an_unknown_environment(repository):
 def test_refuses_to_overwrite_what_others_pushed(origin, repository):
     branch = Branch(folder=repository, name=BRANCH, run=Processes())
     head = git(repository, "rev-parse", "HEAD")
-    with branch.work_tree(repository.parent / "tree", head) as tree:
-        branch.commit(tree, {"models/a.txt": "a"}, "a")
+    pushed = branch.remote_commit()
+    commit = branch.commit({"models/a.txt": "a"}, "a", parent=head)
     git(origin, "branch", BRANCH)
     git(repository, "commit", "-q", "--allow-empty", "-m", "theirs")
     git(repository, "push", "-q", "origin", f"HEAD:refs/heads/{BRANCH}")
-    with pytest.raises(NotReadyError, match="git push failed"):
-        branch.push()
+    with pytest.raises(NotReadyError, match="git push for branch"):
+        branch.replace(pushed, commit)
     assert git(origin, "log", "-1", "--format=%s", BRANCH) == "theirs"
