@@ -55,7 +55,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     from local_cloud.codebuild.api import Builds
     from local_cloud.containers.job import stop_jobs
     from local_cloud.iam import actions, condition_keys, web_identity
-    from local_cloud.ministack import s3_copies
+    from local_cloud.ministack import missing_images, s3_copies
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
     from local_cloud.sagemaker.runtime.api import Runtime
@@ -76,6 +76,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     state_machines.install()
     condition_keys.install(emulator)
     s3_copies.install()
+    missing_images.install()
     web_identity.install(settings.github_keys_url)
     actions.install()
     clock.start()

@@ -11,13 +11,16 @@ NAMES = {
     "core.iam_actions": (
         "s3_service_context request_tag_context extract_iam_action extract_resource_arn"
     ),
-    "core.responses": "AccountRegionScopedDict get_account_id get_region request_scope",
+    "core.responses": (
+        "AccountRegionScopedDict error_response_json get_account_id get_region request_scope"
+    ),
     "core.iam_evaluator": "pin_request_origin _resolve_condition_key caller_arn",
     "app": "SERVICE_HANDLERS SERVICE_REGISTRY app pin_request_origin",
     "services.s3": (
         "_get_object_data _put_object _buckets _ensure_bucket _copy_object "
         "_check_put_preconditions _bucket_owner_account"
     ),
+    "services.ecr": "_describe_images _find_image _registry_id _repositories",
     "services.iam": "_oidc_providers _roles _now",
     "services.sts": (
         "_web_identity_trust_denied _web_identity_principal _p _error error_response_json"

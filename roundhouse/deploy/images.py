@@ -269,4 +269,6 @@ def _digest(session: Session, repository: str, tag: str) -> str | None:
             if error.response.get("Error", {}).get("Code") in ABSENT:
                 return None
             raise
-        return str(found["imageDetails"][0]["imageDigest"])
+        # A registry beside AWS's, as a cloud on a laptop is, may list none in place of refusing.
+        details = found["imageDetails"]
+        return str(details[0]["imageDigest"]) if details else None

@@ -137,6 +137,11 @@ def test_refuses_a_build_that_failed_or_pushed_nothing(session, field, value, me
         images.build_images(session, images.missing(session))
 
 
+def test_an_image_of_which_the_registry_lists_nothing_is_missing(session):
+    session.clients.describe_images = lambda **_: {"imageDetails": []}
+    assert set(missing(session)) == {"builder-cpu", "builder-gpu", "triton"}
+
+
 def test_an_access_that_is_denied_is_no_missing_image(session):
     session.clients.absent = "AccessDeniedException"
     with pytest.raises(NotReadyError, match=r"Looking for .*: AWS answered AccessDeniedException"):
