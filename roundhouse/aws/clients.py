@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from roundhouse.aws.faults import (
     client_message,
     failure_message,
+    is_temporary_failure,
+    is_temporary_refusal,
     refusal_message,
     unreadable_message,
 )
@@ -76,10 +78,14 @@ def calling(what: str) -> Iterator[None]:
         yield
     except ClientError as error:
         code, message = refusal_message(error)
-        raise AwsError(f"{what}: {message}", reason=code, is_answer=True) from error
+        is_temporary = is_temporary_refusal(error)
+        raise AwsError(
+            f"{what}: {message}", reason=code, is_answer=True, is_temporary=is_temporary
+        ) from error
     except (BotoCoreError, ResponseParserError) as error:
         kind, message = failure_message(error)
-        raise AwsError(f"{what}: {message}", reason=kind) from error
+        is_temporary = is_temporary_failure(error)
+        raise AwsError(f"{what}: {message}", reason=kind, is_temporary=is_temporary) from error
     except KeyError as error:
         kind, message = unreadable_message(error)
         raise AwsError(f"{what}: {message}", reason=kind, is_answer=True) from error

@@ -16,6 +16,10 @@ NOT_AWS = (
     "is there a proxy between, or is AWS_ENDPOINT_URL wrong, so that something else "
     "than AWS answers?"
 )
+LOGIN_PAGE = (
+    "a proxy or a login page answers: log in there, set HTTPS_PROXY or NO_PROXY, or correct "
+    "AWS_ENDPOINT_URL"
+)
 AGAIN = "try again later"
 PERMIT = "use credentials of the environment's account that may do this"
 OTHER_ACCOUNT = "use the keys of the environment's own account"
@@ -48,8 +52,7 @@ _BY_TYPE = {
     "InvalidProxiesConfigError": "correct HTTPS_PROXY and HTTP_PROXY",
     "SSLError": "behind a proxy of your own, point AWS_CA_BUNDLE at its certificates",
     "ResponseParserError": NOT_AWS,
-    "HtmlResponseError": "a proxy or a login page answers: log in there, set HTTPS_PROXY or "
-    "NO_PROXY, or correct AWS_ENDPOINT_URL",
+    "HtmlResponseError": LOGIN_PAGE,
 }
 _CODES_BY_WAY_OUT = {
     LOG_IN_AGAIN: "ExpiredToken ExpiredTokenException RequestExpired TokenRefreshRequired 400",
@@ -78,12 +81,27 @@ def refusal_message(error: Any) -> tuple[str, str]:
     return code, _with(message, _BY_CODE.get(code))
 
 
+def is_temporary_refusal(error: Any) -> bool:
+    """Return whether AWS throttled a call, or met a fault of its own."""
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status >= 500 or _BY_CODE.get(str(error.response.get("Error", {}).get("Code"))) == AGAIN
+
+
 def failure_message(error: Exception) -> tuple[str, str]:
     """The kind of a failure of botocore's own, its nearest known one, and what to say of it."""
-    kinds = [kind.__name__ for kind in type(error).__mro__]
-    known = next((kind for kind in kinds if kind in _BY_TYPE), kinds[0])
+    known = _known_kind(error)
     message = _WORDS.get(known, _one_line(error))
-    return kinds[0], _with(message, _BY_TYPE.get(known, SETTINGS))
+    return type(error).__name__, _with(message, _BY_TYPE.get(known, SETTINGS))
+
+
+def is_temporary_failure(error: Exception) -> bool:
+    """Return whether a call did not reach AWS, or something else answered, as a login page does."""
+    return _BY_TYPE.get(_known_kind(error)) in (REACH, AGAIN, NOT_AWS, LOGIN_PAGE)
+
+
+def _known_kind(error: Exception) -> str:
+    kinds = [kind.__name__ for kind in type(error).__mro__]
+    return next((kind for kind in kinds if kind in _BY_TYPE), kinds[0])
 
 
 def unreadable_message(error: KeyError) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from roundhouse.session import Session
 
 EVERY_SECONDS, LOCAL_EVERY_SECONDS = 5.0, 0.5
 PATIENCE_SECONDS = 300.0
-"""Without an answer of AWS."""
+"""Without an answer of AWS, or throttled by it."""
 
 
 @dataclass(kw_only=True)
@@ -41,7 +41,7 @@ class BuildMonitor:
         """Follow until every engine has ended; on Ctrl-C stop the execution and its jobs.
 
         Once AWS has answered, it may stay silent for PATIENCE_SECONDS. Raises NotReadyError after
-        that; the builds go on.
+        that, and at once for what AWS refuses for good, as a permission is; the builds go on.
         """
         self._left, report = set(self.requests), self.session.report
         every = LOCAL_EVERY_SECONDS if self.session.is_local else EVERY_SECONDS
@@ -56,7 +56,7 @@ class BuildMonitor:
                         has_ended, silent_seconds = execution.status != RUNNING, 0.0
                     except AwsError as error:
                         silent_seconds += every
-                        if silent_seconds > PATIENCE_SECONDS:
+                        if not error.is_temporary or silent_seconds > PATIENCE_SECONDS:
                             raise NotReadyError(
                                 f"{error} The builds go on, and nobody follows them: "
                                 f"{execution.arn}; run the same command again to record what they "

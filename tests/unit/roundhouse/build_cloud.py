@@ -30,7 +30,8 @@ class Cloud:
     """`tag` is the first eight digits of the SHA-256 of ARN, as the machine computes it.
 
     `reasons`: why a model's engine fails; `silent`: models whose executions end without a record;
-    `jobs`: number of training jobs; `away`: looks, counted from 1, that are not answered.
+    `jobs`: number of training jobs; `away`: looks, counted from 1, that are not answered, or
+    are refused with the code `refusal`.
     """
 
     tag = "1cbbe019"
@@ -43,7 +44,7 @@ class Cloud:
         }
         self.objects, self.bucket_there, self.machine_there = {}, True, True
         self.given, self.looks, self.reasons, self.silent, self.unrecorded = [], 0, {}, (), ()
-        self.jobs, self.away = 1, ()
+        self.jobs, self.away, self.refusal = 1, (), None
         self.interrupt_at, self.status, self.cause, self.stopped = None, None, "", []
 
     def __call__(self, service):
@@ -85,6 +86,8 @@ class Cloud:
             self.looks += 1
             if self.looks == self.interrupt_at:
                 raise KeyboardInterrupt
+            if self.looks in self.away and self.refusal is not None:
+                raise refusal(self.refusal, "DescribeExecution")
             if self.looks in self.away:
                 raise EndpointConnectionError(endpoint_url="https://states.example")
             ended = "FAILED" if self.reasons or self.silent else "SUCCEEDED"

@@ -5,7 +5,14 @@ from __future__ import annotations
 import os
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import (
+    ClientError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ProfileNotFound,
+    ReadTimeoutError,
+    UnauthorizedSSOTokenError,
+)
 
 from roundhouse.aws.clients import (
     aws_clients,
@@ -95,22 +102,42 @@ def test_refuses_an_archive_whose_bytes_break_off(shell, read):
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "way_out"),
+    ("status", "code", "way_out", "is_temporary"),
     [
-        (403, "ExpiredToken", "log in again"),
-        (403, "InvalidAccessKeyId", "the environment's own account"),
-        (403, "RequestTimeTooSkewed", "clock"),
-        (503, "SlowDown", "try again later"),
+        (403, "ExpiredToken", "log in again", False),
+        (403, "InvalidAccessKeyId", "the environment's own account", False),
+        (403, "RequestTimeTooSkewed", "clock", False),
+        (400, "AccessDeniedException", "may do this", False),
+        (400, "ThrottlingException", "try again later", True),
+        (503, "SlowDown", "try again later", True),
+        (500, "InternalServerException", "", True),
     ],
 )
-def test_a_refusal_says_the_way_out(status, code, way_out):
+def test_a_refusal_says_the_way_out(status, code, way_out, is_temporary):
     metadata = {"HTTPStatusCode": status}
     answer = {"Error": {"Code": code, "Message": "No."}, "ResponseMetadata": metadata}
     with pytest.raises(AwsError) as error, calling("S3"):
         raise ClientError(answer, "GetObject")
     assert error.value.is_answer and error.value.reason == code
+    assert error.value.is_temporary is is_temporary
     text = str(error.value)
-    assert text.startswith(f"S3: AWS answered {code}: No; ") and way_out in text
+    assert text.startswith(f"S3: AWS answered {code}: No") and way_out in text
+
+
+@pytest.mark.parametrize(
+    ("error", "is_temporary"),
+    [
+        (EndpointConnectionError(endpoint_url="https://a.example"), True),
+        (ReadTimeoutError(endpoint_url="https://a.example"), True),
+        (NoCredentialsError(), False),
+        (UnauthorizedSSOTokenError(), False),
+        (ProfileNotFound(profile="a"), False),
+    ],
+)
+def test_a_failure_is_temporary_where_aws_was_not_reached(error, is_temporary):
+    with pytest.raises(AwsError) as raised, calling("S3"):
+        raise error
+    assert (raised.value.is_answer, raised.value.is_temporary) == (False, is_temporary)
 
 
 def test_an_object_that_is_not_there_is_no_fault():

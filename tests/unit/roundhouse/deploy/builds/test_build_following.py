@@ -54,6 +54,24 @@ def test_builds_are_followed_to_the_end_though_aws_does_not_answer_for_a_while(s
     assert shown.count("The builds go on; asking again") == 1
 
 
+def test_builds_are_followed_to_the_end_though_aws_throttles_and_says_so(session):
+    session.clients.away, session.clients.refusal, naps = (2, 3), "ThrottlingException", []
+    assert len(engines.build_all(session, engines.missing_engines(session), sleep=naps.append)) == 3
+    shown = " ".join(session.report.console.file.getvalue().split())
+    assert "AWS answered ThrottlingException" in shown
+    assert "The builds go on; asking again" in shown and len(naps) == 4
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ExpiredTokenException", "NoSuchThing"])
+def test_refuses_at_once_what_aws_refuses_for_good_though_it_answered_before(session, code):
+    session.clients.away, session.clients.refusal, naps = range(2, 10_000), code, []
+    with pytest.raises(NotReadyError, match=f"AWS answered {code}: .*nobody follows them: {ARN}"):
+        engines.build_all(session, engines.missing_engines(session), sleep=naps.append)
+    assert len(naps) == 1
+    assert "asking again" not in session.report.console.file.getvalue()
+    assert session.clients.stopped == []
+
+
 def test_refuses_to_follow_builds_when_aws_never_answers_again_and_says_that_they_go_on(session):
     session.clients.away, naps = range(2, 10_000), []
     message = (
