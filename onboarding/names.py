@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition, registry_host
@@ -32,8 +33,13 @@ UNREFERENCED_TAG = ("roundhouse", "unreferenced")
 """Key and value of the tag on objects that no lock names; the bucket's lifecycle deletes what
 carries it.
 """
-PIPELINE_ROLES = ("plan", "build", "deploy", "promote", "drift")
-"""Purposes of the roles that the forge's workflows assume."""
+Purpose = Literal["plan", "build", "deploy", "promote", "drift", "gate"]
+"""What a role of the access stack is for, and the end of its name.
+
+`gate` is the role by which promotions to other accounts ask for alarms.
+"""
+PIPELINE_ROLES: tuple[Purpose, ...] = ("plan", "build", "deploy", "promote", "drift")
+"""Those that the forge's workflows assume."""
 RUN_WORKFLOW = ".github/workflows/roundhouse-run.yml"
 """The workflow that builds, deploys and promotes; its roles trust main's version of it alone."""
 ARCHIVE_NAME = "model.tar.gz"
@@ -45,13 +51,13 @@ def artifact_bucket(environment: EnvironmentSpec) -> str:
     return f"roundhouse-{environment.name}-{environment.account}-{environment.region}"
 
 
-def pipeline_role(environment: EnvironmentSpec, purpose: str) -> str:
-    """Name of the role that the forge's workflows assume for one of PIPELINE_ROLES."""
+def pipeline_role(environment: EnvironmentSpec, purpose: Purpose) -> str:
+    """Name of a role of the access stack."""
     return f"roundhouse-{environment.name}-{purpose}"
 
 
-def pipeline_role_arn(environment: EnvironmentSpec, purpose: str) -> str:
-    """ARN of `pipeline_role`; also of `gate`, which promotions to other accounts ask alarms by."""
+def pipeline_role_arn(environment: EnvironmentSpec, purpose: Purpose) -> str:
+    """ARN of `pipeline_role`."""
     partition = aws_partition(environment.region)
     return f"arn:{partition}:iam::{environment.account}:role/{pipeline_role(environment, purpose)}"
 

@@ -24,7 +24,7 @@ from stacks.github.trust import MAIN_BRANCH, PULL_REQUEST, role_trust, trust_sta
 class WorkflowRole:
     """One role: the last part of its name, its trust, its statements, and its longest session."""
 
-    name: str
+    name: names.Purpose
     trust: tuple[Statement, ...]
     statements: tuple[Statement, ...]
     seconds: int = SESSION_SECONDS.least
