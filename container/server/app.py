@@ -29,7 +29,7 @@ from container.server.data_plane.model import (
 )
 from container.server.data_plane.multi_model import LoadedModels, ModelBackend
 from container.server.data_plane.plane import Backend, DataPlane
-from container.server.engines.engine import Costs, Engine
+from container.server.engines.engine import Costs, Engine, is_memory_shortage
 from container.server.engines.loading import load_engine, running
 from container.server.http.application import model_server, multi_model_server
 from container.server.process import (
@@ -56,6 +56,7 @@ from container.server.settings import (
 from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.telemetry.metric_values import MetricValues
 from container.server.telemetry.metrics import BatchMetrics, forget_model, gauge
+from container.server.types import first_line
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
 OpenEngine = Callable[[EngineArchive, Settings], Engine]
@@ -149,9 +150,7 @@ def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine)
     try:
         model = servable_model(archive, settings, lambda: open_engine(archive, settings))
     except Exception as fault:
-        raise LoadFault(
-            f"The tokenizer {archive.tokenizer} cannot be loaded ({fault}); build the engine again."
-        ) from fault
+        raise tokenizer_fault(archive.tokenizer, fault) from fault
     log = FailureLog(stderr, model=model.name)
     serve: Coroutine[Any, Any, int | None]
     if settings.http_processes == 1:
@@ -167,6 +166,15 @@ def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine)
         raise LoadFault(
             f"The engine {archive.manifest.engine_file} cannot be loaded: {fault}"
         ) from fault
+
+
+def tokenizer_fault(path: Path | None, fault: Exception) -> LoadFault:
+    """Return why a model's tokenizer cannot be loaded: it is broken, or memory is lacking."""
+    reason, way_out = first_line(fault), "build the engine again"
+    if is_memory_shortage(fault):
+        reason = f"it does not fit the memory that is left: {reason}"
+        way_out = "choose an instance type with more memory"
+    return LoadFault(f"The tokenizer {path} cannot be loaded ({reason}); {way_out}.")
 
 
 def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:

@@ -96,7 +96,8 @@ def archive_fault(
 
     `found_sha256` None: there is no such object.
     """
-    where = f"s3://{artifact_bucket(deployment.environment)}/{entry.archive.path}"
+    bucket = artifact_bucket(deployment.environment)
+    where = f"s3://{bucket}/{entry.archive.path}"
     command = _build_command(deployment, target)
     if found_sha256 is None:
         return (
@@ -106,8 +107,9 @@ def archive_fault(
     if found_sha256 != entry.archive.sha256:
         return (
             f"{where}: its bytes have sha256 {found_sha256[:12]}…, the lock of "
-            f"{target.model.name} says {entry.archive.sha256[:12]}…; do not deploy it: "
-            f"delete the object, then {command}."
+            f"{target.model.name} says {entry.archive.sha256[:12]}…; do not deploy it: delete "
+            f"s3://{bucket}/{ENGINES_PREFIX}/{entry.manifest.engine_key}/ whole, since what stays "
+            f"there is never written again, then {command}."
         )
     return None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from roundhouse.gitops.forge.rest import ForgeNotReadyError, RestApi, field
+from roundhouse.gitops.forge.rest import ForgeNotReadyError, RestApi, differs, field
 from roundhouse.gitops.markdown import marked_body
 
 VERSION = "2022-11-28"
@@ -47,7 +47,7 @@ class GitHub:
         content = {"body": marked_body(marker, body)}
         if own is None:
             return _address(self.api.send("POST", comments, content))
-        if own["body"] != content["body"]:
+        if differs(own, content):
             self.api.send("PATCH", f"{self._root}/issues/comments/{field(own, 'id')}", content)
         return _address(own)
 
@@ -57,7 +57,8 @@ class GitHub:
         own = self._issue(marker)
         if own is None:
             return _address(self.api.send("POST", f"{self._root}/issues", content))
-        self.api.send("PATCH", f"{self._root}/issues/{field(own, 'number')}", content)
+        if differs(own, content):
+            self.api.send("PATCH", f"{self._root}/issues/{field(own, 'number')}", content)
         return _address(own)
 
     def close_issue(self, marker: str, comment: str) -> str | None:
@@ -79,7 +80,8 @@ class GitHub:
         if present is None:
             opened = self.api.send("POST", pulls, {**content, "head": branch, "base": base})
             return _address(opened)
-        self.api.send("PATCH", f"{pulls}/{field(present, 'number')}", content)
+        if differs(present, content):
+            self.api.send("PATCH", f"{pulls}/{field(present, 'number')}", content)
         return _address(present)
 
     def dispatch_workflow(self, workflow: str, ref: str, inputs: Mapping[str, str]) -> None:

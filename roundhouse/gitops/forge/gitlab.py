@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from roundhouse.gitops.forge.rest import RestApi, field
+from roundhouse.gitops.forge.rest import RestApi, differs, field
 from roundhouse.gitops.markdown import marked_body
 
 RIGHTS = "scope `api` and the role Developer in this project"
@@ -39,7 +39,7 @@ class GitLab:
         content = {"body": marked_body(marker, body)}
         if own is None:
             own = self.api.send("POST", f"{request}/notes", content)
-        elif own["body"] != content["body"]:
+        elif differs(own, content):
             self.api.send("PUT", f"{request}/notes/{field(own, 'id')}", content)
         return f"{_address(self.api.send('GET', request))}#note_{field(own, 'id')}"
 
@@ -49,7 +49,8 @@ class GitLab:
         own = self._issue(marker)
         if own is None:
             return _address(self.api.send("POST", f"{self._root}/issues", content))
-        self.api.send("PUT", f"{self._root}/issues/{field(own, 'iid')}", content)
+        if differs(own, content):
+            self.api.send("PUT", f"{self._root}/issues/{field(own, 'iid')}", content)
         return _address(own)
 
     def close_issue(self, marker: str, comment: str) -> str | None:
@@ -71,7 +72,8 @@ class GitLab:
         if present is None:
             branches = {"source_branch": branch, "target_branch": base}
             return _address(self.api.send("POST", requests, {**content, **branches}))
-        self.api.send("PUT", f"{requests}/{field(present, 'iid')}", content)
+        if differs(present, content):
+            self.api.send("PUT", f"{requests}/{field(present, 'iid')}", content)
         return _address(present)
 
     def dispatch_workflow(self, workflow: str, ref: str, inputs: Mapping[str, str]) -> None:

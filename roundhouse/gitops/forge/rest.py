@@ -167,6 +167,11 @@ def field(item: Any, name: str) -> Any:
     return item[name]
 
 
+def differs(item: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
+    """Return whether the forge has other texts than these fields: what is equal is not sent."""
+    return any(item.get(name) != text for name, text in content.items())
+
+
 def _is_worth_repeating(method: str, status: int) -> bool:
     return status == TOO_MANY_REQUESTS or (status >= 500 and method in REPEATABLE)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from onboarding.manifest import RuntimeIdentity
@@ -47,7 +49,10 @@ def test_refuses_a_lock_edited_by_hand(pair):
 
 
 def test_refuses_an_archive_with_other_bytes(pair):
-    assert "do not deploy it" in archive_fault(*pair, entry_for(*pair), "b" * 64)
+    entry = entry_for(*pair)
+    fault = archive_fault(*pair, entry, "b" * 64)
+    folder = rf"delete s3://roundhouse-local-\S+/engines/{entry.manifest.engine_key}/ whole"
+    assert "do not deploy it" in fault and re.search(folder, fault) is not None
 
 
 def test_refuses_an_archive_that_is_gone(pair):

@@ -101,6 +101,21 @@ def test_pull_request_of_a_branch_is_opened_once_then_updated(forge, server):
     assert "two" in (pull["body"], pull["description"])
 
 
+def test_text_that_is_there_is_not_sent_again(forge, server):
+    def write(title, text):
+        forge.open_pull_request("promote-prod", "main", title, text)
+        forge.upsert_issue(MARKER, title, text)
+        forge.upsert_comment(1, MARKER, text)
+
+    write("Promote prod", "one")
+    del server.requests[:]
+    write("Promote prod", "one")
+    assert {method for method, _, _ in server.requests} == {"GET"}
+    write("Promote prod to it", "one")
+    changed = [path for method, path, _ in server.requests if method != "GET"]
+    assert len(changed) == 2  # a comment has no title
+
+
 def test_open_pull_requests_are_found_by_their_head(forge, server):
     for sha in ("a" * 40, "b" * 40, "a" * 40):
         server.add("pull", "", head={"sha": sha}, sha=sha)
