@@ -17,7 +17,8 @@ STAGING = EnvironmentSpec(name="staging", account="111122223333", **COMMON)
 PROD = EnvironmentSpec(name="prod", account="444455556666", promotes_from="staging", **COMMON)
 ENVIRONMENTS = {item.name: item for item in (STAGING, PROD)}
 CDK_ROLES = ("cfn-exec", "deploy", "file-publishing", "image-publishing", "lookup")
-STORED = ("engines/key/model.tar.gz", "networks/key/model.onnx", "sources/there.zip")
+STORED = ("engines/key/model.tar.gz", "networks/key/model.onnx", "sources/there.zip",
+          "candidates/key/there/model.tar.gz")  # fmt: skip
 
 
 def deploy(cloud: AuthorizedCloud, folder: Path, environment: EnvironmentSpec) -> None:

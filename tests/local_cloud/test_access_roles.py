@@ -12,6 +12,7 @@ import pytest
 from onboarding import names
 from tests.local_cloud.access_roles import GITHUB, PROD, STAGING, deploy, token
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
+from tests.local_cloud.builder_roles import JOB, PROJECT, add_builders, builder_credentials
 from tests.local_cloud.role_actions import actions
 
 pytestmark = pytest.mark.local_cloud
@@ -67,6 +68,10 @@ BUILDS = {
     "read a source", "write a source once", "start the machine", "follow the machine",
     "stop the machine", "look at builds", "stop a build", "read a build's log", "stop a job",
 }  # fmt: skip
+BUILDERS = READS | {
+    "read a source", "read a network", "read a candidate", "write a network once",
+    "write a candidate once", "write a timing cache",
+}  # fmt: skip
 ALLOWED = {
     "plan": LOOKS,
     "drift": LOOKS | {"read an engine", "list sources", "read a role"},
@@ -81,12 +86,14 @@ ALLOWED = {
     },
     "promote": READS
     | {
-        "read a network", "write an engine once", "write a network once",
-        "read the source's engine", "read the source's network",
+        "read a network", "write an engine once", "write a network once", "record an engine once",
+        "start to upload an engine", "read the source's engine", "read the source's network",
         "list the source's engines", "assume the source's gate",
     },
+    PROJECT: BUILDERS,
+    JOB: BUILDERS | {"write a job's work"},
 }  # fmt: skip
-"""What each of prod's roles may do, of ACTIONS."""
+"""What each of prod's roles, and of its builders, may do, of ACTIONS."""
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +102,13 @@ def cloud(tmp_path_factory):
     with authorized_cloud(place / "state") as cloud:
         for environment in (STAGING, PROD):
             deploy(cloud, place / environment.name, environment)
+        add_builders(cloud, PROD)
         yield cloud
 
 
 def sessions(cloud):
-    """Credentials of each of prod's roles."""
-    found = {}
+    """Credentials of each of prod's roles and builders."""
+    found = {name: builder_credentials(cloud, PROD, name) for name in (PROJECT, JOB)}
     for (context, ref), taken in TAKES.items():
         for role in taken:
             arn = names.pipeline_role_arn(PROD, role)
@@ -140,6 +148,16 @@ def test_exactly_the_table_of_actions_is_allowed(cloud):
             if refusal_code(getattr(clients[service], method), **request) not in DENIED
         }
     assert found == ALLOWED
+
+
+@pytest.mark.parametrize("name", [PROJECT, JOB])
+@pytest.mark.parametrize("prefix", [names.CANDIDATES_PREFIX, names.NETWORKS_PREFIX])
+def test_builder_writes_an_object_once(cloud, name, prefix):
+    s3 = cloud.session("s3", builder_credentials(cloud, PROD, name))
+    put = {"Bucket": names.artifact_bucket(PROD), "Key": f"{prefix}/{name}/x", "Body": b"1"}
+    assert refusal_code(s3.put_object, **put, IfNoneMatch="*") is None
+    assert refusal_code(s3.put_object, **put, IfNoneMatch="*") == "PreconditionFailed"
+    assert refusal_code(s3.put_object, **put) == "AccessDenied"
 
 
 def test_gate_of_the_source_reads_alarms_alone(cloud):

@@ -13,12 +13,10 @@ import pytest
 from onboarding import names, signature
 from onboarding.lock import LockEntry
 from stacks.access import arns
-from stacks.access.policies import exact_role
-from stacks.builds.projects import CPU
-from stacks.builds.roles import job_statements, project_statements
 from stacks.builds.signing import signer_resources, signing_key_statements
 from tests.local_cloud.account import ROOT
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
+from tests.local_cloud.builder_roles import JOB, PROJECT, add_builders, builder_credentials
 from tests.synth.deployments import environment
 from tests.unit.onboarding.manifests import lock_entry
 
@@ -26,27 +24,11 @@ pytestmark = pytest.mark.local_cloud
 
 DEV = environment("dev")
 BUCKET = names.artifact_bucket(DEV)
-BUILDERS = {
-    "builder": project_statements(DEV, CPU),
-    "job": job_statements(DEV, CPU.image),
-}
 PROGRAM = (ROOT / "engine_build" / "signer.py").read_text(encoding="utf-8")
 
 
-def role(name, statements):
-    """A role of ours that the account itself may take."""
-    properties = exact_role(DEV, service="codebuild.amazonaws.com", statements=statements)
-    account = {"AWS": f"arn:aws:iam::{DEV.account}:root"}
-    trust = [{"Effect": "Allow", "Principal": account, "Action": "sts:AssumeRole"}]
-    document = {"Version": "2012-10-17", "Statement": trust}
-    return {
-        "Type": "AWS::IAM::Role",
-        "Properties": {**properties, "RoleName": name, "AssumeRolePolicyDocument": document},
-    }
-
-
 def resources():
-    """What signing needs of foundation and builds, and the roles of the builders."""
+    """What signing needs of foundation and builds."""
     policy = {"Version": "2012-10-17", "Statement": signing_key_statements(DEV)}
     key = {"KeySpec": "ECC_NIST_P256", "KeyUsage": "SIGN_VERIFY", "KeyPolicy": policy}
     alias = {"AliasName": arns.signing_key_alias(DEV), "TargetKeyId": {"Ref": "Key"}}
@@ -55,7 +37,6 @@ def resources():
         "Key": {"Type": "AWS::KMS::Key", "Properties": key},
         "Alias": {"Type": "AWS::KMS::Alias", "Properties": alias},
         **signer_resources(DEV, PROGRAM),
-        **{name.title(): role(name, statements) for name, statements in BUILDERS.items()},
     }
 
 
@@ -70,14 +51,8 @@ def cloud(tmp_path_factory):
         )
         waiter = formation.get_waiter("stack_create_complete")
         waiter.wait(StackName="signing", WaiterConfig={"Delay": 1})
+        add_builders(cloud, DEV)
         yield cloud
-
-
-def s3_as(cloud, name):
-    """A client of S3 in the name of a role."""
-    arn = f"arn:aws:iam::{DEV.account}:role/{name}"
-    session = cloud.root("sts", DEV.account).assume_role(RoleArn=arn, RoleSessionName="test")
-    return cloud.session("s3", session["Credentials"])
 
 
 def archive(key, load_seconds=0.5):
@@ -97,7 +72,8 @@ def archive(key, load_seconds=0.5):
 
 def put_candidate(cloud, key, candidate, data):
     path = names.candidate_path(key, candidate, "model.tar.gz")
-    s3_as(cloud, "builder").put_object(Bucket=BUCKET, Key=path, Body=data, IfNoneMatch="*")
+    s3 = cloud.session("s3", builder_credentials(cloud, DEV, PROJECT))
+    s3.put_object(Bucket=BUCKET, Key=path, Body=data, IfNoneMatch="*")
 
 
 def sign(cloud, key, candidate):
@@ -159,43 +135,20 @@ def test_refuses_a_candidate_whose_file_was_changed(cloud):
     assert code == "NoSuchKey"
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-def test_builder_adds_and_replaces_nothing_under_engines(cloud, name):
-    s3, key = s3_as(cloud, name), "e" * 20
-    for path in (names.engine_archive_path(key), names.engine_record_path(key), "engines/x"):
-        for condition in ({}, {"IfNoneMatch": "*"}):
-            put = {"Bucket": BUCKET, "Key": path, "Body": b"1", **condition}
-            assert refusal_code(s3.put_object, **put) == "AccessDenied"
-        upload = {"Bucket": BUCKET, "Key": path}
-        assert refusal_code(s3.create_multipart_upload, **upload) == "AccessDenied"
-        copy = {**upload, "CopySource": f"{BUCKET}/{path}"}
-        assert refusal_code(s3.copy_object, **copy) == "AccessDenied"
-        assert refusal_code(s3.delete_object, **upload) == "AccessDenied"
-
-
-@pytest.mark.parametrize("prefix", ["candidates", "networks"])
-def test_builder_replaces_no_candidate_and_no_network(cloud, prefix):
-    put = {"Bucket": BUCKET, "Key": f"{prefix}/{'f' * 20}/x", "Body": b"1"}
-    s3 = s3_as(cloud, "builder")
-    assert refusal_code(s3.put_object, **put) == "AccessDenied"
-    assert refusal_code(s3.put_object, **put, IfNoneMatch="*") is None
-    assert refusal_code(s3.put_object, **put, IfNoneMatch="*") == "PreconditionFailed"
-
-
 def test_nobody_but_the_signer_signs(cloud):
     """An administrator of IAM too would have to become the signer, or change the key's policy."""
     statement = {"Effect": "Allow", "Action": "*", "Resource": "*"}
     document = {"Version": "2012-10-17", "Statement": [statement]}
     iam = cloud.root("iam", DEV.account)
-    iam.put_role_policy(RoleName="job", PolicyName="all", PolicyDocument=json.dumps(document))
-    arn = f"arn:aws:iam::{DEV.account}:role/job"
-    session = cloud.root("sts", DEV.account).assume_role(RoleArn=arn, RoleSessionName="test")
-    iam.delete_role_policy(RoleName="job", PolicyName="all")
-    kms = cloud.session("kms", session["Credentials"])
+    iam.put_role_policy(RoleName=JOB, PolicyName="all", PolicyDocument=json.dumps(document))
+    kms = cloud.session("kms", builder_credentials(cloud, DEV, JOB))
     call = {
         "KeyId": arns.signing_key_alias(DEV),
         "Message": b"1" * 32,
         "MessageType": "DIGEST",
         "SigningAlgorithm": "ECDSA_SHA_256",
     }
-    assert refusal_code(kms.sign, **call) == "AccessDeniedException"
+    try:
+        assert refusal_code(kms.sign, **call) == "AccessDeniedException"
+    finally:
+        iam.delete_role_policy(RoleName=JOB, PolicyName="all")

@@ -1,0 +1,48 @@
+"""The roles of an environment's builders, which the account itself may take."""
+
+from __future__ import annotations
+
+import json
+
+from onboarding.environment_spec import EnvironmentSpec
+from stacks.access.policies import Statement
+from stacks.builds.projects import CPU
+from stacks.builds.roles import job_statements, project_statements
+from tests.local_cloud.authorized_cloud import AuthorizedCloud, Credentials
+
+PROJECT, JOB = "build-project", "training-job"
+
+
+def builder_statements(environment: EnvironmentSpec) -> dict[str, tuple[Statement, ...]]:
+    """The statements of each kind of builder."""
+    return {
+        PROJECT: project_statements(environment, CPU),
+        JOB: job_statements(environment, CPU.image),
+    }
+
+
+def add_builders(cloud: AuthorizedCloud, environment: EnvironmentSpec) -> None:
+    """Make a role of each kind of builder."""
+    iam = cloud.root("iam", environment.account)
+    account = {"AWS": f"arn:aws:iam::{environment.account}:root"}
+    trust = {"Effect": "Allow", "Principal": account, "Action": "sts:AssumeRole"}
+    for name, statements in builder_statements(environment).items():
+        iam.create_role(RoleName=name, AssumeRolePolicyDocument=_document([trust]))
+        iam.put_role_policy(
+            RoleName=name, PolicyName="exact", PolicyDocument=_document(list(statements))
+        )
+
+
+def builder_credentials(
+    cloud: AuthorizedCloud, environment: EnvironmentSpec, name: str
+) -> Credentials:
+    """Credentials of a builder's role."""
+    arn = f"arn:aws:iam::{environment.account}:role/{name}"
+    sts = cloud.root("sts", environment.account)
+    reply = sts.assume_role(RoleArn=arn, RoleSessionName="test")
+    credentials: Credentials = reply["Credentials"]
+    return credentials
+
+
+def _document(statements: list[Statement]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})
