@@ -21,6 +21,7 @@ def check(root: Root = None, form: Form = Format.text) -> None:
 
     Each with file and line, what is wrong, what is allowed, the way out.
     """
+    from onboarding.dataset_findings import dataset_notes
     from onboarding.memory_findings import memory_findings
     from onboarding.tree import read_tree
     from roundhouse.paths import current_folder, current_paths
@@ -44,7 +45,7 @@ def check(root: Root = None, form: Form = Format.text) -> None:
     else:
         count = len(tree.models) + len(tree.endpoints) + len(tree.environments)
         report.print(f"{quantity(count, 'file')}{elsewhere}, no fault.")
-    for note in planning.notes:
+    for note in (*planning.notes, *dataset_notes(tree)):
         report.print(f"Note: {note}")
     if faults:
         raise typer.Exit(1)

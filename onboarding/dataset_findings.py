@@ -1,0 +1,34 @@
+"""Notes on datasets: calibration and search texts that are narrower than the validation texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onboarding.coverage import coverage_gaps
+from onboarding.dataset import Datasets
+from onboarding.model_spec import ModelSpec
+from onboarding.tree import Tree
+
+
+def dataset_notes(tree: Tree) -> tuple[str, ...]:
+    """Return a note for every narrow set of texts; arrays and unusable files have none."""
+    datasets = Datasets(tree.root)
+    notes = (note for spec in tree.models.values() for note in _notes(spec, datasets))
+    return tuple(dict.fromkeys(notes))
+
+
+def _notes(spec: ModelSpec, datasets: Datasets) -> Iterator[str]:
+    validation = spec.accuracy.dataset
+    for option, purpose in (
+        (spec.engine.calibration, "takes its ranges from"),
+        (spec.engine.sensitivity_search, "chooses its layers on"),
+    ):
+        if option is None:
+            continue
+        texts = datasets[option.dataset].texts[: option.samples]
+        gaps = coverage_gaps(texts, datasets[validation].texts)
+        if gaps:
+            yield (
+                f"{option.dataset}, first {len(texts)} lines, is narrower than {validation}: "
+                f"{'; '.join(gaps)}. INT8 {purpose} the former alone; add such lines to its start."
+            )
