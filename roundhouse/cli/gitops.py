@@ -9,7 +9,7 @@ import typer
 
 from roundhouse.cli.options import Env, Root
 
-INIT_EXAMPLE = "roundhouse gitops init --owners @acme/platform"
+INIT_EXAMPLE = "roundhouse gitops init --owners @acme/platform --repository acme/models"
 DISPATCH_EXAMPLE = "roundhouse gitops dispatch --workflow roundhouse.yml --ref my-branch"
 PULL_REQUEST_EXAMPLE = "roundhouse gitops pull-request --branch roundhouse/prices --title Prices"
 EXECUTION_POLICY_EXAMPLE = "roundhouse gitops execution-policy --env prod"
@@ -45,14 +45,22 @@ def init(
     forge: Annotated[
         ForgeChoice, typer.Option(help="Where the repository is.")
     ] = ForgeChoice.github,
+    repository: Annotated[
+        str | None, typer.Option(metavar="OWNER/NAME", help="The repository on GitHub.")
+    ] = None,
+    repository_id: Annotated[int | None, typer.Option(help="Its number.")] = None,
+    owner_id: Annotated[int | None, typer.Option(help="Its owner's number.")] = None,
     root: Root = None,
 ) -> None:
     """Write workflows and code owners.
 
-    And Renovate's settings; then say what a person must set. A file that is there with another text
-    is never overwritten: nothing is written then.
+    And Renovate's settings and, with the repository's numbers, the `github` of every environment
+    file; then say what a person must set. A file that is there with another text is never
+    overwritten, nor an environment that names another repository: nothing is written then.
     """
     from onboarding.tree import read_tree
+    from roundhouse.errors import UsageError
+    from roundhouse.gitops.github_block import block_steps, environment_edits, github_spec
     from roundhouse.gitops.pipeline import pipeline_environments
     from roundhouse.gitops.set_up import (
         github_steps,
@@ -62,17 +70,29 @@ def init(
     )
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
+    from roundhouse.session import valid_tree
 
     paths, report = current_paths(root), open_report()
-    result = write_pipeline(paths.tree, pipeline_files(paths.code, forge.value, owners))
+    github = github_spec(repository, repository_id, owner_id)
+    is_github = forge is ForgeChoice.github
+    if not is_github and (repository is not None or github is not None):
+        raise UsageError("--repository, --repository-id and --owner-id are GitHub's; leave them.")
+    texts = pipeline_files(paths.code, forge.value, owners)
+    tree = read_tree(paths.tree) if github is None else valid_tree(paths)
+    environments = pipeline_environments(tree)
+    specs = {item.name: tree.environments[item.name] for item in environments}
+    edits = {} if github is None else environment_edits(paths.tree, specs, github)
+    result = write_pipeline(paths.tree, texts, edits)
     for path in sorted(result.present):
         report.print(f"As it is  {path}")
     for path in sorted(result.written):
         report.print(f"Wrote     {path}")
-    environments = pipeline_environments(read_tree(paths.tree))
-    steps = github_steps if forge is ForgeChoice.github else gitlab_steps
+    for path in result.edited:
+        report.print(f"Edited    {path}: its workflows' repository")
     report.print("Then set:")
-    for step in steps(environments):
+    steps = github_steps if is_github else gitlab_steps
+    blocks = block_steps(specs, repository) if is_github and github is None else ()
+    for step in (*blocks, *steps(environments)):
         report.print(f"- {step}")
 
 

@@ -27,10 +27,11 @@ OWNED = ("*", "/.github/", "/environments/", "/promotions/")
 
 @dataclass(frozen=True, kw_only=True)
 class SetUp:
-    """Files by their paths: those that were written, and those that were as they should be."""
+    """Files by their paths: written, as they should be already, and edited."""
 
     written: tuple[str, ...]
     present: tuple[str, ...]
+    edited: tuple[str, ...] = ()
 
 
 def pipeline_files(code: Path, forge: ForgeName, owners: Sequence[str]) -> dict[str, str]:
@@ -55,11 +56,15 @@ def pipeline_files(code: Path, forge: ForgeName, owners: Sequence[str]) -> dict[
     return texts
 
 
-def write_pipeline(root: Path, texts: Mapping[str, str]) -> SetUp:
+def write_pipeline(
+    root: Path, texts: Mapping[str, str], edits: Mapping[str, str] | None = None
+) -> SetUp:
     """Write files below a folder, all of them or none.
 
-    Raises RoundhouseError where a file is there with another text, naming every one.
+    `edits`: new texts of files that are there. Raises RoundhouseError where a file of `texts` is
+    there with another text, naming every one.
     """
+    edits = {} if edits is None else edits
     states = {path: _present_text(root / path) for path in texts}
     other = [path for path, text in states.items() if text not in (None, texts[path])]
     if other:
@@ -68,19 +73,31 @@ def write_pipeline(root: Path, texts: Mapping[str, str]) -> SetUp:
             "delete them (`git diff` shows your changes), then try again."
         )
     missing = [path for path, text in states.items() if text is None]
-    done: list[str] = []
+    changes = {**{path: texts[path] for path in missing}, **edits}
+    before: dict[str, bytes | None] = {}
     try:
-        for path in missing:
-            replace_text(root / path, texts[path])
-            done.append(path)
+        for path, text in changes.items():
+            content = (root / path).read_bytes() if path in edits else None
+            replace_text(root / path, text)
+            before[path] = content
     except OSError as error:
-        for path in done:
-            (root / path).unlink(missing_ok=True)
+        _restore(root, before)
         raise NotReadyError(
-            f"{root / missing[len(done)]}: cannot be written ({error.strerror}); nothing was "
-            "written. Make the folder writable, then try again."
+            f"{root / list(changes)[len(before)]}: cannot be written ({error.strerror}); nothing "
+            "was written. Make the folder writable, then try again."
         ) from error
-    return SetUp(written=tuple(missing), present=tuple(set(texts) - set(missing)))
+    return SetUp(
+        written=tuple(missing), present=tuple(set(texts) - set(missing)), edited=tuple(edits)
+    )
+
+
+def _restore(root: Path, before: Mapping[str, bytes | None]) -> None:
+    """Remove the files that were not there before, and give the others their content back."""
+    for path, content in before.items():
+        if content is None:
+            (root / path).unlink(missing_ok=True)
+        else:
+            (root / path).write_bytes(content)
 
 
 def github_steps(environments: Sequence[PipelineEnvironment]) -> Iterator[str]:
