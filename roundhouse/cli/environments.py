@@ -18,6 +18,9 @@ def environments(
     builds: Annotated[
         bool, typer.Option("--builds", help="Only those that build engines and receive none.")
     ] = False,
+    roles: Annotated[
+        bool, typer.Option("--roles", help="Only those with roles for a repository's workflows.")
+    ] = False,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
@@ -41,7 +44,9 @@ def environments(
     chosen = [
         item
         for item in found
-        if (not env or item.name in env) and not (builds and item.promotes_from)
+        if (not env or item.name in env)
+        and not (builds and item.promotes_from)
+        and (item.has_roles or not roles)
     ]
     if form is Format.json:
         print_json([item.as_dict() for item in chosen])

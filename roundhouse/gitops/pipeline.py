@@ -20,6 +20,8 @@ class PipelineEnvironment:
     region: str
     promotes_from: str | None
     roles: dict[str, str]
+    has_roles: bool
+    """Whether the file names a repository, for whose workflows the access stack makes the roles."""
     session_seconds: int
     """How long the build and deploy roles' sessions may last."""
 
@@ -51,6 +53,7 @@ def pipeline_environments(tree: Tree) -> list[PipelineEnvironment]:
             region=spec.region,
             promotes_from=spec.promotes_from,
             roles={role: names.pipeline_role_arn(spec, role) for role in names.PIPELINE_ROLES},
+            has_roles=spec.github is not None,
             session_seconds=spec.session_seconds,
         )
         for name, spec in ordered.items()

@@ -200,20 +200,25 @@ def test_no_token_is_kept_and_nothing_is_expanded_in_a_script(path):
 
 
 def test_only_the_plan_runs_for_what_anybody_may_send_and_it_has_no_rights():
+    """The job that may ask AWS runs for pull requests of this repository alone."""
     jobs = document(FOLDER / "workflows" / "roundhouse.yml")["jobs"]
-    assert [job["permissions"] for job in jobs.values()] == [{"contents": "read"}]
+    own, rights = jobs.pop("live"), {"contents": "read"}
+    assert "pull_request.head.repo.full_name == github.repository" in own["if"]
+    assert own["permissions"] == {**rights, "id-token": "write"}
+    assert [job["permissions"] for job in jobs.values()] == [rights]
     assert "secrets." not in (FOLDER / "workflows" / "roundhouse.yml").read_text("utf-8")
 
 
 def test_roles_are_assumed_by_one_file_which_roles_can_trust():
-    """Build, deploy and promote; drift and prices have the role that reads."""
+    """Build, deploy and promote; plan, and drift and prices, have roles that read."""
     roles = {
         (path.name, step["with"]["role-to-assume"].split(".")[-1].strip(" }"))
         for path in WORKFLOWS
         for step in steps(path)
         if "configure-aws-credentials" in step.get("uses", "")
     }
-    writes = {(name, role) for name, role in roles if role != "drift"}
+    assert ("roundhouse.yml", "plan") in roles
+    writes = {(name, role) for name, role in roles if role not in ("drift", "plan")}
     assert writes == {("roundhouse-run.yml", role) for role in ("build", "deploy", "promote")}
 
 

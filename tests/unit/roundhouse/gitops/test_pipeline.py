@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from typer.testing import CliRunner
 
 from onboarding.tree import read_tree
+from roundhouse.cli.app import app
 from roundhouse.gitops.pipeline import pipeline_environments
 
 pytestmark = pytest.mark.unit
@@ -43,4 +45,14 @@ def test_roles_are_named_by_environment_and_purpose(environments):
     (dev,) = environments({"dev": None})
     assert dev.roles["build"] == "arn:aws:iam::111122223333:role/roundhouse-dev-build"
     assert dev.as_dict()["region"] == "eu-west-1"
+    assert dev.has_roles is False
     assert 3600 <= dev.session_seconds <= 21_600
+
+
+def test_environments_whose_files_name_a_repository_have_roles(environments, tmp_path):
+    environments({"dev": None, "prod": "dev"})
+    with (tmp_path / "environments" / "prod.yaml").open("a") as file:
+        file.write("github: {repository: acme/models, repository_id: 1, owner_id: 2}\n")
+    words = ["environments", "--root", str(tmp_path)]
+    names = [CliRunner().invoke(app, [*words, *more]).output.split() for more in ((), ("--roles",))]
+    assert names == [["dev", "prod"], ["prod"]]
