@@ -17,8 +17,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "test"
-WAITING = ("local_cloud", "contract")
-"""Tiers whose tests mostly wait for servers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +27,8 @@ class Tier:
     needs: str
     suites: tuple[tuple[str, str], ...]
     """(environment folder, test folder) pairs."""
+    group: str = "short"
+    """Tiers of a group run one after the other, beside other groups: many tests wait."""
     processes: int = 1
     """Tests that mostly wait are spread over several processes, a file in one of them."""
 
@@ -36,6 +36,7 @@ class Tier:
 TIERS = (
     Tier(
         name="unit",
+        group="unit",
         needs="its own environment",
         suites=(
             (".venv", "tests/unit/onboarding"),
@@ -63,9 +64,15 @@ TIERS = (
     Tier(name="gpu", needs="an NVIDIA GPU with trtexec", suites=((".venvs/builder", "tests/gpu"),)),
     Tier(
         name="local_cloud",
+        group="local_cloud",
         needs="MiniStack, cdk, namespaces",
         suites=((".venv", "tests/local_cloud"),),
         processes=3,
+    ),
+    Tier(
+        name="rehearsal",
+        needs="MiniStack, cdk, act, git, namespaces",
+        suites=((".venv", "tests/rehearsal"),),
     ),
     Tier(
         name="contract",
@@ -87,11 +94,7 @@ class Outcome:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the named tiers, or all.
-
-    Exit code 1 when a test failed. Tiers that compute run one after the other; tiers that mostly
-    wait for servers run beside them.
-    """
+    """Run the named tiers, or all; exit code 1 when a test failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     names = ", ".join(tier.name for tier in TIERS)
     parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"one of {names}; default: all")
@@ -100,14 +103,12 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"unknown tier {', '.join(unknown)}; allowed: {names}")
     tiers = [tier for tier in TIERS if not chosen or tier.name in chosen]
-    waiting = [tier for tier in tiers if tier.name in WAITING]
-    computing = [tier for tier in tiers if tier.name not in WAITING]
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = [
-            outcome
-            for group in pool.map(lambda group: [run_tier(t) for t in group], (computing, waiting))
-            for outcome in group
-        ]
+    groups = [
+        [tier for tier in tiers if tier.group == name] for name in {tier.group for tier in tiers}
+    ]
+    with ThreadPoolExecutor(len(groups)) as pool:
+        parts = pool.map(lambda group: [run_tier(tier) for tier in group], groups)
+        outcomes = [outcome for part in parts for outcome in part]
     print_table(outcomes)
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 

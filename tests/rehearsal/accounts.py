@@ -22,18 +22,22 @@ EARLY = ("Foundation", "Images", "Builds", "Access")
 
 
 class Accounts:
-    """The local cloud, and what its accounts' administrator does once."""
+    """The local cloud, and what its accounts' administrator does once.
 
-    def __init__(self, folder, keys_url, *, seconds_per_minute="1"):
+    `keys_url` None: nobody's permissions are evaluated.
+    """
+
+    def __init__(self, folder, keys_url):
         self.folder = folder
         kept = {name: os.environ.get(name) for name in ("AUTH", "ROUNDHOUSE_CLOUD_GITHUB_KEYS_URL")}
-        os.environ.update(AUTH="true", ROUNDHOUSE_CLOUD_GITHUB_KEYS_URL=keys_url)
+        if keys_url is not None:
+            os.environ.update(AUTH="true", ROUNDHOUSE_CLOUD_GITHUB_KEYS_URL=keys_url)
         try:
             self.address = lifecycle.start(ROOT, folder)
         finally:
             for name, value in kept.items():
                 if value is None:
-                    del os.environ[name]
+                    os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
 

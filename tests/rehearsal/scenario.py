@@ -34,12 +34,13 @@ SHOWN_LINES = 60
 class Rehearsal:
     """The forge, the accounts and the people of one rehearsal; `steps` has what was played."""
 
-    def __init__(self, folder, *, say=print, actions=None):
+    def __init__(self, folder, *, say=print, actions=None, permissions=True):
         self.folder, self.say, self.steps = folder, say, []
         self.begin = time.monotonic()
         self.forge = Forge(folder / "forge", validate=Operations().faults)
         self.forge.start()
-        self.accounts = Accounts(folder / "cloud", f"{self.forge.url}/oidc/keys")
+        keys_url = f"{self.forge.url}/oidc/keys" if permissions else None
+        self.accounts = Accounts(folder / "cloud", keys_url)
         people = ("acme", "mallory", "reviewer")
         self.people = {name: Client(self.forge, self.forge.add_user(name)) for name in people}
         self.repository = self.forge.add_repository(*REPOSITORY.split("/"))
