@@ -105,16 +105,22 @@ class GitLabRehearsal(Rehearsal):
             "CI_SERVER_URL": (self.folder / "gitlab").as_uri(),
             "GITLAB_TOKEN": "token",
             "REHEARSAL_ROOT": str(ROOT),
+            "PATH": f"{ACTIONS / 'setup-python' / 'bin'}:{os.environ['PATH']}",
         }
-        path = f"{ACTIONS / 'setup-python' / 'bin'}:{os.environ['PATH']}"
         command = (
             "npx", "--yes", *(word for tool in TOOLS for word in ("--package", tool)),
             "gitlab-ci-local", job, "--force-shell-executor",
             "--ignore-predefined-vars", ",".join(name for name in given if name.startswith("CI_")),
             *(word for item in given.items() for word in ("--variable", "=".join(item))),
         )  # fmt: skip
-        result = subprocess.run(command, cwd=place, text=True, check=False, env={**os.environ, "PATH": path},
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+        result = subprocess.run(
+            command,
+            cwd=place,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
         self.jobs.append((job, result.returncode))
         self.artifacts += place.glob("plan*.json")
         (place.parent / f"{place.name}.log").write_text(result.stdout)
