@@ -14,6 +14,7 @@ from benchmarks.context import Context
 from benchmarks.deploys import deploys
 from benchmarks.engine_build import engine_build
 from benchmarks.gitops import gitops
+from benchmarks.hostile.run import hostile
 from benchmarks.measure import Measure, circumstances, table, write
 from benchmarks.processes import processes
 from benchmarks.scaling_run import scaling
@@ -21,6 +22,7 @@ from benchmarks.server_cpu import server_cpu, server_cpu_wide
 from benchmarks.server_echo import server_echo
 from benchmarks.soak import soak
 from benchmarks.synth import synth
+from benchmarks.triton_front import triton_front
 from roundhouse.paths import find_paths
 from roundhouse.processes import Processes
 from roundhouse.settings import inherited
@@ -32,6 +34,8 @@ BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "server_cpu_wide": server_cpu_wide,
     "server_echo": server_echo,
     "soak": soak,
+    "hostile": hostile,
+    "triton_front": triton_front,
     "processes": processes,
     "scaling": scaling,
     "synth": synth,

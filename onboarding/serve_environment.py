@@ -71,7 +71,11 @@ VARIABLES = (
 
 
 def serve_environment(
-    model: str | None, *, version_compatible: bool = False, response_cache: bool = False
+    model: str | None,
+    *,
+    version_compatible: bool = False,
+    response_cache: bool = False,
+    asynchronous: bool = False,
 ) -> dict[str, str]:
     """The variables of one container; no model is a multi-model endpoint."""
     options = (
@@ -81,9 +85,16 @@ def serve_environment(
     )
     arguments = " ".join(argument for wanted, argument in options if wanted)
     single = {} if model is None else {DEFAULT_MODEL: model}
-    return {**single, LOG_VERBOSE: "false", PING_MODE: "ready", ADDITIONAL_ARGS: arguments}
+    limits = ASYNCHRONOUS_LIMITS if asynchronous else {}
+    variables = {LOG_VERBOSE: "false", PING_MODE: "ready", ADDITIONAL_ARGS: arguments}
+    return {**single, **variables, **limits}
 
 
+ASYNCHRONOUS_LIMITS = {
+    "ROUNDHOUSE_MAX_BODY_BYTES": str(2**30),
+    "ROUNDHOUSE_DEADLINE_SECONDS": "900",
+}
+"""Limits of the server before Triton behind an asynchronous endpoint; then the Python server's."""
 ASYNCHRONOUS_PYTHON_SERVER = {
     "ROUNDHOUSE_MAX_BODY_BYTES": str(2**30),
     "ROUNDHOUSE_MAX_REQUEST_ROWS": "100000",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onboarding.deployment import Deployment, Target
-from onboarding.names import endpoint_name, target_model
-from roundhouse.aws.clients import Client
+from onboarding.names import artifact_bucket, endpoint_name, requests_prefix, target_model
+from roundhouse.asynchronous_runtime import AsynchronousRuntime
+from roundhouse.aws.clients import Client, Clients
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.text import choices
 
@@ -40,7 +41,7 @@ def address(
 
     Raises RoundhouseError.
     """
-    deployment = _deployment(deployments, endpoint)
+    deployment = find_deployment(deployments, endpoint)
     name = endpoint_name(deployment.environment, deployment.name)
     target = _target(deployment, model)
     return Address(
@@ -88,6 +89,25 @@ def invoke_arrays(
 def most_rows(target: Target) -> int:
     """Return the rows of the largest batch that an engine takes."""
     return max(profile.batch[-1] for profile in target.model.engine.optimization_profiles)
+
+
+def asynchronous_runtime(
+    clients: Clients, deployment: Deployment, seconds: float, tell: Callable[[str], object]
+) -> AsynchronousRuntime:
+    """Return what asks a deployment's queue. Raises UsageError where it has none."""
+    if deployment.endpoint.asynchronous is None:
+        raise UsageError(
+            f"{deployment.name}: is no asynchronous endpoint in {deployment.environment.name}; "
+            "leave --async out, or add `asynchronous: {}` to its `endpoint:` and deploy."
+        )
+    return AsynchronousRuntime(
+        runtime=clients("sagemaker-runtime"),
+        s3=clients("s3"),
+        bucket=artifact_bucket(deployment.environment),
+        prefix=requests_prefix(deployment.environment, deployment.name),
+        seconds=seconds,
+        tell=tell,
+    )
 
 
 def _client(runtime: Client, address: Address, *, binary: bool) -> EndpointClient:
@@ -187,7 +207,7 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float:
     return sum(a * b for a, b in zip(left, right, strict=True)) / lengths if lengths > 0 else 0.0
 
 
-def _deployment(deployments: Sequence[Deployment], endpoint: str) -> Deployment:
+def find_deployment(deployments: Sequence[Deployment], endpoint: str) -> Deployment:
     for deployment in deployments:
         if endpoint in (deployment.name, endpoint_name(deployment.environment, deployment.name)):
             return deployment

@@ -66,12 +66,16 @@ def naive(fixtures: Fixtures, *, threads: int) -> Candidate:
     return Candidate(name="naive", argv=argv, port=port, folder=folder, environment=environment)
 
 
-def triton(fixtures: Fixtures) -> Candidate:
-    """Return real Triton with the same archive, its engine in the python backend."""
+def triton(fixtures: Fixtures, name: str = "triton", *, bare: bool = False) -> Candidate:
+    """Return real Triton with the same archive, its engine in the python backend.
+
+    It is behind the server that checks requests, as in its image, unless it is `bare`.
+    """
     port, code, folder = free_port(), fixtures.paths.code, fixtures.folder
     venv = code / ".venvs" / "triton"
     serve = code / "local_cloud" / "containers" / "triton_serve.py"
     options = ("--triton", str(venv), "--backends", str(folder / "backends"))
+    options += ("--bare",) if bare else ()
     environment = {
         "PATH": f"{venv}/bin:{PATH}",
         "HOME": str(folder),
@@ -80,7 +84,7 @@ def triton(fixtures: Fixtures) -> Candidate:
         **serve_environment(MODEL),
     }
     argv = (str(venv / "bin" / "python"), "-I", "-S", str(serve), *options)
-    return Candidate(name="triton", argv=argv, port=port, folder=folder, environment=environment)
+    return Candidate(name=name, argv=argv, port=port, folder=folder, environment=environment)
 
 
 def raw_uvicorn(paths: Paths) -> Candidate:

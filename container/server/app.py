@@ -6,7 +6,6 @@ the port cannot be used; 5 its HTTP processes die all the time.
 
 from __future__ import annotations
 
-import errno
 import socket
 import sys
 from collections.abc import Callable, Coroutine
@@ -33,11 +32,13 @@ from container.server.engines.engine import Costs, Engine, is_memory_shortage
 from container.server.engines.loading import load_engine, running
 from container.server.http.application import model_server, multi_model_server
 from container.server.process import (
+    CannotListen,
     LoadFault,
     StoppedWhileLoading,
     await_loading,
     free_mib,
     ignore_stop_signals,
+    listening_socket,
     load_unless_stopped,
     raise_descriptor_limit,
     stop_event,
@@ -63,10 +64,6 @@ OpenEngine = Callable[[EngineArchive, Settings], Engine]
 Say = Callable[[str], object]
 
 
-class CannotListen(Exception):
-    """The port or the address cannot be used; the message is the whole sentence."""
-
-
 def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
     """Run the server and return its exit code; engines are opened by their manifest by default."""
     if arguments not in ([], ["serve"]):
@@ -78,7 +75,7 @@ def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
     try:
         settings = process_settings()
         raise_descriptor_limit(settings.max_connections)
-        with _listener(settings) as listener:
+        with listening_socket(settings) as listener:
             return _serve(settings, listener, _open_engine if open_engine is None else open_engine)
     except SettingsFault as fault:
         return _refuse(SETTING, str(fault))
@@ -106,28 +103,6 @@ def _open_engine(archive: EngineArchive, settings: Settings) -> Engine:
     return load_engine(
         archive, slots=settings.slots, threads=settings.threads, cores=available_cores()
     )
-
-
-def _listener(settings: Settings) -> socket.socket:
-    """Return the listening socket, bound before anything is loaded: a taken port fails first."""
-    family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
-    try:
-        return socket.create_server((settings.address, settings.port), family=family, backlog=2048)
-    except (UnicodeError, TypeError) as fault:  # no name that could be looked up
-        excerpt = settings.address.encode(errors="backslashreplace").decode()[:60]
-        raise CannotListen(
-            f"Cannot listen on {excerpt!r}, which is no address; set ROUNDHOUSE_BIND_ADDRESS to "
-            "0.0.0.0."
-        ) from fault
-    except OSError as fault:
-        reason = str(fault.strerror).partition(" (while")[0]
-        if fault.errno in (errno.EADDRINUSE, errno.EACCES):
-            remedy = "SAGEMAKER_BIND_TO_PORT to a free port"
-        else:
-            remedy = "ROUNDHOUSE_BIND_ADDRESS to one of this machine's"
-        raise CannotListen(
-            f"Cannot listen on {bind_address(settings)} ({reason}); set {remedy}."
-        ) from fault
 
 
 def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine) -> int:

@@ -1,6 +1,6 @@
 """Stands for `serve` in our Triton image: variables become a `tritonserver` command.
 
-It runs as a script in the Triton environment and becomes the server. Source:
+It runs as a script in the Triton environment and becomes the server before Triton. Source:
 triton-inference-server/server, docker/sagemaker/serve, whose faults it has too. GPU memory limits
 of loads are left out: `serve` asks nvidia-smi for GPUs.
 """
@@ -24,6 +24,7 @@ INFERENCE_TYPES = ("infer", "generate", "generate_stream")
 IMAGE = {"SAGEMAKER_TRITON_LOG_VERBOSE": "false", PING_MODE: "ready"}
 """What the image's own environment holds."""
 TRITON_IMAGE = Path(__file__).parents[2] / "container" / "triton_image"
+TRITON_FRONT = TRITON_IMAGE.with_name("triton_front") / "__main__.py"
 """What our image adds to NVIDIA's."""
 FLAGS = {
     "SAGEMAKER_SAFE_PORT_RANGE": "--sagemaker-safe-port-range",
@@ -49,16 +50,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--triton", type=Path, required=True)
     parser.add_argument("--backends", type=Path, required=True)
+    parser.add_argument("--bare", action="store_true", help="without the server before Triton")
     arguments = parser.parse_args()
     distribution = triton_distribution(arguments.triton)
     gather_backends(distribution, arguments.backends)
     try:
         variables = served_variables(set_variables({**IMAGE, **os.environ}))
-        variables = {**variables, **preloaded_verification(variables, arguments.backends)}
+        library = preloaded_verification(variables, arguments.backends)
     except ServeError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-    command = triton_command(variables, distribution, arguments.backends)
+    command = (*library, *triton_command(variables, distribution, arguments.backends))
+    if not arguments.bare:
+        command = (*checking_server(arguments.triton), *command)
     print(shlex.join(command), flush=True)
     os.execve(command[0], command, dict(variables))
 
@@ -113,10 +117,18 @@ def served_variables(variables: Mapping[str, str]) -> Mapping[str, str]:
     return served
 
 
-def preloaded_verification(variables: Mapping[str, str], folder: Path) -> Mapping[str, str]:
-    """Return LD_PRELOAD of the image's check of signatures, compiled into a folder where needed."""
+def checking_server(triton: Path) -> tuple[str, ...]:
+    """Return the command of the image's server before Triton, which Triton's own command ends.
+
+    The image has one Python; here its packages lie in the Python server's environment.
+    """
+    return (str(triton.parent / "server" / "bin" / "python"), "-I", str(TRITON_FRONT))
+
+
+def preloaded_verification(variables: Mapping[str, str], folder: Path) -> tuple[str, ...]:
+    """Return the command that preloads the image's check of signatures, compiled where needed."""
     if not variables.get("ROUNDHOUSE_SIGNERS"):
-        return {}
+        return ()
     source, script = (TRITON_IMAGE / name for name in ("verify_repository.c", "verify_archive.py"))
     places = (f'-DPYTHON="{sys.executable}"', f'-DSCRIPT="{script}"')
     content = hashlib.sha256(source.read_bytes() + "".join(places).encode()).hexdigest()
@@ -131,7 +143,7 @@ def preloaded_verification(variables: Mapping[str, str], folder: Path) -> Mappin
                 f"asks for ({error}); install gcc"
             ) from error
         draft.replace(library)
-    return {"LD_PRELOAD": str(library)}
+    return ("/usr/bin/env", f"LD_PRELOAD={library}")
 
 
 def is_multi_model(variables: Mapping[str, str]) -> bool:

@@ -42,6 +42,13 @@ def invoke(
     output: Annotated[
         Path | None, typer.Option(help="Write the answer's arrays to this .npz.")
     ] = None,
+    asynchronous: Annotated[
+        bool,
+        typer.Option("--async", help="Ask an asynchronous endpoint: by S3, and wait for it there."),
+    ] = False,
+    wait_seconds: Annotated[
+        float, typer.Option(min=1, help="With --async: how long to wait for the answer.")
+    ] = 900,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
@@ -55,10 +62,15 @@ def invoke(
     session = open_session(current_paths(root), report, env)
     address, target = invocation.address(session.deployments(), endpoint, model)
     invocation.require_inputs(target, words, input)
-    runtime = session.clients("sagemaker-runtime")
+    runtime, most = session.clients("sagemaker-runtime"), invocation.most_rows(target)
+    if asynchronous:
+        deployment = invocation.find_deployment(session.deployments(), endpoint)
+        runtime = invocation.asynchronous_runtime(
+            session.clients, deployment, wait_seconds, report.print
+        )
     if input is not None:
         inputs = array_files.read(input, target)
-        arrays = invocation.invoke_arrays(runtime, address, inputs, invocation.most_rows(target))
+        arrays = invocation.invoke_arrays(runtime, address, inputs, most)
         if output is not None:
             array_files.write(output, arrays)
         if form is Format.json:
@@ -66,7 +78,7 @@ def invoke(
         else:
             report.print_table(arrays_table(arrays))
         return
-    vectors = invocation.invoke_texts(runtime, address, words, invocation.most_rows(target))
+    vectors = invocation.invoke_texts(runtime, address, words, most)
     if output is not None:
         array_files.write(output, {invocation.output_name(target): vectors})
     if form is Format.json:

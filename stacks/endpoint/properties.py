@@ -239,8 +239,8 @@ def _multi_model(deployment: Deployment, pool: Pool) -> dict[str, Any]:
 def _environment(deployment: Deployment, pool: Pool, model: str | None) -> dict[str, str]:
     """Return the variables of the server; no model is a multi-model endpoint."""
     signers = signers_environment(deployment.environment.trusted_signers)
+    asynchronous = deployment.endpoint.asynchronous is not None
     if deployment.server != "triton":
-        asynchronous = deployment.endpoint.asynchronous is not None
         return python_server_environment(asynchronous=asynchronous) | signers
     models = [target.model for target in pool.targets]
     variables = serve_environment(
@@ -248,5 +248,6 @@ def _environment(deployment: Deployment, pool: Pool, model: str | None) -> dict[
         version_compatible=pool.instance_type.is_gpu
         and any(model.engine.version_compatible for model in models),
         response_cache=any(model.serving.response_cache for model in models),
+        asynchronous=asynchronous,
     )
     return variables | signers

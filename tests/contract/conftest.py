@@ -32,6 +32,7 @@ TARGET_MODEL = "0123456789abcdef/model.tar.gz"
 TRITON = REPOSITORY / ".venvs" / "triton"
 SERVER = REPOSITORY / ".venvs" / "server"
 PYTHON = {"python-server": SERVER, "python-mme": SERVER, "triton-sme": TRITON, "triton-mme": TRITON}
+PYTHON["triton-kserve"] = TRITON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,9 @@ def command(kind: str, folder: Path) -> tuple[str, ...]:
         return (python, "-W", "error", "-m", "container.server", "serve")
     serve = REPOSITORY / "local_cloud" / "containers" / "triton_serve.py"
     backends = str(folder / "backends")
-    return (python, "-I", "-S", str(serve), "--triton", str(TRITON), "--backends", backends)
+    options = ("--bare",) if kind == "triton-kserve" else ()
+    triton = (python, "-I", "-S", str(serve), "--triton", str(TRITON), "--backends", backends)
+    return (*triton, *options)
 
 
 def environment(

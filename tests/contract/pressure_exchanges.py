@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.contract.replies import (
     KINDS,
-    THE_END,
     Exchange,
     Reply,
+    alike,
     does,
     multi_model,
     refusal,
@@ -14,11 +14,10 @@ from tests.contract.replies import (
 )
 
 DEADLY = (
-    # It answers twice and aborts: the parser's answer, then the loader's. A single-model server has
-    # the path too.
+    # Triton itself would answer twice and abort: the parser's answer, then the loader's.
     Exchange(
         "load with a body that is not JSON",
-        replies(refusal(404), does(THE_END), does(THE_END), refusal()),
+        replies(refusal(404), refusal(405), refusal(), refusal()),
         b"{",
         path="/models",
     ),
@@ -51,7 +50,7 @@ UNDER_PRESSURE = (
     *DEADLY,
     Exchange(
         "bound to 127.0.0.1, listens on",
-        replies(does("127.0.0.1"), does("every interface"), does("every interface")),
+        alike(does("127.0.0.1")),
     ),
 )
 """All that the table shows of faults and pressure."""

@@ -42,7 +42,6 @@ class Reply:
 SENTENCE, NOTHING, ANSWER, MODELS = "a sentence", "empty", "the answer", "a list of models"
 MODEL = "the model's name and url"
 PAGE = "a list of one, and the next page's token"
-THE_END = "**the server ends**"
 
 
 def refusal(status: int = 400) -> Reply:

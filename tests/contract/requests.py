@@ -37,6 +37,12 @@ def binary_request(
     return header + tail, f"{BINARY_TYPE};json-header-size={len(header)}"
 
 
+def lying_request() -> tuple[bytes, str]:
+    """The binary extension, whose one text announces more bytes than there are."""
+    body, content_type = binary_request([b"abcd"])
+    return body[:-8] + struct.pack("<I", 1000) + b"abcd", content_type
+
+
 def changed_request(**changes: object) -> bytes:
     """A JSON request whose tensor has other fields."""
     tensor = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]} | changes

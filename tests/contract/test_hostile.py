@@ -32,8 +32,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from container.client import OUT_OF_TIME
-from tests.contract.hostile_clients import (
+from benchmarks.hostile.clients import (
     ANSWER_SECONDS,
     Tally,
     answer,
@@ -43,7 +42,7 @@ from tests.contract.hostile_clients import (
     never_read,
     throw_all,
 )
-from tests.contract.hostile_requests import (
+from benchmarks.hostile.requests import (
     TENSORS,
     TEXTS,
     VALID,
@@ -52,6 +51,7 @@ from tests.contract.hostile_requests import (
     smuggling_attempts,
     wire_noise,
 )
+from container.client import OUT_OF_TIME
 from tests.contract.hostile_server import MAX_CONNECTIONS, SEED, Running, start, start_multi_model
 from tests.contract.server_process import SECONDS, until
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, REPOSITORY, Tiny

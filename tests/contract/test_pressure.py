@@ -80,7 +80,7 @@ def own_port(root: Path, folder: Path) -> Iterator[Served]:
     variables[ADDITIONAL_ARGS] += (
         " --sagemaker-port=8081 --allow-http=true --http-address=127.0.0.1 --http-port=8080"
     )
-    container = start("triton-sme", root, folder, **variables)
+    container = start("triton-kserve", root, folder, **variables)
     with closing(ServerClient(container.connection)) as client:
         try:
             wait_until_healthy(container, client, "/v2/health/ready")
@@ -185,11 +185,12 @@ def test_failed_load_makes_a_server_unhealthy_for_good_in_ready_mode(archive, tm
 def test_port_is_open_to_whom_the_list_says(kind, launched):
     table = Path(f"/proc/{launched(kind).container.process.pid}/net/tcp").read_text()
     sockets = [line.split() for line in table.splitlines()[1:]]
-    (listening,) = [columns[1] for columns in sockets if columns[3] == "0A"]
-    address, port = (int(number, 16) for number in listening.split(":"))
+    listening = [columns[1].split(":") for columns in sockets if columns[3] == "0A"]
+    # Triton has another port, which SageMaker does not reach.
+    (address,) = [int(address, 16) for address, port in listening if int(port, 16) == 8080]
     name = socket.inet_ntoa(struct.pack("=I", address))
     says = reply("bound to 127.0.0.1, listens on", kind).says
-    assert port == 8080 and {"0.0.0.0": "every interface"}.get(name, name) == says
+    assert {"0.0.0.0": "every interface"}.get(name, name) == says
 
 
 def test_every_reply_is_of_a_known_word():

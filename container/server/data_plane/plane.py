@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
+from container.server.process import trim_memory
 from container.server.types import (
     Arrays,
     DeadlinePassed,
@@ -45,6 +46,8 @@ class Backend(Protocol):
 
 
 CHARACTERS_AT_ONCE = 1_000_000
+TRIM_CHARACTERS, TRIM_SECONDS = 1_000_000, 10.0
+"""So many characters leave memory behind that is worth returning, so long after the first."""
 
 Result = TypeVar("Result")
 
@@ -55,8 +58,16 @@ class EncodingBudget:
     A request above the whole budget runs alone. Every method is called on one event loop.
     """
 
-    def __init__(self, characters: int = CHARACTERS_AT_ONCE) -> None:
+    def __init__(
+        self,
+        characters: int = CHARACTERS_AT_ONCE,
+        trim: Callable[[], object] = trim_memory,
+        trim_seconds: float = TRIM_SECONDS,
+    ) -> None:
+        """Call `trim` some time after a million characters, in a thread."""
         self._characters = characters
+        self._trim, self._trim_seconds = trim, trim_seconds
+        self._untrimmed = 0
         self._taken = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
@@ -93,7 +104,18 @@ class EncodingBudget:
         if not ended.cancelled():
             ended.exception()  # marks a fault as retrieved: its client may have left
         self._taken -= characters
+        self._plan_trim(characters)
         self._admit_waiting()
+
+    def _plan_trim(self, characters: int) -> None:
+        """Trim memory once answers are sent; what comes until then is trimmed with it."""
+        before, self._untrimmed = self._untrimmed, self._untrimmed + characters
+        if before < TRIM_CHARACTERS <= self._untrimmed:
+            asyncio.get_running_loop().call_later(self._trim_seconds, self._trim_now)
+
+    def _trim_now(self) -> None:
+        self._untrimmed = 0
+        asyncio.get_running_loop().run_in_executor(None, self._trim)
 
     def _admit_waiting(self) -> None:
         while self._waiting and self._fits(self._waiting[0][0]):

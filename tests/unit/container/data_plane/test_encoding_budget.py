@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from container.server.data_plane.plane import EncodingBudget
+from container.server.data_plane.plane import TRIM_CHARACTERS, EncodingBudget
 
 
 class Work:
@@ -107,3 +107,31 @@ async def test_what_an_encoder_raises_is_raised_and_its_place_is_free():
     with pytest.raises(ValueError, match="no text"):
         await budget.run(100, lambda: int("no text"))
     assert await budget.run(100, lambda: 1) == 1
+
+
+def test_memory_is_returned_once_after_many_characters():
+    async def scenario() -> list[float]:
+        loop, trims, trimmed = asyncio.get_running_loop(), [], asyncio.Event()
+
+        def trim() -> None:
+            trims.append(1.0)
+            loop.call_soon_threadsafe(trimmed.set)
+
+        budget = EncodingBudget(trim=trim, trim_seconds=0.3)
+        for _ in range(3):
+            await budget.run(TRIM_CHARACTERS, lambda: None)
+        await trimmed.wait()
+        return trims
+
+    assert asyncio.run(scenario()) == [1.0]
+
+
+def test_memory_is_left_alone_after_few_characters():
+    async def scenario() -> list[None]:
+        trims: list[None] = []
+        budget = EncodingBudget(trim=lambda: trims.append(None), trim_seconds=0)
+        await budget.run(TRIM_CHARACTERS - 1, lambda: None)
+        await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+        return trims
+
+    assert asyncio.run(scenario()) == []

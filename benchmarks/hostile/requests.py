@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from tests.contract.requests import BINARY_TYPE, JSON_TYPE
+from container.wire import BINARY_TYPE, HEADER_SIZE, JSON_TYPE
 
 TEXTS = {
     "inputs": [
@@ -80,6 +80,35 @@ def hostile_requests(seed: int, count: int, right: Any) -> Iterator[tuple[str, b
         body, headers = _body(draw, right if draw.random() < 0.9 else draw.choice((TEXTS, TENSORS)))
         lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", *headers]
         yield method, "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def deep_requests(count: int) -> Iterator[tuple[str, bytes]]:
+    """Bodies of lists in lists, deep enough to end a parser that calls itself for each."""
+    for number in range(count):
+        body = (b"", b'{"inputs":', b'{"id":"1","inputs":[{"data":')[number % 3] + b"[" * 150_000
+        yield "POST", _post(body, JSON_TYPE)
+
+
+def lying_requests(seed: int, count: int) -> Iterator[tuple[str, bytes]]:
+    """Binary texts whose lengths lie, by a byte or by gigabytes; all else is right."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        tail = bytearray(struct.pack("<I", 5) + b"a dog" + struct.pack("<I", 7) + b"the cat")
+        lies = (0, 4, 6, 8, 2**16, 2**31, 2**32 - 1)
+        struct.pack_into("<I", tail, draw.choice((0, 9)), draw.choice(lies))
+        tensor = {
+            "name": "text",
+            "shape": [2, 1],
+            "datatype": "BYTES",
+            "parameters": {"binary_data_size": len(tail)},
+        }
+        header = json.dumps({"inputs": [tensor]}).encode()
+        yield "POST", _post(header + tail, f"{BINARY_TYPE};{HEADER_SIZE}{len(header)}")
+
+
+def _post(body: bytes, content_type: str) -> bytes:
+    head = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return f"POST /invocations HTTP/1.1\r\nHost: x\r\n{head}".encode() + body
 
 
 def hostile_loads(seed: int, count: int) -> Iterator[tuple[str, bytes]]:

@@ -1,0 +1,1 @@
+"""Clients that no server should suffer from, and what they send."""

@@ -1,0 +1,26 @@
+"""The command that serves Triton: `python3 -I container/triton_front/__main__.py COMMAND...`.
+
+`COMMAND...` is tritonserver's own. Its SageMaker port becomes one that only this process asks;
+this process listens where SageMaker asks.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from container.server.process import end, exit_on_sigterm, open_standard_streams
+
+exit_on_sigterm()
+open_standard_streams()
+
+from container.server.settings import limit_libraries
+
+limit_libraries()
+
+from container.triton_front.app import main
+
+if __name__ == "__main__":
+    end(main(sys.argv[1:]))

@@ -1,0 +1,152 @@
+"""Which models can answer: by their own answers, by health requests, by their Python processes.
+
+A model that answered a request a short while ago is healthy, and is asked nothing. Another gets a
+health request through Triton, so that its tokenizer, its engine and their queues all take part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from container.server.http.messages import Response
+from container.server.types import Unavailable, first_line
+from container.triton_front.stubs import Stub
+from container.triton_front.upstream import TritonRequest
+
+PROOF_SECONDS = 10.0
+"""An answer proves a model's health for so long; then it gets a health request."""
+ANSWER_SECONDS = 30.0
+"""Longest that a health request waits for its answer behind others."""
+FAILURES = 2
+"""Health requests in a row that fail before a model counts as unable to answer."""
+BUSY = (429, 503, 507)
+"""Statuses of a server that has no room now, which says nothing about a model's health."""
+
+Ask = Callable[[TritonRequest], Awaitable[Response]]
+
+
+@dataclass(kw_only=True)
+class ModelHealth:
+    """What is known of one model; `request` is None where no health request can be made."""
+
+    name: str
+    archive: Path
+    request: TritonRequest | None
+    load: TritonRequest | None = None
+    """The request that loaded it; None of a single model, which Triton loads at its start."""
+    proven: float | None = None
+    """When it last answered."""
+    failures: int = 0
+    broken: str = ""
+    """Why it cannot answer; empty while it can."""
+
+    @property
+    def is_ready(self) -> bool:
+        """True when it has answered and is not broken, or cannot be asked."""
+        return not self.broken and (self.proven is not None or self.request is None)
+
+
+class Health:
+    """The models of one Triton; used on one event loop."""
+
+    def __init__(
+        self, ask: Ask, stubs: Callable[[], tuple[Stub, ...]], clock: Callable[[], float]
+    ) -> None:
+        self.models: dict[str, ModelHealth] = {}
+        self._ask, self._stubs, self._clock = ask, stubs, clock
+        self._known: dict[int, str] = {}
+        """The Python file of each stub that was seen alive."""
+
+    def add(self, model: ModelHealth) -> None:
+        """Watch a model that Triton has just loaded."""
+        self.models[model.name] = model
+
+    def remove(self, name: str) -> ModelHealth | None:
+        """Watch a model no longer, before Triton unloads it."""
+        model = self.models.pop(name, None)
+        if model is not None:
+            self._known = {
+                pid: path for pid, path in self._known.items() if not _is_of(path, model)
+            }
+        return model
+
+    def refuse(self, name: str) -> None:
+        """Raise Unavailable for a model that cannot answer."""
+        model = self.models.get(name)
+        if model is not None and model.broken:
+            raise Unavailable(f"The model cannot answer: {model.broken}. It is being replaced.")
+
+    def observe(self, name: str, status: int) -> None:
+        """Take a request's answer as proof, or a server's fault as doubt."""
+        model = self.models.get(name)
+        if model is None:
+            return
+        if status == 200:
+            model.proven, model.failures = self._clock(), 0
+        elif status >= 500 and status not in BUSY and model.proven is not None:
+            model.proven = min(model.proven, self._clock() - PROOF_SECONDS)
+
+    def broken_models(self) -> list[ModelHealth]:
+        """Return the models that cannot answer."""
+        return [model for model in self.models.values() if model.broken]
+
+    async def inspect(self) -> None:
+        """Look after the stubs, and send a health request to the model that is unproven longest."""
+        self._inspect_stubs()
+        now = self._clock()
+        due = [
+            model
+            for model in self.models.values()
+            if model.request is not None
+            and not model.broken
+            and (model.proven is None or now - model.proven >= PROOF_SECONDS)
+        ]
+        if due:
+            await self._probe(min(due, key=lambda model: model.proven or 0.0))
+
+    async def _probe(self, model: ModelHealth) -> None:
+        assert model.request is not None
+        sent, failure = self._clock(), ""
+        try:
+            answer = await asyncio.wait_for(self._ask(model.request), ANSWER_SECONDS)
+            if answer.status == 200:
+                model.proven, model.failures = self._clock(), 0
+            elif model.proven is None and 400 <= answer.status < 500:
+                # What it is fed by others is not what its archive says: its processes are watched.
+                model.request = None
+            elif answer.status not in BUSY:
+                excerpt = answer.body[:200].decode(errors="replace")
+                failure = f"its health request was answered {answer.status} {excerpt}"
+        except TimeoutError:
+            failure = f"its health request had no answer within {ANSWER_SECONDS:g} s"
+        except Unavailable as fault:
+            failure = f"its health request had no answer ({first_line(fault)})"
+        if failure and not (model.proven is not None and model.proven > sent):
+            model.failures += 1
+            model.proven = None if model.proven is None else sent - PROOF_SECONDS
+            if model.failures >= FAILURES:
+                model.broken = failure
+
+    def _inspect_stubs(self) -> None:
+        """Find stubs that ended, though their model was not unloaded."""
+        stubs = self._stubs()
+        alive = {stub.pid: stub.model for stub in stubs if stub.alive}
+        for pid, path in self._known.items():
+            if pid in alive:
+                continue
+            for model in self.models.values():
+                if _is_of(path, model) and not model.broken:
+                    model.broken = f"its Python process {pid} ended"
+        self._known = {
+            pid: path
+            for pid, path in alive.items()
+            if any(_is_of(path, model) for model in self.models.values())
+        }
+
+
+def _is_of(path: str, model: ModelHealth) -> bool:
+    """Return True for a file of a model's archive."""
+    return Path(path).is_relative_to(model.archive)

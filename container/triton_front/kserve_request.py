@@ -1,0 +1,228 @@
+"""KServe v2 inference requests, checked and written again for Triton.
+
+What Triton reads is this module's own JSON and lengths, so no two parsers can differ about a
+client's bytes: a duplicate key, a length that lies or lists in lists without end reach nobody.
+Names, datatypes and shapes that the model does not have stay Triton's to refuse. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+import orjson
+
+from container.server.codecs.envelope import (
+    BINARY_TYPE,
+    DATATYPES,
+    JSON_TYPE,
+    binary_size,
+    excerpt,
+    json_type,
+    read_envelope,
+    request_id,
+)
+from container.server.types import RequestFault
+
+BYTES = "BYTES"
+SIZES = {name: dtype.itemsize for name, dtype in DATATYPES.items()} | {"BF16": 2}
+"""Bytes of an element, by datatype; an element of BYTES has its length before it."""
+MOST_LISTS, MOST_AXES, LARGEST_AXIS = 16, 16, 2**31 - 1
+LENGTH_BYTES = 4
+RAW = re.compile(r"json-header-size=0+\s*(?:;|$)")
+VALUES: dict[str, tuple[set[type], str]] = {
+    BYTES: ({str}, "texts"),
+    "BOOL": ({bool}, "booleans"),
+    "INT": ({int}, "whole numbers"),
+    "UINT": ({int}, "whole numbers"),
+    "FP": ({int, float}, "numbers"),
+    "BF": ({int, float}, "numbers"),
+}
+"""The JSON values that a datatype takes, by the beginning of its name."""
+SCALARS = (bool, int, float, str)
+
+
+def checked_request(body: bytes, content_type: str) -> tuple[bytes, str]:
+    """Return body and content type of the same request, written again. Raises RequestFault.
+
+    A body that is empty, or has a header of no bytes, is Triton's raw input: one element of the
+    model's only input, without a length that could lie.
+    """
+    if is_raw(body, content_type):
+        return body, f"{BINARY_TYPE};json-header-size=0"
+    document, tail = read_envelope(body, content_type)
+    written: dict[str, Any] = {"inputs": _inputs(document["inputs"], tail)}
+    if document.get("outputs") is not None:
+        written["outputs"] = _outputs(document["outputs"])
+    if (id := request_id(document)) is not None:
+        written["id"] = id
+    if parameters := _parameters(document, "The request"):
+        written["parameters"] = parameters
+    header = orjson.dumps(written)
+    if not tail:
+        return header, JSON_TYPE
+    return header + tail, f"{BINARY_TYPE};json-header-size={len(header)}"
+
+
+def is_raw(body: bytes, content_type: str) -> bool:
+    """Return True where Triton reads no header, but one element."""
+    base, _, parameters = content_type.partition(";")
+    kind = base.strip().lower()
+    if kind == BINARY_TYPE:
+        return RAW.search(parameters) is not None
+    return not body and kind in ("", JSON_TYPE)
+
+
+def _inputs(inputs: object, tail: bytes) -> list[dict[str, Any]]:
+    """Return the inputs written again, each with exactly the elements that its shape has."""
+    written, names, offset = [], set(), 0
+    for tensor in _records(inputs, "inputs"):
+        name = tensor["name"]
+        if name in names:
+            raise RequestFault(f"Input {excerpt(name)} is there twice; send each input once.")
+        names.add(name)
+        shape, datatype = _shape(tensor), _datatype(tensor)
+        size, elements = binary_size(tensor), math.prod(shape)
+        record: dict[str, Any] = {"name": name, "shape": shape, "datatype": datatype}
+        parameters = _parameters(tensor, f"Input {name!r}")
+        if size is None:
+            record["data"] = _data(tensor, datatype, elements)
+        elif type(size) is not int or not 0 <= size <= len(tail) - offset:
+            raise RequestFault(
+                f"Input {name!r} has binary_data_size {excerpt(size)} but the body carries "
+                f"{len(tail) - offset} more bytes after its header."
+            )
+        else:
+            _check_elements(memoryview(tail)[offset : offset + size], record, elements)
+            offset += size
+        if parameters:
+            record["parameters"] = parameters
+        written.append(record)
+    if offset != len(tail):
+        raise RequestFault(
+            f"The body carries {len(tail) - offset} bytes after its header that no input claims."
+        )
+    return written
+
+
+def _outputs(outputs: object) -> list[dict[str, Any]]:
+    """Return the requested outputs written again; each once, so that no answer is multiplied."""
+    written: dict[str, dict[str, Any]] = {}
+    for output in _records(outputs, "outputs"):
+        name = output["name"]
+        if name in written:
+            raise RequestFault(f"Output {excerpt(name)} is there twice; ask for each output once.")
+        written[name] = {"name": name}
+        if parameters := _parameters(output, f"Output {name!r}"):
+            written[name]["parameters"] = parameters
+    return list(written.values())
+
+
+def _records(records: object, field: str) -> list[dict[str, Any]]:
+    if not isinstance(records, list) or not all(
+        isinstance(record, dict) and isinstance(record.get("name"), str) for record in records
+    ):
+        raise RequestFault(f'"{field}" must be a list of objects, each with a "name".')
+    return records
+
+
+def _shape(tensor: Mapping[str, Any]) -> list[int]:
+    shape = tensor.get("shape")
+    if (
+        not isinstance(shape, list)
+        or len(shape) > MOST_AXES
+        or not all(type(size) is int and 0 <= size <= LARGEST_AXIS for size in shape)
+    ):
+        raise RequestFault(
+            f"Input {tensor['name']!r} has shape {excerpt(shape)}; it must be a list of at most "
+            f"{MOST_AXES} whole numbers from 0 to {LARGEST_AXIS}."
+        )
+    return shape
+
+
+def _datatype(tensor: Mapping[str, Any]) -> str:
+    datatype = tensor.get("datatype")
+    if not isinstance(datatype, str) or (datatype != BYTES and datatype not in SIZES):
+        raise RequestFault(
+            f"Input {tensor['name']!r} has datatype {excerpt(datatype)}; allowed: {BYTES}, "
+            f"{', '.join(SIZES)}."
+        )
+    return datatype
+
+
+def _parameters(record: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    """Return a record's parameters; none may name memory of the server."""
+    parameters = record.get("parameters")
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, dict):
+        raise RequestFault(
+            f'{owner} has "parameters" that are {json_type(parameters)}; they must be an object.'
+        )
+    for key, value in parameters.items():
+        if not isinstance(value, SCALARS) or key.startswith("shared_memory"):
+            raise RequestFault(
+                f"{owner} has parameter {excerpt(key)} {excerpt(value)}; numbers, strings and "
+                "booleans are taken, and no shared memory."
+            )
+    return parameters
+
+
+def _data(tensor: Mapping[str, Any], datatype: str, elements: int) -> list[Any]:
+    """Return an input's data as one list of as many elements as the shape has."""
+    data, name = tensor.get("data"), tensor["name"]
+    if not isinstance(data, list):
+        raise RequestFault(f'Input {name!r} needs "data" with a list of values.')
+    for _ in range(MOST_LISTS):
+        kinds = set(map(type, data))
+        if list not in kinds:
+            break
+        if kinds != {list}:
+            raise RequestFault(f"Input {name!r} has data that mixes lists and values.")
+        data = list(chain.from_iterable(data))
+    else:
+        raise RequestFault(f"Input {name!r} has data in more than {MOST_LISTS} lists in lists.")
+    values, noun = VALUES[next(kind for kind in VALUES if datatype.startswith(kind))]
+    if not kinds <= values:
+        raise RequestFault(f"Input {name!r} is {datatype}, so its data must be {noun}.")
+    if len(data) != elements:
+        raise RequestFault(f"Input {name!r} has shape {tensor['shape']} but {len(data)} values.")
+    return data
+
+
+def _check_elements(piece: memoryview, record: Mapping[str, Any], elements: int) -> None:
+    """Refuse an input whose bytes are not exactly the elements of its shape."""
+    name, shape = record["name"], record["shape"]
+    if record["datatype"] == BYTES:
+        count = _length_prefixed(piece, name, elements)
+    else:
+        count, rest = divmod(len(piece), SIZES[record["datatype"]])
+        if rest:
+            raise RequestFault(
+                f"Input {name!r} has {len(piece)} bytes, no whole number of {record['datatype']} "
+                "values."
+            )
+    if count != elements:
+        raise RequestFault(f"Input {name!r} has shape {shape} but {count} values.")
+
+
+def _length_prefixed(piece: memoryview, name: str, elements: int) -> int:
+    """Return the number of elements of BYTES, each its length as 4 bytes before its own bytes.
+
+    More than `elements` are not counted further.
+    """
+    offset = count = 0
+    size = len(piece)
+    while offset < size and count <= elements:
+        end = offset + LENGTH_BYTES
+        length = int.from_bytes(piece[offset:end], "little") if end <= size else size
+        if end + length > size:
+            raise RequestFault(
+                f"Input {name!r} ends inside an element: byte {offset} announces more bytes than "
+                "the body carries."
+            )
+        offset, count = end + length, count + 1
+    return count

@@ -1,0 +1,63 @@
+"""The health request of a model: the smallest that its archive says it answers."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import orjson
+
+from container.server.codecs.envelope import BINARY_TYPE
+from container.triton_front.kserve_request import SIZES
+from onboarding.manifest import MANIFEST_NAME, Manifest, TensorRecord
+
+PROBE = "health"
+
+
+def health_request(archive: Path) -> tuple[bytes, str] | None:
+    """Return body and content type of one row; None without a manifest of ours.
+
+    A text model gets one word, another zeros; inputs of bytes can be anything, so there is none.
+    """
+    try:
+        manifest = Manifest.from_bytes((archive / MANIFEST_NAME).read_bytes())
+    except (OSError, ValueError, KeyError):
+        return None
+    if manifest.tokenizer_file is not None:
+        text = PROBE.encode()
+        shapes, tails = [[1, 1]], [len(text).to_bytes(4, "little") + text]
+    elif any(record.datatype not in SIZES for record in manifest.inputs):
+        return None
+    else:
+        shortest = _shortest(manifest)
+        shapes = [_row_shape(record, shortest) for record in manifest.inputs]
+        tails = [
+            bytes(math.prod(shape) * SIZES[record.datatype])
+            for record, shape in zip(manifest.inputs, shapes, strict=True)
+        ]
+    inputs = [
+        {
+            "name": record.name,
+            "shape": shape,
+            "datatype": record.datatype,
+            "parameters": {"binary_data_size": len(tail)},
+        }
+        for record, shape, tail in zip(manifest.inputs, shapes, tails, strict=True)
+    ]
+    header = orjson.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}})
+    return b"".join((header, *tails)), f"{BINARY_TYPE};json-header-size={len(header)}"
+
+
+def _row_shape(record: TensorRecord, shortest: int | None) -> list[int]:
+    """Return the shape of one row; a dynamic second axis is the sequence's, another has size 1."""
+    unknown = (1, 1 if shortest is None else shortest, *(1 for _ in record.shape[2:]))
+    return [
+        1 if axis == 0 else default if size == -1 else size
+        for axis, (size, default) in enumerate(zip(record.shape, unknown, strict=False))
+    ]
+
+
+def _shortest(manifest: Manifest) -> int | None:
+    """Return the fewest elements of the sequence axis; None where no profile has one."""
+    profiles = manifest.optimization_profiles
+    return min((profile.sequence[0] for profile in profiles if profile.sequence), default=None)

@@ -1,0 +1,235 @@
+"""The paths of Triton's SageMaker port, each request checked before Triton reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+
+from container.server.codecs.envelope import JSON_TYPE, excerpt, read_document
+from container.server.http.inference import (
+    compressed_response,
+    content_type,
+    decompressed_body,
+)
+from container.server.http.messages import (
+    Request,
+    Response,
+    fault_response,
+    internal_fault_response,
+)
+from container.server.types import (
+    DeadlinePassed,
+    RequestFault,
+    Unavailable,
+    UnknownPath,
+    WrongMethod,
+)
+from container.triton_front.health import Health, ModelHealth
+from container.triton_front.kserve_request import checked_request
+from container.triton_front.probe import health_request
+from container.triton_front.upstream import TritonClient, TritonRequest
+
+MODEL_PATH = re.compile(r"/models/([A-Za-z0-9._-]{1,256})(/invoke)?")
+TARGET_MODEL = b"x-amzn-sagemaker-target-model"
+TARGET = re.compile(rb"[\x21-\x7e]{1,1024}")
+PASSED_PREFIX = b"x-amzn-"
+INLINE_BYTES = 64 * 1024
+"""Bodies up to this much are checked on the event loop, in about a millisecond."""
+LOAD_SECONDS = 420.0
+"""Longest that Triton may take to load or unload: it gives up itself after 350."""
+SINGLE = ""
+"""The name of the only model in single-model mode, as its health knows it."""
+
+
+class TritonRoutes:
+    """Answers requests by asking Triton; an Application of the HTTP server."""
+
+    def __init__(
+        self,
+        triton: TritonClient,
+        health: Health,
+        *,
+        multi_model: bool,
+        max_body_bytes: int,
+        deadline_seconds: float,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._triton, self._health, self._multi_model = triton, health, multi_model
+        self._max_body_bytes, self._deadline_seconds = max_body_bytes, deadline_seconds
+        self._failed = failed
+        self.ending = ""
+        """Why this server ends; what it then answers is 503."""
+
+    async def __call__(self, request: Request) -> Response:
+        """Return the answer of one request; every fault becomes a response."""
+        try:
+            return await self._answer(request)
+        except RequestFault as fault:
+            return fault_response(fault)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as fault:  # a panic in a library of Rust is no Exception
+            self._failed(fault)
+            return internal_fault_response()
+
+    async def _answer(self, request: Request) -> Response:
+        path, method = request.path, request.method
+        if self.ending:
+            raise Unavailable(self.ending)
+        if path == "/ping":
+            _refuse_other_methods(request, "GET", "HEAD")
+            return await self._ping()
+        if path == "/invocations":
+            _refuse_other_methods(request, "POST")
+            return await self._infer(request, path, SINGLE)
+        if path in ("/models", "/models/") and method == "POST" and self._multi_model:
+            return await self._load(request)
+        if path in ("/models", "/models/"):
+            _refuse_other_methods(request, "GET")
+            return await self._pass_on(TritonRequest("GET", "/models"), LOAD_SECONDS)
+        found = MODEL_PATH.fullmatch(path)
+        if found is None:
+            raise UnknownPath(
+                f"There is no {path[:60]!r} here; POST /invocations, /models and GET /ping are."
+            )
+        name, invokes = found.groups()
+        if invokes:
+            _refuse_other_methods(request, "POST")
+            return await self._infer(request, path, name)
+        _refuse_other_methods(request, "GET", *(("DELETE",) if self._multi_model else ()))
+        if method == "DELETE":
+            return await self._unload(request, name)
+        return await self._pass_on(TritonRequest("GET", path, headers=_passed(request)))
+
+    async def _ping(self) -> Response:
+        """Return Triton's own word, unless a model cannot answer."""
+        broken = self._health.broken_models()
+        if broken:
+            raise Unavailable(f"A model cannot answer: {broken[0].broken}.")
+        answer = await self._pass_on(TritonRequest("GET", "/ping"))
+        single = self._health.models.get(SINGLE)
+        if answer.status == 200 and single is not None and not single.is_ready:
+            raise Unavailable("The model has not yet answered its first health request.")
+        return answer
+
+    async def triton_is_ready(self) -> bool:
+        """Return True when Triton says that it is: its models are loaded."""
+        try:
+            return (await self._pass_on(TritonRequest("GET", "/ping"))).status == 200
+        except RequestFault:
+            return False
+
+    async def _infer(self, request: Request, path: str, name: str) -> Response:
+        self._health.refuse(name)
+        body, encoding = request.body, request.headers.get(b"content-encoding")
+        if encoding is not None:
+            body = await decompressed_body(body, encoding, self._max_body_bytes)
+        kind = content_type(request)
+        if len(body) <= INLINE_BYTES:
+            checked, kind = checked_request(body, kind)
+        else:
+            checked, kind = await asyncio.to_thread(checked_request, body, kind)
+        response = await self._pass_on(
+            TritonRequest("POST", path, checked, kind, _passed(request)), self._deadline_seconds
+        )
+        self._health.observe(name, response.status)
+        accepted = request.headers.get(b"accept-encoding")
+        return response if accepted is None else await compressed_response(response, accepted)
+
+    async def _load(self, request: Request) -> Response:
+        document = read_document(request.body)
+        name, url = document.get("model_name"), document.get("url")
+        if not isinstance(name, str) or not MODEL_PATH.fullmatch(f"/models/{name}"):
+            raise RequestFault(
+                f'"model_name" is {excerpt(name)}; it must be of letters, digits, ".", "_", "-".'
+            )
+        if not isinstance(url, str) or not url.startswith("/") or not url.isprintable():
+            raise RequestFault(f'"url" is {excerpt(url)}; it must be the path of a folder.')
+        headers = _passed(request)
+        load = TritonRequest(
+            "POST", "/models", orjson.dumps({"model_name": name, "url": url}), JSON_TYPE, headers
+        )
+        answer = await self._pass_on(load, LOAD_SECONDS)
+        if answer.status == 200:
+            self._health.add(loaded_model(name, Path(url), load))
+        return answer
+
+    async def _unload(self, request: Request, name: str) -> Response:
+        model = self._health.remove(name)
+        unload = TritonRequest("DELETE", f"/models/{name}", headers=_passed(request))
+        answer = await self._pass_on(unload, LOAD_SECONDS)
+        if answer.status not in (200, 404) and model is not None:
+            self._health.add(model)
+        return answer
+
+    async def reload(self, model: ModelHealth) -> str:
+        """Unload and load a model that cannot answer; return why that failed, or nothing."""
+        assert model.load is not None
+        for request in (
+            TritonRequest("DELETE", f"/models/{model.name}", headers=model.load.headers),
+            model.load,
+        ):
+            try:
+                answer = await self._pass_on(request, LOAD_SECONDS)
+            except RequestFault as fault:
+                return str(fault)
+            if answer.status != 200:
+                return f"{answer.status} {answer.body[:200].decode(errors='replace')}"
+        self._health.remove(model.name)
+        self._health.add(loaded_model(model.name, model.archive, model.load))
+        return ""
+
+    async def _pass_on(self, request: TritonRequest, seconds: float = 60.0) -> Response:
+        """Return Triton's answer; Triton goes on with a request whose client has left."""
+        asking = asyncio.ensure_future(self._triton.request(request))
+        asking.add_done_callback(_retrieve)
+        try:
+            return await asyncio.wait_for(asyncio.shield(asking), seconds)
+        except TimeoutError as fault:
+            raise DeadlinePassed(f"Triton did not answer within {seconds:g} seconds.") from fault
+
+
+def single_model(archive: Path) -> ModelHealth:
+    """Return the only model of a single-model server."""
+    probe = health_request(archive)
+    request = None if probe is None else TritonRequest("POST", "/invocations", *probe)
+    return ModelHealth(name=SINGLE, archive=archive, request=request)
+
+
+def loaded_model(name: str, archive: Path, load: TritonRequest) -> ModelHealth:
+    """Return a model that a request has loaded."""
+    probe = health_request(archive)
+    request = (
+        None
+        if probe is None
+        else TritonRequest("POST", f"/models/{name}/invoke", *probe, load.headers)
+    )
+    return ModelHealth(name=name, archive=archive, request=request, load=load)
+
+
+def _passed(request: Request) -> tuple[tuple[bytes, bytes], ...]:
+    """Return SageMaker's own headers, which Triton reads or logs. Raises RequestFault."""
+    target = request.headers.get(TARGET_MODEL)
+    if target is not None and not TARGET.fullmatch(target):
+        raise RequestFault(
+            f"X-Amzn-SageMaker-Target-Model is {excerpt(target.decode('latin-1'))}; it must be of "
+            "1 to 1024 printable characters without spaces."
+        )
+    return tuple(
+        (name, value) for name, value in request.headers.items() if name.startswith(PASSED_PREFIX)
+    )
+
+
+def _refuse_other_methods(request: Request, *allowed: str) -> None:
+    if request.method not in allowed:
+        raise WrongMethod(f"{request.path[:60]} takes {', '.join(allowed)}, not {request.method}.")
+
+
+def _retrieve(asking: asyncio.Future[Response]) -> None:
+    """Mark a fault as seen: the client that asked may have left."""
+    if not asking.cancelled():
+        asking.exception()

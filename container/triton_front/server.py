@@ -1,0 +1,145 @@
+"""Starts Triton and the HTTP server before it, watches both, and ends both.
+
+Exit codes: 0 drained and stopped; 2 a setting is wrong; 4 the port cannot be used; 6 a model can
+no longer answer; else Triton's own, or 1 where a signal ended it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Sequence
+from contextlib import suppress
+
+from container.server.http.messages import HttpLimits
+from container.server.http.server import HttpServer
+from container.server.process import raise_descriptor_limit, stop_event, tune_interpreter
+from container.server.settings import Settings, bind_address
+from container.server.telemetry.failure_log import FailureLog
+from container.triton_front.health import Health
+from container.triton_front.routes import TritonRoutes, single_model
+from container.triton_front.stubs import stub_processes
+from container.triton_front.upstream import TritonClient
+
+MODEL_BROKEN, TRITON_KILLED = 6, 1
+PORT_FLAG, RANGE_FLAG = "--sagemaker-port=", "--sagemaker-safe-port-range="
+INSPECT_SECONDS, STARTING_SECONDS = 1.0, 0.05
+TRITON_STOP_SECONDS, LAST_SECONDS = 4.0, 5.0
+"""Of the 30 s between SageMaker's SIGTERM and SIGKILL, 25 drain; a broken server drains shortly."""
+
+
+def triton_command(command: Sequence[str], port: int) -> tuple[str, ...]:
+    """Return Triton's command with another SageMaker port, which only this server asks."""
+    kept = [word for word in command if not word.startswith((PORT_FLAG, RANGE_FLAG))]
+    return (*kept, f"{PORT_FLAG}{port}")
+
+
+def free_port() -> int:
+    """Return a port of the loopback device that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+class TritonFront:
+    """Triton with the HTTP server before it."""
+
+    def __init__(self, settings: Settings, listener: socket.socket, log: FailureLog) -> None:
+        self._settings, self._listener, self._log = settings, listener, log
+
+    async def serve(self, command: Sequence[str]) -> int:
+        """Serve until a signal, Triton's end or a broken model, and return the exit code."""
+        settings, port = self._settings, free_port()
+        raise_descriptor_limit(2 * settings.max_connections)
+        stop = stop_event()
+        process = await asyncio.create_subprocess_exec(*triton_command(command, port))
+        tune_interpreter()
+        loop = asyncio.get_running_loop()
+        triton = TritonClient(port)
+        health = Health(triton.request, lambda: stub_processes(process.pid), loop.time)
+        routes = TritonRoutes(
+            triton,
+            health,
+            multi_model=settings.multi_model,
+            max_body_bytes=settings.max_body_bytes,
+            deadline_seconds=settings.deadline_seconds,
+            failed=lambda fault: self._log.report(
+                "request_failed", fault, stage="http", status=500
+            ),
+        )
+        if not settings.multi_model:
+            health.add(single_model(settings.model_dir))
+        limits = HttpLimits(
+            body_bytes=settings.max_body_bytes,
+            request_seconds=settings.request_seconds,
+            max_connections=settings.max_connections,
+        )
+        server = HttpServer(routes, limits=limits)
+        await server.start(self._listener)
+        print(f"Checking requests on {bind_address(settings)} for Triton.", flush=True)
+        try:
+            code = await self._watch(process, stop, health, routes)
+            await server.drain(LAST_SECONDS if code else settings.drain_seconds)
+        finally:
+            triton.close()
+            await _end(process)
+        return code
+
+    async def _watch(
+        self, process: Process, stop: asyncio.Event, health: Health, routes: TritonRoutes
+    ) -> int:
+        """Return the exit code once something ends."""
+        ended = asyncio.ensure_future(process.wait())
+        stopping = asyncio.ensure_future(stop.wait())
+        broken = asyncio.ensure_future(self._inspect(health, routes))
+        tasks: set[asyncio.Future[object]] = {ended, stopping, broken}  # type: ignore[arg-type]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        if stopping.done() and not stopping.cancelled():
+            return 0
+        if ended.done() and not ended.cancelled():
+            status = ended.result()
+            self._say(f"Triton ended with status {status}, so this server ends.")
+            routes.ending = "Triton has ended; try again in a second."
+            return status if status > 0 else TRITON_KILLED
+        reason = broken.result()
+        self._say(f"A model cannot answer, so this server ends: {reason}.")
+        routes.ending = f"A model cannot answer: {reason}. The server is being replaced."
+        return MODEL_BROKEN
+
+    async def _inspect(self, health: Health, routes: TritonRoutes) -> str:
+        """Inspect the models' health; return why the server must end."""
+        while not await routes.triton_is_ready():
+            await asyncio.sleep(STARTING_SECONDS)
+        while True:
+            await health.inspect()
+            for model in health.broken_models():
+                self._say(f"Model {model.name!r} cannot answer: {model.broken}.")
+                if model.load is None:
+                    return model.broken
+                fault = await routes.reload(model)
+                if fault:
+                    return f"{model.broken}, and loading it again failed: {fault}"
+                self._say(f"Model {model.name!r} was loaded again.")
+            ready = all(model.is_ready for model in health.models.values())
+            await asyncio.sleep(INSPECT_SECONDS if ready else STARTING_SECONDS)
+
+    def _say(self, sentence: str) -> None:
+        with suppress(OSError):
+            print(sentence, file=sys.stderr, flush=True)
+
+
+async def _end(process: Process) -> None:
+    """End Triton, by force when it does not end in time."""
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), TRITON_STOP_SECONDS)
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

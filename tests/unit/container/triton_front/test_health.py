@@ -1,0 +1,136 @@
+"""Which models can answer: proof by answers, health requests, and Python processes that end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from container.server.http.messages import Response
+from container.server.types import Unavailable
+from container.triton_front.health import PROOF_SECONDS, Health, ModelHealth
+from container.triton_front.stubs import Stub
+from container.triton_front.upstream import TritonGone, TritonRequest
+
+pytestmark = pytest.mark.unit
+ARCHIVE = Path("/opt/ml/model")
+FILE = "/opt/ml/model/minilm/1/model.py"
+
+
+class World:
+    """A clock, a Triton that answers as told, and the stubs that run."""
+
+    def __init__(self, request: bool = True) -> None:
+        self.now, self.asked = 100.0, 0
+        self.status: int | Exception = 200
+        self.stubs = (Stub(7, FILE, True),)
+        self.health = Health(self._ask, lambda: self.stubs, lambda: self.now)
+        probe = TritonRequest("POST", "/invocations") if request else None
+        self.model = ModelHealth(name="", archive=ARCHIVE, request=probe)
+        self.health.add(self.model)
+
+    async def _ask(self, request: TritonRequest) -> Response:
+        self.asked += 1
+        if isinstance(self.status, Exception):
+            raise self.status
+        return Response(self.status, b"", "application/json")
+
+    def inspect(self, times: int = 1) -> ModelHealth:
+        for _ in range(times):
+            asyncio.run(self.health.inspect())
+        return self.model
+
+
+def test_model_is_ready_once_it_has_answered_its_health_request():
+    world = World()
+    assert not world.model.is_ready
+    assert world.inspect().is_ready and world.asked == 1
+
+
+def test_model_that_answers_others_gets_no_health_request():
+    world = World()
+    world.inspect()
+    for _ in range(30):
+        world.now += 1
+        world.health.observe("", 200)
+        world.inspect()
+    assert world.asked == 1
+
+
+def test_idle_model_gets_a_health_request_every_few_seconds():
+    world = World()
+    world.inspect()
+    world.now += PROOF_SECONDS
+    assert world.inspect(3).is_ready and world.asked == 2
+
+
+@pytest.mark.parametrize("status", [500, 400, TritonGone("gone")], ids=str)
+def test_model_that_fails_twice_cannot_answer(status):
+    world = World()
+    world.inspect()
+    world.now, world.status = world.now + PROOF_SECONDS, status
+    assert not world.inspect().broken
+    assert "its health request" in world.inspect().broken
+    with pytest.raises(Unavailable, match="cannot answer"):
+        world.health.refuse("")
+
+
+def test_answer_between_two_failures_keeps_a_model_healthy():
+    world = World()
+    world.inspect()
+    for _ in range(4):
+        world.now, world.status = world.now + PROOF_SECONDS, 500
+        world.inspect()
+        world.health.observe("", 200)
+    assert not world.model.broken
+
+
+@pytest.mark.parametrize("status", [503, 507, 429])
+def test_server_without_room_says_nothing_about_a_model(status):
+    world = World()
+    world.inspect()
+    world.now, world.status = world.now + PROOF_SECONDS, status
+    assert not world.inspect(5).broken
+
+
+def test_fault_of_the_server_brings_the_next_health_request_forward():
+    world = World()
+    world.inspect()
+    world.health.observe("", 500)
+    world.inspect()
+    assert world.asked == 2
+
+
+def test_model_that_never_took_its_health_request_is_judged_by_its_processes():
+    world = World()
+    world.status = 400
+    assert world.inspect(3).is_ready and world.asked == 1
+    world.stubs = ()
+    assert "Python process 7 ended" in world.inspect().broken
+
+
+@pytest.mark.parametrize("stubs", [(), (Stub(7, "", False),)], ids=["gone", "not waited for"])
+def test_model_whose_python_process_ended_cannot_answer(stubs):
+    world = World(request=False)
+    assert world.inspect().is_ready
+    world.stubs = stubs
+    assert "Python process 7 ended" in world.inspect().broken
+
+
+def test_processes_of_a_model_that_is_unloaded_may_end():
+    world = World()
+    world.inspect()
+    world.health.remove("")
+    world.stubs = ()
+    world.health.add(world.model)
+    assert not world.inspect().broken
+
+
+def test_of_many_models_one_a_turn_is_asked():
+    world = World()
+    for name in "abc":
+        request = TritonRequest("POST", f"/models/{name}/invoke")
+        world.health.add(ModelHealth(name=name, archive=ARCHIVE / name, request=request))
+    world.inspect(4)
+    assert world.asked == 4 and all(model.is_ready for model in world.health.models.values())

@@ -1,0 +1,145 @@
+"""Paths of the server before Triton, with a Triton that writes down what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from container.server.http.messages import Request, Response
+from container.triton_front.health import Health
+from container.triton_front.routes import TritonRoutes, single_model
+from container.triton_front.server import triton_command
+from container.triton_front.upstream import TritonGone, TritonRequest
+
+pytestmark = pytest.mark.unit
+TEXT = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["a"]}
+BODY = json.dumps({"inputs": [TEXT]}).encode()
+
+
+class Triton:
+    """Answers every request with one status."""
+
+    def __init__(self, status: int | Exception = 200) -> None:
+        self.status, self.asked = status, []
+
+    async def request(self, request: TritonRequest) -> Response:
+        self.asked.append(request)
+        if isinstance(self.status, Exception):
+            raise self.status
+        return Response(self.status, b"{}", "application/json")
+
+
+def front(triton: Triton, *, multi_model: bool = False, faults=None) -> TritonRoutes:
+    health = Health(triton.request, lambda: (), lambda: 0.0)
+    if not multi_model:
+        health.add(single_model(Path("/nowhere")))
+    return TritonRoutes(
+        triton,
+        health,
+        multi_model=multi_model,
+        max_body_bytes=1 << 20,
+        deadline_seconds=5,
+        failed=[].append if faults is None else faults.append,
+    )
+
+
+def ask(routes, method, path, body=b"", headers=()) -> Response:
+    return asyncio.run(routes(Request(method, path, dict(headers), body)))
+
+
+def test_request_reaches_triton_written_again_with_sagemakers_headers_alone():
+    triton = Triton()
+    headers = {b"x-amzn-sagemaker-target-model": b"a.tar.gz", b"cookie": b"x", b"host": b"y"}
+    answer = ask(front(triton, multi_model=True), "POST", "/models/a/invoke", BODY, headers.items())
+    assert answer.status == 200
+    (request,) = triton.asked
+    assert (request.path, json.loads(request.body)) == ("/models/a/invoke", json.loads(BODY))
+    assert request.headers == ((b"x-amzn-sagemaker-target-model", b"a.tar.gz"),)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/invocations", 405),
+        ("POST", "/ping", 405),
+        ("POST", "/models", 405),
+        ("DELETE", "/models/a", 405),
+        ("GET", "/nothing", 404),
+        ("GET", "/models/a b", 404),
+        ("GET", "/models/../ping", 404),
+    ],
+)
+def test_refuses_paths_and_methods_of_nobody(method, path, status):
+    triton = Triton()
+    answer = ask(front(triton), method, path)
+    assert (answer.status, triton.asked) == (status, []) and json.loads(answer.body)["error"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"model_name": "a"}',
+        b'{"model_name": "a/b", "url": "/x"}',
+        b'{"model_name": "a", "url": "x"}',
+        b'{"model_name": "a", "url": "/x\\n"}',
+    ],
+)
+def test_refuses_loads_that_are_none_before_triton_reads_them(body):
+    triton = Triton()
+    assert ask(front(triton, multi_model=True), "POST", "/models", body).status == 400
+    assert triton.asked == []
+
+
+def test_model_is_watched_from_its_load_to_its_unloading():
+    triton = Triton()
+    routes = front(triton, multi_model=True)
+    ask(routes, "POST", "/models", b'{"model_name": "a", "url": "/x", "more": 1}')
+    assert json.loads(triton.asked[0].body) == {"model_name": "a", "url": "/x"}
+    assert list(routes._health.models) == ["a"]
+    ask(routes, "DELETE", "/models/a")
+    assert not routes._health.models
+
+
+def test_broken_model_is_loaded_again_as_it_was_loaded():
+    triton = Triton()
+    routes = front(triton, multi_model=True)
+    ask(routes, "POST", "/models", b'{"model_name": "a", "url": "/x"}')
+    model = routes._health.models["a"]
+    model.broken = "its Python process 7 ended"
+    assert ask(routes, "POST", "/models/a/invoke", BODY).status == 503
+    assert ask(routes, "GET", "/ping").status == 503
+    assert asyncio.run(routes.reload(model)) == ""
+    assert [(request.method, request.path) for request in triton.asked] == [
+        ("POST", "/models"),
+        ("DELETE", "/models/a"),
+        ("POST", "/models"),
+    ]
+    assert ask(routes, "POST", "/models/a/invoke", BODY).status == 200
+
+
+def test_triton_that_is_gone_is_503_with_a_time_to_come_back():
+    answer = ask(front(Triton(TritonGone("gone"))), "POST", "/invocations", BODY)
+    assert answer.status == 503 and dict(answer.headers)[b"retry-after"]
+
+
+def test_own_fault_is_500_and_reported():
+    faults: list[BaseException] = []
+    assert ask(front(Triton(KeyError()), faults=faults), "POST", "/invocations", BODY).status == 500
+    assert len(faults) == 1
+
+
+def test_refuses_a_target_model_that_could_end_its_line():
+    headers = ((b"x-amzn-sagemaker-target-model", b"a\xff b"),)
+    answer = ask(front(Triton(), multi_model=True), "POST", "/models/a/invoke", BODY, headers)
+    assert answer.status == 400
+
+
+def test_triton_gets_a_port_of_its_own():
+    command = ("tritonserver", "--sagemaker-port=8080", "--sagemaker-safe-port-range=1-2", "--x=y")
+    assert triton_command(command, 9) == ("tritonserver", "--x=y", "--sagemaker-port=9")
