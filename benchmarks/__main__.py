@@ -20,6 +20,7 @@ from benchmarks.processes import processes
 from benchmarks.scaling_run import scaling
 from benchmarks.server_cpu import server_cpu, server_cpu_wide
 from benchmarks.server_echo import server_echo
+from benchmarks.server_memory import server_memory
 from benchmarks.soak import soak
 from benchmarks.synth import synth
 from benchmarks.triton_front import triton_front
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "server_cpu": server_cpu,
     "server_cpu_wide": server_cpu_wide,
     "server_echo": server_echo,
+    "server_memory": server_memory,
     "soak": soak,
     "hostile": hostile,
     "triton_front": triton_front,

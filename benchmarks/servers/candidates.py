@@ -74,8 +74,8 @@ def triton(fixtures: Fixtures, name: str = "triton", *, bare: bool = False) -> C
     port, code, folder = free_port(), fixtures.paths.code, fixtures.folder
     venv = code / ".venvs" / "triton"
     serve = code / "local_cloud" / "containers" / "triton_serve.py"
-    options = ("--triton", str(venv), "--backends", str(folder / "backends"))
-    options += ("--bare",) if bare else ()
+    backends = str(folder / "backends")
+    options = ("--triton", str(venv), "--backends", backends, *(("--bare",) if bare else ()))
     environment = {
         "PATH": f"{venv}/bin:{PATH}",
         "HOME": str(folder),

@@ -30,7 +30,8 @@ def main(command: Sequence[str]) -> int:
         settings = process_settings()
         with listening_socket(settings) as listener:
             front = TritonFront(settings, listener, log)
-            return uvloop.run(without_executor_wait(front.serve(command)))
+            code: int = uvloop.run(without_executor_wait(front.serve(command)))
+            return code
     except SettingsFault as fault:
         return _refuse(SETTING, str(fault))
     except CannotListen as fault:

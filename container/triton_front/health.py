@@ -42,6 +42,8 @@ class ModelHealth:
     failures: int = 0
     broken: str = ""
     """Why it cannot answer; empty while it can."""
+    lost_process: bool = False
+    """Whether a Python process of it ended: Triton then never finishes unloading it."""
 
     @property
     def is_ready(self) -> bool:
@@ -140,6 +142,7 @@ class Health:
             for model in self.models.values():
                 if _is_of(path, model) and not model.broken:
                     model.broken = f"its Python process {pid} ended"
+                    model.lost_process = True
         self._known = {
             pid: path
             for pid, path in alive.items()

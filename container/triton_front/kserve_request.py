@@ -43,6 +43,15 @@ VALUES: dict[str, tuple[set[type], str]] = {
 }
 """The JSON values that a datatype takes, by the beginning of its name."""
 SCALARS = (bool, int, float, str)
+PARAMETERS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(
+        ("binary_data", "binary_data_output", "sequence_start", "sequence_end"), (bool,)
+    ),
+    **dict.fromkeys(("binary_data_size", "timeout", "priority", "classification"), (int,)),
+    "sequence_id": (int, str),
+}
+"""The types of the parameters that Triton itself reads; its whole numbers are not negative."""
+LARGEST_NUMBER = 2**63 - 1
 
 
 def checked_request(body: bytes, content_type: str) -> tuple[bytes, str]:
@@ -167,6 +176,15 @@ def _parameters(record: Mapping[str, Any], owner: str) -> dict[str, Any]:
             raise RequestFault(
                 f"{owner} has parameter {excerpt(key)} {excerpt(value)}; numbers, strings and "
                 "booleans are taken, and no shared memory."
+            )
+        kinds = PARAMETERS.get(key, SCALARS)
+        if type(value) not in kinds or (
+            type(value) is int and not (key not in PARAMETERS or 0 <= value <= LARGEST_NUMBER)
+        ):
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise RequestFault(
+                f"{owner} has parameter {excerpt(key)} {excerpt(value)}; it must be {names}, and "
+                "no number below 0."
             )
     return parameters
 

@@ -41,6 +41,10 @@ INLINE_BYTES = 64 * 1024
 """Bodies up to this much are checked on the event loop, in about a millisecond."""
 LOAD_SECONDS = 420.0
 """Longest that Triton may take to load or unload: it gives up itself after 350."""
+BROKEN_UNLOAD_SECONDS = 10.0
+"""Longest that it may take to unload a model that cannot answer: it waits for the model's requests,
+and all other models wait behind the unloading.
+"""
 SINGLE = ""
 """The name of the only model in single-model mode, as its health knows it."""
 
@@ -169,12 +173,10 @@ class TritonRoutes:
     async def reload(self, model: ModelHealth) -> str:
         """Unload and load a model that cannot answer; return why that failed, or nothing."""
         assert model.load is not None
-        for request in (
-            TritonRequest("DELETE", f"/models/{model.name}", headers=model.load.headers),
-            model.load,
-        ):
+        unload = TritonRequest("DELETE", f"/models/{model.name}", headers=model.load.headers)
+        for request, seconds in ((unload, BROKEN_UNLOAD_SECONDS), (model.load, LOAD_SECONDS)):
             try:
-                answer = await self._pass_on(request, LOAD_SECONDS)
+                answer = await self._pass_on(request, seconds)
             except RequestFault as fault:
                 return str(fault)
             if answer.status != 200:

@@ -119,7 +119,7 @@ class TritonFront:
             await health.inspect()
             for model in health.broken_models():
                 self._say(f"Model {model.name!r} cannot answer: {model.broken}.")
-                if model.load is None:
+                if model.load is None or model.lost_process:
                     return model.broken
                 fault = await routes.reload(model)
                 if fault:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ LAST_LINE = (
 """Of NVIDIA's docker/sagemaker/serve."""
 LIBRARY = "/opt/roundhouse/libverify_repository.so"
 PRELOADED = f"{LIBRARY}${{LD_PRELOAD:+:$LD_PRELOAD}}"
+FRONT = "/opt/roundhouse/container/triton_front/__main__.py"
 
 
 def change_serve(script: str, folder: Path) -> tuple[int, str]:
@@ -32,10 +34,13 @@ def change_serve(script: str, folder: Path) -> tuple[int, str]:
     return process.returncode, path.read_text()
 
 
-def test_serve_becomes_the_server_so_that_sigterm_reaches_it(tmp_path):
+def test_serve_becomes_the_server_before_triton_so_that_sigterm_reaches_it(tmp_path):
     head = "#!/bin/bash\necho hello\n"
     status, script = change_serve(head + LAST_LINE, tmp_path)
-    assert (status, script) == (0, f"{head}LD_PRELOAD={PRELOADED} exec {LAST_LINE}")
+    assert (status, script) == (
+        0,
+        f"{head}exec python3 -I {FRONT} env LD_PRELOAD={PRELOADED} {LAST_LINE}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,8 +49,14 @@ def test_serve_becomes_the_server_so_that_sigterm_reaches_it(tmp_path):
 def test_serve_preloads_the_check_of_signatures_before_what_was_preloaded(
     before, preloaded, tmp_path
 ):
-    """`tritonserver` is played by a program that says what it was started with."""
+    """`tritonserver` is played by a program that says what it was started with.
+
+    So is the server before it, by one that runs its arguments.
+    """
     change_serve("#!/bin/bash\n" + LAST_LINE, tmp_path)
+    python = tmp_path / "python3"
+    python.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    python.chmod(0o755)
     server = tmp_path / "tritonserver"
     server.write_text('#!/bin/sh\necho "$LD_PRELOAD"\n')
     server.chmod(0o755)
@@ -99,4 +110,28 @@ def test_image_holds_what_the_check_of_signatures_runs():
     command = (sys.executable, "-I", "-S", "-c", program)
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     ours = {path.removeprefix(str(ROOT)) for path in loaded if path.startswith(str(ROOT))}
-    assert {f"/opt/roundhouse{path}" for path in ours} | {check} == files
+    assert {f"/opt/roundhouse{path}" for path in ours} | {check} <= files
+
+
+def test_image_holds_all_that_the_server_before_triton_imports(tmp_path):
+    copied = re.findall(
+        r"^COPY ((?:onboarding|container)/\S.*) /opt/roundhouse/(\S+)$", DOCKERFILE, re.M
+    )
+    for names, folder in copied:
+        for source in (ROOT / name for name in names.split()):
+            if source.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(source, tmp_path / folder, ignore=ignored)
+            else:
+                (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, tmp_path / folder)
+    command = (
+        sys.executable,
+        "-W",
+        "error",
+        "-I",
+        "-B",
+        str(tmp_path / "container/triton_front/__main__.py"),
+    )
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == 2 and process.stderr.startswith("No command")

@@ -123,6 +123,9 @@ def test_refuses_what_is_no_request(body):
         {"parameters": {"shared_memory_region": "x"}},
         {"parameters": {"nested": {}}},
         {"parameters": 5},
+        {"parameters": {"binary_data": 1}},
+        {"parameters": {"priority": -1}},
+        {"parameters": {"timeout": True}},
     ],
     ids=str,
 )
