@@ -60,11 +60,11 @@ def _burst(server: Running, name: str, body: bytes, before: float) -> Iterator[M
     for clients in (1, AT_ONCE):
         words = f"{name}, {clients} at once"
         with _Peak(server.process.pid) as peak, ThreadPoolExecutor(clients) as pool:
-            asked = [
+            futures = [
                 pool.submit(server.candidate.request, Request(body=body), 120)
                 for _ in range(clients)
             ]
-            statuses = sorted(answer.result()[0] for answer in asked)
+            statuses = sorted(answer.result()[0] for answer in futures)
         deadline = time.monotonic() + LATER_SECONDS
         while (after := server.memory_mb()) > RETURNED.limit * before:
             if time.monotonic() > deadline:

@@ -44,7 +44,7 @@ class AsynchronousRuntime:
     prefix: str
     seconds: float
     """How long an answer is awaited."""
-    tell: Callable[[str], object] = print
+    say: Callable[[str], object] = print
     pause: Callable[[float], None] = field(default=time.sleep)
     clock: Callable[[], float] = field(default=time.monotonic)
 
@@ -62,7 +62,7 @@ class AsynchronousRuntime:
             InputLocation=f"s3://{self.bucket}/{key}",
         )
         answer, failure = queued["OutputLocation"], queued.get("FailureLocation")
-        self.tell(f"Queued; the answer will be {answer}.")
+        self.say(f"Queued; the answer will be {answer}.")
         deadline = self.clock() + self.seconds
         while True:
             if (found := self._read(answer)) is not None:

@@ -92,7 +92,7 @@ def most_rows(target: Target) -> int:
 
 
 def asynchronous_runtime(
-    clients: Clients, deployment: Deployment, seconds: float, tell: Callable[[str], object]
+    clients: Clients, deployment: Deployment, seconds: float, say: Callable[[str], object]
 ) -> AsynchronousRuntime:
     """Return what asks a deployment's queue. Raises UsageError where it has none."""
     if deployment.endpoint.asynchronous is None:
@@ -106,7 +106,7 @@ def asynchronous_runtime(
         bucket=artifact_bucket(deployment.environment),
         prefix=requests_prefix(deployment.environment, deployment.name),
         seconds=seconds,
-        tell=tell,
+        say=say,
     )
 
 

@@ -103,6 +103,8 @@ class TritonRoutes:
         name, invokes = found.groups()
         if invokes:
             _refuse_other_methods(request, "POST")
+            if self._multi_model and name not in self._health.models:
+                raise UnknownPath(f"There is no model {name!r} here; POST /models loads one.")
             return await self._infer(request, path, name)
         _refuse_other_methods(request, "GET", *(("DELETE",) if self._multi_model else ()))
         if method == "DELETE":

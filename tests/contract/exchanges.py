@@ -122,7 +122,7 @@ PATHS = (
     ),
     Exchange(
         "POST /models/NAME/invoke of an unknown model",
-        _UNKNOWN_MODEL,
+        replies(refusal(404), bare(404), refusal(404)),
         json_request(["a"]),
         path="/models/none/invoke",
     ),

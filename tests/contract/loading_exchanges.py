@@ -78,7 +78,7 @@ LOADING = (
         headers=(),
     ),
     _to_other("DELETE /models/NAME", bare(200), bare(200), method="DELETE"),
-    _invoke_other("POST /models/NAME/invoke of an unloaded model", refusal(404), bare(404)),
+    _invoke_other("POST /models/NAME/invoke of an unloaded model", refusal(404), refusal(404)),
     _load_other("load again", bare(200)),
     _to_other("unload again", bare(200), bare(200), method="DELETE"),
 )

@@ -51,7 +51,7 @@ def client(cloud: Cloud, seconds: float = 10) -> EndpointClient:
         bucket="b",
         prefix="requests/e",
         seconds=seconds,
-        tell=lambda _: None,
+        say=lambda _: None,
         pause=cloud.pause,
         clock=lambda: cloud.now,
     )
@@ -84,7 +84,7 @@ def test_refuses_with_the_servers_sentence_where_a_request_failed():
     assert fault.value.__cause__.response["OriginalStatusCode"] == 400
 
 
-def test_refuses_to_wait_longer_than_asked():
+def test_refuses_to_wait_longer_than_its_seconds():
     with pytest.raises(EndpointFault, match=r"no answer lay at .* within 5 s"):
         client(Cloud({}, pauses=-1), seconds=5).ask({"x": np.ones((1, 1))})
 

@@ -22,7 +22,7 @@ class World:
     """A clock, a Triton that answers as told, and the stubs that run."""
 
     def __init__(self, request: bool = True) -> None:
-        self.now, self.asked = 100.0, 0
+        self.now, self.requests = 100.0, 0
         self.status: int | Exception = 200
         self.stubs = (Stub(7, FILE, True),)
         self.health = Health(self._ask, lambda: self.stubs, lambda: self.now)
@@ -31,7 +31,7 @@ class World:
         self.health.add(self.model)
 
     async def _ask(self, request: TritonRequest) -> Response:
-        self.asked += 1
+        self.requests += 1
         if isinstance(self.status, Exception):
             raise self.status
         return Response(self.status, b"", "application/json")
@@ -45,7 +45,7 @@ class World:
 def test_model_is_ready_once_it_has_answered_its_health_request():
     world = World()
     assert not world.model.is_ready
-    assert world.inspect().is_ready and world.asked == 1
+    assert world.inspect().is_ready and world.requests == 1
 
 
 def test_model_that_answers_others_gets_no_health_request():
@@ -55,14 +55,14 @@ def test_model_that_answers_others_gets_no_health_request():
         world.now += 1
         world.health.observe("", 200)
         world.inspect()
-    assert world.asked == 1
+    assert world.requests == 1
 
 
 def test_idle_model_gets_a_health_request_every_few_seconds():
     world = World()
     world.inspect()
     world.now += PROOF_SECONDS
-    assert world.inspect(3).is_ready and world.asked == 2
+    assert world.inspect(3).is_ready and world.requests == 2
 
 
 @pytest.mark.parametrize("status", [500, 400, TritonGone("gone")], ids=str)
@@ -87,7 +87,7 @@ def test_answer_between_two_failures_keeps_a_model_healthy():
 
 
 @pytest.mark.parametrize("status", [503, 507, 429])
-def test_server_without_room_says_nothing_about_a_model(status):
+def test_busy_server_is_no_sign_of_a_broken_model(status):
     world = World()
     world.inspect()
     world.now, world.status = world.now + PROOF_SECONDS, status
@@ -99,13 +99,13 @@ def test_fault_of_the_server_brings_the_next_health_request_forward():
     world.inspect()
     world.health.observe("", 500)
     world.inspect()
-    assert world.asked == 2
+    assert world.requests == 2
 
 
-def test_model_that_never_took_its_health_request_is_judged_by_its_processes():
+def test_model_that_refuses_its_health_request_depends_on_its_processes():
     world = World()
     world.status = 400
-    assert world.inspect(3).is_ready and world.asked == 1
+    assert world.inspect(3).is_ready and world.requests == 1
     world.stubs = ()
     assert "Python process 7 ended" in world.inspect().broken
 
@@ -127,10 +127,10 @@ def test_processes_of_a_model_that_is_unloaded_may_end():
     assert not world.inspect().broken
 
 
-def test_of_many_models_one_a_turn_is_asked():
+def test_of_many_models_one_a_turn_gets_a_health_request():
     world = World()
     for name in "abc":
         request = TritonRequest("POST", f"/models/{name}/invoke")
         world.health.add(ModelHealth(name=name, archive=ARCHIVE / name, request=request))
     world.inspect(4)
-    assert world.asked == 4 and all(model.is_ready for model in world.health.models.values())
+    assert world.requests == 4 and all(model.is_ready for model in world.health.models.values())

@@ -19,7 +19,7 @@ def tensor(**fields: object) -> dict[str, object]:
     return {"name": "text", "shape": [2, 1], "datatype": "BYTES", "data": ["a", "b"]} | fields
 
 
-def written(*inputs: dict[str, object], **fields: object) -> dict[str, object]:
+def rewrite(*inputs: dict[str, object], **fields: object) -> dict[str, object]:
     body = json.dumps({"inputs": list(inputs), **fields}).encode()
     checked, kind = checked_request(body, "application/json")
     assert kind == "application/json"
@@ -38,12 +38,12 @@ def prefixed(*texts: bytes) -> bytes:
 
 
 def test_json_request_keeps_all_that_kserve_has_and_nothing_else():
-    asked = {"outputs": [{"name": "embedding", "parameters": {"binary_data": True}}], "id": "7"}
+    outputs = {"outputs": [{"name": "embedding", "parameters": {"binary_data": True}}], "id": "7"}
     more = {"parameters": {"timeout": 5}, "unknown": [1]}
     parameters = {"priority": 2}
-    assert written(tensor(parameters=parameters, extra=1), **asked, **more) == {
+    assert rewrite(tensor(parameters=parameters, extra=1), **outputs, **more) == {
         "inputs": [tensor(parameters=parameters)],
-        **asked,
+        **outputs,
         "parameters": {"timeout": 5},
     }
 
@@ -57,7 +57,7 @@ def test_binary_request_keeps_its_bytes():
 
 
 def test_nested_data_become_one_list():
-    assert written(tensor(data=[["a"], ["b"]]))["inputs"][0]["data"] == ["a", "b"]
+    assert rewrite(tensor(data=[["a"], ["b"]]))["inputs"][0]["data"] == ["a", "b"]
 
 
 def test_key_that_is_there_twice_is_written_once():
@@ -131,7 +131,7 @@ def test_refuses_what_is_no_request(body):
 )
 def test_refuses_tensors_that_are_none(fault):
     with pytest.raises(RequestFault):
-        written(tensor(**fault))
+        rewrite(tensor(**fault))
 
 
 def test_refuses_lists_in_lists_without_end():
@@ -139,14 +139,14 @@ def test_refuses_lists_in_lists_without_end():
     for _ in range(20):
         data = [data]
     with pytest.raises(RequestFault, match="more than 16 lists"):
-        written(tensor(shape=[1, 1], data=data))
+        rewrite(tensor(shape=[1, 1], data=data))
 
 
 def test_refuses_an_input_or_an_output_twice():
     with pytest.raises(RequestFault, match="there twice"):
-        written(tensor(), tensor())
+        rewrite(tensor(), tensor())
     with pytest.raises(RequestFault, match="there twice"):
-        written(tensor(), outputs=[{"name": "a"}, {"name": "a"}])
+        rewrite(tensor(), outputs=[{"name": "a"}, {"name": "a"}])
 
 
 def test_refuses_other_content_types():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from container.server.http.messages import Request, Response
-from container.triton_front.health import Health
+from container.triton_front.health import Health, ModelHealth
 from container.triton_front.routes import TritonRoutes, single_model
 from container.triton_front.server import triton_command
 from container.triton_front.upstream import TritonGone, TritonRequest
@@ -23,10 +23,10 @@ class Triton:
     """Answers every request with one status."""
 
     def __init__(self, status: int | Exception = 200) -> None:
-        self.status, self.asked = status, []
+        self.status, self.requests = status, []
 
     async def request(self, request: TritonRequest) -> Response:
-        self.asked.append(request)
+        self.requests.append(request)
         if isinstance(self.status, Exception):
             raise self.status
         return Response(self.status, b"{}", "application/json")
@@ -34,6 +34,7 @@ class Triton:
 
 def front(triton: Triton, *, multi_model: bool = False, faults=None) -> TritonRoutes:
     health = Health(triton.request, lambda: (), lambda: 0.0)
+    health.add(ModelHealth(name="a", archive=Path("/x"), request=None))
     if not multi_model:
         health.add(single_model(Path("/nowhere")))
     return TritonRoutes(
@@ -55,7 +56,7 @@ def test_request_reaches_triton_written_again_with_sagemakers_headers_alone():
     headers = {b"x-amzn-sagemaker-target-model": b"a.tar.gz", b"cookie": b"x", b"host": b"y"}
     answer = ask(front(triton, multi_model=True), "POST", "/models/a/invoke", BODY, headers.items())
     assert answer.status == 200
-    (request,) = triton.asked
+    (request,) = triton.requests
     assert (request.path, json.loads(request.body)) == ("/models/a/invoke", json.loads(BODY))
     assert request.headers == ((b"x-amzn-sagemaker-target-model", b"a.tar.gz"),)
 
@@ -75,7 +76,7 @@ def test_request_reaches_triton_written_again_with_sagemakers_headers_alone():
 def test_refuses_paths_and_methods_of_nobody(method, path, status):
     triton = Triton()
     answer = ask(front(triton), method, path)
-    assert (answer.status, triton.asked) == (status, []) and json.loads(answer.body)["error"]
+    assert (answer.status, triton.requests) == (status, []) and json.loads(answer.body)["error"]
 
 
 @pytest.mark.parametrize(
@@ -93,14 +94,14 @@ def test_refuses_paths_and_methods_of_nobody(method, path, status):
 def test_refuses_loads_that_are_none_before_triton_reads_them(body):
     triton = Triton()
     assert ask(front(triton, multi_model=True), "POST", "/models", body).status == 400
-    assert triton.asked == []
+    assert triton.requests == []
 
 
 def test_model_is_watched_from_its_load_to_its_unloading():
     triton = Triton()
     routes = front(triton, multi_model=True)
     ask(routes, "POST", "/models", b'{"model_name": "a", "url": "/x", "more": 1}')
-    assert json.loads(triton.asked[0].body) == {"model_name": "a", "url": "/x"}
+    assert json.loads(triton.requests[0].body) == {"model_name": "a", "url": "/x"}
     assert list(routes._health.models) == ["a"]
     ask(routes, "DELETE", "/models/a")
     assert not routes._health.models
@@ -115,7 +116,7 @@ def test_broken_model_is_loaded_again_as_it_was_loaded():
     assert ask(routes, "POST", "/models/a/invoke", BODY).status == 503
     assert ask(routes, "GET", "/ping").status == 503
     assert asyncio.run(routes.reload(model)) == ""
-    assert [(request.method, request.path) for request in triton.asked] == [
+    assert [(request.method, request.path) for request in triton.requests] == [
         ("POST", "/models"),
         ("DELETE", "/models/a"),
         ("POST", "/models"),
