@@ -63,8 +63,9 @@ class Health:
         """The Python file of each stub that was seen alive."""
 
     def add(self, model: ModelHealth) -> None:
-        """Watch a model that Triton has just loaded."""
+        """Watch a model that Triton has just loaded, and its processes from now on."""
         self.models[model.name] = model
+        self._inspect_stubs()
 
     def remove(self, name: str) -> ModelHealth | None:
         """Watch a model no longer, before Triton unloads it."""

@@ -21,6 +21,7 @@ from container.server.http.messages import (
     fault_response,
     internal_fault_response,
 )
+from container.server.process import trim_memory
 from container.server.types import (
     DeadlinePassed,
     RequestFault,
@@ -39,6 +40,8 @@ TARGET = re.compile(rb"[\x21-\x7e]{1,1024}")
 PASSED_PREFIX = b"x-amzn-"
 INLINE_BYTES = 64 * 1024
 """Bodies up to this much are checked on the event loop, in about a millisecond."""
+TRIM_BYTES, TRIM_SECONDS = 1 << 20, 10.0
+"""So many bytes of bodies leave memory behind that is worth returning, so long after the first."""
 LOAD_SECONDS = 420.0
 """Longest that Triton may take to load or unload: it gives up itself after 350."""
 BROKEN_UNLOAD_SECONDS = 10.0
@@ -65,6 +68,7 @@ class TritonRoutes:
         self._triton, self._health, self._multi_model = triton, health, multi_model
         self._max_body_bytes, self._deadline_seconds = max_body_bytes, deadline_seconds
         self._failed = failed
+        self._untrimmed = 0
         self.ending = ""
         """Why this server ends; what it then answers is 503."""
 
@@ -134,6 +138,7 @@ class TritonRoutes:
         body, encoding = request.body, request.headers.get(b"content-encoding")
         if encoding is not None:
             body = await decompressed_body(body, encoding, self._max_body_bytes)
+        self._plan_trim(len(body))
         kind = content_type(request)
         if len(body) <= INLINE_BYTES:
             checked, kind = checked_request(body, kind)
@@ -145,6 +150,16 @@ class TritonRoutes:
         self._health.observe(name, response.status)
         accepted = request.headers.get(b"accept-encoding")
         return response if accepted is None else await compressed_response(response, accepted)
+
+    def _plan_trim(self, size: int) -> None:
+        """Return freed memory to the system some time after large bodies."""
+        before, self._untrimmed = self._untrimmed, self._untrimmed + size
+        if before < TRIM_BYTES <= self._untrimmed:
+            asyncio.get_running_loop().call_later(TRIM_SECONDS, self._trim)
+
+    def _trim(self) -> None:
+        self._untrimmed = 0
+        asyncio.get_running_loop().run_in_executor(None, trim_memory)
 
     async def _load(self, request: Request) -> Response:
         document = read_document(request.body)

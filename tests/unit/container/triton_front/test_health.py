@@ -127,6 +127,12 @@ def test_processes_of_a_model_that_is_unloaded_may_end():
     assert not world.inspect().broken
 
 
+def test_process_that_ends_before_the_first_inspection_counts_too():
+    world = World(request=False)
+    world.stubs = ()
+    assert "Python process 7 ended" in world.inspect().broken and world.model.lost_process
+
+
 def test_of_many_models_one_a_turn_gets_a_health_request():
     world = World()
     for name in "abc":
