@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
@@ -74,10 +75,13 @@ class EncodingBudget:
     async def run(self, characters: int, encode: Callable[[], Result]) -> Result:
         """Return what `encode` returns, once its characters fit.
 
-        A cancelled request returns its characters when its thread ends, not before.
+        A cancelled request returns its characters when its thread ends, not before. What a large
+        one frees is returned before the next begins: each thread has memory of its own.
         """
         await self._acquire(characters)
-        work = asyncio.get_running_loop().run_in_executor(None, encode)
+        work = asyncio.get_running_loop().run_in_executor(
+            None, encode if characters < TRIM_CHARACTERS else partial(self._encode_and_trim, encode)
+        )
         work.add_done_callback(lambda ended: self._release(characters, ended))
         return await asyncio.shield(work)
 
@@ -106,6 +110,12 @@ class EncodingBudget:
         self._taken -= characters
         self._plan_trim(characters)
         self._admit_waiting()
+
+    def _encode_and_trim(self, encode: Callable[[], Result]) -> Result:
+        try:
+            return encode()
+        finally:
+            self._trim()
 
     def _plan_trim(self, characters: int) -> None:
         """Trim memory once answers are sent; what comes until then is trimmed with it."""

@@ -14,6 +14,10 @@ PROBE = "warm up"
 CHARACTERS_OF_A_TEXT = 32
 CHARACTERS_AT_ONCE = 100_000
 """Characters of one call of the tokenizer, which takes up to 505 bytes of memory for each."""
+MOST_CHARACTERS = 3_000_000
+"""Characters that are read of a text that is cut, whether they fill the sequence or not: a word of a
+million letters is one token, and takes about 65 bytes of memory for each.
+"""
 BEGINNING_CHARACTERS, BEGINNING_CHARACTERS_A_TOKEN, GROWTH = 512, 8, 16
 """A long text is first read as far as this and so much for each token that the engine takes."""
 LISTED_TEXTS = 5
@@ -123,8 +127,12 @@ class TextEncoder:
         encodings = list(self._tokenizer.encode_batch_fast(beginnings))
         for index, (text, beginning) in enumerate(zip(texts, beginnings, strict=True)):
             characters = self._whole_characters
-            while len(beginning) < len(text) and not _fills(encodings[index], beginning):
-                characters *= GROWTH
+            while (
+                len(beginning) < len(text)
+                and characters < MOST_CHARACTERS
+                and not _fills(encodings[index], beginning)
+            ):
+                characters = min(characters * GROWTH, MOST_CHARACTERS)
                 beginning = _beginning(text, characters)
                 (encodings[index],) = self._tokenizer.encode_batch_fast([beginning])
         return encodings

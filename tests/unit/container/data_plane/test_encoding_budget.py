@@ -109,21 +109,23 @@ async def test_what_an_encoder_raises_is_raised_and_its_place_is_free():
     assert await budget.run(100, lambda: 1) == 1
 
 
-def test_memory_is_returned_once_after_many_characters():
-    async def scenario() -> list[float]:
-        loop, trims, trimmed = asyncio.get_running_loop(), [], asyncio.Event()
+def test_memory_is_returned_after_many_characters():
+    async def scenario() -> list[str]:
+        loop, events, trimmed = asyncio.get_running_loop(), [], asyncio.Event()
 
         def trim() -> None:
-            trims.append(1.0)
-            loop.call_soon_threadsafe(trimmed.set)
+            events.append("trim")
+            if events.count("trim") == 3:
+                loop.call_soon_threadsafe(trimmed.set)
 
         budget = EncodingBudget(trim=trim, trim_seconds=0.3)
-        for _ in range(3):
-            await budget.run(TRIM_CHARACTERS, lambda: None)
+        for _ in range(2):
+            await budget.run(TRIM_CHARACTERS, lambda: events.append("encode"))
         await trimmed.wait()
-        return trims
+        return events
 
-    assert asyncio.run(scenario()) == [1.0]
+    # After each, and once more when its answers are sent.
+    assert asyncio.run(scenario()) == ["encode", "trim", "encode", "trim", "trim"]
 
 
 def test_memory_is_left_alone_after_few_characters():
