@@ -15,7 +15,7 @@ CHARACTERS_OF_A_TEXT = 32
 CHARACTERS_AT_ONCE = 100_000
 """Characters of one call of the tokenizer, which takes up to 505 bytes of memory for each."""
 MOST_CHARACTERS = 3_000_000
-"""Characters that are read of a text that is cut, whether they fill the sequence or not: a word of a
+"""Characters that are read of a text that is cut, though they fill no sequence: a word of a
 million letters is one token, and takes about 65 bytes of memory for each.
 """
 BEGINNING_CHARACTERS, BEGINNING_CHARACTERS_A_TOKEN, GROWTH = 512, 8, 16
