@@ -61,6 +61,8 @@ class Health:
         self._ask, self._stubs, self._clock = ask, stubs, clock
         self._known: dict[int, str] = {}
         """The Python file of each stub that was seen alive."""
+        self._dead: set[int] = set()
+        """Stubs that were dead, and still there, at the last inspection."""
 
     def add(self, model: ModelHealth) -> None:
         """Watch a model that Triton has just loaded, and its processes from now on."""
@@ -69,12 +71,7 @@ class Health:
 
     def remove(self, name: str) -> ModelHealth | None:
         """Watch a model no longer, before Triton unloads it."""
-        model = self.models.pop(name, None)
-        if model is not None:
-            self._known = {
-                pid: path for pid, path in self._known.items() if not _is_of(path, model)
-            }
-        return model
+        return self.models.pop(name, None)
 
     def refuse(self, name: str) -> None:
         """Raise Unavailable for a model that cannot answer."""
@@ -134,23 +131,22 @@ class Health:
                 model.broken = failure
 
     def _inspect_stubs(self) -> None:
-        """Find stubs that ended, though their model was not unloaded."""
+        """Find stubs that ended by themselves: Triton waits only for those that it ends.
+
+        A stub that is dead twice in a row is none that Triton is just waiting for.
+        """
         stubs = self._stubs()
-        alive = {stub.pid: stub.model for stub in stubs if stub.alive}
-        for pid, path in self._known.items():
-            if pid in alive:
-                continue
+        known = self._known | {stub.pid: stub.model for stub in stubs if stub.alive}
+        dead = {stub.pid for stub in stubs if not stub.alive}
+        for pid in dead & self._dead:
             for model in self.models.values():
-                if _is_of(path, model) and not model.broken:
+                if not model.broken and (len(self.models) == 1 or _is_of(known.get(pid), model)):
                     model.broken = f"its Python process {pid} ended"
                     model.lost_process = True
-        self._known = {
-            pid: path
-            for pid, path in alive.items()
-            if any(_is_of(path, model) for model in self.models.values())
-        }
+        self._dead = dead
+        self._known = {stub.pid: known[stub.pid] for stub in stubs if stub.pid in known}
 
 
-def _is_of(path: str, model: ModelHealth) -> bool:
+def _is_of(path: str | None, model: ModelHealth) -> bool:
     """Return True for a file of a model's archive."""
-    return Path(path).is_relative_to(model.archive)
+    return path is not None and Path(path).is_relative_to(model.archive)

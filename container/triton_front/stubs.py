@@ -1,6 +1,7 @@
 """The python backend's stub processes of a running Triton, read from /proc.
 
-Triton starts one for each instance of a Python model and never replaces one that died.
+Triton starts one for each instance of a Python model, and never replaces nor waits for one that
+died.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from container.triton_front.upstream import TritonGone, TritonRequest
 pytestmark = pytest.mark.unit
 ARCHIVE = Path("/opt/ml/model")
 FILE = "/opt/ml/model/minilm/1/model.py"
+DEAD = Stub(7, "", False)
+"""What ended by itself; Triton has not waited for it."""
 
 
 class World:
@@ -106,31 +108,37 @@ def test_model_that_refuses_its_health_request_depends_on_its_processes():
     world = World()
     world.status = 400
     assert world.inspect(3).is_ready and world.requests == 1
-    world.stubs = ()
-    assert "Python process 7 ended" in world.inspect().broken
+    world.stubs = (DEAD,)
+    assert "Python process 7 ended" in world.inspect(2).broken
 
 
-@pytest.mark.parametrize("stubs", [(), (Stub(7, "", False),)], ids=["gone", "not waited for"])
-def test_model_whose_python_process_ended_cannot_answer(stubs):
+def test_model_whose_python_process_ended_cannot_answer():
     world = World(request=False)
     assert world.inspect().is_ready
-    world.stubs = stubs
-    assert "Python process 7 ended" in world.inspect().broken
-
-
-def test_processes_of_a_model_that_is_unloaded_may_end():
-    world = World()
-    world.inspect()
-    world.health.remove("")
-    world.stubs = ()
-    world.health.add(world.model)
+    world.stubs = (DEAD,)
     assert not world.inspect().broken
+    assert "Python process 7 ended" in world.inspect().broken and world.model.lost_process
+
+
+def test_of_several_models_only_the_one_of_the_process_cannot_answer():
+    world = World(request=False)
+    other = ModelHealth(name="other", archive=Path("/opt/ml/other"), request=None)
+    world.health.add(other)
+    world.stubs = (DEAD,)
+    assert world.inspect(2).broken and not other.broken
+
+
+def test_process_that_triton_ended_itself_is_no_loss():
+    world = World(request=False)
+    world.inspect()
+    world.stubs = ()
+    assert not world.inspect(3).broken
 
 
 def test_process_that_ends_before_the_first_inspection_counts_too():
     world = World(request=False)
-    world.stubs = ()
-    assert "Python process 7 ended" in world.inspect().broken and world.model.lost_process
+    world.stubs = (DEAD,)
+    assert "Python process 7 ended" in world.inspect(2).broken
 
 
 def test_of_many_models_one_a_turn_gets_a_health_request():
