@@ -59,9 +59,14 @@ class EndpointClient:
     gzip_from_bytes: int | None = None
     pause: Callable[[float], None] = field(default=time.sleep)
 
-    def embed(self, texts: Sequence[str]) -> Array:
-        """Return one row per text, in order: vectors of an embedder, logits of a classifier."""
-        request = text_request(texts, binary=self.binary, input_name=self.input_name)
+    def embed(self, texts: Sequence[str], prompt_name: str | None = None) -> Array:
+        """Return one row per text, in order: vectors of an embedder, logits of a classifier.
+
+        `prompt_name` is one of the model's prompts; None: its default.
+        """
+        request = text_request(
+            texts, binary=self.binary, input_name=self.input_name, prompt_name=prompt_name
+        )
         rows: Array = self._read(rows_of, request, self.output_name)
         if rows.ndim != 2 or len(rows) != len(texts):
             raise AnswerFault(

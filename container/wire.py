@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,22 +37,35 @@ class InputFault(EndpointFault, ValueError):
 
 
 def text_request(
-    texts: Sequence[str], *, binary: bool = False, input_name: str = "text"
+    texts: Sequence[str],
+    *,
+    binary: bool = False,
+    input_name: str = "text",
+    prompt_name: str | None = None,
 ) -> tuple[bytes, str]:
     """Return body and content type of a request with one BYTES tensor, a row per text.
 
-    `binary` chooses the binary extension for request and response. Raises InputFault for anything
-    but a list of texts.
+    `binary` chooses the binary extension for request and response; `prompt_name` is of the model's
+    prompts. Raises InputFault for anything but a list of texts.
     """
     if isinstance(texts, str | bytes):
         kind = type(texts).__name__
         raise InputFault(
             f"The texts are one {kind}, {texts[:40]!r}; send a list of them, if only of one."
         )
-    return array_request({input_name: np.array(texts, dtype=object).reshape(-1, 1)}, binary=binary)
+    array = np.array(texts, dtype=object).reshape(-1, 1)
+    if prompt_name is None:
+        return array_request({input_name: array}, binary=binary)
+    named = {"prompt_name": prompt_name}
+    return array_request({input_name: array}, binary=binary, parameters=named)
 
 
-def array_request(arrays: Mapping[str, Array], *, binary: bool = True) -> tuple[bytes, str]:
+def array_request(
+    arrays: Mapping[str, Array],
+    *,
+    binary: bool = True,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[bytes, str]:
     """Return body and content type of a request with an array per input, rows on axis 0.
 
     An array of one axis is sent as a column. Raises InputFault for a type that KServe v2 does not
@@ -67,13 +81,16 @@ def array_request(arrays: Mapping[str, Array], *, binary: bool = True) -> tuple[
     if not binary:
         for tensor, array in zip(inputs, columns.values(), strict=True):
             tensor["data"] = _data(array)
-        document = json.dumps({"inputs": inputs}, ensure_ascii=False, allow_nan=False)
-        return document.encode(), JSON_TYPE
+        document: dict[str, Any] = {"inputs": inputs}
+        if parameters:
+            document["parameters"] = dict(parameters)
+        return json.dumps(document, ensure_ascii=False, allow_nan=False).encode(), JSON_TYPE
     tails = [_raw(array) for array in columns.values()]
     for tensor, tail in zip(inputs, tails, strict=True):
         tensor["parameters"] = {"binary_data_size": len(tail)}
     header = json.dumps(
-        {"inputs": inputs, "parameters": {"binary_data_output": True}}, ensure_ascii=False
+        {"inputs": inputs, "parameters": {"binary_data_output": True, **parameters}},
+        ensure_ascii=False,
     ).encode()
     return b"".join((header, *tails)), f"{BINARY_TYPE};{HEADER_SIZE}{len(header)}"
 

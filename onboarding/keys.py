@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import ModelSpec, SensitivitySearchSpec, ServingSpec, SourceSpec
+from onboarding.model_spec import ModelSpec, SensitivitySearchSpec, ServingSpec
 from onboarding.platform import InstanceType
+from onboarding.source_spec import SourceSpec
 from onboarding.values import Precision, QuantizationMode
 
 RECIPE_VERSION = 4
@@ -152,13 +153,18 @@ def _packaged(serving: ServingSpec) -> dict[str, Any]:
     return serving.model_dump(mode="json", exclude=unsaid)
 
 
-def _source(source: SourceSpec) -> dict[str, str | None]:
+_TEXT_SETTINGS = {"pooling", "prompts", "default_prompt_name"}
+"""Keys of a source that are younger than their recipe: what is not given is left out."""
+
+
+def _source(source: SourceSpec) -> dict[str, Any]:
+    given = source.model_dump(mode="json", include=_TEXT_SETTINGS, exclude_none=True)
     # An ONNX file, or a checkpoint folder, is its digest, wherever it lies.
     if source.onnx is not None and source.sha256 is not None:
-        return {"onnx": source.sha256}
+        return {"onnx": source.sha256} | given
     if source.checkpoint is not None and source.sha256 is not None:
-        return {"checkpoint": source.sha256, "path": source.path}
-    return source.model_dump(mode="json", exclude={"checkpoint"})
+        return {"checkpoint": source.sha256, "path": source.path} | given
+    return source.model_dump(mode="json", exclude={"checkpoint", *_TEXT_SETTINGS}) | given
 
 
 def _longest_sequence(spec: ModelSpec) -> int | None:

@@ -40,6 +40,24 @@ class TensorRecord(Value):
     shape: tuple[int, ...]
 
 
+class Prompts(Value):
+    """Prefixes of texts by name, as sentence-transformers' `encode(prompt_name=)` knows them."""
+
+    texts: dict[str, str]
+    default_prompt_name: str | None = None
+    """The prompt of requests that name none; None: their texts stay as they are."""
+
+    def prefix(self, name: str | None = None) -> str:
+        """Return what is put before a text. Raises KeyError for a name that there is not."""
+        known = self.default_prompt_name if name is None else name
+        return "" if known is None else self.texts[known]
+
+    @property
+    def differ(self) -> bool:
+        """True when a request's prompt can change its answer."""
+        return len({self.prefix(), *self.texts.values()}) > 1
+
+
 class ProfileRecord(Value):
     """(min, opt, max) of each dynamic axis of the engine."""
 
@@ -170,6 +188,8 @@ class ServedModel(Value):
     auto_truncate: bool = Field(True, exclude_if=bool)
     """Whether a text of more tokens than the engine takes is cut, instead of refused. Only False is
     written: older manifests keep their bytes, and an older server refuses what it cannot obey."""
+    prompts: Prompts | None = Field(None, exclude_if=lambda prompts: prompts is None)
+    """Prefixes that a request may name; None, not written, where there are none."""
     files: dict[str, str]
 
     def to_bytes(self) -> bytes:

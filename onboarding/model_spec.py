@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Discriminator, Field, Tag
 
 from onboarding.aws_limits import ASYNCHRONOUS_SECONDS, CONCURRENT_INVOCATIONS
+from onboarding.source_spec import SourceSpec
 from onboarding.values import (
     JOINED,
     OWN,
@@ -36,29 +37,6 @@ DATASET = (
     "Dataset under the onboarding root: .txt (a text a line), .tsv (label, tab, text; for "
     "text-ranking query, tab, text) or .npz (arrays by input name)"
 )
-
-
-class SourceSpec(Value):
-    """Where the network comes from; exactly one of the four kinds, and always pinned."""
-
-    python_package: str | None = Field(None, description="PyPI package: name==1.2.3")
-    huggingface: str | None = Field(
-        None, description="Hugging Face repository at a full commit: owner/name@<40 hex digits>"
-    )
-    checkpoint: str | None = Field(None, description="Checkpoint folder under the onboarding root")
-    onnx: str | None = Field(
-        None, description="ONNX file: an s3:// URI, or a path relative to the onboarding root"
-    )
-    path: str | None = Field(
-        None,
-        description="Folder of the checkpoint, relative to the root of the package's wheel or "
-        "of the repository",
-    )
-    sha256: str | None = Field(
-        None,
-        description="SHA-256 of the wheel, ONNX file or checkpoint folder (`roundhouse check` "
-        "shows a folder's); required for onnx and checkpoint",
-    )
 
 
 class OptimizationProfileSpec(Value):

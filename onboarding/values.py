@@ -19,6 +19,8 @@ Task = Literal[
 Server = Literal["python", "triton"]
 QuantizationMode = Literal["explicit", "calibration-cache"]
 CalibrationMethod = Literal["entropy", "percentile", "max"]
+PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
+"""Of the tokens' vectors, in sentence-transformers' words."""
 Metric = Literal["cosine", "agreement", "accuracy", "order", "relative_error"]
 HardwareCompatibility = Literal["none", "ampere+", "same_compute_capability"]
 Rollout = Literal["canary", "linear", "rolling", "all-at-once"]

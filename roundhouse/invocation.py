@@ -51,7 +51,12 @@ def address(
 
 
 def invoke_texts(
-    runtime: Client, address: Address, texts: Sequence[str], most_rows: int | None = None
+    runtime: Client,
+    address: Address,
+    texts: Sequence[str],
+    most_rows: int | None = None,
+    *,
+    prompt_name: str | None = None,
 ) -> tuple[Vector, ...]:
     """Return one vector per text; `most_rows`: more texts than that go in several requests.
 
@@ -61,7 +66,8 @@ def invoke_texts(
     with _endpoint_errors(address):
         client = _client(runtime, address, binary=False)
         step = len(texts) if most_rows is None else most_rows
-        parts = [client.embed(texts[start : start + step]) for start in range(0, len(texts), step)]
+        starts = range(0, len(texts), step)
+        parts = [client.embed(texts[start : start + step], prompt_name) for start in starts]
         return tuple(tuple(row) for part in parts for row in part.tolist())
 
 

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from onboarding.manifest import TensorRecord
+from onboarding.manifest import Prompts, TensorRecord
 
 Array = np.ndarray[Any, Any]
 Arrays = tuple[Array, ...]
@@ -105,6 +105,7 @@ class Signature:
     model: str
     input_name: str
     output_name: str
+    prompts: Prompts | None = None
     version: str = "1"
 
 

@@ -77,7 +77,7 @@ def read_manifest(archive: Path, expected: str | None) -> dict[str, Any]:
         raise Refused(
             f"Refused: {MANIFEST_NAME} cannot be read ({fault!r}); build the engine again."
         ) from fault
-    optional = ("auto_truncate", "engines")
+    optional = ("auto_truncate", "prompts", "engines")
     return fields | {field: manifest[field] for field in optional if field in manifest}
 
 
@@ -200,6 +200,25 @@ def warm_up_sizes(manifest: Mapping[str, Any]) -> tuple[tuple[int, int | None], 
             batch = min(profile["batch"][place], manifest["max_batch_size"])
             sizes[(batch, profile["sequence"][place] if profile["sequence"] else None)] = None
     return tuple(sizes)
+
+
+def prompt_prefix(parameters: str, prompts: Mapping[str, Any] | None) -> str:
+    """Return what is put before a request's texts: its parameter `prompt_name`, or the default.
+
+    `parameters` is JSON, as Triton's python backend gives it. Raises ValueError with the sentence
+    for the client; the Python server says the same.
+    """
+    texts = {} if prompts is None else prompts["texts"]
+    name = json.loads(parameters).get("prompt_name") if parameters else None
+    if name is None:
+        name = None if prompts is None else prompts["default_prompt_name"]
+        return "" if name is None else str(texts[name])
+    if not isinstance(name, str):
+        raise ValueError(f'"prompt_name" is {name!r}; it must be a string.')
+    if name not in texts:
+        names = "no prompts" if prompts is None else ", ".join(map(repr, sorted(texts)))
+        raise ValueError(f"Unknown prompt {name!r:.60}; the model has {names}.")
+    return str(texts[name])
 
 
 def over_long_texts(lengths: Sequence[int], longest: int | None) -> str | None:

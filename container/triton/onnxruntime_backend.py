@@ -41,6 +41,7 @@ class Texts:
         *,
         longest: int | None,
         truncates: bool,
+        prompts: Mapping[str, Any] | None,
     ) -> None:
         """Load the packaged tokenizer; a text over `longest` tokens is cut or refused."""
         self._tokenizer = Tokenizer.from_file(str(path))
@@ -52,12 +53,13 @@ class Texts:
         elif longest is not None:
             self._tokenizer.enable_truncation(max_length=longest)
         self._limit = None if truncates else longest
+        self._prompts = prompts
         self._inputs = inputs
         self.outputs = (output,)
 
     def read(self, requests: Sequence[Any]) -> list[list[Encoding] | ValueError]:
         """Return each request's tokenized texts, or the fault that its client gets."""
-        inputs = [_decoded_texts(request) for request in requests]
+        inputs = [_decoded_texts(request, self._prompts) for request in requests]
         encodings = iter(
             self._tokenizer.encode_batch_fast(
                 [text for texts in inputs if isinstance(texts, list) for text in texts]
@@ -221,6 +223,7 @@ class TritonPythonModel:
             outputs[0],
             longest=manifest_check.longest_sequence(manifest),
             truncates=manifest.get("auto_truncate", True),
+            prompts=manifest.get("prompts"),
         )
 
     def _run_together(self, readable: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
@@ -291,20 +294,23 @@ def input_types(
     return {name: configured.get(name, dtype) for name, dtype in tokens.items()}
 
 
-def _decoded_texts(request: Any) -> list[str] | ValueError:
-    """Return the texts of a request, or the fault that its client gets."""
+def _decoded_texts(request: Any, prompts: Mapping[str, Any] | None) -> list[str] | ValueError:
+    """Return the texts of a request with their prompt, or the fault that its client gets."""
     tensor = pb_utils.get_input_tensor_by_name(request, "text")
     if tensor is None:
         return ValueError("Input 'text' is missing.")
     try:
+        prefix = manifest_check.prompt_prefix(request.parameters(), prompts)
         return [
-            item.decode("utf-8") if isinstance(item, bytes) else str(item)
+            prefix + (item.decode("utf-8") if isinstance(item, bytes) else str(item))
             for item in tensor.as_numpy().reshape(-1)
         ]
     except UnicodeDecodeError as fault:
         return ValueError(
             f"Input 'text' holds text that is not UTF-8: {fault.reason} at byte {fault.start}."
         )
+    except ValueError as fault:
+        return fault
 
 
 def _error(sentence: str, code: int) -> Any:

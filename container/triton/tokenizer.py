@@ -58,6 +58,7 @@ class TritonPythonModel:
         self._buckets = manifest_check.sequence_buckets(manifest)
         self._longest = manifest_check.longest_sequence(manifest)
         self._truncates = manifest.get("auto_truncate", True)
+        self._prompts = manifest.get("prompts")
         path = folder / args["model_version"] / Path(manifest["tokenizer_file"]).name
         self._load_tokenizer(path)
 
@@ -95,14 +96,17 @@ class TritonPythonModel:
         if tensor is None:
             return _refusal("Input 'text' is missing.")
         try:
+            prefix = manifest_check.prompt_prefix(request.parameters(), self._prompts)
             return [
-                item.decode("utf-8") if isinstance(item, bytes) else str(item)
+                prefix + (item.decode("utf-8") if isinstance(item, bytes) else str(item))
                 for item in tensor.as_numpy().reshape(-1)
             ]
         except UnicodeDecodeError as fault:
             return _refusal(
                 f"Input 'text' holds text that is not UTF-8: {fault.reason} at byte {fault.start}."
             )
+        except ValueError as fault:
+            return _refusal(str(fault))
 
     def _response(self, encodings: Sequence[Encoding]) -> Any:
         if not self._truncates:

@@ -9,7 +9,7 @@ from typing import Any
 
 from onboarding.lock import LockEntry
 from onboarding.manifest import BenchmarkRecord, Manifest
-from onboarding.model_spec import SourceSpec
+from onboarding.source_spec import SourceSpec
 
 VERSION = 1
 """Of the JSON's layout."""

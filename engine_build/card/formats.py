@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from onboarding.manifest import Manifest
-from onboarding.model_spec import SourceSpec
+from onboarding.source_spec import SourceSpec
 
 RUNTIMES = {"onnxruntime": "ONNX Runtime", "tensorrt": "TensorRT", "pytorch": "PyTorch"}
 DASH = "–"

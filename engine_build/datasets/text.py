@@ -19,21 +19,24 @@ PADDING_TOKENS = ("[PAD]", "<pad>", "<|pad|>")
 
 
 class TextEncoder(Encoder):
-    """A checkpoint's tokenizer.
+    """A checkpoint's tokenizer, which puts a prompt before every text.
 
     Pads to the longest text of a batch, and cuts at the longest sequence served.
     """
 
-    def __init__(self, path: Path, *, inputs: Sequence[str], longest: int) -> None:
+    def __init__(
+        self, path: Path, *, inputs: Sequence[str], longest: int, prompt: str = ""
+    ) -> None:
         self._tokenizer = read_tokenizer(path)
         self._tokenizer.enable_padding(**padding(self._tokenizer))
         self._tokenizer.enable_truncation(max_length=longest)
         self._inputs = tuple(inputs)
+        self._prompt = prompt
         self.longest = longest
 
     def feed(self, samples: Sequence[Sample]) -> Feed:
         """Return int64 arrays [texts, tokens of the longest], by input name."""
-        encodings = self._tokenizer.encode_batch_fast(list(samples))
+        encodings = self._tokenizer.encode_batch_fast(self._texts(samples))
         arrays = {
             "input_ids": [encoding.ids for encoding in encodings],
             ATTENTION_MASK: [encoding.attention_mask for encoding in encodings],
@@ -59,8 +62,11 @@ class TextEncoder(Encoder):
 
     def cut(self, samples: Sequence[Sample]) -> int:
         """Return how many of the texts are longer than the longest sequence."""
-        encodings = self._tokenizer.encode_batch(list(samples))
+        encodings = self._tokenizer.encode_batch(self._texts(samples))
         return sum(bool(encoding.overflowing) for encoding in encodings)
+
+    def _texts(self, samples: Sequence[Sample]) -> list[str]:
+        return [f"{self._prompt}{sample}" for sample in samples]
 
     def _unpadded(self, ids: Array) -> Feed:
         values = (ids, np.ones_like(ids), np.zeros_like(ids))

@@ -16,7 +16,7 @@ from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.ort import OrtNetwork
 from engine_build.store import Store, sha256_of
-from onboarding.manifest import TensorRecord
+from onboarding.manifest import Prompts, TensorRecord
 from onboarding.names import network_path
 from onboarding.values import Value
 
@@ -92,6 +92,7 @@ class NetworkRecord(Value):
     inputs: tuple[TensorRecord, ...]
     outputs: tuple[TensorRecord, ...]
     labels: tuple[str, ...] | None = None
+    prompts: Prompts | None = None
     files: dict[str, StoredFile]
     facts: dict[str, Any]
 
@@ -109,6 +110,8 @@ class Network:
     """Of the float network of a text task."""
     labels: tuple[str, ...] | None = None
     """Class names of a classifier, in the order of its logits."""
+    prompts: Prompts | None = None
+    """Of the float network of an embedder."""
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -142,6 +145,7 @@ class Networks:
                     inputs=record.inputs,
                     outputs=record.outputs,
                     labels=record.labels,
+                    prompts=record.prompts,
                     facts=record.facts,
                     tokenizer=folder / TOKENIZER if TOKENIZER in record.files else None,
                 )
@@ -160,6 +164,7 @@ class Networks:
             inputs=network.inputs,
             outputs=network.outputs,
             labels=network.labels,
+            prompts=network.prompts,
             files=files,
             facts=network.facts,
         )

@@ -38,6 +38,7 @@ SHARED = {
     "max_batch_size": "the largest batch",
     "warm_up": "the warm-up",
     "auto_truncate": "whether long texts are cut",
+    "prompts": "the prompts",
     "tokenizer_file": "the tokenizer's place",
 }
 """Fields of manifests that must agree, in the order in which a difference is reported.

@@ -22,7 +22,7 @@ BF16 has no array type in Python, and BYTES is text.
 
 def check_served(served: Served, *, is_cpu: bool) -> None:
     """Raises InputRefused with the first fault."""
-    for rule in (batch_faults, profile_faults, tensor_faults, name_faults):
+    for rule in (batch_faults, profile_faults, tensor_faults, name_faults, cache_faults):
         for fault in rule(served):
             raise InputRefused(f"model configuration of {served.model}: {fault}.")
     answer = served.outputs[0]
@@ -50,6 +50,16 @@ def batch_faults(served: Served) -> Iterator[str]:
         yield f"max_queue_delay_us is {delay}; it must be 0 or more"
     if instances < 1:
         yield f"instances_per_gpu is {instances}; it must be 1 or more"
+
+
+def cache_faults(served: Served) -> Iterator[str]:
+    """Triton's cache knows a request by its inputs; a prompt's name is a parameter."""
+    if served.serving.response_cache and served.prompts is not None and served.prompts.differ:
+        yield (
+            f"the model has prompts ({', '.join(served.prompts.texts)}), and response_cache would "
+            "answer a text from memory whatever prompt its request names; set "
+            "`serving.response_cache` to false"
+        )
 
 
 def profile_faults(served: Served) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onboarding.manifest import ProfileRecord, TensorRecord
+from onboarding.manifest import ProfileRecord, Prompts, TensorRecord
 from onboarding.model_spec import ServingSpec
 from onboarding.values import Task
 
@@ -24,6 +24,7 @@ class Served:
     profiles: tuple[ProfileRecord, ...]
     max_batch_size: int
     serving: ServingSpec
+    prompts: Prompts | None = None
 
     @property
     def is_text(self) -> bool:

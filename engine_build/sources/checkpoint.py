@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 
 from engine_build.datasets.text import TOKENIZER_FILE, read_tokenizer
 from engine_build.errors import SourceFault
@@ -39,6 +39,15 @@ def checkpoint_tokenizer(folder: Path, *, vocabulary: int, padding: int | None) 
         _refuse_other_padding(tokenizer, padding)
     _refuse_missing_tokens(tokenizer, read_json(folder / "tokenizer_config.json", {}))
     return tokenizer
+
+
+def lowercase(tokenizer: Tokenizer) -> None:
+    """Make a tokenizer lower-case texts first, as sentence-transformers' `do_lower_case` does."""
+    known = tokenizer.normalizer
+    parts = list(known) if isinstance(known, normalizers.Sequence) else [known]
+    if not any(isinstance(part, normalizers.Lowercase) for part in parts):
+        others = [part for part in parts if part is not None]
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *others])
 
 
 def _refuse_other_padding(tokenizer: Tokenizer, token: int) -> None:

@@ -1,8 +1,8 @@
-"""The pipeline of an embedding checkpoint: how it pools, and what sentence-transformers answers.
+"""The pipeline of an embedding checkpoint as it declares it, and sentence-transformers' answers.
 
-Sources: modules.json and the modules' config.json as sentence-transformers writes them: booleans
-`pooling_mode_*` up to version 5, one `pooling_mode` since; sentence_transformers' Pooling reads
-both.
+Sources: modules.json, the modules' config.json, sentence_bert_config.json as sentence-transformers
+writes them: booleans `pooling_mode_*` up to version 5, one `pooling_mode` since;
+sentence_transformers' Pooling reads both.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +19,12 @@ from engine_build.datasets.dataset import Array, Sample
 from engine_build.errors import SourceFault, one_line
 from engine_build.sources.checkpoint import read_json
 
-POOLINGS = ("mean", "cls")
-ALLOWED = "Transformer, Pooling, and Normalize after them or not"
+VECTOR = "sentence_embedding"
+"""What sentence-transformers calls the vector of a text."""
+HEADS = ("Dense", "LayerNorm", "Normalize", "Dropout")
+"""Modules of sentence-transformers that may follow a pooling, in any order."""
+WEIGHTS = {"Dense": "model.safetensors", "LayerNorm": "model.safetensors"}
+ALLOWED = f"Transformer, Pooling, and after them {', '.join(HEADS)} or nothing"
 EXPORT_IT = (
     "Export the whole pipeline to ONNX yourself, with one output [batch, values], and name the "
     "file as `source.onnx`."
@@ -27,21 +32,63 @@ EXPORT_IT = (
 
 
 @dataclass(frozen=True, kw_only=True)
+class Head:
+    """A module after the pooling: its class in sentence-transformers, its folder."""
+
+    kind: str
+    folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class EmbeddingPipeline:
-    """What follows the encoder: a pooling over tokens and, where there is one, L2 normalisation.
+    """What surrounds the encoder: poolings over tokens, concatenated, and the heads after them.
 
     By default what sentence-transformers makes of a checkpoint without modules.json.
     """
 
-    pooling: str = "mean"
-    normalize: bool = False
+    poolings: tuple[str, ...] = ("mean",)
+    includes_prompt: bool = True
+    """Whether a prompt's tokens are pooled too."""
+    heads: tuple[Head, ...] = ()
+    longest: float | None = None
+    """Tokens at which `encode()` cuts a text; None: those that the encoder takes."""
+    lowercases: bool = False
+    """Whether texts are lower-cased, whatever the tokenizer does."""
 
 
 def embedding_pipeline(folder: Path) -> EmbeddingPipeline:
     """Return the pipeline of a checkpoint. Raises SourceFault for one that is not built."""
     modules = read_json(folder / "modules.json", [])
     if not modules:
-        return EmbeddingPipeline()
+        return EmbeddingPipeline(**_text_settings(folder))
+    kinds, paths = _kinds(modules), [str(module["path"]) for module in modules]
+    if kinds[:2] != ["Transformer", "Pooling"] or not set(kinds[2:]) <= set(HEADS):
+        raise SourceFault(
+            f"the checkpoint has the modules {', '.join(kinds)}; allowed: {ALLOWED}. {EXPORT_IT}"
+        )
+    for path in paths:
+        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+            raise SourceFault(
+                f"modules.json of the checkpoint names the folder {path!r}; save it again."
+            )
+    pooling = _pooling(folder, paths[1])
+    modes = pooling.pooling_mode
+    heads = zip(kinds[2:], paths[2:], strict=True)
+    return EmbeddingPipeline(
+        poolings=(modes,) if isinstance(modes, str) else tuple(modes),
+        includes_prompt=bool(pooling.include_prompt),
+        heads=tuple(Head(kind=kind, folder=path) for kind, path in heads),
+        **_text_settings(folder),
+    )
+
+
+def load_heads(folder: Path, pipeline: EmbeddingPipeline) -> list[Any]:
+    """Return the heads as sentence-transformers' own modules, in float32. Raises SourceFault."""
+    return [_load_head(folder, head) for head in pipeline.heads]
+
+
+def _kinds(modules: Sequence[Any]) -> list[str]:
+    """Return the names of the modules' classes; those of other packages stay whole."""
     if not all(
         isinstance(module, dict) and {"type", "path"} <= module.keys() for module in modules
     ):
@@ -49,45 +96,85 @@ def embedding_pipeline(folder: Path) -> EmbeddingPipeline:
             "modules.json of the checkpoint has a module without a type or a path; "
             "fetch or save it again."
         )
-    # Types of other packages stay whole.
     own = re.compile(r"^sentence_transformers\.(.*\.)?")
-    names = [own.sub("", str(module["type"])) for module in modules]
-    if names not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        raise SourceFault(
-            f"the checkpoint has the modules {', '.join(names)}; allowed: {ALLOWED}. {EXPORT_IT}"
-        )
-    path = str(modules[1]["path"])
-    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-        raise SourceFault(
-            f"modules.json of the checkpoint names the folder {path!r}; save it again."
-        )
-    return EmbeddingPipeline(pooling=_pooling(folder, path), normalize=len(names) == 3)
+    return [own.sub("", str(module["type"])) for module in modules]
 
 
-def _pooling(folder: Path, path: str) -> str:
+def _text_settings(folder: Path) -> dict[str, Any]:
+    """Return what the Transformer module, or else the tokenizer, says of texts."""
+    paths = sorted(folder.glob("sentence_*_config.json"))
+    config = read_json(paths[0], {}) if paths else {}
+    tokenizer = folder / "tokenizer_config.json"
+    name, key = paths[0].name if paths else "", "max_seq_length"
+    longest = config.get(key)
+    if longest is None:
+        name, key = tokenizer.name, "model_max_length"
+        longest = read_json(tokenizer, {}).get(key)
+    # transformers writes 1e30 where a tokenizer knows no limit.
+    if longest is not None and (type(longest) not in (int, float) or longest < 1):
+        raise SourceFault(
+            f"{key} in {name} of the checkpoint is {longest!r}; allowed: a number of tokens. Save "
+            "the checkpoint again."
+        )
+    return {"longest": longest, "lowercases": bool(config.get("do_lower_case", False))}
+
+
+def _pooling(folder: Path, path: str) -> Any:
+    """Return the Pooling module, which refuses modes that it does not know."""
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     read_json(folder / path / "config.json", {})
     try:
-        mode = Pooling.load(str(folder), subfolder=path, local_files_only=True).pooling_mode
+        return Pooling.load(str(folder), subfolder=path, local_files_only=True)
     except Exception as error:
         raise SourceFault(
             f"{path}/config.json of the checkpoint does not say how it pools ({one_line(error)}); "
             "fetch or save the checkpoint again."
         ) from error
-    if mode not in POOLINGS:
-        modes = mode if isinstance(mode, str) else " + ".join(mode)
+
+
+def _load_head(folder: Path, head: Head) -> Any:
+    from sentence_transformers.base.modules import Dense, Normalize
+    from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm
+
+    config = read_json(folder / head.folder / "config.json", {})
+    activation = config.get("activation_function")
+    if activation is not None and not str(activation).startswith("torch."):
         raise SourceFault(
-            f"the checkpoint pools by {modes}; allowed: {', '.join(POOLINGS)}. {EXPORT_IT}"
+            f"the checkpoint's {head.folder} has the activation function {activation}, whose code "
+            f"is not of torch and is not run; allowed: torch.nn's. {EXPORT_IT}"
         )
-    return str(mode)
+    weights = WEIGHTS.get(head.kind)
+    if weights is not None and not (folder / head.folder / weights).is_file():
+        raise SourceFault(
+            f"the checkpoint's {head.folder} ({head.kind}) has no {weights}; pickled weights are "
+            "not read: load it with sentence-transformers and save it again."
+        )
+    kinds = {"Dense": Dense, "LayerNorm": LayerNorm, "Normalize": Normalize, "Dropout": Dropout}
+    try:
+        module = kinds[head.kind].load(str(folder), subfolder=head.folder, local_files_only=True)
+    except Exception as error:
+        raise SourceFault(
+            f"the checkpoint's {head.folder} ({head.kind}) cannot be loaded ({one_line(error)}); "
+            "save the checkpoint again."
+        ) from error
+    for end in ("input", "output"):
+        name = getattr(module, f"module_{end}_name", VECTOR)
+        if name != VECTOR:
+            raise SourceFault(
+                f"the checkpoint's {head.folder} ({head.kind}) has the {end} {name}; allowed: "
+                f"{VECTOR}. {EXPORT_IT}"
+            )
+    return module.float()
 
 
-def reference_encoder(folder: Path, longest: int) -> Callable[[Sequence[Sample]], Array]:
+def reference_encoder(
+    folder: Path, longest: int, prompt: str = ""
+) -> Callable[[Sequence[Sample]], Array]:
     """Return sentence-transformers' own `encode()` of a checkpoint: float32 [texts, values].
 
-    In float32 on the CPU; texts are cut at `longest` tokens, as the engine does. Raises
-    SourceFault.
+    In float32 on the CPU; texts begin with `prompt` and are cut at `longest` tokens, as the engine
+    does. Raises SourceFault.
     """
     import torch
     import transformers
@@ -110,7 +197,7 @@ def reference_encoder(folder: Path, longest: int) -> Callable[[Sequence[Sample]]
             f"sentence-transformers cannot load the checkpoint ({one_line(error)}), so there is no "
             "reference; save the checkpoint again with sentence-transformers."
         ) from error
-    return lambda texts: model.encode(list(texts), show_progress_bar=False)
+    return lambda texts: model.encode(list(texts), prompt=prompt, show_progress_bar=False)
 
 
 def refuse_other_vectors(built: Array, reference: Array) -> None:
@@ -124,6 +211,6 @@ def refuse_other_vectors(built: Array, reference: Array) -> None:
         difference = f"by {np.abs(built - reference).max():.2g}, smallest cosine {cosine.min():.4f}"
     raise SourceFault(
         "the network's vectors differ from those of sentence-transformers' encode() "
-        f"({difference}); the checkpoint names a prompt, a lower-casing or a tokenizer class that "
-        f"tokenizer.json does not hold. Save the checkpoint without it, or: {EXPORT_IT}"
+        f"({difference}); the checkpoint names a tokenizer class or another setting of texts "
+        f"that tokenizer.json does not hold. Save the checkpoint without it, or: {EXPORT_IT}"
     )

@@ -30,8 +30,11 @@ from engine_build.onnx_graph.refusal import refuse_foreign_operators
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 from engine_build.sources.checkpoint import class_names, read_json
+from engine_build.sources.pooled_network import VECTOR, add_pooling, keep_output
+from engine_build.sources.prompts import served_prompts
 from engine_build.store import sha256_of
 from onboarding.manifest import TensorRecord
+from onboarding.values import Task
 
 LARGEST_MIXING = 0.02
 """Relative difference that rounding may make between a sample alone and in a batch, in FP16 too."""
@@ -46,15 +49,18 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
     # Old files list their weights as inputs too.
     weights = {weight.name for weight in model.graph.initializer}
     values = [value for value in model.graph.input if value.name not in weights]
+    path = folder / "model.onnx"
+    if task == "text-embedding" and _ends_in_vectors(source.name, model, request):
+        onnx.save(model, path)
+    else:
+        shutil.copyfile(source, path)
     inputs, outputs = tensor_records(values), tensor_records(model.graph.output)
     _refuse_datatypes(source.name, (*inputs, *outputs))
     is_text = task.startswith("text-")
     if is_text:
-        _refuse_other_text_network(source.name, inputs, outputs)
+        _refuse_other_text_network(source.name, inputs, outputs, task)
     has_sequence = request.longest_sequence is not None
     _refuse_axes(source.name, values, model.graph.output, has_sequence=has_sequence)
-    path = folder / "model.onnx"
-    shutil.copyfile(source, path)
     facts: dict[str, Any] = {
         "exporter": f"{model.producer_name} {model.producer_version}".strip()
         if model.producer_name
@@ -77,14 +83,31 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
         facts=facts,
         tokenizer=_tokenizer(source, folder) if is_text else None,
         labels=labels,
+        prompts=served_prompts(source, request.model),
     )
+
+
+def _ends_in_vectors(name: str, model: onnx.ModelProto, request: BuildRequest) -> bool:
+    """Make the network give vectors of texts alone; False when it is left as it is."""
+    outputs, pooling = tensor_records(model.graph.output), request.model.source.pooling
+    if pooling is not None:
+        add_pooling(name, model, outputs, pooling)
+        return True
+    vectors = [record.name for record in outputs if record.name == VECTOR]
+    if len(outputs) > 1 and vectors:
+        keep_output(model, VECTOR)
+        return True
+    return False
 
 
 def encoder_for(network: Network, longest: int | None) -> Encoder:
     """Return what makes feeds of samples for a network."""
     if network.tokenizer is None or longest is None:
         return TensorEncoder(network.inputs)
-    return TextEncoder(network.tokenizer, inputs=network.input_names, longest=longest)
+    prompt = "" if network.prompts is None else network.prompts.prefix()
+    return TextEncoder(
+        network.tokenizer, inputs=network.input_names, longest=longest, prompt=prompt
+    )
 
 
 def check_answers(network: Network, request: BuildRequest) -> Network:
@@ -180,7 +203,7 @@ def _refuse_datatypes(name: str, records: Sequence[TensorRecord]) -> None:
 
 
 def _refuse_other_text_network(
-    name: str, inputs: Sequence[TensorRecord], outputs: Sequence[TensorRecord]
+    name: str, inputs: Sequence[TensorRecord], outputs: Sequence[TensorRecord], task: Task
 ) -> None:
     names = [record.name for record in inputs]
     if not {"input_ids", ATTENTION_MASK} <= set(names) <= set(TEXT_INPUTS):
@@ -189,9 +212,15 @@ def _refuse_other_text_network(
         )
     if len(outputs) != 1 or len(outputs[0].shape) != 2:
         listed = ", ".join(f"{record.name} {list(record.shape)}" for record in outputs)
+        way_out = "export it so."
+        if task == "text-embedding" and any(len(record.shape) == 3 for record in outputs):
+            way_out = (
+                "let the build add the pooling, with `pooling: {mode: mean, normalize: true}` "
+                "under `source` in the model file; the model's 1_Pooling/config.json names the "
+                "mode, and its modules.json has Normalize where it normalizes."
+            )
         raise SourceFault(
-            f"{name} gives {listed}; a text network gives one output, [batch, values]: put the "
-            "pooling into it."
+            f"{name} gives {listed}; a text network gives one output, [batch, values]: {way_out}"
         )
 
 

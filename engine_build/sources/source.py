@@ -20,7 +20,7 @@ from engine_build.onnx_graph.onnx_file import refuse_large
 from engine_build.runner import Command, Runner
 from engine_build.store import S3_SCHEME, Store, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
-from onboarding.model_spec import SourceSpec
+from onboarding.source_spec import SourceSpec
 
 CHECKPOINT_FILES = (
     "config.json",
@@ -34,6 +34,7 @@ CHECKPOINT_FILES = (
     "config_sentence_transformers.json",
     "sentence_*_config.json",
     "[0-9]_*/config.json",
+    "[0-9]_*/model.safetensors",
 )
 """What is taken of a repository: no pickles, no code, no copies in other formats."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -13,12 +13,15 @@ from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
 from engine_build.datasets.text import save_padded
 from engine_build.errors import SourceFault, one_line
 from engine_build.machine import cores, return_memory
-from engine_build.sources.checkpoint import checkpoint_tokenizer, read_json
-from engine_build.sources.embedding import EmbeddingPipeline, embedding_pipeline
+from engine_build.sources.checkpoint import checkpoint_tokenizer, lowercase, read_json
+from engine_build.sources.embedding import EmbeddingPipeline, embedding_pipeline, load_heads
+from engine_build.sources.pooling import PoolingHead
 
 if TYPE_CHECKING:
     from onboarding.values import Task
 
+ENCODER_OF_TWO = ("t5", "mt5", "umt5")
+"""Models of an encoder and a decoder, of which an embedder is the encoder alone."""
 POOLER = "pooler."
 """Weights of a head that no task uses; some checkpoints lack them."""
 
@@ -39,31 +42,21 @@ class Classifier(torch.nn.Module):  # type: ignore[misc]
 
 
 class SentenceEmbedder(torch.nn.Module):  # type: ignore[misc]
-    """An encoder and its pipeline: vectors [batch, width].
-
-    Pools the last hidden states by their mean over the attention mask or by the first token.
-    """
+    """An encoder and what follows it: vectors [batch, values] of the last hidden states."""
 
     output = "sentence_embedding"
 
-    def __init__(self, encoder: Any, inputs: tuple[str, ...], pipeline: EmbeddingPipeline) -> None:
+    def __init__(self, encoder: Any, inputs: tuple[str, ...], head: PoolingHead) -> None:
         super().__init__()
         self.encoder = encoder
         self.inputs = inputs
-        self.pipeline = pipeline
+        self.head = head
 
     def forward(self, *tensors: Any) -> Any:
         """Take the inputs in the order of `inputs`."""
         named = dict(zip(self.inputs, tensors, strict=True))
         hidden = self.encoder(**named).last_hidden_state
-        if self.pipeline.pooling == "cls":
-            pooled = hidden[:, 0]
-        else:
-            mask = named[ATTENTION_MASK].unsqueeze(-1).to(hidden.dtype)
-            pooled = (hidden * mask).sum(1) / mask.sum(1).clamp(min=1e-9)
-        if not self.pipeline.normalize:
-            return pooled
-        return torch.nn.functional.normalize(pooled, p=2, dim=1)
+        return self.head(hidden, named[ATTENTION_MASK])
 
 
 class SourceModel:
@@ -77,8 +70,9 @@ class SourceModel:
         self.folder = folder
         self._task = task
         self._pipeline = embedding_pipeline(folder) if task == "text-embedding" else None
+        if self._pipeline is not None:
+            _refuse_longer_than_encoded(self._pipeline, longest)
         encoder = _encoder(folder, task)
-        _refuse_broken_weights(encoder)
         _refuse_long_sequences(encoder, longest)
         config = encoder.config
         self.inputs: tuple[str, ...] = ("input_ids", ATTENTION_MASK)
@@ -89,10 +83,13 @@ class SourceModel:
         if task == "text-classification":
             self.labels = tuple(str(config.id2label[index]) for index in range(config.num_labels))
         self._module: Any = self._task_module(encoder)
+        _refuse_broken_weights(self._module)
         self.output = str(self._module.output)
         self._padding: int | None = getattr(config, "pad_token_id", None)
         vocabulary = int(config.get_text_config().vocab_size)
         self._tokenizer = checkpoint_tokenizer(folder, vocabulary=vocabulary, padding=self._padding)
+        if self._pipeline is not None and self._pipeline.lowercases:
+            lowercase(self._tokenizer)
 
     @property
     def module(self) -> Any:
@@ -125,13 +122,16 @@ class SourceModel:
     def _task_module(self, encoder: Any) -> Any:
         if self._pipeline is None:
             return Classifier(encoder, self.inputs).eval()
-        return SentenceEmbedder(encoder, self.inputs, self._pipeline).eval()
+        head = PoolingHead(self._pipeline.poolings, load_heads(self.folder, self._pipeline))
+        return SentenceEmbedder(encoder, self.inputs, head).eval()
 
 
 def _encoder(folder: Path, task: Task) -> Any:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     model_class = transformers.AutoModel
+    if read_json(folder / "config.json", {}).get("model_type") in ENCODER_OF_TWO:
+        model_class = transformers.AutoModelForTextEncoding
     if task == "text-classification":
         model_class = transformers.AutoModelForSequenceClassification
         _refuse_other_problems(read_json(folder / "config.json", {}))
@@ -179,12 +179,24 @@ def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:
         )
 
 
-def _refuse_broken_weights(encoder: Any) -> None:
-    for name, weight in encoder.state_dict().items():
+def _refuse_broken_weights(module: Any) -> None:
+    for name, weight in module.state_dict().items():
         if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
             raise SourceFault(
-                f"weight {name} of the source holds NaN or Inf; train or save the checkpoint again."
+                f"weight {name.removeprefix('encoder.')} of the source holds NaN or Inf; train or "
+                "save the checkpoint again."
             )
+
+
+def _refuse_longer_than_encoded(pipeline: EmbeddingPipeline, longest: int) -> None:
+    """Texts are cut where `encode()` cuts them, so that long ones get its vectors."""
+    if pipeline.longest is not None and longest > pipeline.longest:
+        raise SourceFault(
+            f"the checkpoint cuts texts at {pipeline.longest:g} tokens (max_seq_length in its "
+            "sentence_bert_config.json, or model_max_length in its tokenizer_config.json), but a "
+            f"profile goes up to {longest}; lower `sequence` in the model file, or raise the "
+            "checkpoint's limit."
+        )
 
 
 def _refuse_long_sequences(encoder: Any, longest: int) -> None:

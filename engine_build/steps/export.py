@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from engine_build.context import BuildContext
@@ -15,6 +16,7 @@ from engine_build.onnx_graph.onnx_file import refuse_opset
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
+from engine_build.sources.prompts import served_prompts
 from engine_build.steps.step import BuildState, Step
 
 MOST_CUT = 0.5
@@ -64,11 +66,12 @@ def _network(context: BuildContext, state: BuildState, known: Network | None) ->
     from engine_build.sources.export import INTENT, export
 
     assert state.model is not None and request.longest_sequence is not None
+    prompts = served_prompts(state.model.folder, request.model)
     samples, longest = request.validation.values, request.longest_sequence
     with log.step("export", INTENT):
         network = export(state.model, samples, context.work.scratch("float"), longest=longest)
     log.line(f"  largest difference from PyTorch {network.facts['max_abs_difference']:.2g}")
-    return network
+    return dataclasses.replace(network, prompts=prompts)
 
 
 def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log: Log) -> None:

@@ -69,6 +69,7 @@ def served_engine(request: BuildRequest, network: Network) -> Served:
         ),
         max_batch_size=request.max_batch_size,
         serving=request.model.serving,
+        prompts=network.prompts,
     )
 
 
@@ -82,6 +83,7 @@ def _served_fields(served: Served) -> dict[str, Any]:
         "max_batch_size": served.max_batch_size,
         "warm_up": served.serving.warm_up,
         "auto_truncate": served.serving.auto_truncate,
+        "prompts": served.prompts,
     }
 
 

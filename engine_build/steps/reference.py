@@ -59,7 +59,10 @@ def _rows(context: BuildContext, state: BuildState) -> Array:
         counted = context.log.count_calls(answer, batches, "batches")
         return rows_by_length(counted, state.encoder, samples, REFERENCE_BATCH)
     model.release()
-    encode = context.log.count_calls(reference_encoder(model.folder, longest), batches, "batches")
+    prompts = state.networks["float"].prompts
+    prompt = "" if prompts is None else prompts.prefix()
+    encoder = reference_encoder(model.folder, longest, prompt)
+    encode = context.log.count_calls(encoder, batches, "batches")
     order = by_length(state.encoder, samples)
     begins = range(0, len(order), REFERENCE_BATCH)
     groups = [order[begin : begin + REFERENCE_BATCH] for begin in begins]

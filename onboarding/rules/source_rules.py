@@ -170,4 +170,57 @@ def digest_is_a_sha256(case: ModelCase) -> Iterator[Fault]:
         )
 
 
+@rule("source", "task")
+def pooling_is_of_an_onnx_embedder(case: ModelCase) -> Iterator[Fault]:
+    """A checkpoint says itself how it pools."""
+    source, task = case.spec.source, case.spec.task
+    if source.pooling is not None and (source.onnx is None or task != "text-embedding"):
+        yield case.document.at_change(("source", "pooling"), ("task",)).fault(
+            "'source.pooling' is for ONNX files that give vectors of tokens",
+            value=f"task {task}" if source.onnx is not None else "no onnx",
+            allowed="source.onnx with task text-embedding; a checkpoint declares its own pooling",
+            way_out="take pooling out",
+        )
+
+
+@rule("source", "task")
+def prompts_are_of_an_embedder(case: ModelCase) -> Iterator[Fault]:
+    """Only embedders put a prompt before a text."""
+    for key in ("prompts", "default_prompt_name"):
+        if getattr(case.spec.source, key) is not None and case.spec.task != "text-embedding":
+            yield case.document.at_change(("source", key), ("task",)).fault(
+                f"'source.{key}' is for text-embedding",
+                value=case.spec.task,
+                allowed="task text-embedding",
+                way_out=f"take {key} out",
+            )
+
+
+@rule("source")
+def default_prompt_of_an_onnx_file_is_given(case: ModelCase) -> Iterator[Fault]:
+    """An ONNX file declares no prompts; those of a checkpoint are known when it is built."""
+    source = case.spec.source
+    name, prompts = source.default_prompt_name, source.prompts or {}
+    if name is not None and source.onnx is not None and name not in prompts:
+        yield case.document.at("source", "default_prompt_name").fault(
+            "'source.default_prompt_name' names no prompt",
+            value=name,
+            allowed=", ".join(prompts) or "a key of source.prompts, which has none",
+            way_out="add it to source.prompts, or name one of them",
+        )
+
+
+@rule("source", "serving")
+def cache_tells_no_prompts_apart(case: ModelCase) -> Iterator[Fault]:
+    """Triton's cache knows a request by its inputs; a prompt's name is a parameter."""
+    if case.spec.source.prompts and case.spec.serving.response_cache:
+        yield case.document.at_change(("serving", "response_cache"), ("source", "prompts")).fault(
+            "'serving.response_cache' answers a text from memory, whatever prompt its request "
+            "names, and 'source.prompts' has some",
+            value=True,
+            allowed="response_cache: false, or no prompts",
+            way_out="change one of the two",
+        )
+
+
 RULES = rules_of(globals())

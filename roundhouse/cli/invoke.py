@@ -49,6 +49,9 @@ def invoke(
     wait_seconds: Annotated[
         float, typer.Option(min=1, help="With --async: how long to wait for the answer.")
     ] = 900,
+    prompt_name: Annotated[
+        str | None, typer.Option(help="A prompt of an embedder; default: the model's own.")
+    ] = None,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
@@ -78,7 +81,7 @@ def invoke(
         else:
             report.print_table(arrays_table(arrays))
         return
-    vectors = invocation.invoke_texts(runtime, address, words, most)
+    vectors = invocation.invoke_texts(runtime, address, words, most, prompt_name=prompt_name)
     if output is not None:
         array_files.write(output, {invocation.output_name(target): vectors})
     if form is Format.json:

@@ -45,17 +45,13 @@ REFUSAL = (
 REMEDY = "; shorten or split what is longer."
 
 
-def write_refusing(root, tiny, form):
-    """An archive as it is built of a model file with `auto_truncate: false`.
-
-    An ensemble's plan is stood in for.
-    """
-    served = replace(tiny.served, serving=ServingSpec(auto_truncate=False))
+def write_form(root, tiny, form, served, *, tokenizer=HERE / "tokenizer.json", **fields):
+    """An archive as it is built; an ensemble's plan is stood in for."""
     is_cpu = form == "cpu"
     layout = repository(
         served,
         HERE / f"{tiny.network}.onnx",
-        HERE / "tokenizer.json",
+        tokenizer,
         is_cpu=is_cpu,
         code_roots=(REPOSITORY,),
     )
@@ -70,9 +66,9 @@ def write_refusing(root, tiny, form):
     write_manifest(
         root,
         tiny,
-        auto_truncate=False,
         engine_file=engine_file,
         tokenizer_file=layout.tokenizer_file,
+        **fields,
     )
 
 
@@ -85,8 +81,9 @@ def refusing(request, tmp_path_factory):
     """A server of an archive whose long texts are refused, and its network."""
     kind, tiny, form = request.param
     folder = tmp_path_factory.mktemp("refusing")
-    write_refusing(folder / "archive" / "model", tiny, form)
     root = folder / "archive" / "model"
+    served = replace(tiny.served, serving=ServingSpec(auto_truncate=False))
+    write_form(root, tiny, form, served, auto_truncate=False)
     with serving(kind, root, folder / "server", model=tiny.model) as one:
         yield one, tiny
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 
-from engine_build.sources.embedding import EmbeddingPipeline
+from engine_build.sources.pooling import PoolingHead
 from engine_build.sources.source_model import SentenceEmbedder
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -47,8 +47,7 @@ def embedder(name: str) -> Any:
         attn_implementation="eager",
     )
     encoder = transformers.BertModel(config, add_pooling_layer=False).eval()
-    pipeline = EmbeddingPipeline(pooling="mean", normalize=True)
-    return SentenceEmbedder(encoder, INPUTS, pipeline).eval()
+    return SentenceEmbedder(encoder, INPUTS, PoolingHead(("mean",), normalize=True)).eval()
 
 
 def write_network(name: str, path: Path, *, half: bool) -> None:

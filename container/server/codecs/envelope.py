@@ -19,6 +19,7 @@ from container.server.types import (
     TensorSignature,
     UnsupportedEncoding,
 )
+from onboarding.manifest import Prompts
 
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
@@ -84,6 +85,27 @@ def timeout_seconds(document: Mapping[str, Any]) -> float | None:
             "no limit."
         )
     return timeout / 1e6 if timeout else None
+
+
+def prompt_prefix(
+    document: Mapping[str, Any], prompts: Prompts | None, *, plain: bool = False
+) -> str:
+    """Return what is put before the request's texts: `parameters.prompt_name`, or the default.
+
+    A `plain` request may also have the name as a field of its own. Triton's models say the same of
+    a name that there is not.
+    """
+    name = _parameters(document).get("prompt_name") if "parameters" in document else None
+    if plain and name is None:
+        name = document.get("prompt_name")
+    if name is None:
+        return "" if prompts is None else prompts.prefix()
+    if not isinstance(name, str):
+        raise RequestFault(f'"prompt_name" is {excerpt(name)}; it must be a string.')
+    if prompts is None or name not in prompts.texts:
+        names = "no prompts" if prompts is None else ", ".join(map(repr, sorted(prompts.texts)))
+        raise RequestFault(f"Unknown prompt {excerpt(name)}; the model has {names}.")
+    return prompts.prefix(name)
 
 
 def wanted_outputs(

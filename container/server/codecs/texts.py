@@ -6,7 +6,7 @@ KServe v2 JSON, its binary extension, and plain `{"inputs": ["text"]}`. Pure.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from container.server.codecs.envelope import (
     excerpt,
     json_bytes,
     json_type,
+    prompt_prefix,
     read_envelope,
     request_id,
     timeout_seconds,
@@ -34,9 +35,11 @@ def decode_request(body: bytes, content_type: str, signature: Signature) -> Text
     if isinstance(texts, tuple | list) and set(map(type, texts)) == {str}:
         _refuse_tail(tail)
         timeout = timeout_seconds(document)
-        return TextRequest(texts=tuple(texts), dialect="plain", timeout_seconds=timeout)
+        prefix = prompt_prefix(document, signature.prompts, plain=True)
+        return TextRequest(texts=_prefixed(prefix, texts), dialect="plain", timeout_seconds=timeout)
+    prefix = prompt_prefix(document, signature.prompts)
     return TextRequest(
-        texts=_kserve_texts(inputs, tail, signature.input_name),
+        texts=_prefixed(prefix, _kserve_texts(inputs, tail, signature.input_name)),
         dialect="kserve",
         binary=wanted_outputs(document, (signature.output_name,))[0][1],
         id=request_id(document),
@@ -52,6 +55,10 @@ def encode_response(
         return json_bytes({"outputs": rows}), JSON_TYPE
     output = (signature.output_name, "FP32", rows, request.binary)
     return encode_outputs(signature, request.id, (output,))
+
+
+def _prefixed(prefix: str, texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple([prefix + text for text in texts] if prefix else texts)
 
 
 def _kserve_texts(inputs: object, tail: bytes, name: str) -> tuple[str, ...]:

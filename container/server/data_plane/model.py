@@ -40,6 +40,7 @@ def model_signature(manifest: Manifest) -> Signature | TensorSignature:
         model=manifest.model,
         input_name=manifest.inputs[0].name,
         output_name=manifest.outputs[0].name,
+        prompts=manifest.prompts,
     )
 
 

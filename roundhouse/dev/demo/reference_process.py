@@ -46,7 +46,7 @@ def main() -> int:
     from engine_build.runner import ProcessRunner
     from engine_build.sources.source import FetchContext, fetch
     from engine_build.store import store_at
-    from onboarding.model_spec import SourceSpec
+    from onboarding.source_spec import SourceSpec
 
     question, folder = json.load(sys.stdin), Path(sys.argv[1])
     shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 
-from onboarding.model_spec import SourceSpec
+from onboarding.source_spec import SourceSpec
 from roundhouse.dev.demo.reference_process import MARK
 from roundhouse.errors import NotReadyError
 from roundhouse.invocation import Vector

@@ -20,7 +20,7 @@ from onboarding.manifest import (
     SpeedupRecord,
     TensorRecord,
 )
-from onboarding.model_spec import SourceSpec
+from onboarding.source_spec import SourceSpec
 
 KEY = "0123456789abcdef0123"
 NAME = "sentence-embedder"

@@ -43,6 +43,9 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "source.checkpoint": ("models/mine", "networks"),
     "source.path": ("other", "networks"),
     "source.sha256": ("bbbb", "networks"),
+    "source.pooling": ({"mode": "cls"}, "networks"),
+    "source.prompts": ({"query": "query: "}, "networks"),
+    "source.default_prompt_name": ("query", "networks"),
     "engine.precision": ("int8", "engine"),
     "engine.optimization_profiles.batch": ([1, 4, 16], "engine"),
     "engine.optimization_profiles.sequence": ([8, 16, 64], "int8 network"),
@@ -91,12 +94,13 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "endpoint.dashboard": (True, "nothing"),
 }
 LISTED_WHOLE = (
+    "source.pooling",
     "endpoint.scaling.schedule",
     "endpoint.instance_pools",
     "endpoint.data_capture",
     "endpoint.asynchronous",
 )
-"""Fields whose own fields say nothing about an engine."""
+"""Fields whose own fields all change the same."""
 JOINING = {"endpoint.joins", "endpoint.role"}
 """Of a model that has no endpoint of its own."""
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from onboarding.lock import Lock, lock_text, write_lock_entry
-from onboarding.manifest import Manifest
+from onboarding.manifest import Manifest, Prompts
 from tests.unit.onboarding.manifests import lock_entry
 
 MANIFEST = lock_entry("example", "a" * 20).manifest
@@ -29,6 +29,14 @@ def test_only_a_model_that_refuses_long_texts_says_so(tmp_path):
     assert Manifest.from_bytes(refusing.manifest.to_bytes()) == refusing.manifest
     assert "auto_truncate" not in lock_text(Lock(model="example", engines={"a" * 20: entry}))
     assert "auto_truncate: false" in write_lock_entry(tmp_path, "example", refusing).read_text()
+
+
+def test_only_a_model_with_prompts_has_them():
+    assert MANIFEST.prompts is None and "prompts" not in json.loads(MANIFEST.to_bytes())
+    prompts = Prompts(texts={"query": "find: ", "document": ""})
+    known = Manifest.from_bytes(MANIFEST.model_copy(update={"prompts": prompts}).to_bytes())
+    assert known.prompts == prompts and known.prompts.differ
+    assert (prompts.prefix(), prompts.prefix("query")) == ("", "find: ")
 
 
 def test_refuses_a_requirement_that_it_does_not_know():

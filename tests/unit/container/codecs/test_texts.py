@@ -17,8 +17,11 @@ from container.client import EndpointFault, rows_of
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.codecs.texts import decode_request, encode_response
 from container.server.types import RequestFault, Signature, TextRequest, UnsupportedEncoding
+from onboarding.manifest import Prompts
 
 SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
+PROMPTS = Prompts(texts={"query": "find: ", "document": ""}, default_prompt_name="query")
+PROMPTED = Signature(model="tiny", input_name="text", output_name="embedding", prompts=PROMPTS)
 TEXTS = st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=6)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -216,3 +219,52 @@ def test_json_is_read_under_the_types_that_clients_send(content_type):
 def test_refuses_other_content_types(content_type):
     with pytest.raises(UnsupportedEncoding, match="Content-Type is"):
         decode_request(b'{"inputs": "a"}', content_type, SIGNATURE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "prefix"),
+    [
+        ({}, "find: "),
+        ({"parameters": {"prompt_name": "query", "timeout": 9}}, "find: "),
+        ({"parameters": {"prompt_name": "document"}}, ""),
+        ({"parameters": {"prompt_name": None}}, "find: "),
+    ],
+)
+def test_prompt_that_a_request_names_stands_before_its_texts(fields, prefix):
+    wanted = (f"{prefix}a", f"{prefix}b")
+    assert decode_request(body(**fields), "", PROMPTED).texts == wanted
+    plain = json.dumps({"inputs": ["a", "b"]} | fields).encode()
+    assert decode_request(plain, "", PROMPTED).texts == wanted
+
+
+def test_plain_request_names_its_prompt_as_a_field_of_its_own():
+    plain = b'{"inputs": "a", "prompt_name": "document"}'
+    assert decode_request(plain, "", PROMPTED).texts == ("a",)
+    # In KServe's protocol a field of no meaning is no prompt: Triton reads none there.
+    assert decode_request(body(prompt_name="document"), "", PROMPTED).texts[0] == "find: a"
+
+
+def test_binary_request_names_its_prompt():
+    texts, content_type = binary([b"a"])
+    size = int(content_type.rpartition("=")[2])
+    header = json.loads(texts[:size]) | {"parameters": {"prompt_name": "query"}}
+    data = json.dumps(header).encode()
+    content_type = f"{BINARY_TYPE};json-header-size={len(data)}"
+    assert decode_request(data + texts[size:], content_type, PROMPTED).texts == ("find: a",)
+
+
+@pytest.mark.parametrize(
+    ("signature", "name", "sentence"),
+    [
+        (PROMPTED, "title", "Unknown prompt 'title'; the model has 'document', 'query'."),
+        (PROMPTED, "", "Unknown prompt ''; the model has 'document', 'query'."),
+        (PROMPTED, 3, '"prompt_name" is 3; it must be a string.'),
+        (SIGNATURE, "query", "Unknown prompt 'query'; the model has no prompts."),
+    ],
+)
+def test_refuses_a_prompt_that_the_model_does_not_have(signature, name, sentence):
+    for inputs in ([tensor()], ["a"]):
+        document = {"inputs": inputs, "parameters": {"prompt_name": name}}
+        with pytest.raises(RequestFault) as refused:
+            decode_request(json.dumps(document).encode(), "", signature)
+        assert str(refused.value) == sentence

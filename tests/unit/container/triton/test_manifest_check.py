@@ -8,8 +8,10 @@ import json
 
 import pytest
 
+from container.server.codecs.envelope import prompt_prefix
 from container.server.engines.engine import warm_up_sizes
-from onboarding.manifest import ProfileRecord, RuntimeIdentity
+from container.server.types import RequestFault
+from onboarding.manifest import ProfileRecord, Prompts, RuntimeIdentity
 from tests.fixtures.tiny_embedder.archive import (
     ARITHMETIC,
     CARRIED,
@@ -208,3 +210,38 @@ def test_refuses_a_changed_engine_of_another_gpu(tmp_path):
     (tmp_path / EMBEDDER.model / "1" / "model_90.plan").write_text("changed")
     with pytest.raises(manifest_check.Refused, match=r"model_90\.plan has sha256"):
         manifest_check.verified_manifest(tmp_path, lambda: "8.6")
+
+
+PROMPTS = {"texts": {"query": "find: ", "document": ""}, "default_prompt_name": "query"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "prompts", "prefix"),
+    [
+        ("", PROMPTS, "find: "),
+        ("{}", PROMPTS, "find: "),
+        ('{"prompt_name": "document"}', PROMPTS, ""),
+        ('{"other": 1}', PROMPTS | {"default_prompt_name": None}, ""),
+        ("{}", None, ""),
+    ],
+)
+def test_prompt_is_the_requests_or_the_default(parameters, prompts, prefix):
+    assert manifest_check.prompt_prefix(parameters, prompts) == prefix
+
+
+@pytest.mark.parametrize(
+    ("prompts", "name"), [(PROMPTS, "title"), (PROMPTS, ""), (PROMPTS, 3), (None, "query")]
+)
+def test_refuses_an_unknown_prompt_as_the_python_server_does(prompts, name):
+    parameters = {"prompt_name": name}
+    with pytest.raises(ValueError, match="prompt") as refused:
+        manifest_check.prompt_prefix(json.dumps(parameters), prompts)
+    given = None if prompts is None else Prompts.model_validate(prompts)
+    with pytest.raises(RequestFault) as ours:
+        prompt_prefix({"parameters": parameters}, given)
+    assert str(refused.value) == str(ours.value)
+
+
+def test_prompts_are_read_of_a_manifest(tmp_path):
+    write_archive(tmp_path, prompts=Prompts.model_validate(PROMPTS))
+    assert manifest_check.verified_manifest(tmp_path)["prompts"] == PROMPTS

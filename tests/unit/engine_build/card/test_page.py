@@ -23,8 +23,8 @@ from engine_build.request import build_request
 from engine_build.store import FolderStore
 from onboarding.lock import LockEntry
 from onboarding.manifest import QuantizationRecord, RuntimeIdentity
-from onboarding.model_spec import SourceSpec
 from onboarding.names import engine_card_data_path, engine_card_path, network_path
+from onboarding.source_spec import SourceSpec
 from tests.unit.engine_build.sample_cards import MEANS, NEIGHBOURS, SHARES, WORSTS, card, cpu_card
 
 HOSTILE = "\"><script>alert(1)</script>&<img src=http://x onerror=a>'{{7*7}}"

@@ -37,6 +37,14 @@ def test_texts_are_padded_to_the_longest_of_a_batch_and_cut_at_the_longest_serve
     assert texts.cut(TEXTS) == 1
 
 
+def test_prompt_stands_before_every_text_and_counts_when_it_is_cut(texts, tmp_path):
+    inputs, path = ("input_ids", "attention_mask"), tmp_path / "tokenizer.json"
+    prompted = TextEncoder(path, inputs=inputs, longest=6, prompt="a red ")
+    written = texts.feed([f"a red {text}" for text in TEXTS])
+    assert np.array_equal(prompted.feed(TEXTS)["input_ids"], written["input_ids"])
+    assert (texts.cut(TEXTS), prompted.cut(TEXTS)) == (1, 2)
+
+
 def test_shaped_texts_are_real_tokens_alone(texts):
     feed = texts.shaped(TEXTS, Shape(batch=2, sequence=5))
     assert feed["input_ids"].shape == (2, 5)

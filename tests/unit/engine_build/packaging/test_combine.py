@@ -10,7 +10,7 @@ import pytest
 from engine_build.errors import InputRefused
 from engine_build.packaging.combine import DEFAULT_FILE, combine_archives, main
 from onboarding.combined_manifest import CombinedManifest
-from onboarding.manifest import MANIFEST_NAME, Manifest, ProfileRecord, RuntimeIdentity
+from onboarding.manifest import MANIFEST_NAME, Manifest, ProfileRecord, Prompts, RuntimeIdentity
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 from onboarding.signature import ENVELOPE_NAME
 from tests.unit.engine_build import golden_configurations as golden
@@ -136,6 +136,7 @@ TWICE = (ProfileRecord(batch=(1, 8, 64), sequence=(16, 128, 256)),)
             "disagree on the TensorRT build: .*10.16.1.11.*10.9.0.34",
         ),
         ({"model": "other"}, "disagree on the model: embedder and other"),
+        ({"prompts": Prompts(texts={"query": "find: "})}, "disagree on the prompts: None and"),
         ({"auto_truncate": False}, "disagree on whether long texts are cut: True and False"),
         ({"network_keys": {"float": "2"}}, "disagree on the network"),
         ({"tokenizer": b"[]"}, "tokenizer.json differs between .*: another tokenizer"),

@@ -7,7 +7,7 @@ import pytest
 from engine_build.errors import InputRefused
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.pbtxt import TRUE, Word, entry, text
-from onboarding.manifest import ProfileRecord, TensorRecord
+from onboarding.manifest import ProfileRecord, Prompts, TensorRecord
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 from tests.unit.engine_build import golden_configurations
 from tests.unit.engine_build.golden_configurations import (
@@ -131,6 +131,17 @@ NO_INSTANCE = ServingSpec.model_construct(**(dict(ServingSpec()) | {"instances_p
 def test_refuses_what_triton_would_refuse_later(changes, words, is_cpu):
     with pytest.raises(InputRefused, match=f"model configuration of .*: {words}"):
         configurations(served_model(**changes), is_cpu=is_cpu)
+
+
+def test_refuses_a_cache_that_cannot_tell_prompts_apart():
+    cached = {"serving": ServingSpec(response_cache=True)}
+    prompts = Prompts(texts={"query": "find: ", "document": ""})
+    words = r"has prompts \(query, document\), and response_cache would answer a text from memory"
+    with pytest.raises(InputRefused, match=words):
+        configurations(served_model(**cached, prompts=prompts), is_cpu=False)
+    alike = Prompts(texts={"query": "", "document": ""})
+    for others in ({"prompts": alike, **cached}, {"prompts": prompts}):
+        assert configurations(served_model(**others), is_cpu=False)
 
 
 def test_refuses_a_half_precision_answer_of_a_text_task_on_a_gpu():

@@ -7,19 +7,23 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
+from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm
+from tokenizers import Tokenizer
 
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
 from engine_build.sources.embedding import (
-    EmbeddingPipeline,
     embedding_pipeline,
     reference_encoder,
     refuse_other_vectors,
 )
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
+from tests.unit.engine_build.embedders import OUT, dense, pooling, write_decoder, write_embedder
 from tests.unit.engine_build.tiny import WIDTH, sample_texts
 
 OLD = "sentence_transformers.models"
@@ -73,6 +77,16 @@ def with_modules(checkpoint, tmp_path):
     return write
 
 
+@pytest.fixture
+def cased_checkpoint(checkpoint, tmp_path):
+    """The tiny checkpoint with a tokenizer that keeps capital letters."""
+    folder = shutil.copytree(checkpoint, tmp_path / "cased")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.normalizer = None
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
 def exported_rows(folder, tmp_path, texts):
     source = SourceModel(folder, longest=16)
     network = export(source, texts, tmp_path, longest=16)
@@ -80,30 +94,94 @@ def exported_rows(folder, tmp_path, texts):
     return OrtNetwork(network.path).rows(encoder.feed(texts))
 
 
-@every_style
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("normalize", [True, False])
-def test_network_gives_what_encode_gives(style, pooling, normalize, with_modules, tmp_path):
-    last = [("Normalize", None)] if normalize else []
-    modules = [("Transformer", None), ("Pooling", pooling_config(style, pooling)), *last]
-    folder, texts = with_modules(style, *modules), sample_texts(30, seed=3)
-    assert embedding_pipeline(folder) == EmbeddingPipeline(pooling=pooling, normalize=normalize)
+def cosines(folder, tmp_path, prompt=""):
+    """The network's vectors of 200 texts against those of `encode()`."""
+    texts = sample_texts(200, seed=3)
     encoded = SentenceTransformer(str(folder), device="cpu").encode(texts)
-    rows = exported_rows(folder, tmp_path, texts)
-    assert np.abs(rows - encoded).max() < 1e-5
-    assert bool(np.allclose(np.linalg.norm(rows, axis=1), 1)) is normalize
     # The reference uses the attention that is exported, encode() by default a fused one.
-    assert np.allclose(reference_encoder(folder, 16)(texts), encoded, atol=1e-6)
+    assert np.allclose(reference_encoder(folder, 16, prompt)(texts), encoded, atol=1e-5)
+    source = SourceModel(folder, longest=16)
+    network = export(source, texts[:30], tmp_path, longest=16)
+    encoder = TextEncoder(network.tokenizer, inputs=network.input_names, longest=16, prompt=prompt)
+    rows = OrtNetwork(network.path).rows(encoder.feed(texts))
+    assert np.abs(rows - encoded).max() < 1e-4
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(encoded, axis=1)
+    return (rows * encoded).sum(axis=1) / lengths
 
 
-def test_checkpoint_that_sentence_transformers_itself_saved_is_read(checkpoint, tmp_path):
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+@every_style
+@pytest.mark.parametrize("modes", [("mean",), ("cls",), ("max",), ("cls", "max", "mean")])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_pipeline_is_read_as_it_was_saved(style, modes, normalize, with_modules):
+    last = [("Normalize", None)] if normalize else []
+    modules = [("Transformer", None), ("Pooling", pooling_config(style, *modes)), *last]
+    pipeline = embedding_pipeline(with_modules(style, *modules))
+    assert (pipeline.poolings, len(pipeline.heads)) == (modes, len(last))
 
-    modules = [Transformer(str(checkpoint)), Pooling(WIDTH, "cls")]
-    SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "saved"))
-    assert embedding_pipeline(tmp_path / "saved") == EmbeddingPipeline(
-        pooling="cls", normalize=False
+
+MODULES = {
+    "mean": lambda: [pooling("mean")],
+    "mean-normalize": lambda: [pooling("mean"), Normalize()],
+    "cls": lambda: [pooling("cls")],
+    "cls-normalize": lambda: [pooling("cls"), Normalize()],
+    "max": lambda: [pooling("max")],
+    "max-normalize": lambda: [pooling("max"), Normalize()],
+    "lasttoken": lambda: [pooling("lasttoken")],
+    "lasttoken-normalize": lambda: [pooling("lasttoken"), Normalize()],
+    "weightedmean": lambda: [pooling("weightedmean")],
+    "mean_sqrt_len_tokens": lambda: [pooling("mean_sqrt_len_tokens")],
+    "cls+max-dense-layernorm-normalize": lambda: [
+        pooling("cls", "max"),
+        dense(2 * WIDTH),
+        LayerNorm(OUT),
+        Dropout(),
+        Normalize(),
+    ],
+    "mean-normalize-dense-identity-no-bias": lambda: [
+        pooling("mean"),
+        Normalize(),
+        dense(activation=torch.nn.Identity(), bias=False),
+    ],
+}
+
+
+@pytest.mark.parametrize("modules", MODULES)
+def test_network_gives_what_encode_gives(modules, checkpoint, tmp_path):
+    folder = write_embedder(tmp_path / "saved", checkpoint, *MODULES[modules]())
+    assert cosines(folder, tmp_path).min() >= 0.9999
+
+
+@pytest.mark.parametrize("kind", ["Qwen2", "Qwen3", "Mistral", "Llama"])
+def test_decoder_gives_what_encode_gives(kind, tmp_path):
+    decoder = write_decoder(tmp_path / "decoder", kind)
+    modules = [pooling("lasttoken"), Normalize()]
+    folder = write_embedder(
+        tmp_path / "saved", decoder, *modules, processor_kwargs={"padding_side": "left"}
     )
+    assert cosines(folder, tmp_path).min() >= 0.9999
+
+
+def test_lower_casing_is_put_into_the_tokenizer(cased_checkpoint, tmp_path):
+    folder = write_embedder(
+        tmp_path / "saved", cased_checkpoint, pooling("mean"), do_lower_case=True
+    )
+    texts = ["The Cat SAT", "a dog"]
+    encoded = SentenceTransformer(str(folder), device="cpu").encode(texts)
+    assert np.abs(exported_rows(folder, tmp_path, texts) - encoded).max() < 1e-5
+    assert np.abs(encoded[0] - reference_encoder(folder, 16)(["the cat sat"])[0]).max() < 1e-5
+
+
+def test_prompt_is_put_before_texts_and_counts_when_they_are_cut(checkpoint, tmp_path):
+    prompts = {"query": "find a blue train : ", "document": ""}
+    folder = write_embedder(
+        tmp_path / "saved",
+        checkpoint,
+        pooling("mean"),
+        prompts=prompts,
+        default_prompt_name="query",
+        max_seq_length=16,
+    )
+    assert cosines(folder, tmp_path, prompts["query"]).min() >= 0.9999
 
 
 def test_checkpoint_without_modules_is_pooled_by_the_mean_and_not_normalised(checkpoint, tmp_path):
@@ -113,21 +191,55 @@ def test_checkpoint_without_modules_is_pooled_by_the_mean_and_not_normalised(che
     assert np.linalg.norm(encoded, axis=1).min() > 1.5
 
 
-@every_style
-@pytest.mark.parametrize(("modes", "named"), [(["max"], "max"), (["cls", "mean"], r"cls \+ mean")])
-def test_refuses_another_pooling(style, modes, named, with_modules):
-    folder = with_modules(style, ("Transformer", None), ("Pooling", pooling_config(style, *modes)))
-    words = rf"pools by {named}; allowed: mean, cls. Export .* as `source.onnx`"
+def test_refuses_sequences_beyond_those_of_encode(checkpoint, tmp_path):
+    folder = write_embedder(tmp_path / "saved", checkpoint, pooling("mean"), max_seq_length=12)
+    words = r"cuts texts at 12 tokens \(max_seq_length in .*\), but a profile goes up to 16; lower"
     with pytest.raises(SourceFault, match=words):
+        SourceModel(folder, longest=16)
+    assert SourceModel(folder, longest=12).embeds
+
+
+def test_refuses_a_longest_text_that_is_no_number(with_modules):
+    folder = with_modules("old", ("Transformer", None), ("Pooling", pooling_config("old", "mean")))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": "many"}')
+    with pytest.raises(SourceFault, match=r"max_seq_length in sentence_bert_config.json .* 'many'"):
+        embedding_pipeline(folder)
+
+
+@every_style
+@pytest.mark.parametrize("kind", ["CNN", "LSTM", "WeightedLayerPooling", "WordEmbeddings"])
+def test_refuses_modules_that_are_not_reproduced(style, kind, with_modules):
+    folder = with_modules(
+        style, ("Transformer", None), (f"sentence_transformers.models.{kind}", {})
+    )
+    words = rf"the modules Transformer, {kind}; allowed: Transformer, Pooling, and after them Dense"
+    with pytest.raises(SourceFault, match=words):
+        embedding_pipeline(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"activation_function": "mine.Swish"}, r"activation function mine.Swish, whose code is"),
+        (
+            {"module_input_name": "token_embeddings"},
+            r"has the input token_embeddings; allowed",
+        ),
+        ({"out_features": OUT + 1}, r"2_Dense \(Dense\) cannot be loaded"),
+    ],
+)
+def test_refuses_a_dense_head_that_is_not_reproduced(changes, fault, checkpoint, tmp_path):
+    folder = write_embedder(tmp_path / "saved", checkpoint, pooling("mean"), dense())
+    path = folder / "2_Dense" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(SourceFault, match=fault):
         SourceModel(folder, longest=16)
 
 
-@every_style
-def test_refuses_a_dense_head(style, with_modules):
-    pooling = ("Pooling", pooling_config(style, "mean"))
-    folder = with_modules(style, ("Transformer", None), pooling, ("Dense", {"in_features": WIDTH}))
-    words = r"the modules Transformer, Pooling, Dense; allowed: Transformer, Pooling, and Norm"
-    with pytest.raises(SourceFault, match=words):
+def test_refuses_pickled_weights_of_a_head(checkpoint, tmp_path):
+    folder = write_embedder(tmp_path / "saved", checkpoint, pooling("mean"), dense())
+    (folder / "2_Dense/model.safetensors").rename(folder / "2_Dense/pytorch_model.bin")
+    with pytest.raises(SourceFault, match=r"2_Dense \(Dense\) has no model.safetensors; pickled"):
         SourceModel(folder, longest=16)
 
 

@@ -44,7 +44,8 @@ def text_network(tmp_path, path, **changes):
     root = tmp_path / "root"
     root.mkdir()
     shutil.copyfile(path, root / "model.onnx")
-    spec = model(source={"onnx": "model.onnx", "sha256": sha256_of(path)}, **changes)
+    source = {"onnx": "model.onnx", "sha256": sha256_of(path), **changes.pop("source", {})}
+    spec = model(source=source, **changes)
     return float_network(path, request(write_tree(root, spec)), tmp_path)
 
 

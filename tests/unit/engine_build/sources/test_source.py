@@ -16,7 +16,7 @@ from engine_build.errors import SourceFault
 from engine_build.sources.source import FetchContext, fetch
 from engine_build.store import FolderStore, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
-from onboarding.model_spec import SourceSpec
+from onboarding.source_spec import SourceSpec
 from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tiny import INSIDE, PIN
 
