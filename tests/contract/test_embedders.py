@@ -37,7 +37,8 @@ def write_embedder_archive(folder, name):
     """The archive that a CPU build makes of an exported network."""
     width = np.load(folder / "vectors.npy").shape[1]
     output = TensorRecord(name="sentence_embedding", datatype="FP32", shape=(-1, width))
-    served = replace(EMBEDDER.served, outputs=(output,))
+    model = f"embedder-{NAMES.index(name)}"
+    served = replace(EMBEDDER.served, model=model, outputs=(output,))
     tiny = replace(EMBEDDER, served=served, network=str(folder / "model"))
     prompts = Prompts(texts={"query": PROMPT}, default_prompt_name="query")
     known = {"prompts": prompts} if name == NAMES[-1] else {}
@@ -47,31 +48,25 @@ def write_embedder_archive(folder, name):
 
 @pytest.fixture(scope="module", params=["python-mme", "triton-mme"])
 def server(request, embedders, tmp_path_factory):
-    """A multi-model server that has loaded every embedder."""
+    """A multi-model server that has loaded every embedder, by its name."""
     folder = tmp_path_factory.mktemp(request.param)
     with serving(request.param, embedders / NAMES[0] / "archive", folder) as one:
-        for index, name in enumerate(NAMES):
-            archive = embedders / name / "archive"
-            answer = load(one.client, archive, name=f"hash{index}", target=target(index))
+        served = {NAMES[0]: one}
+        for index, name in enumerate(NAMES[1:], 1):
+            archive, target = embedders / name / "archive", f"{index:016x}/model.tar.gz"
+            answer = load(one.client, archive, name=f"hash{index}", target=target)
             assert answer.status == 200, answer.body
-        yield one
-
-
-def target(index):
-    return f"{index:016x}/model.tar.gz"
+            path, headers = f"/models/hash{index}/invoke", {TARGET_HEADER: target}
+            served[name] = replace(one, infer_path=path, headers=headers)
+        yield served
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_endpoint_gives_what_encode_gives(name, server, embedders):
     texts = json.loads((embedders / "texts.json").read_text())
     expected = np.load(embedders / name / "vectors.npy")
-    one = replace(
-        server,
-        infer_path=f"/models/hash{NAMES.index(name)}/invoke",
-        headers={TARGET_HEADER: target(NAMES.index(name))},
-    )
     parts = [texts[start : start + ROWS] for start in range(0, len(texts), ROWS)]
-    vectors = np.concatenate([rows(one.ask(json_request(part))) for part in parts])
+    vectors = np.concatenate([rows(server[name].ask(json_request(part))) for part in parts])
     assert vectors.shape == expected.shape
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(expected, axis=1)
     assert ((vectors * expected).sum(axis=1) / lengths).min() >= 0.9999
