@@ -15,8 +15,10 @@ from container.client import OUT_OF_TIME, AnswerFault, EndpointClient, EndpointF
 from container.server.codecs.texts import decode_request, encode_response
 from container.server.types import Signature
 from container.wire import InputFault
+from onboarding.manifest import Prompts
 
-SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding")
+PROMPTS = Prompts(texts={"long": "0123456789"})
+SIGNATURE = Signature(model="tiny", input_name="text", output_name="embedding", prompts=PROMPTS)
 
 
 class ClientError(Exception):
@@ -72,6 +74,7 @@ def client(runtime, **changes):
 def test_client_returns_one_row_per_text(binary):
     runtime = Runtime()
     assert client(runtime, binary=binary).embed(["a", "schön"]).tolist() == [[1], [5]]
+    assert client(runtime, binary=binary).embed(["a"], "long").tolist() == [[11]]
     assert "TargetModel" not in runtime.calls[0]
     if not binary:
         assert json.loads(runtime.calls[0]["Body"])["inputs"][0]["data"] == ["a", "schön"]

@@ -95,6 +95,12 @@ def test_refuses_an_answer_that_is_no_matrix_of_the_right_height(body):
         invoke_texts(Runtime(body), PLAIN, ("a", "b"))
 
 
+def test_prompt_is_named_in_the_request():
+    runtime = Runtime(_answer([1, 2], [1, 0]))
+    invoke_texts(runtime, PLAIN, ("a",), prompt_name="query")
+    assert json.loads(runtime.request["Body"])["parameters"] == {"prompt_name": "query"}
+
+
 def test_arrays_are_sent_for_arrays():
     runtime = Runtime(_answer([2, 2], [1, 0, 0, 1]))
     arrays = invoke_arrays(runtime, PLAIN, {"x": np.ones((2, 1), np.float32)})
@@ -116,7 +122,7 @@ class Doubling:
     def __init__(self):
         self.rows = []
 
-    def embed(self, texts):
+    def embed(self, texts, prompt_name=None):
         self.rows.append(len(texts))
         return np.array([[2.0 * float(text)] for text in texts])
 
