@@ -211,7 +211,7 @@ def default_prompt_of_an_onnx_file_is_given(case: ModelCase) -> Iterator[Fault]:
 
 
 @rule("source", "serving")
-def cache_tells_no_prompts_apart(case: ModelCase) -> Iterator[Fault]:
+def cache_is_for_one_prompt(case: ModelCase) -> Iterator[Fault]:
     """Triton's cache knows a request by its inputs; a prompt's name is a parameter."""
     if case.spec.source.prompts and case.spec.serving.response_cache:
         yield case.document.at_change(("serving", "response_cache"), ("source", "prompts")).fault(

@@ -133,7 +133,7 @@ def test_refuses_what_triton_would_refuse_later(changes, words, is_cpu):
         configurations(served_model(**changes), is_cpu=is_cpu)
 
 
-def test_refuses_a_cache_that_cannot_tell_prompts_apart():
+def test_refuses_a_cache_beside_prompts():
     cached = {"serving": ServingSpec(response_cache=True)}
     prompts = Prompts(texts={"query": "find: ", "document": ""})
     words = r"has prompts \(query, document\), and response_cache would answer a text from memory"
