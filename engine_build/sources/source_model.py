@@ -20,8 +20,6 @@ from engine_build.sources.pooling import PoolingHead
 if TYPE_CHECKING:
     from onboarding.values import Task
 
-ENCODER_OF_TWO = ("t5", "mt5", "umt5")
-"""Models of an encoder and a decoder, of which an embedder is the encoder alone."""
 POOLER = "pooler."
 """Weights of a head that no task uses; some checkpoints lack them."""
 
@@ -130,8 +128,6 @@ def _encoder(folder: Path, task: Task) -> Any:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     model_class = transformers.AutoModel
-    if read_json(folder / "config.json", {}).get("model_type") in ENCODER_OF_TWO:
-        model_class = transformers.AutoModelForTextEncoding
     if task == "text-classification":
         model_class = transformers.AutoModelForSequenceClassification
         _refuse_other_problems(read_json(folder / "config.json", {}))

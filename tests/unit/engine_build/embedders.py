@@ -57,21 +57,3 @@ def write_decoder(folder: Path, kind: str, **settings: Any) -> Path:
     tokenizer.save(str(folder / "tokenizer.json"))
     write_tokenizer_config(folder)
     return folder
-
-
-def write_t5_encoder(folder: Path) -> Path:
-    """The encoder of a T5, which has relative positions."""
-    torch.manual_seed(0)
-    tokenizer = word_tokenizer()
-    config = transformers.T5Config(
-        vocab_size=tokenizer.get_vocab_size() + 8,
-        d_model=WIDTH,
-        d_kv=16,
-        d_ff=64,
-        num_layers=2,
-        num_heads=2,
-    )
-    transformers.T5EncoderModel(config).save_pretrained(folder)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    write_tokenizer_config(folder)
-    return folder
