@@ -35,7 +35,7 @@ BODIES: dict[str, Callable[[], bytes]] = {
     "one text of letters": lambda: _body(["a" * (BODY_BYTES - 20)]),
     "one text of spaces": lambda: _body([" " * (BODY_BYTES - 20)]),
     "one text of CJK": lambda: _body(["中" * ((BODY_BYTES - 20) // 3)]),
-    "1,024 texts of punctuation": lambda: _body(["!" * (BODY_BYTES // 1024 - 8)] * 1024),
+    "128 texts of punctuation": lambda: _body(["!" * (BODY_BYTES // 128 - 8)] * 128),
 }
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from container.client import EndpointClient
     from container.wire import Array
 
+ASYNCHRONOUS_ROWS = 50_000
+"""Half of what the Python server takes behind an asynchronous endpoint."""
 Vector = tuple[float, ...]
 Scores = tuple[tuple[str, float], ...]
 """Class names with probabilities, the likeliest first."""
@@ -95,6 +97,11 @@ def invoke_arrays(
 def most_rows(target: Target) -> int:
     """Return the rows of the largest batch that an engine takes."""
     return max(profile.batch[-1] for profile in target.model.engine.optimization_profiles)
+
+
+def most_asynchronous_rows(deployment: Deployment, batch_rows: int) -> int:
+    """Return the rows of one queued request: Triton takes a batch, the Python server splits it."""
+    return batch_rows if deployment.server == "triton" else ASYNCHRONOUS_ROWS
 
 
 def asynchronous_runtime(

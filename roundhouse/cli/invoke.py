@@ -71,6 +71,7 @@ def invoke(
         runtime = invocation.asynchronous_runtime(
             session.clients, deployment, wait_seconds, report.print
         )
+        most = invocation.most_asynchronous_rows(deployment, most)
     if input is not None:
         inputs = array_files.read(input, target)
         arrays = invocation.invoke_arrays(runtime, address, inputs, most)

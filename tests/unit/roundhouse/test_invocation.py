@@ -18,14 +18,18 @@ from botocore.exceptions import ClientError, NoCredentialsError
 from container.client import EndpointClient
 from onboarding.manifest import TensorRecord
 from roundhouse.cli.app import exit_code
-from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
+from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.invocation import (
+    ASYNCHRONOUS_ROWS,
     Address,
     address,
+    asynchronous_runtime,
     classes,
     cosine,
+    find_deployment,
     invoke_arrays,
     invoke_texts,
+    most_asynchronous_rows,
     output_name,
     require_inputs,
 )
@@ -352,3 +356,18 @@ def test_the_one_output_is_named_by_the_lock(deployments):
     entry = entry_for(deployment, target, outputs=outputs)
     assert output_name(dataclasses.replace(target, lock_entry=entry)) == "embedding"
     assert output_name(dataclasses.replace(target, lock_entry=None)) == "rows"
+
+
+def test_refuses_to_queue_requests_of_an_endpoint_without_a_queue(deployments):
+    deployment = find_deployment(deployments, "sentence-embedder")
+    with pytest.raises(UsageError, match="is no asynchronous endpoint in local; leave --async out"):
+        asynchronous_runtime(lambda service: None, deployment, 60, print)
+
+
+def test_queued_request_holds_a_batch_for_triton_and_many_for_the_python_server(deployments):
+    deployment = find_deployment(deployments, "sentence-embedder")
+    rows = {
+        server: most_asynchronous_rows(dataclasses.replace(deployment, server=server), 32)
+        for server in ("python", "triton")
+    }
+    assert rows == {"python": ASYNCHRONOUS_ROWS, "triton": 32}
