@@ -27,6 +27,8 @@ CONFLICT = "ConditionalRequestConflict"
 """Another upload of the object was under way; S3 asks to try again (PutObject, `If-None-Match`)."""
 CONFLICT_SECONDS = (1, 2, 4, 8)
 """Between the tries."""
+LARGEST_OBJECT_BYTES = 5 * 1000**3
+"""Of one PUT (Amazon S3 User Guide, "Uploading objects": 5 GB)."""
 ABSENT_OR_PRESENT = ("404", "NoSuchKey", "NotFound", "412", "PreconditionFailed")
 
 
@@ -98,11 +100,7 @@ class FolderStore:
         source = self.path(name)
         if not source.is_file():
             return False
-        path.unlink(missing_ok=True)
-        try:
-            os.link(source, path)
-        except OSError:
-            shutil.copyfile(source, path)
+        link_or_copy(source, path)
         return True
 
     def upload(self, path: Path, name: str, *, only_if_absent: bool = False) -> bool:
@@ -219,6 +217,15 @@ class S3Store:
         except BotoCoreError as error:
             reason = f" cannot be reached ({error})"
         raise PublishFailed(f"{self.place}/{name}{reason}; no engine was published.")
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file that nobody changes another name: a hard link, or a copy on another disk."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def sha256_of(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 CONFIGURATION = "config.json"
@@ -22,8 +23,13 @@ def checkpoint_files(folder: Path) -> tuple[str, ...]:
 
 def checkpoint_sha256(folder: Path) -> str:
     """Return one digest of a folder: `sha256sum` of what `sha256sum` prints, sorted by path."""
+    return files_sha256(folder, checkpoint_files(folder))
+
+
+def files_sha256(folder: Path, names: Iterable[str]) -> str:
+    """Return one digest of some files of a folder, by their paths in the order given."""
     digest = hashlib.sha256()
-    for name in checkpoint_files(folder):
+    for name in names:
         with (folder / name).open("rb") as file:
             digest.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {name}\n".encode())
     return digest.hexdigest()

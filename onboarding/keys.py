@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import ModelSpec, SensitivitySearchSpec, ServingSpec
+from onboarding.model_spec import AccuracySpec, ModelSpec, SensitivitySearchSpec, ServingSpec
 from onboarding.platform import InstanceType
 from onboarding.source_spec import SourceSpec
 from onboarding.values import Precision, QuantizationMode
@@ -106,8 +106,7 @@ def engine_key(
             "compiler": _compiler(spec) if runtime.name == "tensorrt" else None,
             "accuracy": {
                 "dataset": dataset_digests[spec.accuracy.dataset],
-                "metric": spec.accuracy.metric,
-                "budget": spec.accuracy.budget.model_dump(mode="json"),
+                **_judged(spec.accuracy),
             },
             "serving": _packaged(spec.serving),
         }
@@ -130,10 +129,15 @@ def _search(
         "samples": search.samples,
         # A choice that these samples refuse is made anew.
         "accuracy_dataset": dataset_digests[spec.accuracy.dataset],
-        "metric": spec.accuracy.metric,
-        "budget": spec.accuracy.budget.model_dump(mode="json"),
+        **_judged(spec.accuracy),
         "opt_sequence": None if first.sequence is None else first.sequence[1],
     }
+
+
+def _judged(accuracy: AccuracySpec) -> dict[str, Any]:
+    # `outputs` is younger than its recipe: none are left out, so that no key of before changes.
+    fields = {"metric", "budget", *(["outputs"] if accuracy.outputs else [])}
+    return accuracy.model_dump(mode="json", include=fields)
 
 
 def _compiler(spec: ModelSpec) -> dict[str, Any]:

@@ -115,6 +115,13 @@ class BudgetSpec(Value):
     )
 
 
+class OutputAccuracySpec(Value):
+    """The accuracy check of one output, where it differs from that of the others."""
+
+    metric: Metric | None = Field(None, description="Default: accuracy.metric")
+    budget: BudgetSpec | None = Field(None, description="Default: accuracy.budget")
+
+
 class AccuracySpec(Value):
     """The accuracy check of an engine; the dataset must share no line with the calibration set."""
 
@@ -127,6 +134,17 @@ class AccuracySpec(Value):
         "of texts that are in the same order); relative_error (1 less the relative error)",
     )
     budget: BudgetSpec = Field(BudgetSpec(), description="The least accuracy allowed")
+    outputs: dict[str, OutputAccuracySpec] = Field(
+        default_factory=dict,
+        description="Metric and budget of outputs of their own, by the output's name; the others "
+        "are judged one by one by accuracy.metric and accuracy.budget",
+    )
+
+    @property
+    def metrics(self) -> frozenset[Metric]:
+        """Every metric that some output may be judged by."""
+        own = (output.metric for output in self.outputs.values())
+        return frozenset({self.metric, *(metric for metric in own if metric is not None)})
 
 
 class DynamicBatchingSpec(Value):

@@ -4,17 +4,17 @@ pass             the interval's lower end holds the budget, and so does the wors
 fail             the interval's upper end misses the budget, or the worst sample does
 not enough data  the budget lies within the interval, or there are fewer than 100 samples
 
-Each output of a network is scored by itself, and the budget must hold for every one; the record is
-that of the output that is furthest from it. A requested precision is refused on anything but a
+Each output of a network is scored by itself, by a metric and a budget of its own where the model
+file gives one, and every budget must hold; the record is that of the output that is furthest from
+its own. A requested precision is refused on anything but a
 pass, with exit code 3; `auto` chooses an engine only on a pass. A float32 engine needs no pass,
 only no fail: its network was compared with the source model when it was exported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Literal
 
 import numpy as np
@@ -33,7 +33,7 @@ from engine_build.evaluation.scores import (
     relative_scores,
 )
 from engine_build.request import ENOUGH_SAMPLES
-from onboarding.manifest import AccuracyRecord, TensorRecord
+from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
 from onboarding.values import Metric
 
@@ -61,6 +61,17 @@ class BrokenAnswers(BudgetMissed):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OutputStandard:
+    """One output of several, and what it is judged by."""
+
+    name: str
+    size: int
+    """Values of a row."""
+    metric: Metric
+    budget: BudgetSpec
+
+
+@dataclass(frozen=True, kw_only=True)
 class Standard:
     """The answers and the budget that an engine is compared with."""
 
@@ -70,22 +81,15 @@ class Standard:
     budget: BudgetSpec
     labels: Array | None = None
     """The right class of each sample; metric accuracy needs them."""
-    outputs: tuple[tuple[str, int], ...] = ()
-    """Name and number of values of each output, in the order of a row; () for a single one."""
-
-
-def output_sizes(outputs: Sequence[TensorRecord]) -> tuple[tuple[str, int], ...]:
-    """Return a standard's outputs; () for one output, or for sizes that only a run decides."""
-    sizes = tuple((record.name, prod(record.shape[1:])) for record in outputs)
-    is_fixed = all(-1 not in record.shape[1:] for record in outputs)
-    return sizes if is_fixed and len(sizes) > 1 else ()
+    outputs: tuple[OutputStandard, ...] = ()
+    """In the order of a row; () for a single one, judged by metric and budget above."""
 
 
 def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
     """Return the record of one engine or network.
 
-    Raises BrokenAnswers for NaN and Inf, SourceFault for those of the source model and for rows of
-    another shape.
+    Of several outputs it is that of the furthest from its budget. Raises BrokenAnswers for NaN and
+    Inf, SourceFault for those of the source model and for rows of another shape.
     """
     if rows.shape != standard.reference.shape:
         raise SourceFault(
@@ -103,6 +107,13 @@ def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
             "ask for precision bf16 or fp32, or keep the layers that overflow in fp32."
         )
     return _furthest_output(subject, rows, standard)[0]
+
+
+def output_records(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, ...]:
+    """Return the record of each of several outputs; () for a single one."""
+    if not standard.outputs:
+        return ()
+    return tuple(record for record, _ in _by_output(subject, rows, standard))
 
 
 def worst_sample(rows: Array, standard: Standard) -> int:
@@ -133,14 +144,20 @@ def shortfall(record: AccuracyRecord) -> float:
     return mean if record.budget_worst is None else max(mean, record.budget_worst - record.worst)
 
 
-def refuse_useless_labels(reference: Array, labels: Array, dataset: str) -> None:
+def refuse_useless_labels(standard: Standard, dataset: str) -> None:
     """Raise SourceFault when the source model has no accuracy of which a part could be kept."""
-    if not hits(reference, labels).any():
-        raise SourceFault(
-            f"the source model gets none of the {len(labels)} labels of {dataset} right, so no "
-            "share of its accuracy can be kept; check that the labels are its classes, or use "
-            "metric agreement."
-        )
+    labels = standard.labels
+    for own in _standards_by_output(standard):
+        if (
+            labels is not None
+            and own.metric == "accuracy"
+            and not hits(own.reference, labels).any()
+        ):
+            raise SourceFault(
+                f"the source model gets none of the {len(labels)} labels of {dataset} right, so no "
+                "share of its accuracy can be kept; check that the labels are its classes, or use "
+                "metric agreement."
+            )
 
 
 def format_record(record: AccuracyRecord) -> str:
@@ -208,16 +225,38 @@ def _furthest_output(subject: str, rows: Array, standard: Standard) -> tuple[Acc
 
     The array holds the scores of its samples.
     """
-    if not standard.outputs or standard.metric == "accuracy":
-        return _record(subject, rows, standard)
-    ends = np.cumsum([size for _, size in standard.outputs])[:-1]
-    references = np.split(standard.reference, ends, axis=1)
-    parts = zip(standard.outputs, np.split(rows, ends, axis=1), references, strict=True)
-    results = [
-        _record(f"{subject}, output {name}", part, replace(standard, reference=reference))
-        for (name, _), part, reference in parts
-    ]
+    results = _by_output(subject, rows, standard)
     return min(results, key=lambda result: (ORDER.index(result[0].verdict), -shortfall(result[0])))
+
+
+def _by_output(subject: str, rows: Array, standard: Standard) -> list[tuple[AccuracyRecord, Array]]:
+    """Return the record and the samples' scores of each output."""
+    if not standard.outputs:
+        return [_record(subject, rows, standard)]
+    parts = np.split(rows, _ends(standard), axis=1)
+    owns = _standards_by_output(standard)
+    return [
+        _record(f"{subject}, output {output.name}", part, own)
+        for output, part, own in zip(standard.outputs, parts, owns, strict=True)
+    ]
+
+
+def _standards_by_output(standard: Standard) -> list[Standard]:
+    """Return the standard of each output by itself."""
+    if not standard.outputs:
+        return [standard]
+    references = np.split(standard.reference, _ends(standard), axis=1)
+    return [
+        replace(
+            standard, reference=reference, metric=output.metric, budget=output.budget, outputs=()
+        )
+        for output, reference in zip(standard.outputs, references, strict=True)
+    ]
+
+
+def _ends(standard: Standard) -> Array:
+    ends: Array = np.cumsum([output.size for output in standard.outputs])[:-1]
+    return ends
 
 
 def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, Array]:

@@ -10,7 +10,7 @@ another for minutes, and more rounds make an interval narrow around luck (docs/d
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -90,8 +90,8 @@ class Findings:
     accuracy: Mapping[Precision, AccuracyRecord]
     broken: Mapping[Precision, str]
     """The fault of each candidate that answers NaN or Inf."""
-    without_int8: str | None = None
-    """Why int8 was not tried, when the network is the reason."""
+    refused: Mapping[Precision, str] = field(default_factory=dict)
+    """Why a precision was not tried, when the network is the reason."""
 
     def may_be_chosen(self, precision: Precision) -> bool:
         """Return True for a pass, and for a float32 engine that does not fail."""
@@ -203,14 +203,14 @@ def _reason_against_int8(findings: Findings) -> str | None:
     if "int8" in findings.broken:
         return findings.broken["int8"].rstrip(".")
     if "int8" not in findings.accuracy:
-        reason = findings.without_int8
-        if reason is None:
-            reason = "the model file gives no calibration samples"
+        reason = findings.refused.get("int8", "the model file gives no calibration samples")
         return f"int8 was not tried, since {reason.rstrip('.')}"
     return None if findings.may_be_chosen("int8") else f"int8 has {_result(findings, 'int8')}"
 
 
 def _reason_against_fp16(findings: Findings) -> str:
+    if "fp16" in findings.refused:
+        return f"; fp16 was not tried, since {findings.refused['fp16'].rstrip('.')}"
     if "fp16" in findings.broken:
         return f"; {findings.broken['fp16'].rstrip('.')}"
     return f"; fp16 has {_result(findings, 'fp16')}" if "fp16" in findings.accuracy else ""

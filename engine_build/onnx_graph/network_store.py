@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused
 from engine_build.log import Log
+from engine_build.onnx_graph.external_data import DATA_NAME, data_file
 from engine_build.ort import OrtNetwork
 from engine_build.store import Store, sha256_of
 from onboarding.manifest import Prompts, TensorRecord
@@ -21,23 +22,29 @@ from onboarding.names import network_path
 from onboarding.values import Value
 
 
-def class_count(network: Network) -> int | None:
-    """Return the classes that scores stand for; None when the output is no [batch, classes]."""
+def class_count(network: Network, output: str | None = None) -> int | None:
+    """Return the classes that an output's scores stand for; None when it is no [batch, classes].
+
+    `output`: by default the only one.
+    """
     if network.labels is not None:
         return len(network.labels)
-    shapes = [record.shape for record in network.outputs]
-    return shapes[0][1] if len(shapes) == 1 and len(shapes[0]) == 2 and shapes[0][1] > 1 else None
+    named = [record.shape for record in network.outputs if output in (None, record.name)]
+    return named[0][1] if len(named) == 1 and len(named[0]) == 2 and named[0][1] > 1 else None
 
 
-def class_indices(labels: Sequence[str], network: Network, dataset: str) -> Array:
-    """Return the index of each label's score in the output: by class name, or by number.
+def class_indices(
+    labels: Sequence[str], network: Network, dataset: str, output: str | None = None
+) -> Array:
+    """Return the index of each label's score in an output: by class name, or by number.
 
     Raises InputRefused for any other label.
     """
     names = {name: index for index, name in enumerate(network.labels or ())}
-    count = class_count(network)
+    count = class_count(network, output)
     if count is None:
-        listed = ", ".join(f"{record.name} {list(record.shape)}" for record in network.outputs)
+        named = [record for record in network.outputs if output in (None, record.name)]
+        listed = ", ".join(f"{record.name} {list(record.shape)}" for record in named)
         raise InputRefused(
             f"the network gives {listed}, which are no scores of classes [batch, classes]; choose "
             "another metric."
@@ -154,7 +161,12 @@ class Networks:
     def keep(self, key: str, network: Network) -> Network:
         """Put a new network into the work folder's store, its record last."""
         files = {}
-        for name, path in ((NETWORK, network.path), (TOKENIZER, network.tokenizer)):
+        paths = {
+            NETWORK: network.path,
+            DATA_NAME: data_file(network.path),
+            TOKENIZER: network.tokenizer,
+        }
+        for name, path in paths.items():
             if path is not None:
                 digest = sha256_of(path)
                 files[name] = StoredFile(name=f"{digest[:16]}-{name}", sha256=digest)

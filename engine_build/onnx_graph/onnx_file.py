@@ -7,7 +7,7 @@ two rows has the older one's range.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,13 @@ from onnx import numpy_helper
 
 from engine_build.datasets.dataset import Array
 from engine_build.errors import NetworkRefused, SourceFault, one_line
+from engine_build.onnx_graph.external_data import (
+    external_files,
+    load_weights,
+    model_tensors,
+    refuse_large,
+    without_data,
+)
 from onboarding.manifest import TensorRecord
 from onboarding.platform import ServingPlatform
 
@@ -56,7 +63,6 @@ def refuse_opset(opset: int, platform: ServingPlatform, *, may_be_int8: bool = F
         )
 
 
-LARGEST_ONNX_BYTES = 2**31 - 1
 QDQ = ("QuantizeLinear", "DequantizeLinear")
 DATATYPES = {
     "FLOAT": "FP32",
@@ -68,23 +74,19 @@ DATATYPES = {
 """KServe v2 names where they differ from ONNX's."""
 
 
-def refuse_large(name: str, size: int) -> None:
-    """Refuse a file before it is read: protobuf, and so ONNX, reads no larger one."""
-    if size > LARGEST_ONNX_BYTES:
-        raise SourceFault(
-            f"{name} has {size / 1e9:.2f} GB, and an ONNX file has {LARGEST_ONNX_BYTES / 1e9:.2f} "
-            "at most; save its weights as float16, or name the checkpoint instead."
-        )
+def read_model(path: Path, *, weights: bool = True) -> onnx.ModelProto:
+    """Return a parsed and checked ONNX file. Raises SourceFault.
 
-
-def read_model(path: Path) -> onnx.ModelProto:
-    """Return a parsed and checked ONNX file. Raises SourceFault."""
+    `weights`: those in data files beside it are read into memory.
+    """
     refuse_large(path.name, path.stat().st_size)
     try:
         model = onnx.load(path, load_external_data=False)
-        refuse_external_data(path.name, model)
+        names = external_files(path, model)
         # By path: the checker of a loaded model would hold two copies of it.
-        onnx.checker.check_model(str(path))
+        onnx.checker.check_model(without_data(model) if names else str(path))
+        if weights and names:
+            load_weights(model, path.parent)
     except (SourceFault, OSError):
         raise
     except Exception as error:
@@ -93,20 +95,6 @@ def read_model(path: Path) -> onnx.ModelProto:
             "short: export it again."
         ) from error
     return model
-
-
-def refuse_external_data(name: str, model: onnx.ModelProto) -> None:
-    """Refuse weights in other files, wherever in the graph: the digest pins one file."""
-    external = onnx.TensorProto.EXTERNAL
-    outside = [weight for _, weight in _weights(model) if weight.data_location == external]
-    if outside:
-        entries = [entry for weight in outside for entry in weight.external_data]
-        places = sorted({entry.value for entry in entries if entry.key == "location"})
-        raise SourceFault(
-            f"{name} keeps {len(outside)} weights in other files ({', '.join(places[:3])}), which "
-            "its digest does not pin; save it as one file: onnx.save(onnx.load('model.onnx'), "
-            "'one.onnx')."
-        )
 
 
 def opset(model: onnx.ModelProto) -> int:
@@ -138,7 +126,7 @@ def tensor_records(tensors: Iterable[onnx.ValueInfoProto]) -> tuple[TensorRecord
 
 def refuse_broken_weights(model: onnx.ModelProto) -> None:
     """Refuse NaN and Inf in weights by name: their engines look plausible."""
-    for name, weight in _weights(model):
+    for name, weight in model_tensors(model):
         try:
             values: Array = numpy_helper.to_array(weight)
         except (KeyError, TypeError, ValueError) as error:
@@ -150,34 +138,6 @@ def refuse_broken_weights(model: onnx.ModelProto) -> None:
         # Attention adds masks of zeros and negative infinities to its scores.
         if not ((values == 0) | np.isneginf(values)).all():
             raise SourceFault(f"weight {name} holds NaN or Inf; train or export the source again.")
-
-
-def _weights(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]:
-    """Yield every tensor that a model carries, with the name of its weight or node."""
-    yield from _graph_weights(model.graph)
-    for function in model.functions:
-        yield from _node_weights(function.node)
-
-
-def _graph_weights(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:
-    yield from ((weight.name, weight) for weight in graph.initializer)
-    for sparse in graph.sparse_initializer:
-        yield from ((sparse.values.name, part) for part in (sparse.values, sparse.indices))
-    yield from _node_weights(graph.node)
-
-
-def _node_weights(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, onnx.TensorProto]]:
-    for node in nodes:
-        name = node.output[0] if node.output else node.name
-        for attribute in node.attribute:
-            sparse = (attribute.sparse_tensor, *attribute.sparse_tensors)
-            parts = [part for tensor in sparse for part in (tensor.values, tensor.indices)]
-            for tensor in (attribute.t, *attribute.tensors, *parts):
-                # An attribute of another type has empty tensors and an empty graph.
-                if tensor.ByteSize():
-                    yield name, tensor
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _graph_weights(graph)
 
 
 def _datatype(kind: onnx.TypeProto) -> str:

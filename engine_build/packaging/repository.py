@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine_build.onnx_graph.external_data import DATA_NAME, data_file
 from engine_build.packaging.archive import (
     MANIFEST_CHECK,
     ONNXRUNTIME_BACKEND,
@@ -36,7 +37,7 @@ def repository(
 ) -> Repository:
     """One model folder; for a text task on a GPU the ensemble's and its two members'.
 
-    Raises InputRefused.
+    A network's data file lies beside it. Raises InputRefused.
     """
     model = served.model
     files: dict[str, Path | str] = {**configurations(served, is_cpu=is_cpu)}
@@ -52,6 +53,8 @@ def repository(
         files[f"{code_folder}/{MANIFEST_CHECK}"] = backend_file(code_roots, MANIFEST_CHECK)
     engine_file = f"{plan_folder}/{'model.onnx' if is_cpu else 'model.plan'}"
     files[engine_file] = engine
+    if (data := data_file(engine)) is not None:
+        files[f"{plan_folder}/{DATA_NAME}"] = data
     tokenizer_file = None
     if tokenizer is not None:
         tokenizer_file = f"{code_folder}/tokenizer.json"

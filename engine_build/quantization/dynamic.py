@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import tempfile
 from pathlib import Path
 
 import onnx
 
 from engine_build.errors import NothingForInt8
+from engine_build.onnx_graph.external_data import data_file, pack_network
 
 
 def quantize_dynamically(network: Path, path: Path) -> None:
@@ -18,12 +21,20 @@ def quantize_dynamically(network: Path, path: Path) -> None:
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    model = onnx.load(network)
-    del model.graph.value_info[:]
     # Its advice to pre-process comes as a bare warning of the root logger.
     logging.getLogger().setLevel(logging.ERROR)
     try:
-        quantize_dynamic(model, str(path), weight_type=QuantType.QInt8, per_channel=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix="dynamic-") as folder:
+            source, quantized = Path(folder) / "float.onnx", Path(folder) / "int8.onnx"
+            is_large = _copy_without_shapes(network, source)
+            quantize_dynamic(
+                source,
+                quantized,
+                weight_type=QuantType.QInt8,
+                per_channel=True,
+                use_external_data_format=is_large,
+            )
+            pack_network(quantized, path)
     except (OSError, MemoryError):
         raise
     except Exception as error:
@@ -32,3 +43,15 @@ def quantize_dynamically(network: Path, path: Path) -> None:
             f"ONNX Runtime cannot quantize the network dynamically ({reason}); ask for fp32, or "
             "export it with opset 17."
         ) from error
+
+
+def _copy_without_shapes(network: Path, target: Path) -> bool:
+    """Copy a network without its noted shapes; True where it has a data file."""
+    data = data_file(network)
+    model = onnx.load(network, load_external_data=False)
+    del model.graph.value_info[:]
+    onnx.save(model, target)
+    if data is not None:
+        # onnx, which reads it, refuses a file with several hard links.
+        shutil.copyfile(data, target.with_name(data.name))
+    return data is not None

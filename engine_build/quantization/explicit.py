@@ -5,9 +5,9 @@ those behind an activation function, where outliers live. Activation x activatio
 stay in float. The network's facts say which layers and why:
 
 mode, method, samples       explicit; how thresholds are chosen; calibration samples
-int8_share_of_matmul_macs   part of the multiply-accumulates of all MatMul, Gemm and Conv, at
+int8_share_of_matmul_macs   part of the multiply-accumulates of all nodes (work.COUNTED), at
                             share_at_sequence tokens
-not_counted                 operators with multiply-accumulates beside those, such as "2 GRU"
+not_counted                 operators with multiply-accumulates beside those, such as "2 Loop"
 int8_layers, float_layers   how many; the nodes left in float, activation products included
 smoothing                   activation tensor -> alpha, null where it is not smoothed
 layers                      of each weighted layer: node, operator, share, int8, why; with a search
@@ -30,7 +30,8 @@ import numpy as np
 import onnx
 
 from engine_build.datasets.dataset import Encoder, Sample, Shape, by_length
-from engine_build.errors import NothingForInt8, SourceFault
+from engine_build.errors import NothingForInt8
+from engine_build.onnx_graph.external_data import save_model
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.ort import OrtNetwork
@@ -164,10 +165,10 @@ class Quantization:
     def _write(self, network: CalibratedNetwork, int8: Sequence[str], facts: Facts) -> Network:
         chosen = [layer for layer in network.layers if layer.node in int8]
         path = self.folder / "model.onnx"
-        onnx.save(quantize_layers(network.model, chosen, network.ranges), path)
+        save_model(quantize_layers(network.model, chosen, network.ranges), path)
         onnx.checker.check_model(str(path))
         if not np.isfinite(OrtNetwork(path).rows(self.encoder.feed(self.calibration[:2]))).all():
-            raise SourceFault("the Q/DQ network gives NaN or Inf; ask for precision fp32.")
+            raise NothingForInt8("the Q/DQ network gives NaN or Inf; ask for precision fp32.")
         work_facts = {
             "int8_share_of_matmul_macs": round(share(network.work, int8), 4),
             "not_counted": list(not_counted(network.model)),
@@ -181,7 +182,7 @@ class Quantization:
 
 def format_share(facts: Facts, shape: Shape) -> str:
     """Return the share of INT8 work, named by what it counts."""
-    counted = f"{facts['int8_share_of_matmul_macs']:.1%} of MatMul, Gemm and Conv"
+    counted = f"{facts['int8_share_of_matmul_macs']:.1%} of all counted"
     beside = ", ".join(facts.get("not_counted", ()))
     rest = f"; not counted, and in float: {beside}" if beside else ""
     return (

@@ -11,14 +11,10 @@ import onnx
 from onnx import helper, numpy_helper
 
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
-from engine_build.ort import OrtNetwork
+from engine_build.onnx_graph.external_data import load_network
+from engine_build.quantization.work import COUNTED, NOT_COUNTED, node_work, tensors_of
 
 OPERATORS = ("MatMul", "Gemm", "Conv")
-NOT_COUNTED = (
-    "ConvTranspose DeformConv Einsum LSTM GRU RNN Attention MultiHeadAttention FusedMatMul "
-    "FusedGemm FusedConv MatMulNBits Loop If Scan"
-)
-"""Operators that multiply and accumulate too, or hold operators that do; they stay in float."""
 ACTIVATIONS = "Erf Gelu FastGelu Relu LeakyRelu Tanh Sigmoid Elu HardSwish HardSigmoid Softplus"
 ELEMENTWISE = "Add Sub Mul Div Pow Cast Identity Dropout Clip"
 
@@ -118,21 +114,20 @@ def node_name(node: onnx.NodeProto) -> str:
 
 
 def not_counted(model: onnx.ModelProto) -> tuple[str, ...]:
-    """Return operators whose multiply-accumulates no share counts, such as "2 GRU"."""
-    operators = NOT_COUNTED.split()
-    counts = Counter(node.op_type for node in model.graph.node if node.op_type in operators)
+    """Return operators whose multiply-accumulates no share counts, such as "2 Loop"."""
+    counts = Counter(node.op_type for node in model.graph.node if node.op_type in NOT_COUNTED)
     return tuple(f"{count} {operator}" for operator, count in sorted(counts.items()))
 
 
 def multiply_accumulates(model: onnx.ModelProto, feed: Feed) -> dict[str, int]:
-    """Return those of every MatMul, Gemm and Conv by node, activation products included."""
-    nodes = [node for node in model.graph.node if node.op_type in OPERATORS]
+    """Return those of every node that is counted, products of two activations included."""
+    nodes = [node for node in model.graph.node if node.op_type in COUNTED]
     constants = {weight.name: tuple(weight.dims) for weight in model.graph.initializer}
-    names = {name for node in nodes for name in (*node.input[:2], node.output[0])}
+    names = {name for node in nodes for name in tensors_of(node)}
     tensors = dict.fromkeys(sorted(names - set(constants)), -1)
     values = Activations(model, tensors).values(feed)
     shapes = constants | {name: value.shape for name, value in values.items()}
-    return {node_name(node): _work(node, shapes) for node in nodes}
+    return {node_name(node): node_work(node, shapes) for node in nodes}
 
 
 def share(work: Mapping[str, int], nodes: Iterable[str]) -> float:
@@ -155,7 +150,7 @@ class Activations:
             onnx.ValueInfoProto(name=name) for name in self._tensors if name not in present
         )
         self._inputs = {value.name for value in model.graph.input} & set(self._tensors)
-        self._network = OrtNetwork(model.SerializeToString())
+        self._network = load_network(model)
         del model.graph.output[outputs:]
 
     def rows(self, feeds: Iterable[Feed]) -> Iterator[dict[str, Array]]:
@@ -200,17 +195,6 @@ def _follows_activation_function(tensor: str, producers: Mapping[str, onnx.NodeP
         if node.op_type in ELEMENTWISE.split():
             waiting.extend(node.input)
     return False
-
-
-def _work(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """Count one product for each output value and each value that is summed into it."""
-    output = int(np.prod(shapes[node.output[0]]))
-    if node.op_type == "Conv":
-        return output * int(np.prod(shapes[node.input[1]][1:]))
-    transposed = node.op_type == "Gemm" and any(
-        attribute.name == "transA" and attribute.i == 1 for attribute in node.attribute
-    )
-    return output * shapes[node.input[0]][0 if transposed else -1]
 
 
 def _rows(value: Array, axis: int, selected: Array | None) -> Array:

@@ -18,8 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import SourceFault
-from engine_build.onnx_graph.onnx_file import LARGEST_ONNX_BYTES, LEAST_INT8, opset
-from engine_build.ort import OrtNetwork
+from engine_build.onnx_graph.external_data import LARGEST_ONNX_BYTES, ROOM, load_network
+from engine_build.onnx_graph.onnx_file import LEAST_INT8, opset
 from engine_build.quantization.calibration import (
     Range,
     along_axis,
@@ -42,17 +42,12 @@ class SwitchableNetwork:
         layers: Sequence[Layer],
         ranges: Mapping[str, Range],
         *,
-        largest: int = LARGEST_ONNX_BYTES,
+        largest: int = LARGEST_ONNX_BYTES - ROOM,
     ) -> None:
-        """Raises SourceFault for a network beyond `largest` bytes."""
+        """A network beyond `largest` bytes is loaded by way of a file. Raises SourceFault."""
         self._gates = {layer.node: f"int8_gate_{index}" for index, layer in enumerate(layers)}
         both = with_gates(model, layers, ranges)
-        if both.ByteSize() > largest:
-            raise SourceFault(
-                f"the network in float and INT8 together has {both.ByteSize() / 1e9:.2f} GB, and a "
-                f"search can load {largest / 1e9:.2f} GB; leave sensitivity_search out."
-            )
-        self._network = OrtNetwork(both.SerializeToString())
+        self._network = load_network(both, largest=largest)
 
     def rows(self, feeds: Iterable[Feed], int8: Collection[str]) -> Array:
         """Return every sample's row with some layers, by node, in INT8."""

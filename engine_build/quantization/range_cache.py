@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from engine_build.datasets.dataset import DAMAGED, Sample, identity
+from engine_build.onnx_graph.external_data import network_sha256
 from engine_build.quantization.calibration import (
     ALPHAS,
     BINS,
@@ -22,7 +23,7 @@ from engine_build.quantization.calibration import (
     Range,
     Smoothing,
 )
-from engine_build.store import Store, sha256_of
+from engine_build.store import Store
 from onboarding.values import CalibrationMethod
 
 RECIPE = (1, KEPT_ROWS, ALPHAS, WORTH_A_MULTIPLICATION, BINS, ENTROPY_STRIDE, PERCENTILE)
@@ -64,7 +65,7 @@ class RangeCache:
 
 def ranges_digest(network: Path, samples: tuple[Sample, ...], method: CalibrationMethod) -> str:
     """Return a digest of the float network, the samples in order, the method and this recipe."""
-    digest = hashlib.sha256(f"{sha256_of(network)} {method} {RECIPE!r}".encode())
+    digest = hashlib.sha256(f"{network_sha256(network)} {method} {RECIPE!r}".encode())
     for sample in samples:
         digest.update(hashlib.sha256(repr(identity(sample)).encode()).digest())
     return digest.hexdigest()[:32]

@@ -12,10 +12,12 @@ import torch
 from engine_build.datasets.dataset import Feed, Sample, Shape, by_length
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault, one_line
+from engine_build.onnx_graph.external_data import pack_network
 from engine_build.onnx_graph.network_store import Network, observed_outputs
-from engine_build.onnx_graph.onnx_file import LARGEST_ONNX_BYTES, read_model, tensor_records
+from engine_build.onnx_graph.onnx_file import read_model, tensor_records
 from engine_build.ort import OrtNetwork
 from engine_build.sources.source_model import SourceModel
+from engine_build.store import LARGEST_OBJECT_BYTES
 
 OPSET = 17
 ABSOLUTE, RELATIVE = 1e-4, 1e-4
@@ -30,13 +32,16 @@ def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longes
     """Write `model.onnx` and `tokenizer.json`, and compare the network. Raises SourceFault."""
     tokenizer = source.save_tokenizer(folder)
     encoder = TextEncoder(tokenizer, inputs=source.inputs, longest=longest)
-    path = folder / "model.onnx"
+    path, traced = folder / "model.onnx", folder / "traced" / "model.onnx"
     _refuse_large_weights(source)
-    _write(source, encoder.feed(texts[:2]), path)
+    traced.parent.mkdir()
+    _write(source, encoder.feed(texts[:2]), traced)
+    # Beyond 2 GiB torch writes a file for each weight.
+    pack_network(traced, path)
     network, feeds = OrtNetwork(path), comparison_feeds(encoder, texts, longest)
     difference = largest_difference(source, network, feeds)
     source.release()
-    model = read_model(path)
+    model = read_model(path, weights=False)
     return Network(
         precision="float",
         path=path,
@@ -91,11 +96,11 @@ def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence
 
 def _refuse_large_weights(source: SourceModel) -> None:
     size = sum(weight.numel() for weight in source.module.parameters()) * 4
-    if size > LARGEST_ONNX_BYTES:
+    if size > LARGEST_OBJECT_BYTES:
         raise SourceFault(
-            f"the checkpoint has {size / 1e9:.2f} GB of weights in float32, and an ONNX file holds "
-            f"{LARGEST_ONNX_BYTES / 1e9:.2f} at most; choose a smaller model, or export it in FP16 "
-            "to one ONNX file yourself and name that as `source.onnx`."
+            f"the checkpoint has {size / 1e9:.2f} GB of weights in float32, and a network is "
+            f"published as one object of S3, {LARGEST_OBJECT_BYTES / 1e9:.2f} GB at most; choose a "
+            "smaller model, or export it in FP16 yourself and name that as `source.onnx`."
         )
 
 

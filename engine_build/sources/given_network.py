@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.inliner
 
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Encoder, Feed, Shape
 from engine_build.datasets.tensors import DATATYPES, TensorEncoder
 from engine_build.datasets.text import TEXT_INPUTS, TextEncoder, read_tokenizer, save_padded
 from engine_build.errors import SourceFault, one_line
+from engine_build.onnx_graph.external_data import external_names, load_weights, save_model
 from engine_build.onnx_graph.network_store import Network, observed_outputs
 from engine_build.onnx_graph.onnx_file import (
     opset,
@@ -43,15 +45,17 @@ TINIEST = 1e-6
 
 def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
     """Return the file as a network of the request's task. Raises SourceFault and NetworkRefused."""
-    model, task = read_model(source), request.model.task
+    task, path = request.model.task, folder / "model.onnx"
+    model, is_changed = _read_inlined(source)
     refuse_broken_weights(model)
     refuse_foreign_operators(model)
     # Old files list their weights as inputs too.
     weights = {weight.name for weight in model.graph.initializer}
     values = [value for value in model.graph.input if value.name not in weights]
-    path = folder / "model.onnx"
     if task == "text-embedding" and _ends_in_vectors(source.name, model, request):
-        onnx.save(model, path)
+        is_changed = True
+    if is_changed:
+        save_model(model, path)
     else:
         shutil.copyfile(source, path)
     inputs, outputs = tensor_records(values), tensor_records(model.graph.output)
@@ -98,6 +102,21 @@ def _ends_in_vectors(name: str, model: onnx.ModelProto, request: BuildRequest) -
         keep_output(model, VECTOR)
         return True
     return False
+
+
+def _read_inlined(source: Path) -> tuple[onnx.ModelProto, bool]:
+    """Return the file with its data and no functions of its own; True where that changes it.
+
+    A function's nodes take the place of its calls: placement, typing and counting look at nodes.
+    """
+    model = read_model(source, weights=False)
+    is_changed = bool(model.functions)
+    if is_changed:
+        model = onnx.inliner.inline_local_functions(model)
+    if external_names(source.name, model):
+        load_weights(model, source.parent)
+        is_changed = True
+    return model, is_changed
 
 
 def encoder_for(network: Network, longest: int | None) -> Encoder:

@@ -15,8 +15,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import onnx
+
 from engine_build.errors import SourceFault, one_line
-from engine_build.onnx_graph.onnx_file import refuse_large
+from engine_build.onnx_graph.external_data import (
+    external_files,
+    external_names,
+    onnx_sha256,
+    refuse_large,
+)
 from engine_build.runner import Command, Runner
 from engine_build.store import S3_SCHEME, Store, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
@@ -112,10 +119,12 @@ def _checkpoint(source: SourceSpec, path: str, fetching: FetchContext) -> Path:
     return folder / (source.path or ".")
 
 
-def _check_digest(path: Path, pinned: str | None, name: str) -> None:
-    if pinned is not None and sha256_of(path) != pinned:
+def _check_digest(path: Path, pinned: str | None, name: str, digest: str | None = None) -> None:
+    """Refuse another digest than that pinned; `digest` where it is not the file's own."""
+    digest = sha256_of(path) if digest is None else digest
+    if pinned is not None and digest != pinned:
         raise SourceFault(
-            f"the {name} has sha256 {sha256_of(path)}, but the model file pins {pinned}; check "
+            f"the {name} has sha256 {digest}, but the model file pins {pinned}; check "
             "which is right."
         )
 
@@ -192,12 +201,27 @@ def _onnx_file(source: SourceSpec, name: str, fetching: FetchContext) -> Path:
             f"{name} is no file under {fetching.root}; add it, or correct the model file."
         )
     refuse_large(name, path.stat().st_size)
-    _check_digest(path, source.sha256, f"ONNX file {name}")
+    files, digest = _read_external_files(path), None
+    if files:
+        digest, name = onnx_sha256(path), f"{name} with {', '.join(files[:3])}"
+    _check_digest(path, source.sha256, f"ONNX file {name}", digest)
     return path
 
 
+def _read_external_files(path: Path, *, beside: bool = True) -> tuple[str, ...]:
+    """Return the data files that an ONNX file names; `beside`: each must be there.
+
+    A file that cannot be parsed names none: reading it as a network says so.
+    """
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception:
+        return ()
+    return external_files(path, model) if beside else external_names(path.name, model)
+
+
 def _download(address: str, path: Path, fetching: FetchContext) -> None:
-    """Download the object and, where there are some, the two files beside it."""
+    """Download the object, its data files and, where there are some, the two files beside it."""
     bucket, _, key = address.removeprefix(S3_SCHEME).partition("/")
     store = fetching.bucket(f"{S3_SCHEME}{bucket}")
     size = store.size(key)
@@ -205,5 +229,14 @@ def _download(address: str, path: Path, fetching: FetchContext) -> None:
         raise SourceFault(f"{address} does not exist; upload it, or correct the model file.")
     refuse_large(address, size)
     store.download(key, path)
+    for name in _read_external_files(path, beside=False):
+        target = path.parent / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        data = str(PurePosixPath(key).parent / name)
+        if not store.download(data, target):
+            raise SourceFault(
+                f"{address} keeps weights in {name}, and {S3_SCHEME}{bucket}/{data} does not "
+                "exist; upload it beside the ONNX file."
+            )
     for name in ("tokenizer.json", "config.json"):
         store.download(str(PurePosixPath(key).with_name(name)), path.with_name(name))

@@ -128,8 +128,17 @@ def _is_usable(context: BuildContext, store: Store, name: str) -> bool:
 
 
 def run(context: BuildContext, state: BuildState) -> None:
-    """Find or make the calibration cache. Raises InputRefused and NetworkRefused."""
-    calibrate_cache(context, state.networks["float"], state.encoder)
+    """Find or make the calibration cache, without which only `auto` goes on.
+
+    Raises InputRefused and NetworkRefused.
+    """
+    try:
+        calibrate_cache(context, state.networks["float"], state.encoder)
+    except NetworkRefused as error:
+        if context.request.model.engine.precision != "auto":
+            raise
+        context.log.line(f"  int8 is not tried: {error}")
+        state.refused["int8"] = str(error)
 
 
 CALIBRATE = Step(

@@ -19,15 +19,18 @@ from pydantic import ValidationError
 from engine_build.context import BuildContext
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
+from engine_build.onnx_graph.external_data import network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.refusal import TENSORRT_ONLY, Fault, explanation, refused_operators
 from engine_build.request import BuildRequest
 from engine_build.runner import Command, Ended, Runner
 from engine_build.steps.step import BuildState, Step
-from engine_build.store import FolderStore, Store, sha256_of
+from engine_build.store import FolderStore, Store
+from onboarding.keys import chosen_network
 from onboarding.manifest import CompileCheckRecord
 from onboarding.model_spec import OptimizationProfileSpec
 from onboarding.names import network_path
+from onboarding.values import Precision
 
 TOOL = "tensorrt_rtx"
 DISTRIBUTION = "tensorrt-rtx-cu13"
@@ -38,6 +41,7 @@ INTENT = (
 UNAVAILABLE = 3
 """Exit code of the child when there is no TensorRT-RTX for this machine."""
 PREFIX = "check-"
+HALVES: tuple[Precision, ...] = ("fp16", "int8")
 
 
 def compile_checks(
@@ -45,10 +49,13 @@ def compile_checks(
     profiles: Sequence[OptimizationProfileSpec],
     runner: Runner,
     log: Log,
+    *,
+    is_gate: bool = True,
 ) -> tuple[CompileCheckRecord, ...]:
-    """Return a record of each network that passed; none where the tool is missing.
+    """Return a record of each network; none where the tool is missing.
 
-    Raises NetworkRefused at the first that does not.
+    Raises NetworkRefused at the first that is refused, unless that is evidence alone: TensorRT's
+    own list supports the operators, or, without `is_gate`, no TensorRT runs the engine.
     """
     records, shapes = [], json.dumps([profile.model_dump(mode="json") for profile in profiles])
     for network in networks:
@@ -66,16 +73,22 @@ def compile_checks(
         if record.verdict == "pass":
             records.append(record)
             continue
-        lacking = refused_operators(network.path, _faults(ended))
-        if not lacking or not lacking <= TENSORRT_ONLY:
+        excuse = _excuse(refused_operators(network.path, _faults(ended)), is_gate=is_gate)
+        if excuse is None:
             raise NetworkRefused(
                 f"TensorRT-RTX {record.version} refuses the {name} network: {record.reason}."
             )
-        log.line(
-            f"  warning: {TOOL} lacks {', '.join(sorted(lacking))}, which TensorRT itself "
-            f"supports; {unchecked}"
-        )
+        reason = f"TensorRT-RTX refuses: {record.reason}; {excuse}"
+        log.line(f"  warning: {reason}")
+        records.append(record.model_copy(update={"reason": reason}))
     return tuple(records)
+
+
+def _excuse(operators: frozenset[str], *, is_gate: bool) -> str | None:
+    """Return why a refusal is evidence alone; None where it decides."""
+    if operators and operators <= TENSORRT_ONLY:
+        return f"TensorRT's operator list supports {', '.join(sorted(operators))}"
+    return None if is_gate else "the engine runs in ONNX Runtime, so it decides nothing"
 
 
 def check_record(network: Network, ended: Ended) -> CompileCheckRecord:
@@ -123,9 +136,12 @@ def _check_path(request: BuildRequest, network: Network) -> str | None:
     except metadata.PackageNotFoundError:
         return None
     profiles = [item.model_dump(mode="json") for item in request.model.engine.optimization_profiles]
-    words = json.dumps([version, profiles, sha256_of(network.path)])
+    words = json.dumps([version, profiles, network_sha256(network.path)])
     digest = hashlib.sha256(words.encode()).hexdigest()[:16]
-    return network_path(request.network_keys[network.precision], f"{PREFIX}{digest}.json")
+    # A network in FP16 lies beside the one that it was written of.
+    kept = {f"{precision} in FP16": chosen_network(precision) for precision in HALVES}
+    key = request.network_keys[kept.get(network.precision, network.precision)]
+    return network_path(key, f"{PREFIX}{digest}.json")
 
 
 def check_names(store: FolderStore, request: BuildRequest) -> tuple[str, ...]:
@@ -153,7 +169,11 @@ def run(context: BuildContext, state: BuildState) -> None:
     """Check every network, or find its record. Raises NetworkRefused."""
     request, log = context.request, context.log
     with log.step("check", INTENT):
-        paths = {name: _check_path(request, item) for name, item in state.networks.items()}
+        networks = {
+            item.precision: item
+            for item in (*state.networks.values(), *state.half_networks.values())
+        }
+        paths = {name: _check_path(request, item) for name, item in networks.items()}
         known = {
             name: record
             for name, path in paths.items()
@@ -161,13 +181,25 @@ def run(context: BuildContext, state: BuildState) -> None:
         }
         for name in known:
             log.line(f"  {name}: passed when the network was made")
-        missing = [network for name, network in state.networks.items() if name not in known]
+        missing = [network for name, network in networks.items() if name not in known]
         profiles = request.model.engine.optimization_profiles
-        new = compile_checks(missing, profiles, context.runner, log)
+        halves = {item.precision: name for name, item in state.half_networks.items()}
+        new: list[CompileCheckRecord] = []
+        for network in missing:
+            try:
+                new += compile_checks(
+                    [network], profiles, context.runner, log, is_gate=not request.is_cpu
+                )
+            except NetworkRefused as error:
+                precision = halves.get(network.precision)
+                if precision is None or request.model.engine.precision != "auto":
+                    raise
+                log.line(f"  {precision} is not tried: {error}")
+                state.refused[precision] = str(error)
         file = context.work.scratch("check") / "check.json"
         for record in new:
             path = paths[record.network]
-            if path is not None:
+            if path is not None and record.verdict == "pass":
                 file.write_text(record.model_dump_json(), encoding="utf-8")
                 context.work_store.upload(file, path)
     state.checks = (*known.values(), *new)

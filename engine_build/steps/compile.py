@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 
 from engine_build.context import BuildContext
-from engine_build.errors import InputRefused, NothingForInt8
+from engine_build.errors import InputRefused, NetworkRefused, NothingForInt8
 from engine_build.evaluation.decision import Candidate
+from engine_build.onnx_graph.external_data import copy_network
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import version
 from engine_build.packaging.archive import backend_file
@@ -56,18 +56,26 @@ def check_machine(
 
 
 def compile_candidates(
-    context: BuildContext, networks: Mapping[str, Network]
+    context: BuildContext,
+    networks: Mapping[str, Network],
+    refused: dict[Precision, str] | None = None,
 ) -> tuple[Candidate, ...]:
-    """Return every candidate of a request, the plainest first. Raises BuildError."""
-    precisions = _precisions(context.request, networks)
+    """Return every candidate of a request, the plainest first. Raises BuildError.
+
+    Under `auto` one that cannot be made is left out: `refused` gets its reason, and what is in it
+    already is not tried.
+    """
+    refused = {} if refused is None else refused
+    precisions = _precisions(context.request, networks, refused)
     if not context.request.is_cpu:
-        return _plans(context, networks, precisions)
+        return _plans(context, networks, precisions, refused)
     folder, network, candidates = context.work.scratch("engines"), networks["float"].path, []
     for precision in precisions:
-        path = folder / f"{precision}.onnx"
+        path = folder / precision / "model.onnx"
+        path.parent.mkdir()
         try:
             if precision == "fp32":
-                shutil.copyfile(network, path)
+                copy_network(network, path)
             else:
                 quantize_dynamically(network, path)
             candidates.append(Candidate(precision=precision, path=path))
@@ -75,37 +83,53 @@ def compile_candidates(
             if context.request.model.engine.precision != "auto":
                 raise
             context.log.line(f"  int8 is not tried: {error}")
+            refused["int8"] = str(error)
     return tuple(candidates)
 
 
-def _precisions(request: BuildRequest, networks: Mapping[str, Network]) -> tuple[Precision, ...]:
+def _precisions(
+    request: BuildRequest, networks: Mapping[str, Network], refused: Mapping[Precision, str]
+) -> tuple[Precision, ...]:
     """Return the precisions that there are networks for."""
     requested = request.model.engine.precision
     has_int8 = request.quantization == "calibration-cache" or "int8" in networks
     if requested != "auto":
         return (requested,) if requested != "int8" or has_int8 else ()
-    plain: Precision = "fp32" if request.is_cpu else "fp16"
-    return (plain, "int8") if request.may_be_int8 and has_int8 else (plain,)
+    plain: Precision = "fp32" if request.is_cpu or "fp16" in refused else "fp16"
+    tries_int8 = request.may_be_int8 and has_int8 and "int8" not in refused
+    return (plain, "int8") if tries_int8 else (plain,)
 
 
 def fallback(context: BuildContext, networks: Mapping[str, Network]) -> Candidate | None:
     """Compile what `auto` may still take where FP16 misses the budget: FP32 on a GPU."""
     if context.request.is_cpu or context.request.model.engine.precision != "auto":
         return None
-    return _plans(context, networks, ("fp32",))[0]
+    return _plans(context, networks, ("fp32",), {})[0]
 
 
 def _plans(
-    context: BuildContext, networks: Mapping[str, Network], precisions: Sequence[Precision]
+    context: BuildContext,
+    networks: Mapping[str, Network],
+    precisions: Sequence[Precision],
+    refused: dict[Precision, str],
 ) -> tuple[Candidate, ...]:
+    """Compile plans; under `auto` all but an FP32 one may be refused, for `fallback` follows."""
     gpu, tensorrt = gpu_host(context.runner).gpu, trtexec_version(context.runner)
     by_cache = context.request.quantization == "calibration-cache"
     candidates = []
     for precision in precisions:
         network = networks["float" if by_cache else chosen_network(precision)]
-        path, record = Compilation(
+        compilation = Compilation(
             context=context, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt
-        ).compile()
+        )
+        try:
+            path, record = compilation.compile()
+        except NetworkRefused as error:
+            if context.request.model.engine.precision != "auto" or precision == "fp32":
+                raise
+            context.log.line(f"  {precision} is left out: {error}")
+            refused[precision] = str(error)
+            continue
         candidates.append(Candidate(precision=precision, path=path, plan=record))
     return tuple(candidates)
 
@@ -125,9 +149,9 @@ def refuse_unfit_machine(context: BuildContext) -> None:
 
 def run(context: BuildContext, state: BuildState) -> None:
     """Compile every candidate. Raises InputRefused and NetworkRefused."""
-    precisions = ", ".join(_precisions(context.request, state.networks))
+    precisions = ", ".join(_precisions(context.request, state.networks, state.refused))
     with context.log.step("compile", f"{precisions} for {context.request.runtime.name}"):
-        state.candidates = compile_candidates(context, state.networks)
+        state.candidates = compile_candidates(context, state.networks, state.refused)
 
 
 COMPILE = Step(name="compile", run=run)

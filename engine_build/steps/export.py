@@ -10,6 +10,7 @@ from engine_build.datasets.dataset import Encoder, Samples
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
+from engine_build.evaluation.standards import CLASS_METRICS, output_standards
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network, class_count, class_indices
 from engine_build.onnx_graph.onnx_file import refuse_opset
@@ -22,7 +23,6 @@ from engine_build.steps.step import BuildState, Step
 MOST_CUT = 0.5
 """Share of texts that may be longer than the engine takes."""
 BATCH = 16
-CLASS_METRICS = ("agreement", "accuracy")
 
 
 def run(context: BuildContext, state: BuildState) -> None:
@@ -82,12 +82,12 @@ def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log
         elif isinstance(encoder, TensorEncoder):
             encoder.feed(samples.values[:1])
             _check_sizes(dataset, samples, encoder, request)
-    metric, validation = request.model.accuracy.metric, request.model.accuracy.dataset
-    if metric in CLASS_METRICS:
-        # An empty list asks no more than whether the network has classes.
-        class_indices((), network, validation)
-    if metric == "accuracy" and request.validation.labels is not None:
-        class_indices(request.validation.labels, network, validation)
+    spec, labels = request.model.accuracy, request.validation.labels
+    for output in output_standards(spec, network, encoder, request.validation.values):
+        if output.metric in CLASS_METRICS:
+            # An empty list asks no more than whether the output has classes.
+            asked = labels if output.metric == "accuracy" and labels is not None else ()
+            class_indices(asked, network, spec.dataset, output.name)
 
 
 def check_calibration_classes(request: BuildRequest, network: Network, encoder: Encoder) -> None:

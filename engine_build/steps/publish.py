@@ -18,6 +18,7 @@ from engine_build.log import Log
 from engine_build.packaging.archive import entry_bytes, entry_of
 from engine_build.quantization.calibration_cache import cache_path
 from engine_build.steps.check import check_names
+from engine_build.steps.half_precision import half_names
 from engine_build.steps.reference import reference_path
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import Store
@@ -95,7 +96,9 @@ def network_files(context: BuildContext) -> list[File]:
     request, networks = context.request, context.networks()
     names = [name for key in request.network_keys.values() for name in networks.names(key)]
     cache = [cache_path(request)] if request.may_be_int8 else []
-    others = [*cache, reference_path(request), *check_names(context.work_store, request)]
+    checks = check_names(context.work_store, request)
+    halves = half_names(context.work_store, request)
+    others = [*cache, reference_path(request), *checks, *halves]
     paths = [(name, context.work_store.path(name)) for name in [*names, *others]]
     return [(name, path) for name, path in paths if path.is_file()]
 

@@ -6,16 +6,18 @@ from functools import partial
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder, Samples
-from engine_build.errors import InputRefused, NothingForInt8
-from engine_build.evaluation.accuracy import Standard, accuracy, output_sizes
+from engine_build.errors import NothingForInt8
+from engine_build.evaluation.accuracy import accuracy
 from engine_build.evaluation.answers import rows_by_length
+from engine_build.evaluation.standards import refuse_missing_labels, standard_of
 from engine_build.machine import return_memory
-from engine_build.onnx_graph.network_store import Network, class_indices
+from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization, format_share
 from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import BATCH, Score, Split, holds_budget
 from engine_build.request import BuildRequest
+from engine_build.sources.given_network import encoder_for
 from engine_build.steps.step import BuildState, Step
 
 
@@ -29,7 +31,7 @@ def run(context: BuildContext, state: BuildState) -> None:
         if request.model.engine.precision != "auto":
             raise
         context.log.line(f"  int8 is not tried: {error}")
-        state.without_int8 = str(error)
+        state.refused["int8"] = str(error)
     return_memory()
 
 
@@ -80,22 +82,12 @@ def validation_split(request: BuildRequest, network: Network) -> Split:
 
 def _split(request: BuildRequest, network: Network, samples: Samples, dataset: str) -> Split:
     """Score by the model's own metric and budget."""
-    spec, labels = request.model.accuracy, None
-    if spec.metric == "accuracy":
-        if samples.labels is None:
-            raise InputRefused(
-                f"dataset {dataset} has no labels, and metric accuracy needs them; add them."
-            )
-        labels = class_indices(samples.labels, network, dataset)
+    spec = request.model.accuracy
+    refuse_missing_labels(spec, samples, dataset)
+    encoder = encoder_for(network, request.longest_sequence)
 
     def score(reference: Array) -> Score:
-        standard = Standard(
-            reference=reference,
-            metric=spec.metric,
-            budget=spec.budget,
-            labels=labels,
-            outputs=output_sizes(network.outputs),
-        )
+        standard = standard_of(spec, network, encoder, samples, reference, dataset)
         return partial(accuracy, "int8 Q/DQ network", standard=standard)
 
     return Split(samples=samples.values, score=score)

@@ -13,6 +13,7 @@ from engine_build.evaluation.decision import Candidate, Evaluation, Verified
 from engine_build.onnx_graph.network_store import Network, Networks
 from onboarding.lock import LockEntry
 from onboarding.manifest import CompileCheckRecord
+from onboarding.values import Precision
 
 if TYPE_CHECKING:
     from engine_build.sources.source_model import SourceModel
@@ -33,8 +34,10 @@ class BuildState:
     """A checkpoint's folder or an ONNX file; None where network and reference were kept."""
     model: SourceModel | None = None
     """The source model in PyTorch; None for ONNX sources and kept networks."""
-    without_int8: str | None = None
-    """Why `auto` cannot try INT8, when it cannot."""
+    refused: dict[Precision, str]
+    """Why `auto` does not try a precision whose engine cannot be made."""
+    half_networks: dict[Precision, Network]
+    """What a GPU's fp16 and explicit int8 engines are compiled from, by their precision."""
     checks: tuple[CompileCheckRecord, ...] = ()
     candidates: tuple[Candidate, ...]
     verified: Verified
@@ -45,6 +48,8 @@ class BuildState:
         self.network_store: Networks = context.networks()
         self.networks: dict[str, Network] = {}
         """By precision: float, and int8 where there is one."""
+        self.refused = {}
+        self.half_networks = {}
 
 
 @dataclass(frozen=True, kw_only=True)

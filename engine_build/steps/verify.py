@@ -13,14 +13,15 @@ from engine_build.evaluation.accuracy import (
     Standard,
     accuracy,
     format_record,
-    output_sizes,
+    output_records,
     refuse_useless_labels,
     worst_sample,
 )
 from engine_build.evaluation.answers import rows_by_length, rows_in_order
 from engine_build.evaluation.decision import Candidate, Findings, Verified, refuse_missed_budget
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
-from engine_build.onnx_graph.network_store import Network, class_indices
+from engine_build.evaluation.standards import standard_of
+from engine_build.onnx_graph.network_store import Network
 from engine_build.steps.compile import fallback
 from engine_build.steps.reference import REFERENCE_BATCH
 from engine_build.steps.step import BuildState, Step
@@ -70,18 +71,11 @@ def standard(context: BuildContext, state: BuildState) -> Standard:
     Raises InputRefused and SourceFault for labels that decide nothing.
     """
     assert state.reference is not None
-    request, network, numbers = context.request, state.networks["float"], None
-    spec, labels = request.model.accuracy, request.validation.labels
-    if spec.metric == "accuracy" and labels is not None:
-        numbers = class_indices(labels, network, spec.dataset)
-        refuse_useless_labels(state.reference, numbers, spec.dataset)
-    return Standard(
-        reference=state.reference,
-        metric=spec.metric,
-        budget=spec.budget,
-        labels=numbers,
-        outputs=output_sizes(network.outputs),
-    )
+    request, network = context.request, state.networks["float"]
+    spec, samples = request.model.accuracy, request.validation
+    result = standard_of(spec, network, state.encoder, samples, state.reference, spec.dataset)
+    refuse_useless_labels(result, spec.dataset)
+    return result
 
 
 class _Verification:
@@ -97,10 +91,7 @@ class _Verification:
 
     @property
     def findings(self) -> Findings:
-        without_int8 = self._state.without_int8
-        if without_int8 is None and "int8" in self._state.networks:
-            without_int8 = "ONNX Runtime cannot quantize the network dynamically; the log says why"
-        return Findings(accuracy=self._accuracy, broken=self._broken, without_int8=without_int8)
+        return Findings(accuracy=self._accuracy, broken=self._broken, refused=self._state.refused)
 
     def verify_network(self) -> tuple[AccuracyRecord, ...]:
         """Verify the Q/DQ network itself: a plan of it is no better. Raises BrokenAnswers."""
@@ -124,7 +115,8 @@ class _Verification:
 
     def _record(self, subject: str, rows: Array) -> AccuracyRecord:
         record = accuracy(subject, rows, self._standard)
-        self._context.log.line(f"  {format_record(record)}")
+        for line in output_records(subject, rows, self._standard) or (record,):
+            self._context.log.line(f"  {format_record(line)}")
         if record.verdict != "pass":
             index = worst_sample(rows, self._standard)
             sample = self._context.request.validation.values[index]

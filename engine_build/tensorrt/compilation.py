@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +22,7 @@ from pydantic import ValidationError
 
 from engine_build.context import BuildContext
 from engine_build.errors import InputRefused, NetworkRefused
+from engine_build.onnx_graph.external_data import copy_network, network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration_cache import cache_path
 from engine_build.runner import Command, Ended
@@ -72,7 +72,7 @@ class Compilation:
             return self.plan, record
         folder.mkdir(parents=True, exist_ok=True)
         is_half = self.precision in ("fp16", "int8") and not self._uses_calibration_cache
-        write = write_half_precision if is_half else shutil.copyfile
+        write = write_half_precision if is_half else copy_network
         write(self.network.path, folder / NETWORK)
         cache_file = folder.parent / TIMING_CACHE
         timing = TimingCache(context.stores, self.tensorrt, self.gpu, cache_file, context.log)
@@ -94,7 +94,7 @@ class Compilation:
     @cached_property
     def folder(self) -> Path:
         """The plan's own folder, named by everything that decides the plan."""
-        digests = [sha256_of(self.network.path)]
+        digests = [network_sha256(self.network.path)]
         if self._uses_calibration_cache:
             digests.append(sha256_of(self._calibration_cache()))
         parts = (RECIPE_VERSION, self._neutral_command(), self.tensorrt, self.gpu, *digests)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.errors import NetworkRefused
+from engine_build.onnx_graph.refusal import RUNTIME_DOMAIN
 
 SMALL = 64
 """Elements; initializers up to this size may be axes or shapes that types depend on."""
+OF_FIRST_INPUT = frozenset(
+    ("Gelu", "FastGelu", "BiasGelu", "QuickGelu", "FusedMatMul", "FusedGemm", "FusedConv")
+)
+"""Operators of ONNX Runtime that give the type of their first input."""
 CONSTANT_TYPES = {
     "value_float": np.float32,
     "value_floats": np.float32,
@@ -34,11 +41,12 @@ def float_tensors(model: onnx.ModelProto) -> frozenset[str]:
 
     Raises NetworkRefused for a node whose output has no type that ONNX knows.
     """
-    graph = onnx.shape_inference.infer_shapes(_skeleton(model)).graph
-    types = {weight.name: weight.data_type for weight in graph.initializer}
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        if value.type.tensor_type.elem_type:
-            types[value.name] = value.type.tensor_type.elem_type
+    skeleton = _skeleton(model)
+    types = _types(skeleton)
+    while (known := _runtime_types(model, types)) is not None:
+        name, kind = known
+        skeleton.graph.value_info.append(helper.make_tensor_value_info(name, kind, None))
+        types = _types(skeleton) | {name: kind}
     for node in model.graph.node:
         unknown = [name for name in node.output if name and name not in types]
         if unknown:
@@ -48,6 +56,45 @@ def float_tensors(model: onnx.ModelProto) -> frozenset[str]:
                 "precision fp32."
             )
     return frozenset(name for name, kind in types.items() if kind == TensorProto.FLOAT)
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the bodies of a Loop, If or Scan; nothing for other nodes."""
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def outer_reads(node: onnx.NodeProto) -> tuple[str, ...]:
+    """Return the tensors of outer graphs that a node's bodies read, each once."""
+    return tuple(dict.fromkeys(name for graph in subgraphs(node) for name in _free_names(graph)))
+
+
+def rename_outer(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """Rename tensors of outer graphs that a node's bodies read; the node is changed."""
+    for graph in subgraphs(node):
+        own = _own_names(graph)
+        others = {name: other for name, other in names.items() if name not in own}
+        for inner in graph.node:
+            for index, name in enumerate(inner.input):
+                inner.input[index] = others.get(name, name)
+            rename_outer(inner, others)
+        for output in graph.output:
+            output.name = others.get(output.name, output.name)
+
+
+def _own_names(graph: onnx.GraphProto) -> set[str]:
+    tensors = (*graph.input, *graph.initializer)
+    outputs = (name for node in graph.node for name in node.output)
+    return {*(tensor.name for tensor in tensors), *outputs}
+
+
+def _free_names(graph: onnx.GraphProto) -> Iterator[str]:
+    own = _own_names(graph)
+    outputs = (output.name for output in graph.output)
+    read = (name for node in graph.node for name in (*node.input, *outer_reads(node)))
+    yield from (name for name in (*read, *outputs) if name and name not in own)
 
 
 def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
@@ -62,6 +109,24 @@ def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
         return None
     values = np.array(helper.get_attribute_value(attribute), dtype=kind)
     return numpy_helper.from_array(values, node.output[0])
+
+
+def _types(skeleton: onnx.ModelProto) -> dict[str, int]:
+    graph = onnx.shape_inference.infer_shapes(skeleton).graph
+    types = {weight.name: weight.data_type for weight in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.tensor_type.elem_type:
+            types[value.name] = value.type.tensor_type.elem_type
+    return types
+
+
+def _runtime_types(model: onnx.ModelProto, types: Mapping[str, int]) -> tuple[str, int] | None:
+    """Return one more tensor of known type: what ONNX Runtime's own operators give."""
+    for node in model.graph.node:
+        is_known = node.domain == RUNTIME_DOMAIN and node.op_type in OF_FIRST_INPUT
+        if is_known and node.output[0] not in types and node.input[0] in types:
+            return node.output[0], types[node.input[0]]
+    return None
 
 
 def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:

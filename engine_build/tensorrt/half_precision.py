@@ -2,11 +2,12 @@
 
 TensorRT 11 builds strongly typed networks only, so the same network serves both dialects. Inputs
 and outputs keep their types. FP32 stay: operators whose sums, squares or exponents leave FP16's
-range (65504), what is computed from those alone, nodes with a constant beyond that range, and
-whatever becomes an integer. Normalisations of one node are among them: in a strongly typed network
-their input's type decides in which type they compute, whatever ONNX's stash_type says (NvInfer.h
-10.16, INormalizationLayer::setComputePrecision). A mask of -3.4e38 becomes -3e4, not -inf: a few of
-them can still be added. Q/DQ nodes get FP16 scales, for which opset 19 is the first.
+range (65504), loops and branches with all that is in them, what is computed from those alone, nodes
+with a constant beyond that range, and whatever becomes an integer. Normalisations of one node are
+among them: in a strongly typed network their input's type decides in which type they compute,
+whatever ONNX's stash_type says (NvInfer.h 10.16, INormalizationLayer::setComputePrecision). A mask
+of -3.4e38 becomes -3e4, not -inf: a few of them can still be added. Q/DQ nodes get FP16 scales, for
+which opset 19 is the first.
 
 onnxruntime.transformers.float16 is not used: it passes values between two FP32 nodes through FP16,
 and gives two FP32 readers of one tensor casts of the same name.
@@ -18,11 +19,19 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array
 from engine_build.errors import NetworkRefused, one_line
-from engine_build.tensorrt.graph_types import float_tensors, without_constant_nodes
+from engine_build.onnx_graph.external_data import load_model, save_model
+from engine_build.tensorrt.graph_types import (
+    float_tensors,
+    outer_reads,
+    rename_outer,
+    subgraphs,
+    without_constant_nodes,
+)
 
 QDQ = ("QuantizeLinear", "DequantizeLinear")
 QDQ_OPSET = 19
@@ -57,18 +66,19 @@ HEAVY = frozenset(
 
 def write_half_precision(source: Path, target: Path) -> None:
     """Write the FP16 network of a float or Q/DQ network. Raises NetworkRefused."""
-    model = half_precision(onnx.load(source))
-    onnx.save(model, target)
+    model = half_precision(load_model(source))
+    save_model(model, target)
     onnx.checker.check_model(str(target))
 
 
 def half_precision(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the network in FP16.
 
-    Raises NetworkRefused for control flow, and for nodes of unknown types.
+    Loops and branches stay FP32. Raises NetworkRefused for nodes of unknown types.
     """
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
     plain = without_constant_nodes(at_qdq_opset(model))
-    _refuse_control_flow(plain)
     floats = float_tensors(plain)
     return _Writer(plain, floats, wide_nodes(plain, floats)).model()
 
@@ -98,7 +108,8 @@ def wide_nodes(model: onnx.ModelProto, floats: frozenset[str]) -> frozenset[int]
     for index, node in enumerate(model.graph.node):
         variable = [name for name in node.input if name in floats and name not in constants]
         follows = variable and wide_tensors.issuperset(variable) and node.op_type not in HEAVY
-        if node.op_type in WIDE or index in wide or follows or not beyond.isdisjoint(node.input):
+        stays = node.op_type in WIDE or any(subgraphs(node))
+        if stays or index in wide or follows or not beyond.isdisjoint(node.input):
             wide.add(index)
             wide_tensors.update(node.output)
     return frozenset(wide)
@@ -165,6 +176,7 @@ class _Writer:
                 copy.output[index] = self._name(name)
         if kind == HALF:
             self._retype(copy, node)
+        rename_outer(copy, {name: self._read(name, FULL) for name in outer_reads(node)})
         self._nodes.append(copy)
 
     def _read(self, name: str, kind: int) -> str:
@@ -228,14 +240,3 @@ def _into_integers(model: onnx.ModelProto, floats: frozenset[str]) -> set[int]:
             nodes.add(index)
             tensors.update(name for name in node.input if name in floats)
     return nodes
-
-
-def _refuse_control_flow(model: onnx.ModelProto) -> None:
-    graphs = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
-    for node in model.graph.node:
-        if any(attribute.type in graphs for attribute in node.attribute):
-            raise NetworkRefused(
-                f"node {node.name or node.output[0]} (operator {node.op_type}) has a network "
-                "inside, which cannot be typed FP16; export the model without control flow, or ask "
-                "for precision fp32."
-            )

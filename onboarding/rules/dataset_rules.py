@@ -106,7 +106,7 @@ def accuracy_needs_labels(case: ModelCase) -> Iterator[Fault]:
     """The metric `accuracy` needs labels."""
     dataset = case.datasets[case.spec.accuracy.dataset]
     if (
-        case.spec.accuracy.metric == "accuracy"
+        "accuracy" in case.spec.accuracy.metrics
         and dataset.problem is None
         and dataset.labels is None
     ):

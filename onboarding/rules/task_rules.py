@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onboarding.fault import Fault
+from onboarding.model_spec import AccuracySpec, BudgetSpec
 from onboarding.rules.rule import ModelCase, rule, rules_of
 from onboarding.values import Metric, Task
 
@@ -50,28 +51,45 @@ def tensors_come_as_onnx(case: ModelCase) -> Iterator[Fault]:
 @rule("task", "accuracy")
 def metric_fits_the_task(case: ModelCase) -> Iterator[Fault]:
     """A class needs scores of classes; an embedding has none."""
-    metric, allowed = case.spec.accuracy.metric, METRICS.get(case.spec.task)
-    if allowed is not None and metric not in allowed:
-        yield case.document.at_change(("accuracy", "metric"), ("task",)).fault(
-            f"'accuracy.metric' does not fit task {case.spec.task}",
-            value=metric,
-            allowed=", ".join(allowed),
-            way_out="choose one of them",
-        )
+    allowed = METRICS.get(case.spec.task)
+    for path, metric in _metrics(case.spec.accuracy):
+        if allowed is not None and metric not in allowed:
+            yield case.document.at_change(path, ("task",)).fault(
+                f"'{'.'.join(path)}' does not fit task {case.spec.task}",
+                value=metric,
+                allowed=", ".join(allowed),
+                way_out="choose one of them",
+            )
 
 
 @rule("accuracy")
 def worst_score_is_at_most_the_mean(case: ModelCase) -> Iterator[Fault]:
     """A mean is never below the worst score, so such a mean would decide nothing."""
-    budget = case.spec.accuracy.budget
-    if budget.worst is not None and budget.worst > budget.mean:
-        paths = (("accuracy", "budget", "worst"), ("accuracy", "budget", "mean"))
-        yield case.document.at_change(*paths).fault(
-            "'accuracy.budget.worst' is above 'accuracy.budget.mean'",
-            value=f"{budget.worst:g}",
-            allowed=f"at most {budget.mean:g}",
-            way_out="lower worst, or raise mean",
-        )
+    for path, budget in _budgets(case.spec.accuracy):
+        if budget.worst is not None and budget.worst > budget.mean:
+            worst, mean = (*path, "worst"), (*path, "mean")
+            yield case.document.at_change(worst, mean).fault(
+                f"'{'.'.join(worst)}' is above '{'.'.join(mean)}'",
+                value=f"{budget.worst:g}",
+                allowed=f"at most {budget.mean:g}",
+                way_out="lower worst, or raise mean",
+            )
+
+
+def _metrics(accuracy: AccuracySpec) -> Iterator[tuple[tuple[str, ...], Metric]]:
+    """Yield every metric that the file names, with its path."""
+    yield ("accuracy", "metric"), accuracy.metric
+    for name, output in accuracy.outputs.items():
+        if output.metric is not None:
+            yield ("accuracy", "outputs", name, "metric"), output.metric
+
+
+def _budgets(accuracy: AccuracySpec) -> Iterator[tuple[tuple[str, ...], BudgetSpec]]:
+    """Yield every budget that the file names, with its path."""
+    yield ("accuracy", "budget"), accuracy.budget
+    for name, output in accuracy.outputs.items():
+        if output.budget is not None:
+            yield ("accuracy", "outputs", name, "budget"), output.budget
 
 
 @rule("serving")

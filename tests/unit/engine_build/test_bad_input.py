@@ -184,11 +184,15 @@ FAULTS = {
     ),
     "external data": (
         5,
-        "in other files (weights.bin), which its digest does not pin; save it as one file",
+        "keeps weights in weights.bin, which is not beside it; put it there",
         external_data,
     ),
     "truncated": (5, "it may be damaged or cut short: export it again", truncated),
-    "2 GB": (5, "has 2.15 GB, and an ONNX file has 2.15 at most", over_two_gigabytes),
+    "2 GB": (
+        5,
+        "has 2.15 GB, and an ONNX file has 2.15 at most; save its weights beside it",
+        over_two_gigabytes,
+    ),
     "changed file": (5, "but the model file pins", changed_file),
     "no batch axis": (
         5,

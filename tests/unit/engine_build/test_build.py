@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 import shutil
 import tarfile
 
@@ -16,7 +17,6 @@ from engine_build.datasets.text import TextEncoder
 from engine_build.errors import (
     BudgetMissed,
     InputRefused,
-    NetworkRefused,
     PublishFailed,
     SourceFault,
 )
@@ -164,10 +164,18 @@ def test_damaged_network_in_the_store_is_made_anew(tiny_build, networks, wheel, 
     assert runner.ran("pip") == 1
 
 
+class KilledInTheCheck(StandInRunner):
+    """Ends the build where the compile check would begin."""
+
+    def run(self, command):
+        if "engine_build.onnx_graph.rtx" in command.argv:
+            raise KeyboardInterrupt
+        return super().run(command)
+
+
 def test_build_killed_before_the_end_goes_on_from_what_is_finished(tiny_build, wheel, tmp_path):
-    killed = StandInRunner(wheel, check=Ended(code=-9, output="", errors=""))
-    with pytest.raises(NetworkRefused):
-        run(tiny_build.root, tmp_path, runner=killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(tiny_build.root, tmp_path, runner=KilledInTheCheck(wheel))
     (tmp_path / "scratch/engines").mkdir(parents=True)
     again = StandInRunner()
     assert run(tiny_build.root, tmp_path, runner=again).status == "built"
@@ -224,15 +232,21 @@ def test_check_of_another_file_is_made_again(tiny_build, networks, tmp_path):
     assert runner.ran("engine_build.onnx_graph.rtx") == 1
 
 
-def test_refuses_a_network_that_the_compile_check_refuses(tiny_build, networks, tmp_path):
+def test_what_the_compile_check_refuses_is_evidence_where_no_tensorrt_runs(
+    tiny_build, networks, tmp_path
+):
     for path in (tmp_path / "store").glob("networks/*/check-*.json"):
         path.unlink()
     fault = {"message": "no importer", "node": -1, "name": "/x", "operator": "Foo"}
     output = json.dumps({"version": "1.7", "verdict": "fail", "seconds": 0.1, "faults": [fault]})
     runner = StandInRunner(check=Ended(code=0, output=output, errors=""))
-    words = r"float network: node /x \(operator Foo\): no importer; way out: "
-    with pytest.raises(NetworkRefused, match=words):
-        run(tiny_build.root, tmp_path / "out", store=networks, runner=runner)
+    result = run(tiny_build.root, tmp_path / "out", store=networks, runner=runner)
+    checks = result.entry.manifest.compile_checks
+    assert {check.verdict for check in checks} == {"fail"}
+    words = (
+        r"TensorRT-RTX refuses: node /x \(operator Foo\): no importer; way out: .*decides nothing"
+    )
+    assert all(re.match(words, check.reason) for check in checks)
 
 
 def test_refuses_a_package_that_cannot_be_fetched(tiny_build, tmp_path):

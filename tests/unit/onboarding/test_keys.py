@@ -64,6 +64,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "accuracy.metric": ("agreement", "int8 network"),  # the search stops where the budget holds
     "accuracy.budget.mean": (0.98, "int8 network"),
     "accuracy.budget.worst": (0.8, "int8 network"),
+    "accuracy.outputs": ({"o": {"metric": "agreement"}}, "int8 network"),
     "labels": ({"team": "search"}, "nothing"),
     "serving.server": ("python", "nothing"),  # every archive suits both
     "serving.dynamic_batching.preferred_batch_sizes": ([2], "engine"),
@@ -99,6 +100,7 @@ LISTED_WHOLE = (
     "endpoint.instance_pools",
     "endpoint.data_capture",
     "endpoint.asynchronous",
+    "accuracy.outputs",
 )
 """Fields whose own fields all change the same."""
 JOINING = {"endpoint.joins", "endpoint.role"}

@@ -8,20 +8,21 @@ import pytest
 from engine_build.errors import SourceFault
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
+    OutputStandard,
     Standard,
     accuracy,
     format_budget,
     format_record,
     format_scores,
     format_verdict,
-    output_sizes,
+    output_records,
     refuse_useless_labels,
     samples_needed,
     verdict,
     way_out,
     worst_sample,
 )
-from onboarding.manifest import AccuracyRecord, TensorRecord
+from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
 
 BUDGET = BudgetSpec(mean=0.99, worst=0.95)
@@ -146,7 +147,8 @@ def test_engine_that_is_right_more_often_than_its_source_passes():
 def test_refuses_labels_that_the_source_never_gets_right():
     reason = r"none of the 4 labels of data\.tsv right.*use metric agreement"
     with pytest.raises(SourceFault, match=reason):
-        refuse_useless_labels(np.tile([1.0, 0.0], (4, 1)), np.ones(4, dtype=int), "data.tsv")
+        wrong, labels = np.tile([1.0, 0.0], (4, 1)), np.ones(4, dtype=int)
+        refuse_useless_labels(standard("accuracy", reference=wrong, labels=labels), "data.tsv")
 
 
 def record(**changes):
@@ -206,7 +208,20 @@ def test_samples_needed_grow_as_the_mean_nears_the_budget(mean, needed):
 FEATURES = np.random.default_rng(3).standard_normal((200, 512)).astype(np.float32)
 LOGITS = np.random.default_rng(4).standard_normal((200, 4)).astype(np.float32)
 BOTH = np.concatenate([FEATURES, LOGITS], axis=1)
-TWO = (("features", 512), ("logits", 4))
+
+
+def two(metric="cosine", budget=BUDGET, logits_metric=None, logits_budget=None):
+    """The standard of both outputs, the second with a metric and a budget of its own."""
+    outputs = (
+        OutputStandard(name="features", size=512, metric=metric, budget=budget),
+        OutputStandard(
+            name="logits",
+            size=4,
+            metric=metric if logits_metric is None else logits_metric,
+            budget=budget if logits_budget is None else logits_budget,
+        ),
+    )
+    return standard(metric, budget, reference=BOTH, outputs=outputs)
 
 
 @pytest.mark.parametrize("metric", ["cosine", "relative_error"])
@@ -215,26 +230,27 @@ def test_the_budget_holds_for_every_output_by_itself(metric):
     budget = BudgetSpec(mean=0.9)
     one = standard(budget=budget, reference=BOTH)
     assert accuracy("int8 engine", shuffled, one).verdict == "pass"
-    two = standard(metric, budget, reference=BOTH, outputs=TWO)
-    record = accuracy("int8 engine", shuffled, two)
+    record = accuracy("int8 engine", shuffled, two(metric, budget))
     assert (record.subject, record.verdict) == ("int8 engine, output logits", "fail")
-    assert accuracy("int8 engine", BOTH, two).verdict == "pass"
+    assert accuracy("int8 engine", BOTH, two(metric, budget)).verdict == "pass"
+
+
+def test_each_output_has_a_metric_and_a_budget_of_its_own():
+    rows = BOTH.copy()
+    rows[:, 512:] += 0.2 * np.random.default_rng(3).standard_normal((len(BOTH), 4))
+    strict = accuracy("fp16 engine", rows, two())
+    assert (strict.subject, strict.verdict) == ("fp16 engine, output logits", "fail")
+    lenient = two(logits_budget=BudgetSpec(mean=0.5))
+    assert accuracy("fp16 engine", rows, lenient).verdict == "pass"
+    other = two(logits_metric="agreement", logits_budget=BudgetSpec(mean=0.6))
+    features, logits = output_records("fp16 engine", rows, other)
+    assert (features.metric, features.budget_mean) == ("cosine", 0.99)
+    assert (logits.metric, logits.budget_mean, logits.verdict) == ("agreement", 0.6, "pass")
+    assert output_records("fp16 engine", REFERENCE, standard()) == ()
 
 
 def test_the_worst_sample_is_of_the_output_that_is_furthest_from_the_budget():
     rows = BOTH.copy()
     rows[5, :512] += 0.05
     rows[9, 512:] *= -1
-    assert worst_sample(rows, standard(reference=BOTH, outputs=TWO)) == 9
-
-
-@pytest.mark.parametrize(
-    ("shapes", "sizes"),
-    [([(-1, 2, 3), (-1,)], (("o0", 6), ("o1", 1))), ([(-1, 8)], ()), ([(-1, 8), (-1, -1)], ())],
-)
-def test_output_sizes_are_those_of_several_outputs_of_fixed_size(shapes, sizes):
-    records = [
-        TensorRecord(name=f"o{index}", datatype="FP32", shape=shape)
-        for index, shape in enumerate(shapes)
-    ]
-    assert output_sizes(records) == sizes
+    assert worst_sample(rows, two()) == 9

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from engine_build.quantization.calibration_cache import (
     version_digits,
 )
 from engine_build.runner import Ended
-from engine_build.steps.calibrate import calibrate_cache
+from engine_build.steps.calibrate import CALIBRATE, calibrate_cache
 from engine_build.steps.compile import check_machine
 from engine_build.steps.publish import network_files
 from engine_build.store import FolderStore
@@ -145,6 +146,7 @@ class Calibrating(StandInRunner):
         return Ended(code=self._code, output=output, errors="Segmentation fault")
 
 
+FLOAT = Network(precision="float", path=Path("float.onnx"), inputs=(), outputs=(), facts={})
 ENCODER = TensorEncoder((TensorRecord(name="x", datatype="FP32", shape=(-1, 3)),))
 
 
@@ -175,9 +177,8 @@ def start(tmp_path):
 
 
 def calibrate(tools):
-    network = Network(precision="float", path=Path("float.onnx"), inputs=(), outputs=(), facts={})
     with tools.work:
-        return calibrate_cache(tools, network, ENCODER)
+        return calibrate_cache(tools, FLOAT, ENCODER)
 
 
 def test_cache_is_made_of_all_samples_in_batches_of_one_shape_and_reused(start, tmp_path):
@@ -251,6 +252,14 @@ def test_refuses_what_no_cache_is_for_before_anything_is_fetched(start):
 def test_refuses_a_calibration_that_failed_in_its_own_words(start, ending, error, fault):
     with pytest.raises(error, match=fault):
         calibrate(start(Calibrating(None, **ending)))
+
+
+def test_auto_goes_on_without_a_calibration_that_failed(start):
+    tools = start(Calibrating(None, reason="node /det: unsupported"))
+    state = SimpleNamespace(networks={"float": FLOAT}, encoder=ENCODER, refused={})
+    with tools.work:
+        CALIBRATE.run(tools, state)
+    assert "node /det: unsupported" in state.refused["int8"]
 
 
 def test_build_makes_a_cache_instead_of_a_qdq_network_and_publishes_it(

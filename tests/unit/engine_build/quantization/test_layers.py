@@ -115,11 +115,20 @@ def test_share_is_a_part_of_all_work():
 
 def test_operators_whose_multiply_accumulates_are_not_counted_are_listed():
     model = chain("Relu")
-    model.graph.node.append(helper.make_node("GRU", ["y", "w", "r"], ["g"]))
-    model.graph.node.append(helper.make_node("Einsum", ["y", "y"], ["e"], equation="ij,kj->ik"))
-    assert not_counted(model) == ("1 Einsum", "1 GRU")
-    facts = {"int8_share_of_matmul_macs": 0.5, "int8_layers": 2, "not_counted": ["1 GRU"]}
+    model.graph.node.append(helper.make_node("Loop", ["n", "b"], ["g"]))
+    model.graph.node.append(helper.make_node("DeformConv", ["y", "y", "y"], ["e"]))
+    assert not_counted(model) == ("1 DeformConv", "1 Loop")
+    facts = {"int8_share_of_matmul_macs": 0.5, "int8_layers": 2, "not_counted": ["1 Loop"]}
     assert format_share(facts, Shape(batch=1)) == (
-        "2 layers are INT8: 50.0% of MatMul, Gemm and Conv multiply-accumulates at 1; "
-        "not counted, and in float: 1 GRU"
+        "2 layers are INT8: 50.0% of all counted multiply-accumulates at 1; "
+        "not counted, and in float: 1 Loop"
     )
+
+
+def test_an_einsum_beside_a_matmul_is_part_of_the_work():
+    model, x = chain("Relu"), np.ones((2, 4), dtype=np.float32)
+    before = multiply_accumulates(model, {"x": x})
+    model.graph.node.append(helper.make_node("Einsum", ["x", "x"], ["e"], equation="ij,kj->ik"))
+    after = multiply_accumulates(model, {"x": x})
+    assert after == before | {"e": 2 * 2 * 4}
+    assert share(after, before) < 1

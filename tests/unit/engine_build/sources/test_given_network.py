@@ -7,12 +7,14 @@ import json
 import shutil
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto
 
 from engine_build.errors import SourceFault
 from engine_build.log import Log
 from engine_build.options import Options
+from engine_build.ort import OrtNetwork
 from engine_build.request import build_request
 from engine_build.sources.given_network import check_answers, read_network
 from engine_build.store import sha256_of
@@ -179,3 +181,28 @@ def test_refuses_a_text_network_with_other_inputs(tmp_path):
     words = r"model.onnx takes x; a text network takes input_ids, attention_mask, token_type_ids"
     with pytest.raises(SourceFault, match=words):
         text_network(tmp_path, linear(tmp_path / "model.onnx"))
+
+
+def test_functions_of_the_file_become_nodes_and_data_one_file(tmp_path):
+    path = linear(tmp_path / "plain.onnx", outputs=[tensor("z", "batch", 3)])
+    file = onnx.load(path)
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    twice = [node("Add", "a a", "b")]
+    file.functions.append(onnx.helper.make_function("own", "Twice", ["a"], ["b"], twice, opsets))
+    file.opset_import.append(onnx.helper.make_opsetid("own", 1))
+    file.graph.node.append(node("Twice", "y", "z", domain="own"))
+    (tmp_path / "given").mkdir()
+    given = tmp_path / "given/model.onnx"
+    onnx.save(file, given, save_as_external_data=True, location="w.bin", size_threshold=0)
+    request_, folder = (
+        request(write_tensors_tree(tmp_path / "root", path, {"validation": {"x": ROWS}})),
+        tmp_path / "f",
+    )
+    folder.mkdir()
+    network = read_network(given, request_, folder)
+    graph = onnx.load(network.path).graph
+    assert [item.op_type for item in graph.node] == ["MatMul", "Add"]
+    assert [item.name for item in folder.iterdir()] == ["model.onnx"]
+    x = np.ones((1, 4), dtype=np.float32)
+    expected = 2 * x @ np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert np.array_equal(OrtNetwork(network.path).rows({"x": x}), expected)

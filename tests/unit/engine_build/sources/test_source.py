@@ -10,13 +10,17 @@ import zipfile
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import onnx
 import pytest
 
 from engine_build.errors import SourceFault
+from engine_build.onnx_graph.external_data import onnx_sha256
+from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.sources.source import FetchContext, fetch
 from engine_build.store import FolderStore, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.source_spec import SourceSpec
+from tests.unit.engine_build.graphs import linear
 from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tiny import INSIDE, PIN
 
@@ -191,6 +195,35 @@ def test_onnx_object_comes_with_what_lies_beside_it(tmp_path):
     found = fetch_source(tmp_path, None, onnx="s3://bucket/networks/model.onnx", sha256=digest)
     for name in ("model.onnx", "tokenizer.json", "config.json"):
         assert found.with_name(name).read_text() == name
+
+
+def write_external(folder):
+    """A network whose weight lies in data/w.bin."""
+    (folder / "data").mkdir(parents=True)
+    model = onnx.load(linear(folder / "model.onnx"))
+    settings = {"save_as_external_data": True, "location": "data/w.bin", "size_threshold": 0}
+    onnx.save(model, folder / "model.onnx", **settings)
+    return onnx_sha256(folder / "model.onnx")
+
+
+def test_onnx_object_comes_with_its_data_files(tmp_path):
+    digest = write_external(tmp_path / "bucket/networks")
+    assert digest != sha256_of(tmp_path / "bucket/networks/model.onnx")
+    found = fetch_source(tmp_path, None, onnx="s3://bucket/networks/model.onnx", sha256=digest)
+    assert read_model(found).graph.initializer[0].raw_data
+
+
+def test_refuses_data_files_that_changed_or_are_not_there(tmp_path):
+    digest = write_external(tmp_path / "bucket/networks")
+    pinned = {"onnx": "s3://bucket/networks/model.onnx", "sha256": digest}
+    data = tmp_path / "bucket/networks/data/w.bin"
+    data.write_bytes(data.read_bytes()[::-1])
+    words = rf"model.onnx with data/w.bin has sha256 .*, but the model file pins {digest}"
+    with pytest.raises(SourceFault, match=words):
+        fetch_source(tmp_path, None, **pinned)
+    data.unlink()
+    with pytest.raises(SourceFault, match=r"in data/w.bin, and s3://bucket/networks/data/w.bin do"):
+        fetch_source(tmp_path, None, **pinned)
 
 
 def test_repository_gives_the_files_of_a_checkpoint_at_its_commit(tmp_path):

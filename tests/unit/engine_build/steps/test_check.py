@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
@@ -12,6 +13,7 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.runner import Ended
 from engine_build.steps.check import UNAVAILABLE, compile_checks
 from onboarding.model_spec import OptimizationProfileSpec
+from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.stand_ins import StandInRunner
 
 PROFILES = (OptimizationProfileSpec(batch=(1, 2, 4), sequence=(4, 8, 16)),)
@@ -55,3 +57,26 @@ def test_machine_without_the_compiler_has_no_record_and_says_so(tmp_path):
     log, reason = io.StringIO(), "cannot be loaded here (No module named 'tensorrt_rtx')"
     assert check(tmp_path, ended, log) == ()
     assert f"{reason}: the float network was NOT checked" in log.getvalue()
+
+
+def refusal(operator):
+    fault = {"message": "no importer", "node": 0, "name": "/x", "operator": operator}
+    output = json.dumps({"version": "1.7", "verdict": "fail", "seconds": 0.1, "faults": [fault]})
+    return Ended(code=0, output=output, errors="")
+
+
+def network_of(operator, tmp_path):
+    nodes, values = [node(operator, "x", "y", name="/x")], [tensor("x", 4), tensor("y", 4)]
+    return write_graph(tmp_path / "m.onnx", nodes, values[:1], values[1:])
+
+
+def test_refuses_an_operator_that_no_list_supports(tmp_path):
+    words = r"refuses the float network: node /x \(operator Foo; .*no importer; way out: "
+    with pytest.raises(NetworkRefused, match=words):
+        check(network_of("Foo", tmp_path), refusal("Foo"))
+
+
+def test_refusal_is_evidence_where_tensorrts_list_supports_the_operator(tmp_path):
+    (record,) = check(network_of("NonZero", tmp_path), refusal("NonZero"))
+    assert record.verdict == "fail"
+    assert record.reason.endswith("; TensorRT's operator list supports NonZero")

@@ -11,10 +11,12 @@ import os
 import shutil
 import tarfile
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from engine_build.errors import InputRefused
+from engine_build.onnx_graph.external_data import DATA_NAME
 from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import (
     CARRIED,
@@ -103,6 +105,17 @@ def test_entry_follows_from_the_archive_of_that_engine_alone(tiny_build):
     assert entry_of(path, entry.manifest.engine_key) == entry
     with pytest.raises(ValueError, match="holds engine"):
         entry_of(path, "0" * 20)
+
+
+@pytest.mark.parametrize("has_data", [True, False])
+def test_data_of_a_network_lies_beside_it(has_data, lay_out, tmp_path):
+    if has_data:
+        (tmp_path / DATA_NAME).write_bytes(b"weights")
+    laid = lay_out(is_cpu=True)
+    name = str(Path(laid.engine_file).with_name(DATA_NAME))
+    assert laid.files.get(name) == (tmp_path / DATA_NAME if has_data else None)
+    digests = model_repository(tmp_path / "archive", laid.files)
+    assert (name in digests) is has_data  # the manifest's files, which servers check
 
 
 BACKEND = ("model.py", "manifest_check.py")

@@ -195,21 +195,58 @@ def test_small_numbers_never_become_zero():
     assert half[4:].tolist() == [2, -np.inf, np.inf, 30000]
 
 
-CONTROL_FLOW = """<ir_version: 8, opset_import: ["": 17]>
-g (float[2] x, bool b) => (float[2] y) {
-  y = If (b) <then_branch = a () => (float[2] z) { z = Relu(x) }, else_branch = c () => (float[2] z) { z = Neg(x) }>
-}"""
 UNKNOWN = """<ir_version: 8, opset_import: ["": 17, "mine": 1]>
 g (float[2] x) => (float[2] y) { z = mine.Foo(x) y = Relu(z) }"""
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (CONTROL_FLOW, r"node y \(operator If\) has a network inside.*precision fp32"),
-        (UNKNOWN, r"node z \(operator Foo\) gives z, whose type ONNX does not know"),
-    ],
-)
-def test_refuses_what_has_no_types(text, reason):
-    with pytest.raises(NetworkRefused, match=reason):
-        half_precision(onnx.parser.parse_model(text))
+OUTER = """<ir_version: 8, opset_import: ["": 17]>
+g (float[n, 4] x, bool b) => (float[n, 4] y, float[n, 4] h) <float[4, 4] w, float[4] bias> {
+  h = MatMul(x, w)
+  z = If (b) <then_branch = a () => (float[n, 4] p) { p = Add(h, bias) },
+              else_branch = c () => (float[n, 4] q) { q = Sub(h, x) }>
+  y = MatMul(z, w)
+}"""
+RUNTIME_GELU = """<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>
+g (float[n, 4] x) => (float[n, 4] y) <float[4, 4] w> {
+  h = MatMul(x, w)
+  a = com.microsoft.Gelu(h)
+  k = MatMul(a, w)
+  c = com.microsoft.Gelu(k)
+  y = Relu(c)
+}"""
+FUNCTION = """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+g (float[n, 4] x) => (float[n, 4] y) <float[4, 4] w> { h = MatMul(x, w) y = own.Twice(h) }
+<domain: "own", opset_import: ["": 17]> Twice (a) => (b) { b = Add(a, a) }"""
+BOTH_WAYS = """<ir_version: 8, opset_import: ["": 17]>
+g (float[n, 4] x) => (float[n, 4] h, float[n, 4] y) <float[4, 4] w> {
+  h = MatMul(x, w)
+  e = Exp(h)
+  y = MatMul(e, w)
+}"""
+
+
+@pytest.mark.parametrize("branch", [True, False])
+def test_branch_that_reads_outer_tensors_stays_fp32_and_answers_alike(branch):
+    model = parse_model(OUTER, w=normal(4, 4), bias=normal(4))
+    feed = {"x": normal(3, 4), "b": np.array(branch)}
+    half = halved(model)
+    assert np.allclose(answer(model, **feed), answer(half, **feed), atol=2e-2)
+    weights = {tensor.name: tensor.data_type for tensor in half.graph.initializer}
+    assert weights == {"w_fp16": TensorProto.FLOAT16, "bias": TensorProto.FLOAT}
+
+
+@pytest.mark.parametrize("text", [RUNTIME_GELU, FUNCTION, BOTH_WAYS])
+def test_network_of_other_operators_and_functions_answers_alike(text):
+    model, x = parse_model(text, w=normal(4, 4)), normal(3, 4)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    half = half_precision(copy)
+    assert np.allclose(answer(model, x=x), answer(half, x=x), atol=5e-2, rtol=2e-2)
+    names = [node.name for node in half.graph.node if node.name]
+    assert len(names) == len(set(names)) and not half.functions
+
+
+def test_refuses_what_has_no_types():
+    words = r"node z \(operator Foo\) gives z, whose type ONNX does not know"
+    with pytest.raises(NetworkRefused, match=words):
+        half_precision(onnx.parser.parse_model(UNKNOWN))

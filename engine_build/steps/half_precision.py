@@ -1,0 +1,131 @@
+"""The half precision step: the networks that a GPU compiles, judged in ONNX Runtime on the CPU.
+
+A GPU's fp16 and explicit int8 engines are compiled from networks in FP16. They are written and
+judged here, so that nothing is first refused on the GPU machine. What passed is kept beside its
+network: the GPU machine does not judge it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from engine_build.context import BuildContext
+from engine_build.errors import BudgetMissed, NetworkRefused, SourceFault
+from engine_build.evaluation.accuracy import accuracy, format_record
+from engine_build.evaluation.answers import rows_by_length
+from engine_build.evaluation.decision import Findings, refuse_missed_budget
+from engine_build.onnx_graph.external_data import network_sha256
+from engine_build.onnx_graph.network_store import Network
+from engine_build.ort import OrtNetwork, version
+from engine_build.request import BuildRequest
+from engine_build.steps.step import BuildState, Step
+from engine_build.steps.verify import standard
+from engine_build.store import FolderStore
+from engine_build.tensorrt.half_precision import write_half_precision
+from onboarding.keys import chosen_network
+from onboarding.manifest import AccuracyRecord
+from onboarding.names import network_path
+from onboarding.values import Precision
+
+BATCH = 32
+PREFIX = "half-"
+
+
+def half_precisions(request: BuildRequest) -> tuple[Precision, ...]:
+    """Return the precisions of a request whose engines are compiled from networks in FP16."""
+    if request.is_cpu:
+        return ()
+    requested = request.model.engine.precision
+    precisions: list[Precision] = ["fp16"] if requested in ("fp16", "auto") else []
+    if request.int8_mode == "explicit":
+        precisions.append("int8")
+    return tuple(precisions)
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Write and judge each network; under `auto` one that fails is left out, with its reason.
+
+    Raises NetworkRefused, BudgetMissed and SourceFault.
+    """
+    request = context.request
+    with context.log.step("half precision", "networks in FP16, in ONNX Runtime on the CPU"):
+        for precision in half_precisions(request):
+            network = state.networks.get(chosen_network(precision))
+            if network is None:
+                continue
+            try:
+                state.half_networks[precision] = _half_network(context, state, precision, network)
+            except (NetworkRefused, BudgetMissed, SourceFault) as error:
+                if request.model.engine.precision != "auto":
+                    raise
+                context.log.line(f"  {precision} is not tried: {error}")
+                state.refused[precision] = str(error)
+
+
+def half_path(request: BuildRequest, precision: Precision, network: Network) -> str:
+    """Return where the record of a network in FP16 lies: all that decides it is in its name."""
+    judged = request.model.accuracy.model_dump(mode="json")
+    words = [version(), network_sha256(network.path), judged, request.validation_sha256]
+    digest = hashlib.sha256(json.dumps([*words, request.longest_sequence]).encode()).hexdigest()
+    key = request.network_keys[chosen_network(precision)]
+    return network_path(key, f"{PREFIX}{precision}-{digest[:16]}.json")
+
+
+def half_names(store: FolderStore, request: BuildRequest) -> tuple[str, ...]:
+    """Return every record of a request's networks in FP16 in a folder."""
+    return tuple(
+        network_path(key, path.name)
+        for key in request.network_keys.values()
+        for path in store.path(network_path(key, "")).glob(f"{PREFIX}*")
+    )
+
+
+def _half_network(
+    context: BuildContext, state: BuildState, precision: Precision, network: Network
+) -> Network:
+    path = context.work.scratch(f"half-{precision}") / "model.onnx"
+    write_half_precision(network.path, path)
+    name = half_path(context.request, precision, network)
+    record = _stored_record(context, name)
+    if record is None:
+        record = _judge(context, state, precision, path)
+        file = context.work.scratch("half-record") / "record.json"
+        file.write_text(record.model_dump_json(), encoding="utf-8")
+        context.work_store.upload(file, name)
+    context.log.line(f"  {format_record(record)}")
+    findings = Findings(accuracy={precision: record}, broken={})
+    refuse_missed_budget(precision, findings)
+    return dataclasses.replace(network, precision=f"{precision} in FP16", path=path)
+
+
+def _judge(
+    context: BuildContext, state: BuildState, precision: Precision, path: Path
+) -> AccuracyRecord:
+    """Compare the network's answers to the validation samples with the source model's."""
+    assert state.reference is not None
+    samples = context.request.validation
+    batches = -(-len(samples) // BATCH)
+    answer = context.log.count_calls(OrtNetwork(path).rows, batches, "batches")
+    rows = rows_by_length(answer, state.encoder, samples.values, BATCH)
+    return accuracy(f"{precision} network in FP16", rows, standard(context, state))
+
+
+def _stored_record(context: BuildContext, name: str) -> AccuracyRecord | None:
+    for store in context.stores:
+        try:
+            return AccuracyRecord.model_validate_json(store.read(name) or b"")
+        except ValidationError:
+            continue
+    return None
+
+
+HALF_PRECISION = Step(
+    name="half precision",
+    run=run,
+    applies=lambda context: bool(half_precisions(context.request)),
+)
