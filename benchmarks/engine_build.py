@@ -92,7 +92,7 @@ def engine_build(context: Context) -> list[Measure]:
     for number, search in enumerate(SEARCHES):
         changes = {
             "engine": {"sensitivity_search": {"dataset": SEARCH}},
-            "accuracy": {"budget": {"worst": None, **search.budget}},
+            "accuracy": {"budget": {"worst": None, "neighbours": None, **search.budget}},
         }
         work = folder / f"search-{number}"
         tree = tree_with(context.paths.tree, work / "tree", changes)

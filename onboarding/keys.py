@@ -18,6 +18,9 @@ RECIPE_VERSION = 4
 compiler option or archive layout.
 """
 
+QUANTIZER_VERSION = 2
+"""Raised by hand when the same calibration must give another Q/DQ network; other keys stay."""
+
 KEY_LENGTH = 20
 
 
@@ -56,6 +59,8 @@ def network_key(
         }
         inputs["longest_sequence"] = _longest_sequence(spec)
         inputs["quantization"] = quantization
+        if quantization == "explicit":
+            inputs["quantizer"] = QUANTIZER_VERSION
         if spec.engine.sensitivity_search is not None:
             inputs["sensitivity_search"] = _search(
                 spec, spec.engine.sensitivity_search, dataset_digests
@@ -135,9 +140,11 @@ def _search(
 
 
 def _judged(accuracy: AccuracySpec) -> dict[str, Any]:
-    # `outputs` is younger than its recipe: none are left out, so that no key of before changes.
+    # `outputs` and `neighbours` are younger than their recipe: what is not there is left out, so
+    # that no key of before changes.
     fields = {"metric", "budget", *(["outputs"] if accuracy.outputs else [])}
-    return accuracy.model_dump(mode="json", include=fields)
+    left_out = {"budget": {"neighbours"}} if accuracy.budget.neighbours is None else None
+    return accuracy.model_dump(mode="json", include=fields, exclude=left_out)
 
 
 def _compiler(spec: ModelSpec) -> dict[str, Any]:

@@ -76,8 +76,11 @@ class AccuracyRecord(Value):
     worst: float
     samples: int
     nearest_neighbour_agreement: float | None = None
+    nearest_neighbour_interval: tuple[float, float] | None = None
+    """95 % bootstrap interval of the agreement."""
     budget_mean: float
     budget_worst: float | None = None
+    budget_neighbours: float | None = None
     verdict: Literal["pass", "fail", "not enough data"]
 
 

@@ -113,6 +113,11 @@ class BudgetSpec(Value):
     worst: Annotated[float, Field(ge=-1, le=1)] | None = Field(
         None, description="Least score of any one sample; default: not checked"
     )
+    neighbours: Share | None = Field(
+        None,
+        description="Least share of samples whose nearest other sample stays the same, for "
+        "retrieval; metric cosine only; default: not checked",
+    )
 
 
 class OutputAccuracySpec(Value):

@@ -98,9 +98,13 @@ def _int8_use(facts: CardFacts) -> str:
 def _frontier_charts(facts: CardFacts) -> list[tuple[str, str]]:
     points = [point for point in facts.frontier if point.get("split", SEARCH) == SEARCH]
     accuracy = facts.manifest.accuracy
-    budgets: Mapping[str, float | None] = (
-        {"mean": accuracy[-1].budget_mean, "worst": accuracy[-1].budget_worst} if accuracy else {}
-    )
+    budgets: Mapping[str, float | None] = {}
+    if accuracy:
+        budgets = {
+            "mean": accuracy[-1].budget_mean,
+            "worst": accuracy[-1].budget_worst,
+            "nearest_neighbour_agreement": accuracy[-1].budget_neighbours,
+        }
     return [
         (_frontier_caption(title, points, name), frontier_chart(title, points, name, budgets))
         for name, title in FRONTIER_SCORES.items()

@@ -96,7 +96,9 @@ def commands(facts: CardFacts) -> tuple[str, ...]:
 
 def _budget(record: AccuracyRecord) -> str:
     worst = "" if record.budget_worst is None else f", worst {record.budget_worst:g}"
-    return f"mean {record.budget_mean:g}{worst}"
+    neighbours = record.budget_neighbours
+    same = "" if neighbours is None else f", same nearest neighbour {percent(neighbours)}"
+    return f"mean {record.budget_mean:g}{worst}{same}"
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
@@ -181,13 +183,16 @@ def _accuracy_charts(records: Sequence[AccuracyRecord]) -> list[tuple[str, str]]
         means.append(Row(name=name, value=mean, label=score(mean), low=low, high=high, own=is_own))
         worsts.append(Row(name=name, value=worst, label=score(worst), own=is_own))
         if share is not None:
-            neighbours.append(Row(name=name, value=share, label=percent(share), own=is_own))
+            ends = record.nearest_neighbour_interval
+            low, high = nowhere if ends is None else ends
+            row = Row(name=name, value=share, label=percent(share), low=low, high=high, own=is_own)
+            neighbours.append(row)
     charts = [("Mean", _points("Mean accuracy", means, own.budget_mean))]
     if own.metric not in ("agreement", "accuracy"):
         charts.append(("Worst sample", _points("Worst sample", worsts, own.budget_worst)))
     if neighbours:
         title = "Same nearest neighbour"
-        charts.append((title, _points(title, neighbours, None, highest=1.0)))
+        charts.append((title, _points(title, neighbours, own.budget_neighbours, highest=1.0)))
     return charts
 
 

@@ -1,8 +1,11 @@
 """An engine's accuracy against the source model: mean with its interval, worst, and a verdict.
 
-pass             the interval's lower end holds the budget, and so does the worst sample
-fail             the interval's upper end misses the budget, or the worst sample does
-not enough data  the budget lies within the interval, or there are fewer than 100 samples
+pass             the lower end of every interval holds its budget, and so does the worst sample
+fail             the upper end of an interval misses its budget, or the worst sample does
+not enough data  a budget lies within its interval, or there are fewer than 100 samples
+
+Two statistics have an interval and a budget: the mean score, and for vectors, where a budget asks
+for it, the share of samples whose nearest other sample is the source model's too.
 
 Each output of a network is scored by itself, by a metric and a budget of its own where the model
 file gives one, and every budget must hold; the record is that of the output that is furthest from
@@ -121,27 +124,53 @@ def worst_sample(rows: Array, standard: Standard) -> int:
     return int(_furthest_output("", rows, standard)[1].argmin())
 
 
-def verdict(
-    interval: Interval,
-    worst: float,
-    samples: int,
-    *,
-    mean_budget: float,
-    worst_budget: float | None,
-) -> Verdict:
-    """Return the verdict; too few samples decide nothing, whatever their scores."""
-    low, high = interval
-    if samples < ENOUGH_SAMPLES:
+def verdict(record: AccuracyRecord) -> Verdict:
+    """Return the verdict on a record's numbers, whatever verdict it has.
+
+    Too few samples decide nothing.
+    """
+    statistics = budgeted_statistics(record)
+    misses_worst = record.budget_worst is not None and record.worst < record.budget_worst
+    if record.samples < ENOUGH_SAMPLES:
         return "not enough data"
-    if high < mean_budget or (worst_budget is not None and worst < worst_budget):
+    if misses_worst or any(item.interval[1] < item.budget for item in statistics):
         return "fail"
-    return "pass" if low >= mean_budget else "not enough data"
+    holds = all(item.interval[0] >= item.budget for item in statistics)
+    return "pass" if holds else "not enough data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetedStatistic:
+    """A statistic of all samples, its interval and its budget."""
+
+    value: float
+    interval: Interval
+    budget: float
+
+
+def budgeted_statistics(record: AccuracyRecord) -> tuple[BudgetedStatistic, ...]:
+    """Return the mean and, where there is a budget for it, the share of same neighbours.
+
+    An interval that was not recorded counts as one without width.
+    """
+    found = [(record.mean, record.mean_interval, record.budget_mean)]
+    if record.nearest_neighbour_agreement is not None and record.budget_neighbours is not None:
+        same, interval = record.nearest_neighbour_agreement, record.nearest_neighbour_interval
+        found.append((same, interval, record.budget_neighbours))
+    return tuple(
+        BudgetedStatistic(
+            value=value, interval=(value, value) if interval is None else interval, budget=budget
+        )
+        for value, interval, budget in found
+    )
 
 
 def shortfall(record: AccuracyRecord) -> float:
     """Return how far a result lies below its budget; negative within it."""
-    mean = record.budget_mean - record.mean
-    return mean if record.budget_worst is None else max(mean, record.budget_worst - record.worst)
+    lacks = [item.budget - item.value for item in budgeted_statistics(record)]
+    if record.budget_worst is not None:
+        lacks.append(record.budget_worst - record.worst)
+    return max(lacks)
 
 
 def refuse_useless_labels(standard: Standard, dataset: str) -> None:
@@ -162,25 +191,30 @@ def refuse_useless_labels(standard: Standard, dataset: str) -> None:
 
 def format_record(record: AccuracyRecord) -> str:
     """Return the record in one line."""
-    agreement = record.nearest_neighbour_agreement
-    scores = f"{record.subject}: {format_scores(record)}"
-    neighbours = "" if agreement is None else f", same nearest neighbour {agreement:.0%}"
-    return f"{scores}{neighbours}; budget {format_budget(record)}: {record.verdict}"
+    return (
+        f"{record.subject}: {format_scores(record)}; budget {format_budget(record)}: "
+        f"{record.verdict}"
+    )
 
 
 def format_scores(record: AccuracyRecord) -> str:
-    """Return the measured scores, such as "mean cosine 0.99816 … on 640 samples"."""
+    """Return the measured scores, such as "mean cosine 0.99816 … on 640 samples, …"."""
     ends = record.mean_interval
     interval = "" if ends is None else f" (95 % interval {ends[0]:.5f} to {ends[1]:.5f})"
     worst = f" and worst {record.worst:.5f}" if record.metric in METRICS_WITH_WORST else ""
     name = METRIC_NAMES[record.metric]
-    return f"mean {name} {record.mean:.5f}{interval}{worst} on {record.samples} samples"
+    scores = f"mean {name} {record.mean:.5f}{interval}{worst} on {record.samples} samples"
+    return f"{scores}{_format_neighbours(record)}"
 
 
 def format_budget(record: AccuracyRecord) -> str:
     """Return the budget, such as "mean 0.99 and worst 0.97"."""
-    worst = "" if record.budget_worst is None else f" and worst {record.budget_worst:g}"
-    return f"mean {record.budget_mean:g}{worst}"
+    parts = [f"mean {record.budget_mean:g}"]
+    if record.budget_worst is not None:
+        parts.append(f"worst {record.budget_worst:g}")
+    if record.budget_neighbours is not None:
+        parts.append(f"same nearest neighbour {record.budget_neighbours:g}")
+    return " and ".join(parts)
 
 
 def format_verdict(record: AccuracyRecord) -> str:
@@ -190,7 +224,7 @@ def format_verdict(record: AccuracyRecord) -> str:
         return f"{'within' if record.verdict == 'pass' else 'outside'} the budget of {budget}"
     if record.samples < ENOUGH_SAMPLES:
         return f"not enough data to judge it: fewer than {ENOUGH_SAMPLES} samples"
-    return f"not enough data to judge it: the budget of {budget} lies within the interval"
+    return f"not enough data to judge it: the budget of {budget} lies within an interval"
 
 
 def way_out(record: AccuracyRecord) -> str:
@@ -207,17 +241,21 @@ def way_out(record: AccuracyRecord) -> str:
 
 
 def samples_needed(record: AccuracyRecord) -> int | None:
-    """Return how many samples would decide, if the mean stays where it is.
+    """Return how many samples would decide, if the statistics stay where they are.
 
     Intervals narrow with the root of the samples.
     """
-    distance = abs(record.mean - record.budget_mean)
-    if record.mean_interval is None or distance == 0:
-        return None
-    low, high = record.mean_interval
-    width = record.mean - low if record.mean > record.budget_mean else high - record.mean
-    needed = round(record.samples * (width / distance) ** 2 * 1.1)
-    return None if needed > MOST_SAMPLES else max(needed, record.samples + 1)
+    needed = record.samples + 1
+    for item in budgeted_statistics(record):
+        low, high = item.interval
+        if not low < item.budget <= high:
+            continue
+        distance = abs(item.value - item.budget)
+        if distance == 0:
+            return None
+        width = item.value - low if item.value > item.budget else high - item.value
+        needed = max(needed, round(record.samples * (width / distance) ** 2 * 1.1))
+    return None if needed > MOST_SAMPLES else needed
 
 
 def _furthest_output(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, Array]:
@@ -262,25 +300,51 @@ def _ends(standard: Standard) -> Array:
 def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyRecord, Array]:
     scores, exact_mean, interval = _score(rows, standard)
     mean, worst = round(exact_mean, DIGITS), round(float(scores.min()), DIGITS)
-    low, high = (round(end, DIGITS) for end in interval)
-    budget, neighbours = standard.budget, None
+    budget, neighbours = standard.budget, _Neighbours()
     if standard.metric == "cosine" and len(rows) > 1:
-        same = nearest(rows) == nearest(standard.reference)
-        neighbours = round(float(same.mean()), 4)
-    floor = budget.worst if standard.metric in METRICS_WITH_WORST else None
+        neighbours = _neighbours(rows, standard.reference)
     record = AccuracyRecord(
         subject=subject,
         metric=standard.metric,
         mean=mean,
-        mean_interval=(low, high),
+        mean_interval=_rounded(interval),
         worst=worst,
         samples=len(rows),
-        nearest_neighbour_agreement=neighbours,
+        nearest_neighbour_agreement=neighbours.agreement,
+        nearest_neighbour_interval=neighbours.interval,
         budget_mean=budget.mean,
-        budget_worst=floor,
-        verdict=verdict((low, high), worst, len(rows), mean_budget=budget.mean, worst_budget=floor),
+        budget_worst=budget.worst if standard.metric in METRICS_WITH_WORST else None,
+        budget_neighbours=budget.neighbours if standard.metric == "cosine" else None,
+        verdict="not enough data",
     )
-    return record, scores
+    return record.model_copy(update={"verdict": verdict(record)}), scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Neighbours:
+    """The share of samples that keep their nearest neighbour, and its interval."""
+
+    agreement: float | None = None
+    interval: Interval | None = None
+
+
+def _neighbours(rows: Array, reference: Array) -> _Neighbours:
+    same: Array = (nearest(rows) == nearest(reference)).astype(np.float64)
+    return _Neighbours(
+        agreement=round(float(same.mean()), 4), interval=_rounded(mean_interval(same))
+    )
+
+
+def _rounded(interval: Interval) -> Interval:
+    return round(interval[0], DIGITS), round(interval[1], DIGITS)
+
+
+def _format_neighbours(record: AccuracyRecord) -> str:
+    if record.nearest_neighbour_agreement is None:
+        return ""
+    ends = record.nearest_neighbour_interval
+    interval = "" if ends is None else f" ({ends[0]:.3f} to {ends[1]:.3f})"
+    return f", same nearest neighbour {record.nearest_neighbour_agreement:.3f}{interval}"
 
 
 def _score(rows: Array, standard: Standard) -> tuple[Array, float, Interval]:

@@ -3,12 +3,6 @@
 A first pass takes each channel's maximum and some hundred rows, from which the smoothing follows.
 Entropy and percentile need a second pass, for histograms of the smoothed values. Memory does not
 grow with the number of samples.
-
-Smoothing moves part of a channel's range from the activation X into the rows of its weight W
-(SmoothQuant): s = max|X|^alpha / max|W|^(1-alpha) by channel, X / s is quantized, and W's rows are
-multiplied by s. Each activation gets the alpha whose INT8 products differ least from the float ones
-on a sample of its rows; none, and so no additional Mul, where that is hardly worse. Behind a GELU
-the best alpha lies near 0.9: one channel is ten times as large as most.
 """
 
 from __future__ import annotations
@@ -22,34 +16,23 @@ import onnx
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.quantization.layers import Activations, Constants, Layer
+from engine_build.quantization.smoothing import (
+    TINIEST,
+    ActivationSample,
+    Smoothing,
+    best_smoothing,
+)
 from onboarding.values import CalibrationMethod
 
-LARGEST = 127
-"""Zero points are 0, and -128 is left out, so that both sides are alike."""
-TINIEST = 1e-12
-"""A range below it counts as empty: a scale of 0 would divide by zero."""
 BINS = 2048
 """ONNX Runtime's own entropy calibration has 128 bins for 128 levels: always the maximum."""
 PERCENTILE = 99.99
 LEVELS = 128
 ENTROPY_STRIDE = 8
-ALPHAS = (0.5, 0.65, 0.8, 0.85, 0.9, 0.95)
-WORTH_A_MULTIPLICATION = 0.8
-"""Smoothing is used where it leaves less than this part of the error."""
-FLOOR = 1e-5
 KEPT_ROWS = 512
 """Rows kept of each activation, drawn from all batches alike."""
 Feeds = Callable[[], Iterable[Feed]]
 """Starts a pass over the calibration batches."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Smoothing:
-    """The scales that an activation is divided by."""
-
-    alpha: float
-    scales: Array
-    """float32 [channels]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +42,6 @@ class Range:
     smoothing: Smoothing | None
     threshold: float
     """The largest absolute smoothed value that INT8 represents."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ActivationSample:
-    """What the first pass keeps of one activation."""
-
-    maxima: Array
-    """[channels], absolute."""
-    rows: Array
-    """[rows, channels]."""
 
 
 def calibrate(
@@ -94,8 +67,7 @@ def calibrate(
         name: _shared_smoothing(name, sample, layers, constants) for name, sample in samples.items()
     }
     thresholds = {
-        name: float(_smooth(sample.maxima, smoothings[name]).max())
-        for name, sample in samples.items()
+        name: sample.smoothed_maximum(smoothings[name]) for name, sample in samples.items()
     }
     if method != "max":
         counts = _histograms(activations.rows(feeds()), smoothings, thresholds)
@@ -109,24 +81,25 @@ def calibrate(
 def activation_samples(
     batches: Iterable[Mapping[str, Array]], rows_per_batch: int
 ) -> dict[str, ActivationSample]:
-    """Return the maxima of all rows, and some rows of each batch. Raises SourceFault for NaN."""
+    """Return the ends of all rows, and some rows of each batch. Raises SourceFault for NaN."""
     random = np.random.default_rng(0)
-    maxima: dict[str, Array] = {}
+    ends: dict[str, tuple[Array, Array]] = {}
     selected: dict[str, list[Array]] = {}
     for batch in batches:
         for name, rows in batch.items():
-            largest = _largest(rows, axis=0)
-            if not np.isfinite(largest).all():
+            least, largest = rows.min(axis=0), rows.max(axis=0)
+            if not (np.isfinite(least).all() and np.isfinite(largest).all()):
                 raise SourceFault(
                     f"tensor {name} becomes NaN or Inf on the calibration samples; repair them, "
                     "or the source."
                 )
-            maxima[name] = np.maximum(maxima[name], largest) if name in maxima else largest
+            before = ends.get(name, (least, largest))
+            ends[name] = np.minimum(before[0], least), np.maximum(before[1], largest)
             places = random.permutation(len(rows))[:rows_per_batch]
             selected.setdefault(name, []).append(rows[places])
     return {
-        name: ActivationSample(maxima=maxima[name], rows=np.concatenate(selected[name]))
-        for name in maxima
+        name: ActivationSample(least=least, largest=largest, rows=np.concatenate(selected[name]))
+        for name, (least, largest) in ends.items()
     }
 
 
@@ -158,66 +131,8 @@ def entropy_threshold(counts: Array, maximum: float) -> float:
     return maximum * best / len(counts)
 
 
-def best_smoothing(maxima: Array, sample: Array, weights: Sequence[Array]) -> Smoothing | None:
-    """Return the smoothing that leaves the least error; None where none is worth its Mul.
-
-    `maxima` [channels] are of all rows, `sample` [rows, channels] has some of them, and each of
-    `weights` is [channels, columns].
-    """
-    products = [sample @ weight for weight in weights]
-    plain = _error(sample, np.ones_like(maxima), maxima, weights, products)
-    scales = [smoothing_scales(maxima, weights, alpha) for alpha in ALPHAS]
-    errors = [_error(sample, option, maxima, weights, products) for option in scales]
-    best = int(np.argmin(errors))
-    if errors[best] >= WORTH_A_MULTIPLICATION * plain:
-        return None
-    return Smoothing(alpha=ALPHAS[best], scales=scales[best])
-
-
-def smoothing_scales(maxima: Array, weights: Sequence[Array], alpha: float) -> Array:
-    """Return SmoothQuant's scales, float32 [channels]."""
-    rows = np.max([_largest(weight, axis=1) for weight in weights], axis=0)
-    scales = np.maximum(maxima, FLOOR) ** alpha / np.maximum(rows, FLOOR) ** (1 - alpha)
-    positive: Array = np.maximum(scales, FLOOR).astype(np.float32)
-    return positive
-
-
-def tensor_scale(threshold: float) -> Array:
-    """Return the step of one tensor, float32 []."""
-    step: Array = np.array(max(threshold, TINIEST) / LARGEST, dtype=np.float32)
-    return step
-
-
-def channel_scales(weight: Array, axis: int) -> Array:
-    """Return one step for each index of a weight's axis, float32."""
-    others = tuple(other for other in range(weight.ndim) if other != axis)
-    steps: Array = (np.maximum(_largest(weight, others), TINIEST) / LARGEST).astype(np.float32)
-    return steps
-
-
-def round_to_int8(values: Array, steps: Array) -> Array:
-    """Return values as int8 counts of steps, -127 to 127."""
-    counts = values / steps
-    np.rint(counts, out=counts)
-    whole: Array = np.clip(counts, -LARGEST, LARGEST, out=counts).astype(np.int8)
-    return whole
-
-
-def along_axis(steps: Array, rank: int, axis: int) -> Array:
-    """Return steps of one axis, shaped to broadcast over a tensor of some rank."""
-    shaped: Array = steps.reshape([-1 if other == axis else 1 for other in range(rank)])
-    return shaped
-
-
-def _largest(values: Array, axis: int | tuple[int, ...]) -> Array:
-    """Return the absolute maxima without a copy of all values."""
-    largest: Array = np.maximum(values.max(axis=axis), -values.min(axis=axis))
-    return largest
-
-
 def _smooth(values: Array, smoothing: Smoothing | None) -> Array:
-    smoothed: Array = values if smoothing is None else values / smoothing.scales
-    return smoothed
+    return values if smoothing is None else smoothing.apply(values)
 
 
 def _shared_smoothing(
@@ -228,21 +143,7 @@ def _shared_smoothing(
     if not all(layer.can_be_smoothed for layer in sharing):
         return None
     weights = [layer.rows(constants.array(layer.weight)) for layer in sharing]
-    return best_smoothing(sample.maxima, sample.rows, weights)
-
-
-def _error(
-    sample: Array, scales: Array, maxima: Array, weights: Sequence[Array], products: Sequence[Array]
-) -> float:
-    """Return the squared error of the INT8 products, all weights together."""
-    step = tensor_scale(float((maxima / scales).max()))
-    rounded = round_to_int8(sample / scales, step) * step
-    error = 0.0
-    for weight, product in zip(weights, products, strict=True):
-        scaled = weight * scales[:, None]
-        steps = channel_scales(scaled, 1)
-        error += float(((rounded @ (round_to_int8(scaled, steps) * steps) - product) ** 2).sum())
-    return error
+    return best_smoothing(sample, weights)
 
 
 def _divergence(counts: Array, stop: int) -> float:

@@ -1,8 +1,9 @@
 """Explicit INT8: a symmetric Q/DQ network of the float one.
 
 With a search split, the layers that stay in float are found by what they cost; without one they are
-those behind an activation function, where outliers live. Activation x activation products always
-stay in float. The network's facts say which layers and why:
+each MatMul and Gemm behind an activation function, where outliers live; a Conv stands behind one
+almost always, and loses little. Activation x activation products always stay in float. The
+network's facts say which layers and why:
 
 mode, method, samples       explicit; how thresholds are chosen; calibration samples
 int8_share_of_matmul_macs   part of the multiply-accumulates of all nodes (work.COUNTED), at
@@ -59,7 +60,7 @@ from onboarding.values import CalibrationMethod
 BATCH = 8
 """Calibration rows at once: every layer's input is held for them."""
 Facts = dict[str, Any]
-PLAIN = "weighted, and behind no activation function"
+PLAIN = "a Conv, or weighted behind no activation function"
 BEHIND = "behind an activation function, where outliers live, and no search was asked for"
 
 
@@ -137,11 +138,15 @@ class Quantization:
         return CalibratedNetwork(model=model, layers=layers, ranges=ranges, work=work)
 
     def _by_rule(self, network: CalibratedNetwork) -> tuple[Sequence[str], Facts]:
-        int8 = [layer.node for layer in network.layers if not layer.follows_activation_function]
+        int8 = [
+            layer.node
+            for layer in network.layers
+            if layer.operator == "Conv" or not layer.follows_activation_function
+        ]
         if not int8:
             raise NothingForInt8(
-                "every weighted layer of the network follows an activation function; "
-                "ask for a sensitivity_search."
+                "every weighted layer of the network is a MatMul or Gemm that follows an "
+                "activation function; ask for a sensitivity_search."
             )
         layers = [
             _layer_facts(layer, network.shares[layer.node], layer.node in int8)

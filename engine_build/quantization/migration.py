@@ -23,10 +23,11 @@ from engine_build.errors import BuildError, InputRefused, SourceFault, one_line
 from engine_build.onnx_graph.onnx_file import read_model
 from engine_build.options import Parser
 from engine_build.ort import OrtNetwork, version
-from engine_build.quantization.calibration import LARGEST, Range
+from engine_build.quantization.calibration import Range
 from engine_build.quantization.calibration_cache import CalibrationCache, read_cache
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import quantize_layers
+from engine_build.quantization.smoothing import LARGEST
 from onboarding.nearest import comma_list, did_you_mean
 
 DESCRIPTION = (

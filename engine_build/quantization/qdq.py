@@ -2,14 +2,16 @@
 
 Scales are float32 initializers named `int8_*_scale` (activations, []) and `*_weight_scale`
 (weights, [output channels]), so that a conversion of the rest to FP16 finds them and leaves what
-lies between a quantize node and its dequantize node as it is. Smoothing is one Mul by the float32
-initializer `int8_*_reciprocal` before the quantize node: behind a post-norm residual it cannot go
-into the normalisation. Weights stand as int8 with a dequantize node alone.
+lies between a quantize node and its dequantize node as it is. Smoothing is a Mul by the float32
+initializer `int8_*_reciprocal` and, where channels are shifted, an Add of `int8_*_offset` before
+the quantize node: behind a post-norm residual they cannot go into the normalisation. What a shift
+takes from a product is added to its bias. Weights stand as int8 with a dequantize node alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,14 +22,14 @@ from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import SourceFault
 from engine_build.onnx_graph.external_data import LARGEST_ONNX_BYTES, ROOM, load_network
 from engine_build.onnx_graph.onnx_file import LEAST_INT8, opset
-from engine_build.quantization.calibration import (
-    Range,
+from engine_build.quantization.calibration import Range
+from engine_build.quantization.layers import Constants, Layer
+from engine_build.quantization.smoothing import (
     along_axis,
     channel_scales,
     round_to_int8,
     tensor_scale,
 )
-from engine_build.quantization.layers import Constants, Layer
 
 Part = tuple[list[onnx.NodeProto], dict[str, Array]]
 """Some nodes, the last of which gives the part's output, and their constants by name."""
@@ -66,24 +68,79 @@ def quantize_layers(
     _refuse_old_opset(model)
     weights, chosen = Constants(model), {layer.output: layer for layer in layers}
     prefixes = {name: f"int8_{index}" for index, name in enumerate(ranges)}
+    biases = _bias_additions(model, weights, chosen)
+    corrected: dict[str, tuple[str, Array]] = {}
     outputs: dict[str, str] = {}
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, Array] = {}
     for node in model.graph.node:
         layer = chosen.get(node.output[0]) if node.output else None
         if layer is None:
-            nodes.append(node)
+            nodes.append(_with_bias(node, corrected, constants))
             continue
         name, limits = layer.activation, ranges[layer.activation]
-        parts = [_weight_part(layer, weights.array(layer.weight), limits)]
+        parts = [weight := _weight_part(layer, weights.array(layer.weight), limits)]
         if name not in outputs:
             parts.insert(0, _activation_part(prefixes[name], name, limits))
             outputs[name] = parts[0][0][-1].output[0]
         for part_nodes, part_constants in parts:
             nodes += part_nodes
             constants |= part_constants
-        nodes.append(_with_inputs(node, outputs[name], nodes[-1].output[0]))
+        int8 = _with_inputs(node, outputs[name], nodes[-1].output[0])
+        constant = _shifted_away(layer, weight, limits)
+        if constant is not None and layer.output in biases:
+            bias = biases[layer.output]
+            corrected[bias.addition] = layer.output, constant + weights.array(bias.name)
+            constant = None
+        int8_nodes, int8_constants = _product_part(int8, constant)
+        nodes += int8_nodes
+        constants |= int8_constants
     return _with_nodes(model, nodes, constants)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bias:
+    """The constant that one Add adds to a layer's output."""
+
+    addition: str
+    """Output of the Add."""
+    name: str
+    """The constant."""
+
+
+def _bias_additions(
+    model: onnx.ModelProto, weights: Constants, layers: Mapping[str, Layer]
+) -> dict[str, _Bias]:
+    """Return the bias of each layer's output that nothing but its Add reads."""
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in model.graph.node:
+        for name in _names_read([node]):
+            readers.setdefault(name, []).append(node)
+    given, biases = {output.name for output in model.graph.output}, {}
+    for output in layers:
+        reading = readers.get(output, [])
+        if output in given or len(reading) != 1 or reading[0].op_type != "Add":
+            continue
+        for tensor in reading[0].input:
+            name = weights.name(tensor)
+            if name is not None and weights.is_float_of_rank(name, (1,)):
+                biases[output] = _Bias(addition=reading[0].output[0], name=name)
+    return biases
+
+
+def _with_bias(
+    node: onnx.NodeProto, corrected: Mapping[str, tuple[str, Array]], constants: dict[str, Array]
+) -> onnx.NodeProto:
+    """Return a bias's Add with the constant of the shift in it; any other node as it is."""
+    output = node.output[0] if node.output else ""
+    if output not in corrected:
+        return node
+    product, bias = corrected[output]
+    constants[f"{output}_bias"] = bias
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.input[:] = [product, f"{output}_bias"]
+    return copy
 
 
 def with_gates(
@@ -103,10 +160,11 @@ def with_gates(
         layer, limits = layers[index], ranges[layers[index].activation]
         activation, scales = _activation_part(f"gated_{index}", layer.activation, limits)
         weight, values = _weight_part(layer, weights.array(layer.weight), limits)
-        constants |= scales | values
         int8 = _with_inputs(node, activation[-1].output[0], weight[-1].output[0])
+        product, correction = _product_part(int8, _shifted_away(layer, (weight, values), limits))
+        constants |= scales | values | correction
         branches = {
-            "then_branch": [*activation, *weight, int8],
+            "then_branch": [*activation, *weight, *product],
             "else_branch": [_with_inputs(node, *node.input[:2])],
         }
         nodes.append(_if_node(f"int8_gate_{index}", layer.output, branches))
@@ -119,7 +177,7 @@ def with_gates(
 
 
 def _activation_part(prefix: str, tensor: str, limits: Range) -> Part:
-    """Return Mul, where the activation is smoothed, QuantizeLinear and DequantizeLinear."""
+    """Return Mul and Add, where the activation is smoothed, then the nodes of Q/DQ."""
     step, zero = f"{prefix}_scale", f"{prefix}_zero"
     constants: dict[str, Array] = {
         step: tensor_scale(limits.threshold),
@@ -127,9 +185,14 @@ def _activation_part(prefix: str, tensor: str, limits: Range) -> Part:
     }
     nodes = []
     if limits.smoothing is not None:
-        constants[f"{prefix}_reciprocal"] = (1 / limits.smoothing.scales).astype(np.float32)
+        scales, shifts = limits.smoothing.scales, limits.smoothing.shifts
+        constants[f"{prefix}_reciprocal"] = (1 / scales).astype(np.float32)
         nodes.append(_node("Mul", [tensor, f"{prefix}_reciprocal"], f"{prefix}_smoothed"))
         tensor = f"{prefix}_smoothed"
+        if shifts is not None:
+            constants[f"{prefix}_offset"] = (-shifts / scales).astype(np.float32)
+            nodes.append(_node("Add", [tensor, f"{prefix}_offset"], f"{prefix}_shifted"))
+            tensor = f"{prefix}_shifted"
     quantized = f"{prefix}_quantized"
     nodes.append(_node("QuantizeLinear", [tensor, step, zero], quantized))
     nodes.append(_node("DequantizeLinear", [quantized, step, zero], f"{prefix}_dequantized"))
@@ -149,6 +212,24 @@ def _weight_part(layer: Layer, weight: Array, limits: Range) -> Part:
     }
     node = _node("DequantizeLinear", list(constants), f"{prefix}_dequantized", axis=axis)
     return [node], constants
+
+
+def _product_part(product: onnx.NodeProto, constant: Array | None) -> Part:
+    """Return a multiplication, and an Add of what a shift took from it where no bias holds it."""
+    if constant is None:
+        return [product], {}
+    output, name = product.output[0], f"{product.output[0]}_shifted_away"
+    product.output[0] = f"{output}_of_shifted"
+    return [product, _node("Add", [product.output[0], name], output)], {name: constant}
+
+
+def _shifted_away(layer: Layer, weight: Part, limits: Range) -> Array | None:
+    """Return what the shift of a layer's activation takes from its products; None: nothing."""
+    if limits.smoothing is None or limits.smoothing.shifts is None:
+        return None
+    counts, steps, _ = weight[1].values()
+    rows = layer.rows(counts * along_axis(steps, counts.ndim, layer.column_axis))
+    return limits.smoothing.constant(rows)
 
 
 def _with_inputs(node: onnx.NodeProto, activation: str, weight: str) -> onnx.NodeProto:

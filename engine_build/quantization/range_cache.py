@@ -14,19 +14,25 @@ import numpy as np
 from engine_build.datasets.dataset import DAMAGED, Sample, identity
 from engine_build.onnx_graph.external_data import network_sha256
 from engine_build.quantization.calibration import (
-    ALPHAS,
     BINS,
     ENTROPY_STRIDE,
     KEPT_ROWS,
     PERCENTILE,
-    WORTH_A_MULTIPLICATION,
     Range,
+)
+from engine_build.quantization.smoothing import (
+    ALPHAS,
+    WORTH_A_MULTIPLICATION,
+    WORTH_A_SHIFT,
     Smoothing,
 )
 from engine_build.store import Store
 from onboarding.values import CalibrationMethod
 
-RECIPE = (1, KEPT_ROWS, ALPHAS, WORTH_A_MULTIPLICATION, BINS, ENTROPY_STRIDE, PERCENTILE)
+RECIPE = (
+    *(2, KEPT_ROWS, ALPHAS, WORTH_A_MULTIPLICATION, WORTH_A_SHIFT),
+    *(BINS, ENTROPY_STRIDE, PERCENTILE),
+)
 """The first number is raised by hand when the same samples must give other ranges."""
 
 
@@ -49,7 +55,8 @@ class RangeCache:
     def keep(self, digest: str, ranges: Mapping[str, Range]) -> None:
         """Write an .npz archive to the nearest store.
 
-        `tensors` is JSON [[name, threshold, alpha or null], …], `scales_<index>` are smoothings.
+        `tensors` is JSON [[name, threshold, alpha or null], …], `scales_<index>` and
+        `shifts_<index>` are smoothings.
         """
         tensors, scales = [], dict[str, Any]()
         for index, (name, limits) in enumerate(ranges.items()):
@@ -57,6 +64,8 @@ class RangeCache:
             if limits.smoothing is not None:
                 alpha = limits.smoothing.alpha
                 scales[f"scales_{index}"] = limits.smoothing.scales
+                if limits.smoothing.shifts is not None:
+                    scales[f"shifts_{index}"] = limits.smoothing.shifts
             tensors.append((name, limits.threshold, alpha))
         path = self._folder / f"{digest}.npz"
         np.savez(path, tensors=np.frombuffer(json.dumps(tensors).encode(), np.uint8), **scales)
@@ -79,7 +88,10 @@ def _read(data: bytes) -> dict[str, Range] | None:
             for index, (name, threshold, alpha) in enumerate(tensors):
                 smoothing = None
                 if alpha is not None:
-                    smoothing = Smoothing(alpha=alpha, scales=arrays[f"scales_{index}"])
+                    shifts = arrays.get(f"shifts_{index}")
+                    smoothing = Smoothing(
+                        alpha=alpha, scales=arrays[f"scales_{index}"], shifts=shifts
+                    )
                 ranges[name] = Range(smoothing=smoothing, threshold=threshold)
     except (*DAMAGED, KeyError, TypeError):
         return None

@@ -187,11 +187,20 @@ def search_on(network: CalibratedNetwork, split: Split, encoder: Encoder) -> Sea
     return Search(layers=layers, shares=shares, reference=reference, rows=rows, score=score)
 
 
-def holds_budget(record: AccuracyRecord) -> bool:
-    """Return True inside the budget, the lower end of the mean's interval included."""
+def holds_budget(record: AccuracyRecord, *, confirms: bool = False) -> bool:
+    """Return True inside the budget, the lower end of the mean's interval included.
+
+    Of same neighbours the share itself counts, since the interval of a search split's is wide; to
+    confirm a choice its lower end does.
+    """
     lowest = record.mean if record.mean_interval is None else record.mean_interval[0]
-    return lowest >= record.budget_mean and (
-        record.budget_worst is None or record.worst >= record.budget_worst
+    same, interval = record.nearest_neighbour_agreement, record.nearest_neighbour_interval
+    if confirms and interval is not None:
+        same = interval[0]
+    return (
+        lowest >= record.budget_mean
+        and (record.budget_worst is None or record.worst >= record.budget_worst)
+        and (record.budget_neighbours is None or same is None or same >= record.budget_neighbours)
     )
 
 

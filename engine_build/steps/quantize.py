@@ -7,7 +7,7 @@ from functools import partial
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder, Samples
 from engine_build.errors import NothingForInt8
-from engine_build.evaluation.accuracy import accuracy
+from engine_build.evaluation.accuracy import accuracy, format_scores
 from engine_build.evaluation.answers import rows_by_length
 from engine_build.evaluation.standards import refuse_missing_labels, standard_of
 from engine_build.machine import return_memory
@@ -96,10 +96,10 @@ def _split(request: BuildRequest, network: Network, samples: Samples, dataset: s
 def _holds(context: BuildContext, score: Score, encoder: Encoder, network: Network) -> bool:
     answer, samples = OrtNetwork(network.path).rows, context.request.validation.values
     record = score(rows_by_length(answer, encoder, samples, BATCH))
-    holds = holds_budget(record)
+    holds = holds_budget(record, confirms=True)
     share = network.facts["int8_share_of_matmul_macs"]
     context.log.line(
-        f"  {share:.1%} INT8 on the validation split: mean {record.mean}, worst {record.worst}: "
+        f"  {share:.1%} INT8 on the validation split: {format_scores(record)}: "
         f"{'within the budget' if holds else 'refused'}"
     )
     return holds

@@ -5,8 +5,10 @@ and outputs keep their types. FP32 stay: operators whose sums, squares or expone
 range (65504), loops and branches with all that is in them, what is computed from those alone, nodes
 with a constant beyond that range, and whatever becomes an integer. Normalisations of one node are
 among them: in a strongly typed network their input's type decides in which type they compute,
-whatever ONNX's stash_type says (NvInfer.h 10.16, INormalizationLayer::setComputePrecision). A mask
-of -3.4e38 becomes -3e4, not -inf: a few of them can still be added. Q/DQ nodes get FP16 scales, for
+whatever ONNX's stash_type says (NvInfer.h 10.16, INormalizationLayer::setComputePrecision). What
+scales and shifts a tensor for a quantize node is FP16 all the same: in FP32 it would hold the
+residual stream in FP32 beside it. A mask of -3.4e38 becomes -3e4, not -inf: a few of them can still
+be added. Q/DQ nodes get FP16 scales, for
 which opset 19 is the first.
 
 onnxruntime.transformers.float16 is not used: it passes values between two FP32 nodes through FP16,
@@ -105,14 +107,30 @@ def wide_nodes(model: onnx.ModelProto, floats: frozenset[str]) -> frozenset[int]
     constants = {weight.name: weight for weight in model.graph.initializer if weight.name in floats}
     beyond = {name for name, weight in constants.items() if _is_beyond_range(weight)}
     wide, wide_tensors = _into_integers(model, floats), set[str]()
+    smoothing = _before_quantization(model, frozenset(constants))
     for index, node in enumerate(model.graph.node):
         variable = [name for name in node.input if name in floats and name not in constants]
-        follows = variable and wide_tensors.issuperset(variable) and node.op_type not in HEAVY
+        is_half = node.op_type in HEAVY or index in smoothing
+        follows = variable and wide_tensors.issuperset(variable) and not is_half
         stays = node.op_type in WIDE or any(subgraphs(node))
         if stays or index in wide or follows or not beyond.isdisjoint(node.input):
             wide.add(index)
             wide_tensors.update(node.output)
     return frozenset(wide)
+
+
+def _before_quantization(model: onnx.ModelProto, constants: frozenset[str]) -> frozenset[int]:
+    """Return each Mul and Add of a constant whose result is quantized, and nothing else."""
+    nodes = list(enumerate(model.graph.node))
+    others = {output.name for output in model.graph.output}
+    found = set[int]()
+    for index, node in reversed(nodes):
+        is_smoothing = node.op_type in ("Mul", "Add") and not constants.isdisjoint(node.input)
+        if is_smoothing and others.isdisjoint(node.output):
+            found.add(index)
+        elif node.op_type != "QuantizeLinear":
+            others.update(node.input)
+    return frozenset(found)
 
 
 def half_array(values: Array) -> Array:

@@ -92,6 +92,20 @@ def _budgets(accuracy: AccuracySpec) -> Iterator[tuple[tuple[str, ...], BudgetSp
             yield ("accuracy", "outputs", name, "budget"), output.budget
 
 
+@rule("accuracy")
+def neighbours_need_vectors(case: ModelCase) -> Iterator[Fault]:
+    """Only vectors that are compared by their angle have neighbours."""
+    accuracy = case.spec.accuracy
+    if accuracy.budget.neighbours is not None and accuracy.metric != "cosine":
+        paths = (("accuracy", "budget", "neighbours"), ("accuracy", "metric"))
+        yield case.document.at_change(*paths).fault(
+            f"'accuracy.budget.neighbours' has no meaning for metric {accuracy.metric}",
+            value=f"{accuracy.budget.neighbours:g}",
+            allowed="metric cosine",
+            way_out="leave neighbours out, or choose the metric cosine",
+        )
+
+
 @rule("serving")
 def cache_is_triton_only(case: ModelCase) -> Iterator[Fault]:
     """The Python server keeps no answers."""

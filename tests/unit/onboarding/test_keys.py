@@ -65,6 +65,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "accuracy.budget.mean": (0.98, "int8 network"),
     "accuracy.budget.worst": (0.8, "int8 network"),
     "accuracy.outputs": ({"o": {"metric": "agreement"}}, "int8 network"),
+    "accuracy.budget.neighbours": (0.9, "int8 network"),
     "labels": ({"team": "search"}, "nothing"),
     "serving.server": ("python", "nothing"),  # every archive suits both
     "serving.dynamic_batching.preferred_batch_sizes": ([2], "engine"),
@@ -182,11 +183,11 @@ def test_keys_are_golden():
     """A change here changes every key: raise RECIPE_VERSION when inputs give other bytes."""
     assert keys(MODEL) == {
         "float": "1ecb4e9b1a886f14e448",
-        "int8": "02190cec350c368f7272",
-        "engine": "9e0f03871580df7948cd",
+        "int8": "243366b0560763bca413",
+        "engine": "a3a0b2d1a82718a2c0d5",
     }
     on_cpu = with_value("endpoint.instance_type", "ml.c7i.large")
-    assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "d45ad3076379273d7252"
+    assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "56ce04ae4ede1d577504"
 
 
 def test_keys_are_the_same_in_another_order_of_the_file():
@@ -203,6 +204,7 @@ def test_keys_are_the_same_in_another_order_of_the_file():
 def test_keys_are_the_same_for_a_default_written_out():
     assert keys(with_value("serving.warm_up", True)) == keys(MODEL)
     assert keys(with_value("serving.auto_truncate", True)) == keys(MODEL)
+    assert keys(with_value("accuracy.budget.neighbours", None)) == keys(MODEL)
     assert keys(with_value("accuracy.budget.mean", 1)) == keys(
         with_value("accuracy.budget.mean", 1.0)
     )

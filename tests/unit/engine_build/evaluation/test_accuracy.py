@@ -18,6 +18,7 @@ from engine_build.evaluation.accuracy import (
     output_records,
     refuse_useless_labels,
     samples_needed,
+    shortfall,
     verdict,
     way_out,
     worst_sample,
@@ -120,7 +121,52 @@ def test_few_samples_judge_nothing_however_good_they_are():
     ],
 )
 def test_verdict_follows_from_the_interval_and_the_worst(interval, worst, expected):
-    assert verdict(interval, worst, 200, mean_budget=0.99, worst_budget=0.95) == expected
+    assert verdict(record(mean_interval=interval, worst=worst)) == expected
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        ((0.91, 0.95), "pass"),
+        ((0.90, 0.95), "pass"),
+        ((0.85, 0.89), "fail"),
+        ((0.88, 0.95), "not enough data"),
+    ],
+)
+def test_verdict_follows_from_the_neighbours_that_a_budget_asks_for(interval, expected):
+    passing = {"mean_interval": (0.991, 0.995), "nearest_neighbour_interval": interval}
+    assert verdict(record(budget_neighbours=0.9, **passing)) == expected
+    assert verdict(record(**passing)) == "pass"
+
+
+@pytest.mark.parametrize(("neighbours", "expected"), [(None, "pass"), (0.9, "fail")])
+def test_a_budget_of_neighbours_fails_an_engine_whose_mean_holds(neighbours, expected):
+    budget = BudgetSpec(mean=0.9, neighbours=neighbours)
+    result = accuracy("int8 engine", noisy(0.4), standard(budget=budget))
+    low, high = result.nearest_neighbour_interval
+    assert low < result.nearest_neighbour_agreement < high < 0.9
+    assert (result.budget_neighbours, result.verdict) == (neighbours, expected)
+
+
+def test_neighbours_have_no_budget_where_vectors_have_no_angle():
+    budget = BudgetSpec(mean=0.9, neighbours=0.9)
+    result = accuracy("int8 engine", REFERENCE, standard("relative_error", budget))
+    assert (result.nearest_neighbour_agreement, result.budget_neighbours) == (None, None)
+
+
+def test_missing_neighbours_are_the_shortfall_and_decide_the_samples_needed():
+    close = record(
+        budget_neighbours=0.92,
+        mean_interval=(0.9905, 0.9915),
+        nearest_neighbour_interval=(0.86, 0.94),
+    )
+    assert shortfall(close) == pytest.approx(0.02)
+    assert samples_needed(close) == 880
+    words = (
+        "same nearest neighbour 0.900 (0.860 to 0.940); budget mean 0.99 and worst 0.95 and same "
+        "nearest neighbour 0.92: not enough data"
+    )
+    assert format_record(close).endswith(words)
 
 
 def share_of_accuracy(samples, source, engine):
@@ -170,7 +216,7 @@ def record(**changes):
 def test_record_has_its_interval_and_budget():
     assert format_record(record(verdict="pass")) == (
         "int8 engine: mean cosine 0.99100 (95 % interval 0.98900 to 0.99300) and worst 0.96000 on "
-        "200 samples, same nearest neighbour 90%; budget mean 0.99 and worst 0.95: pass"
+        "200 samples, same nearest neighbour 0.900; budget mean 0.99 and worst 0.95: pass"
     )
 
 
@@ -185,7 +231,7 @@ def test_worst_is_left_out_where_it_says_nothing():
     [
         (
             {},
-            "lies within the interval",
+            "lies within an interval",
             "give the accuracy dataset about 880 samples so that the interval is narrower, lower "
             "the budget, or ask for fp32",
         ),

@@ -1,4 +1,4 @@
-"""Ranges from samples that stream by: thresholds of histograms, and smoothing into weights."""
+"""Ranges from samples that stream by: thresholds of histograms, and what is smoothed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from engine_build.quantization.calibration import (
     BINS,
     KEPT_ROWS,
     activation_samples,
-    best_smoothing,
     calibrate,
     entropy_threshold,
     percentile_threshold,
-    smoothing_scales,
 )
 from engine_build.quantization.layers import Activations, quantizable_layers
 from tests.unit.engine_build.quantization.graphs import (
@@ -59,35 +57,6 @@ def test_entropy_keeps_a_range_that_is_used_evenly():
 
 
 RANDOM = np.random.default_rng(0)
-WEIGHT = RANDOM.standard_normal((16, 8)).astype(np.float32)
-EVEN = RANDOM.uniform(-1, 1, (256, 16)).astype(np.float32)
-
-
-def largest(rows):
-    return np.abs(rows).max(axis=0)
-
-
-def test_a_loud_channel_gives_its_range_to_the_weight():
-    scales = smoothing_scales(np.array([100.0, 1.0]), [np.ones((2, 3), dtype=np.float32)], 0.7)
-    assert scales[0] / scales[1] == pytest.approx(100**0.7, rel=1e-4)
-
-
-def test_channels_that_are_alike_need_no_multiplication():
-    weight = WEIGHT / np.abs(WEIGHT).max(axis=1, keepdims=True)
-    assert best_smoothing(largest(EVEN), EVEN, [weight]) is None
-
-
-def test_a_loud_channel_is_smoothed_most():
-    loud = EVEN.copy()
-    loud[:, 2] *= 50
-    smoothing = best_smoothing(largest(loud), loud, [WEIGHT])
-    assert smoothing is not None and smoothing.scales.argmax() == 2
-
-
-def test_a_channel_that_is_always_zero_divides_by_no_zero():
-    silent = EVEN.copy()
-    silent[:, :2] = 0
-    assert (smoothing_scales(largest(silent), [WEIGHT], 0.95) > 0).all()
 
 
 def test_padding_does_not_widen_a_range():
@@ -124,17 +93,17 @@ def test_histogram_methods_cut_a_tail_that_max_keeps(method):
     assert ranges(cnn(), rows, "max")["x"].threshold == pytest.approx(90.0)
 
 
-def test_the_order_of_batches_and_their_size_decide_no_maximum():
+def test_the_order_of_batches_and_their_size_decide_no_range():
     model, rows = transformer(), texts(24, seed=1)
     axes = {layer.activation: layer.channel_axis for layer in quantizable_layers(model)}
     activations = Activations(model, axes)
 
-    def maxima(rows, size):
+    def ends(rows, size):
         batches = [feed(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
         samples = activation_samples(activations.rows(batches), rows_per_batch=4)
-        return np.concatenate([sample.maxima for sample in samples.values()])
+        return np.concatenate([(sample.least, sample.largest) for sample in samples.values()], 1)
 
-    assert np.allclose(maxima(rows, 3), maxima(rows[::-1], 8), atol=1e-5)
+    assert np.allclose(ends(rows, 3), ends(rows[::-1], 8), atol=1e-5)
 
 
 @pytest.mark.parametrize("batches", [4, 64])

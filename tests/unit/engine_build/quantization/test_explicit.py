@@ -77,6 +77,11 @@ def test_without_a_search_layers_behind_activation_functions_stay_in_float(tmp_p
     assert {layer["node"] for layer in result.facts["layers"] if not layer["int8"]} == behind
 
 
+def test_without_a_search_every_convolution_is_int8(tmp_path):
+    result, _ = run(quantization(tmp_path, "cnn"))
+    assert (result.facts["int8_layers"], result.facts["float_layers"]) == (3, [])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_search_puts_everything_in_int8_where_the_budget_allows_it(tmp_path, kind):
     result, log = run(quantization(tmp_path, kind, mean=0.5))
@@ -179,9 +184,9 @@ def test_the_fixed_recipe_has_no_smaller_share(tmp_path):
 
 def test_refuses_a_network_whose_layers_all_follow_activation_functions(tmp_path):
     graph = Graph(0)
-    product = graph.node("Conv", graph.node("Relu", "x"), graph.weight(4, 3, 3, 3))
+    product = graph.node("MatMul", graph.node("Relu", "x"), graph.weight(8, 8))
     inputs = {"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}
-    model = graph.model(inputs, graph.node("Flatten", product), 144)
+    model = graph.model(inputs, graph.node("Flatten", product), 192)
     with pytest.raises(SourceFault, match="ask for a sensitivity_search"):
         run(quantization(tmp_path, "cnn", model=model))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine_build.quantization.calibration import Range, Smoothing
+from engine_build.quantization.calibration import Range
 from engine_build.quantization.range_cache import RangeCache, ranges_digest
+from engine_build.quantization.smoothing import Smoothing
 from engine_build.store import FolderStore
 from tests.unit.engine_build.quantization.graphs import images
 
@@ -14,6 +15,14 @@ RANGES = {
     "/layer.0/MatMul": Range(
         smoothing=Smoothing(alpha=0.9, scales=np.array([1.0, 20.0], dtype=np.float32)),
         threshold=3.5,
+    ),
+    "/layer.1/MatMul": Range(
+        smoothing=Smoothing(
+            alpha=0.5,
+            scales=np.array([1.0, 2.0], dtype=np.float32),
+            shifts=np.array([-0.5, 4.0], dtype=np.float32),
+        ),
+        threshold=1.5,
     ),
     "x": Range(smoothing=None, threshold=1.25),
 }
@@ -39,6 +48,8 @@ def test_ranges_come_back_as_they_were(cache):
     assert found["/layer.0/MatMul"].threshold == 3.5
     assert found["/layer.0/MatMul"].smoothing.alpha == 0.9
     assert np.array_equal(found["/layer.0/MatMul"].smoothing.scales, [1.0, 20.0])
+    assert found["/layer.0/MatMul"].smoothing.shifts is None
+    assert np.array_equal(found["/layer.1/MatMul"].smoothing.shifts, [-0.5, 4.0])
 
 
 def test_another_store_is_read_too(cache, tmp_path):

@@ -15,12 +15,13 @@ from engine_build.quantization.sensitivity import (
     best_point,
     drifts,
     format_points,
+    holds_budget,
 )
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec
 
 
-def point(share, mean, worst=0.99, low=None):
+def point(share, mean, worst=0.99, low=None, **changes):
     record = AccuracyRecord(
         subject="search split",
         metric="cosine",
@@ -32,7 +33,7 @@ def point(share, mean, worst=0.99, low=None):
         budget_mean=0.99,
         budget_worst=0.95,
         verdict="pass",
-    )
+    ).model_copy(update=changes)
     return Point(int8=tuple(map(str, range(round(share * 10)))), share=share, accuracy=record)
 
 
@@ -46,6 +47,20 @@ def test_choice_is_the_largest_share_inside_the_budget():
 )
 def test_mean_worst_and_the_lower_end_of_the_interval_all_count(broken):
     assert best_point([point(0.9, **broken), point(0.4, 0.995)]).share == 0.4
+
+
+@pytest.mark.parametrize(("same", "share"), [(0.89, 0.4), (0.91, 0.9)])
+def test_a_budget_of_neighbours_counts_by_the_share_itself(same, share):
+    wide = {"nearest_neighbour_agreement": same, "nearest_neighbour_interval": (0.8, 0.95)}
+    points = [point(0.9, 0.995, budget_neighbours=0.9, **wide), point(0.4, 0.995)]
+    assert best_point(points).share == share
+
+
+def test_a_choice_is_confirmed_by_the_lower_end_of_the_neighbours():
+    record = point(0.9, 0.995, budget_neighbours=0.9).accuracy
+    assert holds_budget(record, confirms=True)
+    unsure = record.model_copy(update={"nearest_neighbour_interval": (0.89, 0.95)})
+    assert holds_budget(unsure) and not holds_budget(unsure, confirms=True)
 
 
 def test_without_a_point_inside_the_budget_the_closest_is_shown():
