@@ -8,33 +8,33 @@ from onboarding.coverage import coverage_gaps, script
 
 pytestmark = pytest.mark.unit
 
-SENTENCES = tuple(f"The quick brown fox number {n} jumps over the lazy dog." for n in range(50))
+PROSE = tuple(f"The quick brown fox number {n} jumps over the lazy dog." for n in range(50))
 QUERIES = ("fox", "lazy dog", "brown", "jumps", "over")
 
 
 def test_same_texts_have_no_gap():
-    assert coverage_gaps(SENTENCES, SENTENCES) == ()
+    assert coverage_gaps(PROSE, PROSE) == ()
 
 
 def test_queries_that_calibration_lacks_are_told_with_their_shares():
-    assert coverage_gaps(SENTENCES, (*SENTENCES, *QUERIES)) == (
+    assert coverage_gaps(PROSE, (*PROSE, *QUERIES)) == (
         "texts of 1 to 15 characters: 0.0% here, 9.1% there",
     )
 
 
 def test_queries_that_calibration_has_are_no_gap():
-    assert coverage_gaps((*SENTENCES, *QUERIES), (*SENTENCES, *QUERIES)) == ()
+    assert coverage_gaps((*PROSE, *QUERIES), (*PROSE, *QUERIES)) == ()
 
 
 def test_a_script_is_named():
     russian = ("Кошка спит.", "Где станция метро?", "Погода на завтра")
-    (gap, *_) = coverage_gaps((*SENTENCES, *QUERIES, "a lazy fox jumps"), (*SENTENCES, *russian))
+    (gap, *_) = coverage_gaps((*PROSE, *QUERIES, "a lazy fox jumps"), (*PROSE, *russian))
     assert gap == "texts with Cyrillic letters: 0.0% here, 5.7% there"
 
 
 def test_characters_that_never_occur_are_a_gap():
     code = tuple(f"x = [{n} ** {n} for y in z if y != {n}]" for n in range(40))
-    (gap,) = coverage_gaps((*SENTENCES, "a fox jumps over a dog"), code)
+    (gap,) = coverage_gaps((*PROSE, "a fox jumps over a dog"), code)
     assert gap.endswith("of the characters there occur here")
 
 
@@ -46,7 +46,7 @@ def test_tokens_take_the_place_of_characters():
     assert gap == "0.0% of the tokens there occur here"
 
 
-@pytest.mark.parametrize("texts", [((), SENTENCES), (SENTENCES, QUERIES[:2])])
+@pytest.mark.parametrize("texts", [((), PROSE), (PROSE, QUERIES[:2])])
 def test_too_few_texts_say_nothing(texts):
     assert coverage_gaps(*texts) == ()
 

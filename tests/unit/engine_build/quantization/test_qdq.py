@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -12,6 +14,7 @@ from engine_build.onnx_graph.onnx_file import QDQ
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import SwitchableNetwork, quantize_layers, with_gates
+from engine_build.quantization.smoothing import Smoothing
 from tests.unit.engine_build.quantization.graphs import (
     KINDS,
     chain,
@@ -86,6 +89,31 @@ def test_layers_that_share_an_activation_quantize_it_once():
     assert operators.count("DequantizeLinear") == 5 + 7
     # The source network stays as it was.
     assert model.SerializeToString() == before
+
+
+def test_what_a_shift_takes_goes_into_the_bias_where_there_is_one():
+    model = transformer()
+    layers, limits = quantizable_layers(model), ranges(model, texts(32, seed=1))
+    weights = constants(model)
+    widths = {layer.activation: layer.rows(weights[layer.weight]).shape[0] for layer in layers}
+    shifted = {
+        name: replace(
+            limit,
+            smoothing=Smoothing(
+                alpha=0.5,
+                scales=np.ones(widths[name], dtype=np.float32),
+                shifts=np.full(widths[name], 0.25, dtype=np.float32),
+            ),
+        )
+        for name, limit in limits.items()
+    }
+    qdq = quantize_layers(model, layers, shifted)
+    adds = [node for node in qdq.graph.node if node.op_type == "Add"]
+    before = [node for node in model.graph.node if node.op_type == "Add"]
+    away = [node for node in adds if node.input[1].endswith("_shifted_away")]
+    # The Gemm's bias is no Add, and each activation has one for its offset.
+    assert [node.output[0] for node in away] == [layers[-1].output]
+    assert len(adds) == len(before) + len(shifted) + len(away)
 
 
 def test_layers_left_out_keep_their_float_weights():
