@@ -307,7 +307,7 @@ def _record(subject: str, rows: Array, standard: Standard) -> tuple[AccuracyReco
         subject=subject,
         metric=standard.metric,
         mean=mean,
-        mean_interval=_rounded(interval),
+        mean_interval=_round_ends(interval),
         worst=worst,
         samples=len(rows),
         nearest_neighbour_agreement=neighbours.agreement,
@@ -331,11 +331,11 @@ class _Neighbours:
 def _neighbours(rows: Array, reference: Array) -> _Neighbours:
     same: Array = (nearest(rows) == nearest(reference)).astype(np.float64)
     return _Neighbours(
-        agreement=round(float(same.mean()), 4), interval=_rounded(mean_interval(same))
+        agreement=round(float(same.mean()), 4), interval=_round_ends(mean_interval(same))
     )
 
 
-def _rounded(interval: Interval) -> Interval:
+def _round_ends(interval: Interval) -> Interval:
     return round(interval[0], DIGITS), round(interval[1], DIGITS)
 
 

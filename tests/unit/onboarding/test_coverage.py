@@ -16,7 +16,7 @@ def test_same_texts_have_no_gap():
     assert coverage_gaps(PROSE, PROSE) == ()
 
 
-def test_queries_that_calibration_lacks_are_told_with_their_shares():
+def test_queries_that_calibration_lacks_are_listed_with_their_shares():
     assert coverage_gaps(PROSE, (*PROSE, *QUERIES)) == (
         "texts of 1 to 15 characters: 0.0% here, 9.1% there",
     )
