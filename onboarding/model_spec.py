@@ -114,9 +114,7 @@ class BudgetSpec(Value):
         None, description="Least score of any one sample; default: not checked"
     )
     neighbours: Share | None = Field(
-        None,
-        description="Least share of samples whose nearest other sample stays the same, for "
-        "retrieval; metric cosine only; default: not checked",
+        None, description="Least share of samples that keep their nearest other; metric cosine only"
     )
 
 
