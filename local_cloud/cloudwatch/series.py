@@ -6,6 +6,7 @@ is absent. Source: CloudWatch user guide, "Using metric math".
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import operator
@@ -92,12 +93,15 @@ def combine(operation: Number, left: Value, right: Value) -> Value:
 
 
 def _join(operation: Number, left: float | Series, right: float | Series) -> Series:
-    times = left if isinstance(left, Mapping) else right
-    results = {}
-    for at in times if isinstance(times, Mapping) else ():
-        first, second = _at(left, at), _at(right, at)
-        if first is not None and second is not None:
-            results[at] = _result(operation, first, second)
+    pairs: dict[float, tuple[float, float]] = {}
+    if isinstance(left, Mapping):
+        if isinstance(right, Mapping):
+            pairs = {at: (value, right[at]) for at, value in left.items() if at in right}
+        else:
+            pairs = {at: (value, right) for at, value in left.items()}
+    elif isinstance(right, Mapping):
+        pairs = {at: (left, value) for at, value in right.items()}
+    results = {at: _result(operation, *pair) for at, pair in pairs.items()}
     return {at: value for at, value in results.items() if value is not None}
 
 
@@ -163,15 +167,16 @@ def fill_gaps(value: Value, fill: float | str, times: Sequence[float]) -> Value:
 def _fill_series(series: Series, fill: float | str, times: Sequence[float]) -> Series:
     if not isinstance(fill, str):
         return {at: series.get(at, fill) for at in times}
-    values = dict(series)
+    values, known = dict(series), sorted(series)
     for at in times:
-        before = max((item for item in series if item < at), default=None)
-        after = min((item for item in series if item > at), default=None)
-        if at in series or before is None:
+        index = bisect.bisect_left(known, at)
+        if at in series or index == 0:
             continue
+        before = known[index - 1]
         if fill == "REPEAT":
             values[at] = series[before]
-        elif after is not None:
+        elif index < len(known):
+            after = known[index]
             slope = (series[after] - series[before]) / (after - before)
             values[at] = series[before] + slope * (at - before)
     return dict(sorted(values.items()))

@@ -7,7 +7,8 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from local_cloud.cloudwatch.series import Found, Question, Series
 from onboarding import names
@@ -66,7 +67,8 @@ def variant_day(deployment: Deployment, variant: Variant) -> tuple[Minute, ...]:
     noise = [statistics.fmean(raw_noise[max(0, at - 2) : at + 3]) for at in range(MINUTES)]
     capacity, target = _capacity(deployment, variant)
     expected = expected_latency(deployment, variant)
-    loads = [_load(minute, deployment, variant) for minute in range(MINUTES)]
+    largest = _largest_load(deployment, variant)
+    loads = [largest * _share_of_largest(minute) for minute in range(MINUTES)]
     minutes = []
     for minute, count in enumerate(_instance_counts(loads, target, variant)):
         requests = loads[minute] * (1 + 0.04 * noise[minute])
@@ -98,14 +100,21 @@ def _capacity(deployment: Deployment, variant: Variant) -> tuple[float, float]:
     return most_requests, most_requests / 2 if target is None else target.value
 
 
-def _load(minute: int, deployment: Deployment, variant: Variant) -> float:
-    """Return a variant's share of the endpoint's requests, or a shadow's copy of all of them."""
+def _largest_load(deployment: Deployment, variant: Variant) -> float:
+    """Return a variant's share of the most requests a minute that the endpoint scales to.
+
+    A shadow gets a copy of all of them.
+    """
+    _, target = _capacity(deployment, deployment.own)
+    largest = target * max(1, most(deployment.own)) / _share(deployment, deployment.own)
+    return largest * _share(deployment, variant)
+
+
+def _share_of_largest(minute: int) -> float:
     clock = (BEGINS_AT + minute) % MINUTES
     wave = 0.5 - 0.5 * math.cos(2 * math.pi * (clock - 3.5 * 60) / MINUTES)
     spike = 1.75 * min(1.0, (clock - SPIKE_AT) / 8) if SPIKE_AT <= clock < BEGINS_AT else 0.0
-    _, target = _capacity(deployment, deployment.own)
-    largest = target * max(1, most(deployment.own)) / _share(deployment, deployment.own)
-    return largest * (0.12 + 0.72 * wave) * (1 + spike) * _share(deployment, variant)
+    return (0.12 + 0.72 * wave) * (1 + spike)
 
 
 def _share(deployment: Deployment, variant: Variant) -> float:
@@ -156,16 +165,23 @@ def sample(name: str, minute: Minute) -> Sample | None:
         return None
     kind, value = SAMPLES[name]
     one, requests, reported = value(minute), minute.requests, minute.reported
-    loads = minute.models * minute.instances if minute.misses else 0
-    count, total, low, high = {
-        "latency": (requests, requests * one, one / 3, one * 3),
-        "request": (requests, requests * one, one, one),
-        "share": (requests, round(requests * one), 0, 1),
-        "instance": (reported, reported * one, one * 0.97, one * 1.03),
-        "queue": (1, one, one, one),
-        "queue count": (1, round(requests * one), 0, 1),
-        "load": (loads, loads * one, one * 0.8, one * 1.3),
-    }[kind]
+    low, high = one, one
+    match kind:
+        case "latency":
+            count, total, low, high = requests, requests * one, one / 3, one * 3
+        case "request":
+            count, total = requests, requests * one
+        case "share":
+            count, total, low, high = requests, round(requests * one), 0, 1
+        case "instance":
+            count, total, low, high = reported, reported * one, one * 0.97, one * 1.03
+        case "queue count":
+            count, total, low, high = 1, round(requests * one), 0, 1
+        case "load":
+            loads = minute.models * minute.instances if minute.misses else 0
+            count, total, low, high = loads, loads * one, one * 0.8, one * 1.3
+        case _:  # queue
+            count, total = 1, one
     latency = minute if kind == "latency" else None
     return Sample(count=count, total=total, low=low, high=high, latency=latency) if count else None
 
@@ -232,6 +248,7 @@ class SyntheticMetrics:
 
     start: float
     days: Mapping[Key, tuple[Minute, ...]]
+    _series: dict[tuple[Any, ...], Series] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, deployments: Sequence[Deployment], start: float) -> SyntheticMetrics:
@@ -252,14 +269,22 @@ class SyntheticMetrics:
     def read(self, question: Question, period: float) -> Series:
         """Return one statistic over periods; empty for a metric that nobody publishes."""
         dimensions = tuple(sorted(question.dimensions.items()))
-        day = self.days.get((question.namespace, question.name, dimensions), ())
+        metric: Key = (question.namespace, question.name, dimensions)
         width = max(1, round(period / PERIOD))
+        key = (*metric, question.statistic, width)
+        if key not in self._series:
+            # Widgets and alarms of one dashboard ask for the same statistics many times.
+            self._series[key] = self._read(metric, question.statistic, width)
+        return self._series[key]
+
+    def _read(self, metric: Key, name: str, width: int) -> Series:
+        day = self.days.get(metric, ())
         series: dict[float, float] = {}
         for begin in range(0, len(day), width):
-            values = [sample(question.name, minute) for minute in day[begin : begin + width]]
+            values = [sample(metric[1], minute) for minute in day[begin : begin + width]]
             samples = [value for value in values if value is not None]
             if samples:
-                series[self.start + begin * PERIOD] = statistic(question.statistic, samples)
+                series[self.start + begin * PERIOD] = statistic(name, samples)
         return series
 
 
@@ -268,13 +293,11 @@ def statistic(name: str, samples: Sequence[Sample]) -> float:
     if name.startswith("p"):
         return statistics.fmean(sample.percentile(float(name[1:])) for sample in samples)
     count, total = sum(s.count for s in samples), sum(s.total for s in samples)
-    return {
-        "Sum": total,
-        "SampleCount": count,
-        "Average": total / count,
-        "Maximum": max(sample.high for sample in samples),
-        "Minimum": min(sample.low for sample in samples),
-    }[name]
+    if name == "Maximum":
+        return max(sample.high for sample in samples)
+    if name == "Minimum":
+        return min(sample.low for sample in samples)
+    return {"Sum": total, "SampleCount": count, "Average": total / count}[name]
 
 
 def _metric_keys(deployment: Deployment, variant: Variant) -> Iterator[Key]:

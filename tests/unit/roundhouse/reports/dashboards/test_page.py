@@ -80,8 +80,14 @@ def test_markdown_becomes_html_whose_text_is_escaped():
     assert "<th>a</th>" in html and "<td><em>1</em></td>" in html
 
 
-def test_page_shows_every_widget_of_the_body():
-    environment, own = pictures([OWN, SHARED], "text-shared", ["sentence-embedder"])
+@pytest.fixture(scope="module")
+def two_pictures():
+    """Return the pictures of two endpoints' dashboards: the environment's and the first one's."""
+    return pictures([OWN, SHARED], "text-shared", ["sentence-embedder"])
+
+
+def test_page_shows_every_widget_of_the_body(two_pictures):
+    environment, own = two_pictures
     for widget in dashboard_body([OWN, SHARED])["widgets"]:
         assert widget["properties"].get("title", "") in environment.html
     assert "<b>dev-text-shared</b>" in environment.html
@@ -98,19 +104,19 @@ def test_page_of_variants_names_each():
     assert all(f">{name}</text>" in section for name in ("AllTraffic", "challenger", "later"))
 
 
-def test_digest_follows_the_dashboard():
+def test_digest_follows_the_dashboard(two_pictures):
     changed = with_endpoint(OWN, latency_slo_ms=51.0)
-    first, second = (pictures([d, SHARED], "text-shared", [])[0].digest for d in (OWN, changed))
+    first, second = two_pictures[0].digest, pictures([changed, SHARED], "text-shared", [])[0].digest
     assert first != second
     assert digest(selected_body(dashboard_body([OWN, SHARED]), "dev-text-shared")) == first
 
 
-def test_example_stands_in_for_engines_that_are_not_built():
+def test_example_stands_in_for_engines_that_are_not_built(two_pictures):
     (bare,) = (item for item in unlocked("dev") if item.name == "sentence-embedder")
     assert all(target.lock_entry is not None for target in with_example_locks(bare).targets)
     assert with_example_locks(OWN) == OWN
     (without,) = pictures([bare], "sentence-embedder", [])
-    (measured,) = pictures([OWN], "sentence-embedder", [])
+    measured, _ = two_pictures
     assert "have an example&#39;s numbers" in without.html
     assert "an example&#39;s" not in measured.html
 
