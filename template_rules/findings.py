@@ -1,7 +1,7 @@
 """Findings of all templates of a folder: by cfn-lint, our rules in it, and assembly checks."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -45,17 +45,23 @@ class Finding:
 
 
 def check(
-    folder: Path, *, previous: Path | None = None, region: str | None = None
+    folder: Path,
+    *,
+    previous: Path | None = None,
+    region: str | None = None,
+    only: Collection[str] | None = None,
 ) -> tuple[Finding, ...]:
     """Return the findings of a cloud assembly, or of any folder of templates, in order.
 
-    `previous` is the version that is deployed now; `region` is for stacks that name none.
+    `previous` is the version that is deployed now; `region` is for stacks that name none; `only`
+    are the names of the files whose findings are wanted, None: all.
     Raises `FileNotFoundError` when there is no such folder, and `ValueError` when the previous
     version has no readable template.
     """
     files = read_templates(folder, region=region)
     before = None if previous is None else read_previous(previous, region=region)
-    return check_files(files, before)
+    found = check_files(files, before, only=only)
+    return tuple(item for item in found if only is None or Path(item.template).name in only)
 
 
 def read_previous(folder: Path, *, region: str | None = None) -> TemplateFiles:
@@ -70,8 +76,13 @@ def read_previous(folder: Path, *, region: str | None = None) -> TemplateFiles:
     return files
 
 
-def check_files(files: TemplateFiles, before: TemplateFiles | None = None) -> tuple[Finding, ...]:
-    """Return the findings of templates that are read already."""
+def check_files(
+    files: TemplateFiles,
+    before: TemplateFiles | None = None,
+    *,
+    only: Collection[str] | None = None,
+) -> tuple[Finding, ...]:
+    """Return the findings of templates that are read already; only those of `only` are linted."""
     found = {
         Finding(
             rule=UNREADABLE,
@@ -84,7 +95,8 @@ def check_files(files: TemplateFiles, before: TemplateFiles | None = None) -> tu
         for name, fault in files.faults
     }
     for template in files.templates:
-        found |= set(_linted(template))
+        if only is None or Path(template.file).name in only:
+            found |= set(_linted(template))
     found |= set(assembly_findings(files.templates, () if before is None else before.templates))
     return tuple(sorted(found, key=lambda item: (item.template, item.line or 0, str(item))))
 
@@ -141,11 +153,26 @@ def own_findings(template: Template) -> Iterator[Finding]:
             yield from _unless_suppressed(name, problem)
 
 
-def _linted(template: Template) -> Iterator[Finding]:
+def _linted(template: Template) -> tuple[Finding, ...]:
+    """Return what cfn-lint finds in one template; of a text that it has linted, what it found."""
+    region = template.stack.region or "us-east-1"
+    if template.text_sha256 is None:
+        return tuple(_lint(template, region))
+    key = (template.file, region, template.text_sha256)
+    if key not in _LINTED:
+        _LINTED[key] = tuple(_lint(template, region))
+    return _LINTED[key]
+
+
+_LINTED: dict[tuple[str, str, str], tuple[Finding, ...]] = {}
+"""By file, region and text: a deployment synthesises most stacks twice, with the same text."""
+
+
+def _lint(template: Template, region: str) -> Iterator[Finding]:
     from cfnlint.config import ConfigMixIn
     from cfnlint.runner.template.runner import run_template_by_data
 
-    config = ConfigMixIn(regions=[template.stack.region or "us-east-1"])
+    config = ConfigMixIn(regions=[region])
     document: Any = template.document
     for match in run_template_by_data(document, config, _rules()):
         path = [str(key) for key in getattr(match, "path", None) or ()]

@@ -1,5 +1,6 @@
 """Reads the templates of a cloud assembly, with nested assemblies, or of any folder or file."""
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -63,7 +64,11 @@ def read_templates(folder: Path, *, region: str | None = None) -> TemplateFiles:
         meant = alone or name.endswith(TEMPLATE_ENDS)
         document, fault = _document(path)
         if document is not None:
-            files.templates.append(Template(name, document, stack=stack, depends_on=depends_on))
+            files.templates.append(
+                Template(
+                    name, document, stack=stack, depends_on=depends_on, text_sha256=_sha256(path)
+                )
+            )
         elif meant:
             files.faults.append((name, fault))
         else:
@@ -163,6 +168,10 @@ def _document(path: Path) -> tuple[dict[str, Any] | None, str]:
     if not typed:
         return None, "it is no CloudFormation template: it has no Resources with types"
     return document, ""
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _json(path: Path) -> tuple[Any, Any]:

@@ -26,9 +26,11 @@ class Template:
         *,
         stack: Stack | None = None,
         depends_on: frozenset[str] = frozenset(),
+        text_sha256: str | None = None,
     ) -> None:
         self.file = file
         self.document = document
+        self.text_sha256 = text_sha256
         self.stack = Stack() if stack is None else stack
         self.depends_on = depends_on
         self.exports: Mapping[str, Any] = {}

@@ -120,7 +120,7 @@ def check_templates(session: Session, folder: Path, artifacts: Mapping[str, Stac
 
     files = {artifact.file.name for artifact in artifacts.values()}
     with session.report.step("Checking the templates") as step:
-        findings = [f for f in template_rules.check(folder) if Path(f.template).name in files]
+        findings = template_rules.check(folder, only=files)
         errors = [finding for finding in findings if finding.severity == "error"]
         warnings = len(findings) - len(errors)
         step.finish(f"{quantity(len(artifacts), 'stack')}, {quantity(warnings, 'warning')}")

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from aws_cdk import App
+from cfnlint.config import ConfigMixIn
+from cfnlint.decode.decode import decode_str
+from cfnlint.runner import Runner
+from cfnlint.runner.template.runner import run_template_by_data
 
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
@@ -46,6 +51,20 @@ class SynthesizedStack:
 
 
 Stacks = dict[str, SynthesizedStack]
+LINTED = ConfigMixIn(regions=["us-east-1"])
+
+
+@cache
+def cfn_lint_rules() -> Any:
+    """cfn-lint's own rules, which take longer to load than most templates to lint."""
+    return Runner(LINTED).rules
+
+
+def lint(text: str) -> list[Any]:
+    """What cfn-lint's own rules find in a template's text."""
+    template, faults = decode_str(text)
+    document: Any = template
+    return faults or list(run_template_by_data(document, LINTED, cfn_lint_rules()))
 
 
 def synthesized(
