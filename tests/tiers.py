@@ -131,7 +131,9 @@ def run_suite(outcome: Outcome, environment: str, folder: str) -> None:
     report.unlink(missing_ok=True)
     python = ROOT / environment / "bin" / "python"
     spread = ("-n", str(tier.processes), "--dist", "loadfile") if tier.processes > 1 else ()
-    options = ("-q", "-rs", "--durations=5", f"--junitxml={report}", *spread)
+    # Every start of pytest would import it, a second long, for one file.
+    plugins = () if tier.name == "contract" else ("-p", "no:schemathesis")
+    options = ("-q", "-rs", "--durations=5", f"--junitxml={report}", *plugins, *spread)
     print(f"=== begins: {folder}", flush=True)
     result = subprocess.run(
         (str(python), "-m", "pytest", *options, folder),

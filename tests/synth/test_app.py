@@ -18,14 +18,8 @@ from tests.synth.deployments import ROOT
 pytestmark = pytest.mark.synth
 
 
-@pytest.fixture(scope="module")
-def bytecode(tmp_path_factory):
-    """Folder in which the runs of app.py share compiled Python: only the first one waits for it."""
-    return tmp_path_factory.mktemp("bytecode")
-
-
 @pytest.fixture
-def run_app(outdir, bytecode):
+def run_app(outdir):
     """Runs app.py with a context, as `cdk synth -c` hands it over."""
     hidden = ("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "PYTHONDONTWRITEBYTECODE")
     inherited = {name: value for name, value in os.environ.items() if name not in hidden}
@@ -36,7 +30,6 @@ def run_app(outdir, bytecode):
         own = {
             "CDK_OUTDIR": str(into),
             "CDK_CONTEXT_JSON": json.dumps(context),
-            "PYTHONPYCACHEPREFIX": str(bytecode),
         }
         environ = {**inherited, **own} if path is None else {**inherited, **own, "PATH": path}
         command = (sys.executable, str(ROOT / "app.py"), *arguments)
