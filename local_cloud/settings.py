@@ -8,7 +8,8 @@ from pathlib import Path
 
 PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
 CERTIFICATES = ("SSL_CERT_", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO")
-PASSED_ON_PREFIXES = (*CERTIFICATES, "PIP_", "UV_", "NODE_")
+BENCHMARK_SECONDS = "ROUNDHOUSE_BENCHMARK_SECONDS"
+PASSED_ON_PREFIXES = (*CERTIFICATES, "PIP_", "UV_", "NODE_", BENCHMARK_SECONDS)
 SECONDS_PER_MINUTE = "ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"
 SECONDS_PER_MINUTE_DEFAULT = 1.0
 GITHUB_KEYS_URL = "ROUNDHOUSE_CLOUD_GITHUB_KEYS_URL"
@@ -66,8 +67,8 @@ def github_keys_url() -> str | None:
     return os.environ.get(GITHUB_KEYS_URL) or None
 
 
-def package_index_environment() -> dict[str, str]:
-    """Return the variables that let a build reach package indexes as its user does."""
+def build_environment() -> dict[str, str]:
+    """Return what a build takes from its user: package indexes, and its benchmark's seconds."""
     return {
         name: value
         for name, value in os.environ.items()

@@ -11,7 +11,7 @@ from typing import Any
 
 from local_cloud.containers.container import Container, ContainerSpec, start_container
 from local_cloud.containers.images import LocalImage
-from local_cloud.settings import Settings, package_index_environment
+from local_cloud.settings import Settings, build_environment
 
 STOP_SECONDS = 10.0
 
@@ -44,7 +44,7 @@ class Job:
         base = image.base_environment(self.settings.root)
         del base["PYTHONPATH"]
         return {
-            **package_index_environment(),
+            **build_environment(),
             **base,
             "HOME": str(home),
             "XDG_CACHE_HOME": str(cache),

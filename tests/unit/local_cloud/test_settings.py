@@ -1,8 +1,14 @@
-"""The local cloud's pace."""
+"""The local cloud's pace, and what its builds take from the user."""
 
 import pytest
 
-from local_cloud.settings import SECONDS_PER_MINUTE, Settings, SettingsError, seconds_per_minute
+from local_cloud.settings import (
+    SECONDS_PER_MINUTE,
+    Settings,
+    SettingsError,
+    build_environment,
+    seconds_per_minute,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -20,3 +26,11 @@ def test_refuses_a_pace(monkeypatch, value):
     monkeypatch.setenv(SECONDS_PER_MINUTE, value)
     with pytest.raises(SettingsError, match=f"is '{value}': it takes a number above 0"):
         seconds_per_minute()
+
+
+def test_build_takes_package_indexes_and_the_length_of_its_benchmark_from_the_user(monkeypatch):
+    taken = {"PIP_INDEX_URL": "https://a.example", "ROUNDHOUSE_BENCHMARK_SECONDS": "1"}
+    for name, value in {**taken, "ROUNDHOUSE_OTHER": "1", "AWS_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    found = build_environment()
+    assert taken.items() <= found.items() and not {"ROUNDHOUSE_OTHER", "AWS_REGION"} & found.keys()
