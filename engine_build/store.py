@@ -48,6 +48,10 @@ class Store(Protocol):
         """Bytes of an object; None when there is none."""
         ...
 
+    def names(self, prefix: str) -> tuple[str, ...]:
+        """Every object's name that begins with a prefix, sorted."""
+        ...
+
     def read(self, name: str) -> bytes | None:
         """An object's bytes; None when there is none."""
         ...
@@ -90,6 +94,11 @@ class FolderStore:
     def size(self, name: str) -> int | None:
         path = self.path(name)
         return path.stat().st_size if path.is_file() else None
+
+    def names(self, prefix: str) -> tuple[str, ...]:
+        paths = (path for path in self._folder.rglob("*") if path.is_file())
+        names = (path.relative_to(self._folder).as_posix() for path in paths)
+        return tuple(sorted(name for name in names if name.startswith(prefix)))
 
     def read(self, name: str) -> bytes | None:
         path = self.path(name)
@@ -148,6 +157,15 @@ class S3Store:
     def size(self, name: str) -> int | None:
         answer = self._answer(name, lambda: self._client.head_object(Bucket=self._bucket, Key=name))
         return None if answer is None else int(answer["ContentLength"])
+
+    def names(self, prefix: str) -> tuple[str, ...]:
+        fields, found = {"Bucket": self._bucket, "Prefix": prefix}, []
+        while True:
+            page = self._answer(prefix, lambda: self._client.list_objects_v2(**fields)) or {}
+            found += [item["Key"] for item in page.get("Contents", ())]
+            if not page.get("IsTruncated"):
+                return tuple(sorted(found))
+            fields["ContinuationToken"] = page["NextContinuationToken"]
 
     def read(self, name: str) -> bytes | None:
         data: bytes | None = self._answer(name, lambda: self._body(name).read())

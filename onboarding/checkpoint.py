@@ -28,8 +28,18 @@ def checkpoint_sha256(folder: Path) -> str:
 
 def files_sha256(folder: Path, names: Iterable[str]) -> str:
     """Return one digest of some files of a folder, by their paths in the order given."""
-    digest = hashlib.sha256()
+    return hashlib.sha256(file_sums(folder, names).encode()).hexdigest()
+
+
+def checkpoint_sums(folder: Path) -> str:
+    """Return what `sha256sum` prints of a folder's files, sorted by path."""
+    return file_sums(folder, checkpoint_files(folder))
+
+
+def file_sums(folder: Path, names: Iterable[str]) -> str:
+    """Return what `sha256sum` prints of some files of a folder."""
+    lines = []
     for name in names:
         with (folder / name).open("rb") as file:
-            digest.update(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {name}\n".encode())
-    return digest.hexdigest()
+            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {name}\n")
+    return "".join(lines)

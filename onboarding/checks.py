@@ -29,6 +29,7 @@ from onboarding.rules import (
     scaling_rules,
     source_rules,
     task_rules,
+    tensor_rules,
     variant_rules,
     view_rules,
 )
@@ -53,6 +54,7 @@ MODEL_RULES = (
     + precision_rules.RULES
     + dataset_rules.RULES
     + task_rules.RULES
+    + tensor_rules.RULES
 )
 
 
@@ -94,7 +96,7 @@ def environment_faults(view: EnvironmentView) -> Iterator[Fault]:
         yield from name_rules.name_lengths(view.endpoints, environment.name)
     yield from name_rules.shared_endpoints_are_there(view)
     yield from name_rules.endpoints_do_not_collide(view)
-    yield from view_rules.onnx_sources_are_readable(view)
+    yield from view_rules.sources_in_s3_are_readable(view)
     yield from view_rules.queue_delays_are_within_the_slo(view)
     yield from view_rules.endpoints_with_other_images_are_there(view)
     for model, join in joins(view):

@@ -6,7 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from onboarding.arrays import array_headers
+from onboarding.arrays import ArrayHeader, array_headers
+from onboarding.onnx_header import OnnxHeader, read_onnx_header
 
 TEXTS, LABELLED, ARRAYS = ".txt", ".tsv", ".npz"
 KINDS = (TEXTS, LABELLED, ARRAYS)
@@ -25,22 +26,38 @@ class Dataset:
     """Empty for arrays, which are not read here."""
     labels: tuple[str, ...] | None = None
     """None where there are none; of arrays, only whether there are some."""
+    arrays: tuple[ArrayHeader, ...] = ()
+    """Names, shapes and types; empty for texts."""
     sha256: str | None = None
     problem: str | None = None
     way_out: str = ""
 
 
 class Datasets:
-    """Every dataset under one onboarding root, each read once."""
+    """Every dataset and ONNX header under one onboarding root, each read once."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._read: dict[str, Dataset] = {}
+        self._headers: dict[str, OnnxHeader | str] = {}
 
     def __getitem__(self, path: str) -> Dataset:
         if path not in self._read:
             self._read[path] = _dataset(self.root, path)
         return self._read[path]
+
+    def onnx_header(self, path: str) -> OnnxHeader | str | None:
+        """Return an ONNX file's header, or what is wrong with it; None where there is no file."""
+        if path not in self._headers:
+            if not is_inside(self.root, path) or not (self.root / path).is_file():
+                return None
+            try:
+                self._headers[path] = read_onnx_header(self.root / path)
+            except ValueError as error:
+                self._headers[path] = str(error)
+            except OSError as error:
+                self._headers[path] = f"cannot be read: {error.strerror}"
+        return self._headers[path]
 
     def digests(self) -> dict[str, str]:
         """Path to sha256 of the bytes of every dataset asked for so far that can be used."""
@@ -133,6 +150,7 @@ def _arrays(data: bytes) -> Dataset:
     return Dataset(
         kind=ARRAYS,
         count=next(iter(counts.values())),
+        arrays=headers,
         labels=() if LABELS in counts else None,
         sha256=hashlib.sha256(data).hexdigest(),
     )

@@ -16,6 +16,7 @@ from onboarding.aws_limits import (
 )
 from onboarding.platform import CODEBUILD_GPU_REGIONS
 from onboarding.signature import MOST_SIGNERS
+from onboarding.source_access import MOST_SOURCE_BUCKETS, SourceBucketSpec
 from onboarding.values import Value
 
 
@@ -207,6 +208,12 @@ class EnvironmentSpec(Value):
         "lacks",
     )
     builds: BuildsSpec = Field(BuildsSpec(), description="How engines are built")
+    source_buckets: tuple[SourceBucketSpec, ...] = Field(
+        (),
+        max_length=MOST_SOURCE_BUCKETS,
+        description="Buckets beside the environment's own that `source.onnx` and "
+        "`source.checkpoint` may name; builds copy what they read, once",
+    )
     unreferenced_engine_days: Annotated[int, Field(ge=1, le=3650)] = Field(
         90,
         description="Days that an engine is kept which `roundhouse prune` marked, because no "

@@ -17,6 +17,8 @@ class Fault(Value):
     value: str | None = None
     allowed: str | None = None
     way_out: str
+    add: str | None = None
+    """A line of the file, as it is to be added."""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
@@ -25,7 +27,9 @@ class Fault(Value):
         )
         allowed = "" if self.allowed is None else f"; allowed: {self.allowed}"
         end = "" if self.way_out.endswith("?") else "."
-        return " ".join(f"{place}: {self.what}{given}{allowed}; {self.way_out}{end}".split())
+        added = "" if self.add is None else f" {self.add}"
+        sentence = f"{place}: {self.what}{given}{allowed}; {self.way_out}{end}{added}"
+        return " ".join(sentence.split())
 
 
 def _tells(what: str, value: str) -> bool:

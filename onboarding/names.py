@@ -7,6 +7,7 @@ from typing import Literal
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition, registry_host
+from onboarding.source_access import S3_SCHEME
 
 ENGINES_PREFIX = "engines"
 """Published engines; only the signer may write them, each once."""
@@ -17,6 +18,10 @@ TIMING_CACHES_PREFIX = "timing-caches"
 SOURCES_PREFIX = "sources"
 ONNX_PREFIX = "onnx"
 """ONNX files that a model file names as its source; they never expire."""
+SOURCE_COPIES_PREFIX = "source-copies"
+"""What builds read of other buckets, copied once by digest; it never expires."""
+SHA256SUMS = "SHA256SUMS"
+"""A copied checkpoint's files with their digests; its own digest is the checkpoint's."""
 IMAGES_PREFIX = "images"
 """Bills of materials of container images."""
 CAPTURES_PREFIX = "captures"
@@ -49,6 +54,22 @@ RECORD_NAME = "lock-entry.json"
 def artifact_bucket(environment: EnvironmentSpec) -> str:
     """The bucket of an environment's networks, engines and build sources."""
     return f"roundhouse-{environment.name}-{environment.account}-{environment.region}"
+
+
+def readable_sources(environment: EnvironmentSpec) -> tuple[str, ...]:
+    """Return the addresses that every source in S3 begins with: one prefix, and named buckets."""
+    own = f"{S3_SCHEME}{artifact_bucket(environment)}/{ONNX_PREFIX}/"
+    return (own, *(bucket.address for bucket in environment.source_buckets))
+
+
+def may_read(environment: EnvironmentSpec, address: str) -> bool:
+    """Return whether builds may read an s3:// address."""
+    return address.startswith(readable_sources(environment))
+
+
+def source_copy_path(sha256: str, file_name: str) -> str:
+    """Object key of one file of a source that a build copied from another bucket."""
+    return f"{SOURCE_COPIES_PREFIX}/{sha256}/{file_name}"
 
 
 def pipeline_role(environment: EnvironmentSpec, purpose: Purpose) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
 from onboarding.platform import aws_partition
 from stacks.access import arns
+from stacks.access.sources import source_bucket_arns
 from stacks.template import Resources
 
 INTERFACES = {
@@ -54,6 +55,12 @@ def _s3(environment: EnvironmentSpec, network: NetworkSpec) -> dict[str, Any]:
         "PutObject",
     ]
     own = [arns.bucket(environment), arns.bucket_object(environment, "*")]
+    sources = [
+        arn
+        for bucket in environment.source_buckets
+        for arn in source_bucket_arns(environment, bucket)
+    ]
+    foreign = _allow("Sources", ["s3:GetObject", "s3:ListBucket"], sources)
     aws, region = f"arn:{aws_partition(environment.region)}:s3:::", environment.region
     agent = f"{aws}codefactory-{region}-prod-default-build-agent-executor/*"
     return {
@@ -72,6 +79,7 @@ def _s3(environment: EnvironmentSpec, network: NetworkSpec) -> dict[str, Any]:
                     "ImageLayers", ["s3:GetObject"], [f"{aws}prod-{region}-starport-layer-bucket/*"]
                 ),
                 _allow("BuildAgent", ["s3:GetObject"], [agent]),
+                *([{**foreign, "Condition": _of_account(environment)}] if sources else []),
             ],
         },
     }

@@ -119,11 +119,14 @@ def _token_counter(
 
 
 def _fetch_tokenizer(root: Path, wanted: Target, region: str, folder: Path, runner: Runner) -> Path:
+    from engine_build.sources.bucket_source import BucketAccess
     from engine_build.sources.source import FetchContext, fetch
     from engine_build.store import store_at
 
     bucket = partial(store_at, region=region)
-    context = FetchContext(root=root, folder=folder, runner=runner, bucket=bucket)
+    context = FetchContext(
+        root=root, folder=folder, runner=runner, access=BucketAccess(bucket=bucket)
+    )
     source = fetch(wanted.model.source, context)
     path = source / "tokenizer.json" if source.is_dir() else source.with_name("tokenizer.json")
     if not path.is_file():

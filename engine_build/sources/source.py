@@ -11,8 +11,8 @@ import shutil
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import onnx
@@ -25,8 +25,10 @@ from engine_build.onnx_graph.external_data import (
     refuse_large,
 )
 from engine_build.runner import Command, Runner
-from engine_build.store import S3_SCHEME, Store, sha256_of
+from engine_build.sources.bucket_source import BucketAccess, bucket_checkpoint, bucket_network
+from engine_build.store import sha256_of
 from onboarding.checkpoint import checkpoint_sha256
+from onboarding.source_access import S3_SCHEME
 from onboarding.source_spec import SourceSpec
 
 CHECKPOINT_FILES = (
@@ -54,8 +56,7 @@ class FetchContext:
     root: Path
     folder: Path
     runner: Runner
-    bucket: Callable[[str], Store]
-    """The store of an address such as s3://bucket."""
+    access: BucketAccess
     huggingface: str | None = None
     """Another endpoint than the one that huggingface_hub itself uses."""
 
@@ -104,7 +105,12 @@ def _package(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
 
 
 def _checkpoint(source: SourceSpec, path: str, fetching: FetchContext) -> Path:
-    """Check the digest of a checkpoint of the tree itself; it is read where it lies."""
+    """Check the digest of a checkpoint; one of the tree itself is read where it lies."""
+    if path.startswith(S3_SCHEME):
+        folder = fetching.folder / "checkpoint"
+        folder.mkdir(parents=True, exist_ok=True)
+        bucket_checkpoint(path, source.sha256, fetching.access, folder)
+        return folder / (source.path or ".")
     folder = fetching.root / path
     if not folder.is_dir():
         raise SourceFault(
@@ -192,15 +198,16 @@ def _repository(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
 
 
 def _onnx_file(source: SourceSpec, name: str, fetching: FetchContext) -> Path:
-    path = fetching.root / name
     if name.startswith(S3_SCHEME):
-        path = fetching.folder / "model.onnx"
-        _download(name, path, fetching)
-    if not path.is_file():
-        raise SourceFault(
-            f"{name} is no file under {fetching.root}; add it, or correct the model file."
-        )
-    refuse_large(name, path.stat().st_size)
+        names = partial(_read_external_files, beside=False)
+        path = bucket_network(name, source.sha256, fetching.access, fetching.folder, names)
+    else:
+        path = fetching.root / name
+        if not path.is_file():
+            raise SourceFault(
+                f"{name} is no file under {fetching.root}; add it, or correct the model file."
+            )
+        refuse_large(name, path.stat().st_size)
     files, digest = _read_external_files(path), None
     if files:
         digest, name = onnx_sha256(path), f"{name} with {', '.join(files[:3])}"
@@ -218,25 +225,3 @@ def _read_external_files(path: Path, *, beside: bool = True) -> tuple[str, ...]:
     except Exception:
         return ()
     return external_files(path, model) if beside else external_names(path.name, model)
-
-
-def _download(address: str, path: Path, fetching: FetchContext) -> None:
-    """Download the object, its data files and, where there are some, the two files beside it."""
-    bucket, _, key = address.removeprefix(S3_SCHEME).partition("/")
-    store = fetching.bucket(f"{S3_SCHEME}{bucket}")
-    size = store.size(key)
-    if size is None:
-        raise SourceFault(f"{address} does not exist; upload it, or correct the model file.")
-    refuse_large(address, size)
-    store.download(key, path)
-    for name in _read_external_files(path, beside=False):
-        target = path.parent / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        data = str(PurePosixPath(key).parent / name)
-        if not store.download(data, target):
-            raise SourceFault(
-                f"{address} keeps weights in {name}, and {S3_SCHEME}{bucket}/{data} does not "
-                "exist; upload it beside the ONNX file."
-            )
-    for name in ("tokenizer.json", "config.json"):
-        store.download(str(PurePosixPath(key).with_name(name)), path.with_name(name))

@@ -5,10 +5,16 @@ from __future__ import annotations
 from functools import partial
 
 from engine_build.context import BuildContext
+from engine_build.sources.bucket_source import BucketAccess
 from engine_build.sources.source import FetchContext, fetch, source_name
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import store_at
+
+
+def is_of_another(address: str, place: str) -> bool:
+    """Return whether a source lies outside the store that a build publishes to."""
+    return not address.startswith(f"{place}/")
 
 
 def run(context: BuildContext, state: BuildState) -> None:
@@ -24,7 +30,11 @@ def run(context: BuildContext, state: BuildState) -> None:
         root=request.root,
         folder=context.work.scratch("source"),
         runner=context.runner,
-        bucket=partial(store_at, region=request.region),
+        access=BucketAccess(
+            bucket=partial(store_at, region=request.region),
+            copies=context.publish_to,
+            keeps=lambda address: is_of_another(address, context.destination.place),
+        ),
     )
     with context.log.step("fetch", source_name(request.model.source)):
         state.source = fetch(request.model.source, fetching)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from onboarding.checkpoint import CONFIGURATION, checkpoint_sha256
 from onboarding.dataset import is_inside
 from onboarding.fault import Fault
+from onboarding.onnx_header import OnnxHeader
 from onboarding.rules.rule import ModelCase, rule, rules_of
 
 KINDS = ("python_package", "huggingface", "checkpoint", "onnx")
@@ -110,9 +112,17 @@ def onnx_file_is_there(case: ModelCase) -> Iterator[Fault]:
 
 @rule("source")
 def checkpoint_is_there(case: ModelCase) -> Iterator[Fault]:
-    """A folder of the onboarding tree, so that a pull request shows its change."""
+    """A folder of the onboarding tree, so that a pull request shows its change, or one in S3."""
     given = case.spec.source.checkpoint
-    if given is None:
+    if given is None or re.fullmatch(r"s3://[^/]+/.+/", given):
+        return
+    if "://" in given:
+        yield case.document.at("source", "checkpoint").fault(
+            "'source.checkpoint' is neither a folder in S3 nor one under the onboarding root",
+            value=given,
+            allowed="s3://BUCKET/PREFIX/, or a path relative to the onboarding root",
+            way_out="end the prefix in /, or copy the checkpoint to one of these",
+        )
         return
     inside, folder = is_inside(case.datasets.root, given), case.datasets.root / given
     if not inside or not (folder / CONFIGURATION).is_file():
@@ -138,23 +148,30 @@ def checkpoint_has_a_digest(case: ModelCase) -> Iterator[Fault]:
         known = (
             is_inside(case.datasets.root, source.checkpoint) and (folder / CONFIGURATION).is_file()
         )
-        digest = checkpoint_sha256(folder) if known else "<its digest>"
-        yield case.document.at("source", "checkpoint").fault(
+        fault = case.document.at("source", "checkpoint").fault(
             "unpinned source: 'source.checkpoint' has no digest",
             value=source.checkpoint,
-            way_out=f"add `sha256: {digest}`",
+            way_out="add the line below"
+            if known
+            else "add `sha256:`, as `roundhouse new --checkpoint` finds it",
         )
+        yield _with_digest(fault, checkpoint_sha256(folder) if known else None)
 
 
 @rule("source")
 def onnx_has_a_digest(case: ModelCase) -> Iterator[Fault]:
     """A file may be replaced under its name."""
-    if case.spec.source.onnx is not None and case.spec.source.sha256 is None:
-        yield case.document.at("source", "onnx").fault(
+    onnx, root = case.spec.source.onnx, case.datasets.root
+    if onnx is not None and case.spec.source.sha256 is None:
+        header = None if "://" in onnx else case.datasets.onnx_header(onnx)
+        # The digest of a network with data files is that of all.
+        known = isinstance(header, OnnxHeader) and not header.has_external_weights
+        fault = case.document.at("source", "onnx").fault(
             "unpinned source: 'source.onnx' has no digest",
-            value=case.spec.source.onnx,
-            way_out="add `sha256:`, as `sha256sum` prints it",
+            value=onnx,
+            way_out="add the line below" if known else "add `sha256:`, as `sha256sum` prints it",
         )
+        yield _with_digest(fault, _file_sha256(root / onnx) if known else None)
 
 
 @rule("source")
@@ -221,6 +238,15 @@ def cache_is_for_one_prompt(case: ModelCase) -> Iterator[Fault]:
             allowed="response_cache: false, or no prompts",
             way_out="change one of the two",
         )
+
+
+def _with_digest(fault: Fault, digest: str | None) -> Fault:
+    return fault if digest is None else fault.model_copy(update={"add": f"  sha256: {digest}"})
+
+
+def _file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 RULES = rules_of(globals())

@@ -7,27 +7,32 @@ from collections.abc import Iterator
 from onboarding.environment_view import EnvironmentView, shared_endpoint_name
 from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec
-from onboarding.names import ONNX_PREFIX, artifact_bucket
+from onboarding.names import readable_sources
 from onboarding.nearest import comma_list, did_you_mean
+from onboarding.source_access import S3_SCHEME
 from onboarding.validation import Checked
 
 
-def onnx_sources_are_readable(view: EnvironmentView) -> Iterator[Fault]:
-    """The roles of the builds read one prefix of the environment's own bucket alone."""
-    if not {"name", "account", "region"} <= view.environment.sections:
+def sources_in_s3_are_readable(view: EnvironmentView) -> Iterator[Fault]:
+    """The roles of the builds read one prefix of the environment's own bucket, and named ones."""
+    if not {"name", "account", "region", "source_buckets"} <= view.environment.sections:
         return
-    allowed = f"s3://{artifact_bucket(view.environment.spec)}/{ONNX_PREFIX}/"
+    allowed = readable_sources(view.environment.spec)
     for model in view.models.values():
-        onnx = model.spec.source.onnx if "source" in model.sections else None
-        if onnx is not None and onnx.startswith("s3://") and not onnx.startswith(allowed):
-            yield model.document.at("source", "onnx").fault(
-                "'source.onnx' is in S3 where no role of the builds may read",
-                value=onnx,
-                allowed=f"{allowed}KEY, or a path relative to the onboarding root",
-                way_out="copy the file there and override `source.onnx` in the environment's "
-                "file, or "
-                "commit it",
-            )
+        source = model.spec.source if "source" in model.sections else None
+        for key in ("onnx", "checkpoint"):
+            address = None if source is None else getattr(source, key)
+            if address is None or not address.startswith(S3_SCHEME):
+                continue
+            if not address.startswith(allowed):
+                places = f"{comma_list(f'{place}KEY' for place in allowed)}"
+                yield model.document.at("source", key).fault(
+                    f"'source.{key}' is in S3 where no role of the builds may read",
+                    value=address,
+                    allowed=f"{places}, or a path relative to the onboarding root",
+                    way_out="name the bucket in the environment's `source_buckets`, or copy the "
+                    "source to one of these",
+                )
 
 
 def endpoints_with_other_images_are_there(view: EnvironmentView) -> Iterator[Fault]:

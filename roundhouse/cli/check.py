@@ -62,3 +62,5 @@ def fault_lines(fault: Fault) -> Iterator[str]:
     ):
         if text:
             yield f"    {title}: {text}"
+    if fault.add is not None:
+        yield fault.add

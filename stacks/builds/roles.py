@@ -25,13 +25,18 @@ from stacks.access.policies import (
     topic_publish,
     write_once,
 )
+from stacks.access.sources import source_reads
 from stacks.builds.projects import BuildRouteProps, log_group_name
 from stacks.builds.signing import function_arn
 from stacks.builds.training_states import LOG_GROUP
 
 ENGINES = f"{names.ENGINES_PREFIX}/*"
 """What builds look up; the signer alone writes there."""
-PUBLISHED = (f"{names.NETWORKS_PREFIX}/*", f"{names.CANDIDATES_PREFIX}/*")
+PUBLISHED = (
+    f"{names.NETWORKS_PREFIX}/*",
+    f"{names.CANDIDATES_PREFIX}/*",
+    f"{names.SOURCE_COPIES_PREFIX}/*",
+)
 """What every build publishes, and replaces never."""
 TIMING_CACHES = f"{names.TIMING_CACHES_PREFIX}/*"
 SOURCES = f"{names.SOURCES_PREFIX}/*"
@@ -51,6 +56,7 @@ def project_statements(
         *write_once(environment, PUBLISHED),
         *object_writes(environment, [TIMING_CACHES]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
+        *source_reads(environment),
         *log_stream_writes(environment, log_group_name(environment, route)),
         *network_interfaces(environment),
     )
@@ -67,6 +73,7 @@ def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement,
         *object_writes(environment, [TIMING_CACHES, JOBS]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *output_key_encryption(environment),
+        *source_reads(environment),
         *_job_logs(environment),
         *host_metrics(),
         *network_interfaces(environment),

@@ -13,8 +13,8 @@ from template_rules.state_machine import MACHINE, Call, calls, definition, sampl
 from template_rules.templates import Assembly, Problem, Resource
 from template_rules.values import at, boolean, fields, objects
 
-BUILD_READS = ("sources/", "networks/", "engines/", "candidates/", "timing-caches/")
-BUILD_WRITES = ("networks/", "candidates/", "timing-caches/")
+BUILD_WRITES = ("networks/", "candidates/", "source-copies/", "timing-caches/")
+BUILD_READS = ("sources/", "engines/", *BUILD_WRITES)
 """Prefixes of the artifact bucket that an engine build reads and writes."""
 CHECKPOINTS = "jobs/"
 

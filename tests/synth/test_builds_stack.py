@@ -31,6 +31,7 @@ pytestmark = pytest.mark.synth
 DEV = environment("dev")
 BUCKET = "arn:aws:s3:::roundhouse-dev-111122223333-us-east-1"
 HERE = "us-east-1:111122223333"
+WRITTEN_ONCE = ("networks", "candidates", "source-copies")
 
 
 def by_sid(statements) -> dict[str, dict[str, Any]]:
@@ -170,8 +171,8 @@ def test_the_signer_alone_writes_engines_and_replaces_none(stacks):
 
 def test_training_job_reads_sources_and_writes_what_it_builds_and_its_own_log():
     found = by_sid(job_statements(DEV, "builder-gpu"))
-    assert written_prefixes(found) == (["timing-caches", "jobs"], ["networks", "candidates"])
-    read = ("sources", "onnx", "engines", "networks", "candidates", "timing-caches", "jobs")
+    assert written_prefixes(found) == (["timing-caches", "jobs"], list(WRITTEN_ONCE))
+    read = ("sources", "onnx", "engines", *WRITTEN_ONCE, "timing-caches", "jobs")
     assert found["ReadObjects"]["Resource"] == [f"{BUCKET}/{prefix}/*" for prefix in read]
     assert found["PullImage"]["Resource"] == [
         f"arn:aws:ecr:{HERE}:repository/roundhouse-dev/builder-gpu"
@@ -186,7 +187,7 @@ def test_training_job_reads_sources_and_writes_what_it_builds_and_its_own_log():
 
 def test_project_writes_what_it_builds_and_no_jobs_work():
     found = by_sid(project_statements(DEV, GPU))
-    assert written_prefixes(found) == (["timing-caches"], ["networks", "candidates"])
+    assert written_prefixes(found) == (["timing-caches"], list(WRITTEN_ONCE))
     assert found["WriteLogs"]["Resource"] == [
         f"arn:aws:logs:{HERE}:log-group:/aws/codebuild/roundhouse-dev-build-gpu:log-stream:*"
     ]

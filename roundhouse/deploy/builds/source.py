@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from onboarding.checkpoint import checkpoint_files
 from onboarding.names import SOURCES_PREFIX, artifact_bucket
+from onboarding.source_access import S3_SCHEME
 from roundhouse.aws.clients import bucket_exists, object_exists, write_once
 from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.processes import Command, Outcome
@@ -39,7 +40,7 @@ def upload_source(session: Session) -> str:
         *(
             f"{source.checkpoint}/{name}"
             for source in sources
-            if source.checkpoint is not None
+            if source.checkpoint is not None and not source.checkpoint.startswith(S3_SCHEME)
             for name in checkpoint_files(session.paths.tree / source.checkpoint)
         ),
     ]

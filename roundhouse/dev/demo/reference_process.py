@@ -44,6 +44,7 @@ def main() -> int:
     from engine_build.errors import BuildError
     from engine_build.log import Log
     from engine_build.runner import ProcessRunner
+    from engine_build.sources.bucket_source import BucketAccess
     from engine_build.sources.source import FetchContext, fetch
     from engine_build.store import store_at
     from onboarding.source_spec import SourceSpec
@@ -55,7 +56,10 @@ def main() -> int:
     try:
         spec = SourceSpec.model_validate(question["source"])
         fetching = FetchContext(
-            root=Path.cwd(), folder=folder, runner=runner, bucket=partial(store_at, region=REGION)
+            root=Path.cwd(),
+            folder=folder,
+            runner=runner,
+            access=BucketAccess(bucket=partial(store_at, region=REGION)),
         )
         source = fetch(spec, fetching)
     except BuildError as error:

@@ -40,6 +40,14 @@ class Bucket:
     def get_object(self, *, Bucket, Key):
         return {"Body": io.BytesIO(self._object(Key, "NoSuchKey"))}
 
+    def list_objects_v2(self, *, Bucket, Prefix, ContinuationToken=""):
+        self._refuse()
+        keys = [key for key in sorted(self.objects) if key.startswith(Prefix)]
+        page = [{"Key": key} for key in keys if key > ContinuationToken][:2]
+        is_truncated = bool(page) and page[-1]["Key"] != keys[-1]
+        following = {"NextContinuationToken": page[-1]["Key"]} if is_truncated else {}
+        return {"Contents": page, "IsTruncated": is_truncated, **following}
+
     def _object(self, key, code):
         self._refuse()
         if key not in self.objects:

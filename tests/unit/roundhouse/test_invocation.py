@@ -33,6 +33,7 @@ from roundhouse.invocation import (
     output_name,
     require_inputs,
 )
+from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 from tests.unit.roundhouse.load_test.answering import Answer, serve
 
@@ -211,7 +212,8 @@ def arrays_tree(tmp_path_factory):
         local.replace("name: local", "name: ours").replace("build/local", "build/ours")
     )
     (tree / "models" / "signal.yaml").write_text(ARRAYS_MODEL)
-    (tree / "models" / "data" / "signal.onnx").touch()
+    network = onnx_bytes({"x": (1, (None, 1))})
+    (tree / "models" / "data" / "signal.onnx").write_bytes(network)
     plain = np.ones((2, 1), np.float32)
     np.savez(tree / "models" / "data" / "signal.npz", x=plain)
     np.savez(tree / "objects.npz", x=np.array([{}], object))

@@ -16,6 +16,7 @@ import pytest
 from engine_build.errors import SourceFault
 from engine_build.onnx_graph.external_data import onnx_sha256
 from engine_build.onnx_graph.onnx_file import read_model
+from engine_build.sources.bucket_source import BucketAccess
 from engine_build.sources.source import FetchContext, fetch
 from engine_build.store import FolderStore, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
@@ -33,7 +34,9 @@ def fetch_source(tmp_path, wheel, endpoint=None, **source):
         root=tmp_path,
         folder=tmp_path / "work",
         runner=StandInRunner(wheel),
-        bucket=lambda place: FolderStore(tmp_path / place.removeprefix("s3://")),
+        access=BucketAccess(
+            bucket=lambda place: FolderStore(tmp_path / place.removeprefix("s3://"))
+        ),
         huggingface=endpoint,
     )
     return fetch(SourceSpec(**source), fetching)

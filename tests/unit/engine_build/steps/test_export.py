@@ -26,6 +26,7 @@ from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.graphs import linear
 from tests.unit.engine_build.tiny import model, sample_texts, word_tokenizer, write_tree
 from tests.unit.engine_build.trees import labelled, write_tensors_tree
+from tests.unit.onboarding.onnx_bytes import onnx_bytes
 
 CLASSES = ("calm", "glad")
 RANDOM = np.random.default_rng(0)
@@ -80,12 +81,18 @@ def classifier(tmp_path, calibration, validation=None):
 
 
 def tensors(tmp_path, rows, *, output=(-1, 3), calibration=None, **settings):
-    """The request of a linear network with input x, and that network."""
+    """The request of a linear network with input x, and that network.
+
+    The file of the tree takes whatever rows there are, as one in a bucket that `check` cannot read.
+    """
     path = linear(tmp_path / "model.onnx", weight=np.eye(4, 3, dtype=np.float32))
+    any_rows = tmp_path / "any.onnx"
+    inputs = {name: (1, (None, *array.shape[1:])) for name, array in rows.items()}
+    any_rows.write_bytes(onnx_bytes(inputs))
     datasets = {"validation": rows}
     if calibration is not None:
         datasets["calibration"] = {"x": calibration}
-    root = write_tensors_tree(tmp_path / "root", path, datasets, **settings)
+    root = write_tensors_tree(tmp_path / "root", any_rows, datasets, **settings)
     shape = (-1, -1) if "profile" in settings else (-1, 4)
     return request_of(root), network(path, (record("x", *shape),), (record("y", *output),))
 

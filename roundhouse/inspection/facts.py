@@ -1,0 +1,234 @@
+"""What a model file must say of a source, and where the source itself says it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onboarding.checkpoint import CONFIGURATION
+from onboarding.onnx_header import NetworkTensor
+from onboarding.rules.task_rules import METRICS, UNBUILT
+from onboarding.values import Task
+from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.inspection.source_files import WEIGHTS, SourceFiles
+
+ARCHITECTURES = {
+    "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification",
+    "ForImageClassification": "image-classification",
+    "ForCausalLM": "text-generation",
+    "LMHeadModel": "text-generation",
+    "ForConditionalGeneration": "text-generation",
+    "Model": "text-embedding",
+}
+"""Tasks by the end of an architecture's name in config.json; the first that fits counts."""
+POSITIONS_FROM_PADDING = ("camembert", "data2vec-text", "longformer", "mpnet", "roberta")
+"""Model types, or ends of them, that count positions from the padding token's number + 1."""
+LONGEST = ("max_position_embeddings", "n_positions", "max_seq_len")
+UNLIMITED = 1_000_000
+"""tokenizer_config.json names a number beyond it where there is no limit."""
+SHOWN_LABELS = 6
+RANKING: Task | str = "text-ranking"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFacts:
+    """What was found; `because` says where, and `notes` are for the reader of the model file."""
+
+    task: str
+    because: str
+    notes: tuple[str, ...] = ()
+    longest: int | None = None
+    """Most tokens that the source takes; None: no sequence, or no limit that it tells."""
+    longest_because: str = "the source names no limit"
+    has_sequence: bool = True
+    inputs: tuple[NetworkTensor, ...] = ()
+    """Of task tensors."""
+
+
+def tasks() -> tuple[str, ...]:
+    """Return the tasks that engines are built for."""
+    return tuple(task for task in METRICS if task not in UNBUILT)
+
+
+def checkpoint_facts(files: SourceFiles, task: str | None) -> SourceFacts:
+    """Return the facts of a checkpoint; `task` is what the user says. Raises RoundhouseError."""
+    _refuse_incomplete(files)
+    config = read_json(files, CONFIGURATION)
+    found, because = named_task(files, config)
+    if task is not None:
+        found, because = task, "as --task says"
+    if found is None:
+        raise UsageError(
+            f"{files.title}: its task is not certain ({because}); say it with --task: "
+            f"{', '.join(name for name in tasks() if name != 'tensors')}."
+        )
+    require_task(files, found, because)
+    longest, longest_because = token_limit(files, config)
+    return SourceFacts(
+        task=found,
+        because=because,
+        notes=tuple(task_notes(files, config, found)),
+        longest=longest,
+        longest_because=longest_because,
+    )
+
+
+def require_task(files: SourceFiles, task: str, because: str) -> None:
+    """Raise RoundhouseError for a task that no engine is built for."""
+    if task not in tasks():
+        other = "export it to ONNX and serve it as task tensors: --onnx FILE"
+        way_out = next((way_out for name, way_out in UNBUILT.items() if name == task), other)
+        raise RoundhouseError(
+            f"{files.title}: its task is {task} ({because}), and no engine is built for it; "
+            f"{way_out}."
+        )
+    if task == "tensors":
+        raise UsageError(
+            f"--task tensors: needs an ONNX file, and {files.title} is a checkpoint; export it, "
+            "or say what it was trained for."
+        )
+
+
+def _refuse_incomplete(files: SourceFiles) -> None:
+    if CONFIGURATION not in files.names:
+        known = sorted(name for name in files.names if name.endswith(f"/{CONFIGURATION}"))
+        folders = [name.removesuffix(f"/{CONFIGURATION}") for name in known]
+        way_out = (
+            f"name its folder with --path: {', '.join(folders[:6])}"
+            if folders
+            else ("name a checkpoint of transformers or sentence-transformers")
+        )
+        raise RoundhouseError(f"{files.title}: has no {CONFIGURATION}; {way_out}.")
+    if not files.names & set(WEIGHTS):
+        pickled = sorted(name for name in files.names if name.endswith((".bin", ".pt", ".pth")))
+        has = f"; {pickled[0]} is a pickle, which no build reads" if pickled else ""
+        raise RoundhouseError(
+            f"{files.title}: has no {WEIGHTS[0]}{has}; save it with transformers, which writes "
+            "safetensors."
+        )
+
+
+def named_task(files: SourceFiles, config: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Return the task, None where nothing names it, and where it stands."""
+    settings = read_json(files, "config_sentence_transformers.json")
+    names = [str(name) for name in _items(config.get("architectures"))]
+    is_cross_encoder = (
+        settings.get("model_type") == "CrossEncoder"
+        or isinstance(config.get("sentence_transformers"), Mapping)
+        or "sbert_ce_default_activation_function" in config
+    )
+    if is_cross_encoder and any(name.endswith("ForSequenceClassification") for name in names):
+        if len(_labels(config)) <= 1:
+            return RANKING, f"{CONFIGURATION}: a CrossEncoder of {names[0]} with one score"
+        return "text-classification", f"{CONFIGURATION}: a CrossEncoder of {names[0]}"
+    if "modules.json" in files.names:
+        return "text-embedding", "modules.json: a pipeline of sentence-transformers"
+    for name in names:
+        for end, task in ARCHITECTURES.items():
+            if name.endswith(end):
+                return task, f"{CONFIGURATION}: {name}"
+    return None, f"{CONFIGURATION} names {', '.join(names) or 'no architecture'}"
+
+
+def task_notes(files: SourceFiles, config: Mapping[str, Any], task: str) -> list[str]:
+    """Return what the reader of the file should know: pooling, or labels."""
+    if task == "text-embedding":
+        return [_pipeline(files)]
+    labels = _labels(config)
+    if task.endswith("classification") and labels:
+        more = f", … of {len(labels)}" if len(labels) > SHOWN_LABELS else ""
+        problem = config.get("problem_type") or "single_label_classification"
+        kind = f" ({problem})" if problem != "single_label_classification" else ""
+        return [f"labels{kind}: {', '.join(labels[:SHOWN_LABELS])}{more}"]
+    return []
+
+
+def _pipeline(files: SourceFiles) -> str:
+    content = files.read("modules.json") if "modules.json" in files.names else None
+    modules = [] if content is None else _items(_parse(files, "modules.json", content))
+    if not modules:
+        return "pools by mean: the checkpoint has no modules.json"
+    parts = []
+    for module in modules:
+        if not isinstance(module, Mapping):
+            continue
+        kind = str(module.get("type", "")).rsplit(".", 1)[-1]
+        pooling = f"{module.get('path')}/{CONFIGURATION}"
+        parts.append(
+            f"pools by {_pooling(read_json(files, pooling))}" if kind == "Pooling" else kind
+        )
+    return f"modules.json: {', then '.join(parts)}"
+
+
+def _pooling(config: Mapping[str, Any]) -> str:
+    """Return the modes of sentence-transformers' Pooling: a name since version 6, or booleans."""
+    mode = config.get("pooling_mode")
+    if mode is not None:
+        return " + ".join(map(str, mode)) if isinstance(mode, list) else str(mode)
+    begin = "pooling_mode_"
+    modes = [
+        name.removeprefix(begin)
+        for name, on in config.items()
+        if name.startswith(begin) and on is True
+    ]
+    return " + ".join(modes).replace("_tokens", "").replace("_token", "") or "mean"
+
+
+def _labels(config: Mapping[str, Any]) -> list[str]:
+    names = config.get("id2label")
+    if isinstance(names, Mapping):
+        return [str(name) for name in names.values()]
+    count = config.get("num_labels")
+    return [f"LABEL_{number}" for number in range(count if isinstance(count, int) else 2)]
+
+
+def token_limit(files: SourceFiles, config: Mapping[str, Any]) -> tuple[int | None, str]:
+    """Return the least of what the source's files allow, and which says so."""
+    text = config.get("text_config")
+    config = {**config, **text} if isinstance(text, Mapping) else config
+    limits: list[tuple[int, str]] = []
+    for name in LONGEST:
+        if _is_size(config.get(name)):
+            padding = config.get("pad_token_id")
+            counts_from = str(config.get("model_type", "")).endswith(POSITIONS_FROM_PADDING)
+            offset = padding + 1 if counts_from and isinstance(padding, int) else 0
+            limits.append((config[name] - offset, f"{CONFIGURATION}: {name}"))
+            break
+    tokenizer = read_json(files, "tokenizer_config.json").get("model_max_length")
+    if isinstance(tokenizer, int) and _is_size(tokenizer) and tokenizer < UNLIMITED:
+        limits.append((tokenizer, "tokenizer_config.json: model_max_length"))
+    for name in sorted(files.names):
+        if name.startswith("sentence_") and name.endswith("_config.json"):
+            size = read_json(files, name).get("max_seq_length")
+            if isinstance(size, int) and _is_size(size):
+                limits.append((size, f"{name}: max_seq_length"))
+    return min(limits) if limits else (None, SourceFacts.longest_because)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 2
+
+
+def read_json(files: SourceFiles, name: str) -> dict[str, Any]:
+    """Return an object of a source's file; empty where there is none. Raises RoundhouseError."""
+    content = files.read(name) if name in files.names else None
+    parsed = {} if content is None else _parse(files, name, content)
+    if not isinstance(parsed, dict):
+        raise RoundhouseError(f"{files.title}: {name} holds no JSON object; save it again.")
+    return parsed
+
+
+def _parse(files: SourceFiles, name: str, content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise RoundhouseError(
+            f"{files.title}: {name} is no JSON; fetch or save it again."
+        ) from error
+
+
+def _items(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else []

