@@ -18,8 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from container.entities import Entity, entities_of
 from container.wire import AnswerFault as AnswerFault
-from container.wire import Array, array_request, arrays_of, error_sentence, text_request
+from container.wire import (
+    Array,
+    array_request,
+    arrays_of,
+    error_sentence,
+    pair_request,
+    text_request,
+)
 from container.wire import EndpointFault as EndpointFault
 from container.wire import rows_of as rows_of
 
@@ -76,11 +84,44 @@ class EndpointClient:
         return rows
 
     def scores(self, texts: Sequence[str]) -> Array:
-        """Return class probabilities per text, in the order of the classifier's labels."""
+        """Return the softmax of a classifier's logits per text, in the order of its labels.
+
+        `classify` gives names, and scores of heads of other kinds.
+        """
         logits = self.embed(texts)
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities: Array = powers / powers.sum(axis=1, keepdims=True)
         return probabilities
+
+    def classify(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
+        """Return each text's labels with their scores, the highest first."""
+        arrays = self._answer(text_request(texts, binary=self.binary), len(texts), "labels")
+        rows = zip(arrays["labels"].tolist(), arrays["scores"].tolist(), strict=True)
+        return [list(zip(*row, strict=True)) for row in rows]
+
+    def rank(self, query: str, texts: Sequence[str]) -> Array:
+        """Return the score of each text for a query, in the order of the texts: float32 [texts]."""
+        request = pair_request(query, texts, binary=self.binary)
+        scores: Array = self._answer(request, len(texts), "scores")["scores"][:, 0]
+        return scores
+
+    def entities(self, texts: Sequence[str], *, grouped: bool = True) -> list[list[Entity]]:
+        """Return each text's entities: groups of tokens, or one for each token of an entity.
+
+        As transformers' pipeline does with aggregation_strategy "simple", or "none".
+        """
+        request = text_request(texts, binary=self.binary)
+        return entities_of(self._answer(request, len(texts), "offsets"), texts, grouped=grouped)
+
+    def _answer(self, request: tuple[bytes, str], rows: int, output: str) -> dict[str, Array]:
+        arrays: dict[str, Array] = self._read(arrays_of, request)
+        if output not in arrays or len(arrays[output]) != rows:
+            raise AnswerFault(
+                f"Endpoint {self.endpoint}: {rows} texts went in, and the answer should have "
+                f"{output!r} of each; it has {', '.join(map(repr, arrays))}: the model is of "
+                "another task, or its engine is older than its task's labels and scores."
+            )
+        return arrays
 
     def ask(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Return an array per output for an array per input, rows on axis 0.

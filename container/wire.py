@@ -15,6 +15,9 @@ JSON_TYPE = "application/json"
 BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
 HEADER_SIZE = "json-header-size="
 BYTES = "BYTES"
+PAIR = ("query", "text")
+LOGITS = "logits"
+"""The output of a classifier that stands beside its labels and scores."""
 DATATYPES = {
     "BOOL": np.dtype(np.bool_),
     **{f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)},
@@ -58,6 +61,25 @@ def text_request(
         return array_request({input_name: array}, binary=binary)
     named = {"prompt_name": prompt_name}
     return array_request({input_name: array}, binary=binary, parameters=named)
+
+
+def pair_request(query: str, texts: Sequence[str], *, binary: bool = False) -> tuple[bytes, str]:
+    """Return body and content type of a request with the query beside each text, a pair a row.
+
+    Raises InputFault as `text_request` does.
+    """
+    if isinstance(texts, str | bytes):
+        raise InputFault(f"The texts are one text, {texts[:40]!r}; send a list of them.")
+    return row_pairs_request([(query, text) for text in texts], binary=binary)
+
+
+def row_pairs_request(
+    pairs: Sequence[tuple[str, str]], *, binary: bool = False
+) -> tuple[bytes, str]:
+    """Return body and content type of a request of queries with their texts."""
+    columns = {name: [pair[place] for pair in pairs] for place, name in enumerate(PAIR)}
+    arrays = {name: np.array(column, dtype=object) for name, column in columns.items()}
+    return array_request(arrays, binary=binary)
 
 
 def array_request(
@@ -118,8 +140,13 @@ def arrays_of(body: bytes, content_type: str) -> dict[str, Array]:
 
 
 def rows_of(body: bytes, content_type: str, output_name: str | None = None) -> Array:
-    """Return one output's rows; without a name, of the only output. Raises AnswerFault."""
+    """Return one output's rows; without a name, of the only output, or a classifier's logits.
+
+    Raises AnswerFault.
+    """
     arrays = arrays_of(body, content_type)
+    if output_name is None and LOGITS in arrays:
+        return arrays[LOGITS]
     if output_name is None and len(arrays) == 1:
         return next(iter(arrays.values()))
     if output_name is None or output_name not in arrays:

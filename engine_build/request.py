@@ -102,6 +102,7 @@ def build_request(options: Options, log: Log) -> BuildRequest:
     may_be_int8 = "int8" in network_precisions(model) and model.engine.calibration is not None
     calibration = model.engine.calibration if may_be_int8 else None
     search = model.engine.sensitivity_search if may_be_int8 else None
+    paired = model.task == "text-ranking"
     request = BuildRequest(
         root=options.root,
         environment=deployment.environment.name,
@@ -114,9 +115,9 @@ def build_request(options: Options, log: Log) -> BuildRequest:
         quantization=quantization_mode(model, deployment.platform),
         engine_key=engine.engine_key,
         network_keys=engine.network_keys,
-        calibration=_first(options.root, calibration),
-        search=_first(options.root, search),
-        validation=samples(options.root / model.accuracy.dataset),
+        calibration=_first(options.root, calibration, paired=paired),
+        search=_first(options.root, search, paired=paired),
+        validation=samples(options.root / model.accuracy.dataset, paired=paired),
         validation_sha256=tree.dataset_digests[model.accuracy.dataset],
     )
     check_request(request)
@@ -178,8 +179,12 @@ def check_request(request: BuildRequest) -> None:
         )
 
 
-def _first(root: Path, spec: CalibrationSpec | SensitivitySearchSpec | None) -> Samples:
-    return Samples() if spec is None else samples(root / spec.dataset).first(spec.samples)
+def _first(
+    root: Path, spec: CalibrationSpec | SensitivitySearchSpec | None, *, paired: bool
+) -> Samples:
+    if spec is None:
+        return Samples()
+    return samples(root / spec.dataset, paired=paired).first(spec.samples)
 
 
 def _check_overlap(
@@ -189,7 +194,7 @@ def _check_overlap(
     rows = zip(unseen.values, unseen.identities(), strict=True)
     both = [sample for sample, identity in rows if identity in known]
     if both:
-        such = f", such as {both[0]!r}" if isinstance(both[0], str) else ""
+        such = f", such as {both[0]!r}" if isinstance(both[0], str | tuple) else ""
         raise InputRefused(
             f"{len(both)} samples of dataset {unseen_dataset} are in {use} dataset {dataset} "
             f"too{such}; judge on samples that {use} never saw."

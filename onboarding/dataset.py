@@ -121,7 +121,7 @@ def _labelled(lines: tuple[str, ...], digest: str) -> Dataset:
         if not tab or not text.strip():
             return Dataset(
                 problem=f"has a line without a label: {line[:40]!r}",
-                way_out="write label, tab, text on every line",
+                way_out="write label, tab, text on every line; for text-ranking query, tab, text",
             )
     labels = tuple(label.strip() for label, _, _ in pairs)
     texts = tuple(text.strip() for _, _, text in pairs)

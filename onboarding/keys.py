@@ -50,6 +50,9 @@ def network_key(
         "task": spec.task,
         "network_precision": network_precision,
     }
+    if spec.task == "text-classification":
+        # Answers have labels and scores since; one key never stands for two forms of an answer.
+        inputs["answers"] = "labels and scores"
     if network_precision == "int8" and spec.engine.calibration is not None:
         calibration = spec.engine.calibration
         inputs["calibration"] = {

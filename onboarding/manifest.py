@@ -13,6 +13,7 @@ from pydantic import Field
 
 from onboarding.signature import MANIFEST_NAME as MANIFEST_NAME
 from onboarding.values import (
+    Activation,
     CalibrationMethod,
     Precision,
     QuantizationMode,
@@ -184,6 +185,9 @@ class ServedModel(Value):
     outputs: tuple[TensorRecord, ...]
     labels: tuple[str, ...] | None = None
     """Class names of a classifier, in the order of its logits."""
+    activation: Activation | None = Field(None, exclude_if=lambda activation: activation is None)
+    """What makes scores of the logits; None, not written, for a task without a head, and for older
+    classifiers, which answer logits alone."""
     optimization_profiles: tuple[ProfileRecord, ...]
     max_batch_size: int
     warm_up: bool = True

@@ -19,6 +19,7 @@ from roundhouse.text import choices
 if TYPE_CHECKING:
     # The client brings numpy, which commands that ask nothing need not load.
     from container.client import EndpointClient
+    from container.entities import Entity
     from container.wire import Array
 
 ASYNCHRONOUS_ROWS = 50_000
@@ -71,6 +72,42 @@ def invoke_texts(
         starts = range(0, len(texts), step)
         parts = [client.embed(texts[start : start + step], prompt_name) for start in starts]
         return tuple(tuple(row) for part in parts for row in part.tolist())
+
+
+def invoke_labels(
+    runtime: Client, address: Address, texts: Sequence[str], most_rows: int
+) -> tuple[Scores, ...]:
+    """Return the labels of each text with their scores; raises as `invoke_texts` does."""
+    with _endpoint_errors(address):
+        client = _client(runtime, address, binary=False)
+        return tuple(
+            tuple(scores) for part in _parts(texts, most_rows) for scores in client.classify(part)
+        )
+
+
+def invoke_ranking(
+    runtime: Client, address: Address, query: str, texts: Sequence[str], most_rows: int
+) -> tuple[float, ...]:
+    """Return the score of each text for a query; raises as `invoke_texts` does."""
+    with _endpoint_errors(address):
+        client = _client(runtime, address, binary=False)
+        parts = (client.rank(query, part).tolist() for part in _parts(texts, most_rows))
+        return tuple(score for part in parts for score in part)
+
+
+def invoke_entities(
+    runtime: Client, address: Address, texts: Sequence[str], most_rows: int
+) -> tuple[tuple[Entity, ...], ...]:
+    """Return the entities of each text; raises as `invoke_texts` does."""
+    with _endpoint_errors(address):
+        client = _client(runtime, address, binary=False)
+        return tuple(
+            tuple(found) for part in _parts(texts, most_rows) for found in client.entities(part)
+        )
+
+
+def _parts(texts: Sequence[str], most_rows: int) -> Iterator[Sequence[str]]:
+    return (texts[start : start + most_rows] for start in range(0, len(texts), most_rows))
 
 
 def invoke_arrays(
@@ -179,9 +216,16 @@ def _refusal(error: Exception) -> Mapping[str, Any]:
     return response if isinstance(response, Mapping) else {}
 
 
-def require_inputs(target: Target, texts: Sequence[str], file: Path | None) -> None:
+def require_inputs(
+    target: Target, texts: Sequence[str], file: Path | None, query: str | None = None
+) -> None:
     """Raise UsageError for inputs of the wrong kind, none, or texts without words."""
     name = target.model.name
+    ranks = target.model.task == "text-ranking"
+    if ranks and (query is None or not query.strip()):
+        raise UsageError(f"{name}: ranks texts for a query; give --query with words.")
+    if query is not None and not ranks:
+        raise UsageError(f"{name}: is of task {target.model.task}; only a ranker takes --query.")
     if target.model.task == "tensors":
         if texts or file is None:
             raise UsageError(
@@ -199,6 +243,11 @@ def output_name(target: Target) -> str:
     """Return the one output of a model of texts, as its manifest names it."""
     outputs = () if target.lock_entry is None else target.lock_entry.manifest.outputs
     return outputs[0].name if outputs else "rows"
+
+
+def answers_labels(target: Target) -> bool:
+    """Return whether the engine answers labels with scores; older classifiers give logits alone."""
+    return target.lock_entry is None or target.lock_entry.manifest.activation is not None
 
 
 def classes(target: Target, logits: Sequence[Vector]) -> tuple[Scores, ...]:

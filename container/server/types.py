@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from onboarding.manifest import Prompts, TensorRecord
+from onboarding.values import Activation, Task
 
 Array = np.ndarray[Any, Any]
 Arrays = tuple[Array, ...]
@@ -118,6 +119,31 @@ class TensorSignature:
     inputs: tuple[TensorRecord, ...]
     outputs: tuple[TensorRecord, ...]
     version: str = "1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadSignature:
+    """A served text model with a head, whose answers are labels and scores, as a client sees it."""
+
+    rows: ClassVar[str] = "texts"
+    model: str
+    task: Task
+    inputs: tuple[TensorRecord, ...]
+    outputs: tuple[TensorRecord, ...]
+    labels: tuple[str, ...] | None
+    """None of a ranker."""
+    activation: Activation
+    version: str = "1"
+
+
+class TokenText:
+    """A text, and once it is tokenized `spans` int32 [tokens, 2]: where in it each token lies."""
+
+    __slots__ = ("spans", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.spans: Array = np.empty((0, 2), np.int32)
 
 
 class TextRequest(NamedTuple):

@@ -1,8 +1,7 @@
 """Runs an engine in ONNX Runtime on the CPU inside Triton, on texts or on tensors.
 
-Engine archives carry this file as `<model>/1/model.py`,
-with `manifest_check.py` beside it;
-Triton's python backend runs both with no other code of this repository.
+Engine archives carry this file as `<model>/1/model.py`, with `manifest_check.py` and `heads.py`
+beside it; Triton's python backend runs them with no other code of this repository.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import heads  # type: ignore[import-not-found]
 import manifest_check  # type: ignore[import-not-found]
 import numpy as np
 import onnxruntime
@@ -31,19 +31,24 @@ Feed = dict[str, Array]
 
 
 class Texts:
-    """Requests of texts: tokenized in one call, padded to the longest of the batch."""
+    """Requests of texts, or of pairs: tokenized in one call, padded to the longest of the batch."""
 
     def __init__(
         self,
         path: Path,
         inputs: Mapping[str, type],
-        output: str,
+        texts: Sequence[str],
+        outputs: Sequence[str],
         *,
         longest: int | None,
         truncates: bool,
-        prompts: Mapping[str, Any] | None,
+        prompts: Mapping[str, Any] | None = None,
+        head: Any = None,
     ) -> None:
-        """Load the packaged tokenizer; a text over `longest` tokens is cut or refused."""
+        """Load the packaged tokenizer; a text over `longest` tokens is cut or refused.
+
+        `texts` are the request's tensors, one or the two of a pair; `head` answers the logits.
+        """
         self._tokenizer = Tokenizer.from_file(str(path))
         padding = self._tokenizer.padding
         self._pad_id = 0 if padding is None else int(padding["pad_id"])
@@ -55,15 +60,19 @@ class Texts:
         self._limit = None if truncates else longest
         self._prompts = prompts
         self._inputs = inputs
-        self.outputs = (output,)
+        self._texts = tuple(texts)
+        self._head = head
+        # Only the slower call knows where in the text a token lies.
+        self._spans = head is not None and head.is_of_tokens
+        tokenizer = self._tokenizer
+        self._encode = tokenizer.encode_batch if self._spans else tokenizer.encode_batch_fast
+        self.outputs = tuple(outputs)
 
     def read(self, requests: Sequence[Any]) -> list[list[Encoding] | ValueError]:
         """Return each request's tokenized texts, or the fault that its client gets."""
-        inputs = [_decoded_texts(request, self._prompts) for request in requests]
+        inputs = [_rows_of_texts(request, self._texts, self._prompts) for request in requests]
         encodings = iter(
-            self._tokenizer.encode_batch_fast(
-                [text for texts in inputs if isinstance(texts, list) for text in texts]
-            )
+            self._encode([text for texts in inputs if isinstance(texts, list) for text in texts])
         )
         return [
             self._check_lengths([next(encodings) for _ in texts])
@@ -98,6 +107,17 @@ class Texts:
     def answers(self, outputs: Sequence[Array]) -> list[Array]:
         """Return the first output as float32."""
         return [np.asarray(outputs[0], dtype=np.float32)]
+
+    def response(self, encodings: Sequence[Encoding], rows: Sequence[Array]) -> Sequence[Array]:
+        """Return the outputs of one request from its rows of the network's answer."""
+        if self._head is None:
+            return rows
+        spans = None
+        if self._spans:
+            tokens = [heads.token_spans(encoding) for encoding in encodings]
+            spans = heads.padded_spans(tokens, rows[0].shape[1])
+        answers: list[Array] = self._head.answers(rows[0], spans)
+        return answers
 
     def _check_lengths(self, encodings: list[Encoding]) -> list[Encoding] | ValueError:
         sentence = manifest_check.over_long_texts(list(map(len, encodings)), self._limit)
@@ -149,6 +169,10 @@ class Tensors:
     def answers(self, outputs: Sequence[Array]) -> list[Array]:
         """Return every output as it is."""
         return list(outputs)
+
+    def response(self, feed: Feed, rows: Sequence[Array]) -> Sequence[Array]:
+        """Return the outputs of one request: its rows of them."""
+        return rows
 
     def _arrays(self, request: Any) -> Feed | ValueError:
         feed: Feed = {}
@@ -220,10 +244,12 @@ class TritonPythonModel:
         return Texts(
             folder / Path(manifest["tokenizer_file"]).name,
             input_types(self._engine, {}),
-            outputs[0],
+            [tensor["name"] for tensor in config["input"]],
+            outputs,
             longest=manifest_check.longest_sequence(manifest),
             truncates=manifest.get("auto_truncate", True),
             prompts=manifest.get("prompts"),
+            head=heads.Head(manifest) if heads.has_head(manifest) else None,
         )
 
     def _run_together(self, readable: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
@@ -237,8 +263,8 @@ class TritonPythonModel:
         except Exception:
             return [(index, self._run_alone(value)) for index, value in readable]
         return [
-            (index, self._response([answer[start:stop] for answer in answers]))
-            for (index, _), start, stop in zip(readable, bounds[:-1], bounds[1:], strict=True)
+            (index, self._response(value, [answer[start:stop] for answer in answers]))
+            for (index, value), start, stop in zip(readable, bounds[:-1], bounds[1:], strict=True)
         ]
 
     def _run_alone(self, value: Any) -> Any:
@@ -248,20 +274,20 @@ class TritonPythonModel:
         except Exception as fault:
             sentence = f"The engine failed on this request: {fault}"
             return _error(sentence, pb_utils.TritonError.INTERNAL)
-        return self._response(answers)
+        return self._response(value, answers)
 
     def _run(self, feed: Feed, rows: int) -> list[Array]:
         """Return the answers, rows on axis 0."""
         answers = self._requests.answers(self._engine.run(self._names, feed))
-        for name, answer in zip(self._requests.outputs, answers, strict=True):
+        for name, answer in zip(self._names, answers, strict=True):
             if not answer.ndim or len(answer) != rows:
                 raise RuntimeError(
                     f"output {name!r} has shape {list(answer.shape)} for {rows} rows"
                 )
         return answers
 
-    def _response(self, answers: Sequence[Array]) -> Any:
-        pairs = zip(self._requests.outputs, answers, strict=True)
+    def _response(self, value: Any, rows: Sequence[Array]) -> Any:
+        pairs = zip(self._requests.outputs, self._requests.response(value, rows), strict=True)
         return pb_utils.InferenceResponse(
             [pb_utils.Tensor(name, np.ascontiguousarray(answer)) for name, answer in pairs]
         )
@@ -294,21 +320,15 @@ def input_types(
     return {name: configured.get(name, dtype) for name, dtype in tokens.items()}
 
 
-def _decoded_texts(request: Any, prompts: Mapping[str, Any] | None) -> list[str] | ValueError:
-    """Return the texts of a request with their prompt, or the fault that its client gets."""
-    tensor = pb_utils.get_input_tensor_by_name(request, "text")
-    if tensor is None:
-        return ValueError("Input 'text' is missing.")
+def _rows_of_texts(
+    request: Any, names: Sequence[str], prompts: Mapping[str, Any] | None
+) -> list[Any] | ValueError:
+    """Return a request's texts, or its pairs of two tensors; or the fault that its client gets."""
+    tensors = {name: pb_utils.get_input_tensor_by_name(request, name) for name in names}
     try:
         prefix = manifest_check.prompt_prefix(request.parameters(), prompts)
-        return [
-            prefix + (item.decode("utf-8") if isinstance(item, bytes) else str(item))
-            for item in tensor.as_numpy().reshape(-1)
-        ]
-    except UnicodeDecodeError as fault:
-        return ValueError(
-            f"Input 'text' holds text that is not UTF-8: {fault.reason} at byte {fault.start}."
-        )
+        rows: list[Any] = heads.request_rows(tensors, prefix)
+        return rows
     except ValueError as fault:
         return fault
 

@@ -1,9 +1,10 @@
 """Turns texts into the engine's inputs inside Triton: the tokenizer of an ensemble.
 
-Engine archives carry this file as `<model>_tokenizer/1/model.py`, with `manifest_check.py` beside
-it. A request's texts are padded to the next of a few lengths, whatever other requests hold: so
-Triton can batch requests, CUDA graphs fit, and an answer does not depend on other requests. It was
-never run with a real TensorRT plan; only its query of the GPU was run with a real driver.
+Engine archives carry this file as `<model>_tokenizer/1/model.py`, with `manifest_check.py` and
+`heads.py` beside it. A request's texts are padded to the next of a few lengths, whatever other
+requests hold: so Triton can batch requests, CUDA graphs fit, and an answer does not depend on other
+requests. It was never run with a real TensorRT plan; only its query of the GPU was run with a real
+driver.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import heads  # type: ignore[import-not-found]
 import manifest_check  # type: ignore[import-not-found]
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from tokenizers import Encoding, Tokenizer
 
 TENSORRT = "tensorrt"
+SPANS = "spans"
+"""The output that only the head of a token classifier reads: where in the text each token lies."""
 READERS = {
     "input_ids": lambda encoding: encoding.ids,
     "attention_mask": lambda encoding: encoding.attention_mask,
@@ -55,6 +59,7 @@ class TritonPythonModel:
             output["name"]: pb_utils.triton_string_to_numpy(output["data_type"])
             for output in config["output"]
         }
+        self._inputs = tuple(tensor["name"] for tensor in config["input"])
         self._buckets = manifest_check.sequence_buckets(manifest)
         self._longest = manifest_check.longest_sequence(manifest)
         self._truncates = manifest.get("auto_truncate", True)
@@ -69,9 +74,7 @@ class TritonPythonModel:
         """
         inputs = [self._texts(request) for request in requests]
         encodings = iter(
-            self._tokenizer.encode_batch_fast(
-                [text for texts in inputs if isinstance(texts, list) for text in texts]
-            )
+            self._encode([text for texts in inputs if isinstance(texts, list) for text in texts])
         )
         return [
             self._response([next(encodings) for _ in texts]) if isinstance(texts, list) else texts
@@ -88,23 +91,19 @@ class TritonPythonModel:
             self._tokenizer.no_truncation()
         elif self._longest is not None:
             self._tokenizer.enable_truncation(max_length=self._longest)
-        self._tokenizer.encode_batch_fast(["warm up"])
+        # Only the slower call knows where in the text a token lies.
+        tokenizer = self._tokenizer
+        has_spans = SPANS in self._types
+        self._encode = tokenizer.encode_batch if has_spans else tokenizer.encode_batch_fast
+        self._encode(["warm up"])
 
     def _texts(self, request: Any) -> Any:
-        """Return the texts of a request, or the error response that it gets."""
-        tensor = pb_utils.get_input_tensor_by_name(request, "text")
-        if tensor is None:
-            return _refusal("Input 'text' is missing.")
+        """Return the texts or pairs of a request, or the error response that it gets."""
+        names = self._inputs
+        tensors = {name: pb_utils.get_input_tensor_by_name(request, name) for name in names}
         try:
             prefix = manifest_check.prompt_prefix(request.parameters(), self._prompts)
-            return [
-                prefix + (item.decode("utf-8") if isinstance(item, bytes) else str(item))
-                for item in tensor.as_numpy().reshape(-1)
-            ]
-        except UnicodeDecodeError as fault:
-            return _refusal(
-                f"Input 'text' holds text that is not UTF-8: {fault.reason} at byte {fault.start}."
-            )
+            return heads.request_rows(tensors, prefix)
         except ValueError as fault:
             return _refusal(str(fault))
 
@@ -119,6 +118,8 @@ class TritonPythonModel:
         )
 
     def _array(self, name: str, encodings: Sequence[Encoding], length: int) -> Any:
+        if name == SPANS:
+            return heads.padded_spans(list(map(heads.token_spans, encodings)), length)
         fill = self._pad_id if name == "input_ids" else 0
         rows = np.full((len(encodings), length), fill, dtype=self._types[name])
         for index, encoding in enumerate(encodings):

@@ -24,8 +24,9 @@ def health_request(archive: Path) -> tuple[bytes, str] | None:
     except (OSError, ValueError, KeyError):
         return None
     if manifest.tokenizer_file is not None:
-        text = PROBE.encode()
-        shapes, tails = [[1, 1]], [len(text).to_bytes(4, "little") + text]
+        # A ranker has two inputs of texts.
+        count, text = len(manifest.inputs), PROBE.encode()
+        shapes, tails = [[1, 1]] * count, [len(text).to_bytes(4, "little") + text] * count
     elif any(record.datatype not in SIZES for record in manifest.inputs):
         return None
     else:

@@ -28,11 +28,14 @@ METRICS = {
     "cosine": "cosine to the source model's output",
     "agreement": "agreement with the source model's class",
     "accuracy": "share of the source model's accuracy that is kept",
+    "order": "pairs of a query's texts in the source model's order",
     "relative_error": "1 less the relative error to the source model's output",
 }
 TASKS = {
     "text-embedding": "text embedding",
     "text-classification": "text classification",
+    "text-ranking": "text ranking",
+    "token-classification": "token classification",
     "tensors": "tensors in, tensors out",
 }
 FILTERS: dict[str, Callable[..., Any]] = {
@@ -188,7 +191,7 @@ def _accuracy_charts(records: Sequence[AccuracyRecord]) -> list[tuple[str, str]]
             row = Row(name=name, value=share, label=percent(share), low=low, high=high, own=is_own)
             neighbours.append(row)
     charts = [("Mean", _points("Mean accuracy", means, own.budget_mean))]
-    if own.metric not in ("agreement", "accuracy"):
+    if own.metric not in ("agreement", "accuracy", "order"):
         charts.append(("Worst sample", _points("Worst sample", worsts, own.budget_worst)))
     if neighbours:
         title = "Same nearest neighbour"
@@ -245,6 +248,8 @@ def _serving(facts: CardFacts) -> list[tuple[str, str]]:
         pairs.append((f"Optimization profile {index}", text))
     if manifest.labels is not None:
         pairs.append(("Classes", ", ".join(manifest.labels)))
+    if manifest.activation is not None:
+        pairs.append(("Scores", f"{manifest.activation} of the logits"))
     return pairs
 
 

@@ -17,8 +17,8 @@ from engine_build.errors import InputRefused
 Array = np.ndarray[Any, Any]
 Feed = dict[str, Array]
 """By network input name; rows on axis 0."""
-Sample = str | Mapping[str, Array]
-"""A text, or one row of each network input by its name."""
+Sample = str | tuple[str, str] | Mapping[str, Array]
+"""A text, a query and a text, or one row of each network input by its name."""
 ATTENTION_MASK = "attention_mask"
 LABELS = "labels"
 DAMAGED = (
@@ -33,8 +33,8 @@ DAMAGED = (
 )
 """What reading a file raises that is cut short, damaged, or of another kind than its name says."""
 KINDS = (
-    ".txt (a text a line), .tsv (label, tab, text), .npz (an array per network input, rows on "
-    "axis 0)"
+    ".txt (a text a line), .tsv (label or query, tab, text), .npz (an array per network input, "
+    "rows on axis 0)"
 )
 
 
@@ -64,6 +64,10 @@ class Encoder(ABC):
         """Yield batches of samples in order."""
         for begin in range(0, len(samples), batch):
             yield self.feed(samples[begin : begin + batch])
+
+    def aligned(self, rows: Array, feed: Feed) -> Array:
+        """Return a network's rows for a feed in a width that does not depend on the feed."""
+        return rows
 
     def length(self, sample: Sample) -> int:
         """Return what makes a sample expensive; 0 where all cost the same."""
@@ -96,14 +100,17 @@ class Samples:
 
 
 def identity(sample: Sample) -> object:
-    """Return a text itself; of arrays, their bytes by name."""
-    if isinstance(sample, str):
+    """Return a text or pair itself; of arrays, their bytes by name."""
+    if isinstance(sample, str | tuple):
         return sample
     return tuple((name, sample[name].tobytes()) for name in sorted(sample))
 
 
-def samples(path: Path) -> Samples:
-    """Return the samples of a dataset file. Raises InputRefused."""
+def samples(path: Path, *, paired: bool = False) -> Samples:
+    """Return the samples of a dataset file; `paired`: of a .tsv file of queries and texts.
+
+    Raises InputRefused.
+    """
     try:
         if path.suffix == ".npz":
             return _arrays(path)
@@ -111,7 +118,21 @@ def samples(path: Path) -> Samples:
     except DAMAGED as error:
         raise InputRefused(f"dataset {path} cannot be read ({error}); allowed: {KINDS}.") from error
     values = tuple(line for line in lines if line)
+    if paired:
+        return _pairs(path, values)
     return _labelled(path, values) if path.suffix == ".tsv" else Samples(values=values)
+
+
+def _pairs(path: Path, lines: Sequence[str]) -> Samples:
+    pairs = []
+    for number, line in enumerate(lines, 1):
+        query, text = ([*line.split("\t"), ""])[:2]
+        if not text.strip():
+            raise InputRefused(
+                f"dataset {path}, sample {number}: {line!r} has no text; write query, tab, text."
+            )
+        pairs.append((query.strip(), text.strip()))
+    return Samples(values=tuple(pairs))
 
 
 def _labelled(path: Path, lines: Sequence[str]) -> Samples:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -46,14 +46,14 @@ class TensorEncoder(Encoder):
 
     def sequence(self, sample: Sample) -> int | None:
         """Return a sample's size on the sequence axis; None where no input has one."""
-        assert not isinstance(sample, str)
+        assert isinstance(sample, Mapping)
         sizes = [sample[record.name].shape[0] for record in self._records if _has_sequence(record)]
         return max(sizes, default=None)
 
 
 def _row(record: TensorRecord, sample: Sample) -> Array:
     """Return a sample's array in the input's datatype; only floats are rounded to it."""
-    assert not isinstance(sample, str)
+    assert isinstance(sample, Mapping)
     if record.name not in sample:
         has = ", ".join(sorted(sample)) or "none"
         raise InputRefused(

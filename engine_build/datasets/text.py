@@ -25,14 +25,25 @@ class TextEncoder(Encoder):
     """
 
     def __init__(
-        self, path: Path, *, inputs: Sequence[str], longest: int, prompt: str = ""
+        self,
+        path: Path,
+        *,
+        inputs: Sequence[str],
+        longest: int,
+        prompt: str = "",
+        answers_tokens: bool = False,
     ) -> None:
+        """`answers_tokens`: the network answers each token, and not each text."""
         self._tokenizer = read_tokenizer(path)
         self._tokenizer.enable_padding(**padding(self._tokenizer))
         self._tokenizer.enable_truncation(max_length=longest)
         self._inputs = tuple(inputs)
         self._prompt = prompt
         self.longest = longest
+        self._answers_tokens = answers_tokens
+        probe = self._tokenizer.encode("a")
+        marks = zip(probe.ids, probe.special_tokens_mask, strict=True)
+        self._special = tuple({token for token, is_special in marks if is_special})
 
     def feed(self, samples: Sequence[Sample]) -> Feed:
         """Return int64 arrays [texts, tokens of the longest], by input name."""
@@ -53,7 +64,21 @@ class TextEncoder(Encoder):
 
     def length(self, sample: Sample) -> int:
         """Return the characters, which order texts nearly as tokens do and cost nothing."""
-        return len(sample)
+        return sum(map(len, sample)) if isinstance(sample, tuple) else len(sample)
+
+    def aligned(self, rows: Array, feed: Feed) -> Array:
+        """Return the answers of tokens at their places in the longest sequence, 0 elsewhere.
+
+        Padding and the tokens that every text gets have no answer.
+        """
+        if not self._answers_tokens:
+            return rows
+        mask = (feed[ATTENTION_MASK] == 1) & ~np.isin(feed["input_ids"], self._special)
+        count, tokens = mask.shape
+        values = rows.reshape(count, tokens, -1)
+        whole: Array = np.zeros((count, self.longest, values.shape[2]), rows.dtype)
+        whole[:, :tokens] = values * mask[:, :, None]
+        return whole.reshape(count, -1)
 
     def largest_token(self) -> Feed:
         """Return one row of the vocabulary's last token: a smaller vocabulary fails on it."""

@@ -28,6 +28,7 @@ from engine_build.evaluation.runtimes import (
 )
 from engine_build.machine import description
 from engine_build.options import Parser
+from onboarding.values import TEXT_TASKS
 
 SHAPES = "1x8,8x64,32x128"
 
@@ -80,8 +81,8 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(option, action="append", default=[], metavar="[NAME=]FILE", help=text)
     source = "the source model of a text task, for PyTorch"
     parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help=source)
-    tasks = ("text-embedding", "text-classification")
-    parser.add_argument("--task", default=tasks[0], choices=tasks)
+    tasks = TEXT_TASKS
+    parser.add_argument("--task", default="text-embedding", choices=tasks)
     shapes = f"BATCHxSEQUENCE or BATCH, with commas; default {SHAPES}"
     parser.add_argument("--shapes", default=SHAPES, help=shapes)
     parser.add_argument("--seconds", type=_seconds, default=20.0, help="for everything together")

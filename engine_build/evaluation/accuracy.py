@@ -31,10 +31,13 @@ from engine_build.evaluation.scores import (
     agreements,
     cosines,
     hits,
+    label_agreements,
     mean_interval,
     nearest,
+    ordered_pairs,
     ratio_interval,
     relative_scores,
+    token_hits,
 )
 from engine_build.request import ENOUGH_SAMPLES
 from onboarding.manifest import AccuracyRecord
@@ -54,6 +57,7 @@ METRIC_NAMES = {
     "cosine": "cosine",
     "agreement": "agreement with the source model",
     "accuracy": "share of the source model's accuracy",
+    "order": "pairs in the source model's order",
     "relative_error": "score (1 less the relative error)",
 }
 MOST_SAMPLES = 100_000
@@ -87,6 +91,12 @@ class Standard:
     """The right class of each sample; metric accuracy needs them."""
     outputs: tuple[OutputStandard, ...] = ()
     """In the order of a row; () for a single one, judged by metric and budget above."""
+    queries: Array | None = None
+    """The number of each sample's query; metric order needs them."""
+    token_classes: int | None = None
+    """Labels of each token, where a row holds the logits of a text's tokens."""
+    independent: bool = False
+    """Whether each label is chosen by itself, so that a text may have several or none."""
 
 
 def accuracy(subject: str, rows: Array, standard: Standard) -> AccuracyRecord:
@@ -324,6 +334,19 @@ def _format_neighbours(record: AccuracyRecord) -> str:
 
 def _score(rows: Array, standard: Standard) -> tuple[Array, float, Interval]:
     """Return the scores of the samples, their mean and its interval."""
+    counts = _counts(rows, standard)
+    if counts is not None:
+        right, all_ = counts
+        if not all_.any():
+            raise SourceFault(
+                f"no sample has a part that metric {standard.metric} counts: the source model "
+                "scores all texts of a query alike, or no text has a token; give other samples."
+            )
+        scores = np.divide(right, all_, out=np.ones_like(right), where=all_ > 0)
+        return scores, float(right.sum() / all_.sum()), ratio_interval(right, all_)
+    if standard.metric == "agreement" and standard.independent:
+        scores = label_agreements(rows, standard.reference)
+        return scores, float(scores.mean()), mean_interval(scores)
     if standard.metric != "accuracy":
         scores = METRICS[standard.metric](rows, standard.reference)
         return scores, float(scores.mean()), mean_interval(scores)
@@ -332,6 +355,16 @@ def _score(rows: Array, standard: Standard) -> tuple[Array, float, Interval]:
     # MLPerf's share of the source model's accuracy; only what the engine alone has wrong scores 0.
     lost: Array = np.where((source == 1) & (own == 0), 0.0, 1.0)
     return lost, float(own.mean() / source.mean()), ratio_interval(own, source)
+
+
+def _counts(rows: Array, standard: Standard) -> tuple[Array, Array] | None:
+    """Return what each sample has right and what it has, where a metric counts parts of it."""
+    if standard.metric == "order":
+        assert standard.queries is not None
+        return ordered_pairs(rows, standard.reference, standard.queries)
+    if standard.metric == "agreement" and standard.token_classes is not None:
+        return token_hits(rows, standard.reference, standard.token_classes)
+    return None
 
 
 def _not_finite(rows: Array) -> str | None:

@@ -30,7 +30,7 @@ def rows_in_order(
     rows: Array = np.empty((0, 0), dtype=np.float32)
     begin = 0
     for feed in encoder.feeds([samples[index] for index in order], batch):
-        part = answer(feed)
+        part = encoder.aligned(answer(feed), feed)
         if begin == 0:
             rows = np.empty((len(samples), *part.shape[1:]), dtype=part.dtype)
         rows[list(order[begin : begin + len(part)])] = part

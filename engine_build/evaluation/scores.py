@@ -3,10 +3,15 @@
 A score of 1 is the source model's own answer.
 
 cosine          cosine similarity of the two rows
-agreement       1 where the largest value stands at the same place, else 0
+agreement       1 where the largest value stands at the same place, else 0; of several labels at
+                once, 1 where the same ones have a logit above 0; of tokens, the share of a text's
+                tokens with the same label, and the mean is that of all tokens
+order           share of the other texts of a query that a text stands on the right side of, and the
+                mean is that of all pairs; equal scores of the source model ask for no order
 accuracy        whether the class is the label's, for both models: the part that is kept of the
                 source model's accuracy
-relative_error  1 - |row - reference| / |reference|, in L2, at least -1
+relative_error  1 - |row - reference| / |reference|, in L2, at least -1; of one number a row,
+                |reference| is at least the mean of all, for a number may be near 0
 
 Resampling is seeded, so that the same numbers give the same interval, and its memory stays flat.
 """
@@ -67,9 +72,54 @@ def agreements(rows: Array, reference: Array) -> Array:
     return hits(rows, reference.argmax(axis=1))
 
 
-@in_blocks
+def label_agreements(rows: Array, reference: Array) -> Array:
+    """Return [samples], 0 or 1, of logits of labels that are chosen one by one."""
+    same: Array = ((rows > 0) == (reference > 0)).all(axis=1).astype(np.float64)
+    return same
+
+
+def token_hits(rows: Array, reference: Array, classes: int) -> tuple[Array, Array]:
+    """Return each sample's tokens of the same label, and its tokens: those whose logits are not 0.
+
+    Rows are [samples, tokens * classes], as `Encoder.aligned` makes them.
+    """
+    own, source = (array.reshape(len(array), -1, classes) for array in (rows, reference))
+    is_token = source.any(axis=2)
+    same = (own.argmax(axis=2) == source.argmax(axis=2)) & is_token
+    return same.sum(axis=1).astype(np.float64), is_token.sum(axis=1).astype(np.float64)
+
+
+def ordered_pairs(rows: Array, reference: Array, queries: Array) -> tuple[Array, Array]:
+    """Return, for each sample, its pairs in the source model's order, and its pairs.
+
+    `queries` has a number a sample; a pair are two samples of one query with other scores.
+    """
+    right: Array = np.zeros(len(rows))
+    pairs: Array = np.zeros(len(rows))
+    for query in np.unique(queries):
+        places = np.flatnonzero(queries == query)
+        own, source = (np.sign(np.subtract.outer(s, s)) for s in _columns(rows, reference, places))
+        pairs[places] = (source != 0).sum(axis=1)
+        right[places] = ((own == source) & (source != 0)).sum(axis=1)
+    return right, pairs
+
+
+def _columns(rows: Array, reference: Array, places: Array) -> tuple[Array, Array]:
+    return rows[places, 0].astype(np.float64), reference[places, 0].astype(np.float64)
+
+
 def relative_scores(rows: Array, reference: Array) -> Array:
     """Return [samples], -1 to 1."""
+    if reference.shape[1] > 1:
+        return _relative_scores(rows, reference)
+    floor = np.abs(reference).mean()
+    lengths = np.maximum(np.abs(reference[:, 0]), floor if floor > 0 else 1.0)
+    score: Array = np.maximum(1.0 - np.abs(rows - reference)[:, 0] / lengths, -1.0)
+    return score.astype(np.float64)
+
+
+@in_blocks
+def _relative_scores(rows: Array, reference: Array) -> Array:
     lengths = np.linalg.norm(reference, axis=1)
     errors = np.linalg.norm(rows - reference, axis=1)
     of_zero = np.where(errors > 0, 2.0, 0.0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+
 from engine_build.datasets.dataset import Array, Encoder, Sample, Samples
 from engine_build.errors import InputRefused
 from engine_build.evaluation.accuracy import OutputStandard, Standard
@@ -39,7 +41,19 @@ def standard_of(
         budget=first.budget,
         labels=labels,
         outputs=outputs if len(outputs) > 1 else (),
+        queries=_queries(samples),
+        token_classes=network.outputs[0].shape[-1] if network.answers_tokens else None,
+        independent=network.facts.get("activation") == "sigmoid" and network.labels is not None,
     )
+
+
+def _queries(samples: Samples) -> Array | None:
+    """Return the number of each pair's query; None for other samples."""
+    queries = [sample[0] for sample in samples.values if isinstance(sample, tuple)]
+    if not queries or len(queries) != len(samples):
+        return None
+    numbers: Array = np.unique(queries, return_inverse=True)[1]
+    return numbers
 
 
 def output_standards(

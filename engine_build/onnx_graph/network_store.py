@@ -33,6 +33,13 @@ def class_count(network: Network, output: str | None = None) -> int | None:
     return named[0][1] if len(named) == 1 and len(named[0]) == 2 and named[0][1] > 1 else None
 
 
+def chooses_class(network: Network, output: str | None = None) -> bool:
+    """Return whether the largest score of a row is its class: softmax, or no head that is known."""
+    count = class_count(network, output)
+    is_softmax = network.facts.get("activation", "softmax") == "softmax"
+    return count is not None and count > 1 and is_softmax and not network.answers_tokens
+
+
 def class_indices(
     labels: Sequence[str], network: Network, dataset: str, output: str | None = None
 ) -> Array:
@@ -42,7 +49,7 @@ def class_indices(
     """
     names = {name: index for index, name in enumerate(network.labels or ())}
     count = class_count(network, output)
-    if count is None:
+    if count is None or count < 2:
         named = [record for record in network.outputs if output in (None, record.name)]
         listed = ", ".join(f"{record.name} {list(record.shape)}" for record in named)
         raise InputRefused(
@@ -119,6 +126,15 @@ class Network:
     """Class names of a classifier, in the order of its logits."""
     prompts: Prompts | None = None
     """Of the float network of an embedder."""
+
+    @property
+    def answers_tokens(self) -> bool:
+        """True when each token of a text has an answer: logits [batch, sequence, labels]."""
+        return (
+            self.tokenizer is not None
+            and self.labels is not None
+            and len(self.outputs[0].shape) == 3
+        )
 
     @property
     def input_names(self) -> tuple[str, ...]:

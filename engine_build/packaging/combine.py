@@ -34,6 +34,7 @@ SHARED = {
     "inputs": "the inputs",
     "outputs": "the outputs",
     "labels": "the class names",
+    "activation": "the activation function",
     "optimization_profiles": "the optimization profiles",
     "max_batch_size": "the largest batch",
     "warm_up": "the warm-up",

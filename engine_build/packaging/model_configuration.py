@@ -1,8 +1,9 @@
 """Triton's model configurations, `config.pbtxt`, as pure functions of what is served.
 
 On a CPU the archive holds one model, run by the ONNX Runtime backend. On a GPU a text task is an
-ensemble of a tokenizer and the plan; tensors are the plan alone. No configuration has a `name`, so
-that it loads under any target model's name; an ensemble's members keep their folders' names.
+ensemble of a tokenizer, the plan and, for labels and scores, a head; tensors are the plan alone. No
+configuration has a `name`, so that it loads under any target model's name; an ensemble's members
+keep their folders' names.
 Sources: Triton's model_config.proto and its TensorRT backend (instance_state.cc).
 """
 
@@ -12,7 +13,13 @@ from collections.abc import Sequence
 
 from engine_build.packaging.configuration_rules import check_served
 from engine_build.packaging.pbtxt import TRUE, Field, Message, Word, entry, text
-from engine_build.packaging.served import TEXT, Served, client_record, member
+from engine_build.packaging.served import (
+    NETWORK_LOGITS,
+    SPANS,
+    Served,
+    client_record,
+    member,
+)
 from onboarding.manifest import TensorRecord
 
 CONFIGURATION = "config.pbtxt"
@@ -29,6 +36,8 @@ def configurations(served: Served, *, is_cpu: bool) -> dict[str, str]:
             member(model, "tokenizer"): tokenizer(served),
             member(model, "engine"): plan(served),
         }
+        if served.has_head:
+            messages[member(model, "head")] = head(served)
     return {f"{folder}/{CONFIGURATION}": text(message) for folder, message in messages.items()}
 
 
@@ -70,23 +79,46 @@ def tokenizer(served: Served) -> Message:
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),
         *_tensors("input", served.client_inputs),
-        *_tensors("output", served.inputs),
+        *_tensors("output", (*served.inputs, *_spans(served))),
         ("dynamic_batching", [("max_queue_delay_microseconds", 0)]),
         _instance_group(served, "KIND_CPU"),
     ]
 
 
+def head(served: Served) -> Message:
+    """The plan's logits to labels and scores, by the python backend."""
+    logits = served.outputs[0].model_copy(update={"name": NETWORK_LOGITS})
+    return [
+        ("backend", "python"),
+        ("max_batch_size", served.max_batch_size),
+        *_tensors("input", (logits, *_spans(served))),
+        *_tensors("output", served.client_outputs),
+        _instance_group(served, "KIND_CPU"),
+    ]
+
+
 def ensemble(served: Served) -> Message:
-    """Tokenizer, then plan.
+    """Tokenizer, then plan, then the head where there is one.
 
     Triton caches no answer of an ensemble itself, so the plan's member has the response cache.
     """
-    inside = [(record.name, record.name) for record in served.inputs]
-    answer = [(served.outputs[0].name, served.client_outputs[0].name)]
+    texts, tokens, spans, outputs = (
+        [(record.name, record.name) for record in records]
+        for records in (
+            served.client_inputs,
+            served.inputs,
+            _spans(served),
+            served.client_outputs,
+        )
+    )
+    answer = NETWORK_LOGITS if served.has_head else served.client_outputs[0].name
     steps = [
-        _step(member(served.model, "tokenizer"), [(TEXT.name, TEXT.name)], inside),
-        _step(member(served.model, "engine"), inside, answer),
+        _step(member(served.model, "tokenizer"), texts, [*tokens, *spans]),
+        _step(member(served.model, "engine"), tokens, [(served.outputs[0].name, answer)]),
     ]
+    if served.has_head:
+        inside = [(NETWORK_LOGITS, NETWORK_LOGITS), *spans]
+        steps.append(_step(member(served.model, "head"), inside, outputs))
     return [
         ("platform", "ensemble"),
         ("max_batch_size", served.max_batch_size),
@@ -94,6 +126,11 @@ def ensemble(served: Served) -> Message:
         *_tensors("output", served.client_outputs),
         ("ensemble_scheduling", [("step", step) for step in steps]),
     ]
+
+
+def _spans(served: Served) -> tuple[TensorRecord, ...]:
+    is_of_tokens = served.has_head and served.task == "token-classification"
+    return (SPANS,) if is_of_tokens else ()
 
 
 def _step(

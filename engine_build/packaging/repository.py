@@ -7,6 +7,8 @@ from pathlib import Path
 
 from engine_build.onnx_graph.external_data import DATA_NAME, data_file
 from engine_build.packaging.archive import (
+    HEAD_BACKEND,
+    HEADS,
     MANIFEST_CHECK,
     ONNXRUNTIME_BACKEND,
     TOKENIZER,
@@ -35,22 +37,27 @@ def repository(
     is_cpu: bool,
     code_roots: tuple[Path, ...],
 ) -> Repository:
-    """One model folder; for a text task on a GPU the ensemble's and its two members'.
+    """One model folder; for a text task on a GPU the ensemble's and its members'.
 
     A network's data file lies beside it. Raises InputRefused.
     """
     model = served.model
     files: dict[str, Path | str] = {**configurations(served, is_cpu=is_cpu)}
     plan_folder = code_folder = f"{model}/1"
+    models: dict[str, str] = {}
     if tokenizer is not None and not is_cpu:
         plan_folder = f"{member(model, 'engine')}/1"
         code_folder = f"{member(model, 'tokenizer')}/1"
         files[f"{model}/1/ensemble.txt"] = ENSEMBLE
     if tokenizer is not None or is_cpu:
-        # A model of the python backend, and the manifest check that it imports.
-        backend = ONNXRUNTIME_BACKEND if is_cpu else TOKENIZER
-        files[f"{code_folder}/model.py"] = backend_file(code_roots, backend)
-        files[f"{code_folder}/{MANIFEST_CHECK}"] = backend_file(code_roots, MANIFEST_CHECK)
+        models[code_folder] = ONNXRUNTIME_BACKEND if is_cpu else TOKENIZER
+    if served.has_head and not is_cpu:
+        models[f"{member(model, 'head')}/1"] = HEAD_BACKEND
+    for folder, backend in models.items():
+        # A model of the python backend, and what it imports.
+        files[f"{folder}/model.py"] = backend_file(code_roots, backend)
+        for name in (MANIFEST_CHECK, HEADS):
+            files[f"{folder}/{name}"] = backend_file(code_roots, name)
     engine_file = f"{plan_folder}/{'model.onnx' if is_cpu else 'model.plan'}"
     files[engine_file] = engine
     if (data := data_file(engine)) is not None:

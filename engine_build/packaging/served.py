@@ -6,11 +6,20 @@ from dataclasses import dataclass
 
 from onboarding.manifest import ProfileRecord, Prompts, TensorRecord
 from onboarding.model_spec import ServingSpec
-from onboarding.values import Task
+from onboarding.values import TEXT_TASKS, Activation, Task
 
 TEXT = TensorRecord(name="text", datatype="BYTES", shape=(-1, 1))
+QUERY = TensorRecord(name="query", datatype="BYTES", shape=(-1, 1))
 ANSWERS: dict[Task, str] = {"text-embedding": "embedding", "text-classification": "logits"}
-"""The one output of a text task, as clients name it."""
+"""The output of a text task without a head, as clients name it."""
+LOGITS = "logits"
+NETWORK_LOGITS = "network_logits"
+SPANS = TensorRecord(name="spans", datatype="INT32", shape=(-1, -1, 2))
+"""What the members of an ensemble pass to its head: the plan's answer, and where each token lies.
+
+`container/triton` knows both by these names. The first is no output of the ensemble: Triton drops
+outputs that no client asks for, and the head would wait for it.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,25 +34,54 @@ class Served:
     max_batch_size: int
     serving: ServingSpec
     prompts: Prompts | None = None
+    activation: Activation | None = None
+    """What makes scores of the logits; None without a head."""
 
     @property
     def is_text(self) -> bool:
         """True when clients send texts."""
-        return self.task in ANSWERS
+        return self.task in TEXT_TASKS
+
+    @property
+    def has_head(self) -> bool:
+        """True when labels and scores are made of the network's logits."""
+        return self.activation is not None
 
     @property
     def client_inputs(self) -> tuple[TensorRecord, ...]:
         """What a client sends."""
-        return (TEXT,) if self.is_text else tuple(map(client_record, self.inputs))
+        if not self.is_text:
+            return tuple(map(client_record, self.inputs))
+        return (QUERY, TEXT) if self.task == "text-ranking" else (TEXT,)
 
     @property
     def client_outputs(self) -> tuple[TensorRecord, ...]:
         """What a client gets; a text task answers with the network's first output."""
-        if self.is_text:
-            return (
-                self.outputs[0].model_copy(update={"name": ANSWERS[self.task], "datatype": "FP32"}),
-            )
-        return tuple(map(client_record, self.outputs))
+        if not self.is_text:
+            return tuple(map(client_record, self.outputs))
+        if self.has_head:
+            return head_outputs(self.task, self.outputs[0])
+        return (
+            self.outputs[0].model_copy(update={"name": ANSWERS[self.task], "datatype": "FP32"}),
+        )
+
+
+def head_outputs(task: Task, logits: TensorRecord) -> tuple[TensorRecord, ...]:
+    """Return what a head answers of a network's logits, [rows, labels] or [rows, tokens, labels].
+
+    A classifier's labels are in the order of its scores, the highest first.
+    """
+    scores = logits.model_copy(update={"name": "scores", "datatype": "FP32"})
+    if task == "text-ranking":
+        return (scores,)
+    if task == "token-classification":
+        return (
+            TensorRecord(name="labels", datatype="BYTES", shape=(-1, -1)),
+            TensorRecord(name="scores", datatype="FP32", shape=(-1, -1)),
+            TensorRecord(name="offsets", datatype="INT64", shape=(-1, -1, 2)),
+        )
+    labels = logits.model_copy(update={"name": "labels", "datatype": "BYTES"})
+    return (logits.model_copy(update={"name": LOGITS, "datatype": "FP32"}), labels, scores)
 
 
 def member(model: str, part: str) -> str:

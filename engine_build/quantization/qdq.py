@@ -10,7 +10,7 @@ takes from a product is added to its bias. Weights stand as int8 with a dequanti
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,10 +51,20 @@ class SwitchableNetwork:
         both = with_gates(model, layers, ranges)
         self._network = load_network(both, largest=largest)
 
-    def rows(self, feeds: Iterable[Feed], int8: Collection[str]) -> Array:
-        """Return every sample's row with some layers, by node, in INT8."""
+    def rows(
+        self,
+        feeds: Iterable[Feed],
+        int8: Collection[str],
+        aligned: Callable[[Array, Feed], Array] = lambda rows, feed: rows,
+    ) -> Array:
+        """Return every sample's row with some layers, by node, in INT8.
+
+        `aligned` is the encoder's: rows of one width, whatever their feed.
+        """
         gates = {gate: np.array(node in int8) for node, gate in self._gates.items()}
-        rows: Array = np.concatenate([self._network.rows(feed | gates) for feed in feeds])
+        rows: Array = np.concatenate(
+            [aligned(self._network.rows(feed | gates), feed) for feed in feeds]
+        )
         return rows
 
 

@@ -179,7 +179,7 @@ def search_on(network: CalibratedNetwork, split: Split, encoder: Encoder) -> Sea
     back = np.argsort(order)
 
     def rows(int8: Collection[str]) -> Array:
-        in_order: Array = switchable.rows(feeds, int8)[back]
+        in_order: Array = switchable.rows(feeds, int8, encoder.aligned)[back]
         return in_order
 
     layers, shares, reference = network.layers, network.shares, rows(())

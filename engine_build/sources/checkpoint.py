@@ -88,7 +88,14 @@ def class_names(config: dict[str, Any]) -> tuple[str, ...] | None:
             f"config.json names {len(names)} classes, but not class {missing[0]}; number them from "
             "0."
         )
-    return tuple(str(names[str(index)]) for index in range(len(names)))
+    labels = tuple(str(names[str(index)]) for index in range(len(names)))
+    twice = next((label for label in labels if labels.count(label) > 1), None)
+    if twice is not None:
+        raise SourceFault(
+            f"config.json names two classes {twice!r}, which no answer could tell apart; correct "
+            "id2label."
+        )
+    return labels
 
 
 def read_json(path: Path, default: Any) -> Any:

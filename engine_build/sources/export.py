@@ -52,9 +52,10 @@ def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longes
             "opset": OPSET,
             "max_abs_difference": difference,
             "nodes": len(model.graph.node),
+            **({} if source.head is None else {"activation": source.head.activation}),
         },
         tokenizer=tokenizer,
-        labels=source.labels,
+        labels=None if source.head is None else source.head.labels,
     )
 
 
@@ -106,7 +107,7 @@ def _refuse_large_weights(source: SourceModel) -> None:
 
 def _write(source: SourceModel, example: Feed, path: Path) -> None:
     axes = {name: {0: "batch", 1: "sequence"} for name in source.inputs}
-    axes[source.output] = {0: "batch"}
+    axes[source.output] = {0: "batch", 1: "sequence"} if source.answers_tokens else {0: "batch"}
     tensors = tuple(torch.from_numpy(example[name]) for name in source.inputs)
     try:
         with torch.inference_mode(), warnings.catch_warnings():

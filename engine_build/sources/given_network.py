@@ -31,12 +31,12 @@ from engine_build.onnx_graph.onnx_file import (
 from engine_build.onnx_graph.refusal import refuse_foreign_operators
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
-from engine_build.sources.checkpoint import class_names, read_json
+from engine_build.sources.head import HEADED, head_of
 from engine_build.sources.pooled_network import VECTOR, add_pooling, keep_output
 from engine_build.sources.prompts import served_prompts
 from engine_build.store import sha256_of
 from onboarding.manifest import TensorRecord
-from onboarding.values import Task
+from onboarding.values import TEXT_TASKS, Task
 
 LARGEST_MIXING = 0.02
 """Relative difference that rounding may make between a sample alone and in a batch, in FP16 too."""
@@ -60,7 +60,7 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
         shutil.copyfile(source, path)
     inputs, outputs = tensor_records(values), tensor_records(model.graph.output)
     _refuse_datatypes(source.name, (*inputs, *outputs))
-    is_text = task.startswith("text-")
+    is_text = task in TEXT_TASKS
     if is_text:
         _refuse_other_text_network(source.name, inputs, outputs, task)
     has_sequence = request.longest_sequence is not None
@@ -76,9 +76,11 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
         facts |= _digests_beside(source)
     if qdq_nodes := qdq_node_count(model):
         facts["qdq_nodes"] = qdq_nodes
-    labels = None
-    if task == "text-classification":
-        labels = class_names(read_json(source.with_name("config.json"), {}))
+    head = None
+    if task in HEADED:
+        head = head_of(source.parent, task, scores=_score_count(path, inputs, outputs[0]))
+    if head is not None:
+        facts["activation"] = head.activation
     return Network(
         precision="float",
         path=path,
@@ -86,7 +88,7 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
         outputs=outputs,
         facts=facts,
         tokenizer=_tokenizer(source, folder) if is_text else None,
-        labels=labels,
+        labels=None if head is None else head.labels,
         prompts=served_prompts(source, request.model),
     )
 
@@ -123,9 +125,12 @@ def encoder_for(network: Network, longest: int | None) -> Encoder:
     """Return what makes feeds of samples for a network."""
     if network.tokenizer is None or longest is None:
         return TensorEncoder(network.inputs)
-    prompt = "" if network.prompts is None else network.prompts.prefix()
     return TextEncoder(
-        network.tokenizer, inputs=network.input_names, longest=longest, prompt=prompt
+        network.tokenizer,
+        inputs=network.input_names,
+        longest=longest,
+        prompt="" if network.prompts is None else network.prompts.prefix(),
+        answers_tokens=network.answers_tokens,
     )
 
 
@@ -148,9 +153,9 @@ def check_answers(network: Network, request: BuildRequest) -> Network:
             )
         _refuse_mixing(session, feed, rows)
     outputs = observed_outputs(network.outputs, session, feeds)
-    if network.labels is not None and outputs[0].shape[1] != len(network.labels):
+    if network.labels is not None and outputs[0].shape[-1] != len(network.labels):
         raise SourceFault(
-            f"the network gives {outputs[0].shape[1]} scores, but the config.json beside it names "
+            f"the network gives {outputs[0].shape[-1]} scores, but the config.json beside it names "
             f"{len(network.labels)} classes; they are not a pair: correct id2label."
         )
     return dataclasses.replace(network, outputs=outputs)
@@ -229,8 +234,14 @@ def _refuse_other_text_network(
         raise SourceFault(
             f"{name} takes {', '.join(names)}; a text network takes {', '.join(TEXT_INPUTS)}."
         )
-    if len(outputs) != 1 or len(outputs[0].shape) != 2:
-        listed = ", ".join(f"{record.name} {list(record.shape)}" for record in outputs)
+    listed = ", ".join(f"{record.name} {list(record.shape)}" for record in outputs)
+    is_of_tokens = task == "token-classification"
+    if is_of_tokens and (len(outputs) != 1 or len(outputs[0].shape) != 3):
+        raise SourceFault(
+            f"{name} gives {listed}; a token classifier gives one output, [batch, sequence, "
+            "labels]: export its logits alone."
+        )
+    if not is_of_tokens and (len(outputs) != 1 or len(outputs[0].shape) != 2):
         way_out = "export it so."
         if task == "text-embedding" and any(len(record.shape) == 3 for record in outputs):
             way_out = (
@@ -241,6 +252,17 @@ def _refuse_other_text_network(
         raise SourceFault(
             f"{name} gives {listed}; a text network gives one output, [batch, values]: {way_out}"
         )
+
+
+def _score_count(path: Path, inputs: Sequence[TensorRecord], logits: TensorRecord) -> int:
+    """Return the scores of a text, or of a token: one run tells what the file leaves open."""
+    if logits.shape[-1] != -1:
+        return logits.shape[-1]
+    feed: Feed = {
+        record.name: np.full((1, 2), record.name == ATTENTION_MASK, np.int64) for record in inputs
+    }
+    tokens = 2 if len(logits.shape) == 3 else 1
+    return int(_rows(OrtNetwork(path), feed).shape[1]) // tokens
 
 
 def _tokenizer(source: Path, folder: Path) -> Path:

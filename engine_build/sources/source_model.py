@@ -15,6 +15,7 @@ from engine_build.errors import SourceFault, one_line
 from engine_build.machine import cores, return_memory
 from engine_build.sources.checkpoint import checkpoint_tokenizer, lowercase, read_json
 from engine_build.sources.embedding import EmbeddingPipeline, embedding_pipeline, load_heads
+from engine_build.sources.head import HEADED, gives_types, head_of, refuse_other_head
 from engine_build.sources.pooling import PoolingHead
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ POOLER = "pooler."
 
 
 class Classifier(torch.nn.Module):  # type: ignore[misc]
-    """A model with a classification head: logits [batch, classes]."""
+    """A model with a classification head: logits [batch, classes], or of each token."""
 
     output = "logits"
 
@@ -75,11 +76,10 @@ class SourceModel:
         config = encoder.config
         self.inputs: tuple[str, ...] = ("input_ids", ATTENTION_MASK)
         takes_types = "token_type_ids" in inspect.signature(encoder.forward).parameters
-        if takes_types and getattr(config, "type_vocab_size", 0) > 1:
+        has_types = takes_types and getattr(config, "type_vocab_size", 0) > 1
+        if has_types and (task != "text-ranking" or gives_types(folder)):
             self.inputs += ("token_type_ids",)
-        self.labels: tuple[str, ...] | None = None
-        if task == "text-classification":
-            self.labels = tuple(str(config.id2label[index]) for index in range(config.num_labels))
+        self.head = head_of(folder, task, scores=getattr(config, "num_labels", None))
         self._module: Any = self._task_module(encoder)
         _refuse_broken_weights(self._module)
         self.output = str(self._module.output)
@@ -97,6 +97,11 @@ class SourceModel:
         return self._module
 
     @property
+    def answers_tokens(self) -> bool:
+        """True when each token of a text has an answer."""
+        return self._task == "token-classification"
+
+    @property
     def embeds(self) -> bool:
         """True when the answers are vectors, which sentence-transformers gives too."""
         return self._pipeline is not None
@@ -111,11 +116,11 @@ class SourceModel:
         return_memory()
 
     def rows(self, feed: Feed) -> Array:
-        """Return one float32 row per row of the feed."""
+        """Return float32 [rows, values]; the answers of a row's tokens lie side by side."""
         with torch.inference_mode():
             tensors = (torch.from_numpy(feed[name]) for name in self.inputs)
             rows: Array = self.module(*tensors).numpy()
-        return rows
+        return rows.reshape(len(rows), -1)
 
     def _task_module(self, encoder: Any) -> Any:
         if self._pipeline is None:
@@ -128,9 +133,11 @@ def _encoder(folder: Path, task: Task) -> Any:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     model_class = transformers.AutoModel
-    if task == "text-classification":
+    if task in HEADED:
+        refuse_other_head(folder, read_json(folder / "config.json", {}), task)
         model_class = transformers.AutoModelForSequenceClassification
-        _refuse_other_problems(read_json(folder / "config.json", {}))
+    if task == "token-classification":
+        model_class = transformers.AutoModelForTokenClassification
     try:
         encoder, loading = model_class.from_pretrained(
             str(folder),
@@ -148,19 +155,6 @@ def _encoder(folder: Path, task: Task) -> Any:
         ) from error
     _refuse_missing_weights(loading["missing_keys"], encoder)
     return encoder
-
-
-def _refuse_other_problems(config: dict[str, Any]) -> None:
-    """Scores of several labels at once, and a number, are judged otherwise than classes."""
-    problem = config.get("problem_type")
-    if problem is None and len(config.get("id2label", ("0", "1"))) == 1:
-        problem = "regression"
-    if problem not in (None, "single_label_classification"):
-        raise SourceFault(
-            f"the checkpoint's problem type is {problem}, whose answer is no class; allowed: "
-            "single_label_classification. Export it to ONNX yourself, and serve it as task "
-            "tensors with metric relative_error."
-        )
 
 
 def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:

@@ -12,7 +12,7 @@ from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
 from engine_build.evaluation.standards import CLASS_METRICS, output_standards
 from engine_build.log import Log
-from engine_build.onnx_graph.network_store import Network, class_count, class_indices
+from engine_build.onnx_graph.network_store import Network, chooses_class, class_indices
 from engine_build.onnx_graph.onnx_file import refuse_opset
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
@@ -84,17 +84,34 @@ def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log
             _check_sizes(dataset, samples, encoder, request)
     spec, labels = request.model.accuracy, request.validation.labels
     for output in output_standards(spec, network, encoder, request.validation.values):
+        if output.metric == "order":
+            refuse_lone_texts(request.validation, spec.dataset)
+        if output.metric == "accuracy" and network.facts.get("activation", "softmax") != "softmax":
+            raise InputRefused(
+                "metric accuracy compares one class a text with its label, and the network chooses "
+                "none: it gives one number, or several labels at once; choose another metric."
+            )
         if output.metric in CLASS_METRICS:
             # An empty list asks no more than whether the output has classes.
             asked = labels if output.metric == "accuracy" and labels is not None else ()
             class_indices(asked, network, spec.dataset, output.name)
 
 
+def refuse_lone_texts(samples: Samples, dataset: str) -> None:
+    """Refuse pairs of which no two have one query: there is no order. Raises InputRefused."""
+    queries = [sample[0] for sample in samples.values if isinstance(sample, tuple)]
+    if len(set(queries)) == len(queries):
+        raise InputRefused(
+            f"dataset {dataset} has no query with two texts, so no order can be compared; give "
+            "each query several texts, or choose metric relative_error."
+        )
+
+
 def check_calibration_classes(request: BuildRequest, network: Network, encoder: Encoder) -> None:
     """Refuse calibration samples of one class, by their labels or else by the network."""
     spec, samples, model = request.model.engine.calibration, request.calibration, request.model
     by_class = model.task == "text-classification" or model.accuracy.metric in CLASS_METRICS
-    if spec is None or not by_class or class_count(network) is None:
+    if spec is None or not by_class or not chooses_class(network):
         return
     by, classes = "labels", set(samples.labels or ())
     if samples.labels is None:

@@ -70,6 +70,7 @@ def served_engine(request: BuildRequest, network: Network) -> Served:
         max_batch_size=request.max_batch_size,
         serving=request.model.serving,
         prompts=network.prompts,
+        activation=network.facts.get("activation"),
     )
 
 
@@ -84,6 +85,7 @@ def _served_fields(served: Served) -> dict[str, Any]:
         "warm_up": served.serving.warm_up,
         "auto_truncate": served.serving.auto_truncate,
         "prompts": served.prompts,
+        "activation": served.activation,
     }
 
 

@@ -14,6 +14,7 @@ from engine_build.evaluation.answers import rows_by_length
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 from engine_build.sources.embedding import reference_encoder, refuse_other_vectors
+from engine_build.sources.head import ranking_reference, refuse_other_scores
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import Store
 from onboarding.names import network_path
@@ -50,19 +51,24 @@ def run(context: BuildContext, state: BuildState) -> None:
 
 
 def _rows(context: BuildContext, state: BuildState) -> Array:
-    """Return the source's answers; of an embedding checkpoint, those of sentence-transformers."""
+    """Return the source's answers; of embedders and rankers, those of sentence-transformers."""
     samples, longest = context.request.validation.values, context.request.longest_sequence
     batches = -(-len(samples) // REFERENCE_BATCH)
     network, model = OrtNetwork(state.networks["float"].path), state.model
-    if model is None or longest is None or not model.embeds:
+    ranks = context.request.model.task == "text-ranking"
+    if model is None or longest is None or not (model.embeds or ranks):
         answer = network.rows if model is None else model.rows
         counted = context.log.count_calls(answer, batches, "batches")
         return rows_by_length(counted, state.encoder, samples, REFERENCE_BATCH)
     model.release()
     prompts = state.networks["float"].prompts
     prompt = "" if prompts is None else prompts.prefix()
-    encoder = reference_encoder(model.folder, longest, prompt)
-    encode = context.log.count_calls(encoder, batches, "batches")
+    reference = (
+        ranking_reference(model.folder, longest)
+        if ranks
+        else reference_encoder(model.folder, longest, prompt)
+    )
+    encode = context.log.count_calls(reference, batches, "batches")
     order = by_length(state.encoder, samples)
     begins = range(0, len(order), REFERENCE_BATCH)
     groups = [order[begin : begin + REFERENCE_BATCH] for begin in begins]
@@ -70,7 +76,7 @@ def _rows(context: BuildContext, state: BuildState) -> Array:
     rows: Array = np.empty_like(sorted_rows)
     rows[order] = sorted_rows
     first = network.rows(state.encoder.feed(samples[:REFERENCE_BATCH]))
-    refuse_other_vectors(first, rows[:REFERENCE_BATCH])
+    (refuse_other_scores if ranks else refuse_other_vectors)(first, rows[:REFERENCE_BATCH])
     return rows
 
 

@@ -120,7 +120,9 @@ class _Verification:
         if record.verdict != "pass":
             index = worst_sample(rows, self._standard)
             sample = self._context.request.validation.values[index]
-            text = f", {sample[:80]!r}" if isinstance(sample, str) else ""
+            text = ""
+            if isinstance(sample, str | tuple):
+                text = f", {' / '.join((sample,) if isinstance(sample, str) else sample)[:80]!r}"
             self._context.log.line(f"    its worst is sample {index + 1}{text}")
         return record
 

@@ -18,8 +18,6 @@ METRICS: dict[Task, tuple[Metric, ...]] = {
 }
 UNBUILT: dict[Task, str] = {
     "text-generation": "serve it with AWS's vLLM or LMI (DJL Serving) container",
-    "text-ranking": "export the network to ONNX and serve it as task tensors",
-    "token-classification": "export the network to ONNX and serve it as task tensors",
 }
 """Tasks that no engine of this version serves, each with the way out."""
 

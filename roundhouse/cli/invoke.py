@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from container.entities import Entity
     from onboarding.deployment import Target
-    from roundhouse.invocation import Scores, Vector
+    from roundhouse.aws.clients import Client
+    from roundhouse.invocation import Address, Scores, Vector
     from roundhouse.report import Report
 
 EXAMPLE = (
@@ -33,6 +35,9 @@ def invoke(
         typer.Argument(metavar="TEXT", help="One text gives its vector, several their likeness."),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Which model of a shared endpoint.")] = None,
+    query: Annotated[
+        str | None, typer.Option(help="For a ranker: what the texts are ranked for.")
+    ] = None,
     input: Annotated[
         Path | None,
         typer.Option(
@@ -64,7 +69,7 @@ def invoke(
     report, words = open_report(form), tuple(texts or ())
     session = open_session(current_paths(root), report, env)
     address, target = invocation.address(session.deployments(), endpoint, model)
-    invocation.require_inputs(target, words, input)
+    invocation.require_inputs(target, words, input, query)
     runtime, most = session.clients("sagemaker-runtime"), invocation.most_rows(target)
     if asynchronous:
         deployment = invocation.find_deployment(session.deployments(), endpoint)
@@ -82,6 +87,14 @@ def invoke(
         else:
             report.print_table(arrays_table(arrays))
         return
+    if _has_head(target):
+        _refuse_output(output, target)
+        document, shown = _head_answer(runtime, address, target, words, query)
+        if form is Format.json:
+            print_json(document)
+        else:
+            report.print_table(shown)
+        return
     vectors = invocation.invoke_texts(runtime, address, words, most, prompt_name=prompt_name)
     if output is not None:
         array_files.write(output, {invocation.output_name(target): vectors})
@@ -89,6 +102,47 @@ def invoke(
         print_json(_document(target, words, vectors))
     else:
         _print(report, target, words, vectors)
+
+
+def _has_head(target: Target) -> bool:
+    from roundhouse import invocation
+
+    heads = ("text-classification", "text-ranking", "token-classification")
+    return target.model.task in heads and invocation.answers_labels(target)
+
+
+def _refuse_output(output: Path | None, target: Target) -> None:
+    from roundhouse.errors import UsageError
+
+    if output is not None:
+        raise UsageError(
+            f"--output: {target.model.name} answers labels, no arrays; use --format json."
+        )
+
+
+def _head_answer(
+    runtime: Client, address: Address, target: Target, texts: Sequence[str], query: str | None
+) -> tuple[list[Any], Table]:
+    """Return the answer of a model with a head, as JSON and as a table."""
+    from roundhouse import invocation
+
+    most = invocation.most_rows(target)
+    if query is not None:
+        scores = invocation.invoke_ranking(runtime, address, query, texts, most)
+        ranked = sorted(zip(texts, scores, strict=True), key=lambda pair: -pair[1])
+        return [{"text": text, "score": score} for text, score in ranked], ranking_table(ranked)
+    if target.model.task == "token-classification":
+        found = invocation.invoke_entities(runtime, address, texts, most)
+        document = [
+            {"text": text, "entities": [entity._asdict() for entity in entities]}
+            for text, entities in zip(texts, found, strict=True)
+        ]
+        return document, entities_table(texts, found)
+    labels = invocation.invoke_labels(runtime, address, texts, most)
+    rows = zip(texts, labels, strict=True)
+    return [{"text": text, "classes": dict(row)} for text, row in rows], classes_table(
+        texts, labels
+    )
 
 
 def _document(target: Target, texts: Sequence[str], vectors: Sequence[Vector]) -> list[Any]:
@@ -122,7 +176,7 @@ def classes_table(texts: Sequence[str], classes: Sequence[Scores]) -> Table:
     from roundhouse.report import table
 
     return table(
-        ("Text", "Class", "Probability", "Then"),
+        ("Text", "Class", "Score", "Then"),
         (
             (
                 text,
@@ -132,8 +186,31 @@ def classes_table(texts: Sequence[str], classes: Sequence[Scores]) -> Table:
             )
             for text, scores in zip(texts, classes, strict=True)
         ),
-        right=("Probability",),
+        right=("Score",),
     )
+
+
+def ranking_table(ranked: Sequence[tuple[str, float]]) -> Table:
+    """Return a table of texts with their scores, the highest first."""
+    from roundhouse.report import table
+
+    rows = ((str(place), f"{score:.4f}", text) for place, (text, score) in enumerate(ranked, 1))
+    return table(("Rank", "Score", "Text"), rows, right=("Rank", "Score"))
+
+
+def entities_table(texts: Sequence[str], found: Sequence[Sequence[Entity]]) -> Table:
+    """Return a table of the entities of every text; a text without any has a row of its own."""
+    from roundhouse.report import table
+
+    rows = [
+        (text, entity.text, entity.label, f"{entity.score:.3f}", f"{entity.start}-{entity.end}")
+        for text, entities in zip(texts, found, strict=True)
+        for entity in entities
+    ]
+    rows += [
+        (text, "none", "", "", "") for text, none in zip(texts, found, strict=True) if not none
+    ]
+    return table(("Text", "Entity", "Label", "Score", "Characters"), rows, right=("Score",))
 
 
 def cosine_table(texts: Sequence[str], vectors: Sequence[Vector]) -> Table:

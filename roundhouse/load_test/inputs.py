@@ -57,10 +57,13 @@ class Inputs:
         return self.bodies[0].content_type.partition(";")[0]
 
 
-def read_inputs(path: Path, *, rows_per_request: int, binary: bool | None) -> Inputs:
+def read_inputs(
+    path: Path, *, rows_per_request: int, binary: bool | None, paired: bool = False
+) -> Inputs:
     """Return the bodies of a file's rows, in its order; rows that fill no request are left out.
 
-    `binary` None is JSON for texts and the binary extension for arrays. Raises RoundhouseError.
+    `paired`: a .tsv file's first column is a ranker's query and no label. `binary` None is JSON for
+    texts and the binary extension for arrays. Raises RoundhouseError.
     """
     try:
         data = path.read_bytes()
@@ -71,7 +74,7 @@ def read_inputs(path: Path, *, rows_per_request: int, binary: bool | None) -> In
         bodies, description = _array_bodies(path, data, rows_per_request, binary is not False)
     elif path.suffix in (".txt", ".tsv"):
         rows = "texts"
-        bodies, description = _text_bodies(path, data, rows_per_request, binary is True)
+        bodies, description = _text_bodies(path, data, rows_per_request, binary is True, paired)
     else:
         raise RoundhouseError(f"--input {path}: is no file of texts or arrays; {ALLOWED}.")
     return Inputs(
@@ -104,8 +107,10 @@ def arrays_in(data: bytes, path: Path) -> dict[str, Array]:
         raise RoundhouseError(damaged) from error
 
 
-def _text_bodies(path: Path, data: bytes, count: int, binary: bool) -> tuple[list[Body], str]:
-    from container.wire import text_request
+def _text_bodies(
+    path: Path, data: bytes, count: int, binary: bool, paired: bool
+) -> tuple[list[Body], str]:
+    from container.wire import row_pairs_request, text_request
 
     try:
         lines = [line.strip() for line in data.decode().splitlines()]
@@ -114,9 +119,15 @@ def _text_bodies(path: Path, data: bytes, count: int, binary: bool) -> tuple[lis
             f"--input {path}: is not UTF-8 ({error.reason} at byte {error.start}); "
             "write it as UTF-8."
         ) from error
+    queries = [line.partition("\t")[0] for line in lines if line] if paired else []
     if path.suffix == ".tsv":
         lines = [line.partition("\t")[2] for line in lines]
     texts = [line for line in lines if line]
+    if paired and (path.suffix != ".tsv" or len(queries) != len(texts)):
+        raise RoundhouseError(
+            f"--input {path}: the model ranks texts for a query; give a .tsv file with query, tab, "
+            "text on every line."
+        )
     starts = _request_starts(path, len(texts), count, "texts")
     texts = texts[: len(starts) * count]
     words = sorted(len(text.split()) for text in texts)
@@ -124,6 +135,11 @@ def _text_bodies(path: Path, data: bytes, count: int, binary: bool) -> tuple[lis
         f"{len(texts):,} texts of {path.name}, {words[0]} to {words[-1]} words, "
         f"{words[len(words) // 2]} in the median"
     )
+    if paired:
+        texts = [text.partition("\t")[0] for text in texts]
+        rows = list(zip(queries, texts, strict=False))
+        pairs = (row_pairs_request(rows[at : at + count], binary=binary) for at in starts)
+        return [Body(*pair) for pair in pairs], description
     bodies = [Body(*text_request(texts[at : at + count], binary=binary)) for at in starts]
     return bodies, description
 

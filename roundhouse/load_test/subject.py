@@ -45,7 +45,12 @@ def load_test(paths: Paths, report: Report, options: LoadOptions) -> LoadTest:
             "--url: has no inputs; give --input FILE, or --model NAME for those of "
             "models/NAME.yaml."
         )
-    inputs = read_inputs(file, rows_per_request=options.texts_per_request, binary=options.binary)
+    inputs = read_inputs(
+        file,
+        rows_per_request=options.texts_per_request,
+        binary=options.binary,
+        paired=model is not None and model.task == "text-ranking",
+    )
     return LoadTest(
         subject=subject,
         destination=destination,

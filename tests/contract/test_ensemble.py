@@ -62,7 +62,8 @@ def write_ensemble(root: Path, serving: ServingSpec | None = None) -> None:
     shutil.copy(STAND_IN, engine / "model.py")
     shutil.copy(HERE / "tokenizer.json", tokenizer)
     shutil.copy(CARRIED / "tokenizer.py", tokenizer / "model.py")
-    shutil.copy(CARRIED / "manifest_check.py", tokenizer)
+    for name in ("manifest_check.py", "heads.py"):
+        shutil.copy(CARRIED / name, tokenizer)
     for name, text in configurations(shown, is_cpu=False).items():
         (root / name).write_text(
             on_a_cpu(text) if name.startswith(f"{member(MODEL, 'engine')}/") else text

@@ -6,6 +6,7 @@ Pure.
 from __future__ import annotations
 
 import reprlib
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import orjson
 
 from container.server.types import (
     Array,
+    HeadSignature,
     RequestFault,
     Signature,
     TensorSignature,
@@ -34,6 +36,7 @@ DATATYPES = {
     **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
 }
 """Array types by KServe v2 datatype, little-endian as the binary extension has them."""
+BYTES = "BYTES"
 _HEADER_SIZE = "json-header-size="
 _LONGEST_TIMEOUT_US = 2**53
 
@@ -41,14 +44,16 @@ _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 4, 60
 
 
-def read_envelope(body: bytes, content_type: str) -> tuple[dict[str, Any], bytes]:
-    """Return the document of a body, which has "inputs", and the bytes after it.
+def read_envelope(
+    body: bytes, content_type: str, *, has_inputs: bool = True
+) -> tuple[dict[str, Any], bytes]:
+    """Return the document of a body, which must have "inputs" or not, and the bytes after it.
 
     Raises RequestFault.
     """
     header, tail = (body, b"") if content_type == JSON_TYPE else _split(body, content_type)
     document = read_document(header)
-    if "inputs" not in document:
+    if has_inputs and "inputs" not in document:
         raise RequestFault('The request has no "inputs".')
     return document, tail
 
@@ -108,6 +113,11 @@ def prompt_prefix(
     return prompts.prefix(name)
 
 
+def parameter(document: Mapping[str, Any], name: str) -> Any:
+    """Return one of the request's parameters; None where it has none. Raises RequestFault."""
+    return _parameters(document).get(name)
+
+
 def wanted_outputs(
     document: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[tuple[int, bool], ...]:
@@ -154,7 +164,7 @@ def binary_size(tensor: Mapping[str, Any]) -> Any:
 
 
 def encode_outputs(
-    signature: Signature | TensorSignature,
+    signature: Signature | TensorSignature | HeadSignature,
     id: str | None,
     arrays: Iterable[tuple[str, str, Array, bool]],
 ) -> tuple[bytes, str]:
@@ -166,10 +176,11 @@ def encode_outputs(
     for name, datatype, array, is_binary in arrays:
         output: dict[str, Any] = {"name": name, "datatype": datatype, "shape": list(array.shape)}
         if is_binary:
-            tails.append(array.astype(DATATYPES[datatype], copy=False).tobytes())
+            tails.append(_binary(array, datatype))
             output["parameters"] = {"binary_data_size": len(tails[-1])}
         else:
-            output["data"] = array.reshape(-1)
+            flat = array.reshape(-1)
+            output["data"] = [text.decode() for text in flat] if datatype == BYTES else flat
         outputs.append(output)
     document: dict[str, Any] = {
         "model_name": signature.model,
@@ -182,6 +193,13 @@ def encode_outputs(
     if not tails:
         return header, JSON_TYPE
     return b"".join((header, *tails)), f"{BINARY_TYPE};{_HEADER_SIZE}{len(header)}"
+
+
+def _binary(array: Array, datatype: str) -> bytes:
+    """Return values as the binary extension has them: of BYTES each after its length."""
+    if datatype != BYTES:
+        return array.astype(DATATYPES[datatype], copy=False).tobytes()
+    return b"".join([struct.pack("<I", len(text)) + text for text in array.reshape(-1)])
 
 
 def json_bytes(document: Mapping[str, Any]) -> bytes:

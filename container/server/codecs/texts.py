@@ -39,7 +39,7 @@ def decode_request(body: bytes, content_type: str, signature: Signature) -> Text
         return TextRequest(texts=_prefixed(prefix, texts), dialect="plain", timeout_seconds=timeout)
     prefix = prompt_prefix(document, signature.prompts)
     return TextRequest(
-        texts=_prefixed(prefix, _kserve_texts(inputs, tail, signature.input_name)),
+        texts=_prefixed(prefix, kserve_texts(inputs, tail, signature.input_name)),
         dialect="kserve",
         binary=wanted_outputs(document, (signature.output_name,))[0][1],
         id=request_id(document),
@@ -61,7 +61,7 @@ def _prefixed(prefix: str, texts: Sequence[str]) -> tuple[str, ...]:
     return tuple([prefix + text for text in texts] if prefix else texts)
 
 
-def _kserve_texts(inputs: object, tail: bytes, name: str) -> tuple[str, ...]:
+def kserve_texts(inputs: object, tail: bytes, name: str) -> tuple[str, ...]:
     """Return the texts of the one tensor that a request has."""
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise RequestFault(

@@ -14,27 +14,48 @@ from container.server.batching.batcher import Batcher
 from container.server.batching.slots import SlotThread, slot_threads
 from container.server.data_plane.plane import DataPlane, Encoder
 from container.server.engines.engine import Costs, Engine, longest_sequence
+from container.server.engines.head_encoders import PairEncoder, SpanEncoder
 from container.server.engines.shaping import zeros
 from container.server.engines.tokens import TextEncoder
 from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
 from container.server.telemetry.metric_values import MetricValues
 from container.server.telemetry.metrics import BatchMetrics, counter
-from container.server.types import MemoryShort, OutOfMemory, Signature, TensorSignature
+from container.server.types import (
+    HeadSignature,
+    MemoryShort,
+    OutOfMemory,
+    Signature,
+    TensorSignature,
+)
 from onboarding.manifest import Manifest
 
 UNBOUNDED_SEQUENCE = 512
 """Tokens of a row whose engine sets no limit."""
 PLATFORMS = {"onnxruntime": "onnxruntime_onnx", "tensorrt": "tensorrt_plan"}
 """The names of runtimes in Triton's and KServe's metadata."""
+ENCODERS: dict[str, type[TextEncoder]] = {
+    "text-ranking": PairEncoder,
+    "token-classification": SpanEncoder,
+}
+"""What makes tokens of a request's rows, where they are no single texts."""
 Result = TypeVar("Result")
 
 
-def model_signature(manifest: Manifest) -> Signature | TensorSignature:
+def model_signature(manifest: Manifest) -> Signature | TensorSignature | HeadSignature:
     """Return the served model as a client sees it: of texts when it has a tokenizer."""
     if manifest.tokenizer_file is None:
         return TensorSignature(
             model=manifest.model, inputs=manifest.inputs, outputs=manifest.outputs
+        )
+    if manifest.activation is not None:
+        return HeadSignature(
+            model=manifest.model,
+            task=manifest.task,
+            inputs=manifest.inputs,
+            outputs=manifest.outputs,
+            labels=manifest.labels,
+            activation=manifest.activation,
         )
     return Signature(
         model=manifest.model,
@@ -48,7 +69,7 @@ def model_signature(manifest: Manifest) -> Signature | TensorSignature:
 class Model:
     """A model before its engine is loaded."""
 
-    signature: Signature | TensorSignature
+    signature: Signature | TensorSignature | HeadSignature
     platform: str
     """The engine's name in Triton's words."""
     encoder: Encoder | None
@@ -76,7 +97,7 @@ def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[]
         row_tokens = len(manifest.inputs)
     else:
         longest = longest_sequence(manifest.optimization_profiles)
-        encoder = TextEncoder(
+        encoder = ENCODERS.get(manifest.task, TextEncoder)(
             archive.tokenizer, max_tokens=longest, truncates=manifest.auto_truncate
         )
         probe = encoder.probe()

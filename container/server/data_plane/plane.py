@@ -14,6 +14,7 @@ from container.server.types import (
     Arrays,
     DeadlinePassed,
     Encoded,
+    HeadSignature,
     RequestFault,
     Signature,
     TensorSignature,
@@ -160,7 +161,7 @@ class DataPlane:
     def __init__(
         self,
         *,
-        signature: Signature | TensorSignature,
+        signature: Signature | TensorSignature | HeadSignature,
         encoder: Encoder | None,
         max_request_rows: int,
         deadline_seconds: float,

@@ -12,11 +12,12 @@ import onnxruntime
 from container.archive import CPU, EngineArchive, SupportedRuntimes
 from container.server.engines.bucket_engine import BucketEngine
 from container.server.engines.buckets import Buckets, ladder
-from container.server.engines.engine import Engine, warm_up_sizes
+from container.server.engines.engine import Engine, longest_sequence, warm_up_sizes
 from container.server.engines.onnxruntime_cpu import TensorEngine, TokenEngine
 from container.server.engines.onnxruntime_cuda import CUDA, DeviceName, OnnxRunner
 from container.server.engines.shaping import Shapes, Shaping, Tensor, TensorShaping, TokenShaping
 from container.server.engines.tensorrt_plan import PlanRunner
+from container.server.engines.token_classes import TokenClassEngine
 from container.tensorrt.bindings import bindings
 from container.tensorrt.faults import NoBindings
 from onboarding.manifest import Manifest, RuntimeIdentity
@@ -95,11 +96,16 @@ def load_engine(
     manifest = archive.manifest
     if manifest.runtime.name == "tensorrt":
         count = PLAN_SLOTS if slots is None else slots
-        return tensorrt_engine(archive, slots=count, warn=warn, installed=installed)
-    if manifest.compute_capability == CPU:
+        engine: Engine = tensorrt_engine(archive, slots=count, warn=warn, installed=installed)
+    elif manifest.compute_capability == CPU:
         count = cores if slots is None else slots
-        return cpu_engine(archive, slots=count, threads=1 if threads is None else threads)
-    return cuda_engine(archive, warn=warn)
+        engine = cpu_engine(archive, slots=count, threads=1 if threads is None else threads)
+    else:
+        engine = cuda_engine(archive, warn=warn)
+    longest = longest_sequence(manifest.optimization_profiles)
+    if manifest.task == "token-classification" and longest is not None:
+        return TokenClassEngine(engine, longest=longest)
+    return engine
 
 
 def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:

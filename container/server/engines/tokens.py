@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tokenizers import Encoding, Tokenizer
@@ -46,6 +47,7 @@ class TextEncoder:
     def __init__(self, path: Path, *, max_tokens: int | None, truncates: bool = True) -> None:
         self._tokenizer = Tokenizer.from_file(str(path))
         self._tokenizer.no_padding()
+        self._encode = self._tokenizer.encode_batch_fast
         self._max_tokens, self._truncates = max_tokens, truncates
         if not truncates:
             self._tokenizer.no_truncation()
@@ -62,13 +64,15 @@ class TextEncoder:
             length = BEGINNING_CHARACTERS + BEGINNING_CHARACTERS_A_TOKEN * limit["max_length"]
             self._whole_characters = min(CHARACTERS_AT_ONCE, length)
 
-    def encode(self, texts: Sequence[str]) -> Encoded:
+    def encode(self, texts: Sequence[Any]) -> Encoded:
         """Return one row of tokens per text; the interpreter is free while the tokenizer works.
 
         Texts are tokenized a bounded number of characters at once. Raises RequestFault for texts
         that are too long and not cut.
         """
-        if not self._truncates and any(len(text) > CHARACTERS_AT_ONCE for text in texts):
+        if not self._truncates and any(
+            self._characters(text) > CHARACTERS_AT_ONCE for text in texts
+        ):
             self._refuse_over_long([self._token_count(text) for text in texts])
         rows: list[Tokens] = []
         truncated = 0
@@ -83,14 +87,17 @@ class TextEncoder:
 
     def probe(self) -> list[Tokens]:
         """Return a row that every sound engine answers, cut where it takes fewer tokens."""
-        (encoding,) = self._tokenizer.encode_batch_fast([PROBE])
+        (encoding,) = self._encode([PROBE])
         if self._max_tokens is not None:
             encoding.truncate(self._max_tokens)
         return [self._row(encoding)]
 
-    def cost(self, texts: Sequence[str]) -> int:
+    def cost(self, texts: Sequence[Any]) -> int:
         """Return the characters to tokenize; each text costs some more."""
-        return sum(map(len, texts)) + CHARACTERS_OF_A_TEXT * len(texts)
+        return sum(map(self._characters, texts)) + CHARACTERS_OF_A_TEXT * len(texts)
+
+    def _characters(self, text: Any) -> int:
+        return len(text)
 
     def _cut(self, encodings: Sequence[Encoding]) -> int:
         """Return how many texts were cut; reading the overflow copies it, so of full rows only."""
@@ -101,12 +108,12 @@ class TextEncoder:
             if (most is None or len(encoding) == most) and encoding.overflowing
         )
 
-    def _groups(self, texts: Sequence[str]) -> Iterator[list[str]]:
+    def _groups(self, texts: Sequence[Any]) -> Iterator[list[Any]]:
         """Yield the texts in order, in groups of a bounded number of characters."""
-        group: list[str] = []
+        group: list[Any] = []
         characters = 0
         for text in texts:
-            size = min(len(text), self._whole_characters)
+            size = min(self._characters(text), self._whole_characters)
             if group and characters + size > CHARACTERS_AT_ONCE:
                 yield group
                 group, characters = [], 0
@@ -115,26 +122,26 @@ class TextEncoder:
         if group:
             yield group
 
-    def _encodings(self, texts: list[str]) -> list[Encoding]:
+    def _encodings(self, texts: list[Any]) -> list[Encoding]:
         """Return the tokens of texts, which are read no further than fills the engine's sequence.
 
         A beginning that is read ends where a word does. A text without spaces must fill the
         sequence twice: its last tokens could be others if more of it were read.
         """
         if not self._truncates:
-            return list(self._tokenizer.encode_batch_fast(texts))
-        beginnings = [_beginning(text, self._whole_characters) for text in texts]
-        encodings = list(self._tokenizer.encode_batch_fast(beginnings))
+            return list(self._encode(texts))
+        beginnings = [beginning_of(text, self._whole_characters) for text in texts]
+        encodings = list(self._encode(beginnings))
         for index, (text, beginning) in enumerate(zip(texts, beginnings, strict=True)):
             characters = self._whole_characters
             while (
                 len(beginning) < len(text)
                 and characters < MOST_CHARACTERS
-                and not _fills(encodings[index], beginning)
+                and not fills_sequence(encodings[index], beginning)
             ):
                 characters = min(characters * GROWTH, MOST_CHARACTERS)
-                beginning = _beginning(text, characters)
-                (encodings[index],) = self._tokenizer.encode_batch_fast([beginning])
+                beginning = beginning_of(text, characters)
+                (encodings[index],) = self._encode([beginning])
         return encodings
 
     def _refuse_over_long(self, lengths: Sequence[int]) -> None:
@@ -143,7 +150,7 @@ class TextEncoder:
         ):
             raise RequestFault(sentence)
 
-    def _token_count(self, text: str) -> int:
+    def _token_count(self, text: Any) -> int:
         """Return a text's tokens, special ones included."""
         special: int = self._tokenizer.num_special_tokens_to_add(False)
         count = special
@@ -160,7 +167,7 @@ class TextEncoder:
         return Tokens(np.array(encoding.ids, np.int32), types)
 
 
-def _beginning(text: str, characters: int) -> str:
+def beginning_of(text: str, characters: int) -> str:
     """Return as many whole words as fit, or as many characters of a text without spaces."""
     if len(text) <= characters:
         return text
@@ -168,7 +175,7 @@ def _beginning(text: str, characters: int) -> str:
     return words or text[:characters]
 
 
-def _fills(encoding: Encoding, beginning: str) -> bool:
+def fills_sequence(encoding: Encoding, beginning: str) -> bool:
     """True when the tokens that are kept do not depend on what follows the beginning."""
     rest = sum(map(len, encoding.overflowing))
     return rest > 0 and (" " in beginning or rest >= len(encoding))

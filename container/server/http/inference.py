@@ -8,14 +8,22 @@ import zlib
 from time import monotonic, perf_counter
 from typing import Any
 
-from container.server.codecs import tensors, texts
+from container.server.codecs import heads, tensors, texts
 from container.server.codecs.envelope import BINARY_TYPE, JSON_TYPE
 from container.server.data_plane.plane import DataPlane
 from container.server.http.messages import Request, Response
-from container.server.types import RequestFault, TensorSignature, TooLarge, UnsupportedEncoding
+from container.server.types import (
+    HeadSignature,
+    RequestFault,
+    Signature,
+    TensorSignature,
+    TooLarge,
+    UnsupportedEncoding,
+)
 
 INLINE_BYTES = 4096
 """Bodies up to this much are unpacked on the event loop: to 4 MB at most, in about 10 ms."""
+CODECS = {Signature: texts, TensorSignature: tensors, HeadSignature: heads}
 COMPRESSED_FROM_BYTES = 1 << 20
 GZIP_LEVEL = 1
 
@@ -91,7 +99,7 @@ async def infer(
     Raises RequestFault.
     """
     signature: Any = plane.signature
-    codec: Any = tensors if isinstance(signature, TensorSignature) else texts
+    codec: Any = CODECS[type(signature)]
     begun = perf_counter()
     deadline = monotonic() + deadline_seconds
     body, encoding = request.body, request.headers.get(b"content-encoding")
@@ -111,7 +119,7 @@ async def infer(
     ran = perf_counter()
     stages["wait"] = ran - submitted
     body, media_type = codec.encode_response(
-        arrays if codec is tensors else arrays[0], inference, signature
+        arrays[0] if codec is texts else arrays, inference, signature
     )
     response = Response(200, body, media_type)
     accepted = request.headers.get(b"accept-encoding")

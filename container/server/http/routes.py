@@ -21,6 +21,7 @@ from container.server.http.messages import (
 )
 from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics
 from container.server.types import (
+    HeadSignature,
     RequestFault,
     Signature,
     TensorSignature,
@@ -99,9 +100,11 @@ def _unroutable(route: Route | None, request: Request, elsewhere: str) -> Respon
     return response._replace(headers=((b"allow", allowed.encode()),))
 
 
-def model_metadata(signature: Signature | TensorSignature, platform: str) -> dict[str, Any]:
+def model_metadata(
+    signature: Signature | TensorSignature | HeadSignature, platform: str
+) -> dict[str, Any]:
     """Return KServe's description of a model; -1 is any size, `platform` as Triton names it."""
-    if isinstance(signature, TensorSignature):
+    if not isinstance(signature, Signature):
         inputs, outputs = map(_tensors, (signature.inputs, signature.outputs))
     else:
         inputs = [{"name": signature.input_name, "datatype": "BYTES", "shape": [-1, 1]}]

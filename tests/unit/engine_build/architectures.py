@@ -39,9 +39,14 @@ TEXT: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def write_text_checkpoint(
-    folder: Path, name: str, *, classes: tuple[str, ...] = (), **changes: Any
+    folder: Path,
+    name: str,
+    *,
+    classes: tuple[str, ...] = (),
+    head: str | None = None,
+    **changes: Any,
 ) -> Path:
-    """A checkpoint with a head when there are classes.
+    """A checkpoint with a head when there are classes, by default of whole texts.
 
     Weights are spread, so that texts get different answers.
     """
@@ -54,7 +59,8 @@ def write_text_checkpoint(
         initializer_range=1.2 / settings.get("hidden_size", 32) ** 0.5,
         **settings | (labels if classes else {}) | changes,
     )
-    head = "ForSequenceClassification" if classes else "Model"
+    if head is None:
+        head = "ForSequenceClassification" if classes else "Model"
     model = getattr(transformers, f"{kind}{head}")(config).eval()
     tokenizer = _roberta_tokenizer() if name == "RoBERTa" else word_tokenizer()
     if classes:
@@ -71,7 +77,9 @@ def _balance(model: Any, tokenizer: Any) -> None:
     texts = [torch.tensor([tokenizer.encode(text).ids[:14]]) for text in sample_texts(40, seed=9)]
     with torch.no_grad():
         logits = [model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits for ids in texts]
-        head.bias -= torch.cat(logits).median(0).values
+        head.bias -= (
+            torch.cat([rows.reshape(-1, rows.shape[-1]) for rows in logits]).median(0).values
+        )
 
 
 def _roberta_tokenizer() -> Any:

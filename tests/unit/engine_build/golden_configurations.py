@@ -54,6 +54,19 @@ def served_model(**changes: Any) -> Served:
 
 
 CLASSIFIER = {"model": "classifier", "task": "text-classification", "outputs": LOGITS}
+LABELLED = CLASSIFIER | {"activation": "softmax"}
+RANKER = {
+    "model": "ranker",
+    "task": "text-ranking",
+    "outputs": (TensorRecord(name="logits", datatype="FP32", shape=(-1, 1)),),
+    "activation": "sigmoid",
+}
+TAGGER = {
+    "model": "tagger",
+    "task": "token-classification",
+    "outputs": (TensorRecord(name="logits", datatype="FP32", shape=(-1, -1, 5)),),
+    "activation": "softmax",
+}
 VISION = {
     "model": "vision",
     "task": "tensors",
@@ -74,6 +87,10 @@ CASES = {
         served_model(**CLASSIFIER, serving=ServingSpec(warm_up=False)),
         False,
     ),
+    "cpu-tokens": (served_model(**TAGGER), True),
+    "gpu-labels": (served_model(**LABELLED), False),
+    "gpu-ranking": (served_model(**RANKER), False),
+    "gpu-tokens": (served_model(**TAGGER), False),
     "gpu-vision": (served_model(**VISION), False),
     "gpu-tensors-of-unknown-size": (served_model(**DETECTOR), False),
 }

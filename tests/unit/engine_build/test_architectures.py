@@ -9,8 +9,10 @@ import torch
 from engine_build.datasets.dataset import Shape
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
+from engine_build.evaluation.answers import rows_in_order
 from engine_build.ort import OrtNetwork
 from engine_build.sources.export import export
+from engine_build.sources.head import Head
 from engine_build.sources.source_model import SourceModel
 from tests.unit.engine_build.architectures import CLASSES, TEXT, write_text_checkpoint
 from tests.unit.engine_build.tiny import sample_texts
@@ -87,18 +89,36 @@ def test_refuses_a_checkpoint_without_a_head_for_its_task(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "problem"),
+    ("changes", "activation"),
     [
-        ({"classes": ("score",)}, "regression"),
-        ({"classes": CLASSES, "problem_type": "regression"}, "regression"),
-        ({"classes": CLASSES, "problem_type": "multi_label_classification"}, "multi_label_class"),
+        ({"classes": ("score",)}, "sigmoid"),
+        ({"classes": ("stars",), "problem_type": "regression"}, "identity"),
+        ({"classes": CLASSES, "problem_type": "multi_label_classification"}, "sigmoid"),
+        ({"classes": CLASSES}, "softmax"),
     ],
 )
-def test_refuses_a_checkpoint_whose_answer_is_no_class(changes, problem, tmp_path):
+def test_scores_of_a_classifier_follow_its_problem_type(changes, activation, tmp_path):
     checkpoint = write_text_checkpoint(tmp_path, "BERT", **changes)
-    words = f"problem type is {problem}.*, whose answer is no class; allowed: single_label"
-    with pytest.raises(SourceFault, match=words):
-        SourceModel(checkpoint, longest=16, task="text-classification")
+    head = SourceModel(checkpoint, longest=16, task="text-classification").head
+    assert head == Head(labels=changes["classes"], activation=activation)
+
+
+def test_token_classifier_answers_every_token(tmp_path):
+    checkpoint = write_text_checkpoint(
+        tmp_path / "checkpoint", "BERT", classes=CLASSES, head="ForTokenClassification"
+    )
+    source = SourceModel(checkpoint, longest=16, task="token-classification")
+    session, network, _ = exported(source, tmp_path)
+    assert network.outputs[0].shape == (-1, -1, 3) and network.answers_tokens
+    encoder = TextEncoder(
+        network.tokenizer, inputs=network.input_names, longest=16, answers_tokens=True
+    )
+    texts = ["a cat", "the slow old train ran over the green track"]
+    rows = rows_in_order(session.rows, encoder, texts, 2)
+    alone = rows_in_order(source.rows, encoder, texts, 1)
+    assert rows.shape == (2, 16 * 3) and np.allclose(rows, alone, atol=1e-4)
+    # [CLS], two words, [SEP] and padding: only words have an answer.
+    assert rows[0].reshape(16, 3).any(axis=1).nonzero()[0].tolist() == [1, 2]
 
 
 def test_refuses_a_model_that_gives_nan(tmp_path):

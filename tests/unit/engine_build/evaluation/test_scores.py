@@ -9,11 +9,14 @@ from engine_build.evaluation.scores import (
     agreements,
     cosines,
     hits,
+    label_agreements,
     mean_interval,
     median_interval,
     nearest,
+    ordered_pairs,
     ratio_interval,
     relative_scores,
+    token_hits,
 )
 
 RANDOM = np.random.default_rng(0)
@@ -84,3 +87,30 @@ def test_more_samples_give_a_narrower_interval():
 )
 def test_ratio_of_equal_samples_is_one_in_every_draw(below):
     assert ratio_interval(below, below) == (1.0, 1.0)
+
+
+def test_labels_that_are_chosen_one_by_one_agree_as_a_set():
+    reference = np.array([[1.0, -1.0], [2.0, 3.0], [-1.0, -2.0]])
+    rows = np.array([[9.0, -0.1], [2.0, -0.1], [-5.0, -9.0]])
+    assert label_agreements(rows, reference).tolist() == [1, 0, 1]
+
+
+def test_tokens_are_counted_where_the_source_model_answers():
+    reference = np.array([[1.0, 0, 0, 1, 0, 0], [0, 2, 0, 0, 0, 0]])
+    rows = np.array([[5.0, 1, 3, 1, 9, 9], [0, 1, 9, 9, 9, 9]])
+    right, tokens = token_hits(rows, reference, 2)
+    assert (right.tolist(), tokens.tolist()) == ([1, 1], [2, 1])
+
+
+def test_order_is_of_the_pairs_of_one_query_that_the_source_model_orders():
+    reference = np.array([[0.1], [0.2], [0.2], [0.9], [0.8]])
+    rows = np.array([[1.0], [3.0], [0.5], [7.0], [8.0]])
+    right, pairs = ordered_pairs(rows, reference, np.array([0, 0, 0, 1, 1]))
+    assert pairs.tolist() == [2, 1, 1, 1, 1]
+    assert right.tolist() == [1, 1, 0, 0, 0]
+
+
+def test_one_number_a_row_is_relative_to_the_mean_of_all_at_least():
+    reference = np.array([[0.001], [1.999]])
+    scores = relative_scores(reference + 0.1, reference)
+    assert scores == pytest.approx([0.9, 1 - 0.1 / 1.999])

@@ -38,7 +38,8 @@ def test_archive_holds_an_engine_for_each_capability_and_the_rest_once(two, out)
     assert set(read_files(out)) == {
         *("embedder/config.pbtxt", "embedder/1/ensemble.txt", f"{ENGINE}/config.pbtxt"),
         *(f"{ENGINE}/1/model_86.plan", f"{ENGINE}/1/model_89.plan", f"{TOKENIZER}/config.pbtxt"),
-        *(f"{TOKENIZER}/1/{name}" for name in ("model.py", "manifest_check.py", "tokenizer.json")),
+        *(f"{TOKENIZER}/1/{name}" for name in ("model.py", "manifest_check.py", "heads.py")),
+        f"{TOKENIZER}/1/tokenizer.json",
         *("manifest.json", "manifest-8.6.json", "manifest-8.9.json"),
     }
 

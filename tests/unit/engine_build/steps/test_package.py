@@ -118,7 +118,7 @@ def test_data_of_a_network_lies_beside_it(has_data, lay_out, tmp_path):
     assert (name in digests) is has_data  # the manifest's files, which servers check
 
 
-BACKEND = ("model.py", "manifest_check.py")
+BACKEND = ("model.py", "manifest_check.py", "heads.py")
 
 
 @pytest.mark.parametrize(

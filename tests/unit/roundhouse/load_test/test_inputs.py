@@ -37,6 +37,21 @@ def test_labels_are_no_inputs(tmp_path):
     assert [tensor["name"] for tensor in tensors(body)] == ["x"]
 
 
+def test_pairs_have_a_query_and_a_text(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("who\tme\t1\nwho\tyou\n")
+    (body,) = read_inputs(path, rows_per_request=2, binary=None, paired=True).bodies
+    columns = {tensor["name"]: tensor["data"] for tensor in tensors(body)}
+    assert columns == {"query": ["who", "who"], "text": ["me", "you"]}
+
+
+def test_refuses_texts_without_a_query_for_a_ranker(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("a text")
+    with pytest.raises(RoundhouseError, match="with query, tab, text on every line"):
+        read_inputs(path, rows_per_request=1, binary=None, paired=True)
+
+
 def test_arrays_are_cut_by_rows_and_sent_binary_by_default(tmp_path):
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
     np.savez(tmp_path / "a.npz", x=x, n=np.array([1, 2, 3]))

@@ -1,0 +1,205 @@
+"""Texts or pairs in, labels and scores out, as bytes.
+
+KServe v2 JSON, its binary extension, and plain JSON: `{"inputs": ["text"]}`, or `{"query": "text",
+"texts": ["text"]}` for a ranker. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from container.server.codecs.envelope import (
+    JSON_TYPE,
+    binary_size,
+    encode_outputs,
+    excerpt,
+    json_bytes,
+    json_type,
+    parameter,
+    read_envelope,
+    request_id,
+    timeout_seconds,
+    wanted_outputs,
+)
+from container.server.codecs.texts import kserve_texts
+from container.server.types import Array, HeadSignature, RequestFault, TokenText
+from container.triton import heads
+
+NO_ENTITY = "O"
+"""The label of tokens that no entity holds, as transformers' pipeline leaves it out."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadRequest:
+    """Rows to answer; `wanted` holds each requested output's index, and whether it is binary."""
+
+    rows: Sequence[Any]
+    """Texts, pairs of a query and a text, or TokenTexts."""
+    dialect: Literal["kserve", "plain"]
+    wanted: tuple[tuple[int, bool], ...] = ()
+    top_k: int | None = None
+    """The labels of a plain answer, the likeliest first; None: all."""
+    id: str | None = None
+    timeout_seconds: float | None = None
+
+
+def decode_request(body: bytes, content_type: str, signature: HeadSignature) -> HeadRequest:
+    """Return the request in a body. Raises RequestFault with the sentence for the client."""
+    names = [record.name for record in signature.inputs]
+    is_paired = len(names) > 1
+    document, tail = read_envelope(body, content_type, has_inputs=not is_paired)
+    timeout = timeout_seconds(document)
+    plain = _plain_rows(document, is_paired=is_paired)
+    if plain is not None:
+        if tail:
+            raise RequestFault(f"The body carries {len(tail)} bytes after its JSON.")
+        return HeadRequest(
+            rows=_rows(signature, (plain,) if not is_paired else plain),
+            dialect="plain",
+            top_k=_top_k(document, signature),
+            timeout_seconds=timeout,
+        )
+    columns = _columns(document.get("inputs"), tail, names)
+    return HeadRequest(
+        rows=_rows(signature, columns),
+        dialect="kserve",
+        wanted=wanted_outputs(document, [record.name for record in signature.outputs]),
+        id=request_id(document),
+        timeout_seconds=timeout,
+    )
+
+
+def encode_response(
+    arrays: Sequence[Array], request: HeadRequest, signature: HeadSignature
+) -> tuple[bytes, str]:
+    """Return body and content type; `arrays` are the engine's logits, or classes and scores."""
+    outputs = _outputs(arrays, request, signature)
+    if request.dialect == "plain":
+        return json_bytes({"outputs": _plain_answer(outputs, request, signature)}), JSON_TYPE
+    records = signature.outputs
+    return encode_outputs(
+        signature,
+        request.id,
+        [
+            (records[index].name, records[index].datatype, outputs[records[index].name], is_binary)
+            for index, is_binary in request.wanted
+        ],
+    )
+
+
+def _outputs(
+    arrays: Sequence[Array], request: HeadRequest, signature: HeadSignature
+) -> dict[str, Array]:
+    if signature.task == "token-classification":
+        spans = [text.spans for text in request.rows]
+        longest = max(map(len, spans))
+        classes, scores = (array[:, :longest] for array in arrays)
+        padded = heads.padded_spans(spans, longest)
+        return heads.token_answers(classes, scores, padded, labels=signature.labels or ())
+    return heads.text_answers(arrays[0], labels=signature.labels, activation=signature.activation)
+
+
+def _plain_rows(document: Mapping[str, Any], *, is_paired: bool) -> Any:
+    """Return the texts of plain JSON, or the two columns of a ranker's; None of a KServe body."""
+    if not is_paired:
+        inputs = document["inputs"]
+        texts = [inputs] if isinstance(inputs, str) else inputs
+        return texts if isinstance(texts, list) and set(map(type, texts)) == {str} else None
+    if "inputs" in document:
+        return None
+    query, texts = document.get("query"), document.get("texts")
+    if not isinstance(query, str):
+        raise RequestFault(
+            'The request needs "query" with a text and "texts" with a list of them, or "inputs" '
+            f'with tensors; its "query" is {json_type(query)}.'
+        )
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise RequestFault(f'"texts" must be a list of texts; it is {excerpt(texts)}.')
+    return [query] * len(texts), texts
+
+
+def _top_k(document: Mapping[str, Any], signature: HeadSignature) -> int | None:
+    value = parameter(document, "top_k")
+    if value is None:
+        return None
+    if signature.task != "text-classification" or type(value) is not int or value < 1:
+        raise RequestFault(
+            f'"top_k" is {excerpt(value)}; it must be a whole number from 1, and only a classifier '
+            "of texts takes it."
+        )
+    return value
+
+
+def _columns(inputs: object, tail: bytes, names: Sequence[str]) -> list[Sequence[str]]:
+    """Return the texts of each tensor, in the order of the names."""
+    if len(names) == 1:
+        return [kserve_texts(inputs, tail, names[0])]
+    listed = " and ".join(map(repr, names))
+    if not isinstance(inputs, list) or not all(isinstance(tensor, dict) for tensor in inputs):
+        raise RequestFault(f'"inputs" must be a list of two tensors, {listed}.')
+    if sorted(str(tensor.get("name")) for tensor in inputs) != sorted(names):
+        given = ", ".join(excerpt(tensor.get("name")) for tensor in inputs)
+        raise RequestFault(f"The request has the inputs {given}; the model takes {listed}.")
+    columns: dict[str, Sequence[str]] = {}
+    for tensor in inputs:
+        size = binary_size(tensor)
+        piece = tail[:size] if type(size) is int and size >= 0 else b""
+        columns[tensor["name"]] = kserve_texts([tensor], piece, tensor["name"])
+        tail = tail[len(piece) :]
+    if tail:
+        raise RequestFault(
+            f"The body carries {len(tail)} bytes after its header that no input claims with "
+            "binary_data_size."
+        )
+    counts = {name: len(columns[name]) for name in names}
+    if len(set(counts.values())) > 1:
+        each = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        raise RequestFault(f"The inputs have different numbers of rows: {each}.")
+    return [columns[name] for name in names]
+
+
+def _rows(signature: HeadSignature, columns: Sequence[Sequence[str]]) -> Sequence[Any]:
+    if signature.task == "token-classification":
+        return list(map(TokenText, columns[0]))
+    return list(zip(*columns, strict=True)) if len(columns) > 1 else columns[0]
+
+
+def _plain_answer(
+    outputs: Mapping[str, Array], request: HeadRequest, signature: HeadSignature
+) -> list[Any]:
+    scores = outputs["scores"].tolist()
+    if signature.task == "text-ranking":
+        pairs = sorted(enumerate(scores), key=lambda pair: -pair[1][0])
+        return [{"index": index, "score": row[0]} for index, row in pairs]
+    labels = outputs["labels"].tolist()
+    if signature.task == "token-classification":
+        offsets = outputs["offsets"].tolist()
+        return [
+            list(_entities(text.text, *row))
+            for text, *row in zip(request.rows, labels, scores, offsets, strict=True)
+        ]
+    return [
+        [
+            {"label": label.decode(), "score": score}
+            for label, score in list(zip(*row, strict=True))[: request.top_k]
+        ]
+        for row in zip(labels, scores, strict=True)
+    ]
+
+
+def _entities(
+    text: str, labels: Sequence[bytes], scores: Sequence[float], offsets: Sequence[Sequence[int]]
+) -> Iterator[dict[str, Any]]:
+    """Yield the tokens of entities, as transformers' pipeline does without an aggregation."""
+    for label, score, (begin, end) in zip(labels, scores, offsets, strict=True):
+        name = label.decode()
+        if begin != heads.NO_OFFSET and name != NO_ENTITY:
+            yield {
+                "entity": name,
+                "score": score,
+                "word": text[begin:end],
+                "start": begin,
+                "end": end,
+            }

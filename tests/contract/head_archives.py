@@ -1,0 +1,129 @@
+"""Archives of models with heads as a build lays them out, and servers that hold several."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from container.wire import Array, array_request, arrays_of
+from engine_build.packaging.archive import model_repository
+from engine_build.packaging.repository import repository
+from engine_build.packaging.served import Served, member
+from local_cloud.containers.server_client import Response
+from onboarding.manifest import ProfileRecord, TensorRecord
+from onboarding.model_spec import ServingSpec
+from tests.contract.conftest import TARGET_HEADER, load, serving
+from tests.contract.conftest import Served as Server
+from tests.contract.test_ensemble import STAND_IN, on_a_cpu
+from tests.fixtures.tiny_embedder.archive import REPOSITORY, Tiny, write_manifest
+
+PROFILES = (ProfileRecord(batch=(1, 8, 32), sequence=(4, 8, 16)),)
+BATCH = 25
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadModel:
+    """One exported model, and what its own library answers."""
+
+    name: str
+    folder: Path
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What `head_models` wrote."""
+        facts: dict[str, Any] = json.loads((self.folder / "facts.json").read_text())
+        return facts
+
+    def served_model(self, model: str) -> Served:
+        """The model as clients see it."""
+        inputs, outputs = (
+            tuple(
+                TensorRecord(**(record | {"shape": tuple(record["shape"])})) for record in records
+            )
+            for records in (self.facts["inputs"], self.facts["outputs"])
+        )
+        return Served(
+            model=model,
+            task=self.facts["task"],
+            inputs=inputs,
+            outputs=outputs,
+            profiles=PROFILES,
+            max_batch_size=32,
+            serving=ServingSpec(),
+            activation=self.facts["activation"],
+        )
+
+    def write_archive(self, root: Path, *, is_ensemble: bool = False) -> Path:
+        """Write an archive; in an ensemble the plan is stood in for by the network."""
+        model = f"{self.name}-ensemble" if is_ensemble else self.name
+        served, engine = self.served_model(model), self.folder / "model.onnx"
+        tokenizer = self.folder / "tokenizer.json"
+        laid = repository(
+            served, engine, tokenizer, is_cpu=not is_ensemble, code_roots=(REPOSITORY,)
+        )
+        files, engine_file = dict(laid.files), laid.engine_file
+        if is_ensemble:
+            part = member(model, "engine")
+            del files[engine_file]
+            engine_file = f"{part}/1/model.onnx"
+            configuration = f"{part}/config.pbtxt"
+            files |= {engine_file: engine, f"{part}/1/model.py": STAND_IN}
+            files[configuration] = on_a_cpu(str(files[configuration]))
+        model_repository(root, files)
+        labels = self.facts["labels"]
+        tiny = Tiny(network="", served=served, labels=None if labels is None else tuple(labels))
+        changes = {"engine_file": engine_file, "tokenizer_file": laid.tokenizer_file}
+        write_manifest(root, tiny, activation=served.activation, **changes)
+        return root
+
+    def inputs(self, samples: Any) -> dict[str, Any]:
+        """Return the columns of samples as clients send them."""
+        import numpy as np
+
+        if self.facts["task"] == "text-ranking":
+            columns = np.array(samples, object)
+            return {"query": columns[:, :1], "text": columns[:, 1:]}
+        return {"text": np.array(samples, object).reshape(-1, 1)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeveralModels:
+    """A multi-model server, and the name and target of each model."""
+
+    server: Server
+
+    def load(self, name: str, archive: Path) -> None:
+        """Load one more model."""
+        answer = load(self.server.client, archive, name=name, target=f"{name}/model.tar.gz")
+        assert answer.status == 200, answer.body
+
+    def send(self, name: str, body: bytes, content_type: str = "application/json") -> Response:
+        """Send one request to a model."""
+        headers = {TARGET_HEADER: f"{name}/model.tar.gz", "Content-Type": content_type}
+        return self.server.client.request("POST", f"/models/{name}/invoke", body, headers)
+
+    def arrays(
+        self, model: HeadModel, samples: Any, *, suffix: str = "", binary: bool = False
+    ) -> dict[str, Array]:
+        """Return the outputs for samples of one request."""
+        request = array_request(model.inputs(samples), binary=binary)
+        answer = self.send(f"{model.name}{suffix}", *request)
+        assert answer.status == 200, answer.body
+        return arrays_of(answer.body, answer.headers["content-type"])
+
+
+@contextmanager
+def several(
+    kind: str, first: Path, archives: Mapping[str, Path], folder: Path
+) -> Iterator[SeveralModels]:
+    """Start a multi-model server that holds an embedder's archive and every one of these."""
+    with serving(kind, first, folder) as server:
+        models = SeveralModels(server=server)
+        for name, archive in archives.items():
+            models.load(name, archive)
+        yield models

@@ -1,0 +1,53 @@
+"""Pairs and texts with places, as rows of tokens."""
+
+from __future__ import annotations
+
+import pytest
+from tokenizers import Tokenizer
+
+from container.server.engines.head_encoders import PAIR_CHARACTERS, PairEncoder, SpanEncoder
+from container.server.types import RequestFault, TokenText
+from tests.fixtures.tiny_embedder.archive import HERE
+
+LONGEST = 8
+FILE = HERE / "tokenizer.json"
+
+
+def whole(pair, longest=LONGEST):
+    """The ids and types of a pair whose tokenizer reads all of it."""
+    tokenizer = Tokenizer.from_file(str(FILE))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length=longest)
+    encoding = tokenizer.encode(*pair)
+    return encoding.ids, encoding.type_ids
+
+
+@pytest.mark.parametrize(
+    "pair", [("a cat", "the dog"), ("a " * 20, "cat"), ("a", "dog " * 20), ("a " * 9, "dog " * 9)]
+)
+def test_longer_text_of_a_pair_is_cut_first(pair):
+    encoded = PairEncoder(FILE, max_tokens=LONGEST).encode([pair])
+    (row,) = encoded.rows
+    assert (row.ids.tolist(), row.type_ids.tolist()) == whole(pair)
+    assert encoded.truncated == (len(" ".join(pair).split()) > LONGEST)
+
+
+def test_very_long_texts_are_read_as_far_as_they_fill_the_sequence():
+    long = "cat " * PAIR_CHARACTERS
+    for pair in (("a dog", long), (long, "a dog")):
+        (row,) = PairEncoder(FILE, max_tokens=LONGEST).encode([pair]).rows
+        assert (row.ids.tolist(), row.type_ids.tolist()) == whole(pair)
+
+
+def test_refuses_long_pairs_that_are_not_cut():
+    encoder = PairEncoder(FILE, max_tokens=LONGEST, truncates=False)
+    assert len(encoder.encode([("a cat", "a dog")]).rows) == 1
+    with pytest.raises(RequestFault, match=r"text\[1\] has 12"):
+        encoder.encode([("a", "b"), ("cat " * 6, "dog " * 6)])
+
+
+def test_tokens_know_where_in_the_text_they_lie():
+    texts = [TokenText("A ünïcode cat"), TokenText("")]
+    encoded = SpanEncoder(FILE, max_tokens=LONGEST).encode(texts)
+    assert texts[0].spans.tolist() == [[-1, -1], [0, 1], [2, 9], [10, 13], [-1, -1]]
+    assert [len(text.spans) for text in texts] == [len(row) for row in encoded.rows] == [5, 2]

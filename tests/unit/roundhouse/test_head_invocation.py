@@ -1,0 +1,121 @@
+"""Labels, rankings and entities, asked of an endpoint and shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+
+import pytest
+
+from roundhouse.cli.invoke import entities_table, ranking_table
+from roundhouse.errors import RoundhouseError, WrongAnswerError
+from roundhouse.invocation import (
+    Address,
+    answers_labels,
+    invoke_entities,
+    invoke_labels,
+    invoke_ranking,
+    require_inputs,
+)
+from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
+
+PLAIN = Address(endpoint="e", target_model=None)
+
+
+class Runtime:
+    """Answers each request with the next of its documents."""
+
+    def __init__(self, *documents):
+        self.documents = list(documents)
+        self.sent = []
+
+    def invoke_endpoint(self, **request):
+        self.sent.append({t["name"]: t["data"] for t in json.loads(request["Body"])["inputs"]})
+        return {"Body": io.BytesIO(json.dumps({"outputs": self.documents.pop(0)}).encode())}
+
+
+def output(name, datatype, *shape, data):
+    return {"name": name, "datatype": datatype, "shape": list(shape), "data": data}
+
+
+def labels(*rows):
+    names = [name for row in rows for name, _ in row]
+    scores = [score for row in rows for _, score in row]
+    shape = (len(rows), len(rows[0]))
+    return [
+        output("logits", "FP32", *shape, data=scores),
+        output("labels", "BYTES", *shape, data=names),
+        output("scores", "FP32", *shape, data=scores),
+    ]
+
+
+def test_labels_come_in_requests_of_the_largest_batch():
+    good, bad = (("good", 0.75), ("bad", 0.25)), (("bad", 0.5), ("good", 0.5))
+    runtime = Runtime(labels(good, bad), labels(bad))
+    assert invoke_labels(runtime, PLAIN, ("a", "b", "c"), 2) == (good, bad, bad)
+    assert runtime.sent == [{"text": ["a", "b"]}, {"text": ["c"]}]
+
+
+def test_each_text_of_a_ranking_is_sent_with_the_query():
+    runtime = Runtime([output("scores", "FP32", 2, 1, data=[0.25, 0.75])])
+    assert invoke_ranking(runtime, PLAIN, "wer?", ("ä", "b"), 8) == (0.25, 0.75)
+    assert runtime.sent == [{"query": ["wer?", "wer?"], "text": ["ä", "b"]}]
+
+
+def test_entities_are_grouped():
+    answer = [
+        output("labels", "BYTES", 1, 3, data=["B-PER", "I-PER", "O"]),
+        output("scores", "FP32", 1, 3, data=[0.5, 1.0, 1.0]),
+        output("offsets", "INT64", 1, 3, 2, data=[0, 3, 4, 12, 13, 15]),
+    ]
+    ((entity,),) = invoke_entities(Runtime(answer), PLAIN, ("Ada Lovelace in",), 8)
+    assert entity == ("PER", 0.75, 0, 12, "Ada Lovelace")
+    table = entities_table(("Ada Lovelace in", "nobody"), ((entity,), ()))
+    assert list(table.columns[1].cells) == ["Ada Lovelace", "none"]
+
+
+def test_ranking_is_shown_in_its_order():
+    table = ranking_table([("b", 0.75), ("a", 0.25)])
+    assert [list(column.cells) for column in table.columns] == [
+        ["1", "2"],
+        ["0.7500", "0.2500"],
+        ["b", "a"],
+    ]
+
+
+def test_refuses_an_answer_without_labels():
+    logits = [output("logits", "FP32", 1, 2, data=[0.0, 1.0])]
+    with pytest.raises(WrongAnswerError, match="should have 'labels' of each; it has 'logits'"):
+        invoke_labels(Runtime(logits), PLAIN, ("a",), 8)
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory):
+    return local_deployments(copied_tree(tmp_path_factory.mktemp("tree")))[0]
+
+
+def of_task(deployment, task):
+    target = deployment.targets[0]
+    return dataclasses.replace(target, model=target.model.model_copy(update={"task": task}))
+
+
+@pytest.mark.parametrize(
+    ("task", "query", "says"),
+    [
+        ("text-ranking", None, "give --query"),
+        ("text-ranking", " ", "give --query"),
+        ("text-embedding", "a", "only a ranker takes --query"),
+    ],
+)
+def test_refuses_a_query_where_it_does_not_belong(deployment, task, query, says):
+    require_inputs(of_task(deployment, "text-ranking"), ("a",), None, "b")
+    with pytest.raises(RoundhouseError, match=says):
+        require_inputs(of_task(deployment, task), ("a",), None, query)
+
+
+def test_older_classifiers_answer_logits_alone(deployment):
+    target = deployment.targets[0]
+    for activation, expected in ((None, False), ("softmax", True)):
+        entry = entry_for(deployment, target, activation=activation)
+        assert answers_labels(dataclasses.replace(target, lock_entry=entry)) is expected
