@@ -19,6 +19,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.errors import SourceFault
+from engine_build.onnx_graph.data_file import DATA_NAME, data_file
 from engine_build.ort import OrtNetwork
 from engine_build.store import link_or_copy, sha256_of
 from onboarding.checkpoint import files_sha256
@@ -26,7 +27,6 @@ from onboarding.checkpoint import files_sha256
 LARGEST_ONNX_BYTES = 2**31 - 1
 ROOM = 64 << 20
 """For everything in an ONNX file but its weights."""
-DATA_NAME = "model.onnx.data"
 LEAST_EXTERNAL = 1024
 """Bytes; smaller constants stay in the ONNX file: shapes and axes follow from them."""
 PAGE = 4096
@@ -141,12 +141,6 @@ def model_tensors(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProt
     yield from _graph_tensors(model.graph)
     for function in model.functions:
         yield from _node_tensors(function.node)
-
-
-def data_file(network: Path) -> Path | None:
-    """Return the data file beside a network of a build; None where it is one file."""
-    path = network.with_name(DATA_NAME)
-    return path if path.is_file() else None
 
 
 def network_sha256(network: Path) -> str:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused
 from engine_build.log import Log
-from engine_build.onnx_graph.external_data import DATA_NAME, data_file
+from engine_build.onnx_graph.data_file import DATA_NAME, data_file
 from engine_build.ort import OrtNetwork
 from engine_build.store import Store, sha256_of
 from onboarding.manifest import Prompts, TensorRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.onnx_graph.external_data import DATA_NAME, data_file
+from engine_build.onnx_graph.data_file import DATA_NAME, data_file
 from engine_build.packaging.archive import (
     HEAD_BACKEND,
     HEADS,

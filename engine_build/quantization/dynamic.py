@@ -10,7 +10,8 @@ from pathlib import Path
 import onnx
 
 from engine_build.errors import NothingForInt8
-from engine_build.onnx_graph.external_data import data_file, pack_network
+from engine_build.onnx_graph.data_file import data_file
+from engine_build.onnx_graph.external_data import pack_network
 
 
 def quantize_dynamically(network: Path, path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from engine_build.errors import NothingForInt8
-from engine_build.onnx_graph.external_data import data_file, save_model
+from engine_build.onnx_graph.data_file import data_file
+from engine_build.onnx_graph.external_data import save_model
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.dynamic import quantize_dynamically
 from tests.unit.engine_build.quantization.graphs import chain

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from engine_build.errors import InputRefused
-from engine_build.onnx_graph.external_data import DATA_NAME
+from engine_build.onnx_graph.data_file import DATA_NAME
 from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import (
     CARRIED,
