@@ -90,8 +90,11 @@ class TextEncoder(Encoder):
         encodings = self._tokenizer.encode_batch(self._texts(samples))
         return sum(bool(encoding.overflowing) for encoding in encodings)
 
-    def _texts(self, samples: Sequence[Sample]) -> list[str]:
-        return [f"{self._prompt}{sample}" for sample in samples]
+    def _texts(self, samples: Sequence[Sample]) -> list[Sample]:
+        """Return texts with their prompt; pairs have none."""
+        return [
+            f"{self._prompt}{sample}" if isinstance(sample, str) else sample for sample in samples
+        ]
 
     def _unpadded(self, ids: Array) -> Feed:
         values = (ids, np.ones_like(ids), np.zeros_like(ids))

@@ -158,7 +158,7 @@ def test_text_network_notes_the_files_beside_it(tmp_path):
 
 
 def test_refuses_class_names_that_are_not_the_networks(tmp_path):
-    words = r"gives 3 scores, but the config.json beside it names 2 classes; they are not a pair"
+    words = r"gives 3 scores, but config.json names 2 classes; they are not a pair"
     with pytest.raises(SourceFault, match=words):
         classifier(tmp_path, "calm", "glad")
 
