@@ -23,12 +23,6 @@ TOLERANCE = 1e-5
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("heads")
-    import os
-
-    if os.environ.get("HEADS_DEBUG"):
-        from pathlib import Path
-
-        return {name: HeadModel(name=name, folder=Path("/tmp/heads") / name) for name in NAMES}
     command = (str(BUILDER), "-m", "tests.contract.head_models", str(folder))
     subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
     return {name: HeadModel(name=name, folder=folder / name) for name in NAMES}
