@@ -114,7 +114,7 @@ def engine_key(
             "compiler": _compiler(spec) if runtime.name == "tensorrt" else None,
             "accuracy": {
                 "dataset": dataset_digests[spec.accuracy.dataset],
-                **_judged(spec.accuracy),
+                **_accuracy_fields(spec.accuracy),
             },
             "serving": _packaged(spec.serving),
         }
@@ -137,12 +137,12 @@ def _search(
         "samples": search.samples,
         # A choice that these samples refuse is made anew.
         "accuracy_dataset": dataset_digests[spec.accuracy.dataset],
-        **_judged(spec.accuracy),
+        **_accuracy_fields(spec.accuracy),
         "opt_sequence": None if first.sequence is None else first.sequence[1],
     }
 
 
-def _judged(accuracy: AccuracySpec) -> dict[str, Any]:
+def _accuracy_fields(accuracy: AccuracySpec) -> dict[str, Any]:
     # `outputs` and `neighbours` are younger than their recipe: what is not there is left out, so
     # that no key of before changes.
     fields = {"metric", "budget", *(["outputs"] if accuracy.outputs else [])}

@@ -69,8 +69,8 @@ def run(context: BuildContext, state: BuildState) -> None:
 
 def half_path(request: BuildRequest, precision: Precision, network: Network) -> str:
     """Return where the record of a network in FP16 lies: all that decides it is in its name."""
-    judged = request.model.accuracy.model_dump(mode="json")
-    words = [version(), network_sha256(network.path), judged, request.validation_sha256]
+    fields = request.model.accuracy.model_dump(mode="json")
+    words = [version(), network_sha256(network.path), fields, request.validation_sha256]
     digest = hashlib.sha256(json.dumps([*words, request.longest_sequence]).encode()).hexdigest()
     key = request.network_keys[chosen_network(precision)]
     return network_path(key, f"{PREFIX}{precision}-{digest[:16]}.json")
@@ -93,7 +93,7 @@ def _half_network(
     name = half_path(context.request, precision, network)
     record = _stored_record(context, name)
     if record is None:
-        record = _judge(context, state, precision, path)
+        record = _compare(context, state, precision, path)
         file = context.work.scratch("half-record") / "record.json"
         file.write_text(record.model_dump_json(), encoding="utf-8")
         context.work_store.upload(file, name)
@@ -103,7 +103,7 @@ def _half_network(
     return dataclasses.replace(network, precision=f"{precision} in FP16", path=path)
 
 
-def _judge(
+def _compare(
     context: BuildContext, state: BuildState, precision: Precision, path: Path
 ) -> AccuracyRecord:
     """Compare the network's answers to the validation samples with the source model's."""

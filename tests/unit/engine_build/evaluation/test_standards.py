@@ -45,8 +45,8 @@ def test_sizes_that_follow_the_sequence_are_those_of_the_samples(network):
 
 
 def test_output_without_a_budget_of_its_own_has_the_common_one(network):
-    judged = spec(end={"metric": "cosine"}, start={"budget": {"mean": 0.5}})
-    outputs = output_standards(judged, network, TensorEncoder(network.inputs), SAMPLES.values)
+    spec_ = spec(end={"metric": "cosine"}, start={"budget": {"mean": 0.5}})
+    outputs = output_standards(spec_, network, TensorEncoder(network.inputs), SAMPLES.values)
     assert [(o.metric, o.budget.mean) for o in outputs] == [
         ("relative_error", 0.5),
         ("cosine", 0.99),
@@ -61,13 +61,13 @@ def test_labels_belong_to_the_output_whose_metric_needs_them(network):
         outputs=(record("start", -1, 5), record("end", -1, 5)),
         facts={},
     )
-    encoder, judged = TensorEncoder(network.inputs), spec(end={"metric": "accuracy"})
-    standard = standard_of(judged, classes, encoder, SAMPLES, BOTH, "v.npz")
+    encoder, spec_ = TensorEncoder(network.inputs), spec(end={"metric": "accuracy"})
+    standard = standard_of(spec_, classes, encoder, SAMPLES, BOTH, "v.npz")
     assert standard.labels.tolist() == [0, 1, 0, 1, 0, 1]
     assert [output.metric for output in standard.outputs] == ["relative_error", "accuracy"]
     without = Samples(values=SAMPLES.values)
     with pytest.raises(InputRefused, match=r"v.npz has no labels, and metric accuracy needs them"):
-        standard_of(judged, classes, encoder, without, BOTH, "v.npz")
+        standard_of(spec_, classes, encoder, without, BOTH, "v.npz")
 
 
 def test_refuses_a_budget_of_an_output_that_is_not_there(network):

@@ -74,7 +74,7 @@ def test_precisions_are_those_that_are_compiled_in_fp16(precision, instance, pre
     assert half_precisions(machine.context(precision, instance=instance).request) == precisions
 
 
-def test_networks_are_judged_once_and_kept_for_the_check(machine):
+def test_networks_are_compared_once_and_kept_for_the_check(machine):
     tools = machine.context("fp16")
     with tools.work:
         state = state_of(tools, machine)
@@ -114,7 +114,7 @@ def test_auto_leaves_out_a_network_that_cannot_be_written(machine, tmp_path):
     assert "whose type ONNX does not know" in state.refused["fp16"]
 
 
-def test_refuses_a_network_that_cannot_be_written_in_the_precision_asked_for(machine, tmp_path):
+def test_refuses_a_network_that_cannot_be_written_in_the_requested_precision(machine, tmp_path):
     tools = machine.context("fp16")
     with tools.work, pytest.raises(NetworkRefused, match=r"whose type ONNX does not know"):
         run(tools, state_of(tools, machine, without_types(tmp_path)))
