@@ -11,6 +11,7 @@ from pathlib import Path
 import boto3
 
 from local_cloud import lifecycle
+from local_cloud.settings import BENCHMARK_SECONDS
 from onboarding.platform import serving_platforms
 from roundhouse.settings import QUIET
 from stacks.images import base_image, image_tags, read_image_files
@@ -29,7 +30,10 @@ class Accounts:
 
     def __init__(self, folder, keys_url):
         self.folder = folder
-        kept = {name: os.environ.get(name) for name in ("AUTH", "ROUNDHOUSE_CLOUD_GITHUB_KEYS_URL")}
+        names = ("AUTH", "ROUNDHOUSE_CLOUD_GITHUB_KEYS_URL", BENCHMARK_SECONDS)
+        kept = {name: os.environ.get(name) for name in names}
+        # What a tiny engine measures is not rehearsed; every shape still has its round.
+        os.environ.setdefault(BENCHMARK_SECONDS, "0.1")
         if keys_url is not None:
             os.environ.update(AUTH="true", ROUNDHOUSE_CLOUD_GITHUB_KEYS_URL=keys_url)
         try:
