@@ -187,7 +187,7 @@ def until(condition, seconds=DEADLINE_SECONDS):
         found = condition()
         if found:
             return found
-        time.sleep(0.05)
+        time.sleep(0.1)
     raise AssertionError(f"nothing within {seconds} s")
 
 

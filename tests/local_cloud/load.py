@@ -10,6 +10,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tests.local_cloud.account import until
 
 CALLERS = 3
+PAUSE_SECONDS = 0.02
+"""Between two requests of a caller: without, they take what the update that is tested needs."""
 
 
 @dataclass
@@ -60,12 +62,12 @@ class Load:
 
 
 @contextlib.contextmanager
-def steady_load(cloud, endpoint, **options):
+def steady_load(cloud, endpoint, *, pause_seconds=PAUSE_SECONDS, **options):
     """Asks an endpoint again and again from a few threads, until the block ends."""
     load, done = Load(), threading.Event()
 
     def ask():
-        while not done.is_set():
+        while not done.wait(pause_seconds):
             load.ask(lambda: cloud.invoke(endpoint, **options))
 
     callers = [threading.Thread(target=ask) for _ in range(CALLERS)]

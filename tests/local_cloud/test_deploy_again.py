@@ -136,23 +136,26 @@ def _answer(repository, verb, *words):
     )
 
 
-@pytest.mark.parametrize(
-    ("moment", "done_before"),
-    [
-        ("Deploying the foundation and the builds (cdk deploy) …", set()),
-        ("Building tiny", {FOUNDATION, BUILDS}),
-        ("Deploying (cdk deploy) …", {FOUNDATION, BUILDS}),
-    ],
+MOMENTS = (
+    ("Deploying the foundation and the builds (cdk deploy) …", set()),
+    ("Building tiny", {FOUNDATION, BUILDS}),
+    ("Deploying (cdk deploy) …", {FOUNDATION, BUILDS}),
 )
-def test_a_killed_deploy_is_completed_by_the_next_and_nothing_is_done_twice(
-    repository, account, moment, done_before
+"""What a deploy says when it is killed, and the stacks that are done by then."""
+
+
+def test_a_deploy_killed_at_each_moment_is_completed_by_the_next_and_nothing_is_done_twice(
+    repository, account
 ):
-    _killed_at(repository, moment)
-    assert "Done:" not in _log_text(repository)
-    before = _stacks(account)
-    assert done_before <= {
-        name for name, (status, _) in before.items() if status == "CREATE_COMPLETE"
-    }
+    created = {}
+    for moment, done_before in MOMENTS:
+        _killed_at(repository, moment)
+        assert "Done:" not in _log_text(repository)
+        before = _stacks(account)
+        assert done_before <= {
+            name for name, (status, _) in before.items() if status == "CREATE_COMPLETE"
+        }
+        created = {name: before[name][1] for name in done_before} | created
     _completes(repository)
     assert "Done: " in _log_text(repository) and "Traceback" not in _log_text(repository)
     assert "No image is built in the local cloud" in _log_text(repository)
@@ -167,9 +170,7 @@ def test_a_killed_deploy_is_completed_by_the_next_and_nothing_is_done_twice(
         for status, _ in stacks.values()
         if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE")
     ] == []
-    assert {name: stacks[name][1] for name in done_before} == {
-        name: before[name][1] for name in done_before
-    }
+    assert {name: stacks[name][1] for name in created} == created
     answer = account.client("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
     assert answer["EndpointStatus"] == "InService"
     assert {image["state"] for image in _answer(repository, "images")} == {"not built here"}

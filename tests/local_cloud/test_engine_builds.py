@@ -3,7 +3,7 @@
 The others land, by CodeBuild and a training job, and its old endpoint answers on.
 
 Everything is real but for the GPU: the training job builds for a CPU, to which the execution's
-input sends it.
+input sends it. Afterwards the four are asked in the multi-model endpoint that they share.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from roundhouse.deploy.builds import engines, execution
 from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
 from roundhouse.deploy.builds.monitor import BuildMonitor
 from roundhouse.deploy.builds.source import upload_source
+from roundhouse.errors import NotReadyError
 from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network, vector
 
 pytestmark = pytest.mark.local_cloud
 FOUR = ("one", "two", "three", "four")
 
 
-@pytest.fixture
-def tiny(tmp_path):
-    with session_at(tmp_path) as tiny:
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    with session_at(tmp_path_factory.mktemp("session")) as tiny:
         yield tiny
 
 
@@ -69,3 +70,21 @@ def test_four_of_five_engines_land_and_the_fifths_old_endpoint_answers(tiny):
         assert invocation.invoke_texts(session.clients("sagemaker-runtime"), to, ["a red train"])[
             0
         ] == pytest.approx(answer, abs=1e-5)
+
+
+def test_python_server_answers_for_a_model_of_a_shared_endpoint_and_refuses_another(tiny):
+    tiny.write_model(sound_network())
+    session = tiny.start()
+    assert deploy_all(session).built == ()
+    (key,) = read_lock(tiny.lock.parent, "one").engines
+    runtime = session.clients("sagemaker-runtime")
+    for _ in range(2):
+        to = invocation.Address(endpoint="local-shared", target_model=target_model(key))
+        (numbers,) = invocation.invoke_texts(runtime, to, ["a red train"])
+        assert sum(number * number for number in numbers) == pytest.approx(1, abs=1e-5)
+    with pytest.raises(NotReadyError, match="Failed to download model data"):
+        invocation.invoke_texts(
+            runtime,
+            invocation.Address(endpoint="local-shared", target_model=target_model("0" * 16)),
+            ["a red train"],
+        )

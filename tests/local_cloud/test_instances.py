@@ -96,7 +96,7 @@ def logs(cloud, endpoint):
 
 def test_a_killed_instance_is_passed_by_and_replaced(cloud, sagemaker):
     cloud.serve("kill", InitialInstanceCount=3)
-    with steady_load(cloud, "kill") as load:
+    with steady_load(cloud, "kill", pause_seconds=0) as load:
         until(lambda: len({answer["instance"] for answer in load.answers}) == 3)
         os.kill(max(marked_processes("kill")), signal.SIGKILL)
         until(lambda: len(now := latest(load)) == 3 and "AllTraffic-4" in now)

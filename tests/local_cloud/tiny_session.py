@@ -51,7 +51,7 @@ serving: {{server: python}}
 endpoint: {endpoint}
 """
 ALONE = "{instance_type: ml.c7i.large}"
-PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.15
 QUESTION = text_request(["a red train"])[0]
 SHARED = (
     "name: shared\nserver: python\ninstance_type: ml.c7i.large\nlatency_slo_ms: "
