@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
+from onboarding.hosting_spec import ScalingSpec
 from onboarding.keys import plan_gpu
 from onboarding.lock import LockEntry
-from onboarding.model_spec import EndpointSpec, ModelSpec, ScalingSpec
+from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.platform import InstanceType, ServingPlatform
 from onboarding.signature import (
     PublicKey,

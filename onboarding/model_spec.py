@@ -7,7 +7,14 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from onboarding.aws_limits import ASYNCHRONOUS_SECONDS, CONCURRENT_INVOCATIONS
+from onboarding.aws_limits import ASYNCHRONOUS_SECONDS
+from onboarding.hosting_spec import (
+    AsynchronousSpec,
+    DataCaptureSpec,
+    InstancePoolSpec,
+    MetricsSpec,
+    ScalingSpec,
+)
 from onboarding.source_spec import SourceSpec
 from onboarding.values import (
     JOINED,
@@ -29,7 +36,6 @@ LARGEST_COUNT = (1 << 31) - 1
 """Of the dimensions of TensorRT and Triton and the counts of AWS's APIs: 32 bits with a sign."""
 
 PositiveInt = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
-InstanceCount = Annotated[int, Field(ge=0, le=10_000)]
 Weight = Annotated[float, Field(ge=0, le=1000)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Sizes = tuple[PositiveInt, PositiveInt, PositiveInt]
@@ -191,73 +197,6 @@ class ServingSpec(Value):
     )
 
 
-class ScheduledFloorSpec(Value):
-    """Bounds that begin at a time, such as before the morning; the next schedule replaces them."""
-
-    schedule: str = Field(
-        description="cron(minute hour day month weekday year), rate(…) or at(…), in quotes"
-    )
-    min: InstanceCount = Field(description="Fewest instances from then on")
-    max: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
-        None, description="Most instances from then on; default: scaling.max"
-    )
-    timezone: str | None = Field(
-        None, description="IANA time zone of the schedule, such as Europe/Berlin; default: UTC"
-    )
-
-
-class ScalingSpec(Value):
-    """How many instances: between min and max, moved by target tracking."""
-
-    min: InstanceCount = Field(
-        1, description="Fewest instances; 0 only for an asynchronous endpoint"
-    )
-    max: Annotated[int, Field(ge=1, le=10_000)] = Field(1, description="Most instances")
-    safety_factor: Annotated[float, Field(ge=0.01, le=1)] = Field(
-        0.5, description="Share of the measured capacity at which a further instance is asked for"
-    )
-    gpu_utilization_percent: Annotated[int, Field(ge=10, le=100)] = Field(
-        70, description="GPU utilization at which a further instance is asked for"
-    )
-    scale_out_cooldown_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
-        60, description="Pause after instances were added"
-    )
-    scale_in_cooldown_seconds: Annotated[int, Field(ge=0, le=3600)] = Field(
-        300, description="Pause after instances were removed"
-    )
-    schedule: tuple[ScheduledFloorSpec, ...] = Field((), description="Bounds by time of day")
-
-
-class InstancePoolSpec(Value):
-    """A further instance type, with an engine of its own, taken when the first has no capacity."""
-
-    instance_type: str = Field(description="A row of onboarding/data/instance_types.yaml")
-    priority: Annotated[int, Field(ge=1, le=5)] | None = Field(
-        None, description="1 is tried first; default: after those written before it"
-    )
-
-
-class DataCaptureSpec(Value):
-    """Requests and answers that the endpoint keeps, under captures/ of the artifact bucket."""
-
-    percent: Annotated[int, Field(ge=1, le=100)] = Field(
-        description="Share of the requests that is kept"
-    )
-
-
-class AsynchronousSpec(Value):
-    """Requests come as S3 objects and wait in SageMaker's queue; answers go to `answers/`."""
-
-    max_concurrent_invocations: (
-        Annotated[int, Field(ge=1, le=CONCURRENT_INVOCATIONS.most)] | None
-    ) = Field(
-        None, description="Requests that one instance answers at once; default: SageMaker chooses"
-    )
-    notify: bool = Field(
-        False, description="Tell the environment's topic of each answer and each failure"
-    )
-
-
 class EndpointSpec(Value):
     """The endpoint of one model alone."""
 
@@ -279,6 +218,9 @@ class EndpointSpec(Value):
     )
     network_isolation: bool = Field(
         True, description="The container reaches no network, not even AWS"
+    )
+    metrics: MetricsSpec | None = Field(
+        None, description="Further metrics; default: those that SageMaker publishes by itself"
     )
     dashboard: bool = Field(False, description="A dashboard of its own, beside the environment's")
 

@@ -1,7 +1,7 @@
 """The environment variables of `serve` in NVIDIA's SageMaker image that we set, and why.
 
 Source: triton-inference-server/server, docker/sagemaker/serve. What is not here keeps the default
-of `serve`: gRPC and metrics off, 16 MiB of shared memory for each Python backend, `/opt/ml/model`
+of `serve`: gRPC off, 16 MiB of shared memory for each Python backend, `/opt/ml/model`
 or `/tmp/sagemaker` as the repository.
 """
 
@@ -16,6 +16,14 @@ DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
 LOG_VERBOSE = "SAGEMAKER_TRITON_LOG_VERBOSE"
 PING_MODE = "SAGEMAKER_TRITON_PING_MODE"
 ADDITIONAL_ARGS = "SAGEMAKER_TRITON_ADDITIONAL_ARGS"
+ALLOW_METRICS = "SAGEMAKER_TRITON_ALLOW_METRICS"
+METRICS_PORT = "SAGEMAKER_TRITON_METRICS_PORT"
+SAFE_PORT = "23000"
+"""The first of the ports that SageMaker leaves to a container, 23000 to 23999.
+
+`serve` refuses to start where a port lies outside SAGEMAKER_SAFE_PORT_RANGE, as its default of 8002
+does.
+"""
 COMPLETE = "--disable-auto-complete-config"
 VERSION_COMPATIBLE = "--backend-config=tensorrt,version-compatible=true"
 RESPONSE_CACHE_BYTES = 64 * 2**20
@@ -66,6 +74,16 @@ VARIABLES = (
         value=f"`{RESPONSE_CACHE}`, with `response_cache: true`",
         reason="a model's response cache has no effect where the server has none",
     ),
+    Variable(
+        name=ALLOW_METRICS,
+        value="`true`, with `metrics: {detailed: true}`",
+        reason="Triton's Prometheus metrics are off by default",
+    ),
+    Variable(
+        name=METRICS_PORT,
+        value=f"`{SAFE_PORT}`, beside it",
+        reason="SageMaker's range is 23000 to 23999, and `serve` refuses its own default, 8002",
+    ),
 )
 """The variables of `serve_environment`, for the documents."""
 
@@ -76,6 +94,7 @@ def serve_environment(
     version_compatible: bool = False,
     response_cache: bool = False,
     asynchronous: bool = False,
+    metrics: bool = False,
 ) -> dict[str, str]:
     """The variables of one container; no model is a multi-model endpoint."""
     options = (
@@ -86,8 +105,9 @@ def serve_environment(
     arguments = " ".join(argument for wanted, argument in options if wanted)
     single = {} if model is None else {DEFAULT_MODEL: model}
     limits = ASYNCHRONOUS_LIMITS if asynchronous else {}
+    published = {ALLOW_METRICS: "true", METRICS_PORT: SAFE_PORT} if metrics else {}
     variables = {LOG_VERBOSE: "false", PING_MODE: "ready", ADDITIONAL_ARGS: arguments}
-    return {**single, **variables, **limits}
+    return {**single, **variables, **published, **limits}
 
 
 ASYNCHRONOUS_LIMITS = {

@@ -22,6 +22,8 @@ JSON = frozenset({"AssumeRolePolicyDocument", "PolicyDocument"})
 """Properties that the CDK passes on as they are."""
 MAPS = frozenset({"DefinitionSubstitutions", "Environment", "Variables"})
 """Properties whose keys are names of the user's; but for an `Environment` of a service."""
+SPELLINGS = {"PromQLCriteria": "promQlCriteria"}
+"""Names whose capitals the CDK reads otherwise."""
 MODULES = {
     "ApplicationAutoScaling": "aws_applicationautoscaling",
     "CloudWatch": "aws_cloudwatch",
@@ -69,6 +71,8 @@ def _construct_class(resource_type: str) -> type[Any]:
 @cache
 def _camel_case(name: str) -> str:
     """Return a property's name in the CDK: `okActions` of `OKActions`, `s3Uri` of `S3Uri`."""
+    if name in SPELLINGS:
+        return SPELLINGS[name]
     return re.sub(
         "^[A-Z]+?(?=[A-Z][a-z]|[^A-Z]|$)", lambda capitals: capitals.group().lower(), name
     )

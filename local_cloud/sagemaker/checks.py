@@ -12,6 +12,7 @@ from typing import Any
 
 from local_cloud.protocol.constraints import constraint_error, null_fault
 from local_cloud.protocol.errors import validation_error
+from onboarding.aws_limits import METRIC_SECONDS
 
 Request = Mapping[str, Any]
 FindModel = Callable[[str], Request]
@@ -48,6 +49,12 @@ def check_endpoint_config(config: Request, find_model: FindModel) -> None:
     for variant in variants:
         _check_pools(variant, models[variant["VariantName"]])
     _check_shadow(config, [model for listed in models.values() for model in listed])
+    seconds = (config.get("MetricsConfig") or {}).get("MetricPublishFrequencyInSeconds")
+    if seconds is not None and seconds not in METRIC_SECONDS:
+        raise validation_error(
+            f"MetricPublishFrequencyInSeconds {seconds} is not valid. Valid values: "
+            f"{', '.join(map(str, METRIC_SECONDS))}."
+        )
     asynchronous = config.get("AsyncInferenceConfig")
     if asynchronous is not None and asynchronous["OutputConfig"].get("S3OutputPath") is None:
         raise validation_error("AsyncInferenceConfig requires S3OutputPath in its OutputConfig.")

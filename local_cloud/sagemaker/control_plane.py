@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from local_cloud.containers.archive import s3_location
 from local_cloud.ministack.account import read_object, sagemaker_arn
@@ -28,6 +29,10 @@ from local_cloud.sagemaker.hosting.update_request import (
 from local_cloud.sagemaker.tags import Tags, check_tags
 
 logger = logging.getLogger("roundhouse.sagemaker")
+DEFAULT_METRICS = {"EnableDetailedObservability": True}
+"""Of endpoint configs since 2026-06-17. Source: SageMaker developer guide,
+monitoring-detailed-observability-getting-started.
+"""
 
 
 class ControlPlane:
@@ -126,7 +131,10 @@ class ControlPlane:
             message = "endpoint config %s: KmsKeyId does not encrypt the local storage of %s"
             logger.warning(message, name, unencrypted)
         self.tags.begin(arn, request.get("Tags"))
-        self.endpoints.configs[name] = _record(request, EndpointConfigArn=arn)
+        metrics = {**DEFAULT_METRICS, **(request.get("MetricsConfig") or {})}
+        self.endpoints.configs[name] = _record(
+            request, EndpointConfigArn=arn, MetricsConfig=metrics
+        )
         return {"EndpointConfigArn": arn}
 
     def _delete_endpoint_config(self, request: Request) -> Request:
@@ -180,11 +188,11 @@ def _check_model_data(definition: Request, role: str) -> None:
         )
 
 
-def _record(request: Request, **arn: str) -> Request:
+def _record(request: Request, **added: Any) -> Request:
     """The record of a model or an endpoint config; tags are stored apart."""
     fields = {name: value for name, value in request.items() if name != "Tags"}
     isolated = fields.get("EnableNetworkIsolation") or False
-    return {**fields, "EnableNetworkIsolation": isolated, **arn, "CreationTime": time.time()}
+    return {**fields, "EnableNetworkIsolation": isolated, **added, "CreationTime": time.time()}
 
 
 def _summaries(kind: str, records: Mapping[str, Request]) -> list[Request]:

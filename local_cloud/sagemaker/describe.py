@@ -40,6 +40,7 @@ def description(endpoint: Endpoint, find_model: FindModel) -> Record:
         "ShadowProductionVariants": [_running(variant, find_model) for variant in shadows],
         "DataCaptureConfig": _capture(config.get("DataCaptureConfig")),
         "AsyncInferenceConfig": config.get("AsyncInferenceConfig"),
+        "MetricsConfig": config.get("MetricsConfig"),
         "PendingDeploymentSummary": _pending(endpoint.pending, find_model),
     }
     present = {field: value for field, value in optional.items() if value}

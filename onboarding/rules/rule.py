@@ -10,7 +10,8 @@ from onboarding.dataset import Datasets
 from onboarding.document import Document, KeyPath
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
-from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, ScalingSpec
+from onboarding.hosting_spec import ScalingSpec
+from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
 from onboarding.platform import InstanceType, ServingPlatform
 from onboarding.validation import Checked
 from onboarding.values import Server

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onboarding.deployment import Deployment, Variant
+from onboarding.hosting_spec import ScheduledFloorSpec
 from onboarding.memory import PoolMemory, pool_memories
 from onboarding.memory_findings import memory_faults, placement_change, pool_notes
-from onboarding.model_spec import ScheduledFloorSpec
 from onboarding.names import endpoint_name
 from stacks.capacity.engine import Capacity
 from stacks.capacity.variant import capacity_warnings, variant_capacity
@@ -18,6 +18,7 @@ from stacks.dashboards.lines import instance_prices
 from stacks.scaling.targets import (
     TargetValue,
     backlog_target,
+    cpu_target,
     fewest,
     gpu_target,
     invocations_target,
@@ -55,6 +56,7 @@ class VariantState:
     invocations_target: TargetValue | None
     backlog_target: TargetValue | None
     gpu_target: TargetValue | None
+    cpu_target: TargetValue | None
     schedule: tuple[str, ...]
     usd_per_hour: Cost
 
@@ -120,6 +122,7 @@ def _variant(deployment: Deployment, variant: Variant) -> VariantState:
         invocations_target=invocations_target(deployment, variant) if is_busy else None,
         backlog_target=backlog_target(deployment, variant) if scales and waits else None,
         gpu_target=gpu_target(deployment, variant) if is_busy else None,
+        cpu_target=cpu_target(variant) if is_busy else None,
         schedule=tuple(map(_floor, variant.scaling.schedule)) if scales else (),
         usd_per_hour=_cost(deployment, variant),
     )

@@ -141,6 +141,7 @@ def _derivations(variant: VariantState) -> Iterator[str]:
         ("invocations", variant.invocations_target),
         ("backlog", variant.backlog_target),
         ("GPU utilization", variant.gpu_target),
+        ("CPU utilization", variant.cpu_target),
     )
     if variant.capacity is not None and not any(target is not None for _, target in targets[:2]):
         yield f"capacity: {variant.capacity.derivation}"
@@ -161,6 +162,7 @@ def _targets(variant: VariantState) -> str:
         _target(variant.invocations_target, "invocations/min"),
         _target(variant.backlog_target, "waiting"),
         _target(variant.gpu_target, "% GPU"),
+        _target(variant.cpu_target, "% CPU"),
     )
     lines = [item for item in found if item]
     return "\n".join(lines) if lines else "fixed" if variant.fewest == variant.most else "nothing"

@@ -9,6 +9,7 @@ from onboarding.deployment import Deployment
 from stacks.alarms.alarm import Alarm, alarm_name, properties
 from stacks.alarms.cache_alarms import cache_alarms
 from stacks.alarms.error_alarms import error_alarms
+from stacks.alarms.gpu_alarms import gpu_alarms
 from stacks.alarms.host_alarms import host_alarms
 from stacks.alarms.request_alarms import latency_alarms, load_alarms, queue_alarms
 from stacks.scaling.targets import variant_id
@@ -19,9 +20,10 @@ ROLLBACK_ORDER = ("ServerErrors", "NoAnswers", "Latency", "ClientErrors")
 
 def alarms(deployment: Deployment) -> dict[str, dict[str, Any]]:
     """Every `AWS::CloudWatch::Alarm` of an endpoint, by logical id."""
-    return {
+    of_metrics = {
         logical_id(alarm): properties(deployment, alarm) for alarm in endpoint_alarms(deployment)
     }
+    return of_metrics | gpu_alarms(deployment)
 
 
 def rollback_alarm_ids(deployment: Deployment) -> tuple[str, ...]:

@@ -49,10 +49,12 @@ def endpoint_dashboard_body(deployment: Deployment) -> dict[str, Any]:
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
     sections: list[tuple[str, Sequence[Graph]]] = []
     if len(deployment.variants) > 1:
-        side_by_side = graphs.variant_graphs(endpoint, lines.slo_lines(deployment))
+        samples, slo = instance_graphs.samples_a_minute(deployment), lines.slo_lines(deployment)
+        side_by_side = graphs.variant_graphs(endpoint, slo, samples=samples)
         sections.append(("Variants side by side", side_by_side))
     for variant in deployment.variants:
-        shown = Shown(endpoint=endpoint, variant=variant.name)
+        samples = instance_graphs.samples_a_minute(deployment)
+        shown = Shown(endpoint=endpoint, variant=variant.name, samples=samples)
         sections += _sections(deployment, variant, shown)
     region = deployment.environment.region
     drawn: list[Section] = [
@@ -79,12 +81,12 @@ def _sections(
 ) -> Iterator[tuple[str, Sequence[Graph]]]:
     role = " (shadow)" if variant.role == "shadow" else ""
     of = f" of {variant.name}{role}" if len(deployment.variants) > 1 else ""
-    queued = deployment.endpoint.asynchronous is not None
+    queued, metrics = deployment.endpoint.asynchronous is not None, deployment.endpoint.metrics
     latency = [*lines.slo_lines(deployment), *lines.drift_lines(deployment, variant)]
     yield (
         f"Latency and failures{of}",
         [
-            graphs.latency(shown, latency, overhead=not queued),
+            graphs.latency(shown, latency, overhead=not queued, end_to_end=metrics is not None),
             graphs.failed_share(shown, queued=queued),
             graphs.failed_count(shown, queued=queued),
         ],
@@ -95,6 +97,9 @@ def _sections(
     else:
         yield f"Load{of}", list(_load(deployment, variant, shown))
     yield f"Hosts{of}", list(_hosts(deployment, variant, shown))
+    if metrics is not None and metrics.enhanced:
+        gpu = any(pool.instance_type.is_gpu for pool in variant.pools)
+        yield f"Each instance{of}", instance_graphs.enhanced_graphs(shown, gpu=gpu)
     if deployment.multi_model:
         yield "Models in memory", graphs.cache_graphs(shown)
 
@@ -115,7 +120,7 @@ def _hosts(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[G
         yield instance_graphs.gpu_use(shown, gpus, lines.gpu_lines(deployment, variant))
         yield instance_graphs.gpu_memory(shown, gpus, memory)
     vcpus = variant.instance_type.vcpus if len(variant.pools) == 1 else None
-    yield instance_graphs.cpu(shown, vcpus)
+    yield instance_graphs.cpu(shown, vcpus, lines.cpu_lines(deployment, variant))
     yield instance_graphs.memory_and_disk(shown, [*memory, *lines.disk_lines(deployment)])
     if deployment.endpoint.asynchronous is not None:
         yield instance_graphs.reported_instances(shown, lines.count_lines(deployment, variant))

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from onboarding.metrics import HOST, INVOCATIONS
 from stacks.dashboards.lines import Line
-from stacks.dashboards.widget import Graph, Row, Shown, every_variant, of_endpoint
+from stacks.dashboards.widget import (
+    MIXED_SAMPLES,
+    Graph,
+    Row,
+    Shown,
+    computed,
+    every_variant,
+    hidden,
+    of_endpoint,
+)
 
 ERRORS = (
     ("InvocationModelErrors", "all, without an answer too"),
@@ -27,8 +36,13 @@ Source: SageMaker developer guide, "Monitor asynchronous endpoints".
 """
 
 
-def latency(shown: Shown, lines: Sequence[Line] = (), *, overhead: bool = True) -> Graph:
-    """Model latency, and SageMaker's overhead, of which CloudWatch keeps no percentiles."""
+def latency(
+    shown: Shown, lines: Sequence[Line] = (), *, overhead: bool = True, end_to_end: bool = False
+) -> Graph:
+    """Model latency, and SageMaker's overhead, of which CloudWatch keeps no percentiles.
+
+    `end_to_end` adds the sum of both averages: what InvokeEndpoint takes inside SageMaker.
+    """
     rows: list[Row] = []
     for percentile in ("p50", "p95", "p99"):
         ids = (f"{percentile}_us", percentile)
@@ -36,6 +50,10 @@ def latency(shown: Shown, lines: Sequence[Line] = (), *, overhead: bool = True) 
     if overhead:
         label, ids = "SageMaker's overhead, average", ("overhead_us", "overhead")
         rows += shown.converted("OverheadLatency", "Average", "/ 1000", label=label, ids=ids)
+    if overhead and end_to_end:
+        rows.append(shown.invocations("ModelLatency", "Average", **hidden("model_us")))
+        total = "(model_us + overhead_us) / 1000"
+        rows.append(computed(total, "end to end, average", "end_to_end"))
     return Graph(title="Latency of the model, ms", rows=rows, unit="ms", lines=lines)
 
 
@@ -105,17 +123,24 @@ def queue_graphs(
     ]
 
 
-def variant_graphs(endpoint: str, slo: Sequence[Line] = ()) -> list[Graph]:
-    """Latency, requests, failures and instances of each variant, shadows too."""
+def variant_graphs(
+    endpoint: str, slo: Sequence[Line] = (), *, samples: int | None = 1
+) -> list[Graph]:
+    """Latency, requests, failures and instances of each variant, shadows too.
+
+    `samples` are those of `Shown`.
+    """
+    each = "" if samples in (None, 1) else f" / {samples}"
+    told = MIXED_SAMPLES if samples is None else "instances that reported"
     latency = every_variant(endpoint, INVOCATIONS, "ModelLatency", "p99", " / 1000")
     count = every_variant(endpoint, INVOCATIONS, "Invocations", "Sum")
     failed = every_variant(endpoint, INVOCATIONS, "InvocationModelErrors", "Average", " * 100")
-    reported = every_variant(endpoint, HOST, "MemoryUtilization", "SampleCount")
+    reported = every_variant(endpoint, HOST, "MemoryUtilization", "SampleCount", each)
     return [
         Graph(title="Variants: p99 of the model, ms", rows=[latency], unit="ms", lines=slo),
         Graph(title="Variants: requests a minute", rows=[count], unit="requests"),
         Graph(title="Variants: failed requests, %", rows=[failed], unit="%"),
-        Graph(title="Variants: instances that reported", rows=[reported], unit="instances"),
+        Graph(title=f"Variants: {told}", rows=[reported], unit="instances"),
     ]
 
 

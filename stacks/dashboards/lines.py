@@ -14,6 +14,7 @@ from stacks.capacity.engine import gpus_used
 from stacks.capacity.variant import drift_limit, variant_capacity
 from stacks.scaling.targets import (
     backlog_target,
+    cpu_target,
     fewest,
     gpu_target,
     invocations_target,
@@ -91,6 +92,14 @@ def gpu_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     if target is None or len(counts) > 1 or deployment.endpoint.asynchronous is not None:
         return []
     return _target(deployment, variant, round(target.value / counts[0], 1))
+
+
+def cpu_lines(deployment: Deployment, variant: Variant) -> list[Line]:
+    """Percent of one vCPU that target tracking holds, where it does; of one instance type."""
+    target, vcpus = cpu_target(variant), variant.instance_type.vcpus
+    if target is None or vcpus is None or len(variant.pools) > 1:
+        return []
+    return _target(deployment, variant, round(target.value / vcpus, 1))
 
 
 def backlog_lines(deployment: Deployment) -> list[Line]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
-from onboarding.model_spec import AsynchronousSpec
+from onboarding.hosting_spec import AsynchronousSpec, MetricsSpec
 from onboarding.serve_environment import (
     python_server_environment,
     serve_environment,
@@ -54,6 +54,8 @@ def endpoint_config_properties(deployment: Deployment, models: Models) -> Proper
         properties["AsyncInferenceConfig"] = _async_inference(
             deployment, deployment.endpoint.asynchronous
         )
+    if deployment.endpoint.metrics is not None:
+        properties["MetricsConfig"] = _metrics(deployment.endpoint.metrics)
     properties["KmsKeyId"] = arns.key_id(deployment.environment)
     return properties
 
@@ -137,6 +139,16 @@ def _data_capture(deployment: Deployment, percent: int) -> Properties:
         "CaptureOptions": [{"CaptureMode": "Input"}, {"CaptureMode": "Output"}],
         "CaptureContentTypeHeader": {"JsonContentTypes": ["application/json"]},
     }
+
+
+def _metrics(metrics: MetricsSpec) -> Properties:
+    """What the file leaves out is left to SageMaker."""
+    given = {
+        "EnableDetailedObservability": metrics.detailed,
+        "MetricPublishFrequencyInSeconds": metrics.publish_seconds,
+    }
+    present = {key: value for key, value in given.items() if value is not None}
+    return {"EnableEnhancedMetrics": metrics.enhanced, **present}
 
 
 def _async_inference(deployment: Deployment, asynchronous: AsynchronousSpec) -> Properties:
@@ -242,12 +254,13 @@ def _environment(deployment: Deployment, pool: Pool, model: str | None) -> dict[
     asynchronous = deployment.endpoint.asynchronous is not None
     if deployment.server != "triton":
         return python_server_environment(asynchronous=asynchronous) | signers
-    models = [target.model for target in pool.targets]
+    models, metrics = [target.model for target in pool.targets], deployment.endpoint.metrics
     variables = serve_environment(
         model,
         version_compatible=pool.instance_type.is_gpu
         and any(model.engine.version_compatible for model in models),
         response_cache=any(model.serving.response_cache for model in models),
         asynchronous=asynchronous,
+        metrics=metrics is not None and metrics.detailed is True,
     )
     return variables | signers

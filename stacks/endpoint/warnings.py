@@ -12,6 +12,7 @@ from stacks.capacity.variant import capacity_warnings
 from stacks.rollout import LEAST_INSTANCES, effective_rollout
 from stacks.scaling.targets import (
     backlog_target,
+    cpu_target,
     fewest,
     gpu_target,
     invocations_target,
@@ -122,4 +123,5 @@ def _raised_for_good(deployment: Deployment) -> Iterator[str]:
 def _has_policy(deployment: Deployment, variant: Variant) -> bool:
     queued = deployment.endpoint.asynchronous is not None
     targets = (backlog_target,) if queued else (invocations_target, gpu_target)
-    return any(target(deployment, variant) is not None for target in targets)
+    by_cpu = not queued and cpu_target(variant) is not None
+    return by_cpu or any(target(deployment, variant) is not None for target in targets)

@@ -7,11 +7,12 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Variant
+from onboarding.hosting_spec import ScalingSpec, ScheduledFloorSpec
 from onboarding.metrics import HOST, INVOCATIONS
-from onboarding.model_spec import ScalingSpec, ScheduledFloorSpec
 from stacks.scaling.targets import (
     TargetValue,
     backlog_target,
+    cpu_target,
     fewest,
     gpu_target,
     invocations_target,
@@ -117,6 +118,10 @@ def _at_once(deployment: Deployment, variant: Variant) -> Iterator[tuple[str, Re
         metric = _average(HOST, "GPUUtilization", dimensions(deployment, variant))
         policy = _tracking(deployment, variant, "gpu", gpu, metric)
         yield variant_id(variant, "GpuPolicy"), policy
+    cpu = cpu_target(variant)
+    if cpu is not None:
+        metric = _average(HOST, "CPUUtilization", dimensions(deployment, variant))
+        yield variant_id(variant, "CpuPolicy"), _tracking(deployment, variant, "cpu", cpu, metric)
 
 
 def _asynchronous(deployment: Deployment, variant: Variant) -> Iterator[tuple[str, Resource]]:

@@ -46,6 +46,23 @@ def gpu_target(deployment: Deployment, variant: Variant) -> TargetValue | None:
     return min(targets, key=lambda target: target.value)
 
 
+def cpu_target(variant: Variant) -> TargetValue | None:
+    """Summed percent of an instance's vCPUs that the file asks for; the metric counts 100 for each.
+
+    None without `scaling.cpu_utilization_percent`, and where a type's vCPUs are not known. Of
+    several instance types the least counts, as of GPUs. Source: SageMaker developer guide,
+    monitoring-cloudwatch: "The CPU utilization of each core ranges between 0 and 100".
+    """
+    percent = variant.scaling.cpu_utilization_percent
+    counts = {pool.instance_type.name: pool.instance_type.vcpus for pool in variant.pools}
+    known = {name: count for name, count in counts.items() if count is not None}
+    if percent is None or len(known) < len(counts):
+        return None
+    name, vcpus = min(known.items(), key=lambda pair: pair[1])
+    derivation = f"{percent} % (scaling.cpu_utilization_percent) x {vcpus} vCPUs of {name}"
+    return TargetValue(value=float(percent * vcpus), derivation=derivation)
+
+
 def _share_of_a_minute(deployment: Deployment, variant: Variant, unit: str) -> TargetValue | None:
     """To a tenth, downward: rounding never promises more than was measured."""
     capacity, safety = variant_capacity(deployment, variant), variant.scaling.safety_factor

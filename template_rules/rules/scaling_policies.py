@@ -134,7 +134,7 @@ def policy_statistic(assembly: Assembly) -> Iterator[Problem]:
 
 @template_rule("E9167", "Target of utilization out of the metric's range")
 def utilization_target(assembly: Assembly) -> Iterator[Problem]:
-    """A target of utilization is a percentage of all GPUs of an instance, as the metric is."""
+    """A target is a percentage of all GPUs or vCPUs of an instance, as the metric is."""
     for use in metric_uses(assembly):
         target = number(at(use.resource.properties, TRACKING, "TargetValue"))
         if use.resource.type != POLICY or not use.is_utilization or target is None:
@@ -162,6 +162,10 @@ def utilization_fault(variant: Variant | None, value: float, metric: str) -> tup
         if gpus > 1 and value <= 100:
             what = f"{metric} counts 100 for each of the {gpus} GPUs, so that this is "
             return f"{what}{value / gpus:g} %", f"write {value * gpus:g}"
+    elif metric == "CPUUtilization":
+        vcpus = [facts.vcpus for facts in known if facts is not None and facts.vcpus is not None]
+        if vcpus and len(vcpus) == len(known) and value > 100 * min(vcpus):
+            return f"{metric} never comes so far", f"write a percentage x {min(vcpus)} vCPUs"
     elif value > 100 and not metric.startswith(("CPU", "GPU")):
         return f"{metric} never passes 100 %", "write a percentage"
     return None

@@ -59,6 +59,10 @@ class Answers(BaseHTTPRequestHandler):
             wait_for(Path(os.environ["HELD_UNTIL"]))
         if body.startswith(b"wait "):
             time.sleep(float(body.removeprefix(b"wait ")))
+        if body.startswith(b"compute "):
+            end = time.thread_time() + float(body.removeprefix(b"compute "))
+            while time.thread_time() < end:
+                pass
         if body.startswith(b"until "):
             wait_for(Path(body.removeprefix(b"until ").decode()))
         if body == b"end":

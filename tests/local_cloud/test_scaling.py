@@ -11,6 +11,8 @@ RATE, TARGET = 10, 240
 """Requests a second that need three instances of so many requests a minute, and little of the
 machine.
 """
+CPU_TARGET, COMPUTE_SECONDS = 10, 0.03
+"""Percent of one core, and what a request takes of it: RATE requests a second take 30 %."""
 
 
 @pytest.fixture
@@ -79,6 +81,25 @@ def test_a_customized_metric_is_tracked(endpoint):
 
     until(fed)
     assert endpoint.activities()[0]["Cause"].endswith("in state ALARM triggered policy gpu")
+
+
+def test_cpu_load_makes_instances_more(endpoint):
+    endpoint.register(high=2)
+    dimensions = [
+        {"Name": "EndpointName", "Value": endpoint.name},
+        {"Name": "VariantName", "Value": "AllTraffic"},
+    ]
+    metric = {
+        "Namespace": "/aws/sagemaker/Endpoints",
+        "MetricName": "CPUUtilization",
+        "Statistic": "Average",
+        "Dimensions": dimensions,
+    }
+    endpoint.track(CPU_TARGET, {"CustomizedMetricSpecification": metric}, "cpu")
+    body = f"compute {COMPUTE_SECONDS}".encode()
+    with paced_load(lambda: endpoint.cloud.invoke(endpoint.name, body), RATE):
+        endpoint.comes_to(2)
+    assert endpoint.activities()[-1]["Cause"].endswith("in state ALARM triggered policy cpu")
 
 
 def test_a_step_policy_follows_an_alarm_of_one_s_own(endpoint):

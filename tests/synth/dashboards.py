@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from onboarding.model_spec import AsynchronousSpec
+from onboarding.hosting_spec import AsynchronousSpec
 from stacks.alarms.properties import alarms
 from tests.synth.deployments import one, with_endpoint, with_instance_type
 from tests.synth.scaled import with_variant

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from onboarding.deployment import Deployment
-from onboarding.model_spec import AsynchronousSpec
+from onboarding.hosting_spec import AsynchronousSpec
 from stacks.alarms.alarm import AT_LEAST, OVER, Alarm, Computed, Metric
 from stacks.alarms.properties import endpoint_alarms
 from stacks.dashboards.overview import GRAVEST

@@ -26,6 +26,8 @@ CONFIG_PROPERTIES = (
     "AsyncInferenceConfig",
     "DataCaptureConfig",
 )
+OPTIONAL_PROPERTIES = ("MetricsConfig",)
+"""SageMaker fills these in by itself where the template leaves them out."""
 MODEL_PROPERTIES = ("Containers", "EnableNetworkIsolation", "ExecutionRoleArn", "VpcConfig")
 
 
@@ -60,7 +62,8 @@ def _config(
     if live is None:
         yield from differ(f"endpoint config {name}", name, None)
         return
-    for key in CONFIG_PROPERTIES:
+    given = tuple(key for key in OPTIONAL_PROPERTIES if key in properties)
+    for key in (*CONFIG_PROPERTIES, *given):
         deployed = properties.get(key)
         if not has_reference(deployed):
             runs = common_part(live.get(key), deployed)

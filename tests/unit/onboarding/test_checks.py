@@ -6,7 +6,8 @@ import pytest
 
 from onboarding import checks
 from onboarding.deployment import pool_priorities
-from onboarding.model_spec import EndpointSpec, InstancePoolSpec
+from onboarding.hosting_spec import InstancePoolSpec
+from onboarding.model_spec import EndpointSpec
 from onboarding.resolve import deployments, target
 from onboarding.tree import read_tree
 from tests.unit.onboarding.trees import tree_root

@@ -81,6 +81,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "endpoint.scaling.max": (3, "nothing"),
     "endpoint.scaling.safety_factor": (0.6, "nothing"),
     "endpoint.scaling.gpu_utilization_percent": (60, "nothing"),
+    "endpoint.scaling.cpu_utilization_percent": (60, "nothing"),
     "endpoint.scaling.scale_out_cooldown_seconds": (30, "nothing"),
     "endpoint.scaling.scale_in_cooldown_seconds": (30, "nothing"),
     "endpoint.scaling.schedule": ([{"schedule": "cron(0 7 * * ? *)", "min": 2}], "nothing"),
@@ -92,6 +93,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     ),  # an engine more; this one stays
     "endpoint.data_capture": ({"percent": 10}, "nothing"),
     "endpoint.asynchronous": ({"max_concurrent_invocations": 4}, "nothing"),
+    "endpoint.metrics": ({"enhanced": True, "publish_seconds": 10}, "nothing"),
     "endpoint.network_isolation": (False, "nothing"),
     "endpoint.dashboard": (True, "nothing"),
 }
@@ -101,6 +103,7 @@ LISTED_WHOLE = (
     "endpoint.instance_pools",
     "endpoint.data_capture",
     "endpoint.asynchronous",
+    "endpoint.metrics",
     "accuracy.outputs",
 )
 """Fields whose own fields all change the same."""

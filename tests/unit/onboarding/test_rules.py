@@ -16,7 +16,8 @@ from onboarding.dataset import Datasets, is_inside
 from onboarding.document import Document, Place
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import own_endpoint
-from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, ScalingSpec
+from onboarding.hosting_spec import ScalingSpec
+from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.rules import (
     endpoint_rules,

@@ -34,7 +34,15 @@ def test_settings_of_models_become_arguments():
 
 def test_every_variable_has_its_reason():
     names = {variable.name.partition(",")[0] for variable in VARIABLES if variable.reason}
-    assert names == set(serve_environment("embedder"))
+    assert names == set(serve_environment("embedder", metrics=True))
+
+
+def test_metrics_are_on_a_port_that_sagemaker_allows():
+    without, found = serve_environment("embedder"), serve_environment("embedder", metrics=True)
+    assert found == without | {
+        "SAGEMAKER_TRITON_ALLOW_METRICS": "true",
+        "SAGEMAKER_TRITON_METRICS_PORT": "23000",
+    }
 
 
 def test_asynchronous_python_server_takes_what_sagemaker_passes_on():

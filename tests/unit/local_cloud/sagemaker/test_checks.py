@@ -58,6 +58,7 @@ def config(*variants, shadows=None, **fields):
         config(VARIANT | {"ModelName": "multi"}),
         config(pooled()),
         config("a", AsyncInferenceConfig=S3_OUTPUT),
+        config("a", MetricsConfig={"MetricPublishFrequencyInSeconds": 10}),
     ],
 )
 def test_sound_configs_are_accepted(sound):
@@ -97,6 +98,10 @@ NOT_ASYNC = "ShadowProductionVariants are not supported for asynchronous endpoin
         (config(MULTI, shadows=["b"]), "are not supported for multi-model endpoints."),
         (config("a", shadows=["b"], AsyncInferenceConfig={"OutputConfig": {}}), NOT_ASYNC),
         (config("a", AsyncInferenceConfig={"OutputConfig": {}}), "requires S3OutputPath"),
+        (
+            config("a", MetricsConfig={"MetricPublishFrequencyInSeconds": 20}),
+            "MetricPublishFrequencyInSeconds 20 is not valid. Valid values: 10, 30, 60,",
+        ),
     ],
 )
 def test_refuses_a_config(refused, message):

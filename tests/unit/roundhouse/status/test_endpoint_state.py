@@ -9,8 +9,8 @@ import json
 import pytest
 from rich.console import Console
 
+from onboarding.hosting_spec import AsynchronousSpec, ScheduledFloorSpec
 from onboarding.lock import LockEntry, write_lock_entry
-from onboarding.model_spec import AsynchronousSpec, ScheduledFloorSpec
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.cli import app as cli
@@ -101,6 +101,14 @@ def test_schedule_moves_bounds_and_cost():
     assert (state.fewest, state.most) == (1, 9)
     assert state.usd_per_hour.most == round(9 * 1.4084, 4)
     assert state.schedule == ("cron(0 7 * * ? *) Europe/Berlin: from 3 to 9",)
+
+
+def test_cpu_target_is_that_of_the_policy_and_told():
+    local = with_scaling(one("local", "sentence-embedder"), max=3, cpu_utilization_percent=70)
+    target = own(local).cpu_target
+    assert target is not None and target.value == 140
+    assert "140 % CPU" in table_text(local)
+    assert own(with_scaling(local, max=1)).cpu_target is None
 
 
 def test_shadow_keeps_its_count_and_scales_on_nothing():

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from local_cloud.cloudwatch.queries import Span, evaluate_queries
-from onboarding.model_spec import AsynchronousSpec
+from onboarding.hosting_spec import AsynchronousSpec
 from stacks.alarms.properties import alarms, endpoint_alarms, rollback_alarm_ids
 from stacks.dashboards.overview import GRAVEST
 from stacks.rollout import WAIT_SECONDS, deployment_config

@@ -52,6 +52,22 @@ def test_capture_writes_under_the_endpoints_own_prefix_and_nowhere_else():
     assert found["Outputs"]["CapturesPrefix"]["Value"] == f"s3://{bucket}/captures/cloud-example/"
 
 
+def test_metrics_are_those_of_the_file_and_the_rest_is_sagemakers():
+    def metrics(given):
+        found = template({MODEL: endpoint_settings(f"metrics: {given}")})
+        return config(found)["MetricsConfig"]
+
+    assert metrics("{enhanced: true, publish_seconds: 10}") == {
+        "EnableEnhancedMetrics": True,
+        "MetricPublishFrequencyInSeconds": 10,
+    }
+    assert metrics("{detailed: false}") == {
+        "EnableEnhancedMetrics": False,
+        "EnableDetailedObservability": False,
+    }
+    assert "MetricsConfig" not in config(template({}))
+
+
 def test_queue_reads_requests_and_writes_answers_under_the_endpoints_own_prefixes():
     found = template({MODEL: endpoint_settings(QUEUE)})
     queue, bucket = config(found)["AsyncInferenceConfig"], "roundhouse-cloud-111122223333-us-east-1"

@@ -11,7 +11,7 @@ import pytest
 
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import NetworkSpec
-from onboarding.model_spec import AsynchronousSpec, DataCaptureSpec
+from onboarding.hosting_spec import AsynchronousSpec, DataCaptureSpec
 from stacks.access.policies import Statement
 from stacks.endpoint.statements import (
     MOST_NAMED_ENGINES,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from onboarding.model_spec import AsynchronousSpec, ScheduledFloorSpec
+from onboarding.hosting_spec import AsynchronousSpec, ScheduledFloorSpec
 from stacks.endpoint.warnings import scaling_warnings
 from stacks.scaling.resources import scaling_resources
 from stacks.scaling.targets import variant_id
@@ -77,6 +77,19 @@ def test_each_policy_has_one_metric_of_its_own_variant():
         {"Name": "EndpointName", "Value": "dev-sentence-embedder"},
         {"Name": "VariantName", "Value": "AllTraffic"},
     ]
+
+
+def test_cpu_policy_follows_the_variants_own_cpu_at_a_share_of_its_vcpus():
+    local = with_scaling(one("local", "sentence-embedder"), max=3, cpu_utilization_percent=70)
+    resources = scaling_resources(local)
+    found = tracking(resources, "CpuPolicy")
+    metric = found["CustomizedMetricSpecification"]
+    assert (found["TargetValue"], metric["MetricName"]) == (140, "CPUUtilization")
+    assert (metric["Namespace"], metric["Statistic"]) == ("/aws/sagemaker/Endpoints", "Average")
+    assert metric["Dimensions"][1] == {"Name": "VariantName", "Value": "AllTraffic"}
+    assert resources["CpuPolicy"]["Properties"]["PolicyName"] == "local-sentence-embedder-cpu"
+    without = with_scaling(local, cpu_utilization_percent=None)
+    assert set(resources) - set(scaling_resources(without)) == {"CpuPolicy"}
 
 
 def test_derivation_stands_at_each_policy():

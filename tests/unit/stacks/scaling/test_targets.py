@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.scaling.targets import backlog_target, gpu_target, invocations_target
+from stacks.scaling.targets import backlog_target, cpu_target, gpu_target, invocations_target
 from tests.synth.deployments import (
     benchmark,
     of_targets,
@@ -149,6 +149,26 @@ def test_gpu_target_is_none_where_an_instance_has_no_gpu():
     assert gpu_target(local, local.own) is None
     mixed = with_own(embedder(), pools=(*embedder().own.pools, *local.own.pools))
     assert gpu_target(mixed, mixed.own) is None
+
+
+def test_cpu_target_is_the_percent_times_the_vcpus():
+    local = with_scaling(one("local", "sentence-embedder"), max=3, cpu_utilization_percent=70)
+    target = cpu_target(local.own)
+    assert target is not None and target.value == 140
+    expected = "70 % (scaling.cpu_utilization_percent) x 2 vCPUs of ml.c7i.large"
+    assert target.derivation == expected
+
+
+def test_cpu_target_of_several_instance_types_is_one_that_the_smallest_can_reach():
+    pools = with_own_pools(one("local", "sentence-embedder"), "ml.c7i.2xlarge", "ml.c7i.xlarge")
+    target = cpu_target(with_scaling(pools, cpu_utilization_percent=50).own)
+    assert target is not None and target.value == 200
+    assert target.derivation.endswith("x 4 vCPUs of ml.c7i.xlarge")
+
+
+def test_cpu_target_is_none_unless_the_file_asks_for_it_of_types_with_known_vcpus():
+    assert cpu_target(one("local", "sentence-embedder").own) is None
+    assert cpu_target(with_scaling(embedder(), cpu_utilization_percent=70).own) is None
 
 
 def test_refuses_a_capacity_that_says_nothing():

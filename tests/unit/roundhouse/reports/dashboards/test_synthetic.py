@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from local_cloud.cloudwatch.series import Question
+from onboarding.hosting_spec import AsynchronousSpec
 from onboarding.metrics import HOST, INVOCATIONS, METRICS
-from onboarding.model_spec import AsynchronousSpec
 from roundhouse.reports.dashboards.page import alarm_state
 from roundhouse.reports.dashboards.pictures import END
 from roundhouse.reports.dashboards.synthetic import MINUTES, SAMPLES, SyntheticMetrics, variant_day
