@@ -131,7 +131,7 @@ def variant_graphs(
     `samples` are those of `Shown`.
     """
     each = "" if samples in (None, 1) else f" / {samples}"
-    told = MIXED_SAMPLES if samples is None else "instances that reported"
+    noun = MIXED_SAMPLES if samples is None else "instances that reported"
     latency = every_variant(endpoint, INVOCATIONS, "ModelLatency", "p99", " / 1000")
     count = every_variant(endpoint, INVOCATIONS, "Invocations", "Sum")
     failed = every_variant(endpoint, INVOCATIONS, "InvocationModelErrors", "Average", " * 100")
@@ -140,7 +140,7 @@ def variant_graphs(
         Graph(title="Variants: p99 of the model, ms", rows=[latency], unit="ms", lines=slo),
         Graph(title="Variants: requests a minute", rows=[count], unit="requests"),
         Graph(title="Variants: failed requests, %", rows=[failed], unit="%"),
-        Graph(title=f"Variants: {told}", rows=[reported], unit="instances"),
+        Graph(title=f"Variants: {noun}", rows=[reported], unit="instances"),
     ]
 
 

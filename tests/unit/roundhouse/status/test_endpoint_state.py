@@ -103,7 +103,7 @@ def test_schedule_moves_bounds_and_cost():
     assert state.schedule == ("cron(0 7 * * ? *) Europe/Berlin: from 3 to 9",)
 
 
-def test_cpu_target_is_that_of_the_policy_and_told():
+def test_cpu_target_is_that_of_the_policy():
     local = with_scaling(one("local", "sentence-embedder"), max=3, cpu_utilization_percent=70)
     target = own(local).cpu_target
     assert target is not None and target.value == 140

@@ -87,7 +87,7 @@ def test_enhanced_metrics_show_each_instance_and_each_gpu_that_there_is():
     assert "Memory of each instance" in on_cpu and "AcceleratorId" not in on_cpu
 
 
-def test_end_to_end_latency_is_the_sum_of_both_averages_where_metrics_are_asked_for():
+def test_end_to_end_latency_is_the_sum_of_both_averages_on_endpoints_with_metrics():
     body = endpoint_dashboard_body(with_endpoint(OWN, metrics=MetricsSpec()))
     row = titled(body, "Latency of the model")["metrics"][-1][0]
     assert row["expression"] == "(model_us + overhead_us) / 1000"
