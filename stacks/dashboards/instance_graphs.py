@@ -112,7 +112,8 @@ def enhanced_graphs(shown: Shown, *, gpu: bool) -> list[Graph]:
 
     Source: SageMaker developer guide, monitoring-cloudwatch-enhanced-metrics.
     """
-    hosts, gpus = ("InstanceId",), ("InstanceId", "AcceleratorId")
+    hosts: tuple[str, ...] = ("InstanceId",)
+    gpus = (*hosts, "AcceleratorId")
     charts = [
         ("CPU of each instance, % (100 for each core)", "CPUUtilization", hosts),
         ("Memory of each instance, %", "MemoryUtilization", hosts),
