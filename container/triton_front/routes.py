@@ -64,7 +64,10 @@ class TritonRoutes:
         max_body_bytes: int,
         deadline_seconds: float,
         failed: Callable[[BaseException], None],
+        metrics: TritonClient | None = None,
     ) -> None:
+        """`metrics` asks Triton's metrics port; None where Triton has no metrics."""
+        self._metrics = metrics
         self._triton, self._health, self._multi_model = triton, health, multi_model
         self._max_body_bytes, self._deadline_seconds = max_body_bytes, deadline_seconds
         self._failed = failed
@@ -91,6 +94,8 @@ class TritonRoutes:
         if path == "/ping":
             _refuse_other_methods(request, "GET", "HEAD")
             return await self._ping()
+        if path == "/metrics":
+            return await self._metrics_text(request)
         if path == "/invocations":
             _refuse_other_methods(request, "POST")
             return await self._infer(request, path, SINGLE)
@@ -99,12 +104,7 @@ class TritonRoutes:
         if path in ("/models", "/models/"):
             _refuse_other_methods(request, "GET")
             return await self._pass_on(TritonRequest("GET", "/models"), LOAD_SECONDS)
-        found = MODEL_PATH.fullmatch(path)
-        if found is None:
-            raise UnknownPath(
-                f"There is no {path[:60]!r} here; POST /invocations, /models and GET /ping are."
-            )
-        name, invokes = found.groups()
+        name, invokes = _model_of(path)
         if invokes:
             _refuse_other_methods(request, "POST")
             if self._multi_model and name not in self._health.models:
@@ -114,6 +114,13 @@ class TritonRoutes:
         if method == "DELETE":
             return await self._unload(request, name)
         return await self._pass_on(TritonRequest("GET", path, headers=_passed(request)))
+
+    async def _metrics_text(self, request: Request) -> Response:
+        """Return Triton's metrics in Prometheus's format, where they are on."""
+        if self._metrics is None:
+            raise UnknownPath("There is no '/metrics' here; Triton's metrics are off.")
+        _refuse_other_methods(request, "GET")
+        return await self._metrics.request(TritonRequest("GET", "/metrics"))
 
     async def _ping(self) -> Response:
         """Return Triton's own word, unless a model cannot answer."""
@@ -241,6 +248,19 @@ def _passed(request: Request) -> tuple[tuple[bytes, bytes], ...]:
     return tuple(
         (name, value) for name, value in request.headers.items() if name.startswith(PASSED_PREFIX)
     )
+
+
+def _model_of(path: str) -> tuple[str, str | None]:
+    """Return the model that a path names, and `/invoke` where it ends in that.
+
+    Raises UnknownPath.
+    """
+    found = MODEL_PATH.fullmatch(path)
+    if found is None:
+        raise UnknownPath(
+            f"There is no {path[:60]!r} here; POST /invocations, /models and GET /ping are."
+        )
+    return found[1], found[2]
 
 
 def _refuse_other_methods(request: Request, *allowed: str) -> None:

@@ -11,7 +11,7 @@ import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from container.server.http.messages import HttpLimits
 from container.server.http.server import HttpServer
@@ -25,21 +25,36 @@ from container.triton_front.upstream import TritonClient
 
 MODEL_BROKEN, TRITON_KILLED = 6, 1
 PORT_FLAG, RANGE_FLAG = "--sagemaker-port=", "--sagemaker-safe-port-range="
+METRICS_FLAG, METRICS_PORT_FLAG = "--allow-metrics=", "--metrics-port="
+METRICS_ADDRESS_FLAG = "--metrics-address="
+REPLACED_FLAGS = (PORT_FLAG, RANGE_FLAG, METRICS_PORT_FLAG, METRICS_ADDRESS_FLAG)
 INSPECT_SECONDS, STARTING_SECONDS = 1.0, 0.05
 TRITON_STOP_SECONDS, LAST_SECONDS = 4.0, 5.0
 """Of the 30 s between SageMaker's SIGTERM and SIGKILL, 25 drain; a broken server drains shortly."""
 
 
-def triton_command(command: Sequence[str], port: int) -> tuple[str, ...]:
-    """Return Triton's command with another SageMaker port, which only this server asks."""
-    kept = [word for word in command if not word.startswith((PORT_FLAG, RANGE_FLAG))]
-    return (*kept, f"{PORT_FLAG}{port}")
+def triton_command(
+    command: Sequence[str], port: int, metrics_port: int | None = None
+) -> tuple[str, ...]:
+    """Return Triton's command with other ports for SageMaker and metrics, which only we ask."""
+    kept = [word for word in command if not word.startswith(REPLACED_FLAGS)]
+    metrics = (f"{METRICS_ADDRESS_FLAG}127.0.0.1", f"{METRICS_PORT_FLAG}{metrics_port}")
+    return (*kept, f"{PORT_FLAG}{port}", *(() if metrics_port is None else metrics))
 
 
-def free_port() -> int:
-    """Return a port of the loopback device that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+def has_metrics(command: Sequence[str]) -> bool:
+    """Return True where Triton's command turns its metrics on; of several words the last counts."""
+    words = [word for word in command if word.startswith(METRICS_FLAG)]
+    return bool(words) and words[-1] == f"{METRICS_FLAG}true"
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Return different ports of the loopback device that nobody listens on."""
+    with ExitStack() as open_sockets:
+        listeners = [
+            open_sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        return tuple(int(listener.getsockname()[1]) for listener in listeners)
 
 
 class TritonFront:
@@ -50,10 +65,13 @@ class TritonFront:
 
     async def serve(self, command: Sequence[str]) -> int:
         """Serve until a signal, Triton's end or a broken model, and return the exit code."""
-        settings, port = self._settings, free_port()
+        settings, (port, metrics_port) = self._settings, free_ports(2)
+        metrics = TritonClient(metrics_port) if has_metrics(command) else None
         raise_descriptor_limit(2 * settings.max_connections)
         stop = stop_event()
-        process = await asyncio.create_subprocess_exec(*triton_command(command, port))
+        process = await asyncio.create_subprocess_exec(
+            *triton_command(command, port, None if metrics is None else metrics_port)
+        )
         tune_interpreter()
         loop = asyncio.get_running_loop()
         triton = TritonClient(port)
@@ -67,6 +85,7 @@ class TritonFront:
             failed=lambda fault: self._log.report(
                 "request_failed", fault, stage="http", status=500
             ),
+            metrics=metrics,
         )
         if not settings.multi_model:
             health.add(single_model(settings.model_dir))
@@ -83,6 +102,8 @@ class TritonFront:
             await server.drain(LAST_SECONDS if code else settings.drain_seconds)
         finally:
             triton.close()
+            if metrics is not None:
+                metrics.close()
             await _end(process)
         return code
 

@@ -17,6 +17,8 @@ from container.server.types import Unavailable
 
 DROPPED = {b"connection", b"content-length", b"content-type", b"transfer-encoding", b"keep-alive"}
 """Headers of Triton's answers that belong to its own connection, or to the answer's fields."""
+REPEATED_PATHS = ("/invocations", "/invoke", "/ping", "/metrics")
+"""What may be asked a second time where the first connection ended."""
 
 
 class TritonGone(Unavailable):
@@ -61,7 +63,7 @@ class TritonClient:
         try:
             return await self._exchange(data)
         except TritonGone:
-            if not reused or not request.path.endswith(("/invocations", "/invoke", "/ping")):
+            if not reused or not request.path.endswith(REPEATED_PATHS):
                 raise
             self._drop_idle()
             return await self._exchange(data)

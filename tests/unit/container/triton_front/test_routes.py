@@ -11,7 +11,7 @@ import pytest
 from container.server.http.messages import Request, Response
 from container.triton_front.health import Health, ModelHealth
 from container.triton_front.routes import TritonRoutes, single_model
-from container.triton_front.server import triton_command
+from container.triton_front.server import free_ports, has_metrics, triton_command
 from container.triton_front.upstream import TritonGone, TritonRequest
 
 pytestmark = pytest.mark.unit
@@ -32,7 +32,7 @@ class Triton:
         return Response(self.status, b"{}", "application/json")
 
 
-def front(triton: Triton, *, multi_model: bool = False, faults=None) -> TritonRoutes:
+def front(triton: Triton, *, multi_model=False, faults=None, metrics=None) -> TritonRoutes:
     health = Health(triton.request, lambda: (), lambda: 0.0)
     health.add(ModelHealth(name="a", archive=Path("/x"), request=None))
     if not multi_model:
@@ -44,6 +44,7 @@ def front(triton: Triton, *, multi_model: bool = False, faults=None) -> TritonRo
         max_body_bytes=1 << 20,
         deadline_seconds=5,
         failed=[].append if faults is None else faults.append,
+        metrics=metrics,
     )
 
 
@@ -144,3 +145,25 @@ def test_refuses_a_target_model_that_could_end_its_line():
 def test_triton_gets_a_port_of_its_own():
     command = ("tritonserver", "--sagemaker-port=8080", "--sagemaker-safe-port-range=1-2", "--x=y")
     assert triton_command(command, 9) == ("tritonserver", "--x=y", "--sagemaker-port=9")
+
+
+def test_metrics_are_those_of_tritons_own_port_and_absent_without_them():
+    triton, metrics = Triton(), Triton()
+    assert ask(front(triton, metrics=metrics), "GET", "/metrics").status == 200
+    assert ([item.path for item in metrics.requests], triton.requests) == (["/metrics"], [])
+    assert ask(front(triton, metrics=metrics), "POST", "/metrics").status == 405
+    assert ask(front(triton), "GET", "/metrics").status == 404
+
+
+def test_triton_keeps_its_metrics_to_this_server():
+    off, on = "--allow-metrics=false", "--allow-metrics=true"
+    given = ("tritonserver", off, on, "--metrics-port=23000")
+    assert has_metrics(given) and not has_metrics(given[:2]) and not has_metrics(())
+    first, second = free_ports(2)
+    assert first != second
+    assert triton_command(given, first, second) == (
+        *given[:3],
+        f"--sagemaker-port={first}",
+        "--metrics-address=127.0.0.1",
+        f"--metrics-port={second}",
+    )
