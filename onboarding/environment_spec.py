@@ -199,6 +199,11 @@ class EnvironmentSpec(Value):
         None, description="Permissions boundary of every role"
     )
     alarm_email: str | None = Field(None, description="Address that alarms are sent to")
+    alarm_https: tuple[str, ...] = Field(
+        (),
+        max_length=5,
+        description="HTTPS addresses that alarms are sent to, such as PagerDuty's integration URL",
+    )
     inference_ami_version: str | None = Field(
         None, description="Default: the platform's; must be named where the platform leaves it open"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import cast
 
@@ -167,6 +168,15 @@ class FoundationStack(Stack):
                 topic_arn=alarms,
                 protocol="email",
                 endpoint=environment.alarm_email,
+            )
+        for address in environment.alarm_https:
+            digest = hashlib.sha256(address.encode()).hexdigest()[:8]
+            sns.CfnSubscription(
+                self,
+                f"AlarmHttps{digest}",
+                topic_arn=alarms,
+                protocol="https",
+                endpoint=address,
             )
         answers = self._add_topic("Answers", arns.answer_topic_name(environment), key)
         policy = topic_policy(arns.answer_topic(environment))

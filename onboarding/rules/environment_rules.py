@@ -228,6 +228,24 @@ def oidc_provider_is_githubs(case: EnvironmentCase) -> Iterator[Fault]:
         )
 
 
+@rule("alarm_https")
+def alarm_https_are_addresses(case: EnvironmentCase) -> Iterator[Fault]:
+    """Addresses that SNS can send to by the protocol `https`, each once."""
+    for index, address in enumerate(case.spec.alarm_https):
+        place = case.document.at("alarm_https", index)
+        if not re.fullmatch(r"https://[A-Za-z0-9.-]+(:\d+)?(/[^\s@]*)?", address):
+            yield place.fault(
+                f"'alarm_https[{index}]' is no HTTPS address",
+                value=address,
+                allowed="https://HOST/PATH without a user and a password",
+                way_out="give one, or leave it out",
+            )
+        elif address in case.spec.alarm_https[:index]:
+            yield place.fault(
+                f"'alarm_https[{index}]' is there already", value=address, way_out="remove it"
+            )
+
+
 @rule("alarm_email")
 def alarm_email_is_an_address(case: EnvironmentCase) -> Iterator[Fault]:
     """An address that SNS can send to."""

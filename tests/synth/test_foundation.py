@@ -81,6 +81,7 @@ def bucket_rules(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
     [
         {},
         {"alarm_email": "team@example.com"},
+        {"alarm_https": ["https://events.example.com/a"]},
         {"network": NETWORK},
         {"unreferenced_engine_days": 5},
     ],
@@ -88,6 +89,18 @@ def bucket_rules(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_settings_of_an_environment_add_resources_and_rename_none(changes):
     found = {key: value["Type"] for key, value in foundation(**changes)["Resources"].items()}
     assert {key: found.get(key) for key in STATEFUL_IDS} == STATEFUL_IDS
+
+
+def test_https_addresses_subscribe_to_the_alarms_whatever_their_order():
+    first, second = "https://events.example.com/a", "https://events.example.com/b"
+    both = of_type(foundation(alarm_https=[first, second]), "AWS::SNS::Subscription")
+    found = [item["Properties"] for item in both.values()]
+    assert {(item["Protocol"], item["Endpoint"]) for item in found} == {
+        ("https", first),
+        ("https", second),
+    }
+    assert {json.dumps(item["TopicArn"]) for item in found} == {json.dumps({"Ref": "Alarms"})}
+    assert of_type(foundation(alarm_https=[second, first]), "AWS::SNS::Subscription") == both
 
 
 def test_stateful_resources_survive_their_stack(stack):
