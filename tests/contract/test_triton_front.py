@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import signal
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +16,10 @@ import pytest
 from benchmarks.hostile.clients import Tally
 from benchmarks.hostile.requests import TEXTS, deep_requests, hostile_requests, lying_requests
 from container.triton_front.stubs import STUB
+from onboarding.serve_environment import serve_environment
 from tests.contract.conftest import SECONDS, Served, exit_status, rows, serving
 from tests.contract.requests import json_request, lying_request
+from tests.fixtures.tiny_embedder.archive import EMBEDDER
 
 MODEL_BROKEN, SEED, HOSTILE = 6, 4, 400
 
@@ -116,3 +119,13 @@ def test_server_ends_with_triton(archive, tmp_path):
         os.kill(triton, signal.SIGKILL)
         assert exit_status(served.container) == 1
         assert "Triton ended with status -9" in served.container.spec.log.read_text()
+
+
+def test_metrics_of_triton_are_passed_on_where_they_are_on(archive, tmp_path):
+    variables = serve_environment(EMBEDDER.model, metrics=True)
+    with serving("triton-sme", archive, tmp_path, **variables) as served:
+        assert served.ask(json_request(["a dog"])).status == 200
+        answer = served.client.request("GET", "/metrics")
+    assert answer.status == 200
+    counter = rf'nv_inference_request_success{{[^}}]*model="{EMBEDDER.model}"[^}}]*}} [1-9]'
+    assert re.search(counter, answer.body.decode())
