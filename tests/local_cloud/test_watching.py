@@ -58,7 +58,7 @@ def states(session):
 
 
 class Asking:
-    """Asks without rest, in the background, while it is entered."""
+    """Asks again and again, in the background, while it is entered."""
 
     def __init__(self, session, body):
         self.runtime, self.body, self.over = (
@@ -77,7 +77,7 @@ class Asking:
                 )
             except botocore.exceptions.ClientError:
                 self.refused += 1
-            self.over.wait(0.02)
+            self.over.wait(0.1)
 
     def __enter__(self):
         self.thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import pytest
 from hypothesis import example, given, settings
@@ -41,10 +42,16 @@ REFERENCES = re.compile(
 OUR_HTML = re.compile(r"<!-- roundhouse:plan -->|<details><summary>\w+: \d+</summary>|</details>")
 
 
+@lru_cache(maxsize=1)
+def tokens(text):
+    """Return what a text is parsed to."""
+    return PARSER.parse(text)
+
+
 def shape(text):
     """Return the kinds of all blocks of a comment, cell by cell, and what stands in them."""
     found = []
-    for token in PARSER.parse(text):
+    for token in tokens(text):
         found.append(token.type)
         found += [f"  {child.type}" for child in token.children or () if child.type != "text"]
     return found
@@ -52,7 +59,7 @@ def shape(text):
 
 def html(text):
     """Return the HTML of a comment that is not ours."""
-    blocks = list(PARSER.parse(text))
+    blocks = list(tokens(text))
     inline = [child for token in blocks for child in token.children or ()]
     raw = [token.content for token in (*blocks, *inline) if token.type.startswith("html")]
     return OUR_HTML.sub("", "".join(raw)).strip()
@@ -62,7 +69,7 @@ def visible_words(text):
     """Return the words that a reader sees, and that the forge looks through for references."""
     return "\n".join(
         child.content
-        for token in PARSER.parse(text)
+        for token in tokens(text)
         for child in token.children or ()
         if child.type in ("text", "code_inline", "text_special")
     )
