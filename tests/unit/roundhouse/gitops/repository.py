@@ -16,7 +16,7 @@ from roundhouse.processes import Processes
 
 ROOT = Path(__file__).parents[4]
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-BUDGET = {"accuracy": {"budget": {"mean": 0.95}}}
+BUDGET = {"accuracy": {"budget": {"mean": 0.985}}}
 """A change of a model that gives it another engine."""
 SCALED = {"endpoint": {"scaling": {"min": 2, "max": 4}}}
 
