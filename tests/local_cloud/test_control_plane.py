@@ -61,6 +61,24 @@ def test_endpoint_made_by_the_api_becomes_in_service(model, sagemaker):
     sagemaker.delete_endpoint_config(EndpointConfigName="by-api")
 
 
+def test_metrics_config_is_kept_and_detailed_unless_the_request_says_otherwise(model, sagemaker):
+    given = {"EnableEnhancedMetrics": True, "MetricPublishFrequencyInSeconds": 10}
+    variants = [variant()]
+    for name, metrics in (("detailed", given), ("plain", {"EnableDetailedObservability": False})):
+        sagemaker.create_endpoint_config(
+            EndpointConfigName=name, ProductionVariants=variants, MetricsConfig=metrics
+        )
+        found = sagemaker.describe_endpoint_config(EndpointConfigName=name)["MetricsConfig"]
+        assert found == {"EnableDetailedObservability": True, **metrics}
+        sagemaker.delete_endpoint_config(EndpointConfigName=name)
+    with refusal("MetricPublishFrequencyInSeconds 20 is not valid"):
+        sagemaker.create_endpoint_config(
+            EndpointConfigName="refused",
+            ProductionVariants=variants,
+            MetricsConfig={"MetricPublishFrequencyInSeconds": 20},
+        )
+
+
 def test_refuses_a_variant_in_a_template(model):
     properties = {"ProductionVariants": [variant(ModelName="missing")]}
     config = {"Type": "AWS::SageMaker::EndpointConfig", "Properties": properties}
