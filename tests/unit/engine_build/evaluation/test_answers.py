@@ -21,6 +21,9 @@ class Encoder:
             self.batches.append(texts[begin : begin + batch])
             yield self.batches[-1]
 
+    def aligned(self, rows, feed):
+        return rows
+
     def length(self, text):
         return len(text)
 
