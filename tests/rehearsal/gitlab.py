@@ -66,6 +66,7 @@ class GitLabRehearsal(Rehearsal):
         self.clone.commit("Locks of dev")
         self.clone.git("checkout", "--quiet", "main")
         self.clone.git("merge", "--quiet", "change")
+        self.gitlab.texts["pull"].clear()
         self.clone.git("push", "--quiet", "origin", "main")
         before = self.endpoint(DEV, "tiny")
         push = {"CI_PIPELINE_SOURCE": "push"}
@@ -77,7 +78,7 @@ class GitLabRehearsal(Rehearsal):
     def promote(self):
         push, before = {"CI_PIPELINE_SOURCE": "push"}, self.endpoint(PROD, "tiny")
         assert self.pipeline(push, "promote to prod") == 0
-        _, pull = self.gitlab.texts["pull"]
+        (pull,) = self.gitlab.texts["pull"]
         self.clone.git("fetch", "--quiet", "origin")
         self.clone.git("merge", "--quiet", f"origin/{pull['source_branch']}")
         self.clone.git("push", "--quiet", "origin", "main")
