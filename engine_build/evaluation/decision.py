@@ -17,11 +17,11 @@ import numpy as np
 
 from engine_build.datasets.dataset import Shape
 from engine_build.errors import BudgetMissed
-from engine_build.evaluation.accuracy import (
+from engine_build.evaluation.accuracy import shortfall
+from engine_build.evaluation.accuracy_report import (
     format_budget,
     format_scores,
     format_verdict,
-    shortfall,
     way_out,
 )
 from engine_build.evaluation.latency import Latencies

@@ -25,7 +25,7 @@ from engine_build.store import link_or_copy, sha256_of
 from onboarding.checkpoint import files_sha256
 
 LARGEST_ONNX_BYTES = 2**31 - 1
-ROOM = 64 << 20
+RESERVED_BYTES = 64 << 20
 """For everything in an ONNX file but its weights."""
 LEAST_EXTERNAL = 1024
 """Bytes; smaller constants stay in the ONNX file: shapes and axes follow from them."""
@@ -160,7 +160,7 @@ def copy_network(source: Path, target: Path) -> None:
 
 
 def save_model(
-    model: onnx.ModelProto, path: Path, *, largest: int = LARGEST_ONNX_BYTES - ROOM
+    model: onnx.ModelProto, path: Path, *, largest: int = LARGEST_ONNX_BYTES - RESERVED_BYTES
 ) -> None:
     """Write a network whose weights are in memory: as one file if they have `largest` bytes."""
     data = path.with_name(DATA_NAME)
@@ -172,7 +172,9 @@ def save_model(
         onnx.save(_with_external_weights(model, file), path)
 
 
-def pack_network(source: Path, target: Path, *, largest: int = LARGEST_ONNX_BYTES - ROOM) -> None:
+def pack_network(
+    source: Path, target: Path, *, largest: int = LARGEST_ONNX_BYTES - RESERVED_BYTES
+) -> None:
     """Move a network with any data files to `target`, as networks of a build lie.
 
     One without is moved as it is.
@@ -187,7 +189,9 @@ def pack_network(source: Path, target: Path, *, largest: int = LARGEST_ONNX_BYTE
     save_model(model, target, largest=largest)
 
 
-def load_network(model: onnx.ModelProto, *, largest: int = LARGEST_ONNX_BYTES - ROOM) -> OrtNetwork:
+def load_network(
+    model: onnx.ModelProto, *, largest: int = LARGEST_ONNX_BYTES - RESERVED_BYTES
+) -> OrtNetwork:
     """Load a network from memory; one beyond `largest` bytes by way of a file. Raises SourceFault.
 
     ONNX Runtime keeps the file mapped, so it may be deleted at once.

@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import SourceFault
-from engine_build.onnx_graph.external_data import LARGEST_ONNX_BYTES, ROOM, load_network
+from engine_build.onnx_graph.external_data import LARGEST_ONNX_BYTES, RESERVED_BYTES, load_network
 from engine_build.onnx_graph.onnx_file import LEAST_INT8, opset
 from engine_build.quantization.calibration import Range
 from engine_build.quantization.layers import Constants, Layer
@@ -44,7 +44,7 @@ class SwitchableNetwork:
         layers: Sequence[Layer],
         ranges: Mapping[str, Range],
         *,
-        largest: int = LARGEST_ONNX_BYTES - ROOM,
+        largest: int = LARGEST_ONNX_BYTES - RESERVED_BYTES,
     ) -> None:
         """A network beyond `largest` bytes is loaded by way of a file. Raises SourceFault."""
         self._gates = {layer.node: f"int8_gate_{index}" for index, layer in enumerate(layers)}
@@ -132,9 +132,9 @@ def _bias_additions(
         if output in given or len(reading) != 1 or reading[0].op_type != "Add":
             continue
         for tensor in reading[0].input:
-            name = weights.name(tensor)
-            if name is not None and weights.is_float_of_rank(name, (1,)):
-                biases[output] = _Bias(addition=reading[0].output[0], name=name)
+            bias = weights.name(tensor)
+            if bias is not None and weights.is_float_of_rank(bias, (1,)):
+                biases[output] = _Bias(addition=reading[0].output[0], name=bias)
     return biases
 
 

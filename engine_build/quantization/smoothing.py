@@ -45,7 +45,8 @@ class Smoothing:
     def apply(self, values: Array) -> Array:
         """Return [..., channels] as they are quantized."""
         moved: Array = values if self.shifts is None else values - self.shifts
-        return moved / self.scales
+        scaled: Array = moved / self.scales
+        return scaled
 
     def constant(self, rows: Array) -> Array | None:
         """Return what the shift takes from the products with a weight; None: nothing.

@@ -93,8 +93,8 @@ def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log
             )
         if output.metric in CLASS_METRICS:
             # An empty list asks no more than whether the output has classes.
-            asked = labels if output.metric == "accuracy" and labels is not None else ()
-            class_indices(asked, network, spec.dataset, output.name)
+            classes = labels if output.metric == "accuracy" and labels is not None else ()
+            class_indices(classes, network, spec.dataset, output.name)
 
 
 def refuse_lone_texts(samples: Samples, dataset: str) -> None:
