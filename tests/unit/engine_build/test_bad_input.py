@@ -276,17 +276,17 @@ FAULTS = {
     "no labels": (1, "accuracy needs labels", linear_tree(metric="accuracy")),
     "text": (
         1,
-        "'x' holds <U1, but the network takes FP32; save values",
+        "'accuracy.dataset' has an array of type <U1 for input 'x' of the network",
         linear_tree(rows=np.array([["a"] * 4] * 120)),
     ),
     "complex": (
         1,
-        "'x' holds complex128, but the network takes FP32; save values",
+        "'accuracy.dataset' has an array of type <c16 for input 'x' of the network",
         linear_tree(rows=ROWS.astype(complex)),
     ),
     "dates": (
         1,
-        "'x' holds datetime64[s], but the network takes FP32; save values",
+        "'accuracy.dataset' has an array of type <M8[s] for input 'x' of the network",
         linear_tree(rows=np.zeros((120, 4), dtype="datetime64[s]")),
     ),
     "nan sample": (

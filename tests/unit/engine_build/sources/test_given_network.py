@@ -85,13 +85,6 @@ def test_sequence_axis_is_dynamic_where_the_profile_has_one(tmp_path):
             r"dynamic in axis 2 \(height\), axis 3 \(width\); .* axes are the batch: export",
         ),
         (
-            "Relu",
-            (1, 4),
-            (1, 4),
-            {},
-            r"input 'x' has no batch axis \(its shape is \[1, 4\]\); export",
-        ),
-        (
             "Reshape",
             ("batch", 4),
             ("rows", 2),
@@ -113,8 +106,9 @@ def test_refuses_rows_and_axes_that_are_not_served(
     nodes = [node(operator, " ".join(["x", *weights]), "y")]
     path = tmp_path / "model.onnx"
     write_graph(path, nodes, [tensor("x", *inputs)], [tensor("y", *outputs)], **weights)
+    rows = ROWS if len(inputs) == 2 else RANDOM.standard_normal((5, 3, 4, 4)).astype(np.float32)
     with pytest.raises(SourceFault, match=fault):
-        tensor_network(tmp_path, path)
+        tensor_network(tmp_path, path, rows)
 
 
 @pytest.mark.parametrize(
