@@ -195,6 +195,7 @@ _SERVER = (
     "container/archive.py",
     "container/server/**/*",
     "container/tensorrt/**/*",
+    "container/triton/heads.py",
     *_ENGINE_MANIFEST,
     "requirements/server.txt",
 )
@@ -208,6 +209,7 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
     ),
     "triton": (
         "container/triton/Dockerfile",
+        "container/triton/heads.py",
         "container/triton/manifest_check.py",
         "container/triton_image/**/*",
         "container/triton_front/**/*",
