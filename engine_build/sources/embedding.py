@@ -18,6 +18,7 @@ import numpy as np
 from engine_build.datasets.dataset import Array, Sample
 from engine_build.errors import SourceFault, one_line
 from engine_build.sources.checkpoint import read_json
+from engine_build.sources.reference_model import load_reference_model
 
 VECTOR = "sentence_embedding"
 """What sentence-transformers calls the vector of a text."""
@@ -176,27 +177,7 @@ def reference_encoder(
     In float32 on the CPU; texts begin with `prompt` and are cut at `longest` tokens, as the engine
     does. Raises SourceFault.
     """
-    import torch
-    import transformers
-    from sentence_transformers import SentenceTransformer
-
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    loading = {"attn_implementation": "eager", "dtype": torch.float32, "use_safetensors": True}
-    try:
-        model = SentenceTransformer(
-            str(folder),
-            device="cpu",
-            local_files_only=True,
-            trust_remote_code=False,
-            model_kwargs=loading,
-        )
-        model.max_seq_length = longest
-    except Exception as error:
-        raise SourceFault(
-            f"sentence-transformers cannot load the checkpoint ({one_line(error)}), so there is no "
-            "reference; save the checkpoint again with sentence-transformers."
-        ) from error
+    model = load_reference_model("SentenceTransformer", folder, longest)
     return lambda texts: model.encode(list(texts), prompt=prompt, show_progress_bar=False)
 
 

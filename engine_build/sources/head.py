@@ -18,6 +18,7 @@ from container.triton.heads import apply_activation
 from engine_build.datasets.dataset import Array, Sample
 from engine_build.errors import SourceFault, one_line
 from engine_build.sources.checkpoint import class_names, read_json
+from engine_build.sources.reference_model import load_reference_model
 from onboarding.values import Activation, Task
 
 HEADED: tuple[Task, ...] = ("text-classification", "text-ranking", "token-classification")
@@ -117,27 +118,8 @@ def ranking_reference(folder: Path, longest: int) -> Callable[[Sequence[Sample]]
     its scores with those of our activation. Raises SourceFault.
     """
     import torch
-    import transformers
-    from sentence_transformers import CrossEncoder
 
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    loading = {"attn_implementation": "eager", "dtype": torch.float32, "use_safetensors": True}
-    try:
-        model = CrossEncoder(
-            str(folder),
-            device="cpu",
-            local_files_only=True,
-            trust_remote_code=False,
-            model_kwargs=loading,
-        )
-        model.max_seq_length = longest
-    except Exception as error:
-        raise SourceFault(
-            f"sentence-transformers cannot load the checkpoint as a CrossEncoder "
-            f"({one_line(error)}), so there is no reference; save it again with "
-            "sentence-transformers."
-        ) from error
+    model = load_reference_model("CrossEncoder", folder, longest)
     head = head_of(folder, "text-ranking")
     assert head is not None
 
