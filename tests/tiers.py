@@ -76,6 +76,7 @@ TIERS = (
     ),
     Tier(
         name="contract",
+        group="local_cloud",
         needs="Triton 2.51 and the Python server",
         suites=((".venv", "tests/contract"),),
     ),
