@@ -104,9 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"unknown tier {', '.join(unknown)}; allowed: {names}")
     tiers = [tier for tier in TIERS if not chosen or tier.name in chosen]
-    groups = [
-        [tier for tier in tiers if tier.group == name] for name in {tier.group for tier in tiers}
-    ]
+    group_names = dict.fromkeys(tier.group for tier in tiers)
+    groups = [[tier for tier in tiers if tier.group == name] for name in group_names]
     with ThreadPoolExecutor(len(groups)) as pool:
         parts = pool.map(lambda group: [run_tier(tier) for tier in group], groups)
         outcomes = [outcome for part in parts for outcome in part]

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 import transformers
 from sentence_transformers import CrossEncoder
-from tokenizers import Tokenizer, processors
 
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
 from onboarding.values import Task
-from tests.unit.engine_build.architectures import write_text_checkpoint
+from tests.unit.engine_build.architectures import write_pair_template, write_text_checkpoint
 from tests.unit.engine_build.tiny import WORDS, sample_texts
 
 LONGEST = 16
@@ -107,14 +106,7 @@ def write_model(folder: Path, name: str) -> None:
     checkpoint = write_text_checkpoint(
         folder / "checkpoint", "BERT", classes=tuple(labels), head=head, **changes
     )
-    path = checkpoint / "tokenizer.json"
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    tokenizer.save(str(path))
+    write_pair_template(checkpoint)
     if name == "ranker":
         # The other ranker's tokenizer does not tell a pair's second text from its first.
         configuration = checkpoint / "tokenizer_config.json"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-from tokenizers import processors
+from tokenizers import Tokenizer, processors
 
 from tests.unit.engine_build.tiny import (
     SPECIAL,
@@ -36,6 +36,18 @@ TEXT: dict[str, tuple[str, dict[str, Any]]] = {
     "MiniLM": ("Bert", BERT | {"hidden_size": 384, "num_attention_heads": 12}),
 }
 """transformers' class, its configuration."""
+
+
+def write_pair_template(checkpoint: Path) -> None:
+    """Let a checkpoint's tokenizer tell a pair's second text from its first."""
+    path = checkpoint / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    tokenizer.save(str(path))
 
 
 def write_text_checkpoint(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from tokenizers import Tokenizer, processors
 
 from engine_build.errors import InputRefused
-from tests.unit.engine_build.architectures import write_text_checkpoint
+from tests.unit.engine_build.architectures import write_pair_template, write_text_checkpoint
 from tests.unit.engine_build.test_pipeline import build_entry
 from tests.unit.engine_build.tiny import model, sample_texts, write_tree, write_wheel
 
@@ -29,14 +28,7 @@ def write_pairs(root, name, *, queries, seed):
 
 def ranker_tree(tmp_path, queries):
     checkpoint = write_text_checkpoint(tmp_path / "checkpoint", "BERT", classes=("relevant",))
-    path = checkpoint / "tokenizer.json"
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    tokenizer.save(str(path))
+    write_pair_template(checkpoint)
     configuration = checkpoint / "tokenizer_config.json"
     names = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
     configuration.write_text(json.dumps(json.loads(configuration.read_text()) | names))
