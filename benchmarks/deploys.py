@@ -14,13 +14,14 @@ from benchmarks.context import Context
 from benchmarks.measure import Bar, Measure, with_command
 from benchmarks.scale.cloud import LocalDeployments, archived_entry
 from benchmarks.scale.many_models import many_models
+from benchmarks.trees import PYTHON_SERVER
 from roundhouse.deploy import deployment
 from roundhouse.session import LOCAL
 
 COUNT = 100
 WITH_DASHBOARD = COUNT + 1
 CHANGES = {
-    "serving": {"server": "python"},
+    "serving": PYTHON_SERVER,
     "endpoint": {"instance_type": "ml.c7i.large", "scaling": {"max": 2}},
 }
 COMMAND = (

@@ -16,6 +16,7 @@ from benchmarks.scale.change_sets import (
 from benchmarks.scale.cloud import LocalDeployments, archived_entry
 from benchmarks.scale.many_models import many_models
 from benchmarks.scale.random_edits import SCHEDULE, RandomEdits, random_edits
+from benchmarks.trees import PYTHON_SERVER
 from onboarding.names import stack_name
 from roundhouse.deploy import deployment
 from roundhouse.deploy.stacks import environment_templates
@@ -25,7 +26,7 @@ from roundhouse.session import LOCAL, Session
 
 COUNT = 3
 CHANGES: Mapping[str, Any] = {
-    "serving": {"server": "python"},
+    "serving": PYTHON_SERVER,
     "endpoint": {"instance_type": "ml.c7i.large", "scaling": {"max": 2}},
 }
 OWN: tuple[tuple[str, Mapping[str, Any]], ...] = (

@@ -14,6 +14,7 @@ from benchmarks.child import Usage, measure_usage
 from benchmarks.context import Context
 from benchmarks.measure import Bar, Measure, at_most, of_rounds, with_command
 from benchmarks.scale.many_models import many_models
+from benchmarks.trees import PYTHON_SERVER
 from roundhouse.processes import Command
 from roundhouse.settings import child_environment
 from roundhouse.text import quantity
@@ -25,7 +26,7 @@ COMMAND = "make bench BENCH=synth: python app.py, built-in validation off; faste
 SECONDS_BAR, MEMORY_BAR, ONE_BAR = at_most(25.0), at_most(450.0), at_most(3.0)
 GROWTH_BAR = at_most(1.5)
 """A further endpoint's cost among 500 against that among 100; 1 is a straight line."""
-LOCAL = {"serving": {"server": "python"}, "endpoint": {"instance_type": "ml.c7i.large"}}
+LOCAL = {"serving": PYTHON_SERVER, "endpoint": {"instance_type": "ml.c7i.large"}}
 
 
 def synth(context: Context) -> list[Measure]:

@@ -12,6 +12,11 @@ from benchmarks.context import Context
 from roundhouse.processes import Command
 
 MODEL = "sentence-embedder"
+PYTHON_SERVER = {
+    "server": "python",
+    "dynamic_batching": {"preferred_batch_sizes": [], "max_queue_delay_us": 0},
+}
+"""The shipped model's `serving` on the Python server, which waits for no fuller batch."""
 SEARCH = "models/data/search-sentences.txt"
 
 

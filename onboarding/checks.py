@@ -98,6 +98,7 @@ def environment_faults(view: EnvironmentView) -> Iterator[Fault]:
     yield from name_rules.endpoints_do_not_collide(view)
     yield from view_rules.sources_in_s3_are_readable(view)
     yield from view_rules.queue_delays_are_within_the_slo(view)
+    yield from view_rules.python_server_honours_the_serving_keys(view)
     yield from view_rules.cpu_targets_are_of_cpus_that_answer_at_once(view)
     yield from view_rules.endpoints_with_other_images_are_there(view)
     for model, join in joins(view):

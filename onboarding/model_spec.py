@@ -160,12 +160,13 @@ class DynamicBatchingSpec(Value):
     """How the server groups requests."""
 
     preferred_batch_sizes: tuple[PositiveInt, ...] = Field(
-        (), description="Batch sizes the server waits for, within max_queue_delay_us"
+        (),
+        description="Batch sizes the server waits for, within max_queue_delay_us; Triton only",
     )
     max_queue_delay_us: Annotated[int, Field(ge=0, le=60_000_000)] = Field(
         0,
         description="Longest wait for a fuller batch, in microseconds; SageMaker gives an "
-        "answer up after a minute",
+        "answer up after a minute; Triton only",
     )
     max_batch_size: PositiveInt | None = Field(
         None, description="Rows; default: the largest batch of the optimization profiles"
@@ -182,7 +183,9 @@ class ServingSpec(Value):
         DynamicBatchingSpec(), description="How requests are grouped"
     )
     instances_per_gpu: Annotated[int, Field(ge=1, le=128)] = Field(
-        1, description="Copies of the engine that run at once on one GPU"
+        1,
+        description="Copies of the engine that run at once on one GPU, or on a CPU instance; the "
+        "Python server's batches at once, by default 2 on a GPU and one a core on a CPU",
     )
     warm_up: bool = Field(
         True, description="Run every profile's sizes once before the endpoint is healthy"
@@ -195,6 +198,11 @@ class ServingSpec(Value):
         description="Cut texts of more tokens than the largest sequence; false: refuse their "
         "requests, naming the texts",
     )
+
+    @property
+    def slots(self) -> int | None:
+        """Batches that the Python server runs at once; None where the file leaves it the choice."""
+        return self.instances_per_gpu if "instances_per_gpu" in self.model_fields_set else None
 
 
 class EndpointSpec(Value):

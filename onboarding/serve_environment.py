@@ -128,9 +128,10 @@ server's defaults are InvokeEndpoint's 6 MiB and 60 s.
 """
 
 
-def python_server_environment(*, asynchronous: bool) -> dict[str, str]:
-    """The variables of one container of the Python server."""
-    return dict(ASYNCHRONOUS_PYTHON_SERVER) if asynchronous else {}
+def python_server_environment(*, asynchronous: bool, slots: int | None = None) -> dict[str, str]:
+    """The variables of one container of the Python server; `slots`: batches at once."""
+    limits = ASYNCHRONOUS_PYTHON_SERVER if asynchronous else {}
+    return limits | ({} if slots is None else {"ROUNDHOUSE_SLOTS": str(slots)})
 
 
 def signers_environment(signers: Sequence[str]) -> dict[str, str]:

@@ -44,9 +44,7 @@ MODEL_EDITS: tuple[Callable[[Random], Mapping[str, Any]], ...] = (
     lambda random: {"engine": {"precision": random.choice(("fp32", "int8"))}},
     lambda random: {"serving": {"warm_up": random.random() < 0.5}},
     lambda random: {"serving": {"server": random.choice(("python", "triton"))}},
-    lambda random: {
-        "serving": {"dynamic_batching": {"max_queue_delay_us": random.choice((0, 500, 9000))}}
-    },
+    lambda random: {"serving": {"instances_per_gpu": random.randint(1, 4)}},
 )
 ENVIRONMENT_EDITS: tuple[Callable[[Random], Mapping[str, Any]], ...] = (
     lambda random: {"alarm_email": "team@example.com"},

@@ -1,19 +1,23 @@
-"""Rules of one environment's models: sources that its roles may read, delays within the SLO."""
+"""Rules of one environment's models: sources that its roles may read, batching by its servers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from onboarding.document import Place
+from onboarding.document import KeyPath, Place
 from onboarding.environment_view import EnvironmentView, shared_endpoint_name
 from onboarding.fault import Fault
 from onboarding.hosting_spec import ScalingSpec
-from onboarding.model_spec import EndpointSpec
+from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.names import readable_sources
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import instance_types
 from onboarding.source_access import S3_SCHEME
 from onboarding.validation import Checked
+from onboarding.values import Server
+
+_BATCHING: KeyPath = ("serving", "dynamic_batching")
+_INSTANCES: KeyPath = ("serving", "instances_per_gpu")
 
 
 def sources_in_s3_are_readable(view: EnvironmentView) -> Iterator[Fault]:
@@ -70,6 +74,46 @@ def queue_delays_are_within_the_slo(view: EnvironmentView) -> Iterator[Fault]:
                 allowed=f"at most {1000 * slo:.10g} microseconds",
                 way_out="lower it, or raise the SLO",
             )
+
+
+def python_server_honours_the_serving_keys(view: EnvironmentView) -> Iterator[Fault]:
+    """The Python server waits for no fuller batch, and its models of one endpoint share the cores.
+
+    It runs what waits as soon as the engine is idle. `instances_per_gpu` is its batches at once.
+    """
+    for name, model in view.models.items():
+        if "serving" in model.sections and _server(view, name) == "python":
+            yield from _waits_that_are_tritons(model)
+            if shared_endpoint_name(model) is not None:
+                yield from _instances_of_several_models(model)
+
+
+def _waits_that_are_tritons(model: Checked[ModelSpec]) -> Iterator[Fault]:
+    batching = model.spec.serving.dynamic_batching
+    for key, value, none in (
+        ("preferred_batch_sizes", list(batching.preferred_batch_sizes), []),
+        ("max_queue_delay_us", batching.max_queue_delay_us, 0),
+    ):
+        if value != none:
+            yield model.document.at_change((*_BATCHING, key), ("serving", "server")).fault(
+                f"'{'.'.join(map(str, _BATCHING))}.{key}' is Triton's: the Python server runs "
+                "what waits as soon as the engine is idle",
+                value=value,
+                allowed=f"{key}: {none}, or server: triton",
+                way_out=f"take it out, or write `serving: {{dynamic_batching: {{{key}: {none}}}}}` "
+                "where the environment chooses the server",
+            )
+
+
+def _instances_of_several_models(model: Checked[ModelSpec]) -> Iterator[Fault]:
+    if model.spec.serving.instances_per_gpu != 1:
+        yield model.document.at(*_INSTANCES).fault(
+            "'serving.instances_per_gpu' has no effect on a shared endpoint of the Python server, "
+            "whose models share its cores",
+            value=model.spec.serving.instances_per_gpu,
+            allowed="instances_per_gpu: 1, or server: triton",
+            way_out="take it out, or give the model an endpoint of its own",
+        )
 
 
 def cpu_targets_are_of_cpus_that_answer_at_once(view: EnvironmentView) -> Iterator[Fault]:
@@ -139,3 +183,13 @@ def _serving_endpoint(view: EnvironmentView, name: str) -> Checked[EndpointSpec]
     if name in view.joins:
         return view.own_endpoints.get(view.joins[name].joins)
     return view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
+
+
+def _server(view: EnvironmentView, name: str) -> Server | None:
+    """Return the server that answers for a model; None where a file has faults."""
+    shared = shared_endpoint_name(view.models[name])
+    if shared is not None:
+        endpoint = view.endpoints.get(shared)
+        return endpoint.spec.server if endpoint and "server" in endpoint.sections else None
+    first = view.models.get(view.joins[name].joins if name in view.joins else name)
+    return first.spec.serving.server if first and "serving" in first.sections else None

@@ -114,8 +114,11 @@ def queue_ms(deployment: Deployment, target: Target) -> float:
 
 
 def copies(deployment: Deployment, target: Target) -> int:
-    """Copies of the engine that run at once on one GPU; the Python server holds one."""
-    return target.model.serving.instances_per_gpu if deployment.server == "triton" else 1
+    """Batches that run at once on one GPU; a second one of the Python server mostly copies."""
+    serving = target.model.serving
+    if deployment.server == "triton":
+        return serving.instances_per_gpu
+    return 1 if serving.slots is None else serving.slots
 
 
 def was_measured_on(gpu: str | None, instance: InstanceType) -> bool:

@@ -253,7 +253,8 @@ def _environment(deployment: Deployment, pool: Pool, model: str | None) -> dict[
     signers = signers_environment(deployment.environment.trusted_signers)
     asynchronous = deployment.endpoint.asynchronous is not None
     if deployment.server != "triton":
-        return python_server_environment(asynchronous=asynchronous) | signers
+        slots = None if model is None else pool.targets[0].model.serving.slots
+        return python_server_environment(asynchronous=asynchronous, slots=slots) | signers
     models, metrics = [target.model for target in pool.targets], deployment.endpoint.metrics
     variables = serve_environment(
         model,

@@ -15,7 +15,7 @@ from benchmarks.context import Context
 from benchmarks.scale.cloud import PROGRAM, archive, archived_entry
 from benchmarks.scale.many_models import many_models
 from benchmarks.servers.running_server import free_port
-from benchmarks.synth import COUNTS, GROWTH_BAR, app_command, growth
+from benchmarks.synth import COUNTS, GROWTH_BAR, LOCAL, app_command, growth
 from local_cloud.containers.archive import unpack_model
 from onboarding.lock import lock_path
 from onboarding.resolve import deployments
@@ -28,7 +28,6 @@ from stacks.endpoint.template import endpoint_faults
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[3]
-LOCAL = {"serving": {"server": "python"}, "endpoint": {"instance_type": "ml.c7i.large"}}
 DEADLINE_SECONDS = 30
 
 

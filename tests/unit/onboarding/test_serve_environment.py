@@ -50,3 +50,8 @@ def test_asynchronous_python_server_takes_what_sagemaker_passes_on():
     assert int(variables["ROUNDHOUSE_MAX_BODY_BYTES"]) >= 10**9
     assert int(variables["ROUNDHOUSE_MAX_REQUEST_ROWS"]) <= int(variables["ROUNDHOUSE_QUEUE_ROWS"])
     assert python_server_environment(asynchronous=False) == {}
+
+
+def test_python_server_has_the_slots_of_the_model_file():
+    found = python_server_environment(asynchronous=True, slots=3)
+    assert found == python_server_environment(asynchronous=True) | {"ROUNDHOUSE_SLOTS": "3"}

@@ -114,6 +114,16 @@ def test_python_server_of_a_queue_takes_large_requests():
     assert limits.items() <= queued.items() and not limits.keys() & direct.keys()
 
 
+def test_python_server_runs_as_many_batches_at_once_as_the_file_says():
+    slots = []
+    for instances in ("", "\n  instances_per_gpu: 1", "\n  instances_per_gpu: 3"):
+        found = template({MODEL: {"server: triton": f"server: python{instances}"}})
+        (model,) = of_type(found, "AWS::SageMaker::Model").values()
+        variables = model["PrimaryContainer"]["Environment"]
+        slots.append(variables.get("ROUNDHOUSE_SLOTS"))
+    assert slots == [None, "1", "3"]
+
+
 def test_containers_of_every_mode_know_the_trusted_signers():
     signers = [Signer().public, Signer().public]
     trusting = {CLOUD: {"name: cloud": f"name: cloud\ntrusted_signers: [{', '.join(signers)}]"}}
