@@ -16,6 +16,7 @@ from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import CalibrationSpec, ModelSpec, SensitivitySearchSpec
 from onboarding.platform import ServingPlatform
 from onboarding.resolve import quantization_mode, runtime_identity, target
+from onboarding.source_access import SourceSecretsSpec
 from onboarding.tree import Tree, read_tree
 from onboarding.values import QuantizationMode
 
@@ -30,6 +31,7 @@ class BuildRequest:
     root: Path
     environment: str
     region: str
+    source_secrets: SourceSecretsSpec
     model: ModelSpec
     platform: ServingPlatform
     compute_capability: str
@@ -107,6 +109,7 @@ def build_request(options: Options, log: Log) -> BuildRequest:
         root=options.root,
         environment=deployment.environment.name,
         region=deployment.environment.region,
+        source_secrets=deployment.environment.source_secrets,
         model=model,
         platform=deployment.platform,
         compute_capability=instance.compute_capability,

@@ -12,9 +12,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +32,8 @@ class Command:
 
     argv: tuple[str, ...]
     timeout_seconds: float = 900
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Beside this process's own; neither printed nor written to the script."""
 
     def __str__(self) -> str:
         return shlex.join(self.argv)
@@ -135,6 +137,7 @@ class ProcessRunner:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                env={**os.environ, **command.variables},
                 start_new_session=True,
                 preexec_fn=_end_with_parent(),
             )

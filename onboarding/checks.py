@@ -27,6 +27,7 @@ from onboarding.rules import (
     precision_rules,
     profile_rules,
     scaling_rules,
+    source_access_rules,
     source_rules,
     task_rules,
     tensor_rules,
@@ -56,6 +57,7 @@ MODEL_RULES = (
     + task_rules.RULES
     + tensor_rules.RULES
 )
+ENVIRONMENT_RULES = environment_rules.RULES + source_access_rules.RULES
 
 
 def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fault]:
@@ -78,7 +80,7 @@ def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fa
             document=environment.document,
             is_inside_root=lambda path: is_inside(root, path),
         )
-        yield from apply_rules(environment_rules.RULES, case, environment.sections)
+        yield from apply_rules(ENVIRONMENT_RULES, case, environment.sections)
         yield from name_rules.selected_models_are_there(files, environment)
         yield from name_rules.overrides_are_of_something(files, environment)
 
@@ -97,6 +99,7 @@ def environment_faults(view: EnvironmentView) -> Iterator[Fault]:
     yield from name_rules.shared_endpoints_are_there(view)
     yield from name_rules.endpoints_do_not_collide(view)
     yield from view_rules.sources_in_s3_are_readable(view)
+    yield from view_rules.packages_of_an_index_are_pinned_by_digest(view)
     yield from view_rules.queue_delays_are_within_the_slo(view)
     yield from view_rules.python_server_honours_the_serving_keys(view)
     yield from view_rules.cpu_targets_are_of_cpus_that_answer_at_once(view)

@@ -16,7 +16,11 @@ from onboarding.aws_limits import (
 )
 from onboarding.platform import CODEBUILD_GPU_REGIONS
 from onboarding.signature import MOST_SIGNERS
-from onboarding.source_access import MOST_SOURCE_BUCKETS, SourceBucketSpec
+from onboarding.source_access import (
+    MOST_SOURCE_BUCKETS,
+    SourceBucketSpec,
+    SourceSecretsSpec,
+)
 from onboarding.values import Value
 
 
@@ -218,6 +222,10 @@ class EnvironmentSpec(Value):
         max_length=MOST_SOURCE_BUCKETS,
         description="Buckets beside the environment's own that `source.onnx` and "
         "`source.checkpoint` may name; builds copy what they read, once",
+    )
+    source_secrets: SourceSecretsSpec = Field(
+        SourceSecretsSpec(),
+        description="Secrets that open private Hugging Face repositories and package indexes",
     )
     unreferenced_engine_days: Annotated[int, Field(ge=1, le=3650)] = Field(
         90,

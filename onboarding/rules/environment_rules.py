@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import PLATFORM_IMAGES
 from onboarding.fault import Fault
-from onboarding.names import ONNX_PREFIX, artifact_bucket
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import aws_partition, host_images, serving_platforms
 from onboarding.rules.rule import EnvironmentCase, rule, rules_of
@@ -156,41 +155,6 @@ def fleet_is_of_this_account(case: EnvironmentCase) -> Iterator[Fault]:
     yield from _arn_fault(
         case, "gpu_fleet_arn", pattern, "codebuild:{region}:{account}:fleet/NAME:ID"
     )
-
-
-@rule("source_buckets", "name", "account", "region")
-def source_buckets_are_distinct(case: EnvironmentCase) -> Iterator[Fault]:
-    """Each is another part of S3, and not the environment's own bucket."""
-    own, seen = artifact_bucket(case.spec), set()
-    for index, bucket in enumerate(case.spec.source_buckets):
-        place = case.document.at("source_buckets", index)
-        if bucket.bucket == own:
-            yield place.fault(
-                "'source_buckets' names the environment's own bucket",
-                value=bucket.address,
-                way_out=f"leave it out: builds read s3://{own}/{ONNX_PREFIX}/ already",
-            )
-        elif bucket.address in seen:
-            yield place.fault(
-                "'source_buckets' names one place twice",
-                value=bucket.address,
-                way_out="leave the second out",
-            )
-        seen.add(bucket.address)
-
-
-@rule("source_buckets", "region")
-def source_keys_are_of_the_region(case: EnvironmentCase) -> Iterator[Fault]:
-    """S3 decrypts in the bucket's region, and roles may use a key through S3 there alone."""
-    for index, bucket in enumerate(case.spec.source_buckets):
-        key = bucket.kms_key_arn
-        if key is not None and key.split(":")[3] != case.spec.region:
-            yield case.document.at("source_buckets", index, "kms_key_arn").fault(
-                "the key of a source bucket is of another region than the environment",
-                value=key,
-                allowed=f"a key of {case.spec.region}",
-                way_out="copy the sources to a bucket of this region",
-            )
 
 
 @rule("trusted_signers")

@@ -1,4 +1,4 @@
-"""What the roles of builds may read outside the environment: the buckets that it names."""
+"""What the roles of builds may read outside the environment: buckets and secrets that it names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from stacks.access.policies import Condition, Statement, allow
 
 
 def source_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """Read every source bucket that the environment names."""
-    return tuple(
+    """Read every source bucket and every secret that the environment names."""
+    buckets = tuple(
         statement
         for number, bucket in enumerate(environment.source_buckets, 1)
         for statement in _bucket_reads(environment, bucket, "" if number == 1 else str(number))
     )
+    return (*buckets, *_secret_reads(environment))
 
 
 def source_bucket_arns(environment: EnvironmentSpec, bucket: SourceBucketSpec) -> tuple[str, str]:
@@ -43,4 +44,18 @@ def _bucket_reads(
             allow(f"DecryptSources{number}", ["kms:Decrypt"], [arn], {"StringEquals": through})
             for arn in key
         ),
+    )
+
+
+def _secret_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """Read the secrets of private sources, and decrypt by their keys through Secrets Manager."""
+    secrets = environment.source_secrets.secrets.values()
+    arns = sorted({secret.secret_arn for secret in secrets})
+    keys = sorted({secret.kms_key_arn for secret in secrets if secret.kms_key_arn is not None})
+    through: Condition = {
+        "StringEquals": {"kms:ViaService": f"secretsmanager.{environment.region}.amazonaws.com"}
+    }
+    return (
+        *([allow("ReadSecrets", ["secretsmanager:GetSecretValue"], arns)] if arns else []),
+        *([allow("DecryptSecrets", ["kms:Decrypt"], keys, through)] if keys else []),
     )

@@ -32,8 +32,8 @@ def with_a_refused_model(resources):
 def repositories_of_roundhouse(cloud):
     """Other tests of the same account may have made repositories of their own."""
     names = [
-        each["repositoryName"]
-        for each in cloud.client("ecr").describe_repositories()["repositories"]
+        repository["repositoryName"]
+        for repository in cloud.client("ecr").describe_repositories()["repositories"]
     ]
     return [name for name in names if name.startswith("roundhouse")]
 

@@ -23,6 +23,15 @@ permissions_boundary_arn: arn:aws:iam::111122223333:policy/boundary
 alarm_email: team@example.com
 github: {repository: acme/models, repository_id: 456789, owner_id: 123456}
 gpu_fleet_arn: arn:aws:codebuild:us-east-1:111122223333:fleet/l4:0f8fad5b-d9cb-469f-a165-70867728950e
+source_buckets:
+  - bucket: company-models
+    prefix: nlp/
+    kms_key_arn: arn:aws:kms:us-east-1:444455556666:key/0f8fad5b-d9cb-469f-a165-70867728950e
+    account: "444455556666"
+source_secrets:
+  huggingface:
+    secret_arn: arn:aws:secretsmanager:us-east-1:444455556666:secret:huggingface-AbCdEf
+    kms_key_arn: arn:aws:kms:us-east-1:444455556666:key/0f8fad5b-d9cb-469f-a165-70867728950e
 """
 OWN_KEY = (
     "kms_key_arn: arn:aws:kms:us-east-1:111122223333:key/0f8fad5b-d9cb-469f-a165-70867728950e\n"

@@ -126,6 +126,12 @@ REASONED = (
         actions=OBJECTS,
     ),
     Reasoned(
+        why="sources of a bucket that the environment names: a prefix of it, read only",
+        resource=r"arn:aws:s3:::company-models/nlp/\*",
+        actions=frozenset({"s3:GetObject"}),
+        conditions=frozenset({"aws:ResourceAccount"}),
+    ),
+    Reasoned(
         why=(
             "a log group, in the form that IAM knows it by, and its streams, each named by its"
             " service when it begins"
@@ -340,6 +346,13 @@ REASONED = (
         ),
         resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/\*",
         actions=frozenset({*OBJECTS, "s3:GetBucketLocation", "s3:ListBucket"}),
+        conditions=frozenset({"aws:PrincipalAccount"}),
+        only_in=frozenset({"AWS::EC2::VPCEndpoint"}),
+    ),
+    Reasoned(
+        why="the same way opens what the environment names of buckets of others, read only",
+        resource=r"arn:aws:s3:::company-models/nlp/\*",
+        actions=frozenset({"s3:GetObject", "s3:ListBucket"}),
         conditions=frozenset({"aws:PrincipalAccount"}),
         only_in=frozenset({"AWS::EC2::VPCEndpoint"}),
     ),

@@ -46,6 +46,7 @@ WILDCARDS = {
     r"/^Resource::arn:aws:logs:.*:log-stream:.*\*$/": "a service names the streams of one group",
     r"/^Resource::arn:aws:s3:::roundhouse-[a-z0-9-]+\/[a-z-]+\/([a-z0-9-]+\/)?\*$/": "objects "
     "under one prefix have no name before they are there",
+    r"/^Resource::arn:aws:s3:::company-models\/nlp\/\*$/": "one prefix of a source bucket",
     r"/^Resource::arn:aws:sagemaker:.*:training-job\/roundhouse-cloud--\*$/": "jobs of one prefix",
     r"/^Resource::arn:aws:states:.*:execution:roundhouse-cloud-builds[:\/]\*$/": "own executions",
 }

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from onboarding import checks
-from onboarding.checks import MODEL_RULES
+from onboarding.checks import ENVIRONMENT_RULES, MODEL_RULES
 from onboarding.dataset import Datasets, is_inside
 from onboarding.document import Document, Place
 from onboarding.environment_spec import EnvironmentSpec
@@ -21,7 +21,6 @@ from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.rules import (
     endpoint_rules,
-    environment_rules,
     join_rules,
     placement_rules,
     precision_rules,
@@ -49,7 +48,7 @@ EVERY_RULE = (
     *scaling_rules.RULES,
     *join_rules.RULES,
     *variant_rules.RULES,
-    *environment_rules.RULES,
+    *ENVIRONMENT_RULES,
     *placement_rules.RULES,
     *precision_rules.ENGINE_RULES,
 )
@@ -81,7 +80,7 @@ def _rules_that_refuse(root: Path) -> set[str]:
             document=view.environment.document,
             is_inside_root=lambda path: is_inside(root, path),
         )
-        subjects.append((environment_rules.RULES, inside, view.environment.sections))
+        subjects.append((ENVIRONMENT_RULES, inside, view.environment.sections))
         for model in view.models.values():
             model_case = ModelCase(
                 spec=model.spec, document=model.document, datasets=Datasets(root)
@@ -159,7 +158,7 @@ def test_placement_rule_reads_only_the_sections_of_the_environment_it_needs(rule
         assert list(rule.faults(replace(case, environment=partial))) == []
 
 
-@pytest.mark.parametrize("rule", environment_rules.RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", ENVIRONMENT_RULES, ids=lambda rule: rule.name)
 def test_environment_rule_reads_only_the_sections_it_needs(rule, tmp_path):
     whole = read_tree(tree_root(tmp_path, {})).environments["cloud"]
     sections = {name: getattr(whole, name) for name in rule.needs}

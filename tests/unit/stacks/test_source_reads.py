@@ -71,6 +71,37 @@ def test_every_bucket_has_statements_of_its_own():
     assert found["ReadSources"]["Resource"] == ["arn:aws:s3:::company-models/*"]
 
 
+SECRET = "arn:aws:secretsmanager:us-east-1:444455556666:secret:{}-AbCdEf"
+SECRETS = {
+    "huggingface": {"secret_arn": SECRET.format("hub"), "kms_key_arn": KEY},
+    "package_index": {
+        "url": "https://packages.example.com/simple/",
+        "credentials": {"secret_arn": SECRET.format("index")},
+    },
+}
+
+
+def test_every_role_of_builds_reads_the_named_secrets_alone():
+    found = by_sid(job_statements(environment(source_secrets=SECRETS), "image"))
+    assert found["ReadSecrets"] == {
+        "Sid": "ReadSecrets",
+        "Effect": "Allow",
+        "Action": ["secretsmanager:GetSecretValue"],
+        "Resource": [SECRET.format("hub"), SECRET.format("index")],
+    }
+    assert found["DecryptSecrets"]["Resource"] == [KEY]
+    assert found["DecryptSecrets"]["Condition"] == {
+        "StringEquals": {"kms:ViaService": "secretsmanager.us-east-1.amazonaws.com"}
+    }
+
+
+def test_isolated_subnets_reach_secrets_manager_where_there_is_a_secret():
+    endpoints = vpc_endpoints(environment(network=NETWORK, source_secrets=SECRETS))
+    service = endpoints["SecretsManagerEndpoint"]["Properties"]["ServiceName"]
+    assert service == "com.amazonaws.us-east-1.secretsmanager"
+    assert "SecretsManagerEndpoint" not in vpc_endpoints(environment(network=NETWORK))
+
+
 def test_an_environment_without_buckets_has_the_statements_of_before():
     assert source_reads(DEV) == ()
 

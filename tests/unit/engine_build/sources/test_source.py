@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
-import threading
 import zipfile
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import onnx
 import pytest
@@ -22,10 +17,9 @@ from engine_build.store import FolderStore, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.source_spec import SourceSpec
 from tests.unit.engine_build.graphs import linear
+from tests.unit.engine_build.places import COMMIT, hub
 from tests.unit.engine_build.stand_ins import StandInRunner
 from tests.unit.engine_build.tiny import INSIDE, PIN
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def fetch_source(tmp_path, wheel, endpoint=None, **source):
@@ -40,57 +34,6 @@ def fetch_source(tmp_path, wheel, endpoint=None, **source):
         huggingface=endpoint,
     )
     return fetch(SourceSpec(**source), fetching)
-
-
-@contextmanager
-def hub(files):
-    """A hub on this machine with one repository, owner/name, at one commit, and its requests."""
-    requests = []
-    information = {
-        "id": "owner/name",
-        "sha": COMMIT,
-        "siblings": [{"rfilename": name} for name in files],
-    }
-    tree = [
-        {"type": "file", "path": name, "size": len(data), "oid": "0" * 40}
-        for name, data in files.items()
-    ]
-    bodies = {f"/owner/name/resolve/{COMMIT}/{name}": data for name, data in files.items()} | {
-        f"/api/models/owner/name/revision/{COMMIT}": json.dumps(information).encode(),
-        f"/api/models/owner/name/tree/{COMMIT}": json.dumps(tree).encode(),
-    }
-
-    class Hub(BaseHTTPRequestHandler):
-        def do_GET(self):
-            requests.append(self.path)
-            body = bodies.get(self.path.split("?")[0])
-            self.send_response(200 if body is not None else 404)
-            body = body or b"{}"
-            kind = (
-                "application/json" if self.path.startswith("/api/") else "application/octet-stream"
-            )
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("ETag", f'"{hashlib.sha256(body).hexdigest()}"')
-            self.send_header("X-Repo-Commit", COMMIT)
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
-
-        do_HEAD = do_GET
-
-        def log_message(self, *arguments):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", requests
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def wheel_with(tmp_path, *names):

@@ -1,4 +1,4 @@
-"""FetchContext an engine's card."""
+"""Fetch an engine's card."""
 
 from __future__ import annotations
 

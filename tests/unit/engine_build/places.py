@@ -1,0 +1,118 @@
+"""Places that sources come from, on this machine: a hub, a package index, Secrets Manager."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+Answer = tuple[int, str, bytes]
+"""Status, content type, body."""
+
+
+@contextmanager
+def serve(answer: Callable[[BaseHTTPRequestHandler], Answer]) -> Iterator[str]:
+    """A server of this machine; gives its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            status, kind, body = answer(self)
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("ETag", f'"{hashlib.sha256(body).hexdigest()}"')
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_GET = do_HEAD = do_POST = answer
+
+        def log_message(self, *arguments):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
+def hub(files: Mapping[str, bytes], token: str | None = None) -> Iterator[tuple[str, list[str]]]:
+    """A hub with one repository, owner/name, at one commit, and its requests."""
+    requests: list[str] = []
+    information = {
+        "id": "owner/name",
+        "sha": COMMIT,
+        "siblings": [{"rfilename": name} for name in files],
+    }
+    tree = [
+        {"type": "file", "path": name, "size": len(data), "oid": "0" * 40}
+        for name, data in files.items()
+    ]
+    bodies = {f"/owner/name/resolve/{COMMIT}/{name}": data for name, data in files.items()} | {
+        f"/api/models/owner/name/revision/{COMMIT}": json.dumps(information).encode(),
+        f"/api/models/owner/name/tree/{COMMIT}": json.dumps(tree).encode(),
+    }
+
+    def answer(request: BaseHTTPRequestHandler) -> Answer:
+        requests.append(request.path)
+        if token is not None and request.headers["Authorization"] != f"Bearer {token}":
+            return 401, "application/json", b"{}"
+        body = bodies.get(request.path.split("?")[0])
+        kind = (
+            "application/json" if request.path.startswith("/api/") else "application/octet-stream"
+        )
+        return (404, kind, b"{}") if body is None else (200, kind, body)
+
+    with serve(answer) as address:
+        yield address, requests
+
+
+@contextmanager
+def package_index(wheel_name: str, wheel: bytes, user: str, password: str) -> Iterator[str]:
+    """An index of one wheel that asks for a user and a password; gives its address."""
+    basic = base64.b64encode(f"{user}:{password}".encode()).decode()
+    project = wheel_name.split("-")[0].replace("_", "-")
+
+    def answer(request: BaseHTTPRequestHandler) -> Answer:
+        if request.headers["Authorization"] != f"Basic {basic}":
+            return 401, "text/html", b"who are you"
+        if request.path == f"/simple/{project}/":
+            return 200, "text/html", f'<a href="/{wheel_name}">{wheel_name}</a>'.encode()
+        if request.path == f"/{wheel_name}":
+            return 200, "application/octet-stream", wheel
+        return 404, "text/html", b""
+
+    with serve(answer) as address:
+        yield f"{address}/simple/"
+
+
+@contextmanager
+def secrets_manager(secrets: Mapping[str, str]) -> Iterator[str]:
+    """Secrets Manager with these texts by ARN; others are not there."""
+
+    def answer(request: BaseHTTPRequestHandler) -> Answer:
+        body = json.loads(request.rfile.read(int(request.headers["Content-Length"])))
+        kind, text = "application/x-amz-json-1.1", secrets.get(body["SecretId"])
+        if text is None:
+            refusal = {
+                "__type": "ResourceNotFoundException",
+                "message": "Secrets Manager can't find the specified secret.",
+            }
+            return 400, kind, json.dumps(refusal).encode()
+        found = {"ARN": body["SecretId"], "Name": "secret", "SecretString": text}
+        return 200, kind, json.dumps(found).encode()
+
+    with serve(answer) as address:
+        yield address
