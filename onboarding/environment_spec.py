@@ -48,6 +48,18 @@ class NetworkSpec(Value):
     )
 
 
+class SlackSpec(Value):
+    """A Slack channel, as Amazon Q Developer in chat applications knows it."""
+
+    workspace: Annotated[str, Field(pattern=r"^T[0-9A-Z]{1,254}$")] = Field(
+        description="The workspace's id, such as T0123ABCDEF; authorize the workspace once in the "
+        "console of Amazon Q Developer in chat applications"
+    )
+    channel: Annotated[str, Field(pattern=r"^[CG][0-9A-Z]{1,254}$")] = Field(
+        description="The channel's id, such as C0123ABCDEF: the end of the channel's link"
+    )
+
+
 class GithubSpec(Value):
     """The GitHub repository whose workflows plan, build, deploy and promote."""
 
@@ -207,6 +219,9 @@ class EnvironmentSpec(Value):
         (),
         max_length=5,
         description="HTTPS addresses that alarms are sent to, such as PagerDuty's integration URL",
+    )
+    alarm_slack: SlackSpec | None = Field(
+        None, description="Slack channel that alarms are sent to; default: none"
     )
     inference_ami_version: str | None = Field(
         None, description="Default: the platform's; must be named where the platform leaves it open"

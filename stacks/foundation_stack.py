@@ -21,6 +21,7 @@ from stacks.access.policies import CLOUDWATCH, of_alarms, topic_policy
 from stacks.builds.signing import signing_key_statements
 from stacks.github.promotion import promotion_decryption, promotion_reads
 from stacks.resources import add_resources
+from stacks.slack import slack_channel
 from stacks.vpc_endpoints import vpc_endpoints
 
 KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
@@ -178,6 +179,7 @@ class FoundationStack(Stack):
                 protocol="https",
                 endpoint=address,
             )
+        add_resources(self, slack_channel(environment, {"Ref": "Alarms"}))
         answers = self._add_topic("Answers", arns.answer_topic_name(environment), key)
         policy = topic_policy(arns.answer_topic(environment))
         sns.CfnTopicPolicy(self, "AnswersPolicy", topics=[answers], policy_document=policy)

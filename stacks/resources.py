@@ -26,6 +26,7 @@ SPELLINGS = {"PromQLCriteria": "promQlCriteria"}
 """Names whose capitals the CDK reads otherwise."""
 MODULES = {
     "ApplicationAutoScaling": "aws_applicationautoscaling",
+    "Chatbot": "aws_chatbot",
     "CloudWatch": "aws_cloudwatch",
     "CodeBuild": "aws_codebuild",
     "EC2": "aws_ec2",

@@ -27,6 +27,7 @@ ENDPOINT_TYPE = "AWS::SageMaker::Endpoint"
 TARGET_TYPE = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY_TYPE = "AWS::ApplicationAutoScaling::ScalingPolicy"
 OIDC_TYPE = "AWS::IAM::OIDCProvider"
+SLACK_TYPE = "AWS::Chatbot::SlackChannelConfiguration"
 TARGET_FIELDS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 """A scalable target's Ref joins them in this order."""
 
@@ -73,6 +74,7 @@ def install(control_plane: ControlPlane, scaling: Scaling) -> None:
                 "update": lambda physical_id, old, new, stack: put_provider(new, physical_id),
                 "delete": lambda physical_id, properties: delete_provider(physical_id),
             },
+            SLACK_TYPE: {"create": _refuse_channel, "delete": lambda physical_id, properties: None},
         }
     )
     provisioners._REPLACING_PROPERTIES.update(REPLACING_PROPERTIES)
@@ -83,6 +85,14 @@ def install(control_plane: ControlPlane, scaling: Scaling) -> None:
     runs_on_thread = stacks._runs_on_worker_thread
     stacks._runs_on_worker_thread = lambda kind: kind == ENDPOINT_TYPE or runs_on_thread(kind)
     _accept_metric_math()
+
+
+def _refuse_channel(logical_id: str, properties: Properties, stack: str) -> Created:
+    """Refuse as AWS refuses a workspace that nobody authorized, which here nobody can."""
+    raise ValueError(
+        f"The local cloud has no Slack: workspace {properties.get('SlackWorkspaceId')} cannot be"
+        " authorized there. Leave alarm_slack out of this environment's file."
+    )
 
 
 def _named_handlers(control_plane: ControlPlane, kind: str, arn_kind: str) -> dict[str, Any]:

@@ -210,6 +210,19 @@ def alarm_https_are_addresses(case: EnvironmentCase) -> Iterator[Fault]:
             )
 
 
+@rule("alarm_slack", "region")
+def alarm_slack_is_in_the_commercial_partition(case: EnvironmentCase) -> Iterator[Fault]:
+    """Amazon Q Developer in chat applications is of the partition `aws` alone."""
+    slack = case.spec.alarm_slack
+    if slack is not None and aws_partition(case.spec.region) != "aws":
+        yield case.document.at("alarm_slack").fault(
+            "Amazon Q Developer in chat applications is not in this region's partition",
+            value=case.spec.region,
+            allowed="a region of the partition aws",
+            way_out="leave alarm_slack out, and use alarm_https or alarm_email",
+        )
+
+
 @rule("alarm_email")
 def alarm_email_is_an_address(case: EnvironmentCase) -> Iterator[Fault]:
     """An address that SNS can send to."""

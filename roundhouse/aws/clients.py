@@ -23,6 +23,8 @@ Client = Any
 Clients = Callable[[str], Client]
 """The client of a service, by the service's name."""
 
+REGIONS = {"chatbot": "us-east-2"}
+"""Regions of services that answer for every region in one of their own."""
 ABSENT = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
 PRESENT = "PreconditionFailed"
 """S3's answer to a write with If-None-Match of a name that is taken."""
@@ -46,7 +48,9 @@ def aws_clients(region: str) -> Clients:
             with calling(f"AWS {service}"), _making(f"AWS {service}"):
                 if not sessions:
                     sessions.append(_session(region))
-                made[service] = sessions[0].client(service, config=_config())
+                made[service] = sessions[0].client(
+                    service, region_name=REGIONS.get(service, region), config=_config()
+                )
         return made[service]
 
     return client

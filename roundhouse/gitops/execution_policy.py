@@ -22,6 +22,7 @@ HANDLERS = ("create", "read", "update", "delete")
 RESOURCE_TYPES = (
     "AWS::ApplicationAutoScaling::ScalableTarget",
     "AWS::ApplicationAutoScaling::ScalingPolicy",
+    "AWS::Chatbot::SlackChannelConfiguration",
     "AWS::CloudWatch::Alarm",
     "AWS::CloudWatch::Dashboard",
     "AWS::CodeBuild::Project",
@@ -60,8 +61,14 @@ BESIDE = ("iam:CreateServiceLinkedRole", "ssm:GetParameters")
 reads.
 """
 PASSED_TO = tuple(
-    f"{service}.amazonaws.com" for service in ("codebuild", "lambda", "sagemaker", "states")
+    f"{service}.amazonaws.com"
+    for service in ("chatbot", "codebuild", "lambda", "sagemaker", "states")
 )
+LINKED_ROLES = (
+    "management.chatbot.amazonaws.com",
+    "sagemaker.application-autoscaling.amazonaws.com",
+)
+"""Services that get a role of their own in the account with the first resource."""
 UNUSED = {
     "elasticfilesystem": "functions of ours mount nothing",
     "firehose": "log groups of ours deliver to nothing",
@@ -146,6 +153,9 @@ ANY = "any"
 """The scope of actions that know no resource, or whose resource has no name before it is there."""
 WITHOUT_RESOURCE = frozenset(
     {
+        "chatbot:CreateSlackChannelConfiguration",
+        "chatbot:DescribeSlackChannelConfigurations",
+        "chatbot:ListAssociations",
         "cloudwatch:DescribeAlarms",
         "cloudwatch:GetMetricData",
         "kms:CreateKey",
@@ -196,6 +206,7 @@ def _resources(scope: str, environment: EnvironmentSpec) -> list[str]:
     sagemaker = [f"sagemaker:{place}:{kind}/{name}-*" for kind in ("endpoint", "endpoint-config")]
     found = {
         ANY: [],
+        "chatbot": [f"chatbot::{account}:chat-configuration/slack-channel/{own}-*"],
         "cloudwatch": [
             f"cloudwatch:{place}:alarm:{name}-*",
             f"cloudwatch:{place}:alarm:TargetTracking-endpoint/{name}-*",
@@ -228,8 +239,7 @@ def _condition(scope: str, environment: EnvironmentSpec) -> dict[str, Any] | Non
     if scope == "PassRole":
         return {"StringEquals": {"iam:PassedToService": list(PASSED_TO)}}
     if scope == "CreateServiceLinkedRole":
-        service = "sagemaker.application-autoscaling.amazonaws.com"
-        return {"StringEquals": {"iam:AWSServiceName": service}}
+        return {"StringEquals": {"iam:AWSServiceName": list(LINKED_ROLES)}}
     return None
 
 

@@ -98,6 +98,8 @@ def _shared_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
         "ReadSigner": (["lambda:GetFunction"], [function_arn(environment)]),
         "ReadMachine": (["states:DescribeStateMachine"], [machine]),
     }
+    if environment.alarm_slack is not None:
+        operations["ReadSlackChannel"] = (["chatbot:DescribeSlackChannelConfigurations"], ["*"])
     return (
         *(allow(sid, actions, resources) for sid, (actions, resources) in operations.items()),
         allow(

@@ -23,6 +23,7 @@ OWN_SERVICES = ("sagemaker.amazonaws.com", "codebuild.amazonaws.com", "states.am
 WITHOUT_RESOURCES = """
 ecr:GetAuthorizationToken cloudwatch:PutMetricData ec2:DescribeDhcpOptions
 ec2:DescribeNetworkInterfaces ec2:DescribeSecurityGroups ec2:DescribeSubnets ec2:DescribeVpcs
+chatbot:DescribeSlackChannelConfigurations cloudwatch:GetMetricWidgetImage
 logs:DescribeLogGroups sts:GetCallerIdentity
 xray:PutTraceSegments xray:PutTelemetryRecords xray:GetSamplingRules xray:GetSamplingTargets
 cloudwatch:GetMetricData cloudwatch:GetMetricStatistics cloudwatch:ListMetrics tag:GetResources

@@ -109,6 +109,15 @@ def test_refuses_a_model_without_role(cloud):
     cloud.destroy("norole")
 
 
+def test_refuses_a_slack_channel_whose_workspace_nobody_can_authorize(cloud):
+    properties = {"SlackWorkspaceId": "T0123ABCDEF", "SlackChannelId": "C0123ABCDEF"}
+    slack = {"Type": "AWS::Chatbot::SlackChannelConfiguration", "Properties": properties}
+    status, reason = cloud.deploy("slack", {"Slack": slack})
+    assert status == "ROLLBACK_COMPLETE"
+    assert "T0123ABCDEF cannot be authorized" in reason and "Leave alarm_slack out" in reason
+    cloud.destroy("slack")
+
+
 def scaling_resources(low="1", high="4"):
     policy = {
         "PolicyName": "invocations",

@@ -246,6 +246,21 @@ REASONED = (
         actions=frozenset({"cloudwatch:DescribeAlarmHistory", "cloudwatch:DescribeAlarms"}),
     ),
     Reasoned(
+        why="alarms of this environment's endpoints, whose files come and go; read only",
+        resource=ARN.format(service="cloudwatch") + r"alarm:[a-z0-9-]+-\*",
+        actions=frozenset({"cloudwatch:DescribeAlarms"}),
+    ),
+    Reasoned(
+        why="metrics and their pictures know no resource; read only",
+        resource=r"\*",
+        actions=frozenset({"cloudwatch:GetMetricData", "cloudwatch:GetMetricWidgetImage"}),
+    ),
+    Reasoned(
+        why="configurations of chat channels are listed; read only",
+        resource=r"\*",
+        actions=frozenset({"chatbot:DescribeSlackChannelConfigurations"}),
+    ),
+    Reasoned(
         why="the mark of `roundhouse prune` on objects under one prefix",
         resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/(engines|networks)/\*",
         actions=frozenset(f"s3:{verb}ObjectTagging" for verb in ("Delete", "Get", "Put")),

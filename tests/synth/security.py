@@ -25,6 +25,7 @@ KNOWN_TYPES = frozenset(RESOURCE_TYPES)
 """Types that these checks know: whoever adds one there judges here whether it is a store."""
 
 SERVICES = {
+    "chatbot.amazonaws.com": "AWS::Chatbot::SlackChannelConfiguration",
     "codebuild.amazonaws.com": "AWS::CodeBuild::Project",
     "lambda.amazonaws.com": "AWS::Lambda::Function",
     "sagemaker.amazonaws.com": "AWS::SageMaker::Model",

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from onboarding.aws_limits import GITHUB_ISSUER
-from onboarding.environment_spec import EnvironmentSpec, GithubSpec
+from onboarding.environment_spec import EnvironmentSpec, GithubSpec, SlackSpec
 from tests.synth.assembly import Stacks, synthesized
 from tests.synth.deployments import environment
 from tests.synth.role_table import SECURITY
@@ -54,7 +54,8 @@ def stacks(folder, own: EnvironmentSpec, *others: EnvironmentSpec) -> Stacks:
 def pair(tmp_path_factory) -> tuple[Stacks, Stacks]:
     """Environment staging of one account, and dev, which promotes from it, of another."""
     source = spec("staging", "444455556666")
-    dev = spec("dev", "111122223333", promotes_from="staging")
+    slack = SlackSpec(workspace="T0123ABCDEF", channel="C0123ABCDEF")
+    dev = spec("dev", "111122223333", promotes_from="staging", alarm_slack=slack)
     folders = (tmp_path_factory.mktemp(name) for name in ("staging", "dev"))
     return stacks(next(folders), source, dev), stacks(next(folders), dev, source)
 

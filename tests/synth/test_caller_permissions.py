@@ -18,6 +18,7 @@ pytestmark = pytest.mark.synth
 
 PREFIXES = {
     "application-autoscaling": "application-autoscaling",
+    "chatbot": "chatbot",
     "cloudformation": "cloudformation",
     "cloudwatch": "cloudwatch",
     "codebuild": "codebuild",

@@ -30,6 +30,7 @@ REASONS = {
 """Why a rule does not apply, by its id."""
 WILDCARDS = {
     r"/^Resource::arn:aws:cloudformation:.*:stack\/roundhouse-cloud-\*\/\*$/": "own stacks alone",
+    r"/^Resource::arn:aws:cloudwatch:.*:alarm:cloud-\*$/": "own alarms; read only",
     r"/^Resource::arn:aws:cloudwatch:.*:alarm:\*$/": "alarms are listed by state; read only",
     r"/^Resource::arn:aws:cloudwatch::.*:dashboard\/roundhouse-cloud\*$/": "own dashboards",
     r"/^Resource::arn:aws:iam::.*:role\/roundhouse-cloud-\*$/": "own roles; read only",

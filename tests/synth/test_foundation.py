@@ -9,7 +9,7 @@ import pytest
 from aws_cdk import App
 from aws_cdk.assertions import Template
 
-from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
+from onboarding.environment_spec import EnvironmentSpec, NetworkSpec, SlackSpec
 from stacks.foundation_stack import FoundationStack
 from stacks.vpc_endpoints import INTERFACES
 from tests.synth.assembly import SynthesizedStack, synthesized
@@ -44,6 +44,7 @@ RETAINED = (
     "AWS::ECR::Repository",
 )
 FOREIGN_KEY = "arn:aws:kms:us-east-1:111122223333:key/0f8fad5b-d9cb-469f-a165-70867728950e"
+SLACK = SlackSpec(workspace="T0123ABCDEF", channel="C0123ABCDEF")
 NETWORK = NetworkSpec(
     vpc_id="vpc-0123456789abcdef0",
     subnet_ids=("subnet-0123456789abcdef0", "subnet-0123456789abcdef1"),
@@ -82,6 +83,7 @@ def bucket_rules(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
         {},
         {"alarm_email": "team@example.com"},
         {"alarm_https": ["https://events.example.com/a"]},
+        {"alarm_slack": SLACK},
         {"network": NETWORK},
         {"unreferenced_engine_days": 5},
     ],
@@ -101,6 +103,35 @@ def test_https_addresses_subscribe_to_the_alarms_whatever_their_order():
     }
     assert {json.dumps(item["TopicArn"]) for item in found} == {json.dumps({"Ref": "Alarms"})}
     assert of_type(foundation(alarm_https=[second, first]), "AWS::SNS::Subscription") == both
+
+
+def test_slack_channel_gets_the_alarms_and_nobody_there_may_do_more_than_read():
+    template = foundation(alarm_slack=SLACK)
+    (channel,) = of_type(template, "AWS::Chatbot::SlackChannelConfiguration").values()
+    properties = channel["Properties"]
+    assert (properties["SlackWorkspaceId"], properties["SlackChannelId"]) == (
+        "T0123ABCDEF",
+        "C0123ABCDEF",
+    )
+    assert properties["SnsTopicArns"] == [{"Ref": "Alarms"}]
+    # Without a guardrail of its own a channel has AdministratorAccess.
+    assert properties["GuardrailPolicies"] == ["arn:aws:iam::aws:policy/CloudWatchReadOnlyAccess"]
+    role_id, _ = properties["IamRoleArn"]["Fn::GetAtt"]
+    role = template["Resources"][role_id]["Properties"]
+    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "chatbot.amazonaws.com"}
+    assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": "111122223333"}}
+    actions = {
+        action
+        for policy in role["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        for action in statement["Action"]
+    }
+    assert actions == {
+        "cloudwatch:DescribeAlarms",
+        "cloudwatch:GetMetricData",
+        "cloudwatch:GetMetricWidgetImage",
+    }
 
 
 def test_stateful_resources_survive_their_stack(stack):

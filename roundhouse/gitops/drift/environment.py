@@ -21,8 +21,9 @@ from roundhouse.gitops.drift.stack import DeployedStack, deleted_stacks, read_st
 from roundhouse.gitops.template_changes import Template
 from roundhouse.session import Session
 
-SERVICES = ("application-autoscaling", "cloudformation", "cloudwatch", "codebuild", "ecr", "iam",
-            "kms", "lambda", "logs", "s3", "sagemaker", "sns", "stepfunctions")  # fmt: skip
+SERVICES = ("application-autoscaling", "chatbot", "cloudformation", "cloudwatch", "codebuild",
+            "ecr", "iam", "kms", "lambda", "logs", "s3", "sagemaker", "sns",
+            "stepfunctions")  # fmt: skip
 SHARED_PARTS = ("foundation", "builds", "observability")
 """Stacks beside the endpoints' that every deployed environment has."""
 READERS = 8

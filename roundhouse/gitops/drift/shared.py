@@ -114,6 +114,26 @@ def _subscription(clients: Clients, _: str, properties: Properties) -> dict[str,
     return {"Endpoint": properties["Endpoint"] if wanted in there else None}
 
 
+def _slack_channel(clients: Clients, arn: str, _: Properties) -> dict[str, Any]:
+    pages = clients("chatbot").get_paginator("describe_slack_channel_configurations").paginate(
+        ChatConfigurationArn=arn
+    )  # fmt: skip
+    found = [item for page in pages for item in page["SlackChannelConfigurations"]
+             if item["ChatConfigurationArn"] == arn]  # fmt: skip
+    if not found:
+        raise ClientError(
+            {"Error": {"Code": "ResourceNotFoundException"}}, "DescribeSlackChannelConfigurations"
+        )
+    kept = ("IamRoleArn", "SlackChannelId", "SnsTopicArns", "UserAuthorizationRequired")
+    live = {key: found[0].get(key) for key in kept}
+    return {
+        "GuardrailPolicies": found[0].get("GuardrailPolicyArns"),
+        "SlackWorkspaceId": found[0]["SlackTeamId"],
+        "UserRoleRequired": live.pop("UserAuthorizationRequired"),
+        **live,
+    }
+
+
 def _repository(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
     (found,) = clients("ecr").describe_repositories(repositoryNames=[name])["repositories"]
     scanning = found["imageScanningConfiguration"]["scanOnPush"]
@@ -185,6 +205,7 @@ READERS: dict[str, Reader] = {
     "AWS::CloudWatch::Dashboard": _dashboard,
     "AWS::SNS::TopicPolicy": _topic_policy,
     "AWS::SNS::Subscription": _subscription,
+    "AWS::Chatbot::SlackChannelConfiguration": _slack_channel,
     "AWS::ECR::Repository": _repository,
     "AWS::CodeBuild::Project": _project,
     "AWS::Lambda::Function": _function,

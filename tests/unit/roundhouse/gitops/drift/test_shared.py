@@ -1,0 +1,86 @@
+"""Shared resources as they are, against how they were deployed."""
+
+from __future__ import annotations
+
+import pytest
+
+from onboarding.environment_spec import EnvironmentSpec
+from roundhouse.gitops.drift.difference import differ_of
+from roundhouse.gitops.drift.shared import shared_drift
+from roundhouse.gitops.drift.stack import DeployedStack
+from stacks.access import arns
+from stacks.slack import slack_channel
+
+pytestmark = pytest.mark.unit
+
+ENVIRONMENT = EnvironmentSpec.model_validate(
+    {
+        "name": "dev",
+        "account": "111122223333",
+        "region": "eu-central-1",
+        "platform": "triton-26.05",
+        "alarm_slack": {"workspace": "T0123ABCDEF", "channel": "C0123ABCDEF"},
+    }
+)
+ARN = "arn:aws:chatbot::111122223333:chat-configuration/slack-channel/roundhouse-dev-alarms"
+LIVE = {
+    "ChatConfigurationArn": ARN,
+    "SlackTeamId": "T0123ABCDEF",
+    "SlackTeamName": "acme",
+    "SlackChannelId": "C0123ABCDEF",
+    "SlackChannelName": "alarms",
+    "IamRoleArn": "arn:aws:iam::111122223333:role/slack",
+    "SnsTopicArns": [arns.alarm_topic(ENVIRONMENT)],
+    "GuardrailPolicyArns": ["arn:aws:iam::aws:policy/CloudWatchReadOnlyAccess"],
+    "UserAuthorizationRequired": False,
+}
+"""As `DescribeSlackChannelConfigurations` answers; botocore's model of 2017-10-11."""
+
+
+class Chatbot:
+    """Lists configurations in pages of one, as the service may."""
+
+    def __init__(self, *configurations):
+        self.configurations = configurations
+
+    def get_paginator(self, operation):
+        assert operation == "describe_slack_channel_configurations"
+        return self
+
+    def paginate(self, **request):
+        assert request == {"ChatConfigurationArn": ARN}
+        return [{"SlackChannelConfigurations": [item]} for item in self.configurations]
+
+
+def differences(*configurations):
+    template = {"Resources": slack_channel(ENVIRONMENT, {"Ref": "Alarms"})}
+    stack = DeployedStack(
+        name="roundhouse-dev-foundation",
+        part="foundation",
+        template=template,
+        environment=ENVIRONMENT,
+        ids={"Slack": ARN, "SlackRole": "slack", "Alarms": arns.alarm_topic(ENVIRONMENT)},
+        tags={},
+        is_protected=True,
+    )
+    clients = {"chatbot": Chatbot(*configurations)}
+    return {
+        item.what: (item.deployed, item.live)
+        for item in shared_drift(clients.__getitem__, stack, differ_of("foundation"))
+    }
+
+
+def test_slack_channel_as_deployed_is_no_drift():
+    assert differences({**LIVE, "ChatConfigurationArn": "arn:other"}, LIVE) == {}
+
+
+def test_slack_channel_with_another_guardrail_or_topic_is_drift():
+    widened = {**LIVE, "GuardrailPolicyArns": ["arn:aws:iam::aws:policy/AdministratorAccess"]}
+    (found,) = differences({**widened, "UserAuthorizationRequired": False})
+    assert found.startswith("GuardrailPolicies of SlackChannelConfiguration")
+    assert any("SnsTopicArns" in what for what in differences({**LIVE, "SnsTopicArns": []}))
+
+
+def test_slack_channel_that_is_gone_is_drift():
+    ((what, (_, live)),) = differences().items()
+    assert what.startswith("SlackChannelConfiguration") and live is None
