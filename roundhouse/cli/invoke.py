@@ -10,15 +10,16 @@ import typer
 from roundhouse.cli.options import Env, Form, Format, Root
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.table import Table
 
-    from container.entities import Entity
     from onboarding.deployment import Target
     from roundhouse.aws.clients import Client
-    from roundhouse.invocation import Address, Scores, Vector
+    from roundhouse.file_answers import RowAnswer
+    from roundhouse.invocation import Address, Vector
     from roundhouse.report import Report
+    from roundhouse.text_files import TextRows
 
 EXAMPLE = (
     'roundhouse invoke text-shared --env local --model sentence-embedder-int8 "a cat" "a kitten"'
@@ -44,6 +45,10 @@ def invoke(
             help="For a model of arrays: .npz, an array per input, or .npy, its one input."
         ),
     ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(help="Texts of a file, .txt or .tsv: in batches, an answer a row."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Write the answer's arrays to this .npz.")
     ] = None,
@@ -62,14 +67,19 @@ def invoke(
 ) -> None:
     """Invoke an endpoint, as boto3 would. With texts, or with arrays from a file."""
     from roundhouse import array_files, invocation
+    from roundhouse.file_answers import FileRequests, row_queries
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
+    from roundhouse.reports.answers import arrays_table, rows_table
     from roundhouse.session import open_session
 
     report, words = open_report(form), tuple(texts or ())
+    rows = None if file is None else _file_rows(file, words)
+    words = words if rows is None else rows.texts
     session = open_session(current_paths(root), report, env)
     address, target = invocation.address(session.deployments(), endpoint, model)
-    invocation.require_inputs(target, words, input, query)
+    queries = row_queries(target, rows, query)
+    invocation.require_inputs(target, words, input, queries[0] if queries else query)
     runtime, most = session.clients("sagemaker-runtime"), invocation.most_rows(target)
     if asynchronous:
         deployment = invocation.find_deployment(session.deployments(), endpoint)
@@ -78,30 +88,59 @@ def invoke(
         )
         most = invocation.most_asynchronous_rows(deployment, most)
     if input is not None:
-        inputs = array_files.read(input, target)
-        arrays = invocation.invoke_arrays(runtime, address, inputs, most)
+        arrays = invocation.invoke_arrays(runtime, address, array_files.read(input, target), most)
         if output is not None:
             array_files.write(output, arrays)
-        if form is Format.json:
-            print_json(array_files.as_document(arrays))
-        else:
-            report.print_table(arrays_table(arrays))
-        return
-    if _has_head(target):
+        _print_either(report, form, array_files.as_document(arrays), arrays_table(arrays))
+    elif rows is not None:
+        requests = FileRequests(
+            runtime=runtime, address=address, target=target, most_rows=most, prompt_name=prompt_name
+        )
+        with report.step(f"Invoke {address.endpoint}") as step:
+            answers = requests.answers(rows, queries, step.update)
+            step.finish(f"{len(answers)} rows")
+        _write_rows(output, target, answers)
+        shown = rows_table(rows.texts, [answer.cell for answer in answers], queries)
+        _print_either(report, form, [answer.fields for answer in answers], shown)
+    elif _has_head(target):
         _refuse_output(output, target)
-        document, shown = _head_answer(runtime, address, target, words, query)
-        if form is Format.json:
-            print_json(document)
-        else:
-            report.print_table(shown)
-        return
-    vectors = invocation.invoke_texts(runtime, address, words, most, prompt_name=prompt_name)
-    if output is not None:
-        array_files.write(output, {invocation.output_name(target): vectors})
-    if form is Format.json:
-        print_json(_document(target, words, vectors))
+        _print_either(report, form, *_head_answer(runtime, address, target, words, query))
     else:
-        _print(report, target, words, vectors)
+        vectors = invocation.invoke_texts(runtime, address, words, most, prompt_name=prompt_name)
+        if output is not None:
+            array_files.write(output, {invocation.output_name(target): vectors})
+        if form is Format.json:
+            print_json(_document(target, words, vectors))
+        else:
+            _print(report, target, words, vectors)
+
+
+def _print_either(report: Report, form: Format, document: Any, shown: Table) -> None:
+    from roundhouse.report import print_json
+
+    if form is Format.json:
+        print_json(document)
+    else:
+        report.print_table(shown)
+
+
+def _file_rows(file: Path, texts: Sequence[str]) -> TextRows:
+    from roundhouse.errors import UsageError
+    from roundhouse.text_files import read_text_rows
+
+    if texts:
+        raise UsageError("--file: give texts as arguments or in a file, not both.")
+    return read_text_rows(file)
+
+
+def _write_rows(output: Path | None, target: Target, answers: Sequence[RowAnswer]) -> None:
+    from roundhouse import array_files, invocation
+
+    vectors = [answer.vector for answer in answers]
+    if None in vectors:
+        _refuse_output(output, target)
+    elif output is not None:
+        array_files.write(output, {invocation.output_name(target): vectors})
 
 
 def _has_head(target: Target) -> bool:
@@ -125,6 +164,7 @@ def _head_answer(
 ) -> tuple[list[Any], Table]:
     """Return the answer of a model with a head, as JSON and as a table."""
     from roundhouse import invocation
+    from roundhouse.reports.answers import classes_table, entities_table, ranking_table
 
     most = invocation.most_rows(target)
     if query is not None:
@@ -161,88 +201,11 @@ def _document(target: Target, texts: Sequence[str], vectors: Sequence[Vector]) -
 
 def _print(report: Report, target: Target, texts: Sequence[str], vectors: Sequence[Vector]) -> None:
     from roundhouse import invocation
+    from roundhouse.reports.answers import classes_table, cosine_table, vector_text
 
     if target.model.task == "text-classification":
         report.print_table(classes_table(texts, invocation.classes(target, vectors)))
     elif len(vectors) == 1:
-        head = ", ".join(f"{number:+.4f}" for number in vectors[0][:8])
-        report.print(f"[{head}, …]  {len(vectors[0])} numbers")
+        report.print(vector_text(vectors[0]))
     else:
         report.print_table(cosine_table(texts, vectors))
-
-
-def classes_table(texts: Sequence[str], classes: Sequence[Scores]) -> Table:
-    """Return a table of the likeliest class of every text, and the next ones."""
-    from roundhouse.report import table
-
-    return table(
-        ("Text", "Class", "Score", "Then"),
-        (
-            (
-                text,
-                scores[0][0],
-                f"{scores[0][1]:.3f}",
-                ", ".join(f"{name} {share:.3f}" for name, share in scores[1:4]),
-            )
-            for text, scores in zip(texts, classes, strict=True)
-        ),
-        right=("Score",),
-    )
-
-
-def ranking_table(ranked: Sequence[tuple[str, float]]) -> Table:
-    """Return a table of texts with their scores, the highest first."""
-    from roundhouse.report import table
-
-    rows = ((str(place), f"{score:.4f}", text) for place, (text, score) in enumerate(ranked, 1))
-    return table(("Rank", "Score", "Text"), rows, right=("Rank", "Score"))
-
-
-def entities_table(texts: Sequence[str], found: Sequence[Sequence[Entity]]) -> Table:
-    """Return a table of the entities of every text; a text without any has a row of its own."""
-    from roundhouse.report import table
-
-    rows = [
-        (text, entity.text, entity.label, f"{entity.score:.3f}", f"{entity.start}-{entity.end}")
-        for text, entities in zip(texts, found, strict=True)
-        for entity in entities
-    ]
-    rows += [
-        (text, "none", "", "", "") for text, none in zip(texts, found, strict=True) if not none
-    ]
-    return table(("Text", "Entity", "Label", "Score", "Characters"), rows, right=("Score",))
-
-
-def cosine_table(texts: Sequence[str], vectors: Sequence[Vector]) -> Table:
-    """Return a table of the cosine of every text with every other."""
-    from roundhouse.invocation import cosine
-    from roundhouse.report import table
-
-    numbers = tuple(map(str, range(1, len(texts) + 1)))
-    return table(
-        ("Cosine", *numbers),
-        (
-            (f"{number} {text}", *(f"{cosine(vector, other):.3f}" for other in vectors))
-            for number, text, vector in zip(numbers, texts, vectors, strict=True)
-        ),
-        right=numbers,
-    )
-
-
-def arrays_table(arrays: Mapping[str, Any]) -> Table:
-    """Return a table of the name, shape, type and first values of every array."""
-    from roundhouse.report import table
-
-    return table(
-        ("Output", "Shape", "Type", "First values"),
-        (
-            (name, " × ".join(map(str, array.shape)), str(array.dtype), _first_values(array))
-            for name, array in arrays.items()
-        ),
-    )
-
-
-def _first_values(array: Any) -> str:
-    values = array.reshape(-1)[:6]
-    head = (f"{value:g}" if array.dtype.kind == "f" else str(value) for value in values)
-    return ", ".join(head) + (", …" if array.size > 6 else "")

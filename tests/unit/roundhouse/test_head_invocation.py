@@ -8,7 +8,6 @@ import json
 
 import pytest
 
-from roundhouse.cli.invoke import entities_table, ranking_table
 from roundhouse.errors import RoundhouseError, WrongAnswerError
 from roundhouse.invocation import (
     Address,
@@ -18,6 +17,7 @@ from roundhouse.invocation import (
     invoke_ranking,
     require_inputs,
 )
+from roundhouse.reports.answers import entities_table, ranking_table
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 
 PLAIN = Address(endpoint="e", target_model=None)

@@ -8,9 +8,9 @@ from rich.console import Console
 
 from onboarding.fault import Fault
 from roundhouse.cli.check import fault_lines
-from roundhouse.cli.invoke import arrays_table, cosine_table
 from roundhouse.load_test.bench import load_table
 from roundhouse.report import Report, table
+from roundhouse.reports.answers import arrays_table, cosine_table
 from tests.unit.roundhouse.load_test.phases import measurement, searched, second
 
 pytestmark = pytest.mark.unit
