@@ -44,6 +44,10 @@ def new(
     task: Annotated[
         str | None, typer.Option(help="What the model does; default: what its source says.")
     ] = None,
+    pooling: Annotated[
+        str | None,
+        typer.Option(help="For --onnx that gives a vector for each token: mean, cls, …"),
+    ] = None,
     root: Root = None,
 ) -> None:
     """Write a first model file of what its source says."""
@@ -61,6 +65,7 @@ def new(
         onnx=onnx,
         path=path,
         task=task,
+        pooling=pooling,
         schema=schema,
     )
     with report.step(f"Inspecting {request.title}") as step:

@@ -10,6 +10,7 @@ from typing import Any
 from onboarding.checkpoint import CONFIGURATION
 from onboarding.onnx_header import NetworkTensor
 from onboarding.rules.task_rules import METRICS, UNBUILT
+from onboarding.source_spec import PoolingSpec
 from onboarding.values import Task
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.inspection.source_files import WEIGHTS, SourceFiles
@@ -46,6 +47,8 @@ class SourceFacts:
     has_sequence: bool = True
     inputs: tuple[NetworkTensor, ...] = ()
     """Of task tensors."""
+    pooling: PoolingSpec | None = None
+    """Of a network that gives a vector for each token."""
 
 
 def tasks() -> tuple[str, ...]:
@@ -158,12 +161,12 @@ def _pipeline(files: SourceFiles) -> str:
         kind = str(module.get("type", "")).rsplit(".", 1)[-1]
         pooling = f"{module.get('path')}/{CONFIGURATION}"
         parts.append(
-            f"pools by {_pooling(read_json(files, pooling))}" if kind == "Pooling" else kind
+            f"pools by {pooling_mode(read_json(files, pooling))}" if kind == "Pooling" else kind
         )
     return f"modules.json: {', then '.join(parts)}"
 
 
-def _pooling(config: Mapping[str, Any]) -> str:
+def pooling_mode(config: Mapping[str, Any]) -> str:
     """Return the modes of sentence-transformers' Pooling: a name since version 6, or booleans."""
     mode = config.get("pooling_mode")
     if mode is not None:

@@ -90,6 +90,12 @@ def model_file_text(
 def _source_lines(pins: Mapping[str, str], facts: SourceFacts) -> Iterator[str]:
     for key, value in pins.items():
         yield commented(f"  {key}: {as_yaml(value)}", PIN_COMMENTS.get(key, ""))
+    if facts.pooling is not None:
+        pooling = facts.pooling
+        yield commented(
+            f"  pooling: {{mode: {pooling.mode}, normalize: {str(pooling.normalize).lower()}}}",
+            "how the vectors of tokens become one",
+        )
     for note in facts.notes:
         yield f"  # {one_line(note)}"
 

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from onboarding.checkpoint import CONFIGURATION
-from onboarding.onnx_header import OnnxHeader, read_onnx_header
+from onboarding.onnx_header import NetworkTensor, OnnxHeader, read_onnx_header
+from onboarding.source_spec import PoolingSpec
+from onboarding.values import PoolingMode
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.inspection.facts import (
     SourceFacts,
     named_task,
+    pooling_mode,
     read_json,
     require_task,
     task_notes,
     tasks,
     token_limit,
 )
-from roundhouse.inspection.source_files import SourceFiles
+from roundhouse.inspection.source_files import POOLING_FILES, SourceFiles
 
 TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 TAKEN = ("FP32", "FP16", "INT64", "INT32", "UINT8", "BOOL")
 """Datatypes of inputs that builds take."""
 TOKENIZER = "tokenizer.json"
+POOLING, MODULES = POOLING_FILES
+MODES = get_args(PoolingMode)
 
 
-def network_facts(files: SourceFiles, task: str | None) -> SourceFacts:
-    """Return the facts of an ONNX file; `task` is what the user says. Raises RoundhouseError."""
+def network_facts(files: SourceFiles, task: str | None, mode: str | None = None) -> SourceFacts:
+    """Return the facts of an ONNX file; `task` and the pooling's `mode` are what the user says.
+
+    Raises RoundhouseError.
+    """
     assert files.network is not None
     try:
         header = read_onnx_header(files.network)
@@ -45,11 +55,15 @@ def network_facts(files: SourceFiles, task: str | None) -> SourceFacts:
             f"--task {task}: does not fit {files.title}, which takes {takes}; allowed: {allowed}."
         )
     if is_text and task != "tensors":
-        return _text_facts(files, header, task)
+        return _text_facts(files, header, task, mode)
+    if mode is not None:
+        raise UsageError(f"--pooling {mode}: is for networks of texts; leave it out.")
     return _tensor_facts(files, header)
 
 
-def _text_facts(files: SourceFiles, header: OnnxHeader, task: str | None) -> SourceFacts:
+def _text_facts(
+    files: SourceFiles, header: OnnxHeader, task: str | None, mode: str | None
+) -> SourceFacts:
     if TOKENIZER not in files.names:
         raise RoundhouseError(
             f"{files.title}: takes tokens, and no {TOKENIZER} lies beside it; put the network's "
@@ -63,11 +77,14 @@ def _text_facts(files: SourceFiles, header: OnnxHeader, task: str | None) -> Sou
             f"{', '.join(name for name in tasks() if name != 'tensors')}."
         )
     require_task(files, found, because)
-    if found == "text-embedding" and output.shape is not None and len(output.shape) == 3:
-        raise RoundhouseError(
-            f"{files.title}: gives {output}, a vector for each token; name the checkpoint itself "
-            "(--checkpoint or --huggingface), whose pooling is known, or write the model file by "
-            "hand with `source.pooling: {mode: MODE}`, as its 1_Pooling/config.json says."
+    gives_tokens = output.shape is not None and len(output.shape) == 3
+    pooling = None
+    if found == "text-embedding" and gives_tokens:
+        pooling = _pooling(files, output, mode)
+    elif mode is not None:
+        raise UsageError(
+            f"--pooling {mode}: is for networks that give a vector for each token; {files.title} "
+            f"gives {output}. Leave it out."
         )
     config = read_json(files, CONFIGURATION)
     longest, longest_because = token_limit(files, config)
@@ -78,7 +95,23 @@ def _text_facts(files: SourceFiles, header: OnnxHeader, task: str | None) -> Sou
         notes=(*_network_notes(header), *notes),
         longest=longest,
         longest_because=longest_because,
+        pooling=pooling,
     )
+
+
+def _pooling(files: SourceFiles, output: NetworkTensor, mode: str | None) -> PoolingSpec:
+    """Return what the user or the files beside the network say. Raises UsageError."""
+    modules = files.read(MODULES) if MODULES in files.names else None
+    normalizes = modules is not None and b"Normalize" in modules
+    declared = read_json(files, POOLING) if POOLING in files.names else None
+    found = mode if mode is not None or declared is None else pooling_mode(declared)
+    if found not in MODES:
+        named = "" if found is None else f" ({POOLING} says {found!r})"
+        raise UsageError(
+            f"{files.title}: gives {output}, a vector for each token{named}; say with --pooling "
+            f"how they become one: {', '.join(MODES)}, as the model's card or its {POOLING} says."
+        )
+    return PoolingSpec.model_validate({"mode": found, "normalize": normalizes})
 
 
 def _text_task(files: SourceFiles, header: OnnxHeader) -> tuple[str | None, str]:

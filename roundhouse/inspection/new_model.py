@@ -51,6 +51,7 @@ class Request:
     onnx: str | None = None
     path: str | None = None
     task: str | None = None
+    pooling: str | None = None
     schema: str = SCHEMA
 
     @property
@@ -94,7 +95,11 @@ def write_new_model(paths: Paths, request: Request, access: Access | None = None
         access = Access(run=Processes(), clients=aws_clients(region), variables=inherited())
     with tempfile.TemporaryDirectory() as folder:
         files = open_source(paths, request, access, Path(folder))
-        facts = (checkpoint_facts if files.network is None else network_facts)(files, request.task)
+        facts = (
+            checkpoint_facts(files, request.task)
+            if files.network is None
+            else network_facts(files, request.task, request.pooling)
+        )
     return _write(paths, tree, request, files, facts)
 
 
@@ -117,6 +122,8 @@ def require_sound(request: Request) -> None:
         )
     if request.path is not None and request.package is None and request.huggingface is None:
         raise UsageError("--path: is for --package and --huggingface; name the folder itself.")
+    if request.pooling is not None and request.onnx is None:
+        raise UsageError("--pooling: is for --onnx; a checkpoint declares its own.")
     if request.package is not None and PACKAGE.fullmatch(request.package) is None:
         raise UsageError(f"--package {request.package}: write name, or name==1.2.3.")
 

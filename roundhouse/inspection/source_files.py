@@ -20,6 +20,8 @@ from roundhouse.processes import Command, Run
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 """Either is what a checkpoint's weights begin with."""
+POOLING_FILES = ("1_Pooling/config.json", "modules.json")
+"""What says how a network's vectors of tokens become one."""
 CHUNK_BYTES = 1 << 20
 
 
@@ -125,10 +127,11 @@ def network_files(given: str, tree: Path) -> SourceFiles:
     path = tree / name
     if not path.is_file():
         raise UsageError(f"--onnx {given}: is no file; name an ONNX file, or s3://BUCKET/KEY.")
-    beside = frozenset(item.name for item in path.parent.iterdir() if item.is_file())
+    beside = {item.name for item in path.parent.iterdir() if item.is_file()}
+    beside |= {name for name in POOLING_FILES if (path.parent / name).is_file()}
     return SourceFiles(
         pins={"onnx": name, "sha256": _file_sha256(path)},
-        names=beside,
+        names=frozenset(beside),
         read=_reader(path.parent),
         network=path,
     )
@@ -138,11 +141,12 @@ def bucket_network(given: str, clients: Clients, folder: Path) -> SourceFiles:
     """Download an ONNX file of a bucket to a folder, with its digest. Raises RoundhouseError."""
     bucket, key = split_s3(given)
     s3, path = clients("s3"), folder / "model.onnx"
-    known = set(_keys(s3, bucket, f"{PurePosixPath(key).parent}/".removeprefix("./")))
+    place = f"{PurePosixPath(key).parent}/".removeprefix("./")
+    known = set(_keys(s3, bucket, place))
     if key not in known:
         raise UsageError(f"--onnx {given}: is not there; upload the file, or correct the address.")
     digest = _stream(s3, bucket, key, path)
-    beside = {PurePosixPath(name).name: name for name in known}
+    beside = {name.removeprefix(place): name for name in known}
     return SourceFiles(
         pins={"onnx": given, "sha256": digest},
         names=frozenset(beside),

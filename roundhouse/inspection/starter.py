@@ -38,6 +38,8 @@ def starter_datasets(
         file = f"{FOLDER}/{name}-validation.npz"
         missing = {} if (tree / file).is_file() else {file: starter_arrays(facts.inputs)}
         return Datasets(validation=file), missing
+    if facts.task == "text-ranking":
+        return _pair_datasets(name, tree)
     kinds: dict[str, Kind] = {CALIBRATION: "calibration", VALIDATION: "validation"}
     missing = {
         file: starter_texts(kind).encode()
@@ -45,6 +47,21 @@ def starter_datasets(
         if not (tree / file).is_file()
     }
     return Datasets(validation=VALIDATION, calibration=CALIBRATION), missing
+
+
+def _pair_datasets(name: str, tree: Path) -> tuple[Datasets, Mapping[str, bytes]]:
+    """Return datasets of queries and texts: each starter text before the next one."""
+    files: dict[str, Kind] = {
+        f"{FOLDER}/{name}-{kind}.tsv": kind for kind in ("calibration", "validation")
+    }
+    calibration, validation = files
+    missing = {}
+    for file, kind in files.items():
+        texts = starter_texts(kind).splitlines()
+        pairs = zip(texts, [*texts[1:], texts[0]], strict=True)
+        if not (tree / file).is_file():
+            missing[file] = "".join(f"{query}\t{text}\n" for query, text in pairs).encode()
+    return Datasets(validation=validation, calibration=calibration), missing
 
 
 def starter_arrays(inputs: Sequence[NetworkTensor]) -> bytes:

@@ -12,6 +12,7 @@ from onboarding.checkpoint import checkpoint_sha256
 from onboarding.memory_findings import memory_findings
 from onboarding.tree import read_tree
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
+from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 from tests.unit.roundhouse.inspection.sources import (
     BERT,
@@ -151,6 +152,56 @@ def test_sequence_length_is_the_least_that_the_source_names(tree, documents, seq
     assert model_of(tree)["engine"]["optimization_profiles"] == [
         {"batch": [1, 8, 32], "sequence": sequence}
     ]
+
+
+TOKENS = onnx_bytes(
+    {"input_ids": (7, (None, None)), "attention_mask": (7, (None, None))},
+    {"last_hidden_state": (1, (None, None, 8))},
+)
+POOLED = {
+    "1_Pooling/config.json": json.dumps({"pooling_mode": "cls"}).encode(),
+    "modules.json": json.dumps([{"type": "sentence_transformers.models.Normalize"}]).encode(),
+}
+
+
+@pytest.mark.parametrize("place", ["tree", "bucket"])
+@pytest.mark.parametrize(
+    ("beside", "mode", "pooling"),
+    [
+        (POOLED, None, {"mode": "cls", "normalize": True}),
+        ({}, "lasttoken", {"mode": "lasttoken", "normalize": False}),
+    ],
+)
+def test_plain_export_is_pooled_as_its_files_or_the_user_say(tree, place, beside, mode, pooling):
+    tokenizer = (NETWORKS / "tokenizer.json").read_bytes()
+    content = {"net.onnx": TOKENS, "tokenizer.json": tokenizer, **beside}
+    if place == "bucket":
+        name_bucket(tree)
+        s3 = Bucket({f"nlp/{name}": data for name, data in content.items()})
+        new_model(tree, onnx="s3://company-models/nlp/net.onnx", s3=s3, pooling=mode)
+    else:
+        write_files(tree / "models/data/net", content)
+        new_model(tree, onnx="models/data/net/net.onnx", pooling=mode)
+    assert model_of(tree)["source"]["pooling"] == pooling
+
+
+def test_refuses_a_plain_export_whose_pooling_nobody_says(tree):
+    tokenizer = (NETWORKS / "tokenizer.json").read_bytes()
+    write_files(tree / "models/data/net", {"net.onnx": TOKENS, "tokenizer.json": tokenizer})
+    with pytest.raises(UsageError, match="a vector for each token; say with --pooling how they"):
+        new_model(tree, onnx="models/data/net/net.onnx")
+    assert not (tree / "models/mine.yaml").exists()
+
+
+def test_ranker_gets_pairs_of_queries_and_texts(tree):
+    config = {**BERT, "architectures": ["BertForSequenceClassification"], "num_labels": 1}
+    config |= {"id2label": {"0": "LABEL_0"}, "sentence_transformers": {"version": "5"}}
+    write_files(tree / "models/data/c", checkpoint_content({"config.json": config}))
+    new_model(tree, checkpoint="models/data/c")
+    model = model_of(tree)
+    assert model["task"] == "text-ranking"
+    rows = (tree / model["accuracy"]["dataset"]).read_text().splitlines()
+    assert len(rows) == 400 and all(row.count("\t") == 1 for row in rows)
 
 
 def test_file_says_how_the_checkpoint_pools(tree):
