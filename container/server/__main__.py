@@ -7,10 +7,16 @@ import sys
 # without a word.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from container.server.process import end, exit_on_sigterm, open_standard_streams
+from container.server.process import (
+    bound_free_memory,
+    end,
+    exit_on_sigterm,
+    open_standard_streams,
+)
 
 exit_on_sigterm()
 open_standard_streams()
+bound_free_memory()
 
 from container.server.settings import limit_libraries
 

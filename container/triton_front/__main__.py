@@ -11,10 +11,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from container.server.process import end, exit_on_sigterm, open_standard_streams
+from container.server.process import (
+    bound_free_memory,
+    end,
+    exit_on_sigterm,
+    open_standard_streams,
+)
 
 exit_on_sigterm()
 open_standard_streams()
+bound_free_memory()
 
 from container.server.settings import limit_libraries
 

@@ -10,13 +10,18 @@ import asyncio
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 from container.server.http.messages import HttpLimits
 from container.server.http.server import HttpServer
-from container.server.process import raise_descriptor_limit, stop_event, tune_interpreter
-from container.server.settings import Settings, bind_address
+from container.server.process import (
+    MALLOC_VARIABLES,
+    raise_descriptor_limit,
+    stop_event,
+    tune_interpreter,
+)
+from container.server.settings import Settings, bind_address, process_environment
 from container.server.telemetry.failure_log import FailureLog
 from container.triton_front.health import Health
 from container.triton_front.routes import TritonRoutes, single_model
@@ -40,6 +45,14 @@ def triton_command(
     kept = [word for word in command if not word.startswith(REPLACED_FLAGS)]
     metrics = (f"{METRICS_ADDRESS_FLAG}127.0.0.1", f"{METRICS_PORT_FLAG}{metrics_port}")
     return (*kept, f"{PORT_FLAG}{port}", *(() if metrics_port is None else metrics))
+
+
+def triton_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return Triton's variables: its processes keep as little freed memory as this one does.
+
+    glibc reads the variables; who sets them for the container keeps theirs.
+    """
+    return {**MALLOC_VARIABLES, **inherited}
 
 
 def has_metrics(command: Sequence[str]) -> bool:
@@ -70,7 +83,8 @@ class TritonFront:
         raise_descriptor_limit(2 * settings.max_connections)
         stop = stop_event()
         process = await asyncio.create_subprocess_exec(
-            *triton_command(command, port, None if metrics is None else metrics_port)
+            *triton_command(command, port, None if metrics is None else metrics_port),
+            env=triton_environment(process_environment()),
         )
         tune_interpreter()
         loop = asyncio.get_running_loop()

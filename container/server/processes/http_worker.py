@@ -17,6 +17,7 @@ import uvloop
 from container.archive import EngineArchive
 from container.server.data_plane.model import Model, count_truncated, data_plane_of, servable_model
 from container.server.http.application import model_server
+from container.server.process import bound_free_memory
 from container.server.processes import frames
 from container.server.processes.acceptor import receive_connection
 from container.server.processes.channel import EngineChannel
@@ -36,6 +37,7 @@ def main(arguments: list[str]) -> int:
     # Ctrl-C and SIGTERM reach the whole process group, but only the supervisor drains workers.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+    bound_free_memory()
     end, worker_socket = (socket.socket(fileno=int(number)) for number in arguments)
     settings = process_settings()
     try:  # the supervisor verified the archive before it started this process

@@ -151,3 +151,27 @@ def test_free_memory_is_unknown_where_nothing_can_be_read(tmp_path):
     (tmp_path / "odd").write_text("no numbers")
     for machine in (tmp_path / "none", tmp_path / "odd"):
         assert free_mib(group=tmp_path, machine=machine) is None
+
+
+def test_freed_bodies_of_several_threads_go_back_to_the_system():
+    """Without the bound the thresholds grow, and tens of megabytes stay."""
+    program = """
+import re, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from container.server.process import bound_free_memory
+
+def resident_kib():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+if sys.argv[1:] == ["bound"]:
+    bound_free_memory()
+before = resident_kib()
+with ThreadPoolExecutor(4) as threads:
+    list(threads.map(lambda size: bytearray(size), [6_000_000, 24_000_000] * 20))
+    list(threads.map(lambda size: bytearray(size), [6_000_000] * 20))
+    print((resident_kib() - before) // 1024)
+"""
+    kept = [run([sys.executable, "-c", program, *how]).stdout for how in ((), ("bound",))]
+    unbound, bound = map(int, kept)
+    assert bound <= 4 and unbound >= bound + 8

@@ -11,7 +11,12 @@ import pytest
 from container.server.http.messages import Request, Response
 from container.triton_front.health import Health, ModelHealth
 from container.triton_front.routes import TritonRoutes, single_model
-from container.triton_front.server import free_ports, has_metrics, triton_command
+from container.triton_front.server import (
+    free_ports,
+    has_metrics,
+    triton_command,
+    triton_environment,
+)
 from container.triton_front.upstream import TritonGone, TritonRequest
 
 pytestmark = pytest.mark.unit
@@ -167,3 +172,12 @@ def test_triton_keeps_its_metrics_to_this_server():
         "--metrics-address=127.0.0.1",
         f"--metrics-port={second}",
     )
+
+
+def test_tritons_processes_keep_as_little_freed_memory_unless_they_are_told_otherwise():
+    variables = triton_environment({"PATH": "/bin", "MALLOC_TRIM_THRESHOLD_": "7"})
+    assert variables == {
+        "PATH": "/bin",
+        "MALLOC_TRIM_THRESHOLD_": "7",
+        "MALLOC_MMAP_THRESHOLD_": "1048576",
+    }
