@@ -14,6 +14,7 @@ from benchmarks.context import Context
 from benchmarks.deploys import deploys
 from benchmarks.engine_build import engine_build
 from benchmarks.gitops import gitops
+from benchmarks.hostile.local_cloud import hostile_local_cloud
 from benchmarks.hostile.run import hostile
 from benchmarks.measure import Measure, circumstances, table, write
 from benchmarks.processes import processes
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "server_memory": server_memory,
     "soak": soak,
     "hostile": hostile,
+    "hostile_local_cloud": hostile_local_cloud,
     "triton_front": triton_front,
     "processes": processes,
     "scaling": scaling,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 
 from benchmarks.context import Context
@@ -24,7 +24,7 @@ from benchmarks.measure import Bar, Measure, at_least, at_most, with_command
 from benchmarks.servers.candidates import ours, triton
 from benchmarks.servers.fixtures import minilm
 from benchmarks.servers.harness import Harness
-from benchmarks.servers.running_server import Candidate, Running
+from benchmarks.servers.running_server import Candidate
 from benchmarks.servers.wrk import wrk_program
 
 SEED = 4
@@ -42,6 +42,7 @@ class Innocents:
     """Clients that send the right request all the time, and what they got."""
 
     port: int
+    head: bytes = b"POST /invocations HTTP/1.1\r\nHost: x\r\n"
     right: list[float] = field(default_factory=list)
     answers: int = 0
     failed: list[str] = field(default_factory=list)
@@ -50,8 +51,8 @@ class Innocents:
     async def run(self, stop: asyncio.Event) -> None:
         """Ask on one connection until `stop`; the first answer of all is the right one."""
         body = json.dumps(TEXTS).encode()
-        head = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-        request = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        framing = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        request = self.head + framing + body
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         while not stop.is_set():
             writer.write(request)
@@ -93,16 +94,24 @@ def _server(harness: Harness, candidate: Candidate) -> Iterator[Measure]:
     with harness.start(candidate) as servers:
         server = servers[name]
         asyncio.run(_warm_up(candidate.port))
-        before = server.memory_mb()
+        before = server.held_mb()
         tally, innocents = asyncio.run(_attack(candidate.port))
-        after = _memory_later(server, before)
+        after = memory_later(server.held_mb, before)
         crashed = server.process.poll() is not None
+    yield from outcome(name, tally, innocents, (before, after), crashes=int(crashed))
+
+
+def outcome(
+    name: str, tally: Tally, innocents: Innocents, memory_mb: tuple[float, float], *, crashes: int
+) -> Iterator[Measure]:
+    """Print what went wrong, and give the measures; memory is before, and a minute later."""
+    before, after = memory_mb
     for sentence in (*tally.wrong[:5], *innocents.failed[:5]):
         print(f"  {name}: {sentence[:600]}")
     statuses = ", ".join(f"{status}: {count}" for status, count in sorted(tally.statuses.items()))
     print(f"  {name}: {tally.sent} sent, {statuses}; memory {before:.0f} MB, then {after:.0f} MB")
     yield Measure(f"{name}: hostile requests", tally.sent, "", at_least(12_000))
-    yield Measure(f"{name}: crashes", int(crashed), "", NONE)
+    yield Measure(f"{name}: crashes", crashes, "", NONE)
     yield Measure(f"{name}: wrong answers to hostile requests", len(tally.wrong), "", NONE)
     yield Measure(f"{name}: innocent requests answered", innocents.answers, "")
     yield Measure(f"{name}: innocent requests failed", len(innocents.failed), "", NONE)
@@ -118,7 +127,7 @@ async def _warm_up(port: int) -> None:
 
 async def _attack(port: int) -> tuple[Tally, Innocents]:
     tally, innocents = Tally(), Innocents(port)
-    async with _asking(innocents):
+    async with asking(innocents):
         await ask_all(port, hostile_requests(SEED, BODIES, TEXTS), tally)
         await ask_all(port, lying_requests(SEED, LIARS), tally)
         await ask_all(port, deep_requests(DEEP), tally)
@@ -129,7 +138,7 @@ async def _attack(port: int) -> tuple[Tally, Innocents]:
 
 
 @contextlib.asynccontextmanager
-async def _asking(innocents: Innocents) -> AsyncIterator[None]:
+async def asking(innocents: Innocents) -> AsyncIterator[None]:
     """Have the innocents ask until the block ends, which the last of them survives."""
     stop = asyncio.Event()
     clients = [asyncio.ensure_future(innocents.run(stop)) for _ in range(INNOCENTS)]
@@ -140,9 +149,9 @@ async def _asking(innocents: Innocents) -> AsyncIterator[None]:
         await asyncio.gather(*clients)
 
 
-def _memory_later(server: Running, before: float) -> float:
+def memory_later(memory_mb: Callable[[], float], before: float) -> float:
     """Return the memory once it is back, or as it is a minute later."""
     deadline = time.monotonic() + LATER_SECONDS
-    while (memory := server.memory_mb()) > MEMORY.limit * before and time.monotonic() < deadline:
+    while (memory := memory_mb()) > MEMORY.limit * before and time.monotonic() < deadline:
         time.sleep(1.0)
     return memory

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,6 +78,13 @@ class Running:
         word = "Rss:" if len(pids) == 1 else "Pss:"
         return sum(_kib(pid, word) for pid in pids) * 1024 / 1e6
 
+    def held_mb(self) -> float:
+        """Return what its processes hold for themselves, in 10^6 bytes: memory without files.
+
+        How much of a library's pages counts as theirs changes with other programs of the machine.
+        """
+        return held_mb(process_trees([self.process.pid]))
+
     def cpu_seconds(self) -> float:
         """Return the processor time that its processes have taken so far."""
         fields = filter(None, map(stat_fields, process_trees([self.process.pid])))
@@ -110,6 +117,12 @@ def _wait_until_ready(candidate: Candidate, process: subprocess.Popen[bytes], lo
     output = log.read_text(encoding="utf-8", errors="replace").strip()[-600:]
     reason = "took too long" if process.poll() is None else f"ended with {process.poll()}"
     raise ValueError(f"{candidate.name} is not ready, it {reason}: {output}")
+
+
+def held_mb(pids: Iterable[int]) -> float:
+    """Return the anonymous and shared memory of processes in 10^6 bytes, shared pages once."""
+    words = ("Pss_Anon:", "Pss_Shmem:")
+    return sum(_kib(pid, word) for pid in pids for word in words) * 1024 / 1e6
 
 
 def _kib(pid: int, word: str) -> float:

@@ -4,6 +4,7 @@ What it does is told by SERVER_MODE, and it can hold MODELS_HELD target models a
 """
 
 import functools
+import hashlib
 import json
 import os
 import sys
@@ -72,6 +73,7 @@ class Answers(BaseHTTPRequestHandler):
             "greeting": (folder / "greeting.txt").read_text(),
             "body": body.decode(errors="replace")[:100],
             "bytes": len(body),
+            "sha256": hashlib.sha256(body).hexdigest(),
             "content_type": self.headers["Content-Type"],
             "target_model": self.headers["X-Amzn-SageMaker-Target-Model"],
             "attributes": self.headers["X-Amzn-SageMaker-Custom-Attributes"],

@@ -1,15 +1,19 @@
 """InvokeEndpoint: what it passes on, and what it refuses as SageMaker Runtime does."""
 
+import hashlib
 import json
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import pytest
 from botocore.exceptions import ClientError
 
+from benchmarks.hostile.requests import TEXTS, deep_requests, hostile_requests, lying_requests
 from tests.local_cloud.account import refusal
 
 pytestmark = pytest.mark.local_cloud
 LIMIT = 6_291_456
+BYTES = b"\r\n\r\n" + bytes(range(256))
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +35,17 @@ def test_many_callers_are_answered_at_once(endpoint):
 
 def test_body_of_the_full_size_is_passed_on(endpoint):
     assert endpoint.invoke("asked", b"x" * LIMIT)["bytes"] == LIMIT
+
+
+def test_hostile_bodies_are_passed_on_byte_for_byte_and_no_answer_goes_to_another(endpoint):
+    hostile = chain(
+        hostile_requests(4, 80, TEXTS), lying_requests(4, 20), deep_requests(3), [("POST", BYTES)]
+    )
+    bodies = [request.partition(b"\r\n\r\n")[2] for _, request in hostile]
+    with ThreadPoolExecutor(8) as callers:
+        answers = list(callers.map(lambda body: endpoint.invoke("asked", body), bodies))
+    digests = [hashlib.sha256(body).hexdigest() for body in bodies]
+    assert [answer["sha256"] for answer in answers] == digests
 
 
 def test_answer_keeps_the_content_type_and_attributes_that_the_server_gave_it(endpoint):
