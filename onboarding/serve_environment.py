@@ -110,21 +110,24 @@ def serve_environment(
     return {**single, **variables, **published, **limits}
 
 
-ASYNCHRONOUS_LIMITS = {
-    "ROUNDHOUSE_MAX_BODY_BYTES": str(2**30),
-    "ROUNDHOUSE_DEADLINE_SECONDS": "900",
-}
-"""Limits of the server before Triton behind an asynchronous endpoint; then the Python server's."""
+ASYNCHRONOUS_TIMES = {"ROUNDHOUSE_REQUEST_SECONDS": "300", "ROUNDHOUSE_DEADLINE_SECONDS": "900"}
+"""How long a body may take to arrive, and a request to be answered.
+
+InvokeEndpointAsync waits 900 s where the caller names no time; the servers' defaults are those of
+InvokeEndpoint.
+"""
+ASYNCHRONOUS_LIMITS = {"ROUNDHOUSE_MAX_BODY_BYTES": str(2**28), **ASYNCHRONOUS_TIMES}
+"""Limits of the server before Triton, which holds a body four times over, and Triton holds it too.
+"""
 ASYNCHRONOUS_PYTHON_SERVER = {
     "ROUNDHOUSE_MAX_BODY_BYTES": str(2**30),
     "ROUNDHOUSE_MAX_REQUEST_ROWS": "100000",
     "ROUNDHOUSE_QUEUE_ROWS": "200000",
-    "ROUNDHOUSE_DEADLINE_SECONDS": "900",
+    **ASYNCHRONOUS_TIMES,
 }
-"""Limits of the Python server behind an asynchronous endpoint.
+"""Limits of the Python server: InvokeEndpointAsync takes a payload of 1 GB.
 
-InvokeEndpointAsync takes a payload of 1 GB and waits 900 s where the caller names no time; the
-server's defaults are InvokeEndpoint's 6 MiB and 60 s.
+Bodies above 8 MiB lie in a file of the container; of JSON lines, a few at a time are in memory.
 """
 
 

@@ -8,10 +8,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from roundhouse.aws.clients import ABSENT, Client
+from roundhouse.aws.clients import ABSENT, CHUNK_BYTES, Client
 
 POLL_SECONDS = 1.0
 STATUS = re.compile(r"\((\d{3})\)")
@@ -53,12 +54,28 @@ class AsynchronousRuntime:
 
         Raises AsynchronousFailure with the sentence in S3, TimeoutError, botocore's faults.
         """
-        kind = request["ContentType"]
+        found = self._answer(request["EndpointName"], request["Body"], request["ContentType"])
+        return {"Body": io.BytesIO(found["Body"].read()), "ContentType": found["ContentType"]}
+
+    def invoke_file(self, endpoint: str, path: Path, content_type: str, output: Path) -> int:
+        """Write the answer of a file's bytes to another file, and return its bytes.
+
+        Neither is held in memory. Raises as `invoke_endpoint` does, and OSError.
+        """
+        with path.open("rb") as body:
+            answer = self._answer(endpoint, body, content_type)["Body"]
+        with output.open("wb") as written:
+            while chunk := answer.read(CHUNK_BYTES):
+                written.write(chunk)
+            return written.tell()
+
+    def _answer(self, endpoint: str, body: Any, content_type: str) -> Mapping[str, Any]:
+        """Upload a body, queue it, and return the object of its answer once it lies in S3."""
         key = f"{self.prefix}/{uuid.uuid4()}"
-        self.s3.put_object(Bucket=self.bucket, Key=key, Body=request["Body"], ContentType=kind)
+        self.s3.put_object(Bucket=self.bucket, Key=key, Body=body, ContentType=content_type)
         queued = self.runtime.invoke_endpoint_async(
-            EndpointName=request["EndpointName"],
-            ContentType=kind,
+            EndpointName=endpoint,
+            ContentType=content_type,
             InputLocation=f"s3://{self.bucket}/{key}",
         )
         answer, failure = queued["OutputLocation"], queued.get("FailureLocation")
@@ -75,14 +92,16 @@ class AsynchronousRuntime:
                 )
             self.pause(POLL_SECONDS)
 
-    def _read(self, location: str) -> dict[str, Any] | None:
-        """Return an object's body and content type; None where there is none yet."""
+    def _read(self, location: str) -> Mapping[str, Any] | None:
+        """Return an object with its body to read; None where there is none yet."""
         url = urlsplit(location)
         try:
-            found = self.s3.get_object(Bucket=url.netloc, Key=url.path.lstrip("/"))
+            found: Mapping[str, Any] = self.s3.get_object(
+                Bucket=url.netloc, Key=url.path.lstrip("/")
+            )
         except Exception as fault:
             response = getattr(fault, "response", None)
             if isinstance(response, Mapping) and response.get("Error", {}).get("Code") in ABSENT:
                 return None
             raise
-        return {"Body": io.BytesIO(found["Body"].read()), "ContentType": found["ContentType"]}
+        return found

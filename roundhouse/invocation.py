@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ASYNCHRONOUS_ROWS = 50_000
 """Half of what the Python server takes behind an asynchronous endpoint."""
+LINES_SUFFIX, LINES_TYPE = ".jsonl", "application/jsonlines"
+"""Of a file whose lines are requests, each answered by a line."""
 Vector = tuple[float, ...]
 Scores = tuple[tuple[str, float], ...]
 """Class names with probabilities, the likeliest first."""
@@ -158,6 +160,32 @@ def asynchronous_runtime(
         seconds=seconds,
         say=say,
     )
+
+
+def invoke_lines(
+    runtime: AsynchronousRuntime, address: Address, deployment: Deployment, file: Path, output: Path
+) -> int:
+    """Write the answers of a file of requests, one a line each, and return their bytes.
+
+    Raises RoundhouseError, and UsageError where the server reads no JSON lines.
+    """
+    if deployment.server == "triton":
+        raise UsageError(
+            f"{deployment.name}: is served by Triton, which reads no JSON lines; give --input "
+            "FILE.npz, or texts, or set `serving: {server: python}`."
+        )
+    if not file.is_file():
+        raise RoundhouseError(f"--input {file}: is no file; give one with a request on each line.")
+    if output.is_dir() or not output.parent.is_dir():
+        raise RoundhouseError(f"--output {output}: cannot be written; name a file in a folder.")
+    from container.client import EndpointFault, format_fault
+
+    with _endpoint_errors(address):
+        try:
+            return runtime.invoke_file(address.endpoint, file, LINES_TYPE, output)
+        except Exception as fault:
+            sentence = f"Endpoint {address.endpoint}: {format_fault(fault)}"
+            raise EndpointFault(sentence) from fault
 
 
 def _client(runtime: Client, address: Address, *, binary: bool) -> EndpointClient:

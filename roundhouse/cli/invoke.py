@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from roundhouse.file_answers import RowAnswer
     from roundhouse.invocation import Address, Vector
     from roundhouse.report import Report
+    from roundhouse.session import Session
     from roundhouse.text_files import TextRows
 
 EXAMPLE = (
@@ -42,7 +43,8 @@ def invoke(
     input: Annotated[
         Path | None,
         typer.Option(
-            help="For a model of arrays: .npz, an array per input, or .npy, its one input."
+            help="For a model of arrays: .npz, an array per input, or .npy, its one input. With "
+            "--async also .jsonl of any model: a request on each line."
         ),
     ] = None,
     file: Annotated[
@@ -50,7 +52,8 @@ def invoke(
         typer.Option(help="Texts of a file, .txt or .tsv: in batches, an answer a row."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Write the answer's arrays to this .npz.")
+        Path | None,
+        typer.Option(help="Write the answer's arrays to this .npz; of .jsonl its lines."),
     ] = None,
     asynchronous: Annotated[
         bool,
@@ -78,6 +81,9 @@ def invoke(
     words = words if rows is None else rows.texts
     session = open_session(current_paths(root), report, env)
     address, target = invocation.address(session.deployments(), endpoint, model)
+    if asynchronous and input is not None and input.suffix == invocation.LINES_SUFFIX:
+        _invoke_lines(session, report, address, endpoint, (input, output), wait_seconds)
+        return
     queries = row_queries(target, rows, query)
     invocation.require_inputs(target, words, input, queries[0] if queries else query)
     runtime, most = session.clients("sagemaker-runtime"), invocation.most_rows(target)
@@ -141,6 +147,29 @@ def _write_rows(output: Path | None, target: Target, answers: Sequence[RowAnswer
         _refuse_output(output, target)
     elif output is not None:
         array_files.write(output, {invocation.output_name(target): vectors})
+
+
+def _invoke_lines(
+    session: Session,
+    report: Report,
+    address: Address,
+    endpoint: str,
+    files: tuple[Path, Path | None],
+    wait_seconds: float,
+) -> None:
+    """Ask an asynchronous endpoint the lines of a file."""
+    from roundhouse import invocation
+    from roundhouse.errors import UsageError
+
+    file, output = files
+    if output is None:
+        raise UsageError(f"--input {file}: its answers are lines too; name a file with --output.")
+    deployment = invocation.find_deployment(session.deployments(), endpoint)
+    runtime = invocation.asynchronous_runtime(
+        session.clients, deployment, wait_seconds, report.print
+    )
+    size = invocation.invoke_lines(runtime, address, deployment, file, output)
+    report.print(f"Wrote {size:,} bytes to {output}.")
 
 
 def _has_head(target: Target) -> bool:

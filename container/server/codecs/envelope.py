@@ -19,6 +19,7 @@ from container.server.types import (
     RequestFault,
     Signature,
     TensorSignature,
+    TooLarge,
     UnsupportedEncoding,
 )
 from onboarding.manifest import Prompts
@@ -37,6 +38,8 @@ DATATYPES = {
 }
 """Array types by KServe v2 datatype, little-endian as the binary extension has them."""
 BYTES = "BYTES"
+LARGEST_JSON_BYTES = 64 << 20
+"""Of JSON that is read whole: it takes up to twenty times its bytes as objects."""
 _HEADER_SIZE = "json-header-size="
 _LONGEST_TIMEOUT_US = 2**53
 
@@ -60,6 +63,12 @@ def read_envelope(
 
 def read_document(header: bytes) -> dict[str, Any]:
     """Return the JSON object in a body or header. Raises RequestFault."""
+    if len(header) > LARGEST_JSON_BYTES:
+        raise TooLarge(
+            f"The request's JSON has {len(header)} bytes; at most {LARGEST_JSON_BYTES} are read "
+            "at once: send its tensors in the binary extension, or to the Python server JSON "
+            "lines, which it reads one by one."
+        )
     try:
         document = orjson.loads(header)
     except orjson.JSONDecodeError as fault:

@@ -48,9 +48,10 @@ def decode_request(body: bytes, content_type: str, signature: Signature) -> Text
 
 
 def encode_response(
-    rows: np.ndarray[Any, Any], request: TextRequest, signature: Signature
+    arrays: Sequence[np.ndarray[Any, Any]], request: TextRequest, signature: Signature
 ) -> tuple[bytes, str]:
-    """Return body and content type; `rows` is float32 [texts, ...], contiguous."""
+    """Return body and content type; the first array is float32 [texts, ...], contiguous."""
+    rows = arrays[0]
     if request.dialect == "plain":
         return json_bytes({"outputs": rows}), JSON_TYPE
     output = (signature.output_name, "FP32", rows, request.binary)
@@ -141,7 +142,7 @@ def _binary_texts(tail: bytes, name: str) -> Iterator[str]:
                 "body carries."
             )
         try:
-            yield tail[end : end + size].decode("utf-8")
+            yield str(tail[end : end + size], "utf-8")
         except UnicodeDecodeError as fault:
             reason = f"{fault.reason} at byte {end + fault.start}"
             raise RequestFault(f"Input {name!r} holds text that is not UTF-8: {reason}.") from fault

@@ -9,8 +9,9 @@ from time import monotonic, perf_counter
 from typing import Any
 
 from container.server.codecs import heads, tensors, texts
-from container.server.codecs.envelope import BINARY_TYPE, JSON_TYPE
+from container.server.codecs.envelope import BINARY_TYPE, JSON_TYPE, LARGEST_JSON_BYTES
 from container.server.data_plane.plane import DataPlane
+from container.server.http.json_lines import infer_lines, is_json_lines
 from container.server.http.messages import Request, Response
 from container.server.types import (
     HeadSignature,
@@ -104,8 +105,13 @@ async def infer(
     deadline = monotonic() + deadline_seconds
     body, encoding = request.body, request.headers.get(b"content-encoding")
     if encoding is not None:
-        body = await decompressed_body(body, encoding, max_body_bytes)
-    inference = codec.decode_request(body, content_type(request), signature)
+        body = await decompressed_body(body, encoding, min(max_body_bytes, LARGEST_JSON_BYTES))
+    kind = content_type(request)
+    if is_json_lines(kind):
+        response = await infer_lines(plane, codec, body, deadline)
+        stages["wait"] = perf_counter() - begun
+        return response
+    inference = codec.decode_request(body, kind, signature)
     if inference.timeout_seconds is not None:
         deadline += min(0.0, inference.timeout_seconds - deadline_seconds)
     decoded = perf_counter()
@@ -118,9 +124,7 @@ async def infer(
     arrays = await answers
     ran = perf_counter()
     stages["wait"] = ran - submitted
-    body, media_type = codec.encode_response(
-        arrays[0] if codec is texts else arrays, inference, signature
-    )
+    body, media_type = codec.encode_response(arrays, inference, signature)
     response = Response(200, body, media_type)
     accepted = request.headers.get(b"accept-encoding")
     if accepted is not None:

@@ -31,7 +31,10 @@ class HttpLimits:
 
 
 class Request(NamedTuple):
-    """A request; header names are lower case, `path` has no query and no percent escapes."""
+    """A request; header names are lower case, `path` has no query and no percent escapes.
+
+    A large body is a memoryview of a file's pages.
+    """
 
     method: str
     path: str
@@ -41,7 +44,10 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """An answer; its length and content type are not among `headers`."""
+    """An answer; its length and content type are not among `headers`.
+
+    A large body may be a memoryview of a file's pages.
+    """
 
     status: int
     body: bytes

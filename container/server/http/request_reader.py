@@ -10,12 +10,11 @@ from urllib.parse import unquote
 import httptools
 
 from container.server.http.messages import Ending, HttpLimits, Request
+from container.server.http.spool import Spool
 from container.server.types import HeaderTooLarge, RequestFault, TooLarge
 
 PIECE_BYTES = 4096
 """Read at a time outside of a body of known length: bounds how many pipelined requests come out."""
-PIECES_AT_MOST = 256
-"""So many pieces of a body are kept as they came."""
 HEADER_OVERHEAD = 4
 """Colon, space and line end of a header."""
 
@@ -44,14 +43,14 @@ class RequestReader:
         self._url, self._version = b"", ""
         self._headers: dict[bytes, bytes] = {}
         self._headers_done = False
-        self._body: list[bytes | bytearray] = []
-        self._body_bytes = self._length = 0
+        self._body = Spool()
+        self._length = 0
         self._parser: Any = httptools.HttpRequestParser(self)
 
     @property
     def wanted_bytes(self) -> int:
         """Bytes to feed next."""
-        return max(PIECE_BYTES, self._length - self._body_bytes)
+        return max(PIECE_BYTES, self._length - self._body.size)
 
     def feed(self, data: bytes) -> None:
         """Read on; faults are queued, never raised."""
@@ -75,14 +74,14 @@ class RequestReader:
     def close(self) -> None:
         """Release the parser, which references this reader."""
         self._broken, self._parser, self.begun, self.expects = True, None, None, False
-        self._body = []
+        self._body.close()
 
     def on_message_begin(self) -> None:
         """Start a request; httptools calls this and the methods below."""
         self.begun, self._begins_here = self._clock(), True
         self._url, self._headers, self._headers_done, self._header_bytes = b"", {}, False, 0
         self._unfinished_bytes = 0
-        self._body, self._body_bytes, self._length = [], 0, 0
+        self._body, self._length = Spool(), 0
 
     def on_url(self, url: bytes) -> None:
         """Add a piece of the request line's target."""
@@ -123,25 +122,18 @@ class RequestReader:
 
     def on_body(self, piece: bytes) -> None:
         """Add a piece of the body."""
-        self._body_bytes += len(piece)
-        if self._body_bytes > self._limits.body_bytes:
+        if self._body.size + len(piece) > self._limits.body_bytes:
             raise self._too_large()
-        self._body.append(piece)
-        if len(self._body) == PIECES_AT_MOST:
-            # A body in chunks of two bytes would take twenty times its size.
-            first = self._body[0]
-            whole = first if isinstance(first, bytearray) else bytearray(first)
-            whole += b"".join(self._body[1:])
-            self._body = [whole]
+        self._body.write(piece)
 
     def on_message_complete(self) -> None:
         """Queue the whole request."""
-        body = bytes(self._body[0]) if len(self._body) == 1 else b"".join(self._body)
+        body = self._body.contents()
         path, query = _target(self._url)
         method = self._parser.get_method().decode("ascii")
         request = Request(method, path, self._headers, body, query)
         self.arrived.append(ReceivedRequest(request, self._ending()))
-        self.begun, self.expects, self._body = None, False, []
+        self.begun, self.expects, self._body = None, False, Spool()
 
     def _ending(self) -> Ending:
         if not self._parser.should_keep_alive():

@@ -19,7 +19,11 @@ from container.server.http.messages import (
     response_bytes,
 )
 from container.server.http.request_reader import ReceivedRequest, RequestReader
+from container.server.http.spool import HELD_BYTES
 from container.server.types import RequestFault, TooSlow, Unavailable
+
+ANSWER_PIECE_BYTES = 1 << 20
+"""Of a large answer written at a time; its client has the whole request time to read each."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -51,7 +55,9 @@ class Connection(asyncio.Protocol):
         "_reader",
         "_reading",
         "_task",
+        "_then",
         "_transport",
+        "_unsent",
         "_wait_began",
     )
 
@@ -60,6 +66,8 @@ class Connection(asyncio.Protocol):
         self._transport: Any = None
         self._reader = RequestReader(group.limits, group.clock)
         self._task: asyncio.Task[None] | None = None
+        self._unsent, self._then = b"", Ending.KEEP
+        """What is left of a large answer, and what becomes of the connection after it."""
         self._backlog: bytes = b""
         self._reading = True
         self._ending = False
@@ -106,12 +114,15 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on: the client reads again."""
         self._is_unread, self._wait_began = False, self._group.clock()
+        self._send_rest()
         self._advance()
 
     def drain(self) -> None:
         """Close at once when idle; otherwise after the current response."""
         reader = self._reader
-        if not (self._task or reader.arrived or self._backlog) and reader.begun is None:
+        if self._unsent:
+            self._then = Ending.CLOSE
+        elif not (self._task or reader.arrived or self._backlog) and reader.begun is None:
             self._close()
 
     def abort(self) -> None:
@@ -139,7 +150,7 @@ class Connection(asyncio.Protocol):
         """Answer in order, and read while no request waits behind the current one."""
         arrived = self._reader.arrived
         while not self._ending:
-            if arrived and self._task is None and not self._is_unread:
+            if arrived and self._task is None and not (self._is_unread or self._unsent):
                 self._begin(arrived.popleft())
             elif self._backlog and not arrived:
                 data, size = self._backlog, self._reader.wanted_bytes
@@ -184,7 +195,26 @@ class Connection(asyncio.Protocol):
         ending = Ending.CLOSE if self._group.draining else arrival.ending
         self._wait_began = self._group.clock()
         with_body = arrival.request.method != "HEAD"
-        self._transport.write(response_bytes(response, ending, with_body=with_body))
+        if with_body and len(response.body) > HELD_BYTES:
+            self._transport.write(response_bytes(response, ending, with_body=False))
+            self._unsent, self._then = response.body, ending
+            self._send_rest()
+        else:
+            self._transport.write(response_bytes(response, ending, with_body=with_body))
+            self._go_on(ending)
+
+    def _send_rest(self) -> None:
+        """Write on of a large answer as far as the client reads it."""
+        if not self._unsent:
+            return
+        while self._unsent and not (self._is_unread or self._ending):
+            self._transport.write(self._unsent[:ANSWER_PIECE_BYTES])
+            self._unsent = self._unsent[ANSWER_PIECE_BYTES:]
+        if not self._unsent and not self._ending:
+            self._go_on(self._then)
+
+    def _go_on(self, ending: Ending) -> None:
+        """Close after an answer, or turn to the next request."""
         if ending is Ending.CLOSE:
             self._close()
         else:
@@ -203,6 +233,7 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self._ending, self._wait_began, self._backlog = True, self._group.clock(), b""
+        self._unsent = b""
         self._reader.close()
 
     def _stop_work(self) -> None:

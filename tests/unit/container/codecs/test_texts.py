@@ -98,13 +98,13 @@ def test_json_and_binary_answers_are_the_same_numbers(values):
     rows = np.array(values, dtype=np.float32)
     for binary in (False, True):
         request = TextRequest(texts=("x",), dialect="kserve", binary=binary)
-        data, content_type = encode_response(rows, request, SIGNATURE)
+        data, content_type = encode_response((rows,), request, SIGNATURE)
         assert np.array_equal(rows_of(data, content_type, "embedding"), rows)
 
 
 def test_plain_answer_holds_one_list_per_text():
     request = TextRequest(texts=("a", "b"), dialect="plain")
-    data, content_type = encode_response(np.ones((2, 3), np.float32), request, SIGNATURE)
+    data, content_type = encode_response((np.ones((2, 3), np.float32),), request, SIGNATURE)
     assert json.loads(data) == {"outputs": [[1, 1, 1], [1, 1, 1]]}
     assert content_type == "application/json"
 

@@ -58,6 +58,8 @@ class EchoApplication:
         self.requests = []
         self.cancelled = 0
         self.fault: Exception | None = None
+        self.large: bytes | None = None
+        """The body of the next answer alone."""
 
     async def __call__(self, request):
         self.requests.append(request)
@@ -68,6 +70,9 @@ class EchoApplication:
             raise
         if self.fault is not None:
             raise self.fault
+        if self.large is not None:
+            body, self.large = self.large, None
+            return Response(200, body, "text/plain")
         body = f"{request.method}{request.path}:".encode() + request.body
         return Response(200, body, "text/plain")
 

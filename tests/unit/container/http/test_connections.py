@@ -11,7 +11,8 @@ import pytest
 
 from container.server.http.messages import HttpLimits
 from container.server.http.request_reader import RequestReader
-from container.server.http.server import Connection, ConnectionGroup
+from container.server.http.server import ANSWER_PIECE_BYTES, Connection, ConnectionGroup
+from container.server.http.spool import HELD_BYTES
 from tests.unit.container.http.conversation import (
     CHUNKED,
     GET,
@@ -41,6 +42,66 @@ async def test_request_may_come_byte_by_byte_and_in_chunks():
     await client.send(*(bytes([byte]) for byte in POST))
     await client.send(CHUNKED, b"1\r\na\r\n", b"2\r\nbc\r\n0\r\n", b"\r\n")
     assert client.bodies == [b"POST/a:abc"] * 2
+
+
+@run
+async def test_large_answer_goes_out_as_far_as_the_client_reads_and_the_next_request_waits():
+    client = Conversation()
+    size = HELD_BYTES + 5
+    client.application.large = memoryview(bytes(size))
+    write = client.transport.write
+    client.transport.write = lambda data: (
+        write(data),
+        len(data) == ANSWER_PIECE_BYTES and client.connection.pause_writing(),
+    )
+    await client.send(POST, POST)
+    for number in range(1, 9):
+        assert len(client.transport.written) < number * ANSWER_PIECE_BYTES + 200
+        await client.wait(LIMITS.request_seconds)
+        client.connection.resume_writing()
+        await settle()
+    assert [len(body) for body in client.bodies] == [size, len(b"POST/a:abc")]
+
+
+@run
+async def test_large_answer_that_nobody_reads_ends_the_connection():
+    client = Conversation()
+    client.application.large = memoryview(bytes(HELD_BYTES + 5))
+    write = client.transport.write
+    client.transport.write = lambda data: (write(data), client.connection.pause_writing())
+    await client.send(POST)
+    await client.wait(LIMITS.request_seconds + 1)
+    assert client.transport.aborted and len(client.transport.written) < HELD_BYTES
+
+
+@run
+async def test_draining_waits_for_the_rest_of_a_large_answer():
+    client = Conversation()
+    client.application.large = memoryview(bytes(HELD_BYTES + 5))
+    write = client.transport.write
+    client.transport.write = lambda data: (
+        write(data),
+        len(data) == ANSWER_PIECE_BYTES and client.connection.pause_writing(),
+    )
+    await client.send(POST)
+    client.connection.drain()
+    while not client.transport.closed:
+        client.connection.resume_writing()
+    assert len(client.bodies[0]) == HELD_BYTES + 5
+
+
+def test_large_body_lies_in_a_file_and_is_the_same():
+    body = bytes(range(256)) * (HELD_BYTES // 256 + 1)
+    reader = RequestReader(HttpLimits(body_bytes=len(body)), lambda: 0.0)
+    reader.feed(b"POST / HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body))
+    tracemalloc.start()
+    for start in range(0, len(body), 1 << 18):
+        reader.feed(body[start : start + (1 << 18)])
+    received = reader.arrived[0].request.body
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert type(received) is memoryview and received == body
+    assert held < 1 << 20
 
 
 def test_body_in_the_smallest_chunks_takes_little_more_than_its_size():

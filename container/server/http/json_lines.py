@@ -1,0 +1,135 @@
+"""Bodies of JSON lines: each line is a request, answered by a line of the answer, in order.
+
+A few requests are under way at a time, and the answer is gathered beside memory, so what a body
+takes does not grow with it. Nothing is answered before all of it is: a body with a fault is refused
+whole, and the sentence says which line has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
+
+from container.server.codecs.envelope import JSON_TYPE
+from container.server.data_plane.plane import DataPlane
+from container.server.http.messages import Response
+from container.server.http.spool import Spool
+from container.server.types import Arrays, QueueFull, RequestFault, TooLarge
+
+LINES_TYPE = "application/jsonlines"
+"""As batch transform and SageMaker's built-in algorithms name it."""
+READ_TYPES = (LINES_TYPE, "application/x-ndjson")
+LONGEST_LINE_BYTES = 6_291_456
+"""Of one line: InvokeEndpoint's own limit of a request."""
+ROWS_AT_ONCE = 2048
+"""So many rows are under way: half of the queue that a server has without asynchronous limits."""
+LINES_A_TURN = 16
+"""After so many lines the event loop has its turn, so that `/ping` is answered meanwhile."""
+LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
+
+
+def is_json_lines(content_type: str) -> bool:
+    """Return True for the content type of JSON lines."""
+    return content_type.partition(";")[0].strip().lower() in READ_TYPES
+
+
+async def infer_lines(plane: DataPlane, codec: Any, body: bytes, deadline: float) -> Response:
+    """Return the answer of a body of lines, each as `codec` reads and writes a whole body.
+
+    `deadline` is a time of the event loop. Raises RequestFault with the number of the line.
+    """
+    run = _Lines(plane, codec, deadline)
+    try:
+        for number, line in _number_lines(body):
+            await run.add(number, line)
+            if number % LINES_A_TURN == 0:
+                await asyncio.sleep(0)
+        return Response(200, await run.finish(), LINES_TYPE)
+    finally:
+        run.close()
+
+
+def _number_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines with their numbers, from 1."""
+    for number, match in enumerate(LINE.finditer(body), 1):
+        size = match.end() - match.start()
+        if size > LONGEST_LINE_BYTES:
+            raise TooLarge(
+                f"Line {number} has {size} bytes; a line is a request, of {LONGEST_LINE_BYTES} "
+                "bytes at most."
+            )
+        yield number, match.group()
+
+
+class _Lines:
+    """The lines of one body that are under way, and the answers so far."""
+
+    def __init__(self, plane: DataPlane, codec: Any, deadline: float) -> None:
+        self._plane, self._codec, self._deadline = plane, codec, deadline
+        self._under_way: deque[tuple[int, Any, asyncio.Future[Arrays]]] = deque()
+        self._rows = 0
+        self._answers = Spool()
+
+    async def add(self, number: int, line: bytes) -> None:
+        """Submit a line, once there is room for its rows."""
+        try:
+            request = self._codec.decode_request(line, JSON_TYPE, self._plane.signature)
+            rows = len(request.rows)
+            while self._under_way and self._rows + rows > ROWS_AT_ONCE:
+                await self._answer_oldest()
+            future = await self._submitted(request)
+        except RequestFault as fault:
+            raise _of_line(number, fault) from fault
+        self._rows += rows
+        self._under_way.append((number, request, future))
+
+    async def finish(self) -> bytes:
+        """Return all answers, a line each."""
+        if not self._under_way and not self._answers.size:
+            raise RequestFault("The body has no lines; send a request on each.")
+        while self._under_way:
+            await self._answer_oldest()
+        return self._answers.contents()
+
+    def close(self) -> None:
+        """Stop the work on what is not answered."""
+        for _, _, future in self._under_way:
+            future.cancel()
+
+    async def _submitted(self, request: Any) -> asyncio.Future[Arrays]:
+        """Submit a request; where others fill the queue, as soon as our own leave it."""
+        deadline = self._deadline
+        if request.timeout_seconds is not None:
+            deadline = min(deadline, monotonic() + request.timeout_seconds)
+        while True:
+            try:
+                future = self._plane.submit_short(request.rows, deadline=deadline)
+                if future is None:
+                    future = await self._plane.submit(request.rows, deadline=deadline)
+                return future
+            except QueueFull:
+                if not self._under_way:
+                    raise
+            await self._answer_oldest()
+
+    async def _answer_oldest(self) -> None:
+        number, request, future = self._under_way.popleft()
+        self._rows -= len(request.rows)
+        try:
+            arrays = await future
+            text, media_type = self._codec.encode_response(arrays, request, self._plane.signature)
+            if media_type != JSON_TYPE:
+                raise RequestFault("It asks for binary outputs; JSON lines hold JSON alone.")
+            self._answers.write(text + b"\n")
+        except RequestFault as fault:
+            raise _of_line(number, fault) from fault
+
+
+def _of_line(number: int, fault: RequestFault) -> RequestFault:
+    """Return a fault with its line's number; a fault of an earlier line has its own already."""
+    sentence = str(fault)
+    return fault if sentence.startswith("Line ") else type(fault)(f"Line {number}: {sentence}")
