@@ -367,7 +367,7 @@ def test_refuses_to_queue_requests_of_an_endpoint_without_a_queue(deployments):
         asynchronous_runtime(lambda service: None, deployment, 60, print)
 
 
-def test_refuses_lines_that_cannot_be_asked(deployments, tmp_path):
+def test_refuses_lines_of_triton_and_of_missing_files(deployments, tmp_path):
     deployment = find_deployment(deployments, "sentence-embedder")
     python, triton = (
         dataclasses.replace(deployment, server=server) for server in ("python", "triton")

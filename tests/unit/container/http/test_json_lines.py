@@ -25,11 +25,11 @@ class Plane:
 
     signature = SIGNATURE
 
-    def __init__(self, room=10 * ROWS_AT_ONCE):
-        self.room, self.waiting, self.most = room, 0, 0
+    def __init__(self, capacity=10 * ROWS_AT_ONCE):
+        self.capacity, self.waiting, self.most = capacity, 0, 0
 
     def submit_short(self, rows, *, deadline=None):
-        if self.waiting + len(rows) > self.room:
+        if self.waiting + len(rows) > self.capacity:
             raise QueueFull("The queue is full.")
         self.waiting += len(rows)
         self.most = max(self.most, self.waiting)
@@ -73,8 +73,8 @@ def test_rows_under_way_are_bounded():
     assert plane.most <= ROWS_AT_ONCE
 
 
-def test_lines_wait_for_room_in_a_queue_that_they_fill_themselves():
-    response = ask(lines(*[{"inputs": ["a"] * 10}] * 50), Plane(room=20))
+def test_lines_wait_while_they_fill_the_queue_themselves():
+    response = ask(lines(*[{"inputs": ["a"] * 10}] * 50), Plane(capacity=20))
     assert len(response.body.splitlines()) == 50
 
 
@@ -106,9 +106,9 @@ def test_refuses_a_line_that_is_as_long_as_no_request_may_be():
         ask(lines({"inputs": "a"}) + b'"' + b"a" * 6_291_456 + b'"')
 
 
-def test_refuses_a_line_that_a_queue_of_others_has_no_room_for():
+def test_refuses_a_line_larger_than_the_queue():
     with pytest.raises(QueueFull, match="Line 1: The queue is full"):
-        ask(lines({"inputs": ["a"] * 30}), Plane(room=20))
+        ask(lines({"inputs": ["a"] * 30}), Plane(capacity=20))
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_triton_keeps_its_metrics_to_this_server():
     )
 
 
-def test_tritons_processes_keep_as_little_freed_memory_unless_they_are_told_otherwise():
+def test_tritons_processes_keep_little_freed_memory_unless_variables_are_set():
     variables = triton_environment({"PATH": "/bin", "MALLOC_TRIM_THRESHOLD_": "7"})
     assert variables == {
         "PATH": "/bin",
