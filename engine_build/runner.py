@@ -34,6 +34,8 @@ class Command:
     timeout_seconds: float = 900
     variables: Mapping[str, str] = field(default_factory=dict)
     """Beside this process's own; neither printed nor written to the script."""
+    shown_lines: int = 0
+    """First lines of its output that the build's own output has too; its log file has all."""
 
     def __str__(self) -> str:
         return shlex.join(self.argv)
@@ -123,6 +125,8 @@ class ProcessRunner:
         ended = self._wait_for_end(command, path)
         for text in filter(None, (ended.output.strip(), ended.errors.strip())):
             self._log.note(text)
+        for line in (ended.output + ended.errors).splitlines()[: command.shown_lines]:
+            self._log.line(f"  | {line}")
         return ended
 
     def find(self, program: str) -> str | None:

@@ -28,7 +28,14 @@ from engine_build.quantization.calibration_cache import cache_path
 from engine_build.runner import Command, Ended
 from engine_build.store import sha256_of
 from engine_build.tensorrt.half_precision import write_half_precision
-from engine_build.tensorrt.plan import ExpectedPlan, InspectedPlan, inspect_plan, last_error
+from engine_build.tensorrt.plan import (
+    INSPECTOR_LINE,
+    LAYERS,
+    ExpectedPlan,
+    InspectedPlan,
+    inspect_plan,
+    last_error,
+)
 from engine_build.tensorrt.timing_cache import TimingCache
 from engine_build.tensorrt.trtexec import (
     PROGRAM,
@@ -44,6 +51,8 @@ from onboarding.values import Precision, Value
 
 PLANS = "plans"
 PLAN, NETWORK, RECORD, TIMING_CACHE = "model.plan", "network.onnx", "plan.json", "timing.cache"
+SHOWN_BYTES = 64 * 1024
+"""Of the inspector's file; CloudWatch takes 256 KiB a line."""
 
 
 class FinishedPlan(Value):
@@ -77,7 +86,10 @@ class Compilation:
         cache_file = folder.parent / TIMING_CACHE
         timing = TimingCache(context.stores, self.tensorrt, self.gpu, cache_file, context.log)
         self._run_trtexec(timing)
-        plan = inspect_plan(self.plan, self._expected(), self.dialect, context.runner)
+        try:
+            plan = inspect_plan(self.plan, self._expected(), self.dialect, context.runner)
+        finally:
+            self._show_inspection()
         timing.upload()
         return self.plan, self._write_record(plan, timing.sha256)
 
@@ -200,6 +212,13 @@ class Compilation:
         counts = f"{layers} layers, {int8_layers} of them in INT8"
         self.context.log.line(f"  {self.precision}: {size}, {counts}{speed}")
         return record
+
+    def _show_inspection(self) -> None:
+        """Print the inspector's account of a small plan whole, one that cannot be read too."""
+        path = self.plan.with_name(LAYERS)
+        if path.is_file() and path.stat().st_size <= SHOWN_BYTES:
+            lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+            self.context.log.line(f"{INSPECTOR_LINE}{' '.join(map(str.strip, lines))}")
 
     def _known_record(self) -> PlanRecord | None:
         try:

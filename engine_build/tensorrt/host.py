@@ -13,7 +13,9 @@ from onboarding.platform import is_gpu_model
 
 SMI = "nvidia-smi"
 FIELDS = "name,driver_version,compute_cap"
-QUERY = Command(argv=(SMI, f"--query-gpu={FIELDS}", "--format=csv,noheader"), timeout_seconds=60)
+QUERY = Command(
+    argv=(SMI, f"--query-gpu={FIELDS}", "--format=csv,noheader"), timeout_seconds=60, shown_lines=8
+)
 BANNER = re.compile(r"^&&&& RUNNING TensorRT\.trtexec \[TensorRT v(\d+)\] \[b(\d+)\]", re.MULTILINE)
 """As logging.h of TensorRT's samples prints it: v is major * 10000 + minor * 100 + patch, b the
 build.
@@ -85,7 +87,7 @@ def gpu_host(runner: Runner) -> GpuHost:
             f"{SMI} finds no GPU on this machine (it says: {reply}); build the engine on a machine "
             "that has one."
         )
-    hosts = tuple(dict.fromkeys(map(_host, lines)))
+    hosts = tuple(dict.fromkeys(map(parse_host, lines)))
     if len(hosts) > 1:
         names = ", ".join(host.gpu for host in hosts)
         raise InputRefused(
@@ -114,7 +116,8 @@ def same_tensorrt(platform: str, version: str) -> bool:
     return version.split(".")[: len(parts)] == parts
 
 
-def _host(line: str) -> GpuHost:
+def parse_host(line: str) -> GpuHost:
+    """The GPU in a line of `nvidia-smi --format=csv,noheader`. Raises InputRefused."""
     try:
         gpu, driver, capability = (part.strip() for part in line.split(","))
         int(driver.split(".")[0])

@@ -4,8 +4,8 @@ The inspector's JSON is what trtexec --exportLayerInfo writes. TensorRT 10 lists
 and outputs under `Bindings`; a second and further optimization profile repeat them as
 "name [profile 1]". TensorRT 11 lists them as objects under `I/O Tensors`, with mode, type and the
 profiles' shapes. Layers are objects when the plan was built with detailed verbosity, else bare
-names. Sources: NVIDIA's migration page of IEngineInspector for 10 to 11, and the inspector files of
-trt-engine-explorer at v10.16. No file of these two releases was seen whole.
+names. Sources: files of 10.16.1.11 that NVIDIA published (tests/fixtures/published_trtexec); for 11
+its migration page of IEngineInspector, and no file was seen whole.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ from onboarding.values import Precision
 
 VERSION = re.compile(r"Plan was created with TensorRT version (\d+\.\d+\.\d+\.\d+)")
 """As printPlanVersion of trtexec says it, at v10.16 and at v11.1."""
-PROFILE = re.compile(r" \[profile (\d+)\]$")
+LAYERS = "layers.json"
+"""The inspector's file, beside a plan."""
+INSPECTOR_LINE = "  inspector: "
+"""Begins the line of a build's output with the whole of a small one."""
+PROFILE = re.compile(r" \[profile (\d+)\]")
+GROUP = re.compile(r"_myl(\d+)_\d+$")
+"""Ends the names of what TensorRT's other compiler made together, of one profile."""
 INTEGERS: dict[str, type[Any]] = {"INT64": np.int64, "INT32": np.int32}
 TYPES = ("Format/Datatype", "DataType", "Datatype", "Format")
 MOVING = frozenset({"Reformat", "NoOp", "Quantize", "Dequantize", "Scale"})
@@ -98,7 +104,7 @@ def inspect_plan(
             f"{path.name} does not name its TensorRT ({PROGRAM} ended with code {ended.code}: "
             f"{last_error(ended)})."
         )
-    layers, times = path.with_name("layers.json"), path.with_name("times.json")
+    layers, times = path.with_name(LAYERS), path.with_name("times.json")
     command = run_command(
         path,
         dialect,
@@ -168,7 +174,7 @@ def inspection(text: str) -> Inspection:
     """Reads the inspector's JSON. Raises NetworkRefused when it is not that, or lists no layer."""
     try:
         document = json.loads(text)
-        layers = [layer for layer in document["Layers"] if _profile_of(_layer_name(layer)) == 0]
+        layers = _layers_of_first_profile(document["Layers"])
         detailed = [layer for layer in layers if isinstance(layer, dict)]
         is_11 = "I/O Tensors" in document
         return Inspection(
@@ -222,6 +228,29 @@ def _is_int8(layer: dict[str, Any]) -> bool:
         types += [str(tensor[name]) for name in TYPES if name in tensor]
     is_read = any("int8" in kind.lower().split() for kind in types)
     return is_read or "i8i8" in layer.get("TacticName", "")
+
+
+def _layers_of_first_profile(layers: list[Any]) -> list[Any]:
+    """Return the layers that are of no later profile.
+
+    TensorRT 10.16 names the profile in a layer's own name, in those of its tensors alone, or in
+    those of another layer of its group. Source: tests/fixtures/published_trtexec.
+    """
+    profiles = [max(map(_profile_of, _names_of(layer)), default=0) for layer in layers]
+    groups = [GROUP.search(_layer_name(layer)) for layer in layers]
+    later = {group[1] for group, profile in zip(groups, profiles, strict=True) if group and profile}
+    return [
+        layer
+        for layer, group, profile in zip(layers, groups, profiles, strict=True)
+        if profile == 0 and not (group and group[1] in later)
+    ]
+
+
+def _names_of(layer: Any) -> list[str]:
+    tensors = (
+        [*layer.get("Inputs", ()), *layer.get("Outputs", ())] if isinstance(layer, dict) else []
+    )
+    return [_layer_name(layer), *(str(tensor.get("Name", "")) for tensor in tensors)]
 
 
 def _layer_name(layer: Any) -> str:

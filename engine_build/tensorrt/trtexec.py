@@ -36,7 +36,9 @@ LEVELS: dict[HardwareCompatibility, str] = {
     "ampere+": "ampere+",
     "same_compute_capability": "sameComputeCapability",
 }
-VERSION_COMMAND = Command(argv=(PROGRAM, "--help"), timeout_seconds=300)
+SHOWN_LINES = 400
+"""Of trtexec's output, without its verbose log: whoever reads a build's output sees the reason."""
+VERSION_COMMAND = Command(argv=(PROGRAM, "--help"), timeout_seconds=300, shown_lines=1)
 """Its first line names trtexec's own TensorRT."""
 
 
@@ -112,7 +114,7 @@ def compile_command(options: CompileOptions, dialect: Dialect) -> Command:
     lost = [flag for flag in argv if dialect == 11 and flag in ONLY_IN_10]
     if lost:
         raise InputRefused(f"trtexec of TensorRT 11 has no {lost[0]}; {ONLY_IN_10[lost[0]]}.")
-    return Command(argv=argv, timeout_seconds=COMPILE_TIMEOUT_SECONDS)
+    return Command(argv=argv, timeout_seconds=COMPILE_TIMEOUT_SECONDS, shown_lines=SHOWN_LINES)
 
 
 def run_command(
@@ -151,13 +153,15 @@ def run_command(
         f"--exportTimes={times}",
         f"--exportLayerInfo={layers}",
     )
-    return Command(argv=argv, timeout_seconds=RUN_TIMEOUT_SECONDS)
+    return Command(argv=argv, timeout_seconds=RUN_TIMEOUT_SECONDS, shown_lines=SHOWN_LINES)
 
 
 def plan_version_command(plan: Path) -> Command:
     """The command that prints which TensorRT wrote a plan, without loading it."""
     return Command(
-        argv=(PROGRAM, f"--loadEngine={plan}", "--getPlanVersionOnly"), timeout_seconds=300
+        argv=(PROGRAM, f"--loadEngine={plan}", "--getPlanVersionOnly"),
+        timeout_seconds=300,
+        shown_lines=SHOWN_LINES,
     )
 
 
