@@ -4,7 +4,7 @@ ROUNDHOUSE := .venv/bin/roundhouse
 # Compiled bytecode is kept: importing aws_cdk and transformers anew costs seconds every time.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help demo down test rehearsal check bench doctor environments environments-dev lock schema platform-data clean
+.PHONY: help demo down test acceptance rehearsal check bench doctor environments environments-dev lock schema platform-data clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -17,6 +17,9 @@ down: ## stop the local cloud and remove what it made
 
 test: environments-dev ## the whole suite, tier by tier (TIERS="unit synth" for some)
 	@.venv/bin/python -m tests.tiers $(TIERS)
+
+acceptance: environments ## play the first day of an account in the local cloud, step by step
+	@$(ROUNDHOUSE) acceptance --env local
 
 rehearsal: environments-dev ## play the shipped workflows, from a pull request to prod and back
 	@.venv/bin/python -m tests.rehearsal

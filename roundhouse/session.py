@@ -44,11 +44,13 @@ class Session:
     """Those that are worked on, by their names in the tree; empty: all."""
     is_promoted: bool = False
     """True when the files are those of the environment's promotion, which pins a commit."""
+    in_local_cloud: bool = False
+    """True when another environment than `local` has the local cloud for its account."""
 
     @property
     def is_local(self) -> bool:
         """Return whether the account is the local cloud."""
-        return self.environment.name == LOCAL
+        return self.in_local_cloud or self.environment.name == LOCAL
 
     def deployments(self) -> tuple[Deployment, ...]:
         """What the environment deploys, by the files and locks as they are now."""
@@ -74,10 +76,13 @@ def open_session(
     environment: str,
     run: Run | None = None,
     endpoints: tuple[str, ...] = (),
+    *,
+    in_local_cloud: bool = False,
 ) -> Session:
     """Read the tree and point this process's AWS clients at the environment.
 
-    Raises FaultsError, NotReadyError.
+    `in_local_cloud`: its account is the local cloud, whatever its name. Raises FaultsError,
+    NotReadyError.
     """
     from onboarding.resolve import deployments
 
@@ -87,7 +92,7 @@ def open_session(
     deployments(tree, environment, endpoints)
     spec = tree.environments[environment]
     variables = settings.inherited()
-    if environment == LOCAL:
+    if in_local_cloud or environment == LOCAL:
         variables = _local_variables(running_local_cloud(paths), spec)
         settings.adopt_aws(variables)
     return Session(
@@ -99,6 +104,7 @@ def open_session(
         report=report,
         endpoints=endpoints,
         is_promoted=own != paths,
+        in_local_cloud=in_local_cloud,
     )
 
 

@@ -11,6 +11,7 @@ import typer
 
 from roundhouse import interruption
 from roundhouse.cli import (
+    acceptance,
     bench,
     build,
     card,
@@ -82,6 +83,7 @@ for function, example in (
     (signers.signers, signers.EXAMPLE),
     (upgrade.upgrade, upgrade.EXAMPLE),
     (check_templates.check_templates, check_templates.EXAMPLE),
+    (acceptance.acceptance, acceptance.EXAMPLE),
     (demo.demo, demo.EXAMPLE),
 ):
     app.command(epilog=f"Example: {example}")(function)

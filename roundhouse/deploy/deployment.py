@@ -85,7 +85,7 @@ def deploy(
     if requests:
         require_committed_sources(session, allow_dirty=options.allow_dirty)
     if requests or image_orders:
-        _deploy_early_stacks(session, options)
+        deploy_early_stacks(session, options)
     images.build_images(session, image_orders)
     built: tuple[LockEntry, ...] = ()
     if requests:
@@ -135,7 +135,7 @@ def check_templates(session: Session, folder: Path, artifacts: Mapping[str, Stac
         )
 
 
-def _deploy_early_stacks(session: Session, options: DeployOptions) -> None:
+def deploy_early_stacks(session: Session, options: DeployOptions) -> None:
     """Deploy the stacks that builds need.
 
     The endpoints that lack no engine are checked too, so that their faults end the deployment

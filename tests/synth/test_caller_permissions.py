@@ -44,8 +44,16 @@ OTHERWISE = {
     "s3:CreateMultipartUpload": "s3:PutObject",
     "s3:UploadPartCopy": "s3:PutObject",
     "s3:CompleteMultipartUpload": "s3:PutObject",
+    "s3:ListObjectVersions": "s3:ListBucketVersions",
+    "s3:DeleteObjects": "s3:DeleteObjectVersion",
 }
-"""Operations that IAM knows by another name."""
+"""Operations that IAM knows by another name; objects are deleted version by version."""
+OF_SEVERAL_SERVICES = {
+    "delete_alias": "kms:DeleteAlias",
+    "delete_endpoint": "sagemaker:DeleteEndpoint",
+    "list_aliases": "kms:ListAliases",
+}
+"""Methods of several services' clients, and the one that the command calls."""
 NO_COMMAND = {"local_cloud", "bench"}
 """What plays AWS itself, and benches of this repository, whose endpoints are made in the local
 cloud.
@@ -59,7 +67,7 @@ def operations() -> dict[str, str]:
         for operation in session.get_service_model(service).operation_names:
             action = f"{prefix}:{operation}"
             found[botocore.xform_name(operation)] = OTHERWISE.get(action, action)
-    return found
+    return found | OF_SEVERAL_SERVICES
 
 
 def called_methods() -> Iterator[str]:

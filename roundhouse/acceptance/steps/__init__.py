@@ -1,0 +1,1 @@
+"""The steps of an acceptance run, one module each."""
