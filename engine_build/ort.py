@@ -18,6 +18,8 @@ from engine_build.machine import cores
 
 Device = Literal["cpu", "cuda"]
 CUDA_PROVIDER = "CUDAExecutionProvider"
+FP8_TYPE = "tensor(float8e4m3fn)"
+WITHOUT_FUSED_QDQ = "session.disable_quant_qdq"
 PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": CUDA_PROVIDER}
 
 
@@ -83,10 +85,21 @@ def _session(network: Path | bytes, options: Any, device: Device) -> Any:
     try:
         return onnxruntime.InferenceSession(model, options, providers=providers)
     except Exception as error:
+        if FP8_TYPE in str(error) and not _is_unfused(options):
+            # Q/DQ nodes of FP8 become integer operators, which refuse it.
+            options.add_session_config_entry(WITHOUT_FUSED_QDQ, "1")
+            return _session(network, options, device)
         raise SourceFault(
             f"ONNX Runtime {version()} refuses the network ({one_line(error)}); export it with "
             "opset 17."
         ) from error
+
+
+def _is_unfused(options: Any) -> bool:
+    try:
+        return bool(options.get_session_config_entry(WITHOUT_FUSED_QDQ) == "1")
+    except RuntimeError:
+        return False
 
 
 def flattened(outputs: Sequence[Array]) -> Array:

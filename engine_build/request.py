@@ -63,6 +63,13 @@ class BuildRequest:
         """True when ONNX Runtime is the engine."""
         return self.compute_capability == "cpu"
 
+    def network_key(self, precision: str) -> str:
+        """Return the key under which what belongs to a network is kept.
+
+        Q/DQ nodes of the source are in its own network, whose key is the float one's.
+        """
+        return self.network_keys.get(precision, self.network_keys["float"])
+
     @property
     def longest_sequence(self) -> int | None:
         """Most tokens of a row that any profile takes; None without a sequence axis."""

@@ -26,6 +26,7 @@ from onboarding.rules import (
     placement_rules,
     precision_rules,
     profile_rules,
+    quantized_rules,
     scaling_rules,
     source_access_rules,
     source_rules,
@@ -53,6 +54,7 @@ MODEL_RULES = (
     source_rules.RULES
     + profile_rules.RULES
     + precision_rules.RULES
+    + quantized_rules.RULES
     + dataset_rules.RULES
     + task_rules.RULES
     + tensor_rules.RULES

@@ -25,10 +25,11 @@ KEY_LENGTH = 20
 
 
 def network_precisions(spec: ModelSpec) -> tuple[str, ...]:
-    """Return the networks of an engine: `float` always, `int8` where INT8 is possible."""
-    may_be_int8 = spec.engine.precision == "int8" or (
-        spec.engine.precision == "auto" and spec.engine.calibration is not None
-    )
+    """Return the networks of an engine: `float` always, `int8` where the build may quantize.
+
+    A source that holds Q/DQ nodes has no calibration: its own network is the only one.
+    """
+    may_be_int8 = spec.engine.precision in ("int8", "auto") and spec.engine.calibration is not None
     return ("float", "int8") if may_be_int8 else ("float",)
 
 
@@ -123,7 +124,7 @@ def engine_key(
 
 def chosen_network(precision: Precision) -> str:
     """The network that an engine of a precision is compiled from."""
-    return "int8" if precision == "int8" else "float"
+    return precision if precision in ("int8", "fp8") else "float"
 
 
 def _search(
@@ -143,11 +144,13 @@ def _search(
 
 
 def _accuracy_fields(accuracy: AccuracySpec) -> dict[str, Any]:
-    # `outputs` and `neighbours` are younger than their recipe: what is not there is left out, so
-    # that no key of before changes.
+    # `outputs`, `neighbours` and `reference` are younger than their recipe: what is not there is
+    # left out, so that no key of before changes.
     fields = {"metric", "budget", *(["outputs"] if accuracy.outputs else [])}
     left_out = {"budget": {"neighbours"}} if accuracy.budget.neighbours is None else None
-    return accuracy.model_dump(mode="json", include=fields, exclude=left_out)
+    known: dict[str, Any] = accuracy.model_dump(mode="json", include=fields, exclude=left_out)
+    reference = accuracy.reference
+    return known if reference is None else known | {"reference": reference.sha256}
 
 
 def _compiler(spec: ModelSpec) -> dict[str, Any]:

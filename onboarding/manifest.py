@@ -137,11 +137,16 @@ class RuntimeRecord(Value):
 
 
 class QuantizationRecord(Value):
-    """How INT8 was calibrated; the engine card holds each layer's own cost."""
+    """How eight bits were made; the engine card holds each layer's own cost.
 
-    mode: QuantizationMode
-    method: CalibrationMethod
-    samples: int
+    Fields named int8 are of FP8 where `precision` says so. Mode source: by the Q/DQ nodes that the
+    source network holds, without calibration here.
+    """
+
+    mode: QuantizationMode | Literal["source"]
+    precision: Literal["int8", "fp8"] = Field("int8", exclude_if=lambda kind: kind == "int8")
+    method: CalibrationMethod | None = None
+    samples: int | None = None
     int8_share_of_matmul_macs: float | None = None
     """None in calibration-cache mode, where TensorRT chooses the layers."""
     share_at_sequence: int | None = None
@@ -227,6 +232,8 @@ class Manifest(ServedModel):
     decision: str
     engine_file: str
     accuracy: tuple[AccuracyRecord, ...]
+    reference: str | None = Field(None, exclude_if=lambda reference: reference is None)
+    """What accuracy is against, where that is not the source model in float."""
     compile_checks: tuple[CompileCheckRecord, ...]
     benchmark: tuple[BenchmarkRecord, ...]
     speedups: tuple[SpeedupRecord, ...] = ()

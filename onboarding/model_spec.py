@@ -80,7 +80,8 @@ class EngineSpec(Value):
     )
     calibration: CalibrationSpec | None = Field(
         None,
-        description="Samples that set INT8 ranges; int8 needs them, auto tries int8 only with them",
+        description="Samples that set INT8 and FP8 ranges; int8 and fp8 need them, auto tries "
+        "eight bits only with them. None for a source that holds Q/DQ nodes already",
     )
     sensitivity_search: SensitivitySearchSpec | None = Field(
         None,
@@ -131,6 +132,18 @@ class OutputAccuracySpec(Value):
     budget: BudgetSpec | None = Field(None, description="Default: accuracy.budget")
 
 
+class ReferenceSpec(Value):
+    """A float network that a quantized source is judged against."""
+
+    onnx: str = Field(
+        description="ONNX file with the source's inputs and outputs: an s3:// URI, or a path "
+        "relative to the onboarding root"
+    )
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = Field(
+        description="SHA-256 of the file, as `sha256sum` prints it"
+    )
+
+
 class AccuracySpec(Value):
     """The accuracy check of an engine; the dataset must share no line with the calibration set."""
 
@@ -147,6 +160,11 @@ class AccuracySpec(Value):
         default_factory=dict,
         description="Metric and budget of outputs of their own, by the output's name; the others "
         "are judged one by one by accuracy.metric and accuracy.budget",
+    )
+    reference: ReferenceSpec | None = Field(
+        None,
+        description="The float network that `source.onnx` was quantized from; default: the source "
+        "itself. Only for source.onnx",
     )
 
     @property

@@ -61,6 +61,11 @@ class OnnxHeader:
     exporter: str
     has_external_weights: bool
 
+    @property
+    def is_quantized(self) -> bool:
+        """True for a network that holds Q/DQ nodes."""
+        return {"QuantizeLinear", "DequantizeLinear"} <= self.operators
+
 
 def read_onnx_header(path: Path) -> OnnxHeader:
     """Read the header of an ONNX file. Raises ValueError with what is wrong, OSError."""

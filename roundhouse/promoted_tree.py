@@ -74,7 +74,12 @@ def model_files(tree: Tree, model: str) -> tuple[str, ...]:
         engine = spec.engine
         datasets = (spec.accuracy, engine.calibration, engine.sensitivity_search)
         files |= {item.dataset for item in datasets if item is not None}
-        source = (spec.source.checkpoint, spec.source.onnx)
+        reference = spec.accuracy.reference
+        source = (
+            spec.source.checkpoint,
+            spec.source.onnx,
+            None if reference is None else reference.onnx,
+        )
         files |= {path for path in source if path is not None and not path.startswith("s3://")}
         if isinstance(spec.endpoint, str):
             files.add(f"endpoints/{spec.endpoint}.yaml")

@@ -65,13 +65,18 @@ def int8_values(facts: CardFacts) -> dict[str, Any]:
         (f"All {len(facts.layers)} weighted layers", facts.layers),
     ]
     return {
-        "int8_summary": f"{_int8_share(record)}; {record.mode} mode, {record.method} calibration "
-        f"on {record.samples} samples. {_int8_use(facts)}",
+        "int8_summary": f"{_int8_share(record)}; {_origin(record)}. {_int8_use(facts)}",
         "frontier_charts": _frontier_charts(facts),
         "frontier_table": table(POINTS, reversed(facts.frontier), lambda p: bool(p["chosen"])),
         "layer_tables": [(title, table(columns, layers)) for title, layers in titled if layers],
         "other_float_layers": [name for name in record.float_layers if name not in weighted],
     }
+
+
+def _origin(record: QuantizationRecord) -> str:
+    if record.mode == "source":
+        return "the source network's own Q/DQ nodes, kept as they are"
+    return f"{record.mode} mode, {record.method} calibration on {record.samples} samples"
 
 
 def _int8_share(record: QuantizationRecord) -> str:
@@ -80,14 +85,17 @@ def _int8_share(record: QuantizationRecord) -> str:
     tokens = "" if record.share_at_sequence is None else f" at {record.share_at_sequence} tokens"
     layers = "" if record.int8_layers is None else f", in {record.int8_layers} layers"
     share = percent(record.int8_share_of_matmul_macs)
-    return f"{share} of the multiply-accumulates{tokens} are in INT8{layers}"
+    return f"{share} of the multiply-accumulates{tokens} are in {record.precision.upper()}{layers}"
 
 
 def _int8_use(facts: CardFacts) -> str:
-    if facts.manifest.precision != "int8":
+    record = facts.manifest.quantization
+    if record is None or facts.manifest.precision != record.precision:
         return "The published engine is not made of it."
     if facts.manifest.runtime.name == "tensorrt":
         return "The published plan runs it."
+    if record.mode == "source":
+        return "The published engine is it, in ONNX Runtime."
     return (
         "The published engine is not made of it, but of the float network by ONNX Runtime's "
         "dynamic quantization, which is the faster one on a CPU; a GPU's INT8 plan is compiled "

@@ -195,6 +195,13 @@ def decide(requested: str, findings: Findings, speedups: Sequence[SpeedupRecord]
     return _decision(chosen, f": {verb} {gains}, and has {_result(findings, 'int8')}{fp16}")
 
 
+def keep_given(precision: Precision, findings: Findings, reference: str | None) -> Decision:
+    """Choose the precision of the source's own Q/DQ nodes, which leave no choice."""
+    against = "" if reference is None else f", against {reference}"
+    kept = "by the source's own Q/DQ nodes, quantized no further"
+    return _decision(precision, f", {kept}: {_result(findings, precision)}{against}")
+
+
 def _decision(precision: Precision, reason: str) -> Decision:
     return Decision(precision=precision, sentence=f"{precision}{reason}.")
 

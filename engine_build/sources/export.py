@@ -14,7 +14,7 @@ from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault, one_line
 from engine_build.onnx_graph.external_data import pack_network
 from engine_build.onnx_graph.network_store import Network, observed_outputs
-from engine_build.onnx_graph.onnx_file import read_model, tensor_records
+from engine_build.onnx_graph.onnx_file import qdq_node_count, read_model, tensor_records
 from engine_build.ort import OrtNetwork
 from engine_build.sources.source_model import SourceModel
 from engine_build.store import LARGEST_OBJECT_BYTES
@@ -42,6 +42,7 @@ def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longes
     difference = largest_difference(source, network, feeds)
     source.release()
     model = read_model(path, weights=False)
+    qdq_nodes = qdq_node_count(model)
     return Network(
         precision="float",
         path=path,
@@ -52,6 +53,7 @@ def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longes
             "opset": OPSET,
             "max_abs_difference": difference,
             "nodes": len(model.graph.node),
+            **({"qdq_nodes": qdq_nodes} if qdq_nodes else {}),
             **({} if source.head is None else {"activation": source.head.activation}),
         },
         tokenizer=tokenizer,

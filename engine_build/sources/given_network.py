@@ -93,6 +93,36 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
     )
 
 
+def read_reference(
+    source: Path, network: Network, request: BuildRequest, folder: Path
+) -> OrtNetwork:
+    """Return the float network that a quantized one is judged against. Raises SourceFault."""
+    model, is_changed = _read_inlined(source)
+    refuse_broken_weights(model)
+    if qdq_node_count(model):
+        raise SourceFault(
+            f"accuracy.reference {source.name} holds QuantizeLinear and DequantizeLinear nodes "
+            "itself; name the float network that the source was quantized from."
+        )
+    if request.model.task == "text-embedding" and _ends_in_vectors(source.name, model, request):
+        is_changed = True
+    path = folder / "model.onnx" if is_changed else source
+    if is_changed:
+        save_model(model, path)
+    reference, source_network = OrtNetwork(path), OrtNetwork(network.path)
+    feed = encoder_for(network, request.longest_sequence).feed(request.validation.values[:2])
+    wrong = f"takes {', '.join(sorted(set(reference.inputs) - set(feed)))}, which the source lacks"
+    if set(reference.inputs) <= set(feed):
+        shape, expected = _rows(reference, feed).shape, source_network.rows(feed).shape
+        if shape == expected:
+            return reference
+        wrong = f"answers with shape {list(shape)}, and the source with {list(expected)}"
+    raise SourceFault(
+        f"accuracy.reference {source.name} {wrong}; name the float network that the source was "
+        "quantized from, with its inputs and outputs."
+    )
+
+
 def _ends_in_vectors(name: str, model: onnx.ModelProto, request: BuildRequest) -> bool:
     """Make the network give vectors of texts alone; False when it is left as it is."""
     outputs, pooling = tensor_records(model.graph.output), request.model.source.pooling

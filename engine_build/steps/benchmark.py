@@ -19,6 +19,7 @@ from engine_build.evaluation.decision import (
     Candidate,
     Evaluation,
     decide,
+    keep_given,
     speedup,
 )
 from engine_build.evaluation.footprint import Footprint, load_measured, measure_in_child
@@ -42,6 +43,7 @@ from engine_build.evaluation.runtimes import (
     missing_runtimes,
     runnable,
 )
+from engine_build.steps.reference import reference_note
 from engine_build.steps.step import BuildState, Step
 from engine_build.steps.verify import QDQ
 from onboarding.manifest import RuntimeRecord, SpeedupRecord
@@ -62,7 +64,7 @@ def choose_candidate(
     spec, verified = context.request.model.engine, state.verified
     findings = verified.findings
     # Where speed decides, opt shapes have the rounds that an interval needs, however long.
-    by_speed = spec.precision == "auto" and findings.may_be_chosen("int8")
+    by_speed = state.may_leave_out and findings.may_be_chosen("int8")
     opt = dict.fromkeys(_shape(profile, 1) for profile in spec.optimization_profiles)
     least = LEAST_ROUNDS if by_speed else 1
     measured, latencies = _measure(context, state, tuple(opt), least, load)
@@ -72,7 +74,12 @@ def choose_candidate(
     context.log.line(format_footprints(footprints))
     compared = [item for item in latencies if item.shape in opt]
     speedups = _speedups(verified.candidates, compared)
-    decision = decide(spec.precision, findings, speedups)
+    given = state.given_precision
+    decision = (
+        decide(spec.precision, findings, speedups)
+        if given is None
+        else keep_given(given, findings, reference_note(context.request, given))
+    )
     context.log.line(f"decision: {decision.sentence}")
     precision = decision.precision
     others = [record for name, record in findings.accuracy.items() if name != precision]
@@ -127,6 +134,8 @@ def _shape(profile: OptimizationProfileSpec, size: int) -> Shape:
 
 def _other_artifacts(context: BuildContext, state: BuildState) -> Artifacts:
     """Return what is no candidate: a CPU runs the Q/DQ network besides, a GPU the float one."""
+    if state.given_precision is not None:
+        return Artifacts(source=state.model)
     name, network = (QDQ, "int8") if context.request.is_cpu else ("fp32", "float")
     known = state.networks.get(network)
     return Artifacts(networks={} if known is None else {name: known.path}, source=state.model)

@@ -140,7 +140,7 @@ def _check_path(request: BuildRequest, network: Network) -> str | None:
     digest = hashlib.sha256(words.encode()).hexdigest()[:16]
     # A network in FP16 lies beside the one that it was written of.
     kept = {f"{precision} in FP16": chosen_network(precision) for precision in HALVES}
-    key = request.network_keys[kept.get(network.precision, network.precision)]
+    key = request.network_key(kept.get(network.precision, network.precision))
     return network_path(key, f"{PREFIX}{digest}.json")
 
 
@@ -165,13 +165,24 @@ def _stored_check(stores: Sequence[Store], path: str) -> CompileCheckRecord | No
     return None
 
 
+def _source_networks(state: BuildState) -> tuple[Network, ...]:
+    """Return the networks that are checked beside those in FP16.
+
+    A source with Q/DQ nodes is one network under two names, of which a GPU compiles that in FP16.
+    """
+    given = state.given_precision
+    if given is None:
+        return tuple(state.networks.values())
+    return () if state.half_networks else (state.networks[given],)
+
+
 def run(context: BuildContext, state: BuildState) -> None:
     """Check every network, or find its record. Raises NetworkRefused."""
     request, log = context.request, context.log
     with log.step("check", INTENT):
         networks = {
             item.precision: item
-            for item in (*state.networks.values(), *state.half_networks.values())
+            for item in (*_source_networks(state), *state.half_networks.values())
         }
         paths = {name: _check_path(request, item) for name, item in networks.items()}
         known = {
@@ -192,7 +203,7 @@ def run(context: BuildContext, state: BuildState) -> None:
                 )
             except NetworkRefused as error:
                 precision = halves.get(network.precision)
-                if precision is None or request.model.engine.precision != "auto":
+                if precision is None or not state.may_leave_out:
                     raise
                 log.line(f"  {precision} is not tried: {error}")
                 state.refused[precision] = str(error)

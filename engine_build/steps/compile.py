@@ -12,7 +12,9 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import version
 from engine_build.packaging.archive import backend_file
 from engine_build.quantization.calibration_cache import check_calibration
+from engine_build.quantization.cpu_fp8 import write_cpu_fp8
 from engine_build.quantization.dynamic import quantize_dynamically
+from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildRequest
 from engine_build.runner import Runner
 from engine_build.steps.step import BuildState, Step
@@ -33,12 +35,11 @@ def check_machine(
     """
     precision = request.model.engine.precision
     on_gpu = () if request.is_cpu else ("fp16", "bf16")
-    allowed = ("fp32", *on_gpu, "int8", "auto")
+    allowed = ("fp32", *on_gpu, "int8", "fp8", "auto")
     if precision not in allowed:
-        on_cpu = "ONNX Runtime on a CPU gains nothing by it"
-        reason = "nothing here calibrates an FP8 network" if precision == "fp8" else on_cpu
         raise InputRefused(
-            f"precision {precision} cannot be built: {reason}; allowed: {', '.join(allowed)}."
+            f"precision {precision} cannot be built: ONNX Runtime on a CPU gains nothing by it; "
+            f"allowed: {', '.join(allowed)}."
         )
     if request.int8_mode == "calibration-cache":
         check_calibration(request)
@@ -76,6 +77,10 @@ def compile_candidates(
         try:
             if precision == "fp32":
                 copy_network(network, path)
+            elif precision == "fp8":
+                write_cpu_fp8(networks["fp8"].path, path)
+            elif given_precision(networks) is not None:
+                copy_network(networks[precision].path, path)
             else:
                 quantize_dynamically(network, path)
             candidates.append(Candidate(precision=precision, path=path))
@@ -91,6 +96,8 @@ def _precisions(
     request: BuildRequest, networks: Mapping[str, Network], refused: Mapping[Precision, str]
 ) -> tuple[Precision, ...]:
     """Return the precisions that there are networks for."""
+    if (given := given_precision(networks)) is not None:
+        return (given,)
     requested = request.model.engine.precision
     has_int8 = request.quantization == "calibration-cache" or "int8" in networks
     if requested != "auto":
@@ -125,7 +132,8 @@ def _plans(
         try:
             path, record = compilation.compile()
         except NetworkRefused as error:
-            if context.request.model.engine.precision != "auto" or precision == "fp32":
+            is_only = precision == "fp32" or given_precision(networks) is not None
+            if context.request.model.engine.precision != "auto" or is_only:
                 raise
             context.log.line(f"  {precision} is left out: {error}")
             refused[precision] = str(error)

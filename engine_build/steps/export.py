@@ -15,11 +15,13 @@ from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network, chooses_class, class_indices
 from engine_build.onnx_graph.onnx_file import refuse_opset
 from engine_build.ort import OrtNetwork
+from engine_build.quantization.given_qdq import format_share, given_network
 from engine_build.request import BuildRequest
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
 from engine_build.sources.prompts import served_prompts
 from engine_build.steps.step import BuildState, Step
 
+EIGHT_BIT = ("int8", "fp8")
 MOST_CUT = 0.5
 """Share of texts that may be longer than the engine takes."""
 BATCH = 16
@@ -33,24 +35,21 @@ def run(context: BuildContext, state: BuildState) -> None:
         network = state.network_store.keep(request.network_keys["float"], network)
     if "opset" in network.facts:
         refuse_opset(int(network.facts["opset"]), request.platform, may_be_int8=request.may_be_int8)
-    refuse_quantized_network(network, request.model.engine.precision)
     state.networks["float"] = network
     state.encoder = encoder_for(network, request.longest_sequence)
     check_samples(request, network, state.encoder, context.log)
+    given = given_network(network, request, state.encoder)
+    if given is not None:
+        state.networks[given.precision] = given
+        context.log.line(f"  its own Q/DQ nodes are kept: {format_share(given)}")
+    elif request.model.engine.precision in EIGHT_BIT and request.model.engine.calibration is None:
+        raise InputRefused(
+            f"precision {request.model.engine.precision} has no calibration data, and the source "
+            "network holds no QuantizeLinear and DequantizeLinear nodes; add `calibration: "
+            "{dataset: <file>, samples: 256}` to engine."
+        )
     if request.may_be_int8:
         check_calibration_classes(request, network, state.encoder)
-
-
-def refuse_quantized_network(network: Network, precision: str) -> None:
-    """Refuse a Q/DQ network unless its own types are kept. Raises InputRefused."""
-    nodes = network.facts.get("qdq_nodes", 0)
-    if nodes and precision != "fp32":
-        raise InputRefused(
-            f"the source network has {nodes} QuantizeLinear and DequantizeLinear nodes, so it "
-            f"computes in INT8 already and is no network of precision {precision}; allowed: fp32, "
-            "which keeps the network's own types, or name the float network, which the build "
-            "quantizes itself."
-        )
 
 
 def _network(context: BuildContext, state: BuildState, known: Network | None) -> Network:

@@ -11,6 +11,7 @@ from engine_build.sources.source import FetchContext, fetch, source_name
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import store_at
+from onboarding.source_spec import SourceSpec
 
 
 def is_of_another(address: str, place: str) -> bool:
@@ -27,19 +28,28 @@ def run(context: BuildContext, state: BuildState) -> None:
         state.reference = stored_reference(context.stores, request)
         if state.reference is not None:
             return
-    fetching = FetchContext(
-        root=request.root,
-        folder=context.work.scratch("source"),
+    with context.log.step("fetch", source_name(request.model.source)):
+        state.source = fetch(request.model.source, _fetch_context(context, "source"))
+    reference = request.model.accuracy.reference
+    if reference is not None:
+        source = SourceSpec(onnx=reference.onnx, sha256=reference.sha256)
+        with context.log.step("fetch", f"{reference.onnx}, the accuracy's reference"):
+            state.reference_source = fetch(source, _fetch_context(context, "reference-source"))
+
+
+def _fetch_context(context: BuildContext, folder: str) -> FetchContext:
+    """Return what fetching into a scratch folder of that name needs."""
+    return FetchContext(
+        root=context.request.root,
+        folder=context.work.scratch(folder),
         runner=context.runner,
         access=BucketAccess(
-            bucket=partial(store_at, region=request.region),
+            bucket=partial(store_at, region=context.request.region),
             copies=context.publish_to,
             keeps=lambda address: is_of_another(address, context.destination.place),
         ),
         private=PrivateSources(spec=request.source_secrets, read=secret_reader(request.region)),
     )
-    with context.log.step("fetch", source_name(request.model.source)):
-        state.source = fetch(request.model.source, fetching)
 
 
 FETCH = Step(name="fetch", run=run)

@@ -55,14 +55,15 @@ def run(context: BuildContext, state: BuildState) -> None:
     """
     request = context.request
     with context.log.step("half precision", "networks in FP16, in ONNX Runtime on the CPU"):
-        for precision in half_precisions(request):
+        given = state.given_precision
+        for precision in half_precisions(request) if given is None else (given,):
             network = state.networks.get(chosen_network(precision))
             if network is None:
                 continue
             try:
                 state.half_networks[precision] = _half_network(context, state, precision, network)
             except (NetworkRefused, BudgetMissed, SourceFault) as error:
-                if request.model.engine.precision != "auto":
+                if not state.may_leave_out:
                     raise
                 context.log.line(f"  {precision} is not tried: {error}")
                 state.refused[precision] = str(error)
@@ -73,7 +74,7 @@ def half_path(request: BuildRequest, precision: Precision, network: Network) -> 
     fields = request.model.accuracy.model_dump(mode="json")
     words = [version(), network_sha256(network.path), fields, request.validation_sha256]
     digest = hashlib.sha256(json.dumps([*words, request.longest_sequence]).encode()).hexdigest()
-    key = request.network_keys[chosen_network(precision)]
+    key = request.network_key(chosen_network(precision))
     return network_path(key, f"{PREFIX}{precision}-{digest[:16]}.json")
 
 

@@ -13,6 +13,7 @@ from engine_build.packaging.repository import repository
 from engine_build.packaging.served import Served
 from engine_build.request import BuildRequest
 from engine_build.runner import Command
+from engine_build.steps.reference import reference_note
 from engine_build.steps.step import BuildState, Step
 from engine_build.tensorrt.host import gpu_host
 from onboarding.manifest import BuilderRecord, Manifest, ProfileRecord, QuantizationRecord
@@ -103,10 +104,11 @@ def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]
         "precision": evaluation.chosen.precision,
         "decision": evaluation.decision.sentence,
         "accuracy": evaluation.accuracy,
+        "reference": reference_note(request, state.given_precision),
         "benchmark": evaluation.benchmark,
         "speedups": evaluation.speedups,
         "runtimes": evaluation.runtimes,
-        "quantization": quantization(request, state.networks.get("int8")),
+        "quantization": quantization(request, state.networks.get(state.given_precision or "int8")),
         "plan": evaluation.chosen.plan,
         "load_seconds": evaluation.footprint.load_seconds,
         "host_memory_mib": evaluation.footprint.host_memory_mib,
@@ -125,8 +127,9 @@ def quantization(request: BuildRequest, network: Network | None) -> Quantization
         facts = network.facts
         return QuantizationRecord(
             mode=facts.get("mode", request.quantization),
-            method=facts["method"],
-            samples=facts["samples"],
+            precision=facts.get("precision", "int8"),
+            method=facts.get("method"),
+            samples=facts.get("samples"),
             int8_share_of_matmul_macs=facts["int8_share_of_matmul_macs"],
             share_at_sequence=facts.get("share_at_sequence"),
             int8_layers=facts["int8_layers"],

@@ -14,10 +14,12 @@ from engine_build.evaluation.answers import rows_by_length
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 from engine_build.sources.embedding import reference_encoder, refuse_other_vectors
+from engine_build.sources.given_network import read_reference
 from engine_build.sources.head import ranking_reference, refuse_other_scores
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import Store
 from onboarding.names import network_path
+from onboarding.values import Precision
 
 REFERENCE_BATCH = 32
 
@@ -54,7 +56,7 @@ def _rows(context: BuildContext, state: BuildState) -> Array:
     """Return the source's answers; of embedders and rankers, those of sentence-transformers."""
     samples, longest = context.request.validation.values, context.request.longest_sequence
     batches = -(-len(samples) // REFERENCE_BATCH)
-    network, model = OrtNetwork(state.networks["float"].path), state.model
+    network, model = _reference_network(context, state), state.model
     ranks = context.request.model.task == "text-ranking"
     if model is None or longest is None or not (model.embeds or ranks):
         answer = network.rows if model is None else model.rows
@@ -80,9 +82,36 @@ def _rows(context: BuildContext, state: BuildState) -> Array:
     return rows
 
 
+def reference_note(request: BuildRequest, given: Precision | None) -> str | None:
+    """Return what accuracy is against, where that is not the source model in float.
+
+    `given` is what the source's own Q/DQ nodes compute in.
+    """
+    reference = request.model.accuracy.reference
+    if reference is not None:
+        return f"{reference.onnx} (sha256 {reference.sha256[:12]}) in ONNX Runtime"
+    if given is None:
+        return None
+    return (
+        "the source's own Q/DQ network in ONNX Runtime, since accuracy.reference names no float "
+        "network"
+    )
+
+
+def _reference_network(context: BuildContext, state: BuildState) -> OrtNetwork:
+    """Return the network that answers: the float one, or accuracy.reference. Raises SourceFault."""
+    network, source = state.networks["float"], state.reference_source
+    if source is None:
+        return OrtNetwork(network.path)
+    folder = context.work.scratch("reference-network")
+    return read_reference(source, network, context.request, folder)
+
+
 def reference_path(request: BuildRequest) -> str:
     """Return where they lie: samples and truncation decide them, and the source by its key."""
     words = f"{request.validation_sha256} {request.longest_sequence}"
+    if request.model.accuracy.reference is not None:
+        words += f" {request.model.accuracy.reference.sha256}"
     digest = hashlib.sha256(words.encode()).hexdigest()[:16]
     return network_path(request.network_keys["float"], f"reference-{digest}.npy")
 

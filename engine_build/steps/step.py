@@ -11,6 +11,7 @@ from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder
 from engine_build.evaluation.decision import Candidate, Evaluation, Verified
 from engine_build.onnx_graph.network_store import Network, Networks
+from engine_build.quantization.given_qdq import given_precision
 from onboarding.lock import LockEntry
 from onboarding.manifest import CompileCheckRecord
 from onboarding.values import Precision
@@ -32,6 +33,8 @@ class BuildState:
     """The source model's answers to the validation samples; by fetch where kept, or reference."""
     source: Path | None = None
     """A checkpoint's folder or an ONNX file; None where network and reference were kept."""
+    reference_source: Path | None = None
+    """The file of accuracy.reference; None where there is none, or where answers were kept."""
     model: SourceModel | None = None
     """The source model in PyTorch; None for ONNX sources and kept networks."""
     refused: dict[Precision, str]
@@ -45,11 +48,22 @@ class BuildState:
     entry: LockEntry
 
     def __init__(self, context: BuildContext) -> None:
+        self._is_auto = context.request.model.engine.precision == "auto"
         self.network_store: Networks = context.networks()
         self.networks: dict[str, Network] = {}
         """By precision: float, and int8 where there is one."""
         self.refused = {}
         self.half_networks = {}
+
+    @property
+    def given_precision(self) -> Precision | None:
+        """What a source's own Q/DQ nodes compute in; None for a float source."""
+        return given_precision(self.networks)
+
+    @property
+    def may_leave_out(self) -> bool:
+        """True where `engine.precision` is auto, and the source leaves it a choice."""
+        return self._is_auto and self.given_precision is None
 
 
 @dataclass(frozen=True, kw_only=True)

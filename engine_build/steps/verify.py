@@ -49,7 +49,7 @@ def verify_candidates(
         network_records = verification.verify_network()
         for candidate in candidates:
             verification.verify(candidate)
-    if requested.precision == "auto" and verification.findings.fallback is None:
+    if state.may_leave_out and verification.findings.fallback is None:
         float32 = compile_fallback(context, state.networks)
         if float32 is not None:
             with context.log.step("verify again", _intent(context, [float32])):
@@ -95,20 +95,28 @@ class _Verification:
 
     def verify_network(self) -> tuple[AccuracyRecord, ...]:
         """Verify the Q/DQ network itself: a plan of it is no better. Raises BrokenAnswers."""
-        network = self._state.networks.get("int8")
-        if network is None:
+        given = self._state.given_precision
+        network = self._state.networks.get("int8" if given is None else given)
+        if network is None or (given is not None and self._is_reference):
             return ()
-        return (self._record(QDQ, self._rows("onnxruntime", network.path)),)
+        subject = QDQ if given is None else f"{given} Q/DQ network"
+        return (self._record(subject, self._rows("onnxruntime", network.path)),)
+
+    @property
+    def _is_reference(self) -> bool:
+        """True where the source network, whatever it computes in, is the reference."""
+        return self._context.request.model.accuracy.reference is None
 
     def verify(self, candidate: Candidate) -> None:
         """Verify one engine. Raises BrokenAnswers unless `auto` can choose another."""
         request, precision = self._context.request, candidate.precision
-        as_served = request.is_cpu and precision == "int8"
+        dynamic = precision == "int8" and self._state.given_precision is None
+        as_served = request.is_cpu and dynamic
         rows = self._rows(request.runtime.name, candidate.path, as_served=as_served)
         try:
             self._accuracy[precision] = self._record(f"{precision} engine", rows)
         except BrokenAnswers as error:
-            if request.model.engine.precision != "auto":
+            if not self._state.may_leave_out:
                 raise
             self._broken[precision] = str(error)
             self._context.log.line(f"  {error}")

@@ -4,9 +4,9 @@ fp32   the float network, strongly typed, without TF32
 fp16   the float network in FP16, strongly typed
 int8   the Q/DQ network with its float part in FP16, strongly typed; or, with a calibration cache,
        the float network as it is
+fp8    the Q/DQ network with its float part in FP16, strongly typed
 bf16   the float network as it is, where trtexec chooses: in dialect 10 only, since nothing here
        could prove a typed one
-fp8    refused: nothing here calibrates an FP8 network
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Compilation:
             context.log.line(f"  {self.precision}: the plan of an earlier run is reused")
             return self.plan, record
         folder.mkdir(parents=True, exist_ok=True)
-        is_half = self.precision in ("fp16", "int8") and not self._uses_calibration_cache
+        is_half = self.precision in ("fp16", "int8", "fp8") and not self._uses_calibration_cache
         write = write_half_precision if is_half else copy_network
         write(self.network.path, folder / NETWORK)
         cache_file = folder.parent / TIMING_CACHE

@@ -36,6 +36,35 @@ def without_constant_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+def without_integer_biases(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Write INT32 constants that are dequantized as floats; the model given is changed.
+
+    ONNX Runtime's quantizers keep biases so, and TensorRT dequantizes no INT32.
+    """
+    graph = model.graph
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    others = []
+    for node in graph.node:
+        values = constants.get(node.input[0]) if node.op_type == "DequantizeLinear" else None
+        if values is None or values.data_type != TensorProto.INT32:
+            others.append(node)
+            continue
+        counts = numpy_helper.to_array(values)
+        steps, *zeros = (numpy_helper.to_array(constants[name]) for name in node.input[1:] if name)
+        zero = zeros[0] if zeros else np.zeros((), dtype=np.int32)
+        axis = next((item.i for item in node.attribute if item.name == "axis"), 1)
+        shape = [1] * counts.ndim
+        if steps.ndim == 1 and counts.ndim:
+            shape[axis if -counts.ndim <= axis < counts.ndim else 0] = -1
+        bias = (counts - zero.reshape(shape if zero.ndim else ())) * (
+            steps.reshape(shape) if steps.ndim else steps
+        )
+        graph.initializer.append(numpy_helper.from_array(bias.astype(np.float32), node.output[0]))
+    del graph.node[:]
+    graph.node.extend(others)
+    return model
+
+
 def float_tensors(model: onnx.ModelProto) -> frozenset[str]:
     """Return the names of the FP32 tensors.
 

@@ -33,6 +33,7 @@ from engine_build.tensorrt.graph_types import (
     rename_outer,
     subgraphs,
     without_constant_nodes,
+    without_integer_biases,
 )
 
 QDQ = ("QuantizeLinear", "DequantizeLinear")
@@ -80,7 +81,7 @@ def half_precision(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     if model.functions:
         model = onnx.inliner.inline_local_functions(model)
-    plain = without_constant_nodes(at_qdq_opset(model))
+    plain = without_integer_biases(without_constant_nodes(at_qdq_opset(model)))
     floats = float_tensors(plain)
     return _Writer(plain, floats, wide_nodes(plain, floats)).model()
 
@@ -97,8 +98,7 @@ def at_qdq_opset(model: onnx.ModelProto) -> onnx.ModelProto:
         reason = one_line(error, 200)
         raise NetworkRefused(
             f"the Q/DQ network of opset {version} cannot be raised to opset {QDQ_OPSET}, which "
-            f"FP16 scales need ({reason}); export it at opset {QDQ_OPSET}, or ask for precision "
-            "fp16."
+            f"FP16 scales need ({reason}); export it at opset {QDQ_OPSET}."
         ) from error
 
 

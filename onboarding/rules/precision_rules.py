@@ -6,20 +6,27 @@ from collections.abc import Iterator
 from typing import get_args
 
 from onboarding.fault import Fault
+from onboarding.onnx_header import OnnxHeader
 from onboarding.platform import InstanceType
 from onboarding.rules.rule import EngineCase, ModelCase, rule, rules_of
 from onboarding.values import RequestedPrecision
 
 LEAST_COMPUTE_CAPABILITY: dict[RequestedPrecision, float] = {"bf16": 8.0, "fp8": 8.9}
-CPU_PRECISIONS = ("auto", "fp32", "int8")
+CPU_PRECISIONS = ("auto", "fp32", "int8", "fp8")
+"""ONNX Runtime computes FP8 in float, for a CPU environment beside the GPU's."""
 
 
-@rule("engine")
-def int8_is_calibrated(case: ModelCase) -> Iterator[Fault]:
-    """INT8 ranges come from samples."""
-    if case.spec.engine.precision == "int8" and case.spec.engine.calibration is None:
+@rule("engine", "source")
+def eight_bits_are_calibrated(case: ModelCase) -> Iterator[Fault]:
+    """Ranges come from samples, or from the source's own nodes: in S3 the build reads those."""
+    precision, onnx = case.spec.engine.precision, case.spec.source.onnx
+    if precision not in ("int8", "fp8") or case.spec.engine.calibration is not None:
+        return
+    header = case.onnx_header
+    in_s3 = onnx is not None and "://" in onnx
+    if not in_s3 and not (isinstance(header, OnnxHeader) and header.is_quantized):
         yield case.document.at("engine", "precision").fault(
-            "'engine.precision' int8 has no calibration data",
+            f"'engine.precision' {precision} has no calibration data",
             way_out="add `calibration: {dataset: <text file>, samples: 256}`, or choose auto "
             "or fp16",
         )
@@ -59,19 +66,13 @@ def precision_fits_the_gpu(case: EngineCase) -> Iterator[Fault]:
 @rule("engine")
 def fp8_has_no_network(case: EngineCase) -> Iterator[Fault]:
     """FP8 needs a calibrated FP8 network, which the builder does not make."""
-    hardware = case.instance
-    if (
-        case.spec.engine.precision == "fp8"
-        and hardware.is_gpu
-        and float(hardware.compute_capability) >= 8.9
-    ):
+    hardware, engine = case.instance, case.spec.engine
+    fits = not hardware.is_gpu or float(hardware.compute_capability) >= 8.9
+    if engine.precision == "fp8" and engine.calibration is not None and fits:
         yield case.document.at("engine", "precision").fault(
             "'engine.precision' fp8 cannot be built: nothing calibrates an FP8 network",
             value="fp8",
-            allowed=", ".join(
-                name for name in _gpu_precisions(hardware.compute_capability) if name != "fp8"
-            ),
-            way_out="choose int8, or auto",
+            way_out="choose int8, or auto; or name a network that holds FP8 Q/DQ nodes",
         )
 
 
@@ -90,7 +91,7 @@ def bf16_needs_tensorrt_10(case: EngineCase) -> Iterator[Fault]:
 
 @rule("engine")
 def precision_fits_the_cpu(case: EngineCase) -> Iterator[Fault]:
-    """ONNX Runtime on a CPU gains nothing from 16-bit or 8-bit floats."""
+    """ONNX Runtime on a CPU gains nothing from 16-bit floats."""
     precision = case.spec.engine.precision
     if not case.instance.is_gpu and precision not in CPU_PRECISIONS:
         yield case.document.at_change(("engine", "precision"), case.instance_path).fault(
@@ -239,5 +240,5 @@ def _instance_hardware(instance: InstanceType) -> str:
     )
 
 
-RULES = (int8_is_calibrated, search_needs_calibration)
+RULES = (eight_bits_are_calibrated, search_needs_calibration)
 ENGINE_RULES = tuple(item for item in rules_of(globals()) if item not in RULES)

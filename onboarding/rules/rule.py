@@ -12,6 +12,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
 from onboarding.hosting_spec import ScalingSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
+from onboarding.onnx_header import OnnxHeader
 from onboarding.platform import InstanceType, ServingPlatform
 from onboarding.validation import Checked
 from onboarding.values import Server
@@ -26,6 +27,12 @@ class ModelCase:
     spec: ModelSpec
     document: Document
     datasets: Datasets
+
+    @property
+    def onnx_header(self) -> OnnxHeader | str | None:
+        """The header of `source.onnx`, or what is wrong with it; None for one beyond the tree."""
+        onnx = self.spec.source.onnx
+        return None if onnx is None or "://" in onnx else self.datasets.onnx_header(onnx)
 
 
 @dataclass(frozen=True, kw_only=True)

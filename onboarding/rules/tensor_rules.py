@@ -76,10 +76,7 @@ def arrays_fit_the_network(case: ModelCase) -> Iterator[Fault]:
 
 
 def _header(case: ModelCase) -> OnnxHeader | str | None:
-    onnx = case.spec.source.onnx
-    if case.spec.task != "tensors" or onnx is None or "://" in onnx:
-        return None
-    return case.datasets.onnx_header(onnx)
+    return case.onnx_header if case.spec.task == "tensors" else None
 
 
 def _misfits(

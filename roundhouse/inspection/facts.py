@@ -49,6 +49,8 @@ class SourceFacts:
     """Of task tensors."""
     pooling: PoolingSpec | None = None
     """Of a network that gives a vector for each token."""
+    is_quantized: bool = False
+    """True for an ONNX file that holds Q/DQ nodes: it takes no calibration."""
 
 
 def tasks() -> tuple[str, ...]:

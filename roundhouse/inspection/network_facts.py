@@ -93,6 +93,7 @@ def _text_facts(
         task=found,
         because=because,
         notes=(*_network_notes(header), *notes),
+        is_quantized=header.is_quantized,
         longest=longest,
         longest_because=longest_because,
         pooling=pooling,
@@ -134,6 +135,7 @@ def _tensor_facts(files: SourceFiles, header: OnnxHeader) -> SourceFacts:
         task="tensors",
         because=f"takes {', '.join(map(str, header.inputs))}",
         notes=(*_network_notes(header), f"gives {gives} (-1: any size)"),
+        is_quantized=header.is_quantized,
         has_sequence=any(shape[1:2] == (-1,) for shape in shapes),
         longest_because="the file names no limit of axis 1",
         inputs=header.inputs,
@@ -142,8 +144,8 @@ def _tensor_facts(files: SourceFiles, header: OnnxHeader) -> SourceFacts:
 
 def _network_notes(header: OnnxHeader) -> list[str]:
     notes = [f"exported by {header.exporter}"] if header.exporter else []
-    if {"QuantizeLinear", "DequantizeLinear"} <= header.operators:
-        notes.append("holds Q/DQ nodes: it is quantized already")
+    if header.is_quantized:
+        notes.append("holds Q/DQ nodes: it is quantized already, and kept as it is")
     return notes
 
 

@@ -39,29 +39,38 @@ def starter_datasets(
         missing = {} if (tree / file).is_file() else {file: starter_arrays(facts.inputs)}
         return Datasets(validation=file), missing
     if facts.task == "text-ranking":
-        return _pair_datasets(name, tree)
-    kinds: dict[str, Kind] = {CALIBRATION: "calibration", VALIDATION: "validation"}
+        return _pair_datasets(name, facts, tree)
+    kinds: dict[str, Kind] = {VALIDATION: "validation"}
+    if not facts.is_quantized:
+        kinds[CALIBRATION] = "calibration"
     missing = {
         file: starter_texts(kind).encode()
         for file, kind in kinds.items()
         if not (tree / file).is_file()
     }
-    return Datasets(validation=VALIDATION, calibration=CALIBRATION), missing
+    calibration = None if facts.is_quantized else CALIBRATION
+    return Datasets(validation=VALIDATION, calibration=calibration), missing
 
 
-def _pair_datasets(name: str, tree: Path) -> tuple[Datasets, Mapping[str, bytes]]:
+def _pair_datasets(
+    name: str, facts: SourceFacts, tree: Path
+) -> tuple[Datasets, Mapping[str, bytes]]:
     """Return datasets of queries and texts: each starter text before the next one."""
-    files: dict[str, Kind] = {
-        f"{FOLDER}/{name}-{kind}.tsv": kind for kind in ("calibration", "validation")
-    }
-    calibration, validation = files
+    validation, calibration = (
+        f"{FOLDER}/{name}-{kind}.tsv" for kind in ("validation", "calibration")
+    )
+    files: dict[str, Kind] = {validation: "validation"}
+    if not facts.is_quantized:
+        files[calibration] = "calibration"
     missing = {}
     for file, kind in files.items():
         texts = starter_texts(kind).splitlines()
         pairs = zip(texts, [*texts[1:], texts[0]], strict=True)
         if not (tree / file).is_file():
             missing[file] = "".join(f"{query}\t{text}\n" for query, text in pairs).encode()
-    return Datasets(validation=validation, calibration=calibration), missing
+    return Datasets(
+        validation=validation, calibration=None if facts.is_quantized else calibration
+    ), missing
 
 
 def starter_arrays(inputs: Sequence[NetworkTensor]) -> bytes:

@@ -32,7 +32,8 @@ def upload_source(session: Session) -> str:
     """Publish the source zip and return `bucket/key`. Raises NotReadyError."""
     tree = valid_tree(session.paths)
     sources = [spec.source for spec in tree.models.values()]
-    networks = [source.onnx for source in sources if source.onnx is not None]
+    references = [spec.accuracy.reference for spec in tree.models.values()]
+    networks = [item.onnx for item in (*sources, *references) if item is not None and item.onnx]
     files = [
         *tree.dataset_digests,
         *networks,

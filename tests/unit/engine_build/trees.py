@@ -32,8 +32,13 @@ def write_tensors_tree(
     metric: str = "relative_error",
     profile: Mapping[str, Sequence[int]] | None = None,
     mean: float = 0.9,
+    calibrated: bool = True,
+    reference: Path | None = None,
 ) -> Path:
-    """A model `tiny` of task tensors; `datasets` are calibration and validation."""
+    """A model `tiny` of task tensors; `datasets` are calibration and validation.
+
+    `reference` is the file of accuracy.reference.
+    """
     (root / "networks").mkdir(parents=True, exist_ok=True)
     path = root / "networks/model.onnx"
     path.write_bytes(network.read_bytes())
@@ -42,14 +47,22 @@ def write_tensors_tree(
     shapes = {"batch": [1, 2, 4]} if profile is None else profile
     profiles = [{name: list(sizes) for name, sizes in shapes.items()}]
     engine: dict[str, Any] = {"precision": precision, "optimization_profiles": profiles}
-    if precision in ("auto", "int8"):
+    if calibrated and precision in ("auto", "int8", "fp8"):
         count = len(next(iter(datasets["calibration"].values())))
         engine["calibration"] = {"dataset": f"{CALIBRATION}.npz", "samples": count, "method": "max"}
+    accuracy: dict[str, Any] = {
+        "dataset": f"{VALIDATION}.npz",
+        "metric": metric,
+        "budget": {"mean": mean},
+    }
+    if reference is not None:
+        (root / "networks/float.onnx").write_bytes(reference.read_bytes())
+        accuracy["reference"] = {"onnx": "networks/float.onnx", "sha256": sha256_of(reference)}
     spec = model(
         task="tensors",
         source={"onnx": "networks/model.onnx", "sha256": sha256_of(path)},
         engine=engine,
-        accuracy={"dataset": f"{VALIDATION}.npz", "metric": metric, "budget": {"mean": mean}},
+        accuracy=accuracy,
     )
     return write_tree(root, spec)
 

@@ -66,6 +66,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "accuracy.budget.worst": (0.8, "int8 network"),
     "accuracy.outputs": ({"o": {"metric": "agreement"}}, "int8 network"),
     "accuracy.budget.neighbours": (0.9, "int8 network"),
+    "accuracy.reference": ({"onnx": "float.onnx", "sha256": "c" * 64}, "int8 network"),
     "labels": ({"team": "search"}, "nothing"),
     "serving.server": ("python", "nothing"),  # every archive suits both
     "serving.dynamic_batching.preferred_batch_sizes": ([2], "engine"),
@@ -105,6 +106,7 @@ LISTED_WHOLE = (
     "endpoint.asynchronous",
     "endpoint.metrics",
     "accuracy.outputs",
+    "accuracy.reference",
 )
 """Fields whose own fields all change the same."""
 JOINING = {"endpoint.joins", "endpoint.role"}
@@ -294,7 +296,6 @@ def test_keys_are_short_and_lower_case_hex():
     )
 
 
-def test_chosen_network_is_int8_for_int8_only():
-    assert [chosen_network(precision) for precision in ("fp32", "fp16", "bf16", "fp8", "int8")] == [
-        "float"
-    ] * 4 + ["int8"]
+def test_chosen_network_is_a_quantized_one_for_eight_bits_only():
+    chosen = [chosen_network(precision) for precision in ("fp32", "fp16", "bf16", "fp8", "int8")]
+    assert chosen == ["float", "float", "float", "fp8", "int8"]

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
-from onnx import parser
 
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network, class_indices
-from engine_build.onnx_graph.onnx_file import qdq_node_count
 from engine_build.options import Options
 from engine_build.request import build_request
 from engine_build.sources.given_network import encoder_for
 from engine_build.steps.export import (
     check_calibration_classes,
     check_samples,
-    refuse_quantized_network,
 )
 from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.graphs import linear
@@ -198,28 +194,3 @@ def test_refuses_calibration_that_the_model_answers_with_one_class(labels, name,
     words = rf"of one class only \({name}, by the source model's own answers\)"
     with pytest.raises(InputRefused, match=words):
         check_classes(request, dataclasses.replace(known, labels=labels))
-
-
-QAT = """<ir_version: 8, opset_import: ["": 17]>
-g (float[n, 4] x) => (float[n, 4] y) <float s = {0.1}, int8 z = {0}> {
-    q = QuantizeLinear(x, s, z)
-    d = DequantizeLinear(q, s, z)
-    y = Relu(d)
-}"""
-
-
-def quantized(nodes: int) -> Network:
-    facts = {"qdq_nodes": nodes} if nodes else {}
-    return Network(precision="float", path=Path("f.onnx"), inputs=(), outputs=(), facts=facts)
-
-
-@pytest.mark.parametrize("precision", ["auto", "fp16", "bf16", "int8"])
-def test_refuses_a_quantized_network_under_another_precision(precision):
-    nodes = qdq_node_count(parser.parse_model(QAT))
-    with pytest.raises(InputRefused, match=f"has 2 Quantize.*no network of precision {precision}"):
-        refuse_quantized_network(quantized(nodes), precision)
-
-
-@pytest.mark.parametrize(("nodes", "precision"), [(2, "fp32"), (0, "auto"), (0, "fp16")])
-def test_float_networks_and_kept_types_pass(nodes, precision):
-    refuse_quantized_network(quantized(nodes), precision)

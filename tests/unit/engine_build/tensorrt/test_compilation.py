@@ -250,7 +250,7 @@ def test_refuses_another_machine_before_anything_is_compiled(
         (
             "fp8",
             {"instance": "ml.g6.xlarge"},
-            "fp8 cannot be built: nothing calibrates an FP8 network.* allowed: fp32, fp16",
+            "'engine.precision' fp8 has no calibration data; add `calibration",
         ),
     ],
 )

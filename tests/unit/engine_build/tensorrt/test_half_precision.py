@@ -10,6 +10,7 @@ from onnx import TensorProto, numpy_helper
 from engine_build.errors import NetworkRefused
 from engine_build.ort import OrtNetwork
 from engine_build.tensorrt.half_precision import half_array, half_precision, write_half_precision
+from tests.unit.engine_build.quantized import BIASED, quantized
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, feed
 
 FEED = feed(2, 6)
@@ -249,3 +250,18 @@ def test_refuses_what_has_no_types():
     words = r"node z \(operator Foo\) gives z, whose type ONNX does not know"
     with pytest.raises(NetworkRefused, match=words):
         half_precision(onnx.parser.parse_model(UNKNOWN))
+
+
+def test_biases_in_int32_become_constants_of_the_same_values():
+    model = quantized(text=BIASED)
+    half = half_precision(model)
+    onnx.checker.check_model(half)
+    kinds = {node.input[0] for node in half.graph.node if node.op_type == "DequantizeLinear"}
+    assert "bias" not in kinds
+    bias = next(item for item in half.graph.initializer if item.name == "bias_back_fp16")
+    expected = (np.arange(8) * np.float32(0.03)).astype(np.float16)
+    assert np.array_equal(numpy_helper.to_array(bias), expected)
+    feed = {"x": np.ones((3, 16), dtype=np.float32)}
+    rows = OrtNetwork(half.SerializeToString()).rows(feed)
+    exact = OrtNetwork(quantized(text=BIASED).SerializeToString()).rows(feed)
+    assert np.allclose(rows, exact, atol=5e-3)

@@ -137,6 +137,20 @@ def test_network_of_texts_has_its_task_and_digest(tree, place, network, config, 
     assert len(model["source"]["sha256"]) == 64
 
 
+def test_network_with_qdq_nodes_gets_no_calibration(tree):
+    tokens = (7, (None, None))
+    data = onnx_bytes(
+        {"input_ids": tokens, "attention_mask": tokens},
+        {"sentence_embedding": (1, (None, 8))},
+        operators=("QuantizeLinear", "DequantizeLinear", "MatMul"),
+    )
+    tokenizer = (NETWORKS / "tokenizer.json").read_bytes()
+    write_files(tree / "models/data/net", {"net.onnx": data, "tokenizer.json": tokenizer})
+    new_model(tree, onnx="models/data/net/net.onnx")
+    assert "calibration" not in model_of(tree)["engine"]
+    assert not [fault for fault in read_tree(tree).faults if "mine" in fault.file]
+
+
 @pytest.mark.parametrize(
     ("documents", "sequence"),
     [

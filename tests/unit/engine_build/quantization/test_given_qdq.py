@@ -1,0 +1,84 @@
+"""What a network's own Q/DQ nodes say, and what no engine takes of them."""
+
+from __future__ import annotations
+
+import pytest
+from onnx import TensorProto, parser
+
+from engine_build.errors import NetworkRefused
+from engine_build.quantization.given_qdq import (
+    GivenQuantization,
+    given_quantization,
+    kept_precision,
+    refuse_for_tensorrt,
+    share_facts,
+)
+from engine_build.quantization.layers import multiply_accumulates
+from tests.unit.engine_build.quantized import BIASED, WEIGHT, quantized
+
+INT8, UINT8, E4M3 = TensorProto.INT8, TensorProto.UINT8, TensorProto.FLOAT8E4M3FN
+
+
+@pytest.mark.parametrize(
+    ("kind", "types", "precision"),
+    [
+        (INT8, ("int8",), "int8"),
+        (UINT8, ("int8", "uint8"), "int8"),
+        (E4M3, ("float8_e4m3fn",), "fp8"),
+    ],
+)
+def test_types_of_the_nodes_say_the_precision(kind, types, precision):
+    given = given_quantization(quantized(kind))
+    assert (given.types, kept_precision(given)) == (types, precision)
+
+
+def test_a_bias_in_int32_is_no_precision_of_its_own():
+    assert given_quantization(quantized(text=BIASED)).types == ("int8",)
+
+
+def test_a_node_without_a_zero_point_quantizes_to_uint8():
+    model = parser.parse_model("""<ir_version: 9, opset_import: ["": 21]>
+g (float[n, 4] x) => (float[n, 4] y) <float s = {0.1}> {
+    q = QuantizeLinear(x, s)
+    y = DequantizeLinear(q, s)
+}""")
+    assert given_quantization(model).types == ("uint8",)
+    model.graph.node[0].attribute.add(name="output_dtype", type=2, i=INT8)
+    given = given_quantization(model)
+    assert (given.types, given.asymmetric) == (("int8",), None)
+
+
+@pytest.mark.parametrize(("kind", "value"), [(INT8, 3), (UINT8, 0), (UINT8, 128)])
+def test_refuses_asymmetric_nodes_for_tensorrt_by_name(kind, value):
+    given = given_quantization(quantized(kind, value))
+    with pytest.raises(NetworkRefused, match=r"asymmetrically.*symmetrically to INT8.*on a CPU"):
+        refuse_for_tensorrt(given, "int8", "8.6")
+
+
+@pytest.mark.parametrize("capability", ["8.9", "9.0", "12.0"])
+def test_symmetric_nodes_are_taken_where_the_gpu_has_their_type(capability):
+    for kind, precision in ((INT8, "int8"), (E4M3, "fp8")):
+        refuse_for_tensorrt(given_quantization(quantized(kind)), precision, capability)
+
+
+def test_refuses_fp8_nodes_on_an_older_gpu():
+    given = given_quantization(quantized(E4M3))
+    with pytest.raises(NetworkRefused, match=r"fp8, which needs compute capability 8.9.* is 8.6"):
+        refuse_for_tensorrt(given, "fp8", "8.6")
+
+
+@pytest.mark.parametrize(
+    "types", [("int4",), ("int16",), ("float8_e5m2",), ("float8_e4m3fn", "int8")]
+)
+def test_refuses_other_types_and_two_precisions_at_once(types):
+    with pytest.raises(NetworkRefused, match=f"hold {' AND '.join(types).upper()}; allowed: INT8"):
+        kept_precision(GivenQuantization(types=types, asymmetric=None))
+
+
+def test_share_counts_products_of_two_dequantized_tensors_alone():
+    model = quantized()
+    work = multiply_accumulates(model, {"x": WEIGHT[:8].reshape(-1, 16)})
+    facts = share_facts(model, work)
+    # 16 x 8 products of the first MatMul, 8 x 8 of the second, whose inputs are float.
+    assert facts["int8_share_of_matmul_macs"] == round(128 / 192, 4)
+    assert (facts["int8_layers"], facts["float_layers"]) == (1, ["y"])

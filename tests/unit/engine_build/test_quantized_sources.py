@@ -1,0 +1,170 @@
+"""Whole builds of sources that hold Q/DQ nodes: kept, judged, recorded, or refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from engine_build.build import build
+from engine_build.errors import BudgetMissed, BuildError, InputRefused
+from engine_build.ort import OrtNetwork
+from engine_build.steps.export import EXPORT
+from engine_build.steps.fetch import FETCH
+from engine_build.steps.step import BuildState
+from tests.unit.engine_build.quantized import write_float, write_quantized
+from tests.unit.engine_build.stand_ins import StandInRunner, context
+from tests.unit.engine_build.trees import write_tensors_tree
+
+INT8, UINT8, E4M3 = TensorProto.INT8, TensorProto.UINT8, TensorProto.FLOAT8E4M3FN
+RANDOM = np.random.default_rng(1)
+ROWS = RANDOM.standard_normal((120, 16)).astype(np.float32)
+
+
+def tools(tmp_path, network, *, platform=None, **settings):
+    settings = {"precision": "auto", "calibrated": False, "mean": 0.9} | settings
+    datasets = {"validation": {"x": ROWS}}
+    if settings["calibrated"]:
+        datasets["calibration"] = {"x": ROWS[:48] + 1}
+    root = write_tensors_tree(tmp_path / "root", network, datasets, **settings)
+    if platform is not None:
+        for path, old, new in (
+            (root / "environments/desk.yaml", "triton-24.10-cpu", "triton-26.05"),
+            (root / "models/tiny.yaml", "ml.c7i.large", platform),
+        ):
+            path.write_text(path.read_text().replace(old, new))
+    return context(root, tmp_path / "out", store=None, runner=StandInRunner())
+
+
+def build_entry(tools):
+    with tools.work:
+        return build(tools).entry
+
+
+def export(tools):
+    """The state after the network is read."""
+    with tools.work:
+        state = BuildState(tools)
+        for step in (FETCH, EXPORT):
+            step.run(tools, state)
+        return state
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "requested", "precision"),
+    [
+        (INT8, 0, "auto", "int8"),
+        (INT8, 0, "int8", "int8"),
+        (UINT8, 128, "auto", "int8"),
+        (E4M3, 0, "fp8", "fp8"),
+    ],
+    ids=["auto", "int8", "asymmetric", "fp8"],
+)
+def test_nodes_of_the_source_are_kept_and_recorded(kind, value, requested, precision, tmp_path):
+    source = write_quantized(tmp_path / "qdq.onnx", kind, value)
+    entry = build_entry(tools(tmp_path, source, precision=requested))
+    manifest, record = entry.manifest, entry.manifest.quantization
+    assert (manifest.precision, manifest.requested_precision) == (precision, requested)
+    assert (record.mode, record.precision, record.method) == ("source", precision, None)
+    assert record.int8_share_of_matmul_macs == round(128 / 192, 4)
+    assert "its own Q/DQ nodes" not in manifest.decision
+    assert "source's own Q/DQ nodes, quantized no further" in manifest.decision
+    assert "names no float network" in manifest.reference and manifest.accuracy[-1].mean == 1.0
+    assert set(manifest.network_keys) == {"float"}
+    served = next((tmp_path / "out").rglob("*-model.onnx"))
+    assert served.read_bytes() == source.read_bytes()
+    card = json.loads((tmp_path / "out/engines" / manifest.engine_key / "card.json").read_text())
+    assert card["entry"]["manifest"]["reference"] == manifest.reference
+
+
+def test_a_float_reference_judges_the_nodes(tmp_path):
+    network, reference = write_quantized(tmp_path / "q.onnx"), write_float(tmp_path / "f.onnx")
+    manifest = build_entry(tools(tmp_path, network, reference=reference)).manifest
+    expected = OrtNetwork(reference).rows({"x": ROWS})
+    answers = OrtNetwork(network).rows({"x": ROWS})
+    errors = np.linalg.norm(answers - expected, axis=1) / np.linalg.norm(expected, axis=1)
+    assert manifest.reference.startswith("networks/float.onnx (sha256 ")
+    assert {record.subject for record in manifest.accuracy} == {"int8 Q/DQ network", "int8 engine"}
+    assert manifest.accuracy[-1].mean == pytest.approx(1 - errors.mean(), abs=1e-3)
+
+
+def test_refuses_nodes_outside_the_budget_against_the_float_reference(tmp_path):
+    network, reference = write_quantized(tmp_path / "q.onnx"), write_float(tmp_path / "f.onnx")
+    with pytest.raises(BudgetMissed, match=r"misses its accuracy budget: the closest, int8, has"):
+        build_entry(tools(tmp_path, network, reference=reference, mean=0.9999))
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        (write_quantized, "holds QuantizeLinear and DequantizeLinear nodes itself"),
+        (None, r"answers with shape \[2, 16\], and the source with \[2, 8\]"),
+    ],
+    ids=["quantized", "other outputs"],
+)
+def test_refuses_a_reference_that_cannot_judge(reference, words, tmp_path):
+    path = tmp_path / "f.onnx"
+    if reference is None:
+        model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["": 19]>
+g (float[batch, 16] x) => (float[batch, 16] y) { y = Relu(x) }""")
+        onnx.save(model, path)
+    else:
+        reference(path)
+    network = write_quantized(tmp_path / "q.onnx")
+    with pytest.raises(BuildError, match=words):
+        build_entry(tools(tmp_path, network, reference=path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "requested", "words"),
+    [
+        (
+            E4M3,
+            "int8",
+            r"computes in fp8, so it is no network of precision int8; allowed: auto, fp8",
+        ),
+        (
+            INT8,
+            "fp8",
+            r"computes in int8, so it is no network of precision fp8; allowed: auto, int8",
+        ),
+    ],
+)
+def test_refuses_another_precision_than_the_nodes(kind, requested, words, tmp_path):
+    source = write_quantized(tmp_path / "q.onnx", kind)
+    with pytest.raises(InputRefused, match=words):
+        export(tools(tmp_path, source, precision=requested))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "instance", "words"),
+    [
+        (UINT8, 128, "ml.g5.xlarge", "asymmetrically"),
+        (E4M3, 0, "ml.g5.xlarge", "needs compute capability 8.9, and this engine's is 8.6"),
+    ],
+)
+def test_refuses_nodes_that_the_gpu_does_not_take(kind, value, instance, words, tmp_path):
+    source = write_quantized(tmp_path / "q.onnx", kind, value)
+    with pytest.raises(BuildError, match=words):
+        export(tools(tmp_path, source, platform=instance))
+
+
+def test_a_gpus_network_is_half_the_sources_and_keeps_its_nodes(tmp_path):
+    """FP8 on an L4: the float part becomes FP16, and nothing is quantized again."""
+    from engine_build.steps.half_precision import HALF_PRECISION
+    from engine_build.steps.reference import REFERENCE
+
+    given = tools(tmp_path, write_quantized(tmp_path / "q.onnx", E4M3), platform="ml.g6.xlarge")
+    with given.work:
+        state = BuildState(given)
+        for step in (FETCH, EXPORT, REFERENCE, HALF_PRECISION):
+            assert step.applies(given)
+            step.run(given, state)
+        model = onnx.load(state.half_networks["fp8"].path)
+    scales = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    assert scales["step_fp16"] == TensorProto.FLOAT16 and scales["zero"] == E4M3
+    operators = [node.op_type for node in model.graph.node]
+    assert operators.count("QuantizeLinear") == 2 and set(state.half_networks) == {"fp8"}
