@@ -39,12 +39,13 @@ def run(context: BuildContext, state: BuildState) -> None:
 
 def _fetch_context(context: BuildContext, folder: str) -> FetchContext:
     """Return what fetching into a scratch folder of that name needs."""
+    request = context.request
     return FetchContext(
-        root=context.request.root,
+        root=request.root,
         folder=context.work.scratch(folder),
         runner=context.runner,
         access=BucketAccess(
-            bucket=partial(store_at, region=context.request.region),
+            bucket=partial(store_at, region=request.region),
             copies=context.publish_to,
             keeps=lambda address: is_of_another(address, context.destination.place),
         ),
