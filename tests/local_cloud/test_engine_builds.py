@@ -8,11 +8,14 @@ input sends it. Afterwards the four are asked in the multi-model endpoint that t
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from onboarding.lock import read_lock
-from onboarding.names import target_model
+from onboarding.names import artifact_bucket, source_copy_path, target_model
 from roundhouse import invocation
+from roundhouse.aws.clients import object_bytes
 from roundhouse.deploy.builds import engines, execution
 from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
 from roundhouse.deploy.builds.monitor import BuildMonitor
@@ -47,11 +50,43 @@ def build_by_training_job(session, model):
     return following.built
 
 
+FOREIGN = "company-models"
+DOCUMENTED = sound_network() + b"\x32\x01x"
+"""The same network with a doc_string, and so with a digest and a key of its own."""
+
+
+def move_source_to_a_bucket(tiny, session, model):
+    """The model's network and tokenizer lie in a bucket that the environment names."""
+    environment = tiny.paths.tree / "environments" / "local.yaml"
+    environment.write_text(
+        environment.read_text() + f"source_buckets: [{{bucket: {FOREIGN}, prefix: nlp/}}]\n"
+    )
+    s3, path = session.clients("s3"), tiny.paths.tree / "models" / f"{model}.yaml"
+    s3.create_bucket(Bucket=FOREIGN)
+    tokenizer = (tiny.paths.tree / "models" / "tiny" / "tokenizer.json").read_bytes()
+    for name, content in (("model.onnx", DOCUMENTED), ("tokenizer.json", tokenizer)):
+        s3.put_object(Bucket=FOREIGN, Key=f"nlp/{name}", Body=content)
+    text = path.read_text()
+    for old, new in (
+        ("models/tiny/model.onnx", f"s3://{FOREIGN}/nlp/model.onnx"),
+        (digest(sound_network()), digest(DOCUMENTED)),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def digest(content):
+    return hashlib.sha256(content).hexdigest()
+
+
 def test_four_of_five_engines_land_and_the_fifths_old_endpoint_answers(tiny):
     session = tiny.start()
     deploy_all(session)
     answer, lock = vector(session), tiny.lock.read_bytes()
     tiny.write_sharing_models(*FOUR)
+    move_source_to_a_bucket(tiny, session, "one")
+    session = tiny.start()
     (entry,) = build_by_training_job(session, "four")
     assert (entry.manifest.model, entry.manifest.compute_capability) == ("four", "cpu")
     assert entry.manifest.builder.source_commit == "c0ffee"
@@ -62,6 +97,9 @@ def test_four_of_five_engines_land_and_the_fifths_old_endpoint_answers(tiny):
     ) as error:
         deploy_all(session)
     assert sorted(item.manifest.model for item in error.value.built) == ["one", "three", "two"]
+    copied = source_copy_path(digest(DOCUMENTED), "model.onnx")
+    own = artifact_bucket(session.environment)
+    assert object_bytes(session.clients("s3"), own, copied) == DOCUMENTED
     assert tiny.lock.read_bytes() == lock
     assert vector(session) == answer
     for model in FOUR:
