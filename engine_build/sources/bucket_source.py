@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from engine_build.errors import PublishFailed, SourceFault
 from engine_build.onnx_graph.external_data import refuse_large
 from engine_build.store import Store, sha256_of
-from onboarding.checkpoint import CONFIGURATION, checkpoint_sha256, checkpoint_sums
+from onboarding.checkpoint import (
+    CONFIGURATION,
+    checkpoint_sha256,
+    checkpoint_sums,
+    files_sha256,
+)
 from onboarding.names import SHA256SUMS, source_copy_path
 from onboarding.source_access import S3_SCHEME, split_s3
 
-NETWORK = "model.onnx"
 BESIDE_NETWORK = ("tokenizer.json", "config.json")
 """Files beside a text network: its tokenizer, and its class names."""
 UNREADABLE = (
@@ -34,6 +38,10 @@ class BucketAccess:
     keeps: Callable[[str], bool] = lambda address: True
     """Whether the source of an address is copied."""
 
+    def copies_of(self, address: str, sha256: str | None) -> Store | None:
+        """Return where a source is copied to, and read again; None where it is not kept."""
+        return self.copies if sha256 is not None and self.keeps(address) else None
+
 
 def bucket_network(
     address: str,
@@ -44,13 +52,13 @@ def bucket_network(
 ) -> Path:
     """Return an ONNX file, its data files and the two files beside it. Raises SourceFault.
 
-    A network with data files is not copied: its digest is of several files.
+    It keeps its name, which is a part of the digest where data files are.
     """
-    path = folder / NETWORK
-    copies = access.copies if sha256 is not None and access.keeps(address) else None
-    if copies is not None and _copied_network(copies, str(sha256), path):
-        return path
     bucket, key = split_s3(address)
+    path = folder / PurePosixPath(key).name
+    copies = access.copies_of(address, sha256)
+    if copies is not None and _copied_network(copies, str(sha256), path, external_names):
+        return path
     store = access.bucket(f"{S3_SCHEME}{bucket}")
     try:
         size = store.size(key)
@@ -58,7 +66,8 @@ def bucket_network(
             raise SourceFault(f"{address} does not exist; upload it, or correct the model file.")
         refuse_large(address, size)
         store.download(key, path)
-        for name in external_names(path):
+        names = tuple(external_names(path))
+        for name in names:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             data = str(PurePosixPath(key).parent / name)
             if not store.download(data, folder / name):
@@ -70,24 +79,37 @@ def bucket_network(
             store.download(str(PurePosixPath(key).with_name(name)), path.with_name(name))
     except PublishFailed as error:
         raise _unreadable(error) from error
-    if copies is not None and sha256_of(path) == sha256:
+    if copies is not None and _network_sha256(path, names) == sha256:
         # The network goes last: whoever finds it finds what lies beside it.
-        _keep(copies, str(sha256), folder, (*BESIDE_NETWORK, NETWORK))
+        _keep(copies, str(sha256), folder, (*names, *BESIDE_NETWORK, path.name))
     return path
 
 
-def _copied_network(copies: Store, sha256: str, path: Path) -> bool:
-    """Download the copy of a network; False where there is none of that digest."""
-    if not copies.download(source_copy_path(sha256, NETWORK), path) or sha256_of(path) != sha256:
+def _copied_network(
+    copies: Store, sha256: str, path: Path, external_names: Callable[[Path], Iterable[str]]
+) -> bool:
+    """Download the copy of a network; False where there is none whole of that digest."""
+    if not copies.download(source_copy_path(sha256, path.name), path):
+        return False
+    names = tuple(external_names(path))
+    for name in names:
+        (path.parent / name).parent.mkdir(parents=True, exist_ok=True)
+        if not copies.download(source_copy_path(sha256, name), path.parent / name):
+            return False
+    if _network_sha256(path, names) != sha256:
         return False
     for name in BESIDE_NETWORK:
         copies.download(source_copy_path(sha256, name), path.with_name(name))
     return True
 
 
+def _network_sha256(path: Path, names: Sequence[str]) -> str:
+    return files_sha256(path.parent, sorted((path.name, *names))) if names else sha256_of(path)
+
+
 def bucket_checkpoint(address: str, sha256: str | None, access: BucketAccess, folder: Path) -> Path:
     """Return a checkpoint's folder on this disk, its digest checked. Raises SourceFault."""
-    copies = access.copies if sha256 is not None and access.keeps(address) else None
+    copies = access.copies_of(address, sha256)
     if copies is not None and _copied_checkpoint(copies, str(sha256), folder):
         return folder
     bucket, prefix = split_s3(address)

@@ -10,7 +10,7 @@ from engine_build.errors import SourceFault
 from engine_build.sources.bucket_source import BucketAccess, bucket_checkpoint, bucket_network
 from engine_build.steps.fetch import is_of_another
 from engine_build.store import FolderStore, S3Store
-from onboarding.checkpoint import checkpoint_sha256
+from onboarding.checkpoint import checkpoint_sha256, files_sha256
 from tests.unit.engine_build.bucket import Bucket, client_error
 
 CHECKPOINT = {"config.json": b"{}", "model.safetensors": b"weights", "1_Pooling/config.json": b"{}"}
@@ -72,7 +72,7 @@ def test_checkpoint_is_read_whole_and_again_when_its_bucket_is_gone(tmp_path, th
 
 def test_network_comes_with_what_lies_beside_it_and_again_from_its_copy(tmp_path, theirs, copies):
     address = "s3://theirs/nlp/net.onnx"
-    expected = {"model.onnx": b"network", "tokenizer.json": b"words", "config.json": b"{}"}
+    expected = {"net.onnx": b"network", "tokenizer.json": b"words", "config.json": b"{}"}
     first = bucket_network(address, SHA256, access_to(theirs, copies), folder_for(tmp_path))
     assert read(first.parent) == expected
     gone = access_to(tmp_path / "nothing", copies)
@@ -80,9 +80,24 @@ def test_network_comes_with_what_lies_beside_it_and_again_from_its_copy(tmp_path
     assert read(again.parent) == expected
 
 
+def test_data_files_of_a_network_are_copied_with_it(tmp_path, theirs, copies):
+    (theirs / "nlp/data").mkdir()
+    (theirs / "nlp/data/w.bin").write_bytes(b"weights")
+    address, names = "s3://theirs/nlp/net.onnx", lambda path: ("data/w.bin",)
+    digest = files_sha256(theirs / "nlp", ("data/w.bin", "net.onnx"))
+    bucket_network(address, digest, access_to(theirs, copies), folder_for(tmp_path), names)
+    gone = access_to(tmp_path / "nothing", copies)
+    again = bucket_network(address, digest, gone, folder_for(tmp_path, "later"), names)
+    assert again.read_bytes() == b"network"
+    assert (again.parent / "data/w.bin").read_bytes() == b"weights"
+    copies.path(f"source-copies/{digest}/data/w.bin").write_bytes(b"forged")
+    with pytest.raises(SourceFault, match="does not exist; upload it"):
+        bucket_network(address, digest, gone, folder_for(tmp_path, "forged"), names)
+
+
 def test_copy_of_other_bytes_counts_for_none(tmp_path, theirs, copies):
     digest = digest_of(tmp_path)
-    for kind in ("model.onnx", "SHA256SUMS", "config.json"):
+    for kind in ("net.onnx", "SHA256SUMS", "config.json"):
         for sha256 in (digest, SHA256):
             path = copies.path(f"source-copies/{sha256}/{kind}")
             path.parent.mkdir(parents=True, exist_ok=True)
