@@ -75,6 +75,7 @@ def verify_archive(
     Where there are signers, one of them signed the manifest. Raises ArchiveRefused.
     """
     manifest = _read_manifest(root, manifest_sha256, signers)
+    _refuse_processing(manifest)
     _refuse_foreign_engine(manifest, running)
     _refuse_changed_files(root, manifest)
     return EngineArchive(root=root, manifest=manifest)
@@ -108,6 +109,14 @@ def _read_manifest(root: Path, expected: str | None, signers: Collection[PublicK
             f"Refused: {MANIFEST_NAME} cannot be read ({location}: {first['msg']}); build the "
             "engine again."
         ) from fault
+
+
+def _refuse_processing(manifest: Manifest) -> None:
+    if manifest.preprocessing is not None or manifest.postprocessing is not None:
+        raise ArchiveRefused(
+            "Refused: the archive has preprocessing or postprocessing, which Triton runs in a "
+            "process of its own; serve it with `server: triton`."
+        )
 
 
 def _refuse_foreign_engine(manifest: Manifest, running: SupportedRuntimes) -> None:

@@ -14,6 +14,7 @@ from engine_build.steps.fetch import FETCH
 from engine_build.steps.half_precision import HALF_PRECISION
 from engine_build.steps.load import LOAD
 from engine_build.steps.package import PACKAGE
+from engine_build.steps.processing import PROCESSING
 from engine_build.steps.publish import PUBLISH, PUBLISH_NETWORKS
 from engine_build.steps.quantize import QUANTIZE
 from engine_build.steps.reference import REFERENCE
@@ -21,7 +22,7 @@ from engine_build.steps.step import BuildState, Step
 from engine_build.steps.verify import VERIFY
 from onboarding.lock import LockEntry
 
-NETWORK_STEPS = (FETCH, LOAD, EXPORT, REFERENCE, QUANTIZE, HALF_PRECISION, CALIBRATE)
+NETWORK_STEPS = (FETCH, LOAD, EXPORT, PROCESSING, REFERENCE, QUANTIZE, HALF_PRECISION, CALIBRATE)
 """The steps on the CPU, whose networks every GPU shares."""
 STEPS = (*NETWORK_STEPS, CHECK, COMPILE, VERIFY, BENCHMARK, PACKAGE, PUBLISH)
 """Every step of an engine."""

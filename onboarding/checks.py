@@ -25,6 +25,7 @@ from onboarding.rules import (
     name_rules,
     placement_rules,
     precision_rules,
+    processing_rules,
     profile_rules,
     quantized_rules,
     scaling_rules,
@@ -58,6 +59,7 @@ MODEL_RULES = (
     + dataset_rules.RULES
     + task_rules.RULES
     + tensor_rules.RULES
+    + processing_rules.RULES
 )
 ENVIRONMENT_RULES = environment_rules.RULES + source_access_rules.RULES
 

@@ -167,9 +167,16 @@ def _packaged(serving: ServingSpec) -> dict[str, Any]:
     # `auto_truncate` is younger than its recipe: its default is left out, so that no key of before
     # changes.
     unsaid = {"server", "auto_truncate"} if serving.auto_truncate else {"server"}
-    return serving.model_dump(mode="json", exclude=unsaid)
+    fields = serving.model_dump(mode="json", exclude=unsaid | set(_PROCESSING))
+    # A file is its digest, wherever it lies.
+    own = serving.model_dump(
+        mode="json", include=set(_PROCESSING), exclude=_PLACES, exclude_none=True
+    )
+    return fields | own
 
 
+_PROCESSING = ("preprocessing", "postprocessing")
+_PLACES: Any = {key: {"file"} for key in _PROCESSING}
 _TEXT_SETTINGS = {"pooling", "prompts", "default_prompt_name"}
 """Keys of a source that are younger than their recipe: what is not given is left out."""
 

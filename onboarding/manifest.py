@@ -59,6 +59,15 @@ class Prompts(Value):
         return len({self.prefix(), *self.texts.values()}) > 1
 
 
+class ProcessingRecord(Value):
+    """A user's preprocessing or postprocessing: the Python file, and the tensors around it."""
+
+    file: str
+    inputs: tuple[TensorRecord, ...]
+    outputs: tuple[TensorRecord, ...]
+    timeout_ms: int
+
+
 class ProfileRecord(Value):
     """(min, opt, max) of each dynamic axis of the engine."""
 
@@ -202,6 +211,10 @@ class ServedModel(Value):
     written: older manifests keep their bytes, and an older server refuses what it cannot obey."""
     prompts: Prompts | None = Field(None, exclude_if=lambda prompts: prompts is None)
     """Prefixes that a request may name; None, not written, where there are none."""
+    preprocessing: ProcessingRecord | None = Field(None, exclude_if=lambda record: record is None)
+    postprocessing: ProcessingRecord | None = Field(None, exclude_if=lambda record: record is None)
+    """Code around the model, whose own tensors are then `inputs` or `outputs`; None, not written,
+    where there is none."""
     files: dict[str, str]
 
     def to_bytes(self) -> bytes:

@@ -15,6 +15,7 @@ from onboarding.hosting_spec import (
     MetricsSpec,
     ScalingSpec,
 )
+from onboarding.processing_spec import PostprocessingSpec, PreprocessingSpec
 from onboarding.source_spec import SourceSpec
 from onboarding.values import (
     JOINED,
@@ -215,6 +216,12 @@ class ServingSpec(Value):
         True,
         description="Cut texts of more tokens than the largest sequence; false: refuse their "
         "requests, naming the texts",
+    )
+    preprocessing: PreprocessingSpec | None = Field(
+        None, description="Code of your own before the model; Triton only"
+    )
+    postprocessing: PostprocessingSpec | None = Field(
+        None, description="Code of your own behind the model; Triton only"
     )
 
     @property

@@ -117,8 +117,13 @@ class Head:
     """The head of one served model, by its manifest."""
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
-        """Take `task`, `labels`, `activation` and the names of `outputs`."""
-        self.outputs = tuple(output["name"] for output in manifest["outputs"])
+        """Take `task`, `labels`, `activation` and the names of `outputs`.
+
+        What a postprocessing reads are the head's outputs; the manifest's are then its own.
+        """
+        after = manifest.get("postprocessing")
+        outputs = manifest["outputs"] if after is None else after["inputs"]
+        self.outputs = tuple(output["name"] for output in outputs)
         self.is_of_tokens = manifest["task"] == "token-classification"
         self._labels: Sequence[str] | None = manifest.get("labels")
         if manifest["task"] == "text-ranking":

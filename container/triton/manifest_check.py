@@ -78,6 +78,7 @@ def read_manifest(archive: Path, expected: str | None) -> dict[str, Any]:
             f"Refused: {MANIFEST_NAME} cannot be read ({fault!r}); build the engine again."
         ) from fault
     optional = ("auto_truncate", "prompts", "engines", "labels", "activation")
+    optional += ("preprocessing", "postprocessing")
     return fields | {field: manifest[field] for field in optional if field in manifest}
 
 

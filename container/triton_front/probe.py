@@ -17,11 +17,14 @@ PROBE = "health"
 def health_request(archive: Path) -> tuple[bytes, str] | None:
     """Return body and content type of one row; None without a manifest of ours.
 
-    A text model gets one word, another zeros; inputs of bytes can be anything, so there is none.
+    A text model gets one word, another zeros; inputs of bytes, and those of a user's preprocessing,
+    can be anything, so there is none.
     """
     try:
         manifest = Manifest.from_bytes((archive / MANIFEST_NAME).read_bytes())
     except (OSError, ValueError, KeyError):
+        return None
+    if manifest.preprocessing is not None:
         return None
     if manifest.tokenizer_file is not None:
         # A ranker has two inputs of texts.

@@ -17,10 +17,13 @@ from onboarding.names import ARCHIVE_NAME, engine_archive_path, engine_record_pa
 CARRIED = Path("container/triton")
 ONNXRUNTIME_BACKEND, TOKENIZER = "onnxruntime_backend.py", "tokenizer.py"
 HEAD_BACKEND = "head_backend.py"
+PROCESSING_BACKEND, PROCESSING = "processing_backend.py", "processing.py"
 MANIFEST_CHECK, HEADS = "manifest_check.py", "heads.py"
-CARRIED_FILES = (ONNXRUNTIME_BACKEND, TOKENIZER, HEAD_BACKEND, MANIFEST_CHECK, HEADS)
-"""The files of `container/triton` that archives carry: three Triton models, and what they import.
-"""
+CARRIED_FILES = (
+    *(ONNXRUNTIME_BACKEND, TOKENIZER, HEAD_BACKEND, PROCESSING_BACKEND),
+    *(MANIFEST_CHECK, HEADS, PROCESSING),
+)
+"""The files of `container/triton` that archives carry: four Triton models, and what they import."""
 LEVEL = 1
 """Weights hardly compress, and every start of a server waits for the unpacking."""
 

@@ -40,6 +40,8 @@ SHARED = {
     "warm_up": "the warm-up",
     "auto_truncate": "whether long texts are cut",
     "prompts": "the prompts",
+    "preprocessing": "the preprocessing",
+    "postprocessing": "the postprocessing",
     "tokenizer_file": "the tokenizer's place",
 }
 """Fields of manifests that must agree, in the order in which a difference is reported.

@@ -1,16 +1,18 @@
 """Triton's model configurations, `config.pbtxt`, as pure functions of what is served.
 
 On a CPU the archive holds one model, run by the ONNX Runtime backend. On a GPU a text task is an
-ensemble of a tokenizer, the plan and, for labels and scores, a head; tensors are the plan alone. No
-configuration has a `name`, so that it loads under any target model's name; an ensemble's members
-keep their folders' names.
+ensemble of a tokenizer, the plan and, for labels and scores, a head; tensors are the plan alone. A
+user's preprocessing and postprocessing make an ensemble of either. No configuration has a `name`,
+so that it loads under any target model's name; an ensemble's members keep their folders' names.
 Sources: Triton's model_config.proto and its TensorRT backend (instance_state.cc).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from engine_build.errors import InputRefused
 from engine_build.packaging.configuration_rules import check_served
 from engine_build.packaging.pbtxt import TRUE, Field, Message, Word, entry, text
 from engine_build.packaging.served import (
@@ -20,24 +22,36 @@ from engine_build.packaging.served import (
     client_record,
     member,
 )
-from onboarding.manifest import TensorRecord
+from onboarding.manifest import ProcessingRecord, TensorRecord
 
 CONFIGURATION = "config.pbtxt"
+
+
+class EnsembleStep(NamedTuple):
+    """A member of an ensemble; tensors by the member's name for them and the ensemble's."""
+
+    part: str
+    inputs: Sequence[tuple[str, str]]
+    outputs: Sequence[tuple[str, str]]
 
 
 def configurations(served: Served, *, is_cpu: bool) -> dict[str, str]:
     """The text of each `<folder>/config.pbtxt` of the archive. Raises InputRefused."""
     check_served(served, is_cpu=is_cpu)
     model = served.model
-    messages = {model: onnxruntime_model(served) if is_cpu else plan(served)}
-    if served.is_text and not is_cpu:
-        messages = {
-            model: ensemble(served),
-            member(model, "tokenizer"): tokenizer(served),
-            member(model, "engine"): plan(served),
-        }
-        if served.has_head:
-            messages[member(model, "head")] = head(served)
+    engine = onnxruntime_model(served) if is_cpu else plan(served)
+    messages = {model: engine}
+    tokenizes = served.is_text and not is_cpu
+    if tokenizes or served.is_processed:
+        messages = {model: ensemble(served, is_cpu=is_cpu)}
+        if tokenizes:
+            messages[member(model, "tokenizer")] = tokenizer(served)
+        messages[member(model, "engine")] = engine
+    if tokenizes and served.has_head:
+        messages[member(model, "head")] = head(served)
+    for part in ("preprocessing", "postprocessing"):
+        if (record := getattr(served, part)) is not None:
+            messages[member(model, part)] = processing(served, record)
     return {f"{folder}/{CONFIGURATION}": text(message) for folder, message in messages.items()}
 
 
@@ -46,8 +60,8 @@ def onnxruntime_model(served: Served) -> Message:
     return [
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),
-        *_tensors("input", served.client_inputs if served.is_text else served.inputs),
-        *_tensors("output", served.client_outputs if served.is_text else served.outputs),
+        *_tensors("input", served.model_inputs if served.is_text else served.inputs),
+        *_tensors("output", served.model_outputs if served.is_text else served.outputs),
         _dynamic_batching(served),
         _instance_group(served, "KIND_CPU"),
         *_response_cache(served),
@@ -78,7 +92,7 @@ def tokenizer(served: Served) -> Message:
     return [
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),
-        *_tensors("input", served.client_inputs),
+        *_tensors("input", served.model_inputs),
         *_tensors("output", (*served.inputs, *_spans(served))),
         ("dynamic_batching", [("max_queue_delay_microseconds", 0)]),
         _instance_group(served, "KIND_CPU"),
@@ -92,40 +106,68 @@ def head(served: Served) -> Message:
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),
         *_tensors("input", (logits, *_spans(served))),
-        *_tensors("output", served.client_outputs),
+        *_tensors("output", served.model_outputs),
         _instance_group(served, "KIND_CPU"),
     ]
 
 
-def ensemble(served: Served) -> Message:
-    """Tokenizer, then plan, then the head where there is one.
-
-    Triton caches no answer of an ensemble itself, so the plan's member has the response cache.
-    """
-    texts, tokens, spans, outputs = (
-        [(record.name, record.name) for record in records]
-        for records in (
-            served.client_inputs,
-            served.inputs,
-            _spans(served),
-            served.client_outputs,
-        )
-    )
-    answer = NETWORK_LOGITS if served.has_head else served.client_outputs[0].name
-    steps = [
-        _step(member(served.model, "tokenizer"), texts, [*tokens, *spans]),
-        _step(member(served.model, "engine"), tokens, [(served.outputs[0].name, answer)]),
+def processing(served: Served, record: ProcessingRecord) -> Message:
+    """A user's code, by the python backend; each request is a call of its own."""
+    return [
+        ("backend", "python"),
+        ("max_batch_size", served.max_batch_size),
+        *_tensors("input", record.inputs),
+        *_tensors("output", record.outputs),
+        _instance_group(served, "KIND_CPU"),
     ]
-    if served.has_head:
-        inside = [(NETWORK_LOGITS, NETWORK_LOGITS), *spans]
-        steps.append(_step(member(served.model, "head"), inside, outputs))
+
+
+def ensemble(served: Served, *, is_cpu: bool = False) -> Message:
+    """Preprocessing, tokenizer, engine, head, postprocessing: those that there are, in this order.
+
+    Triton caches no answer of an ensemble itself, so the engine's member has the response cache.
+    Raises InputRefused.
+    """
+    steps = [*_steps(served, is_cpu=is_cpu)]
+    names = [record.name for record in served.client_inputs]
+    names += [name for step in steps for _, name in step.outputs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputRefused(
+                f"model configuration of {served.model}: {name!r} names two tensors of its "
+                "ensemble; rename it in `serving.preprocessing` or `serving.postprocessing`."
+            )
     return [
         ("platform", "ensemble"),
         ("max_batch_size", served.max_batch_size),
         *_tensors("input", served.client_inputs),
         *_tensors("output", served.client_outputs),
-        ("ensemble_scheduling", [("step", step) for step in steps]),
+        ("ensemble_scheduling", [("step", _step(served, step)) for step in steps]),
     ]
+
+
+def _steps(served: Served, *, is_cpu: bool) -> Iterator[EnsembleStep]:
+    given = "preprocessed_{}" if served.preprocessing is not None else "{}"
+    answer = "unprocessed_{}" if served.postprocessing is not None else "{}"
+    taken = [(record.name, given.format(record.name)) for record in served.model_inputs]
+    answered = [(record.name, answer.format(record.name)) for record in served.model_outputs]
+    if served.preprocessing is not None:
+        yield EnsembleStep("preprocessing", _same(served.client_inputs), taken)
+    if is_cpu or not served.is_text:
+        yield EnsembleStep("engine", taken, answered)
+    else:
+        tokens, spans = _same(served.inputs), _same(_spans(served))
+        yield EnsembleStep("tokenizer", taken, [*tokens, *spans])
+        result = NETWORK_LOGITS if served.has_head else answered[0][1]
+        yield EnsembleStep("engine", tokens, [(served.outputs[0].name, result)])
+        if served.has_head:
+            yield EnsembleStep("head", [(NETWORK_LOGITS, NETWORK_LOGITS), *spans], answered)
+    if served.postprocessing is not None:
+        yield EnsembleStep("postprocessing", answered, _same(served.client_outputs))
+
+
+def _same(records: Sequence[TensorRecord]) -> list[tuple[str, str]]:
+    return [(record.name, record.name) for record in records]
 
 
 def _spans(served: Served) -> tuple[TensorRecord, ...]:
@@ -133,14 +175,12 @@ def _spans(served: Served) -> tuple[TensorRecord, ...]:
     return (SPANS,) if is_of_tokens else ()
 
 
-def _step(
-    model: str, inputs: Sequence[tuple[str, str]], outputs: Sequence[tuple[str, str]]
-) -> Message:
+def _step(served: Served, step: EnsembleStep) -> Message:
     return [
-        ("model_name", model),
+        ("model_name", member(served.model, step.part)),
         ("model_version", -1),
-        *(("input_map", entry(*pair)) for pair in inputs),
-        *(("output_map", entry(*pair)) for pair in outputs),
+        *(("input_map", entry(*pair)) for pair in step.inputs),
+        *(("output_map", entry(*pair)) for pair in step.outputs),
     ]
 
 

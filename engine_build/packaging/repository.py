@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from engine_build.packaging.archive import (
     HEADS,
     MANIFEST_CHECK,
     ONNXRUNTIME_BACKEND,
+    PROCESSING,
+    PROCESSING_BACKEND,
     TOKENIZER,
     backend_file,
 )
 from engine_build.packaging.model_configuration import configurations
-from engine_build.packaging.served import Served, member
+from engine_build.packaging.served import Served, member, processing_file
 
 ENSEMBLE = "An ensemble has no file of its own, and Triton wants its version folder.\n"
 
@@ -37,17 +40,17 @@ def repository(
     is_cpu: bool,
     code_roots: tuple[Path, ...],
 ) -> Repository:
-    """One model folder; for a text task on a GPU the ensemble's and its members'.
+    """One model folder; those of an ensemble for a text task on a GPU, and around a user's code.
 
-    A network's data file lies beside it. Raises InputRefused.
+    A network's data file lies beside it; a user's files are of the first root. Raises InputRefused.
     """
     model = served.model
     files: dict[str, Path | str] = {**configurations(served, is_cpu=is_cpu)}
     plan_folder = code_folder = f"{model}/1"
     models: dict[str, str] = {}
-    if tokenizer is not None and not is_cpu:
+    if served.is_processed or (tokenizer is not None and not is_cpu):
         plan_folder = f"{member(model, 'engine')}/1"
-        code_folder = f"{member(model, 'tokenizer')}/1"
+        code_folder = plan_folder if is_cpu else f"{member(model, 'tokenizer')}/1"
         files[f"{model}/1/ensemble.txt"] = ENSEMBLE
     if tokenizer is not None or is_cpu:
         models[code_folder] = ONNXRUNTIME_BACKEND if is_cpu else TOKENIZER
@@ -58,6 +61,7 @@ def repository(
         files[f"{folder}/model.py"] = backend_file(code_roots, backend)
         for name in (MANIFEST_CHECK, HEADS):
             files[f"{folder}/{name}"] = backend_file(code_roots, name)
+    files.update(_processing_files(served, code_roots))
     engine_file = f"{plan_folder}/{'model.onnx' if is_cpu else 'model.plan'}"
     files[engine_file] = engine
     if (data := data_file(engine)) is not None:
@@ -67,3 +71,20 @@ def repository(
         tokenizer_file = f"{code_folder}/tokenizer.json"
         files[tokenizer_file] = tokenizer
     return Repository(files=files, engine_file=engine_file, tokenizer_file=tokenizer_file)
+
+
+def _processing_files(
+    served: Served, code_roots: tuple[Path, ...]
+) -> Iterator[tuple[str, Path | str]]:
+    """Yield the models of a user's code, and the files that they import."""
+    for part, spec in (
+        ("preprocessing", served.serving.preprocessing),
+        ("postprocessing", served.serving.postprocessing),
+    ):
+        if spec is None:
+            continue
+        folder = f"{member(served.model, part)}/1"
+        yield f"{folder}/model.py", backend_file(code_roots, PROCESSING_BACKEND)
+        for name in (MANIFEST_CHECK, PROCESSING):
+            yield f"{folder}/{name}", backend_file(code_roots, name)
+        yield processing_file(served.model, part), code_roots[0] / spec.file

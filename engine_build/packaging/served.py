@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onboarding.manifest import ProfileRecord, Prompts, TensorRecord
+from onboarding.manifest import ProcessingRecord, ProfileRecord, Prompts, TensorRecord
 from onboarding.model_spec import ServingSpec
+from onboarding.processing_spec import ProcessedTensorSpec
 from onboarding.values import TEXT_TASKS, Activation, Task
 
 TEXT = TensorRecord(name="text", datatype="BYTES", shape=(-1, 1))
@@ -48,15 +49,62 @@ class Served:
         return self.activation is not None
 
     @property
+    def is_processed(self) -> bool:
+        """True when a user's code stands before or behind the model."""
+        return self.serving.preprocessing is not None or self.serving.postprocessing is not None
+
+    @property
     def client_inputs(self) -> tuple[TensorRecord, ...]:
         """What a client sends."""
+        before = self.serving.preprocessing
+        return (
+            self.model_inputs if before is None else declared_or(before.inputs, self.model_inputs)
+        )
+
+    @property
+    def client_outputs(self) -> tuple[TensorRecord, ...]:
+        """What a client gets."""
+        after = self.serving.postprocessing
+        return (
+            self.model_outputs if after is None else declared_or(after.outputs, self.model_outputs)
+        )
+
+    @property
+    def preprocessing(self) -> ProcessingRecord | None:
+        """The user's code before the model."""
+        spec = self.serving.preprocessing
+        if spec is None:
+            return None
+        return ProcessingRecord(
+            file=processing_file(self.model, "preprocessing"),
+            inputs=self.client_inputs,
+            outputs=self.model_inputs,
+            timeout_ms=spec.timeout_ms,
+        )
+
+    @property
+    def postprocessing(self) -> ProcessingRecord | None:
+        """The user's code behind the model."""
+        spec = self.serving.postprocessing
+        if spec is None:
+            return None
+        return ProcessingRecord(
+            file=processing_file(self.model, "postprocessing"),
+            inputs=self.model_outputs,
+            outputs=self.client_outputs,
+            timeout_ms=spec.timeout_ms,
+        )
+
+    @property
+    def model_inputs(self) -> tuple[TensorRecord, ...]:
+        """What the model takes, of a client or of the preprocessing."""
         if not self.is_text:
             return tuple(map(client_record, self.inputs))
         return (QUERY, TEXT) if self.task == "text-ranking" else (TEXT,)
 
     @property
-    def client_outputs(self) -> tuple[TensorRecord, ...]:
-        """What a client gets; a text task answers with the network's first output."""
+    def model_outputs(self) -> tuple[TensorRecord, ...]:
+        """What the model answers; a text task answers with the network's first output."""
         if not self.is_text:
             return tuple(map(client_record, self.outputs))
         if self.has_head:
@@ -82,6 +130,22 @@ def head_outputs(task: Task, logits: TensorRecord) -> tuple[TensorRecord, ...]:
         )
     labels = logits.model_copy(update={"name": "labels", "datatype": "BYTES"})
     return (logits.model_copy(update={"name": LOGITS, "datatype": "FP32"}), labels, scores)
+
+
+def declared_or(
+    tensors: tuple[ProcessedTensorSpec, ...], default: tuple[TensorRecord, ...]
+) -> tuple[TensorRecord, ...]:
+    """Return the tensors that a model file declares, with the batch's axis; or the default."""
+    declared = (
+        TensorRecord(name=tensor.name, datatype=tensor.datatype, shape=(-1, *tensor.dims))
+        for tensor in tensors
+    )
+    return tuple(declared) or default
+
+
+def processing_file(model: str, part: str) -> str:
+    """The archive path of a user's file."""
+    return f"{member(model, part)}/1/user_code.py"
 
 
 def member(model: str, part: str) -> str:

@@ -87,6 +87,8 @@ def _served_fields(served: Served) -> dict[str, Any]:
         "auto_truncate": served.serving.auto_truncate,
         "prompts": served.prompts,
         "activation": served.activation,
+        "preprocessing": served.preprocessing,
+        "postprocessing": served.postprocessing,
     }
 
 

@@ -111,6 +111,7 @@ def python_server_honours_the_serving_keys(view: EnvironmentView) -> Iterator[Fa
     for name, model in view.models.items():
         if "serving" in model.sections and _server(view, name) == "python":
             yield from _waits_that_are_tritons(model)
+            yield from _processing_that_is_tritons(model)
             if shared_endpoint_name(model) is not None:
                 yield from _instances_of_several_models(model)
 
@@ -129,6 +130,22 @@ def _waits_that_are_tritons(model: Checked[ModelSpec]) -> Iterator[Fault]:
                 allowed=f"{key}: {none}, or server: triton",
                 way_out=f"take it out, or write `serving: {{dynamic_batching: {{{key}: {none}}}}}` "
                 "where the environment chooses the server",
+            )
+
+
+def _processing_that_is_tritons(model: Checked[ModelSpec]) -> Iterator[Fault]:
+    serving = model.spec.serving
+    for key, spec in (
+        ("preprocessing", serving.preprocessing),
+        ("postprocessing", serving.postprocessing),
+    ):
+        if spec is not None:
+            yield model.document.at_change(("serving", key), ("serving", "server")).fault(
+                f"'serving.{key}' is Triton's, which runs it in a process of its own: the Python "
+                "server runs no code of yours",
+                value=spec.file,
+                allowed="server: triton",
+                way_out="serve the model with Triton, also on CPU instance types, or take it out",
             )
 
 

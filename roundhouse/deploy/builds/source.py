@@ -39,6 +39,12 @@ def upload_source(session: Session) -> str:
         *networks,
         *(str(PurePosixPath(path).with_name(name)) for path in networks for name in BESIDE_ONNX),
         *(
+            code.file
+            for spec in tree.models.values()
+            for code in (spec.serving.preprocessing, spec.serving.postprocessing)
+            if code is not None
+        ),
+        *(
             f"{source.checkpoint}/{name}"
             for source in sources
             if source.checkpoint is not None and not source.checkpoint.startswith(S3_SCHEME)

@@ -76,6 +76,8 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "serving.warm_up": (False, "engine"),
     "serving.response_cache": (True, "engine"),
     "serving.auto_truncate": (False, "engine"),
+    "serving.preprocessing": ({"file": "a.py", "sha256": "0" * 64}, "engine"),
+    "serving.postprocessing": ({"file": "a.py", "sha256": "0" * 64}, "engine"),
     "endpoint.instance_type": ("ml.g5.4xlarge", "nothing"),  # the same GPU
     "endpoint.latency_slo_ms": (10, "nothing"),
     "endpoint.scaling.min": (2, "nothing"),
@@ -107,6 +109,8 @@ LISTED_WHOLE = (
     "endpoint.metrics",
     "accuracy.outputs",
     "accuracy.reference",
+    "serving.preprocessing",
+    "serving.postprocessing",
 )
 """Fields whose own fields all change the same."""
 JOINING = {"endpoint.joins", "endpoint.role"}

@@ -1,0 +1,200 @@
+"""The processing step: a user's preprocessing and postprocessing on the first validation samples.
+
+Each runs as Triton runs it, in a process of its own with its time limit, so that a file which
+cannot answer is refused by the build and not by the first client. What is judged for accuracy
+stays the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from container.triton.heads import Head
+from container.triton.processing import Processing, ProcessingFailed, checked_answer
+from engine_build.context import BuildContext
+from engine_build.datasets.dataset import Array, Sample
+from engine_build.errors import InputRefused
+from engine_build.ort import OrtNetwork
+from engine_build.packaging.served import Served
+from engine_build.steps.package import served_engine
+from engine_build.steps.step import BuildState, Step
+from engine_build.store import sha256_of
+from onboarding.manifest import ProcessingRecord, TensorRecord
+from onboarding.processing_spec import ProcessingSpec
+
+ROWS = 4
+Tensors = dict[str, Array]
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Run what there is of both on a few rows. Raises InputRefused."""
+    request, network = context.request, state.networks["float"]
+    served = served_engine(request, network)
+    samples = request.validation.values[:ROWS]
+    intent = f"the model's own code on {len(samples)} validation samples, in processes of its own"
+    with context.log.step("processing", intent):
+        if (before := served.preprocessing) is not None:
+            given = _client_tensors(served, samples)
+            answer = _answer(context, "preprocess", before, served.serving.preprocessing, given)
+            if answer is not None and served.is_text:
+                samples = _texts(served, answer)
+        if (after := served.postprocessing) is not None:
+            given = _model_answer(served, state, samples)
+            _answer(context, "postprocess", after, served.serving.postprocessing, given)
+
+
+def _answer(
+    context: BuildContext,
+    function: str,
+    record: ProcessingRecord,
+    spec: ProcessingSpec | None,
+    given: Tensors | None,
+) -> Tensors | None:
+    """Return what the user's function makes of tensors; None where they were made up."""
+    assert spec is not None
+    path = context.request.root / spec.file
+    _refuse_other_file(path, spec)
+    made_up = given is None
+    tensors = _zeros(record.inputs) if given is None else given
+    rows = len(next(iter(tensors.values())))
+    try:
+        processing = Processing(path, function, seconds=spec.timeout_ms / 1000)
+    except ProcessingFailed as fault:
+        raise InputRefused(f"{spec.file}: {fault}; correct it.") from fault
+    outputs = [output.model_dump() for output in record.outputs]
+    try:
+        answer = processing.call(tensors)
+    except (ValueError, ProcessingFailed) as fault:
+        if made_up:
+            # Nobody knows what clients send: zeros and one word prove only that the file loads.
+            context.log.line(f"  {function}() of made-up values: {fault}")
+            return None
+        raise InputRefused(
+            f"{spec.file}: {function}() gives no answer to the first {rows} samples of the "
+            f"accuracy dataset: {fault}; correct it."
+        ) from fault
+    finally:
+        processing.close()
+    try:
+        checked = checked_answer(answer, outputs, rows, function)
+    except ProcessingFailed as fault:
+        raise InputRefused(f"{spec.file}: {fault}; correct it, or what the file declares.") from (
+            fault
+        )
+    context.log.line(f"  {function}(): {_listing(record.inputs)} -> {_listing(record.outputs)}")
+    return None if made_up else checked
+
+
+def _refuse_other_file(path: Path, spec: ProcessingSpec) -> None:
+    if not path.is_file() or sha256_of(path) != spec.sha256:
+        raise InputRefused(
+            f"{spec.file} is not the file of sha256 {spec.sha256}; `roundhouse check` shows its "
+            "digest."
+        )
+
+
+def _client_tensors(served: Served, samples: Sequence[Sample]) -> Tensors | None:
+    """Return the samples as a client sends them; None where their form is the user's own."""
+    spec = served.serving.preprocessing
+    assert spec is not None
+    if not spec.inputs:
+        return _tensors(served.client_inputs, samples)
+    lone = spec.inputs[0]
+    if len(spec.inputs) == 1 and lone.datatype == "BYTES" and isinstance(samples[0], str):
+        return _tensors(served.client_inputs, samples) if lone.dims == (1,) else None
+    return None
+
+
+def _tensors(records: Sequence[TensorRecord], samples: Sequence[Sample]) -> Tensors:
+    """Return samples as tensors by name, a row each."""
+    first = samples[0]
+    if isinstance(first, Mapping):
+        stacked = {
+            record.name: np.stack([np.asarray(sample[record.name]) for sample in samples])  # type: ignore[call-overload,index]
+            for record in records
+        }
+        return {
+            record.name: stacked[record.name]
+            .astype(_dtype(record))
+            .reshape(len(samples), *stacked[record.name].shape[1:] or (1,))
+            for record in records
+        }
+    pairs = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
+    return {
+        record.name: _column([str(texts[place]) for texts in pairs])
+        for place, record in enumerate(records)
+    }
+
+
+def _texts(served: Served, answer: Tensors) -> tuple[Sample, ...]:
+    """Return preprocessed texts, or pairs, as samples."""
+    columns = [
+        [text.decode("utf-8", "replace") for text in answer[record.name][:, 0]]
+        for record in served.model_inputs
+    ]
+    if len(columns) == 1:
+        return tuple(columns[0])
+    return tuple(zip(*columns, strict=True))  # type: ignore[arg-type]
+
+
+def _model_answer(served: Served, state: BuildState, samples: Sequence[Sample]) -> Tensors | None:
+    """Return the model's answer to samples; None of token classifiers, whose spans Triton has."""
+    network = OrtNetwork(state.networks["float"].path)
+    names = [record.name for record in served.outputs]
+    if not served.is_text:
+        values = network.values(names, state.encoder.feed(samples))
+        return {name: value if value.ndim > 1 else value[:, None] for name, value in values.items()}
+    if served.task == "token-classification":
+        return None
+    (logits,) = network.values(names[:1], state.encoder.feed(samples)).values()
+    if not served.has_head:
+        return {served.model_outputs[0].name: logits.astype(np.float32)}
+    facts = {
+        "task": served.task,
+        "labels": state.networks["float"].labels,
+        "activation": served.activation,
+        "outputs": [record.model_dump() for record in served.model_outputs],
+    }
+    head = Head(facts)
+    return dict(zip(head.outputs, head.answers(logits), strict=True))
+
+
+def _zeros(records: Sequence[TensorRecord]) -> Tensors:
+    """Return one row of zeros, or of one word, for each tensor; a dynamic axis has size 1."""
+    tensors = {}
+    for record in records:
+        shape = tuple(abs(size) for size in record.shape)
+        tensors[record.name] = (
+            np.full(shape, b"text", object)
+            if record.datatype == "BYTES"
+            else np.zeros(shape, _dtype(record))
+        )
+    return tensors
+
+
+def _dtype(record: TensorRecord) -> np.dtype[np.generic]:
+    name = record.datatype.lower().replace("fp", "float")
+    return np.dtype("bool" if name == "bool" else name)
+
+
+def _column(texts: Sequence[str]) -> Array:
+    column: Array = np.empty((len(texts), 1), object)
+    column[:, 0] = [text.encode() for text in texts]
+    return column
+
+
+def _listing(records: Sequence[TensorRecord]) -> str:
+    return ", ".join(f"{record.name} {record.datatype}" for record in records)
+
+
+PROCESSING = Step(
+    name="processing",
+    run=run,
+    applies=lambda context: (
+        context.request.model.serving.preprocessing is not None
+        or context.request.model.serving.postprocessing is not None
+    ),
+)

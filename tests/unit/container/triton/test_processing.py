@@ -1,0 +1,146 @@
+"""A user's code in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from container.triton.processing import Processing, ProcessingFailed, checked_answer, datatype_of
+
+pytestmark = pytest.mark.unit
+
+CODE = """
+import os, time
+import numpy as np
+
+CALLS = []
+
+def preprocess(inputs):
+    CALLS.append(1)
+    word = inputs.get("word")
+    if word is not None and word[0, 0] == b"hang":
+        time.sleep(600)
+    if word is not None and word[0, 0] == b"exit":
+        os._exit(7)
+    if word is not None and word[0, 0] == b"refuse":
+        raise ValueError("word[0] is 'refuse'.")
+    print("on standard output")
+    facts = [str(os.getpid()), str(len(CALLS)), ",".join(sorted(os.environ))]
+    return dict(inputs) | {"facts": np.array([facts])}
+"""
+SECONDS = 0.5
+
+
+@pytest.fixture(scope="module")
+def processing(tmp_path_factory):
+    file = tmp_path_factory.mktemp("code") / "code.py"
+    file.write_text(CODE)
+    with closing(Processing(file, "preprocess", seconds=SECONDS)) as one:
+        yield one
+
+
+def word(text: str):
+    return {"word": np.array([[text.encode()]], object)}
+
+
+def facts(processing) -> tuple[int, int, str]:
+    pid, calls, variables = (item.decode() for item in processing.call({})["facts"][0])
+    return int(pid), int(calls), variables
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.array([[True], [False]]),
+        np.zeros((0, 4), np.int64),
+        np.array([[b"\xff\0", "ü".encode()], [b"", b"a"]], object),
+        np.array(5, np.uint8),
+    ],
+    ids=["floats", "booleans", "no rows", "bytes", "scalar"],
+)
+def test_tensors_come_back_as_they_went(array, processing):
+    found = processing.call({"array": array})["array"]
+    assert found.dtype == array.dtype and found.shape == array.shape
+    assert np.array_equal(found, array)
+
+
+def test_process_is_another_one_and_knows_no_variables_of_this_one(processing, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    processing.close()
+    pid, calls, variables = facts(processing)
+    assert pid != os.getpid() and calls == 1 and "AWS" not in variables
+    assert facts(processing)[:2] == (pid, 2)
+
+
+def test_refusal_is_the_users_own_sentence_and_keeps_the_process(processing):
+    pid = facts(processing)[0]
+    with pytest.raises(ValueError, match=r"^word\[0\] is 'refuse'\.$"):
+        processing.call(word("refuse"))
+    assert facts(processing)[0] == pid
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("hang", r"preprocess\(\) took more than 0.5 s and was stopped"),
+        ("exit", r"the process of preprocess\(\) ended with code 7"),
+    ],
+)
+def test_next_request_is_answered_by_a_new_process(text, sentence, processing):
+    pid, begin = facts(processing)[0], time.monotonic()
+    with pytest.raises(ProcessingFailed, match=sentence):
+        processing.call(word(text))
+    assert time.monotonic() - begin < 20
+    assert facts(processing)[0] != pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("import nothing_of_this_name", "cannot be imported: ModuleNotFoundError"),
+        ("def other(x):\n    return x", "cannot be imported: AttributeError"),
+        ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
+        ("import os\nos._exit(2)", r"the process of preprocess\(\) ended with code 2"),
+    ],
+)
+def test_refuses_a_file_that_cannot_be_imported(source, sentence, tmp_path):
+    (tmp_path / "code.py").write_text(source)
+    with pytest.raises(ProcessingFailed, match=sentence):
+        Processing(tmp_path / "code.py", "preprocess", seconds=SECONDS)
+
+
+RECORDS = [{"name": "text", "datatype": "BYTES", "shape": [-1, 1]}]
+TEXT = np.array([[b"a"], [b"b"]], object)
+
+
+def test_answer_comes_in_the_order_of_its_records():
+    records = [{"name": "size", "datatype": "INT64", "shape": [-1, -1]}, *RECORDS]
+    answer = {"text": TEXT, "size": np.zeros((2, 9), np.int64)}
+    assert list(checked_answer(answer, records, 2, "preprocess")) == ["size", "text"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ({}, r"preprocess\(\) returned nothing; it must return text"),
+        ({"text": TEXT, "more": TEXT}, "returned more, text; it must return text"),
+        ({"text": np.zeros((2, 1), np.int32)}, "returned text as INT32; it must be BYTES"),
+        ({"text": TEXT[:1]}, r"of shape \[1, 1\]; it must be \[2, 1\]"),
+        ({"text": TEXT[:, 0]}, r"of shape \[2\]; it must be \[2, 1\]"),
+    ],
+)
+def test_refuses_another_answer_than_was_declared(answer, sentence):
+    with pytest.raises(ProcessingFailed, match=sentence):
+        checked_answer(answer, RECORDS, 2, "preprocess")
+
+
+def test_datatypes_have_kserve_names():
+    types = {"?": "BOOL", "i1": "INT8", "u4": "UINT32", "f2": "FP16", "O": "BYTES"}
+    assert {code: datatype_of(np.zeros(1, code)) for code in types} == types

@@ -1,0 +1,89 @@
+"""The scan of a user's Python file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from onboarding.code_scan import PACKAGES, code_problems
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[3]
+SOUND = """
+import html, re
+import numpy as np
+from urllib.parse import unquote
+from os import path
+
+def preprocess(inputs, limit=5):
+    return {name: np.asarray(value) for name, value in inputs.items()}
+"""
+
+
+def problems(source: str, function: str = "preprocess") -> list[tuple[int, str]]:
+    return [(line, problem) for line, problem, _ in code_problems(source.encode(), function)]
+
+
+def test_sound_file_has_no_problem():
+    assert problems(SOUND) == []
+
+
+def test_examples_of_the_docs_have_no_problem():
+    for function, name in (("preprocess", "read_ticket"), ("postprocess", "sure_label")):
+        source = (ROOT / f"docs/examples/processing/{name}.py").read_bytes()
+        assert code_problems(source, function) == ()
+
+
+@pytest.mark.parametrize("file", ["server.in", "triton.in", "builder.in"])
+def test_packages_are_in_every_place_that_runs_the_code(file):
+    lock = (ROOT / "requirements" / file).with_suffix(".txt").read_text()
+    assert all(re.search(rf"^{package}==", lock, re.MULTILINE) for package in PACKAGES)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("import requests", "imports requests, which the servers' images lack"),
+        ("from torch.nn import functional", "imports torch.nn, which the servers' images lack"),
+        ("import urllib.request", "imports urllib.request, which reaches the network"),
+        ("import socket as s", "imports socket, which reaches the network"),
+        ("from subprocess import run", "imports subprocess, which starts processes or threads"),
+        ("import pickle", "imports pickle, which runs code that no scan can read"),
+        ("from . import helper", "imports a file beside it"),
+        ("from os import system", "uses os.system, which starts or ends processes"),
+        ("os.popen('ls')", "uses os.popen, which starts or ends processes"),
+        ("eval('1')", "calls eval(), which no scan can follow"),
+        ("__import__('socket')", "calls __import__(), which no scan can follow"),
+    ],
+)
+def test_refuses_what_the_image_lacks_and_what_leaves_the_process(line, problem):
+    found = problems(f"def preprocess(inputs):\n    {line}\n")
+    assert [number for number, _ in found] == [2]
+    assert found[0][1].startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "problem"),
+    [
+        ("def preprocess(inputs:\n", 1, "is no Python: '(' was never closed"),
+        ("x = '\0'", 1, "is no Python"),
+        ("import re\n", 1, "has no function preprocess"),
+        ("def postprocess(x):\n    return x\n", 1, "has no function preprocess"),
+        ("\nclass preprocess:\n    pass\n", 2, "has preprocess as no plain function"),
+        ("async def preprocess(x):\n    return x\n", 1, "has preprocess as no plain function"),
+        ("def preprocess():\n    pass\n", 1, "has preprocess(), called with one argument"),
+        ("def preprocess(a, b):\n    pass\n", 1, "has preprocess(a, b), called with one argument"),
+        ("def preprocess(a, *, b):\n    pass\n", 1, "has preprocess(a, *, b), called with"),
+    ],
+)
+def test_refuses_a_file_without_the_function(source, line, problem):
+    (found,) = problems(source)
+    assert found[0] == line and found[1].startswith(problem)
+
+
+def test_every_problem_comes_at_once_in_order_of_lines():
+    found = problems("import socket\nimport requests\nexec('')\n")
+    assert [line for line, _ in found] == [1, 1, 2, 3]
