@@ -77,8 +77,10 @@ def read_manifest(archive: Path, expected: str | None) -> dict[str, Any]:
         raise Refused(
             f"Refused: {MANIFEST_NAME} cannot be read ({fault!r}); build the engine again."
         ) from fault
-    optional = ("auto_truncate", "prompts", "engines", "labels", "activation")
-    optional += ("preprocessing", "postprocessing")
+    optional = (
+        *("auto_truncate", "prompts", "engines", "labels", "activation"),
+        *("preprocessing", "postprocessing"),
+    )
     return fields | {field: manifest[field] for field in optional if field in manifest}
 
 

@@ -78,7 +78,7 @@ class Processing:
                 f"{self._function}() took more than {self._seconds:g} s and was stopped"
             ) from None
         except (OSError, ValueError, KeyError, TypeError) as fault:
-            raise ProcessingFailed(self._ended(fault)) from None
+            raise ProcessingFailed(self._end(fault)) from None
         if header["kind"] == REFUSED:
             raise ValueError(header["sentence"])
         if header["kind"] != ANSWER:
@@ -116,12 +116,12 @@ class Processing:
                 f"{self._file.name} took more than {START_SECONDS:g} s to import"
             ) from None
         except (OSError, ValueError) as fault:
-            raise ProcessingFailed(self._ended(fault)) from None
+            raise ProcessingFailed(self._end(fault)) from None
         if header["kind"] != READY:
             self.close()
             raise ProcessingFailed(header["sentence"])
 
-    def _ended(self, fault: Exception) -> str:
+    def _end(self, fault: Exception) -> str:
         """Return how the process ended, or what it sent instead of a message, and stop it."""
         process = self._process
         code: int | None = None
@@ -197,7 +197,7 @@ def send(
         pieces.append(data)
     head = json.dumps({**header, "tensors": records}).encode() + b"\n"
     size = len(head) + sum(map(len, pieces))
-    connection.settimeout(_left(deadline))
+    connection.settimeout(_seconds_left(deadline))
     connection.sendall(b"".join((size.to_bytes(8, "little"), head, *pieces)))
 
 
@@ -221,7 +221,7 @@ def receive(
     return header, tensors
 
 
-def _left(deadline: float | None) -> float | None:
+def _seconds_left(deadline: float | None) -> float | None:
     if deadline is None:
         return None
     left = deadline - time.monotonic()
@@ -233,7 +233,7 @@ def _left(deadline: float | None) -> float | None:
 def _read(connection: socket.socket, size: int, deadline: float | None) -> bytes:
     parts: list[bytes] = []
     while size:
-        connection.settimeout(_left(deadline))
+        connection.settimeout(_seconds_left(deadline))
         part = connection.recv(min(size, 1 << 20))
         if not part:
             raise ConnectionError("the other end is closed")
@@ -245,7 +245,8 @@ def _read(connection: socket.socket, size: int, deadline: float | None) -> bytes
 def _bytes_of(array: Array) -> bytes:
     """Return an array's bytes; of texts each with its length before it, in 4 bytes."""
     if array.dtype != object:
-        return np.ascontiguousarray(array).tobytes()
+        data: bytes = np.ascontiguousarray(array).tobytes()
+        return data
     texts = [item if isinstance(item, bytes) else str(item).encode() for item in array.reshape(-1)]
     return b"".join(len(text).to_bytes(4, "little") + text for text in texts)
 
@@ -253,7 +254,8 @@ def _bytes_of(array: Array) -> bytes:
 def _array(record: Mapping[str, Any], data: bytes) -> Array:
     shape = tuple(record["shape"])
     if record["dtype"] != "BYTES":
-        return np.frombuffer(bytearray(data), np.dtype(record["dtype"])).reshape(shape)
+        numbers: Array = np.frombuffer(bytearray(data), np.dtype(record["dtype"])).reshape(shape)
+        return numbers
     texts, offset = [], 0
     while offset < len(data):
         end = offset + 4 + int.from_bytes(data[offset : offset + 4], "little")
@@ -302,7 +304,8 @@ def _as_tensor(value: Any) -> Array:
     array: Array = np.asarray(value)
     if array.dtype.kind in "US":  # numpy's own texts have one width; a tensor's have any
         return array.astype(object)
-    if array.dtype == object and not all(isinstance(item, str | bytes) for item in array.flat):
+    items: list[Any] = list(array.flat) if array.dtype == object else []
+    if not all(isinstance(item, str | bytes) for item in items):
         raise TypeError("an array of objects must hold str or bytes")
     return array
 

@@ -137,7 +137,7 @@ def _texts(served: Served, answer: Tensors) -> tuple[Sample, ...]:
     ]
     if len(columns) == 1:
         return tuple(columns[0])
-    return tuple(zip(*columns, strict=True))  # type: ignore[arg-type]
+    return tuple(zip(columns[0], columns[1], strict=True))
 
 
 def _model_answer(served: Served, state: BuildState, samples: Sequence[Sample]) -> Tensors | None:

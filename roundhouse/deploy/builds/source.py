@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from onboarding.checkpoint import checkpoint_files
 from onboarding.names import SOURCES_PREFIX, artifact_bucket
 from onboarding.source_access import S3_SCHEME
+from onboarding.tree import Tree
 from roundhouse.aws.clients import bucket_exists, object_exists, write_once
 from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.processes import Command, Outcome
@@ -30,11 +31,18 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def upload_source(session: Session) -> str:
     """Publish the source zip and return `bucket/key`. Raises NotReadyError."""
-    tree = valid_tree(session.paths)
+    data = source_zip(
+        session.paths.code, session.paths.tree, named_files(valid_tree(session.paths))
+    )
+    return publish_source(session, data, "the build's sources")
+
+
+def named_files(tree: Tree) -> list[str]:
+    """Return the files of a tree that its models name, wherever they lie."""
     sources = [spec.source for spec in tree.models.values()]
     references = [spec.accuracy.reference for spec in tree.models.values()]
     networks = [item.onnx for item in (*sources, *references) if item is not None and item.onnx]
-    files = [
+    return [
         *tree.dataset_digests,
         *networks,
         *(str(PurePosixPath(path).with_name(name)) for path in networks for name in BESIDE_ONNX),
@@ -48,11 +56,9 @@ def upload_source(session: Session) -> str:
             f"{source.checkpoint}/{name}"
             for source in sources
             if source.checkpoint is not None and not source.checkpoint.startswith(S3_SCHEME)
-            for name in checkpoint_files(session.paths.tree / source.checkpoint)
+            for name in checkpoint_files(tree.root / source.checkpoint)
         ),
     ]
-    data = source_zip(session.paths.code, session.paths.tree, files)
-    return publish_source(session, data, "the build's sources")
 
 
 def publish_source(session: Session, data: bytes, title: str) -> str:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from container.archive import ArchiveRefused, SupportedRuntimes, verify_archive
-from onboarding.manifest import PlanRecord, RuntimeIdentity
+from onboarding.manifest import PlanRecord, ProcessingRecord, RuntimeIdentity
 from tests.fixtures.tiny_embedder.archive import MODEL, ONNXRUNTIME, write_archive
 
 RUNTIME = RuntimeIdentity(name="onnxruntime", version=ONNXRUNTIME)
@@ -50,6 +50,14 @@ def test_archive_is_taken_when_the_whole_chain_holds(tmp_path):
     assert archive.manifest == manifest
     assert archive.engine.is_file()
     assert archive.tokenizer is not None and archive.tokenizer.is_file()
+
+
+@pytest.mark.parametrize("part", ["preprocessing", "postprocessing"])
+def test_refuses_a_users_code_which_triton_runs(part, tmp_path):
+    file = f"{MODEL}_{part}/1/user_code.py"
+    record = ProcessingRecord(file=file, inputs=(), outputs=(), timeout_ms=1)
+    write_archive(tmp_path, **{part: record})
+    assert_refused(tmp_path, "has preprocessing or postprocessing, which Triton runs")
 
 
 def test_archive_is_taken_with_python_caches_beside_the_model(tmp_path):

@@ -12,6 +12,11 @@ from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.served import Served
 from onboarding.manifest import ProfileRecord, TensorRecord
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
+from onboarding.processing_spec import (
+    PostprocessingSpec,
+    PreprocessingSpec,
+    ProcessedTensorSpec,
+)
 
 GOLDEN = Path(__file__).with_name("golden")
 TOKENS = tuple(
@@ -76,6 +81,15 @@ VISION = {
     "max_batch_size": 16,
 }
 DETECTOR = VISION | {"model": "detector", "inputs": SIGNALS, "outputs": FOUND}
+HTML = ProcessedTensorSpec(name="html", datatype="BYTES", dims=(1,))
+LABEL = ProcessedTensorSpec(name="label", datatype="BYTES", dims=(1,))
+BOTH = ServingSpec(
+    preprocessing=PreprocessingSpec(file="a.py", sha256="a" * 64, inputs=(HTML,)),
+    postprocessing=PostprocessingSpec(file="b.py", sha256="b" * 64, outputs=(LABEL,)),
+)
+CLEANED = ServingSpec(
+    preprocessing=PreprocessingSpec(file="a.py", sha256="a" * 64), instances_per_gpu=2
+)
 CASES = {
     "cpu-embedding": (served_model(), True),
     "cpu-embedding-tuned": (served_model(serving=TUNED), True),
@@ -92,6 +106,10 @@ CASES = {
     "gpu-ranking": (served_model(**RANKER), False),
     "gpu-tokens": (served_model(**TAGGER), False),
     "gpu-vision": (served_model(**VISION), False),
+    "cpu-cleaned": (served_model(serving=CLEANED), True),
+    "gpu-cleaned": (served_model(serving=CLEANED), False),
+    "gpu-labels-processed": (served_model(**LABELLED, serving=BOTH), False),
+    "gpu-tensors-processed": (served_model(**DETECTOR, serving=BOTH), False),
     "gpu-tensors-of-unknown-size": (served_model(**DETECTOR), False),
 }
 

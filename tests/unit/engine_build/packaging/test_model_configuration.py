@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from engine_build.errors import InputRefused
@@ -9,6 +11,7 @@ from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.pbtxt import TRUE, Word, entry, text
 from onboarding.manifest import ProfileRecord, Prompts, TensorRecord
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
+from onboarding.processing_spec import PreprocessingSpec, ProcessedTensorSpec
 from tests.unit.engine_build import golden_configurations
 from tests.unit.engine_build.golden_configurations import (
     CASES,
@@ -40,6 +43,27 @@ def test_text_on_a_gpu_is_an_ensemble_of_two_members():
     ensembles = [name for name, text in texts.items() if 'platform: "ensemble"' in text]
     assert ensembles == ["embedder/config.pbtxt"]
     assert not any("\nname:" in f"\n{text}" for text in texts.values())
+
+
+def test_processing_stands_at_the_ends_of_an_ensemble_of_every_engine():
+    for case, engine in (("cpu-cleaned", ["engine"]), ("gpu-cleaned", ["tokenizer", "engine"])):
+        served, is_cpu = CASES[case]
+        texts = configurations(served, is_cpu=is_cpu)
+        parts = ["preprocessing", *engine]
+        steps = re.findall(r'model_name: "embedder_(\w+)"', texts["embedder/config.pbtxt"])
+        assert steps == parts
+        assert set(texts) == {
+            f"embedder{part}/config.pbtxt" for part in ("", *(f"_{p}" for p in parts))
+        }
+
+
+def test_refuses_a_tensor_that_has_the_name_of_another_inside():
+    tokens = ProcessedTensorSpec(name="input_ids", datatype="INT64", dims=(-1,))
+    code = PreprocessingSpec(file="a.py", sha256="a" * 64, inputs=(tokens,))
+    served = served_model(serving=ServingSpec(preprocessing=code))
+    assert configurations(served, is_cpu=True)
+    with pytest.raises(InputRefused, match="'input_ids' names two tensors of its ensemble"):
+        configurations(served, is_cpu=False)
 
 
 def test_tensors_on_a_gpu_are_the_plan_alone():

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import shutil
 import subprocess
 import zipfile
 from types import SimpleNamespace
 
 import pytest
 
+from onboarding.tree import read_tree
 from roundhouse.deploy.builds.source import (
     folder_digest,
+    named_files,
     require_committed_sources,
     source_path,
     source_revision,
@@ -20,6 +24,7 @@ from roundhouse.deploy.builds.source import (
 from roundhouse.errors import RoundhouseError
 from roundhouse.paths import Paths
 from roundhouse.processes import Outcome, Processes
+from tests.unit.onboarding.trees import tree_root
 
 
 @pytest.fixture
@@ -62,6 +67,17 @@ def test_another_byte_gives_another_path(code):
     (code / "models" / "m.yaml").write_text("other")
     assert source_path(source_zip(code, code)) != first
     assert first.startswith("sources/") and first.endswith(".zip")
+
+
+def test_code_of_a_model_comes_wherever_it_lies(tmp_path):
+    (tmp_path / "own.py").write_text("def postprocess(outputs):\n    return outputs\n")
+    digest = hashlib.sha256((tmp_path / "own.py").read_bytes()).hexdigest()
+    code = f"max_batch_size: 8\n  postprocessing: {{file: own.py, sha256: {digest}}}"
+    root = tree_root(tmp_path / "root", {"models/example.yaml": {"max_batch_size: 8": code}})
+    shutil.copy(tmp_path / "own.py", root)
+    tree = read_tree(root)
+    assert tree.faults == () and "own.py" in named_files(tree)
+    assert "own.py" in _names(source_zip(tmp_path, root, named_files(tree)))
 
 
 def test_files_outside_the_folders_come_when_named(code):
