@@ -303,3 +303,12 @@ def test_keys_are_short_and_lower_case_hex():
 def test_chosen_network_is_a_quantized_one_for_eight_bits_only():
     chosen = [chosen_network(precision) for precision in ("fp32", "fp16", "bf16", "fp8", "int8")]
     assert chosen == ["float", "float", "float", "fp8", "int8"]
+
+
+def test_place_of_a_users_code_changes_no_key_and_its_text_does():
+    def key(file: str, digest: str) -> str:
+        code = {"file": file, "sha256": digest * 64}
+        return keys(MODEL | {"serving": {"preprocessing": code}})["engine"]
+
+    assert key("models/code/a.py", "a") == key("models/code/b.py", "a")
+    assert key("models/code/a.py", "a") != key("models/code/a.py", "b")
