@@ -1,4 +1,4 @@
-"""Dataset files for calibration and validation: texts, labelled texts, or arrays."""
+"""Datasets for calibration and validation: files of texts or arrays, or folders of images."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from onboarding.arrays import ArrayHeader, array_headers
+from onboarding.checkpoint import file_sums
+from onboarding.image_files import FOLDER, image_labels, image_names
 from onboarding.onnx_header import OnnxHeader, read_onnx_header
 
 TEXTS, LABELLED, ARRAYS = ".txt", ".tsv", ".npz"
@@ -17,7 +19,7 @@ LABELS = "labels"
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """One dataset file. `problem` says why it cannot be used."""
+    """One dataset. `problem` says why it cannot be used."""
 
     kind: str = TEXTS
     count: int = 0
@@ -28,6 +30,8 @@ class Dataset:
     """None where there are none; of arrays, only whether there are some."""
     arrays: tuple[ArrayHeader, ...] = ()
     """Names, shapes and types; empty for texts."""
+    digests: tuple[str, ...] = ()
+    """Of each image; empty for others."""
     sha256: str | None = None
     problem: str | None = None
     way_out: str = ""
@@ -84,6 +88,8 @@ def _dataset(root: Path, path: str) -> Dataset:
             problem="lies outside the onboarding root",
             way_out="name a file under it, such as models/data/sentences.txt",
         )
+    if (root / path).is_dir():
+        return _images(root / path)
     try:
         data = (root / path).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -98,7 +104,7 @@ def _from_bytes(path: str, data: bytes) -> Dataset:
     if kind not in KINDS:
         return Dataset(
             problem="has an unknown kind of file",
-            way_out=f"name a file that ends in {', '.join(KINDS)}",
+            way_out=f"name a file that ends in {', '.join(KINDS)}, or {FOLDER}",
         )
     if kind == ARRAYS:
         return _arrays(data)
@@ -113,6 +119,22 @@ def _from_bytes(path: str, data: bytes) -> Dataset:
     if kind == LABELLED:
         return _labelled(lines, digest)
     return Dataset(kind=kind, count=len(lines), texts=lines, sha256=digest)
+
+
+def _images(folder: Path) -> Dataset:
+    try:
+        names = image_names(folder)
+        sums = file_sums(folder, names)
+    except (ValueError, OSError) as error:
+        problem = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+        return Dataset(problem=problem, way_out=f"name {FOLDER}, and nothing else in it")
+    return Dataset(
+        kind=FOLDER,
+        count=len(names),
+        digests=tuple(line.partition(" ")[0] for line in sums.splitlines()),
+        labels=image_labels(names),
+        sha256=hashlib.sha256(sums.encode()).hexdigest(),
+    )
 
 
 def _labelled(lines: tuple[str, ...], digest: str) -> Dataset:

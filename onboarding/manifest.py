@@ -68,6 +68,38 @@ class ProcessingRecord(Value):
     timeout_ms: int
 
 
+class Normalization(Value):
+    """Subtract a mean and divide by a standard deviation, one of each channel."""
+
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+class ImageProcessor(Value):
+    """How pixels become the network's input; read once of the checkpoint's own processor.
+
+    The steps run in the order of the fields; sizes are (height, width) in pixels.
+    """
+
+    resize: tuple[int, int] | None = None
+    """None: the shortest edge decides, or the size stays as it is."""
+    shortest_edge: int | None = None
+    """Pixels of the shorter edge once resized; the other follows, rounded down."""
+    resample: Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"] = "bilinear"
+    """Pillow's name of the filter of the resizing."""
+    crop: tuple[int, int] | None = None
+    """Of the centre; a smaller image is filled up with zeros."""
+    channels: Literal["rgb", "bgr"] = "rgb"
+    rescale_factor: float | None = None
+    rescale_offset: float = 0.0
+    """Added after the factor."""
+    normalizations: tuple[Normalization, ...] = ()
+    input: TensorRecord
+    """The network's own: float32 [-1, 3, height, width]."""
+    output: TensorRecord
+    """The network's own: logits."""
+
+
 class ProfileRecord(Value):
     """(min, opt, max) of each dynamic axis of the engine."""
 
@@ -215,6 +247,10 @@ class ServedModel(Value):
     postprocessing: ProcessingRecord | None = Field(None, exclude_if=lambda record: record is None)
     """Code around the model, whose own tensors are then `inputs` or `outputs`; None, not written,
     where there is none."""
+    image_processor: ImageProcessor | None = Field(
+        None, exclude_if=lambda processor: processor is None
+    )
+    """What makes pixels the network's input; None, not written, unless clients send images."""
     files: dict[str, str]
 
     def to_bytes(self) -> bytes:

@@ -42,7 +42,8 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Sizes = tuple[PositiveInt, PositiveInt, PositiveInt]
 DATASET = (
     "Dataset under the onboarding root: .txt (a text a line), .tsv (label, tab, text; for "
-    "text-ranking query, tab, text) or .npz (arrays by input name)"
+    "text-ranking query, tab, text), .npz (arrays by input name), or for image-classification a "
+    "folder of .jpg and .png files, in a folder for each label where they have labels"
 )
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 Precision = Literal["fp32", "fp16", "bf16", "int8", "fp8"]
 RequestedPrecision = Literal["fp32", "fp16", "bf16", "int8", "fp8", "auto"]
 Task = Literal[
+    "image-classification",
     "text-classification",
     "text-embedding",
     "text-ranking",
@@ -34,6 +35,9 @@ TEXT_TASKS: tuple[Task, ...] = (
     "token-classification",
 )
 """Tasks whose rows are texts: a tokenizer stands before the network."""
+
+IMAGES: Task = "image-classification"
+"""The task whose rows are JPEG or PNG files: a processor stands before the network."""
 
 OWN, SHARED, JOINED = "own", "shared", "joined"
 """Tags of `ModelSpec.endpoint`: an endpoint of the model's own, the name of a shared one, or a

@@ -196,6 +196,7 @@ _SERVER = (
     "container/server/**/*",
     "container/tensorrt/**/*",
     "container/triton/heads.py",
+    "container/triton/images.py",
     *_ENGINE_MANIFEST,
     "requirements/server.txt",
 )
@@ -210,6 +211,7 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
     "triton": (
         "container/triton/Dockerfile",
         "container/triton/heads.py",
+        "container/triton/images.py",
         "container/triton/manifest_check.py",
         "container/triton_image/**/*",
         "container/triton_front/**/*",

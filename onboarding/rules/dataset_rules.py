@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from onboarding.dataset import ARRAYS, LABELLED, LABELS, TEXTS, Dataset
 from onboarding.document import KeyPath
 from onboarding.fault import Fault
+from onboarding.image_files import FOLDER
 from onboarding.rules.rule import ModelCase, rule, rules_of
 from onboarding.values import Task
 
@@ -14,6 +15,7 @@ _CALIBRATION: KeyPath = ("engine", "calibration", "dataset")
 _SEARCH: KeyPath = ("engine", "sensitivity_search", "dataset")
 _VALIDATION: KeyPath = ("accuracy", "dataset")
 ALLOWED: dict[Task, tuple[str, ...]] = {
+    "image-classification": (FOLDER,),
     "tensors": (ARRAYS,),
     "text-ranking": (LABELLED,),
     "token-classification": (TEXTS,),
@@ -77,7 +79,7 @@ def datasets_share_no_samples(case: ModelCase) -> Iterator[Fault]:
 
 @rule("task", "engine", "accuracy")
 def datasets_fit_the_task(case: ModelCase) -> Iterator[Fault]:
-    """Texts for text tasks, queries with texts for rankers, arrays for tensors."""
+    """Texts for text tasks, queries with texts for rankers, arrays for tensors, images."""
     allowed = ALLOWED.get(case.spec.task, (TEXTS, LABELLED))
     engine = case.spec.engine
     datasets = (
@@ -96,8 +98,8 @@ def datasets_fit_the_task(case: ModelCase) -> Iterator[Fault]:
             yield case.document.at_change(path, ("task",)).fault(
                 f"'{'.'.join(map(str, path))}' is no dataset for task {case.spec.task}",
                 value=option.dataset,
-                allowed=f"files that end in {', '.join(allowed)}",
-                way_out="name such a file, or correct the task",
+                allowed=FOLDER if FOLDER in allowed else f"files that end in {', '.join(allowed)}",
+                way_out="name such a dataset, or correct the task",
             )
 
 
@@ -113,8 +115,8 @@ def accuracy_needs_labels(case: ModelCase) -> Iterator[Fault]:
         yield case.document.at_change(("accuracy", "metric"), _VALIDATION).fault(
             "'accuracy.metric' accuracy needs labels, and the dataset has none",
             value=case.spec.accuracy.dataset,
-            allowed=f"a {LABELLED} file (label, tab, text), or an {ARRAYS} file with the array "
-            f"{LABELS!r}",
+            allowed=f"a {LABELLED} file (label, tab, text), an {ARRAYS} file with the array "
+            f"{LABELS!r}, or images in a folder for each label",
             way_out="add labels, or use the metric agreement",
         )
 
@@ -147,7 +149,7 @@ def _shared_samples(
 def _samples(dataset: Dataset, *, paired: bool) -> tuple[str, ...]:
     """Return what may not occur twice: texts, or queries with their texts."""
     if not paired or dataset.labels is None:
-        return dataset.texts
+        return dataset.texts or dataset.digests
     return tuple(
         f"{query} / {text}" for query, text in zip(dataset.labels, dataset.texts, strict=False)
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from onboarding.document import KeyPath
 from onboarding.fault import Fault
 from onboarding.rules.rule import ModelCase, rule, rules_of
-from onboarding.values import TEXT_TASKS
+from onboarding.values import IMAGES, TEXT_TASKS
 
 _MAXIMUM: KeyPath = ("serving", "dynamic_batching", "max_batch_size")
 _PREFERRED: KeyPath = ("serving", "dynamic_batching", "preferred_batch_sizes")
@@ -37,6 +37,20 @@ def text_has_a_sequence_axis(case: ModelCase) -> Iterator[Fault]:
                 f"'engine.optimization_profiles[{index}]' has no sequence axis, and task "
                 f"{case.spec.task} needs one",
                 way_out="add `sequence: [min, opt, max]`, in tokens",
+            )
+
+
+@rule("task", "engine")
+def images_have_one_size(case: ModelCase) -> Iterator[Fault]:
+    """A processor gives every image the same height and width; only the batch differs."""
+    for index, profile in enumerate(case.spec.engine.optimization_profiles):
+        if case.spec.task == IMAGES and profile.sequence is not None:
+            yield case.document.at("engine", "optimization_profiles", index, "sequence").fault(
+                f"'engine.optimization_profiles[{index}].sequence' is of texts, and task "
+                f"{case.spec.task} has images, which all get one size",
+                value=list(profile.sequence),
+                allowed="batch alone",
+                way_out="take the line out",
             )
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from onboarding.fault import Fault
 from onboarding.model_spec import AccuracySpec, BudgetSpec
 from onboarding.rules.rule import ModelCase, rule, rules_of
-from onboarding.values import Metric, Task
+from onboarding.values import TEXT_TASKS, Metric, Task
 
 METRICS: dict[Task, tuple[Metric, ...]] = {
+    "image-classification": ("agreement", "accuracy", "cosine", "relative_error"),
     "text-classification": ("agreement", "accuracy", "relative_error"),
     "text-embedding": ("cosine", "relative_error"),
     "text-ranking": ("order", "relative_error"),
@@ -117,10 +118,11 @@ def cache_is_triton_only(case: ModelCase) -> Iterator[Fault]:
 
 @rule("task", "serving")
 def only_texts_are_too_long(case: ModelCase) -> Iterator[Fault]:
-    """Tensors have shapes, which are refused whenever they do not fit."""
-    if case.spec.task == "tensors" and not case.spec.serving.auto_truncate:
+    """Tensors have shapes, which are refused whenever they do not fit; images are resized."""
+    if case.spec.task not in TEXT_TASKS and not case.spec.serving.auto_truncate:
         yield case.document.at_change(("serving", "auto_truncate"), ("task",)).fault(
-            "'serving.auto_truncate' is about texts, and 'task' is tensors, which are never cut",
+            f"'serving.auto_truncate' is about texts, and 'task' is {case.spec.task}, of which "
+            "nothing is cut",
             value=False,
             allowed="no auto_truncate, or a task of texts",
             way_out="take the line out",

@@ -20,8 +20,8 @@ from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.processes import Command, Outcome
 from roundhouse.session import Session, valid_tree
 
-BESIDE_ONNX = ("tokenizer.json", "config.json")
-"""Files beside a text network: its tokenizer, and its class names."""
+BESIDE_ONNX = ("tokenizer.json", "config.json", "preprocessor_config.json")
+"""Files beside a network: its tokenizer, its class names, and how images become its input."""
 REVISION_DIGITS = 12
 CODE_FOLDERS = ("onboarding", "engine_build", "container")
 TREE_FOLDERS = ("models", "endpoints", "environments")
@@ -43,7 +43,7 @@ def named_files(tree: Tree) -> list[str]:
     references = [spec.accuracy.reference for spec in tree.models.values()]
     networks = [item.onnx for item in (*sources, *references) if item is not None and item.onnx]
     return [
-        *tree.dataset_digests,
+        *(name for path in tree.dataset_digests for name in _dataset_files(tree.root, path)),
         *networks,
         *(str(PurePosixPath(path).with_name(name)) for path in networks for name in BESIDE_ONNX),
         *(
@@ -59,6 +59,14 @@ def named_files(tree: Tree) -> list[str]:
             for name in checkpoint_files(tree.root / source.checkpoint)
         ),
     ]
+
+
+def _dataset_files(root: Path, path: str) -> tuple[str, ...]:
+    """Return a dataset's file, or the files of a folder of images."""
+    folder = root / path
+    if not folder.is_dir():
+        return (path,)
+    return tuple(f"{path}/{name}" for name in checkpoint_files(folder))
 
 
 def publish_source(session: Session, data: bytes, title: str) -> str:

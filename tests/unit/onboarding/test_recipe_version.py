@@ -15,6 +15,9 @@ FOLDER = Path(__file__).resolve().parents[3] / "container" / "triton"
 CARRIED = (
     "head_backend.py",
     "heads.py",
+    "image_backend.py",
+    "image_requests.py",
+    "images.py",
     "manifest_check.py",
     "onnxruntime_backend.py",
     "processing.py",
