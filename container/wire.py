@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,6 +81,26 @@ def row_pairs_request(
     columns = {name: [pair[place] for pair in pairs] for place, name in enumerate(PAIR)}
     arrays = {name: np.array(column, dtype=object) for name, column in columns.items()}
     return array_request(arrays, binary=binary)
+
+
+def image_request(
+    files: Sequence[bytes], *, binary: bool = True, input_name: str = "image"
+) -> tuple[bytes, str]:
+    """Return body and content type of a request with one BYTES tensor, a row per image file.
+
+    Without `binary` files are sent as base64. Raises InputFault for anything but a list of bytes.
+    """
+    if not isinstance(files, list | tuple) or not all(isinstance(file, bytes) for file in files):
+        raise InputFault("The images must be a list of the bytes of JPEG or PNG files.")
+    tensor: dict[str, Any] = {"name": input_name, "shape": [len(files), 1], "datatype": BYTES}
+    if not binary:
+        tensor["data"] = [base64.b64encode(file).decode() for file in files]
+        return json.dumps({"inputs": [tensor]}).encode(), JSON_TYPE
+    tail = b"".join(struct.pack("<I", len(file)) + file for file in files)
+    tensor["parameters"] = {"binary_data_size": len(tail)}
+    parameters = {"binary_data_output": True}
+    header = json.dumps({"inputs": [tensor], "parameters": parameters}).encode()
+    return header + tail, f"{BINARY_TYPE};{HEADER_SIZE}{len(header)}"
 
 
 def array_request(

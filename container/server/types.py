@@ -123,7 +123,7 @@ class TensorSignature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadSignature:
-    """A served text model with a head, whose answers are labels and scores, as a client sees it."""
+    """A served model with a head, whose answers are labels and scores, as a client sees it."""
 
     rows: ClassVar[str] = "texts"
     model: str
@@ -134,6 +134,13 @@ class HeadSignature:
     """None of a ranker."""
     activation: Activation
     version: str = "1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageSignature(HeadSignature):
+    """A served image classifier as a client sees it."""
+
+    rows: ClassVar[str] = "images"
 
 
 class TokenText:

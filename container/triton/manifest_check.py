@@ -25,6 +25,11 @@ FIELDS = (
     *("task", "files", "runtime", "compute_capability", "engine_file", "tokenizer_file", "inputs"),
     *("outputs", "optimization_profiles", "max_batch_size", "warm_up"),
 )
+OPTIONAL = (
+    *("auto_truncate", "prompts", "engines", "labels", "activation", "image_processor"),
+    *("preprocessing", "postprocessing"),
+)
+TENSORRT = "tensorrt"
 CUDA = "libcuda.so.1"
 MAJOR, MINOR = 75, 76
 """CUdevice_attribute: COMPUTE_CAPABILITY_MAJOR and _MINOR, cuda.h."""
@@ -77,11 +82,17 @@ def read_manifest(archive: Path, expected: str | None) -> dict[str, Any]:
         raise Refused(
             f"Refused: {MANIFEST_NAME} cannot be read ({fault!r}); build the engine again."
         ) from fault
-    optional = (
-        *("auto_truncate", "prompts", "engines", "labels", "activation"),
-        *("preprocessing", "postprocessing"),
-    )
-    return fields | {field: manifest[field] for field in optional if field in manifest}
+    return fields | {field: manifest[field] for field in OPTIONAL if field in manifest}
+
+
+def refuse_foreign_device(manifest: Mapping[str, Any]) -> None:
+    """Refuse a TensorRT plan of another TensorRT version or compute capability."""
+    if manifest["runtime"]["name"] != TENSORRT:
+        return
+    wanted = manifest["runtime"]["version"]
+    version = running_tensorrt(wanted)
+    capability = running_compute_capability()
+    refuse_foreign_runtime(manifest, TENSORRT, wanted if version is None else version, capability)
 
 
 def refuse_foreign_runtime(

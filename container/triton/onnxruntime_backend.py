@@ -1,4 +1,4 @@
-"""Runs an engine in ONNX Runtime on the CPU inside Triton, on texts or on tensors.
+"""Runs an engine in ONNX Runtime on the CPU inside Triton, on texts, images or tensors.
 
 Engine archives carry this file as `<model>/1/model.py`, with `manifest_check.py` and `heads.py`
 beside it; Triton's python backend runs them with no other code of this repository.
@@ -208,7 +208,7 @@ class TritonPythonModel:
         self._engine = load_engine(folder / Path(manifest["engine_file"]).name, threads(config))
         self._requests = self._request_kind(manifest, config, folder)
         self._names = list(self._requests.outputs)
-        if isinstance(self._requests, Texts):
+        if not isinstance(self._requests, Tensors):
             self._names = [self._engine.get_outputs()[0].name]
         for batch, sequence in manifest_check.warm_up_sizes(manifest):
             self._run(self._requests.blank(batch, sequence), batch)
@@ -231,8 +231,13 @@ class TritonPythonModel:
 
     def _request_kind(
         self, manifest: Mapping[str, Any], config: Mapping[str, Any], folder: Path
-    ) -> Texts | Tensors:
-        """Return how requests are read: as texts when the archive has a tokenizer."""
+    ) -> Any:
+        """Return how requests are read: as images or texts when the archive says how."""
+        if manifest.get("image_processor") is not None:
+            # Other archives do not carry it, and their servers need no Pillow.
+            import image_requests  # type: ignore[import-not-found]
+
+            return image_requests.Images(manifest)
         outputs = [output["name"] for output in config["output"]]
         if manifest["tokenizer_file"] is None:
             types = {
@@ -278,7 +283,7 @@ class TritonPythonModel:
 
     def _run(self, feed: Feed, rows: int) -> list[Array]:
         """Return the answers, rows on axis 0."""
-        answers = self._requests.answers(self._engine.run(self._names, feed))
+        answers: list[Array] = self._requests.answers(self._engine.run(self._names, feed))
         for name, answer in zip(self._names, answers, strict=True):
             if not answer.ndim or len(answer) != rows:
                 raise RuntimeError(

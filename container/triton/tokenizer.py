@@ -21,7 +21,6 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 from tokenizers import Encoding, Tokenizer
 
-TENSORRT = "tensorrt"
 SPANS = "spans"
 """The output that only the head of a token classifier reads: where in the text each token lies."""
 READERS = {
@@ -29,18 +28,6 @@ READERS = {
     "attention_mask": lambda encoding: encoding.attention_mask,
     "token_type_ids": lambda encoding: encoding.type_ids,
 }
-
-
-def refuse_foreign_device(manifest: Mapping[str, Any]) -> None:
-    """Refuse a TensorRT plan of another TensorRT version or compute capability."""
-    if manifest["runtime"]["name"] != TENSORRT:
-        return
-    wanted = manifest["runtime"]["version"]
-    version = manifest_check.running_tensorrt(wanted)
-    capability = manifest_check.running_compute_capability()
-    manifest_check.refuse_foreign_runtime(
-        manifest, TENSORRT, wanted if version is None else version, capability
-    )
 
 
 class TritonPythonModel:
@@ -52,7 +39,7 @@ class TritonPythonModel:
         folder = Path(args["model_repository"])
         try:
             manifest = manifest_check.verified_manifest(folder.parent)
-            refuse_foreign_device(manifest)
+            manifest_check.refuse_foreign_device(manifest)
         except manifest_check.Refused as refusal:
             raise pb_utils.TritonModelException(str(refusal)) from None
         self._types = {

@@ -25,9 +25,12 @@ from container.server.codecs.envelope import (
     read_envelope,
     request_id,
 )
+from container.server.codecs.images import FILE_TYPES
 from container.server.types import RequestFault
 
 BYTES = "BYTES"
+IMAGE = "image"
+"""The input of an image classifier."""
 SIZES = {name: dtype.itemsize for name, dtype in DATATYPES.items()} | {"BF16": 2}
 """Bytes of an element, by datatype; an element of BYTES has its length before it."""
 MOST_LISTS, MOST_AXES, LARGEST_AXIS = 16, 16, 2**31 - 1
@@ -58,8 +61,10 @@ def checked_request(body: bytes, content_type: str) -> tuple[bytes, str]:
     """Return body and content type of the same request, written again. Raises RequestFault.
 
     A body that is empty, or has a header of no bytes, is Triton's raw input: one element of the
-    model's only input, without a length that could lie.
+    model's only input, without a length that could lie. A JPEG or PNG file becomes one image.
     """
+    if content_type.partition(";")[0].strip().lower() in FILE_TYPES:
+        return _file_request(body)
     if is_raw(body, content_type):
         return body, f"{BINARY_TYPE};json-header-size=0"
     document, tail = read_envelope(body, content_type)
@@ -73,6 +78,14 @@ def checked_request(body: bytes, content_type: str) -> tuple[bytes, str]:
     header = orjson.dumps(written)
     if not tail:
         return header, JSON_TYPE
+    return header + tail, f"{BINARY_TYPE};json-header-size={len(header)}"
+
+
+def _file_request(file: bytes) -> tuple[bytes, str]:
+    """Return the request of one image file."""
+    tail = len(file).to_bytes(LENGTH_BYTES, "little") + file
+    tensor = {"name": IMAGE, "shape": [1, 1], "datatype": BYTES}
+    header = orjson.dumps({"inputs": [tensor | {"parameters": {"binary_data_size": len(tail)}}]})
     return header + tail, f"{BINARY_TYPE};json-header-size={len(header)}"
 
 

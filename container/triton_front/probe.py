@@ -12,13 +12,18 @@ from container.triton_front.kserve_request import SIZES
 from onboarding.manifest import MANIFEST_NAME, Manifest, TensorRecord
 
 PROBE = "health"
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000c49444154789c6360606000"
+    "0000040001f61738550000000049454e44ae426082"
+)
+"""A PNG file of one black pixel."""
 
 
 def health_request(archive: Path) -> tuple[bytes, str] | None:
     """Return body and content type of one row; None without a manifest of ours.
 
-    A text model gets one word, another zeros; inputs of bytes, and those of a user's preprocessing,
-    can be anything, so there is none.
+    A text model gets one word, an image model one black pixel, another zeros; other inputs of
+    bytes, and those of a user's preprocessing, can be anything, so there is none.
     """
     try:
         manifest = Manifest.from_bytes((archive / MANIFEST_NAME).read_bytes())
@@ -30,6 +35,8 @@ def health_request(archive: Path) -> tuple[bytes, str] | None:
         # A ranker has two inputs of texts.
         count, text = len(manifest.inputs), PROBE.encode()
         shapes, tails = [[1, 1]] * count, [len(text).to_bytes(4, "little") + text] * count
+    elif manifest.image_processor is not None:
+        shapes, tails = [[1, 1]], [len(PIXEL).to_bytes(4, "little") + PIXEL]
     elif any(record.datatype not in SIZES for record in manifest.inputs):
         return None
     else:

@@ -38,7 +38,7 @@ class TritonPythonModel:
                 for name, answer in zip(self._outputs, answers, strict=True)
             ]
             responses.append(pb_utils.InferenceResponse(tensors))
-        lengths = sorted({length for _, length in shapes})
+        lengths = sorted({shape[1] for shape in shapes})
         rows = sum(len(response.output_tensors()[0].as_numpy()) for response in responses)
         print(f"engine batch: requests {len(requests)}, rows {rows}, lengths {lengths}", flush=True)
         return responses

@@ -10,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from container.wire import Array, array_request, arrays_of
+from container.wire import Array, array_request, arrays_of, image_request
 from engine_build.packaging.archive import model_repository
 from engine_build.packaging.repository import repository
 from engine_build.packaging.served import Served, member
 from local_cloud.containers.server_client import Response
-from onboarding.manifest import ProfileRecord, TensorRecord
+from onboarding.manifest import ImageProcessor, ProfileRecord, TensorRecord
 from onboarding.model_spec import ServingSpec
 from tests.contract.conftest import TARGET_HEADER, load, serving
 from tests.contract.conftest import Served as Server
@@ -56,13 +56,20 @@ class HeadModel:
             max_batch_size=32,
             serving=ServingSpec(),
             activation=self.facts["activation"],
+            image_processor=self.image_processor,
         )
+
+    @property
+    def image_processor(self) -> ImageProcessor | None:
+        """How images become the network's input."""
+        facts = self.facts.get("image_processor")
+        return None if facts is None else ImageProcessor.model_validate_json(json.dumps(facts))
 
     def write_archive(self, root: Path, *, is_ensemble: bool = False) -> Path:
         """Write an archive; in an ensemble the plan is stood in for by the network."""
         model = f"{self.name}-ensemble" if is_ensemble else self.name
         served, engine = self.served_model(model), self.folder / "model.onnx"
-        tokenizer = self.folder / "tokenizer.json"
+        tokenizer = None if self.image_processor else self.folder / "tokenizer.json"
         laid = repository(
             served, engine, tokenizer, is_cpu=not is_ensemble, code_roots=(REPOSITORY,)
         )
@@ -77,7 +84,11 @@ class HeadModel:
         model_repository(root, files)
         labels = self.facts["labels"]
         tiny = Tiny(network="", served=served, labels=None if labels is None else tuple(labels))
-        changes = {"engine_file": engine_file, "tokenizer_file": laid.tokenizer_file}
+        changes: dict[str, Any] = {
+            "engine_file": engine_file,
+            "tokenizer_file": laid.tokenizer_file,
+        }
+        changes["image_processor"] = self.image_processor
         write_manifest(root, tiny, activation=served.activation, **changes)
         return root
 
@@ -111,7 +122,11 @@ class SeveralModels:
         self, model: HeadModel, samples: Any, *, suffix: str = "", binary: bool = False
     ) -> dict[str, Array]:
         """Return the outputs for samples of one request."""
-        request = array_request(model.inputs(samples), binary=binary)
+        request = (
+            array_request(model.inputs(samples), binary=binary)
+            if model.image_processor is None
+            else image_request(samples, binary=binary)
+        )
         answer = self.send(f"{model.name}{suffix}", *request)
         assert answer.status == 200, answer.body
         return arrays_of(answer.body, answer.headers["content-type"])

@@ -27,6 +27,7 @@ from container.server.codecs.texts import kserve_texts
 from container.server.types import Array, HeadSignature, RequestFault, TokenText
 from container.triton import heads
 
+CLASSIFIERS = ("text-classification", "image-classification")
 NO_ENTITY = "O"
 """The label of tokens that no entity holds, as transformers' pipeline leaves it out."""
 
@@ -58,7 +59,7 @@ def decode_request(body: bytes, content_type: str, signature: HeadSignature) -> 
         return HeadRequest(
             rows=_rows(signature, (plain,) if not is_paired else plain),
             dialect="plain",
-            top_k=_top_k(document, signature),
+            top_k=top_labels(document, signature),
             timeout_seconds=timeout,
         )
     columns = _columns(document.get("inputs"), tail, names)
@@ -120,14 +121,15 @@ def _plain_rows(document: Mapping[str, Any], *, is_paired: bool) -> Any:
     return [query] * len(texts), texts
 
 
-def _top_k(document: Mapping[str, Any], signature: HeadSignature) -> int | None:
+def top_labels(document: Mapping[str, Any], signature: HeadSignature) -> int | None:
+    """Return how many labels a plain answer has; None: all. Raises RequestFault."""
     value = parameter(document, "top_k")
     if value is None:
         return None
-    if signature.task != "text-classification" or type(value) is not int or value < 1:
+    if signature.task not in CLASSIFIERS or type(value) is not int or value < 1:
         raise RequestFault(
             f'"top_k" is {excerpt(value)}; it must be a whole number from 1, and only a classifier '
-            "of texts takes it."
+            "of texts or images takes it."
         )
     return value
 

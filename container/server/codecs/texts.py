@@ -33,7 +33,7 @@ def decode_request(body: bytes, content_type: str, signature: Signature) -> Text
     inputs = document["inputs"]
     texts = (inputs,) if isinstance(inputs, str) else inputs
     if isinstance(texts, tuple | list) and set(map(type, texts)) == {str}:
-        _refuse_tail(tail)
+        refuse_tail(tail)
         timeout = timeout_seconds(document)
         prefix = prompt_prefix(document, signature.prompts, plain=True)
         return TextRequest(texts=_prefixed(prefix, texts), dialect="plain", timeout_seconds=timeout)
@@ -64,11 +64,25 @@ def _prefixed(prefix: str, texts: Sequence[str]) -> tuple[str, ...]:
 
 def kserve_texts(inputs: object, tail: bytes, name: str) -> tuple[str, ...]:
     """Return the texts of the one tensor that a request has."""
+    tensor = the_tensor(inputs, name, "texts")
+    shape = tensor.get("shape")
+    rows = row_count(shape, name, "texts")
+    texts = _texts(tensor, tail, name)
+    if len(texts) != rows:
+        raise RequestFault(f"Input {name!r} has shape {shape} but {len(texts)} texts.")
+    return texts
+
+
+def the_tensor(inputs: object, name: str, rows: str) -> dict[str, Any]:
+    """Return the one BYTES tensor that a request has; `rows` is what plain JSON has in its place.
+
+    Raises RequestFault.
+    """
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise RequestFault(
-            f'"inputs" must be a list of texts or a list of one tensor named {name!r}.'
+            f'"inputs" must be a list of {rows} or a list of one tensor named {name!r}.'
         )
-    tensor = inputs[0]
+    tensor: dict[str, Any] = inputs[0]
     if tensor.get("name") != name:
         raise RequestFault(
             f"Unknown input {excerpt(tensor.get('name'))}; the model takes {name!r}."
@@ -77,16 +91,11 @@ def kserve_texts(inputs: object, tail: bytes, name: str) -> tuple[str, ...]:
         raise RequestFault(
             f"Input {name!r} has datatype {excerpt(tensor.get('datatype'))}; it must be 'BYTES'."
         )
-    shape = tensor.get("shape")
-    rows = _row_count(shape, name)
-    texts = _texts(tensor, tail, name)
-    if len(texts) != rows:
-        raise RequestFault(f"Input {name!r} has shape {shape} but {len(texts)} texts.")
-    return texts
+    return tensor
 
 
-def _row_count(shape: object, name: str) -> int:
-    """Return the rows of shape [n] or [n, 1]."""
+def row_count(shape: object, name: str, rows: str) -> int:
+    """Return the rows of shape [n] or [n, 1]; `rows` is their noun. Raises RequestFault."""
     if (
         isinstance(shape, list)
         and 1 <= len(shape) <= 2
@@ -95,7 +104,7 @@ def _row_count(shape: object, name: str) -> int:
         and shape[0] >= 0
     ):
         return int(shape[0])
-    raise RequestFault(f"Input {name!r} has shape {excerpt(shape)}; it must be [texts, 1].")
+    raise RequestFault(f"Input {name!r} has shape {excerpt(shape)}; it must be [{rows}, 1].")
 
 
 def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> tuple[str, ...]:
@@ -107,14 +116,15 @@ def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> tuple[str, ...]
                 f"{len(tail)} bytes after its header."
             )
         return tuple(_binary_texts(tail, name))
-    _refuse_tail(tail)
+    refuse_tail(tail)
     data = tensor.get("data")
     if not isinstance(data, list):
         raise RequestFault(f'Input {name!r} needs "data" with a list of texts.')
     return tuple([_json_text(item, name) for item in data])
 
 
-def _refuse_tail(tail: bytes) -> None:
+def refuse_tail(tail: bytes) -> None:
+    """Refuse bytes after a header that claims none. Raises RequestFault."""
     if tail:
         raise RequestFault(
             f"The body carries {len(tail)} bytes after its header that no input claims with "

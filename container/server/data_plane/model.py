@@ -12,9 +12,10 @@ from container.archive import EngineArchive
 from container.server.batching.batch import Limits
 from container.server.batching.batcher import Batcher
 from container.server.batching.slots import SlotThread, slot_threads
-from container.server.data_plane.plane import DataPlane, Encoder
+from container.server.data_plane.plane import SHARED, SHARED_PIXELS, DataPlane, Encoder
 from container.server.engines.engine import Costs, Engine, longest_sequence
 from container.server.engines.head_encoders import PairEncoder, SpanEncoder
+from container.server.engines.images import ImageEncoder
 from container.server.engines.shaping import zeros
 from container.server.engines.tokens import TextEncoder
 from container.server.settings import Settings
@@ -23,6 +24,7 @@ from container.server.telemetry.metric_values import MetricValues
 from container.server.telemetry.metrics import BatchMetrics, counter
 from container.server.types import (
     HeadSignature,
+    ImageSignature,
     MemoryShort,
     OutOfMemory,
     Signature,
@@ -44,6 +46,15 @@ Result = TypeVar("Result")
 
 def model_signature(manifest: Manifest) -> Signature | TensorSignature | HeadSignature:
     """Return the served model as a client sees it: of texts when it has a tokenizer."""
+    if manifest.image_processor is not None:
+        return ImageSignature(
+            model=manifest.model,
+            task=manifest.task,
+            inputs=manifest.inputs,
+            outputs=manifest.outputs,
+            labels=manifest.labels,
+            activation="identity" if manifest.activation is None else manifest.activation,
+        )
     if manifest.tokenizer_file is None:
         return TensorSignature(
             model=manifest.model, inputs=manifest.inputs, outputs=manifest.outputs
@@ -91,16 +102,20 @@ def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[]
     Raises what a broken tokenizer makes its library raise.
     """
     manifest = archive.manifest
-    encoder: TextEncoder | None = None
-    if archive.tokenizer is None:
-        probe: Sequence[Any] = [tuple(array[0] for array in zeros(manifest.inputs, 1, None))]
+    encoder: Encoder | None = None
+    probe: Sequence[Any]
+    if manifest.image_processor is not None:
+        encoder = images = ImageEncoder(manifest.image_processor)
+        probe, row_tokens = images.probe(), 1
+    elif archive.tokenizer is None:
+        probe = [tuple(array[0] for array in zeros(manifest.inputs, 1, None))]
         row_tokens = len(manifest.inputs)
     else:
         longest = longest_sequence(manifest.optimization_profiles)
-        encoder = ENCODERS.get(manifest.task, TextEncoder)(
+        encoder = texts = ENCODERS.get(manifest.task, TextEncoder)(
             archive.tokenizer, max_tokens=longest, truncates=manifest.auto_truncate
         )
-        probe = encoder.probe()
+        probe = texts.probe()
         row_tokens = UNBOUNDED_SEQUENCE if longest is None else longest
     most = settings.max_batch_tokens
     return Model(
@@ -120,6 +135,7 @@ def data_plane_of(model: Model, settings: Settings) -> DataPlane:
         encoder=model.encoder,
         max_request_rows=settings.max_request_rows,
         deadline_seconds=settings.deadline_seconds,
+        budget=SHARED_PIXELS if isinstance(model.signature, ImageSignature) else SHARED,
     )
 
 

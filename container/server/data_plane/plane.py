@@ -135,8 +135,9 @@ class EncodingBudget:
             turn.set_result(None)
 
 
-SHARED = EncodingBudget()
-"""Of all models of a process: they share its memory."""
+PIXELS_AT_ONCE = 32_000_000
+SHARED, SHARED_PIXELS = EncodingBudget(), EncodingBudget(PIXELS_AT_ONCE)
+"""Of all models of a process, which share its memory: in characters of texts, and in pixels."""
 INLINE_CHARACTERS = 4096
 """Texts up to this much are tokenized on the event loop (about a tenth of a millisecond per
 thousand characters).
@@ -146,7 +147,7 @@ LOADING = "The server is still loading its engine; try again in a second."
 
 
 class Encoder(Protocol):
-    """Turns texts into the engine's rows."""
+    """Turns texts or images into the engine's rows."""
 
     def encode(self, texts: Sequence[Any]) -> Encoded:
         """Return one row per text, in order. Raises RequestFault."""
@@ -257,8 +258,8 @@ class DataPlane:
         encoded = await self._budget.run(encoder.cost(rows), encode)
         if encoded is None or monotonic() >= deadline:
             raise DeadlinePassed(
-                "The request's time passed while its texts were tokenized; send fewer, or try "
-                "again."
+                f"The request's time passed while its {self.signature.rows} were encoded; send "
+                "fewer, or try again."
             )
         return encoded
 

@@ -20,7 +20,7 @@ from container.server.engines.tensorrt_plan import PlanRunner
 from container.server.engines.token_classes import TokenClassEngine
 from container.tensorrt.bindings import bindings
 from container.tensorrt.faults import NoBindings
-from onboarding.manifest import Manifest, RuntimeIdentity
+from onboarding.manifest import Manifest, RuntimeIdentity, TensorRecord
 
 DRIVER = "libcuda.so.1"
 MAJOR, MINOR = 75, 76
@@ -119,7 +119,18 @@ def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:
     }
     if archive.tokenizer is not None:
         return TokenEngine(archive.engine, **options)
-    return TensorEngine(archive.engine, inputs=manifest.inputs, outputs=manifest.outputs, **options)
+    inputs, outputs = network_records(manifest)
+    return TensorEngine(archive.engine, inputs=inputs, outputs=outputs, **options)
+
+
+def network_records(
+    manifest: Manifest,
+) -> tuple[tuple[TensorRecord, ...], tuple[TensorRecord, ...]]:
+    """Return the network's inputs and outputs, where no tokenizer stands before it."""
+    processor = manifest.image_processor
+    if processor is None:
+        return manifest.inputs, manifest.outputs
+    return (processor.input,), (processor.output,)
 
 
 def cuda_engine(
@@ -131,7 +142,7 @@ def cuda_engine(
     shaping = _shaping(manifest, runner.inputs, runner.outputs, lambda shapes: True)
     # A text task answers with the first output.
     outputs = (
-        tuple(record.name for record in manifest.outputs)
+        tuple(record.name for record in network_records(manifest)[1])
         if manifest.tokenizer_file is None
         else runner.outputs[:1]
     )
@@ -174,9 +185,8 @@ def _shaping(
     def shaping(buckets: Buckets) -> Shaping:
         if manifest.tokenizer_file is not None:
             return TokenShaping(buckets, inputs=inputs, outputs=outputs)
-        return TensorShaping(
-            buckets, inputs=inputs, records=manifest.inputs, outputs=manifest.outputs
-        )
+        records, answers = network_records(manifest)
+        return TensorShaping(buckets, inputs=inputs, records=records, outputs=answers)
 
     buckets = ladder(manifest.optimization_profiles, max_rows=manifest.max_batch_size)
     whole = shaping(buckets)

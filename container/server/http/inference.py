@@ -8,13 +8,14 @@ import zlib
 from time import monotonic, perf_counter
 from typing import Any
 
-from container.server.codecs import heads, tensors, texts
+from container.server.codecs import heads, images, tensors, texts
 from container.server.codecs.envelope import BINARY_TYPE, JSON_TYPE, LARGEST_JSON_BYTES
 from container.server.data_plane.plane import DataPlane
 from container.server.http.json_lines import infer_lines, is_json_lines
 from container.server.http.messages import Request, Response
 from container.server.types import (
     HeadSignature,
+    ImageSignature,
     RequestFault,
     Signature,
     TensorSignature,
@@ -24,7 +25,12 @@ from container.server.types import (
 
 INLINE_BYTES = 4096
 """Bodies up to this much are unpacked on the event loop: to 4 MB at most, in about 10 ms."""
-CODECS = {Signature: texts, TensorSignature: tensors, HeadSignature: heads}
+CODECS = {
+    Signature: texts,
+    TensorSignature: tensors,
+    HeadSignature: heads,
+    ImageSignature: images,
+}
 COMPRESSED_FROM_BYTES = 1 << 20
 GZIP_LEVEL = 1
 

@@ -207,7 +207,7 @@ async def test_refuses_while_loading_and_draining():
 async def test_refuses_texts_whose_encoding_took_all_their_time():
     encoder = Encoder()
     plane, backend = open_plane(encoder)
-    with pytest.raises(DeadlinePassed, match="tokenized"):
+    with pytest.raises(DeadlinePassed, match="encoded"):
         await answer(
             plane, ["a" * INLINE_CHARACTERS, "b"], deadline=asyncio.get_running_loop().time()
         )

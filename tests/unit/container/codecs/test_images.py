@@ -1,0 +1,89 @@
+"""Requests of image files: binary, base64, plain JSON, and a file as the whole body."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import pytest
+
+from container.server.codecs.images import decode_request, encode_response
+from container.server.types import ImageSignature, RequestFault, UnsupportedEncoding
+from container.wire import array_request, image_request
+from onboarding.manifest import TensorRecord
+
+pytestmark = pytest.mark.unit
+FILES = (b"\x89PNG\r\n\x1a\n one", b"\xff\xd8\xff two")
+SIGNATURE = ImageSignature(
+    model="pictures",
+    task="image-classification",
+    inputs=(TensorRecord(name="image", datatype="BYTES", shape=(-1, 1)),),
+    outputs=tuple(
+        TensorRecord(name=name, datatype=datatype, shape=(-1, 2))
+        for name, datatype in (("logits", "FP32"), ("labels", "BYTES"), ("scores", "FP32"))
+    ),
+    labels=("cat", "dog"),
+    activation="softmax",
+)
+JSON = "application/json"
+
+
+def plain(**document):
+    return json.dumps(document).encode(), JSON
+
+
+TEXTS = [base64.b64encode(file).decode() for file in FILES]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [image_request(FILES), image_request(FILES, binary=False), plain(inputs=TEXTS)],
+    ids=["binary", "base64", "plain"],
+)
+def test_files_are_read_in_every_form(request_):
+    assert tuple(decode_request(*request_, SIGNATURE).rows) == FILES
+
+
+@pytest.mark.parametrize("content_type", ["image/jpeg", "image/png; q=1", "IMAGE/PNG"])
+def test_body_may_be_one_file(content_type):
+    request = decode_request(FILES[0], content_type, SIGNATURE)
+    assert (tuple(request.rows), request.dialect) == (FILES[:1], "plain")
+
+
+def test_plain_answer_has_top_k_labels():
+    request = decode_request(*plain(inputs=TEXTS, parameters={"top_k": 1}), SIGNATURE)
+    logits = np.array([[0, 3], [2, 0]], np.float32)
+    body, _ = encode_response((logits,), request, SIGNATURE)
+    rows = json.loads(body)["outputs"]
+    assert [[item["label"] for item in row] for row in rows] == [["dog"], ["cat"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "words"),
+    [
+        (*plain(inputs=[1]), "list of base64 of images or a list of one tensor named 'image'"),
+        (*plain(inputs=[{"name": "pixels"}]), "the model takes 'image'"),
+        (*array_request({"image": np.zeros(1)}, binary=False), "it must be 'BYTES'"),
+        (
+            *plain(inputs=[{"name": "image", "datatype": "BYTES", "shape": [2, 2], "data": []}]),
+            r"it must be \[images, 1\]",
+        ),
+        (
+            *plain(inputs=[{"name": "image", "datatype": "BYTES", "shape": [2], "data": ["a"]}]),
+            "but 1 images",
+        ),
+        (
+            *plain(inputs=[{"name": "image", "datatype": "BYTES", "shape": [1], "data": [7]}]),
+            "a number where base64 text belongs",
+        ),
+    ],
+)
+def test_refuses_what_holds_no_images(body, content_type, words):
+    with pytest.raises(RequestFault, match=words):
+        decode_request(body, content_type, SIGNATURE)
+
+
+def test_refuses_files_of_another_content_type():
+    with pytest.raises(UnsupportedEncoding, match="image/gif"):
+        decode_request(b"GIF89a", "image/gif", SIGNATURE)
