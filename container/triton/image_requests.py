@@ -22,9 +22,14 @@ class Images:
     """Requests of image files: decoded one after the other, and answered by a head."""
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
-        """Take `image_processor`, `inputs` and what the head reads."""
+        """Take `image_processor`, `inputs` and what the head reads.
+
+        What a preprocessing gives is the model's input; the manifest's are then its own.
+        """
+        before = manifest.get("preprocessing")
+        inputs = manifest["inputs"] if before is None else before["outputs"]
         self._processor = images.ImageProcessor(manifest["image_processor"])
-        self._input = manifest["inputs"][0]["name"]
+        self._input = inputs[0]["name"]
         self._head = heads.Head(manifest)
         self.outputs: tuple[str, ...] = self._head.outputs
 

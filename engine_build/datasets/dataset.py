@@ -1,4 +1,4 @@
-"""Datasets: texts, labelled texts or arrays, one sample a row, and what encodes them."""
+"""Datasets: texts, labelled texts, arrays or images, one sample a row, and what encodes them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from engine_build.errors import InputRefused
+from onboarding.image_files import FOLDER, image_labels, image_names
 
 Array = np.ndarray[Any, Any]
 Feed = dict[str, Array]
 """By network input name; rows on axis 0."""
-Sample = str | tuple[str, str] | Mapping[str, Array]
-"""A text, a query and a text, or one row of each network input by its name."""
+Sample = str | tuple[str, str] | bytes | Mapping[str, Array]
+"""A text, a query and a text, an image file, or one row of each network input by its name."""
 ATTENTION_MASK = "attention_mask"
 LABELS = "labels"
 DAMAGED = (
@@ -34,7 +35,7 @@ DAMAGED = (
 """What reading a file raises that is cut short, damaged, or of another kind than its name says."""
 KINDS = (
     ".txt (a text a line), .tsv (label or query, tab, text), .npz (an array per network input, "
-    "rows on axis 0)"
+    f"rows on axis 0), {FOLDER}"
 )
 
 
@@ -85,6 +86,8 @@ class Samples:
 
     values: tuple[Sample, ...] = ()
     labels: tuple[str, ...] | None = None
+    names: tuple[str, ...] = ()
+    """Of image files; empty for others."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -92,7 +95,7 @@ class Samples:
     def first(self, count: int) -> Samples:
         """Return the first samples."""
         labels = None if self.labels is None else self.labels[:count]
-        return Samples(values=self.values[:count], labels=labels)
+        return Samples(values=self.values[:count], labels=labels, names=self.names[:count])
 
     def identities(self) -> tuple[object, ...]:
         """Return something hashable for each sample, equal for equal samples."""
@@ -100,18 +103,20 @@ class Samples:
 
 
 def identity(sample: Sample) -> object:
-    """Return a text or pair itself; of arrays, their bytes by name."""
-    if isinstance(sample, str | tuple):
+    """Return a text, pair or file itself; of arrays, their bytes by name."""
+    if isinstance(sample, str | tuple | bytes):
         return sample
     return tuple((name, sample[name].tobytes()) for name in sorted(sample))
 
 
 def samples(path: Path, *, paired: bool = False) -> Samples:
-    """Return the samples of a dataset file; `paired`: of a .tsv file of queries and texts.
+    """Return the samples of a dataset; `paired`: of a .tsv file of queries and texts.
 
     Raises InputRefused.
     """
     try:
+        if path.is_dir():
+            return _images(path)
         if path.suffix == ".npz":
             return _arrays(path)
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
@@ -146,6 +151,12 @@ def _labelled(path: Path, lines: Sequence[str]) -> Samples:
         labels.append(label.strip())
         texts.append(text.strip())
     return Samples(values=tuple(texts), labels=tuple(labels))
+
+
+def _images(folder: Path) -> Samples:
+    names = image_names(folder)
+    files = tuple((folder / name).read_bytes() for name in names)
+    return Samples(values=files, labels=image_labels(names), names=names)
 
 
 def _arrays(path: Path) -> Samples:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused
@@ -17,7 +17,7 @@ from engine_build.log import Log
 from engine_build.onnx_graph.data_file import DATA_NAME, data_file
 from engine_build.ort import OrtNetwork
 from engine_build.store import Store, sha256_of
-from onboarding.manifest import Prompts, TensorRecord
+from onboarding.manifest import ImageProcessor, Prompts, TensorRecord
 from onboarding.names import network_path
 from onboarding.values import Value
 
@@ -107,6 +107,9 @@ class NetworkRecord(Value):
     outputs: tuple[TensorRecord, ...]
     labels: tuple[str, ...] | None = None
     prompts: Prompts | None = None
+    image_processor: ImageProcessor | None = Field(
+        None, exclude_if=lambda processor: processor is None
+    )
     files: dict[str, StoredFile]
     facts: dict[str, Any]
 
@@ -126,6 +129,8 @@ class Network:
     """Class names of a classifier, in the order of its logits."""
     prompts: Prompts | None = None
     """Of the float network of an embedder."""
+    image_processor: ImageProcessor | None = None
+    """Of the float network of an image classifier."""
 
     @property
     def answers_tokens(self) -> bool:
@@ -169,6 +174,7 @@ class Networks:
                     outputs=record.outputs,
                     labels=record.labels,
                     prompts=record.prompts,
+                    image_processor=record.image_processor,
                     facts=record.facts,
                     tokenizer=folder / TOKENIZER if TOKENIZER in record.files else None,
                 )
@@ -193,6 +199,7 @@ class Networks:
             outputs=network.outputs,
             labels=network.labels,
             prompts=network.prompts,
+            image_processor=network.image_processor,
             files=files,
             facts=network.facts,
         )

@@ -16,14 +16,15 @@ from onboarding.names import ARCHIVE_NAME, engine_archive_path, engine_record_pa
 
 CARRIED = Path("container/triton")
 ONNXRUNTIME_BACKEND, TOKENIZER = "onnxruntime_backend.py", "tokenizer.py"
-HEAD_BACKEND = "head_backend.py"
+HEAD_BACKEND, IMAGE_BACKEND = "head_backend.py", "image_backend.py"
 PROCESSING_BACKEND, PROCESSING = "processing_backend.py", "processing.py"
 MANIFEST_CHECK, HEADS = "manifest_check.py", "heads.py"
+IMAGES, IMAGE_REQUESTS = "images.py", "image_requests.py"
 CARRIED_FILES = (
-    *(ONNXRUNTIME_BACKEND, TOKENIZER, HEAD_BACKEND, PROCESSING_BACKEND),
-    *(MANIFEST_CHECK, HEADS, PROCESSING),
+    *(ONNXRUNTIME_BACKEND, TOKENIZER, HEAD_BACKEND, IMAGE_BACKEND, PROCESSING_BACKEND),
+    *(MANIFEST_CHECK, HEADS, IMAGES, IMAGE_REQUESTS, PROCESSING),
 )
-"""The files of `container/triton` that archives carry: four Triton models, and what they import."""
+"""The files of `container/triton` that archives carry: five Triton models, and what they import."""
 LEVEL = 1
 """Weights hardly compress, and every start of a server waits for the unpacking."""
 

@@ -26,11 +26,11 @@ def check_served(served: Served, *, is_cpu: bool) -> None:
         for fault in rule(served):
             raise InputRefused(f"model configuration of {served.model}: {fault}.")
     answer = served.outputs[0]
-    # On a GPU nothing stands behind the plan that could cast a text task's answer.
-    if served.is_text and not is_cpu and answer.datatype != "FP32":
+    # On a GPU nothing stands behind the plan that could cast an answer.
+    if served.encoder is not None and not is_cpu and answer.datatype != "FP32":
         raise InputRefused(
             f"model configuration of {served.model}: output {answer.name!r} has datatype "
-            f"{answer.datatype}; a text task answers in FP32: end the network with a cast."
+            f"{answer.datatype}; task {served.task} answers in FP32: end the network with a cast."
         )
 
 

@@ -1,9 +1,10 @@
 """Triton's model configurations, `config.pbtxt`, as pure functions of what is served.
 
-On a CPU the archive holds one model, run by the ONNX Runtime backend. On a GPU a text task is an
-ensemble of a tokenizer, the plan and, for labels and scores, a head; tensors are the plan alone. A
-user's preprocessing and postprocessing make an ensemble of either. No configuration has a `name`,
-so that it loads under any target model's name; an ensemble's members keep their folders' names.
+On a CPU the archive holds one model, run by the ONNX Runtime backend. On a GPU texts and images
+have an ensemble of a tokenizer or a processor, the plan and, for labels and scores, a head; tensors
+are the plan alone. A user's preprocessing and postprocessing make an ensemble of either. No
+configuration has a `name`, so that it loads under any target model's name; an ensemble's members
+keep their folders' names.
 Sources: Triton's model_config.proto and its TensorRT backend (instance_state.cc).
 """
 
@@ -41,17 +42,17 @@ def configurations(served: Served, *, is_cpu: bool) -> dict[str, str]:
     model = served.model
     engine = onnxruntime_model(served) if is_cpu else plan(served)
     messages = {model: engine}
-    tokenizes = served.is_text and not is_cpu
-    if tokenizes or served.is_processed:
+    part = None if is_cpu else served.encoder
+    if part is not None or served.is_processed:
         messages = {model: ensemble(served, is_cpu=is_cpu)}
-        if tokenizes:
-            messages[member(model, "tokenizer")] = tokenizer(served)
+        if part is not None:
+            messages[member(model, part)] = encoder(served)
         messages[member(model, "engine")] = engine
-    if tokenizes and served.has_head:
+    if part is not None and served.has_head:
         messages[member(model, "head")] = head(served)
-    for part in ("preprocessing", "postprocessing"):
-        if (record := getattr(served, part)) is not None:
-            messages[member(model, part)] = processing(served, record)
+    for name in ("preprocessing", "postprocessing"):
+        if (record := getattr(served, name)) is not None:
+            messages[member(model, name)] = processing(served, record)
     return {f"{folder}/{CONFIGURATION}": text(message) for folder, message in messages.items()}
 
 
@@ -60,8 +61,8 @@ def onnxruntime_model(served: Served) -> Message:
     return [
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),
-        *_tensors("input", served.model_inputs if served.is_text else served.inputs),
-        *_tensors("output", served.model_outputs if served.is_text else served.outputs),
+        *_tensors("input", served.inputs if served.encoder is None else served.model_inputs),
+        *_tensors("output", served.outputs if served.encoder is None else served.model_outputs),
         _dynamic_batching(served),
         _instance_group(served, "KIND_CPU"),
         *_response_cache(served),
@@ -87,8 +88,8 @@ def plan(served: Served) -> Message:
     ]
 
 
-def tokenizer(served: Served) -> Message:
-    """Texts to the network's inputs, by the python backend; waiting texts share a call."""
+def encoder(served: Served) -> Message:
+    """Texts or images to the network's inputs, by the python backend; what waits shares a call."""
     return [
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),
@@ -123,7 +124,7 @@ def processing(served: Served, record: ProcessingRecord) -> Message:
 
 
 def ensemble(served: Served, *, is_cpu: bool = False) -> Message:
-    """Preprocessing, tokenizer, engine, head, postprocessing: those that there are, in this order.
+    """Preprocessing, encoder, engine, head, postprocessing: those that there are, in this order.
 
     Triton caches no answer of an ensemble itself, so the engine's member has the response cache.
     Raises InputRefused.
@@ -153,11 +154,11 @@ def _steps(served: Served, *, is_cpu: bool) -> Iterator[EnsembleStep]:
     answered = [(record.name, answer.format(record.name)) for record in served.model_outputs]
     if served.preprocessing is not None:
         yield EnsembleStep("preprocessing", _same(served.client_inputs), taken)
-    if is_cpu or not served.is_text:
+    if is_cpu or served.encoder is None:
         yield EnsembleStep("engine", taken, answered)
     else:
         tokens, spans = _same(served.inputs), _same(_spans(served))
-        yield EnsembleStep("tokenizer", taken, [*tokens, *spans])
+        yield EnsembleStep(served.encoder, taken, [*tokens, *spans])
         result = NETWORK_LOGITS if served.has_head else answered[0][1]
         yield EnsembleStep("engine", tokens, [(served.outputs[0].name, result)])
         if served.has_head:

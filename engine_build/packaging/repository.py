@@ -10,6 +10,9 @@ from engine_build.onnx_graph.data_file import DATA_NAME, data_file
 from engine_build.packaging.archive import (
     HEAD_BACKEND,
     HEADS,
+    IMAGE_BACKEND,
+    IMAGE_REQUESTS,
+    IMAGES,
     MANIFEST_CHECK,
     ONNXRUNTIME_BACKEND,
     PROCESSING,
@@ -40,27 +43,21 @@ def repository(
     is_cpu: bool,
     code_roots: tuple[Path, ...],
 ) -> Repository:
-    """One model folder; those of an ensemble for a text task on a GPU, and around a user's code.
+    """One model folder; those of an ensemble for an encoder on a GPU, and around a user's code.
 
     A network's data file lies beside it; a user's files are of the first root. Raises InputRefused.
     """
     model = served.model
     files: dict[str, Path | str] = {**configurations(served, is_cpu=is_cpu)}
     plan_folder = code_folder = f"{model}/1"
-    models: dict[str, str] = {}
-    if served.is_processed or (tokenizer is not None and not is_cpu):
+    part = None if is_cpu else served.encoder
+    if served.is_processed or part is not None:
         plan_folder = f"{member(model, 'engine')}/1"
-        code_folder = plan_folder if is_cpu else f"{member(model, 'tokenizer')}/1"
+        code_folder = plan_folder if part is None else f"{member(model, part)}/1"
         files[f"{model}/1/ensemble.txt"] = ENSEMBLE
-    if tokenizer is not None or is_cpu:
-        models[code_folder] = ONNXRUNTIME_BACKEND if is_cpu else TOKENIZER
-    if served.has_head and not is_cpu:
-        models[f"{member(model, 'head')}/1"] = HEAD_BACKEND
-    for folder, backend in models.items():
-        # A model of the python backend, and what it imports.
-        files[f"{folder}/model.py"] = backend_file(code_roots, backend)
-        for name in (MANIFEST_CHECK, HEADS):
-            files[f"{folder}/{name}"] = backend_file(code_roots, name)
+    for folder, names in _python_models(served, code_folder, is_cpu=is_cpu).items():
+        for name, carried in names.items():
+            files[f"{folder}/{name}"] = backend_file(code_roots, carried)
     files.update(_processing_files(served, code_roots))
     engine_file = f"{plan_folder}/{'model.onnx' if is_cpu else 'model.plan'}"
     files[engine_file] = engine
@@ -88,3 +85,20 @@ def _processing_files(
         for name in (MANIFEST_CHECK, PROCESSING):
             yield f"{folder}/{name}", backend_file(code_roots, name)
         yield processing_file(served.model, part), code_roots[0] / spec.file
+
+
+def _python_models(served: Served, code_folder: str, *, is_cpu: bool) -> dict[str, dict[str, str]]:
+    """Return the files of each model of the python backend: its own, and what it imports."""
+    imported = {name: name for name in (MANIFEST_CHECK, HEADS)}
+    reading = imported
+    if served.encoder == "processor":
+        reading = imported | {name: name for name in (IMAGES, IMAGE_REQUESTS)}
+    if is_cpu:
+        return {code_folder: {"model.py": ONNXRUNTIME_BACKEND} | reading}
+    models = {}
+    if served.encoder is not None:
+        backend = IMAGE_BACKEND if served.encoder == "processor" else TOKENIZER
+        models[code_folder] = {"model.py": backend} | reading
+    if served.has_head:
+        models[f"{member(served.model, 'head')}/1"] = {"model.py": HEAD_BACKEND} | imported
+    return models

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onboarding.manifest import ProcessingRecord, ProfileRecord, Prompts, TensorRecord
+from onboarding.manifest import (
+    ImageProcessor,
+    ProcessingRecord,
+    ProfileRecord,
+    Prompts,
+    TensorRecord,
+)
 from onboarding.model_spec import ServingSpec
 from onboarding.processing_spec import ProcessedTensorSpec
-from onboarding.values import TEXT_TASKS, Activation, Task
+from onboarding.values import IMAGES, TEXT_TASKS, Activation, Task
 
 TEXT = TensorRecord(name="text", datatype="BYTES", shape=(-1, 1))
+IMAGE = TensorRecord(name="image", datatype="BYTES", shape=(-1, 1))
 QUERY = TensorRecord(name="query", datatype="BYTES", shape=(-1, 1))
 ANSWERS: dict[Task, str] = {"text-embedding": "embedding", "text-classification": "logits"}
 """The output of a text task without a head, as clients name it."""
@@ -37,11 +44,19 @@ class Served:
     prompts: Prompts | None = None
     activation: Activation | None = None
     """What makes scores of the logits; None without a head."""
+    image_processor: ImageProcessor | None = None
 
     @property
     def is_text(self) -> bool:
         """True when clients send texts."""
         return self.task in TEXT_TASKS
+
+    @property
+    def encoder(self) -> str | None:
+        """What stands before the network: a tokenizer, a processor of images, or nothing."""
+        if self.task == IMAGES:
+            return "processor"
+        return "tokenizer" if self.is_text else None
 
     @property
     def has_head(self) -> bool:
@@ -98,14 +113,16 @@ class Served:
     @property
     def model_inputs(self) -> tuple[TensorRecord, ...]:
         """What the model takes, of a client or of the preprocessing."""
+        if self.task == IMAGES:
+            return (IMAGE,)
         if not self.is_text:
             return tuple(map(client_record, self.inputs))
         return (QUERY, TEXT) if self.task == "text-ranking" else (TEXT,)
 
     @property
     def model_outputs(self) -> tuple[TensorRecord, ...]:
-        """What the model answers; a text task answers with the network's first output."""
-        if not self.is_text:
+        """What the model answers; behind an encoder the network's first output is the answer."""
+        if self.encoder is None:
             return tuple(map(client_record, self.outputs))
         if self.has_head:
             return head_outputs(self.task, self.outputs[0])

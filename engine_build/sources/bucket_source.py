@@ -19,8 +19,8 @@ from onboarding.checkpoint import (
 from onboarding.names import SHA256SUMS, source_copy_path
 from onboarding.source_access import S3_SCHEME, split_s3
 
-BESIDE_NETWORK = ("tokenizer.json", "config.json")
-"""Files beside a text network: its tokenizer, and its class names."""
+BESIDE_NETWORK = ("tokenizer.json", "config.json", "preprocessor_config.json")
+"""Files beside a network: its tokenizer, its class names, and how images become its input."""
 UNREADABLE = (
     "the environment's `source_buckets` must name the bucket, and the policies of the bucket and "
     "of its key must allow the role of the builds to read it"
@@ -50,7 +50,7 @@ def bucket_network(
     folder: Path,
     external_names: Callable[[Path], Iterable[str]] = lambda path: (),
 ) -> Path:
-    """Return an ONNX file, its data files and the two files beside it. Raises SourceFault.
+    """Return an ONNX file, its data files and the files beside it. Raises SourceFault.
 
     It keeps its name, which is a part of the digest where data files are.
     """

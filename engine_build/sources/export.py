@@ -1,7 +1,8 @@
-"""The source model as an ONNX network with dynamic batch and sequence, compared with PyTorch."""
+"""The source model as an ONNX network with dynamic axes, compared with PyTorch."""
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,15 +17,17 @@ from engine_build.onnx_graph.external_data import pack_network
 from engine_build.onnx_graph.network_store import Network, observed_outputs
 from engine_build.onnx_graph.onnx_file import qdq_node_count, read_model, tensor_records
 from engine_build.ort import OrtNetwork
+from engine_build.sources.image_model import ImageModel
 from engine_build.sources.source_model import SourceModel
 from engine_build.store import LARGEST_OBJECT_BYTES
 
 OPSET = 17
 ABSOLUTE, RELATIVE = 1e-4, 1e-4
 """A value may differ by ABSOLUTE + RELATIVE * |value|: embeddings are unit vectors, logits not."""
+Exported = SourceModel | ImageModel
 INTENT = (
-    f"opset {OPSET}, dynamic batch and sequence; compared with PyTorch on real texts at "
-    "several shapes"
+    f"opset {OPSET}, dynamic batch and, of texts, sequence; compared with PyTorch on real samples "
+    "at several shapes"
 )
 
 
@@ -32,13 +35,31 @@ def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longes
     """Write `model.onnx` and `tokenizer.json`, and compare the network. Raises SourceFault."""
     tokenizer = source.save_tokenizer(folder)
     encoder = TextEncoder(tokenizer, inputs=source.inputs, longest=longest)
+    feeds = comparison_feeds(encoder, texts, longest)
+    network = _export_network(source, encoder.feed(texts[:2]), feeds, folder)
+    return dataclasses.replace(network, tokenizer=tokenizer)
+
+
+def export_image_network(source: ImageModel, images: Sequence[Sample], folder: Path) -> Network:
+    """Write `model.onnx`, and compare the network. Raises SourceFault."""
+    encoder = source.encoder
+    batches = (images[:1], images[-2:], images[:7], images[-16:])
+    network = _export_network(
+        source, encoder.feed(images[:2]), list(map(encoder.feed, batches)), folder
+    )
+    return dataclasses.replace(network, image_processor=source.processor)
+
+
+def _export_network(
+    source: Exported, example: Feed, feeds: Sequence[Feed], folder: Path
+) -> Network:
     path, traced = folder / "model.onnx", folder / "traced" / "model.onnx"
     _refuse_large_weights(source)
     traced.parent.mkdir()
-    _write(source, encoder.feed(texts[:2]), traced)
+    _write(source, example, traced)
     # Beyond 2 GiB torch writes a file for each weight.
     pack_network(traced, path)
-    network, feeds = OrtNetwork(path), comparison_feeds(encoder, texts, longest)
+    network = OrtNetwork(path)
     difference = largest_difference(source, network, feeds)
     source.release()
     model = read_model(path, weights=False)
@@ -56,7 +77,6 @@ def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longes
             **({"qdq_nodes": qdq_nodes} if qdq_nodes else {}),
             **({} if source.head is None else {"activation": source.head.activation}),
         },
-        tokenizer=tokenizer,
         labels=None if source.head is None else source.head.labels,
     )
 
@@ -72,7 +92,7 @@ def comparison_feeds(encoder: TextEncoder, texts: Sequence[Sample], longest: int
     return [*map(encoder.feed, batches), row]
 
 
-def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence[Feed]) -> float:
+def largest_difference(source: Exported, network: OrtNetwork, feeds: Sequence[Feed]) -> float:
     """Return the largest absolute difference of any element.
 
     Raises SourceFault beyond the tolerance, and for NaN and Inf.
@@ -80,7 +100,7 @@ def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence
     worst = 0.0
     for feed in feeds:
         expected, actual = source.rows(feed), network.rows(feed)
-        shape = "x".join(map(str, feed["input_ids"].shape))
+        shape = "x".join(map(str, feed[source.inputs[0]].shape))
         if actual.shape != expected.shape or not np.isfinite([expected, actual]).all():
             raise SourceFault(
                 f"the source or its export gives NaN, Inf or another shape at {shape}; it cannot "
@@ -97,7 +117,7 @@ def largest_difference(source: SourceModel, network: OrtNetwork, feeds: Sequence
     return worst
 
 
-def _refuse_large_weights(source: SourceModel) -> None:
+def _refuse_large_weights(source: Exported) -> None:
     size = sum(weight.numel() for weight in source.module.parameters()) * 4
     if size > LARGEST_OBJECT_BYTES:
         raise SourceFault(
@@ -107,9 +127,13 @@ def _refuse_large_weights(source: SourceModel) -> None:
         )
 
 
-def _write(source: SourceModel, example: Feed, path: Path) -> None:
-    axes = {name: {0: "batch", 1: "sequence"} for name in source.inputs}
-    axes[source.output] = {0: "batch", 1: "sequence"} if source.answers_tokens else {0: "batch"}
+def _write(source: Exported, example: Feed, path: Path) -> None:
+    batch, tokens = {0: "batch"}, {0: "batch", 1: "sequence"}
+    axes = dict.fromkeys(source.inputs, batch)
+    if isinstance(source, SourceModel):
+        axes = dict.fromkeys(source.inputs, tokens)
+    answers_tokens = isinstance(source, SourceModel) and source.answers_tokens
+    axes[source.output] = tokens if answers_tokens else batch
     tensors = tuple(torch.from_numpy(example[name]) for name in source.inputs)
     try:
         with torch.inference_mode(), warnings.catch_warnings():

@@ -16,6 +16,7 @@ import onnx
 import onnx.inliner
 
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Encoder, Feed, Shape
+from engine_build.datasets.images import ImageEncoder
 from engine_build.datasets.tensors import DATATYPES, TensorEncoder
 from engine_build.datasets.text import TEXT_INPUTS, TextEncoder, read_tokenizer, save_padded
 from engine_build.errors import SourceFault, one_line
@@ -153,6 +154,8 @@ def _read_inlined(source: Path) -> tuple[onnx.ModelProto, bool]:
 
 def encoder_for(network: Network, longest: int | None) -> Encoder:
     """Return what makes feeds of samples for a network."""
+    if network.image_processor is not None:
+        return ImageEncoder(network.image_processor)
     if network.tokenizer is None or longest is None:
         return TensorEncoder(network.inputs)
     return TextEncoder(

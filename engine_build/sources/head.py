@@ -1,6 +1,7 @@
 """The head of a checkpoint or of an ONNX file: its labels, and what makes scores of its logits.
 
-Sources: transformers' pipelines (text_classification.py, token_classification.py) for classifiers;
+Sources: transformers' pipelines (text_classification.py, token_classification.py,
+image_classification.py) for classifiers;
 sentence_transformers' CrossEncoder for rankers.
 """
 
@@ -21,7 +22,12 @@ from engine_build.sources.checkpoint import class_names, read_json
 from engine_build.sources.reference_model import load_reference_model
 from onboarding.values import Activation, Task
 
-HEADED: tuple[Task, ...] = ("text-classification", "text-ranking", "token-classification")
+HEADED: tuple[Task, ...] = (
+    "image-classification",
+    "text-classification",
+    "text-ranking",
+    "token-classification",
+)
 """Tasks whose networks answer logits."""
 PROBLEMS: dict[str | None, Activation] = {
     None: "softmax",

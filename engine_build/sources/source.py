@@ -39,6 +39,8 @@ CHECKPOINT_FILES = (
     "model.safetensors.index.json",
     "tokenizer.json",
     "tokenizer_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
     "special_tokens_map.json",
     "modules.json",
     "config_sentence_transformers.json",
@@ -73,7 +75,8 @@ def fetch(source: SourceSpec, fetching: FetchContext) -> Path:
     """Return the source a spec pins. Raises SourceFault.
 
     A folder that transformers reads (config.json, model.safetensors, tokenizer.json), or an ONNX
-    file: a text network's tokenizer.json, and a config.json with class names, lie beside it.
+    file: a text network's tokenizer.json, an image classifier's
+    preprocessor_config.json, and a config.json with class names, lie beside it.
     """
     if source.python_package is not None:
         return _package(source, source.python_package, fetching)

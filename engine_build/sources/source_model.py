@@ -17,6 +17,7 @@ from engine_build.sources.checkpoint import checkpoint_tokenizer, lowercase, rea
 from engine_build.sources.embedding import EmbeddingPipeline, embedding_pipeline, load_heads
 from engine_build.sources.head import HEADED, gives_types, head_of, refuse_other_head
 from engine_build.sources.pooling import PoolingHead
+from onboarding.values import IMAGES
 
 if TYPE_CHECKING:
     from onboarding.values import Task
@@ -71,7 +72,7 @@ class SourceModel:
         self._pipeline = embedding_pipeline(folder) if task == "text-embedding" else None
         if self._pipeline is not None:
             _refuse_longer_than_encoded(self._pipeline, longest)
-        encoder = _encoder(folder, task)
+        encoder = load_encoder(folder, task)
         _refuse_long_sequences(encoder, longest)
         config = encoder.config
         self.inputs: tuple[str, ...] = ("input_ids", ATTENTION_MASK)
@@ -81,7 +82,7 @@ class SourceModel:
             self.inputs += ("token_type_ids",)
         self.head = head_of(folder, task, scores=getattr(config, "num_labels", None))
         self._module: Any = self._task_module(encoder)
-        _refuse_broken_weights(self._module)
+        refuse_broken_weights(self._module)
         self.output = str(self._module.output)
         self._padding: int | None = getattr(config, "pad_token_id", None)
         vocabulary = int(config.get_text_config().vocab_size)
@@ -93,7 +94,7 @@ class SourceModel:
     def module(self) -> Any:
         """The model as `torch.nn.Module`, in evaluation mode."""
         if self._module is None:
-            self._module = self._task_module(_encoder(self.folder, self._task))
+            self._module = self._task_module(load_encoder(self.folder, self._task))
         return self._module
 
     @property
@@ -129,7 +130,8 @@ class SourceModel:
         return SentenceEmbedder(encoder, self.inputs, head).eval()
 
 
-def _encoder(folder: Path, task: Task) -> Any:
+def load_encoder(folder: Path, task: Task) -> Any:
+    """Return a checkpoint's model in float32, with the head of its task. Raises SourceFault."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     model_class = transformers.AutoModel
@@ -138,6 +140,8 @@ def _encoder(folder: Path, task: Task) -> Any:
         model_class = transformers.AutoModelForSequenceClassification
     if task == "token-classification":
         model_class = transformers.AutoModelForTokenClassification
+    if task == IMAGES:
+        model_class = transformers.AutoModelForImageClassification
     try:
         encoder, loading = model_class.from_pretrained(
             str(folder),
@@ -169,7 +173,8 @@ def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:
         )
 
 
-def _refuse_broken_weights(module: Any) -> None:
+def refuse_broken_weights(module: Any) -> None:
+    """Refuse NaN and Inf. Raises SourceFault."""
     for name, weight in module.state_dict().items():
         if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
             raise SourceFault(

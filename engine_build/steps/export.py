@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Encoder, Samples
+from engine_build.datasets.images import ImageEncoder
 from engine_build.datasets.tensors import TensorEncoder
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import InputRefused
@@ -20,6 +21,7 @@ from engine_build.request import BuildRequest
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
 from engine_build.sources.prompts import served_prompts
 from engine_build.steps.step import BuildState, Step
+from onboarding.values import IMAGES
 
 EIGHT_BIT = ("int8", "fp8")
 MOST_CUT = 0.5
@@ -62,13 +64,19 @@ def _network(context: BuildContext, state: BuildState, known: Network | None) ->
             return check_answers(network, request)
     if known is not None:
         return known
-    from engine_build.sources.export import INTENT, export
+    from engine_build.sources.export import INTENT, export, export_image_network
+    from engine_build.sources.image_model import ImageModel
 
-    assert state.model is not None and request.longest_sequence is not None
+    assert state.model is not None
     prompts = served_prompts(state.model.folder, request.model)
     samples, longest = request.validation.values, request.longest_sequence
     with log.step("export", INTENT):
-        network = export(state.model, samples, context.work.scratch("float"), longest=longest)
+        folder = context.work.scratch("float")
+        if isinstance(state.model, ImageModel):
+            network = export_image_network(state.model, samples, folder)
+        else:
+            assert longest is not None
+            network = export(state.model, samples, folder, longest=longest)
     log.line(f"  largest difference from PyTorch {network.facts['max_abs_difference']:.2g}")
     return dataclasses.replace(network, prompts=prompts)
 
@@ -78,6 +86,8 @@ def check_samples(request: BuildRequest, network: Network, encoder: Encoder, log
     for dataset, samples in _datasets(request):
         if isinstance(encoder, TextEncoder):
             _check_lengths(dataset, samples, encoder, log)
+        elif isinstance(encoder, ImageEncoder):
+            _check_images(dataset, samples, encoder)
         elif isinstance(encoder, TensorEncoder):
             encoder.feed(samples.values[:1])
             _check_sizes(dataset, samples, encoder, request)
@@ -109,7 +119,8 @@ def refuse_lone_texts(samples: Samples, dataset: str) -> None:
 def check_calibration_classes(request: BuildRequest, network: Network, encoder: Encoder) -> None:
     """Refuse calibration samples of one class, by their labels or else by the network."""
     spec, samples, model = request.model.engine.calibration, request.calibration, request.model
-    by_class = model.task == "text-classification" or model.accuracy.metric in CLASS_METRICS
+    is_classifier = model.task in ("text-classification", IMAGES)
+    by_class = is_classifier or model.accuracy.metric in CLASS_METRICS
     if spec is None or not by_class or not chooses_class(network):
         return
     by, classes = "labels", set(samples.labels or ())
@@ -151,6 +162,14 @@ def _check_lengths(dataset: str, samples: Samples, encoder: TextEncoder, log: Lo
             f"  {cut} of {len(samples)} samples of {dataset} are cut at {encoder.longest} tokens, "
             "as the engine will do"
         )
+
+
+def _check_images(dataset: str, samples: Samples, encoder: ImageEncoder) -> None:
+    for name, sample in zip(samples.names, samples.values, strict=True):
+        try:
+            encoder.feed([sample])
+        except InputRefused as error:
+            raise InputRefused(f"{name} of {dataset}: {error}") from error
 
 
 def _check_sizes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine_build.context import BuildContext
 from engine_build.steps.step import BuildState, Step
+from onboarding.values import IMAGES
 
 
 def run(context: BuildContext, state: BuildState) -> None:
@@ -14,6 +15,11 @@ def run(context: BuildContext, state: BuildState) -> None:
         # torch and transformers take seconds to import; builds of known networks never need them.
         from engine_build.sources.source_model import SourceModel
 
+        if context.request.model.task == IMAGES:
+            from engine_build.sources.image_model import ImageModel
+
+            state.model = ImageModel(state.source)
+            return
         assert context.request.longest_sequence is not None
         state.model = SourceModel(
             state.source,

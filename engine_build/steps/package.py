@@ -72,6 +72,7 @@ def served_engine(request: BuildRequest, network: Network) -> Served:
         serving=request.model.serving,
         prompts=network.prompts,
         activation=network.facts.get("activation"),
+        image_processor=network.image_processor,
     )
 
 
@@ -89,6 +90,7 @@ def _served_fields(served: Served) -> dict[str, Any]:
         "activation": served.activation,
         "preprocessing": served.preprocessing,
         "postprocessing": served.postprocessing,
+        "image_processor": served.image_processor,
     }
 
 

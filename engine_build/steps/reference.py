@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import DAMAGED, Array, by_length
+from engine_build.datasets.dataset import DAMAGED, Array, Sample, by_length
 from engine_build.errors import SourceFault
 from engine_build.evaluation.answers import rows_by_length
 from engine_build.ort import OrtNetwork
@@ -19,7 +20,7 @@ from engine_build.sources.head import ranking_reference, refuse_other_scores
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import Store
 from onboarding.names import network_path
-from onboarding.values import Precision
+from onboarding.values import IMAGES, Precision
 
 REFERENCE_BATCH = 32
 
@@ -53,23 +54,16 @@ def run(context: BuildContext, state: BuildState) -> None:
 
 
 def _rows(context: BuildContext, state: BuildState) -> Array:
-    """Return the source's answers; of embedders and rankers, those of sentence-transformers."""
-    samples, longest = context.request.validation.values, context.request.longest_sequence
+    """Return the source's answers; of embedders, rankers and image classifiers, its library's."""
+    samples = context.request.validation.values
     batches = -(-len(samples) // REFERENCE_BATCH)
     network, model = _reference_network(context, state), state.model
-    ranks = context.request.model.task == "text-ranking"
-    if model is None or longest is None or not (model.embeds or ranks):
+    own = None if model is None else _own_reference(context, state)
+    if own is None:
         answer = network.rows if model is None else model.rows
         counted = context.log.count_calls(answer, batches, "batches")
         return rows_by_length(counted, state.encoder, samples, REFERENCE_BATCH)
-    model.release()
-    prompts = state.networks["float"].prompts
-    prompt = "" if prompts is None else prompts.prefix()
-    reference = (
-        ranking_reference(model.folder, longest)
-        if ranks
-        else reference_encoder(model.folder, longest, prompt)
-    )
+    reference, refuse_other = own
     encode = context.log.count_calls(reference, batches, "batches")
     order = by_length(state.encoder, samples)
     begins = range(0, len(order), REFERENCE_BATCH)
@@ -78,8 +72,33 @@ def _rows(context: BuildContext, state: BuildState) -> Array:
     rows: Array = np.empty_like(sorted_rows)
     rows[order] = sorted_rows
     first = network.rows(state.encoder.feed(samples[:REFERENCE_BATCH]))
-    (refuse_other_scores if ranks else refuse_other_vectors)(first, rows[:REFERENCE_BATCH])
+    refuse_other(first, rows[:REFERENCE_BATCH])
     return rows
+
+
+def _own_reference(
+    context: BuildContext, state: BuildState
+) -> tuple[Callable[[Sequence[Sample]], Array], Callable[[Array, Array], None]] | None:
+    """Return the library that answers whole samples, and what refuses a network that differs.
+
+    None where the model in PyTorch is all there is.
+    """
+    model, longest = state.model, context.request.longest_sequence
+    assert model is not None
+    task = context.request.model.task
+    if task == IMAGES:
+        from engine_build.sources.image_model import ImageModel, refuse_other_logits
+
+        assert isinstance(model, ImageModel)
+        return model.pipeline_rows(), refuse_other_logits
+    if longest is None or task not in ("text-embedding", "text-ranking"):
+        return None
+    model.release()
+    if task == "text-ranking":
+        return ranking_reference(model.folder, longest), refuse_other_scores
+    prompts = state.networks["float"].prompts
+    prompt = "" if prompts is None else prompts.prefix()
+    return reference_encoder(model.folder, longest, prompt), refuse_other_vectors
 
 
 def reference_note(request: BuildRequest, given: Precision | None) -> str | None:

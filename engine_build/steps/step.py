@@ -17,6 +17,7 @@ from onboarding.manifest import CompileCheckRecord
 from onboarding.values import Precision
 
 if TYPE_CHECKING:
+    from engine_build.sources.image_model import ImageModel
     from engine_build.sources.source_model import SourceModel
 
 
@@ -35,7 +36,7 @@ class BuildState:
     """A checkpoint's folder or an ONNX file; None where network and reference were kept."""
     reference_source: Path | None = None
     """The file of accuracy.reference; None where there is none, or where answers were kept."""
-    model: SourceModel | None = None
+    model: SourceModel | ImageModel | None = None
     """The source model in PyTorch; None for ONNX sources and kept networks."""
     refused: dict[Precision, str]
     """Why `auto` does not try a precision whose engine cannot be made."""

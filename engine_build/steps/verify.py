@@ -131,6 +131,8 @@ class _Verification:
             text = ""
             if isinstance(sample, str | tuple):
                 text = f", {' / '.join((sample,) if isinstance(sample, str) else sample)[:80]!r}"
+            elif isinstance(sample, bytes):
+                text = f", {self._context.request.validation.names[index]}"
             self._context.log.line(f"    its worst is sample {index + 1}{text}")
         return record
 

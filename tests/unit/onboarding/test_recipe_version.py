@@ -27,15 +27,15 @@ CARRIED = (
 PINNED = {
     1: "375b86e1a925bdf9b2ff9f88e0ddf2e14f9e83e88323d47673705f9908b7a888",
     2: "30f08a2f195416cc065d650cb2f5ccdbd5f37655038576e4a4dc1bcdf86393af",
-    4: "3928175323ab31f5c93630c1446897cea7ba27eb8d625a1f23f5da57acd385d1",
+    4: "aec03df797d5ea3700317e59880934df219a1998f2444e950a1ace7d5f4db639",
 }
 """The digest of the carried files, one after the other, by recipe version; version 1 carried one.
 
 When a file changes, raise RECIPE_VERSION and add a row. Row 4 was written anew when archives began
 to be signed: an engine of before is served as before, and is unsigned where signatures are
-asked for, so no key had to change. So it was when requests began to name prompts, and when a user's
-code came: an archive of before holds none. With heads only classifiers, whose answers changed, have
-new keys.
+asked for, so no key had to change. So it was when requests began to name prompts, when a user's
+code came, and when images did: an archive of before holds none. With heads only classifiers, whose
+answers changed, have new keys.
 """
 
 

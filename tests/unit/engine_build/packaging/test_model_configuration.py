@@ -170,7 +170,7 @@ def test_refuses_a_cache_beside_prompts():
 
 def test_refuses_a_half_precision_answer_of_a_text_task_on_a_gpu():
     half = {"outputs": (LOGITS[0].model_copy(update={"datatype": "FP16"}),)}
-    reason = "output 'logits' has datatype FP16; a text task answers in FP32"
+    reason = "output 'logits' has datatype FP16; task text-embedding answers in FP32"
     with pytest.raises(InputRefused, match=reason):
         configurations(served_model(**half), is_cpu=False)
     assert "TYPE_FP32" in configurations(served_model(**half), is_cpu=True)["embedder/config.pbtxt"]
