@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import datetime
 import json
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from local_cloud.lifecycle import CloudError
+from onboarding.fault import FaultsError
+from onboarding.lock import LockError
 from roundhouse.acceptance.assumptions import Finding, Findings, Place, Verdict, by_name
 from roundhouse.acceptance.cleanup import clean, leftovers
 from roundhouse.acceptance.cleanup_record import (
@@ -31,6 +35,8 @@ from roundhouse.acceptance.setup import (
 )
 from roundhouse.acceptance.steps.step import AcceptanceContext, AcceptanceStep
 from roundhouse.acceptance.tiny_texts import shuffled_texts
+from roundhouse.deploy.builds.engines import missing_engines
+from roundhouse.deploy.quotas import require_quotas
 from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.interruption import TimeIsUp, time_limit
 from roundhouse.paths import Paths
@@ -128,6 +134,7 @@ def run_acceptance(
     write_models(own, setup, run)
     session = open_session(own, report, ENVIRONMENT, run, in_local_cloud=setup.in_local_cloud)
     require_unused(session, setup.origin)
+    require_quotas(session, missing_engines(session), at_once=1)
     begun = datetime.datetime.now(datetime.UTC)
     evidence = Evidence(folder=build / f"{begun:%Y%m%dT%H%M%SZ}")
     rows = by_name(row for step in steps for row in step.assumptions(setup))
@@ -153,9 +160,9 @@ def run_acceptance(
         context.session = replace(session, report=replace(report, check=lambda: None))
         reasons[steps[-1].name] = run_step(context, steps[-1], is_limited=False)
         table = findings.table(reasons, places(setup))
+        if not any(leftovers(session.clients, session.environment)):
+            delete_record(build)
         evidence.write_comparison(title, table)
-    if findings.rows["destroy.left"].verdict is Verdict.same:
-        delete_record(build)
     return AcceptanceResult(findings=table, evidence=evidence.folder, usd_bound=bound)
 
 
@@ -176,8 +183,14 @@ def run_step(context: AcceptanceContext, step: AcceptanceStep, *, is_limited: bo
         return "the step did not come to it"
     except TimeIsUp:
         reason = f"no end within {step.limit_minutes:g} minutes"
-    except RoundhouseError as error:
+    except (RoundhouseError, FaultsError, LockError, CloudError) as error:
         reason = " ".join(str(error).split())
+    except Exception as error:
+        # What nobody foresaw is a finding too, and no reason to leave later steps untried.
+        reason = f"{type(error).__name__}: {error}"
+        trace = "".join(traceback.format_exception(error))
+        context.evidence.write_text(f"failures/{step.name}-trace.txt", trace)
+    context.failed.add(step.name)
     context.evidence.write_text(f"failures/{step.name}.txt", reason + "\n")
     context.session.report.print(f"  {reason}")
     _fail_first(context, step, reason)

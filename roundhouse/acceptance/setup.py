@@ -107,9 +107,9 @@ def new_setup(origin: EnvironmentSpec, *, in_local_cloud: bool) -> Setup:
     builds = {**origin.builds.model_dump(mode="json"), "timeout_minutes": BUILD_MINUTES}
     if in_local_cloud:
         builds |= {"at_once": 2, "poll_seconds": 1}
-    environment = EnvironmentSpec.model_validate(
-        json.loads(json.dumps({**facts, "name": ENVIRONMENT, "builds": builds}))
-    )
+    # Lists are tuples only where JSON is read.
+    document = json.dumps({**facts, "name": ENVIRONMENT, "builds": builds})
+    environment = EnvironmentSpec.model_validate_json(document)
     return Setup(
         origin=origin.name,
         environment=environment,

@@ -6,7 +6,7 @@ from onboarding.lock import LockEntry, read_lock
 from onboarding.names import build_machine, builder_project
 from roundhouse.acceptance.assumptions import Assumption, Place
 from roundhouse.acceptance.setup import Setup, TinyModel
-from roundhouse.acceptance.steps.step import AcceptanceContext, AcceptanceStep
+from roundhouse.acceptance.steps.step import AcceptanceContext, AcceptanceStep, no_builder
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
 
@@ -101,5 +101,6 @@ ENGINES = AcceptanceStep(
     limit_minutes=45,
     assumptions=assumptions,
     run=run,
+    obstacle=no_builder,
     creates=created,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 from engine_build.errors import BuildError
 from engine_build.quantization.calibration_cache import CACHE_NAME, parse_cache, version_digits
@@ -52,16 +52,16 @@ def run(context: AcceptanceContext) -> str:
     for name, text in logs.items():
         context.evidence.write_text(f"logs/{name}.log", text)
     if context.setup.has_gpu:
-        _compare(context, [text for text in logs.values() if "nvidia-smi" in text])
+        _compare(context, {name: text for name, text in logs.items() if "nvidia-smi" in text})
         _compare_cache(context)
     return f"{len(logs)} logs kept"
 
 
-def _compare(context: AcceptanceContext, logs: Iterable[str]) -> None:
+def _compare(context: AcceptanceContext, logs: Mapping[str, str]) -> None:
     """Record what the parsers read of every build; one log that differs counts."""
     version = str(context.setup.platform.tensorrt)
     least = context.setup.platform.minimum_driver or 0
-    for log in logs:
+    for name, log in logs.items():
         output = build_output.shown_output(log)
         host = build_output.read_host(output)
         _record(context, "host", host, lambda value: True, "three fields")
@@ -74,7 +74,7 @@ def _compare(context: AcceptanceContext, logs: Iterable[str]) -> None:
         _record(context, "plan-version", build_output.read_plan_version(output), same)
         _record(context, "median", build_output.read_median(output), lambda value: True)
         for number, text in enumerate(build_output.inspector_texts(log)):
-            context.evidence.write_text(f"inspector/{number}-{abs(hash(log))}.json", text)
+            context.evidence.write_text(f"inspector/{name}-{number}.json", text)
             _compare_inspection(context, text)
 
 

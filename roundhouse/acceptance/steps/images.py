@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roundhouse.acceptance.assumptions import Assumption, Place
 from roundhouse.acceptance.setup import Setup
-from roundhouse.acceptance.steps.step import AcceptanceContext, AcceptanceStep
+from roundhouse.acceptance.steps.step import AcceptanceContext, AcceptanceStep, no_builder
 from roundhouse.deploy.images import build_images, image_states, missing
 
 
@@ -42,4 +42,5 @@ IMAGES = AcceptanceStep(
     limit_minutes=90,
     assumptions=assumptions,
     run=run,
+    obstacle=no_builder,
 )

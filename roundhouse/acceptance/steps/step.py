@@ -17,7 +17,10 @@ LOCAL_LOOK_SECONDS, LOOK_SECONDS = 0.5, 10.0
 
 @dataclass(kw_only=True)
 class AcceptanceContext:
-    """One run under way; steps add to `built` and `deployed`, by the names of models."""
+    """One run under way.
+
+    Steps add to `built` and `deployed`, by the names of models; `failed` are steps that failed.
+    """
 
     session: Session
     setup: Setup
@@ -25,6 +28,7 @@ class AcceptanceContext:
     findings: Findings
     built: set[str] = field(default_factory=set)
     deployed: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
     sleep: Callable[[float], None] = time.sleep
 
     @property
@@ -64,6 +68,12 @@ class AcceptanceStep:
     instances: Mapping[str, int] = field(default_factory=dict)
     obstacle: Callable[[AcceptanceContext], str | None] = lambda context: None
     creates: Callable[[Setup], tuple[str, ...]] = lambda setup: ()
+
+
+def no_builder(context: AcceptanceContext) -> str | None:
+    """Return why engines cannot be built, nor endpoints started."""
+    missing = sorted(context.failed & {"stacks", "images"})
+    return f"step {missing[0]} failed" if missing else None
 
 
 def no_endpoint(context: AcceptanceContext) -> str | None:
