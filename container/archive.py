@@ -50,6 +50,11 @@ class EngineArchive:
         return None if name is None else self.root / name
 
     @property
+    def plugins(self) -> tuple[Path, ...]:
+        """Libraries of the plan's custom operators."""
+        return tuple(self.root / name for name in self.manifest.plugins)
+
+    @property
     def runs_host_code(self) -> bool:
         """True when trtexec compiled the plan version-compatible, so that it carries host code."""
         return VERSION_COMPATIBLE in _trtexec_arguments(self.manifest)
@@ -168,7 +173,7 @@ def _refuse_changed_files(root: Path, manifest: Manifest) -> None:
         for path in root.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     } - {MANIFEST_NAME, ENVELOPE_NAME}
-    needed = {*manifest.files, manifest.engine_file}
+    needed = {*manifest.files, manifest.engine_file, *manifest.plugins}
     if manifest.tokenizer_file is not None:
         needed.add(manifest.tokenizer_file)
     faults = [

@@ -13,6 +13,7 @@ from engine_build.runner import Runner
 from engine_build.settings import Settings
 from engine_build.store import FolderStore, Store
 from engine_build.work_folder import WorkFolder
+from onboarding.names import source_copy_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,12 @@ class BuildContext:
     def destination(self) -> Store:
         """Where the engine lies in the end."""
         return self.work_store if self.publish_to is None else self.publish_to
+
+    @property
+    def plugins(self) -> tuple[Path, ...]:
+        """Where the fetch step keeps the libraries of custom operators."""
+        paths = (source_copy_path(item.sha256, item.name) for item in self.request.plugins)
+        return tuple(map(self.work_store.path, paths))
 
     def networks(self) -> Networks:
         """The networks of this build."""

@@ -15,6 +15,7 @@ from onboarding.keys import network_precisions
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import CalibrationSpec, ModelSpec, SensitivitySearchSpec
 from onboarding.platform import ServingPlatform
+from onboarding.plugin_spec import PluginSpec
 from onboarding.resolve import quantization_mode, runtime_identity, target
 from onboarding.source_access import SourceSecretsSpec
 from onboarding.tree import Tree, read_tree
@@ -69,6 +70,11 @@ class BuildRequest:
         Q/DQ nodes of the source are in its own network, whose key is the float one's.
         """
         return self.network_keys.get(precision, self.network_keys["float"])
+
+    @property
+    def plugins(self) -> tuple[PluginSpec, ...]:
+        """Libraries of custom operators; none where ONNX Runtime runs the operators' functions."""
+        return () if self.is_cpu else self.model.engine.plugins
 
     @property
     def longest_sequence(self) -> int | None:

@@ -10,7 +10,9 @@ from onboarding.document import KeyPath
 from onboarding.environment_view import (
     EnvironmentView,
     SpecFiles,
+    model_server,
     own_endpoint,
+    serving_server,
     shared_endpoint_name,
 )
 from onboarding.fault import Fault
@@ -24,6 +26,7 @@ from onboarding.rules import (
     join_rules,
     name_rules,
     placement_rules,
+    plugin_rules,
     precision_rules,
     processing_rules,
     profile_rules,
@@ -56,11 +59,13 @@ MODEL_RULES = (
     + profile_rules.RULES
     + precision_rules.RULES
     + quantized_rules.RULES
+    + plugin_rules.RULES
     + dataset_rules.RULES
     + task_rules.RULES
     + tensor_rules.RULES
     + processing_rules.RULES
 )
+ENGINE_RULES = precision_rules.ENGINE_RULES + plugin_rules.ENGINE_RULES
 ENVIRONMENT_RULES = environment_rules.RULES + source_access_rules.RULES
 
 
@@ -94,7 +99,7 @@ def override_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fault
     yield from _spec_faults(view, datasets)
 
 
-def environment_faults(view: EnvironmentView) -> Iterator[Fault]:
+def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
     """Return the faults of one environment: its names, its hardware, its platform."""
     environment = view.environment.spec
     if "name" in view.environment.sections:
@@ -114,8 +119,8 @@ def environment_faults(view: EnvironmentView) -> Iterator[Fault]:
         yield from apply_rules(variant_rules.RULES, case, endpoint.sections)
     for placement in placements(view):
         yield from apply_rules(placement_rules.RULES, placement, view.environment.sections)
-    for model, engine in engine_cases(view):
-        yield from apply_rules(precision_rules.ENGINE_RULES, engine, model.sections)
+    for model, engine in engine_cases(view, datasets):
+        yield from apply_rules(ENGINE_RULES, engine, model.sections)
 
 
 def _spec_faults(specs: SpecFiles | EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
@@ -182,21 +187,23 @@ def placements(view: EnvironmentView) -> Iterator[PlacementCase]:
             view,
             view.models[name],
             _instance_type_paths(endpoint, ("endpoint",)),
-            _server(view.models[name]),
+            model_server(view.models[name]),
         )
     for name, model in view.models.items():
         yield from _placements(
             view,
             model,
             _joined_type(view, name),
-            _server(view.models.get(_joins(view, name), model)),
+            model_server(view.models.get(_joins(view, name), model)),
         )
     for shared in view.endpoints.values():
         server: Server = shared.spec.server if "server" in shared.sections else "triton"
         yield from _placements(view, shared, _own_type(shared, ()), server, multi_model=True)
 
 
-def engine_cases(view: EnvironmentView) -> Iterator[tuple[Checked[ModelSpec], EngineCase]]:
+def engine_cases(
+    view: EnvironmentView, datasets: Datasets
+) -> Iterator[tuple[Checked[ModelSpec], EngineCase]]:
     """Return every model on every instance type that serves it, where both are known."""
     platform = _platform(view)
     if platform is None:
@@ -204,6 +211,7 @@ def engine_cases(view: EnvironmentView) -> Iterator[tuple[Checked[ModelSpec], En
     for name, model in view.models.items():
         placed = _serving(view, name)
         instances = tuple(instance for _, instance in placed)
+        server, multi_model = serving_server(view, name)
         for path, instance in placed:
             yield (
                 model,
@@ -214,6 +222,11 @@ def engine_cases(view: EnvironmentView) -> Iterator[tuple[Checked[ModelSpec], En
                     instance=instance,
                     instance_path=path,
                     instances=instances,
+                    server=server,
+                    multi_model=multi_model,
+                    has_signers="trusted_signers" in view.environment.sections
+                    and bool(view.environment.spec.trusted_signers),
+                    library=datasets.shared_library,
                 ),
             )
 
@@ -320,10 +333,6 @@ def _joined_type(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
 
 def _joins(view: EnvironmentView, name: str) -> str:
     return view.joins[name].joins if name in view.joins else name
-
-
-def _server(model: Checked[ModelSpec]) -> Server:
-    return model.spec.serving.server if "serving" in model.sections else "triton"
 
 
 def _platform(view: EnvironmentView) -> ServingPlatform | None:

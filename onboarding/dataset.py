@@ -10,6 +10,7 @@ from onboarding.arrays import ArrayHeader, array_headers
 from onboarding.checkpoint import file_sums
 from onboarding.image_files import FOLDER, image_labels, image_names
 from onboarding.onnx_header import OnnxHeader, read_onnx_header
+from onboarding.shared_library import SharedLibrary, read_shared_library
 
 TEXTS, LABELLED, ARRAYS = ".txt", ".tsv", ".npz"
 KINDS = (TEXTS, LABELLED, ARRAYS)
@@ -38,12 +39,13 @@ class Dataset:
 
 
 class Datasets:
-    """Every dataset and ONNX header under one onboarding root, each read once."""
+    """Every dataset, ONNX header and library under one onboarding root, each read once."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._read: dict[str, Dataset] = {}
         self._headers: dict[str, OnnxHeader | str] = {}
+        self._libraries: dict[str, SharedLibrary | str] = {}
 
     def __getitem__(self, path: str) -> Dataset:
         if path not in self._read:
@@ -62,6 +64,19 @@ class Datasets:
             except OSError as error:
                 self._headers[path] = f"cannot be read: {error.strerror}"
         return self._headers[path]
+
+    def shared_library(self, path: str) -> SharedLibrary | str | None:
+        """Return a library's facts, or what is wrong with it; None where there is no file."""
+        if path not in self._libraries:
+            if not is_inside(self.root, path) or not (self.root / path).is_file():
+                return None
+            try:
+                self._libraries[path] = read_shared_library(self.root / path)
+            except ValueError as error:
+                self._libraries[path] = str(error)
+            except OSError as error:
+                self._libraries[path] = f"cannot be read: {error.strerror}"
+        return self._libraries[path]
 
     def digests(self) -> dict[str, str]:
         """Path to sha256 of the bytes of every dataset asked for so far that can be used."""

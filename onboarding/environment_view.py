@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
 from onboarding.validation import Checked, validate
-from onboarding.values import Value
+from onboarding.values import Server, Value
 
 SpecT = TypeVar("SpecT", bound=Value)
 
@@ -117,6 +117,20 @@ def shared_endpoint_name(model: Checked[ModelSpec]) -> str | None:
     """The shared endpoint that a model joins."""
     is_shared = "endpoint" in model.sections and isinstance(model.spec.endpoint, str)
     return str(model.spec.endpoint) if is_shared else None
+
+
+def serving_server(view: EnvironmentView, name: str) -> tuple[Server, bool]:
+    """Return the server that answers for a model, and whether it does so for several."""
+    shared = view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
+    if shared is not None:
+        return (shared.spec.server if "server" in shared.sections else "triton"), True
+    joined = view.joins[name].joins if name in view.joins else name
+    return model_server(view.models.get(joined, view.models[name])), False
+
+
+def model_server(model: Checked[ModelSpec]) -> Server:
+    """Return the server that a model's own file names."""
+    return model.spec.serving.server if "serving" in model.sections else "triton"
 
 
 def is_part_of_a_shared_endpoint(written: Mapping[str, Any], override: Mapping[str, Any]) -> bool:

@@ -54,6 +54,11 @@ def network_key(
     if spec.task == "text-classification":
         # Answers have labels and scores since; one key never stands for two forms of an answer.
         inputs["answers"] = "labels and scores"
+    if spec.engine.plugins:
+        # Their operators stay nodes of the network; functions of others do not.
+        inputs["operators"] = sorted(
+            name for item in spec.engine.plugins for name in item.operators
+        )
     if network_precision == "int8" and spec.engine.calibration is not None:
         calibration = spec.engine.calibration
         inputs["calibration"] = {
@@ -70,6 +75,11 @@ def network_key(
                 spec, spec.engine.sensitivity_search, dataset_digests
             )
     return _digest(inputs)
+
+
+def plugin_operators(spec: ModelSpec) -> frozenset[str]:
+    """Return the operators of a network that plugins compute."""
+    return frozenset(name for plugin in spec.engine.plugins for name in plugin.operators)
 
 
 def plan_gpu(spec: ModelSpec, instance: InstanceType) -> str | None:
@@ -160,7 +170,18 @@ def _compiler(spec: ModelSpec) -> dict[str, Any]:
         "hardware_compatibility",
         "version_compatible",
     }
-    return spec.engine.model_dump(mode="json", include=options)
+    fields = spec.engine.model_dump(mode="json", include=options)
+    # These two are younger than their recipe: defaults are left out, so that no key of before
+    # changes.
+    if spec.engine.sparsity != "disable":
+        fields["sparsity"] = spec.engine.sparsity
+    if spec.engine.plugins:
+        # A library is its digest, wherever it lies; the archive carries it by its name.
+        fields["plugins"] = [
+            {"name": item.name, "sha256": item.sha256, "operators": sorted(item.operators)}
+            for item in spec.engine.plugins
+        ]
+    return fields
 
 
 def _packaged(serving: ServingSpec) -> dict[str, Any]:

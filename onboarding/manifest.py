@@ -251,6 +251,8 @@ class ServedModel(Value):
         None, exclude_if=lambda processor: processor is None
     )
     """What makes pixels the network's input; None, not written, unless clients send images."""
+    plugins: tuple[str, ...] = Field((), exclude_if=lambda plugins: not plugins)
+    """Files that are libraries of the plan's custom operators; not written where there are none."""
     files: dict[str, str]
 
     def to_bytes(self) -> bytes:

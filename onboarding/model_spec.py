@@ -15,6 +15,7 @@ from onboarding.hosting_spec import (
     MetricsSpec,
     ScalingSpec,
 )
+from onboarding.plugin_spec import PluginSpec
 from onboarding.processing_spec import PostprocessingSpec, PreprocessingSpec
 from onboarding.source_spec import SourceSpec
 from onboarding.values import (
@@ -29,6 +30,7 @@ from onboarding.values import (
     Role,
     Rollout,
     Server,
+    Sparsity,
     Task,
     Value,
 )
@@ -112,6 +114,16 @@ class EngineSpec(Value):
     )
     version_compatible: bool = Field(
         False, description="Build a plan that later releases of TensorRT load; slower"
+    )
+    weight_stripped: bool = Field(
+        False, description="Refused where true: an archive carries its weights, and Triton no refit"
+    )
+    sparsity: Sparsity = Field(
+        "disable",
+        description="enable: TensorRT may compute with weights of which two in four are zero",
+    )
+    plugins: tuple[PluginSpec, ...] = Field(
+        (), max_length=8, description="Libraries of custom operators, for TensorRT on a GPU"
     )
 
 

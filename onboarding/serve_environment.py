@@ -26,6 +26,9 @@ does.
 """
 COMPLETE = "--disable-auto-complete-config"
 VERSION_COMPATIBLE = "--backend-config=tensorrt,version-compatible=true"
+MODEL_FOLDER = "/opt/ml/model"
+"""Where SageMaker unpacks the archive of a single model."""
+PLUGINS = "--backend-config=tensorrt,plugins="
 RESPONSE_CACHE_BYTES = 64 * 2**20
 RESPONSE_CACHE = f"--cache-config=local,size={RESPONSE_CACHE_BYTES}"
 
@@ -71,6 +74,12 @@ VARIABLES = (
     ),
     Variable(
         name=f"{ADDITIONAL_ARGS}, more",
+        value=f"`{PLUGINS}{MODEL_FOLDER}/NAME.so;…`, with `plugins`",
+        reason="the TensorRT backend loads them before its first plan; the image has checked the "
+        "archive's signature by then",
+    ),
+    Variable(
+        name=f"{ADDITIONAL_ARGS}, more",
         value=f"`{RESPONSE_CACHE}`, with `response_cache: true`",
         reason="a model's response cache has no effect where the server has none",
     ),
@@ -92,14 +101,20 @@ def serve_environment(
     model: str | None,
     *,
     version_compatible: bool = False,
+    plugins: Sequence[str] = (),
     response_cache: bool = False,
     asynchronous: bool = False,
     metrics: bool = False,
 ) -> dict[str, str]:
-    """The variables of one container; no model is a multi-model endpoint."""
+    """The variables of one container; no model is a multi-model endpoint.
+
+    `plugins` are the archive's libraries of custom operators.
+    """
+    libraries = ";".join(f"{MODEL_FOLDER}/{name}" for name in plugins)
     options = (
         (True, COMPLETE),
         (version_compatible, VERSION_COMPATIBLE),
+        (bool(plugins), f"{PLUGINS}{libraries}"),
         (response_cache, RESPONSE_CACHE),
     )
     arguments = " ".join(argument for wanted, argument in options if wanted)

@@ -69,7 +69,7 @@ def read_tree(root: Path) -> Tree:
     faults = [*file_faults(files, datasets, root)]
     for view in views.values():
         faults.extend(override_faults(_only_overridden(files, view), datasets))
-    faults.extend(_by_environment(views))
+    faults.extend(_by_environment(views, datasets))
     return Tree(
         root=root,
         models=_valid(models),
@@ -95,11 +95,11 @@ def _only_overridden(files: SpecFiles, view: EnvironmentView) -> EnvironmentView
     return replace(view, models=models, endpoints=endpoints)
 
 
-def _by_environment(views: Mapping[str, EnvironmentView]) -> Iterator[Fault]:
+def _by_environment(views: Mapping[str, EnvironmentView], datasets: Datasets) -> Iterator[Fault]:
     """Return each fault once, naming its environments unless all have it."""
     found: dict[Fault, list[str]] = {}
     for name, view in views.items():
-        for fault in dict.fromkeys(environment_faults(view)):
+        for fault in dict.fromkeys(environment_faults(view, datasets)):
             found.setdefault(fault, []).append(name)
     for fault, names in found.items():
         if fault.file.startswith("environments/") or len(names) == len(views):

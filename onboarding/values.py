@@ -24,6 +24,8 @@ PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmea
 """Of the tokens' vectors, in sentence-transformers' words."""
 Metric = Literal["cosine", "agreement", "accuracy", "order", "relative_error"]
 HardwareCompatibility = Literal["none", "ampere+", "same_compute_capability"]
+Sparsity = Literal["disable", "enable"]
+"""In trtexec's words."""
 Rollout = Literal["canary", "linear", "rolling", "all-at-once"]
 Role = Literal["variant", "shadow"]
 Activation = Literal["softmax", "sigmoid", "identity"]

@@ -63,7 +63,7 @@ def promoted_folder(promotion: Promotion, git: Git, build: Path) -> Path:
 def model_files(tree: Tree, model: str) -> tuple[str, ...]:
     """Return the files that a model's engine and endpoint follow from, relative to the root.
 
-    Its own file, its locks, its datasets, its network, and the shared endpoint that it joins.
+    Its own file, its locks, datasets, network and plugins, and the shared endpoint that it joins.
     """
     files = {f"models/{model}.yaml"}
     files |= {lock_path(Path(item.locks), model).as_posix() for item in tree.environments.values()}
@@ -74,11 +74,13 @@ def model_files(tree: Tree, model: str) -> tuple[str, ...]:
         engine = spec.engine
         datasets = (spec.accuracy, engine.calibration, engine.sensitivity_search)
         files |= {item.dataset for item in datasets if item is not None}
+        plugins = (plugin.file for plugin in engine.plugins)
         reference = spec.accuracy.reference
         source = (
             spec.source.checkpoint,
             spec.source.onnx,
             None if reference is None else reference.onnx,
+            *plugins,
         )
         files |= {path for path in source if path is not None and not path.startswith("s3://")}
         if isinstance(spec.endpoint, str):

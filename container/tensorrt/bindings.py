@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from container.tensorrt.faults import NoBindings
+from container.tensorrt.faults import NoBindings, PlanRefused
 from container.tensorrt.surface import TensorRT
 
 KEPT_ERRORS = 100
@@ -33,6 +36,19 @@ def bindings() -> tuple[Any, Any]:
         raise NoBindings(str(error.name)) from error
     except (ImportError, OSError) as error:
         raise NoBindings(" ".join(str(error).split())) from error
+
+
+def load_plugins(libraries: Iterable[Path]) -> None:
+    """Load libraries that register custom operators, TensorRT's own being loaded.
+
+    They stay loaded, as `dlopen` keeps them. Raises PlanRefused.
+    """
+    for library in libraries:
+        try:
+            ctypes.CDLL(str(library))
+        except OSError as error:
+            reason = " ".join(str(error).split())
+            raise PlanRefused(f"plugin {library.name} cannot be loaded ({reason}).") from error
 
 
 def error_logger(trt: TensorRT) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from container.tensorrt.bindings import error_logger
+from container.tensorrt.bindings import error_logger, load_plugins
 from container.tensorrt.faults import DeviceOutOfMemory, PlanRefused, mentions_memory_shortage
 from container.tensorrt.surface import ICudaEngine, IExecutionContext, TensorRT
 
@@ -75,11 +75,19 @@ def times(sizes: Sequence[int]) -> str:
 class Plan:
     """A plan, loaded on the current GPU."""
 
-    def __init__(self, path: Path, *, trt: TensorRT, host_code: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        trt: TensorRT,
+        host_code: bool = False,
+        plugins: Sequence[Path] = (),
+    ) -> None:
         """`host_code` lets a version-compatible plan run the code inside it.
 
-        Raises PlanRefused and DeviceOutOfMemory.
+        `plugins` are libraries of custom operators. Raises PlanRefused and DeviceOutOfMemory.
         """
+        load_plugins(plugins)
         self._trt, self._path = trt, path
         self._logger = error_logger(trt)
         self._runtime = trt.Runtime(self._logger)

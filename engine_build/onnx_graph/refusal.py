@@ -16,7 +16,8 @@ import onnx
 from engine_build.errors import NetworkRefused
 
 PLUGIN = (
-    "or replace it in the ONNX file by standard ones (onnx-graphsurgeon); plugins are not loaded"
+    "or replace it in the ONNX file by standard ones (onnx-graphsurgeon), or name a TensorRT "
+    "plugin that computes it (`engine.plugins`)"
 )
 ONNX_DOMAINS = ("", "ai.onnx")
 TENSORRT_ONLY = frozenset(("NonZero", "NonMaxSuppression", "RoiAlign", "DeformConv"))

@@ -78,7 +78,7 @@ def bucket_network(
         for name in BESIDE_NETWORK:
             store.download(str(PurePosixPath(key).with_name(name)), path.with_name(name))
     except PublishFailed as error:
-        raise _unreadable(error) from error
+        raise unreadable(error) from error
     if copies is not None and _network_sha256(path, names) == sha256:
         # The network goes last: whoever finds it finds what lies beside it.
         _keep(copies, str(sha256), folder, (*names, *BESIDE_NETWORK, path.name))
@@ -120,7 +120,7 @@ def bucket_checkpoint(address: str, sha256: str | None, access: BucketAccess, fo
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             store.download(f"{prefix}{name}", folder / name)
     except PublishFailed as error:
-        raise _unreadable(error) from error
+        raise unreadable(error) from error
     digest = checkpoint_sha256(folder)
     if digest != sha256:
         raise SourceFault(
@@ -173,6 +173,7 @@ def _keep(copies: Store, sha256: str, folder: Path, names: Iterable[str]) -> Non
             copies.upload(folder / name, source_copy_path(sha256, name), only_if_absent=True)
 
 
-def _unreadable(error: PublishFailed) -> SourceFault:
+def unreadable(error: PublishFailed) -> SourceFault:
+    """Return the fault of a bucket that the builds may not read."""
     reason = str(error).partition("; no engine was published")[0]
     return SourceFault(f"{reason}; {UNREADABLE}.")

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
 
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Encoder, Feed, Shape
 from engine_build.datasets.images import ImageEncoder
 from engine_build.datasets.tensors import DATATYPES, TensorEncoder
 from engine_build.datasets.text import TEXT_INPUTS, TextEncoder, read_tokenizer, save_padded
 from engine_build.errors import SourceFault, one_line
+from engine_build.onnx_graph.custom_operators import inline_functions, refuse_undefined_operators
 from engine_build.onnx_graph.external_data import external_names, load_weights, save_model
 from engine_build.onnx_graph.network_store import Network, observed_outputs
 from engine_build.onnx_graph.onnx_file import (
@@ -36,6 +36,7 @@ from engine_build.sources.head import HEADED, head_of
 from engine_build.sources.pooled_network import VECTOR, add_pooling, keep_output
 from engine_build.sources.prompts import served_prompts
 from engine_build.store import sha256_of
+from onboarding.keys import plugin_operators
 from onboarding.manifest import TensorRecord
 from onboarding.values import TEXT_TASKS, Task
 
@@ -47,8 +48,10 @@ TINIEST = 1e-6
 def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
     """Return the file as a network of the request's task. Raises SourceFault and NetworkRefused."""
     task, path = request.model.task, folder / "model.onnx"
-    model, is_changed = _read_inlined(source)
+    operators = plugin_operators(request.model)
+    model, is_changed = _read_inlined(source, operators)
     refuse_broken_weights(model)
+    refuse_undefined_operators(model, operators)
     refuse_foreign_operators(model)
     # Old files list their weights as inputs too.
     weights = {weight.name for weight in model.graph.initializer}
@@ -137,15 +140,15 @@ def _ends_in_vectors(name: str, model: onnx.ModelProto, request: BuildRequest) -
     return False
 
 
-def _read_inlined(source: Path) -> tuple[onnx.ModelProto, bool]:
+def _read_inlined(source: Path, operators: Collection[str] = ()) -> tuple[onnx.ModelProto, bool]:
     """Return the file with its data and no functions of its own; True where that changes it.
 
     A function's nodes take the place of its calls: placement, typing and counting look at nodes.
+    Those of `operators`, which a plugin computes, stay functions.
     """
-    model = read_model(source, weights=False)
-    is_changed = bool(model.functions)
-    if is_changed:
-        model = onnx.inliner.inline_local_functions(model)
+    whole = read_model(source, weights=False)
+    model = inline_functions(whole, operators)
+    is_changed = model is not whole
     if external_names(source.name, model):
         load_weights(model, source.parent)
         is_changed = True

@@ -17,6 +17,7 @@ from engine_build.onnx_graph.network_store import Network, chooses_class, class_
 from engine_build.onnx_graph.onnx_file import refuse_opset
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.given_qdq import format_share, given_network
+from engine_build.quantization.sparsity import refuse_dense_network
 from engine_build.request import BuildRequest
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
 from engine_build.sources.prompts import served_prompts
@@ -37,6 +38,8 @@ def run(context: BuildContext, state: BuildState) -> None:
         network = state.network_store.keep(request.network_keys["float"], network)
     if "opset" in network.facts:
         refuse_opset(int(network.facts["opset"]), request.platform, may_be_int8=request.may_be_int8)
+    if request.model.engine.sparsity == "enable" and not request.is_cpu:
+        context.log.line(f"  {refuse_dense_network(network)}")
     state.networks["float"] = network
     state.encoder = encoder_for(network, request.longest_sequence)
     check_samples(request, network, state.encoder, context.log)

@@ -6,11 +6,13 @@ from functools import partial
 
 from engine_build.context import BuildContext
 from engine_build.sources.bucket_source import BucketAccess
+from engine_build.sources.plugin_source import fetch_plugin
 from engine_build.sources.private import PrivateSources, secret_reader
 from engine_build.sources.source import FetchContext, fetch, source_name
 from engine_build.steps.reference import stored_reference
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import store_at
+from onboarding.names import source_copy_path
 from onboarding.source_spec import SourceSpec
 
 
@@ -22,6 +24,8 @@ def is_of_another(address: str, place: str) -> bool:
 def run(context: BuildContext, state: BuildState) -> None:
     """Find the float network and the reference, or fetch the source. Raises SourceFault."""
     request = context.request
+    if request.plugins:
+        fetch_plugins(context)
     network = state.network_store.find("float", request.network_keys["float"])
     if network is not None:
         state.networks["float"] = network
@@ -35,6 +39,19 @@ def run(context: BuildContext, state: BuildState) -> None:
         source = SourceSpec(onnx=reference.onnx, sha256=reference.sha256)
         with context.log.step("fetch", f"{reference.onnx}, the accuracy's reference"):
             state.reference_source = fetch(source, _fetch_context(context, "reference-source"))
+
+
+def fetch_plugins(context: BuildContext) -> None:
+    """Keep the libraries of custom operators where `context.plugins` has them.
+
+    Raises SourceFault.
+    """
+    request, fetching = context.request, _fetch_context(context, "plugins")
+    names = [f"{plugin.name} ({', '.join(plugin.operators)})" for plugin in request.plugins]
+    with context.log.step("fetch plugins", ", ".join(names)):
+        for plugin in request.plugins:
+            path = fetch_plugin(plugin, request.runtime.version, fetching)
+            context.work_store.upload(path, source_copy_path(plugin.sha256, plugin.name))
 
 
 def _fetch_context(context: BuildContext, folder: str) -> FetchContext:

@@ -28,7 +28,7 @@ from engine_build.steps.step import BuildState, Step
 from engine_build.steps.verify import standard
 from engine_build.store import FolderStore
 from engine_build.tensorrt.half_precision import write_half_precision
-from onboarding.keys import chosen_network
+from onboarding.keys import chosen_network, plugin_operators
 from onboarding.manifest import AccuracyRecord
 from onboarding.names import network_path
 from onboarding.values import Precision
@@ -91,7 +91,7 @@ def _half_network(
     context: BuildContext, state: BuildState, precision: Precision, network: Network
 ) -> Network:
     path = context.work.scratch(f"half-{precision}") / "model.onnx"
-    write_half_precision(network.path, path)
+    write_half_precision(network.path, path, plugin_operators(context.request.model))
     name = half_path(context.request, precision, network)
     record = _stored_record(context, name)
     if record is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from engine_build import machine
@@ -37,8 +38,11 @@ def run(context: BuildContext, state: BuildState) -> None:
             code_roots=(request.root, context.code_root),
         )
         folder = context.work.scratch("archive")
+        # Beside the manifest, where Triton looks for no model.
+        plugins: dict[str, Path | str] = {path.name: path for path in context.plugins}
         manifest = Manifest(
-            files=model_repository(folder, laid.files),
+            files=model_repository(folder, {**laid.files, **plugins}),
+            plugins=tuple(plugins),
             engine_file=laid.engine_file,
             tokenizer_file=laid.tokenizer_file,
             labels=network.labels,

@@ -22,11 +22,12 @@ from pydantic import ValidationError
 
 from engine_build.context import BuildContext
 from engine_build.errors import InputRefused, NetworkRefused
+from engine_build.onnx_graph.custom_operators import leave_to_plugins
 from engine_build.onnx_graph.external_data import copy_network, network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration_cache import cache_path
 from engine_build.runner import Command, Ended
-from engine_build.store import sha256_of
+from engine_build.store import link_or_copy, sha256_of
 from engine_build.tensorrt.half_precision import write_half_precision
 from engine_build.tensorrt.plan import (
     INSPECTOR_LINE,
@@ -45,7 +46,7 @@ from engine_build.tensorrt.trtexec import (
     compile_command,
     profile_ranges,
 )
-from onboarding.keys import RECIPE_VERSION
+from onboarding.keys import RECIPE_VERSION, plugin_operators
 from onboarding.manifest import PlanRecord
 from onboarding.values import Precision, Value
 
@@ -76,13 +77,13 @@ class Compilation:
     def compile(self) -> tuple[Path, PlanRecord]:
         """Return the plan and its record. Raises InputRefused and NetworkRefused."""
         context, folder = self.context, self.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        for library in context.plugins:
+            link_or_copy(library, folder / library.name)
         if (record := self._known_record()) is not None:
             context.log.line(f"  {self.precision}: the plan of an earlier run is reused")
             return self.plan, record
-        folder.mkdir(parents=True, exist_ok=True)
-        is_half = self.precision in ("fp16", "int8", "fp8") and not self._uses_calibration_cache
-        write = write_half_precision if is_half else copy_network
-        write(self.network.path, folder / NETWORK)
+        self._write_network(folder / NETWORK)
         cache_file = folder.parent / TIMING_CACHE
         timing = TimingCache(context.stores, self.tensorrt, self.gpu, cache_file, context.log)
         self._run_trtexec(timing)
@@ -92,6 +93,16 @@ class Compilation:
             self._show_inspection()
         timing.upload()
         return self.plan, self._write_record(plan, timing.sha256)
+
+    def _write_network(self, path: Path) -> None:
+        operators = plugin_operators(self.context.request.model)
+        is_half = self.precision in ("fp16", "int8", "fp8") and not self._uses_calibration_cache
+        if is_half:
+            write_half_precision(self.network.path, path, operators)
+        else:
+            copy_network(self.network.path, path)
+        if operators:
+            leave_to_plugins(path, operators)
 
     @property
     def dialect(self) -> Dialect:
@@ -109,6 +120,7 @@ class Compilation:
         digests = [network_sha256(self.network.path)]
         if self._uses_calibration_cache:
             digests.append(sha256_of(self._calibration_cache()))
+        digests += [plugin.sha256 for plugin in self.context.request.plugins]
         parts = (RECIPE_VERSION, self._neutral_command(), self.tensorrt, self.gpu, *digests)
         key = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:12]
         return self.context.work.path / PLANS / f"{self.precision}-{key}"
@@ -139,7 +151,12 @@ class Compilation:
             workspace_mib=engine.workspace_mib,
             hardware_compatibility=engine.hardware_compatibility,
             version_compatible=engine.version_compatible,
+            is_sparse=engine.sparsity == "enable",
+            plugins=self._plugins(folder),
         )
+
+    def _plugins(self, folder: Path) -> tuple[Path, ...]:
+        return tuple(folder / library.name for library in self.context.plugins)
 
     def _profiles(self) -> tuple[Profile, ...]:
         """The ranges of each profile; none for a network without dynamic axes."""
@@ -158,6 +175,7 @@ class Compilation:
             profiles=len(profiles),
             opt_shapes=tuple((limits.name, limits.opt) for limits in first),
             version_compatible=self.context.request.model.engine.version_compatible,
+            plugins=self._plugins(self.folder),
         )
 
     @property

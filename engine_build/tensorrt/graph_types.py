@@ -162,6 +162,7 @@ def _skeleton(model: onnx.ModelProto) -> onnx.ModelProto:
     """Turn large initializers into inputs, so that no gigabytes are copied."""
     result = onnx.ModelProto(ir_version=model.ir_version)
     result.opset_import.extend(model.opset_import)
+    result.functions.extend(model.functions)
     result.graph.name = model.graph.name
     result.graph.node.extend(model.graph.node)
     result.graph.output.extend(model.graph.output)

@@ -17,15 +17,16 @@ and gives two FP32 readers of one tensor casts of the same name.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 import onnx
-import onnx.inliner
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array
 from engine_build.errors import NetworkRefused, one_line
+from engine_build.onnx_graph.custom_operators import inline_functions
 from engine_build.onnx_graph.external_data import load_model, save_model
 from engine_build.tensorrt.graph_types import (
     float_tensors,
@@ -67,20 +68,23 @@ HEAVY = frozenset(
 """Operators that are FP16 whatever their inputs are."""
 
 
-def write_half_precision(source: Path, target: Path) -> None:
-    """Write the FP16 network of a float or Q/DQ network. Raises NetworkRefused."""
-    model = half_precision(load_model(source))
+def write_half_precision(source: Path, target: Path, plugins: Collection[str] = ()) -> None:
+    """Write the FP16 network of a float or Q/DQ network. Raises NetworkRefused.
+
+    `plugins` are operators of TensorRT plugins, which read and write FP32.
+    """
+    model = half_precision(load_model(source), plugins)
     save_model(model, target)
     onnx.checker.check_model(str(target))
 
 
-def half_precision(model: onnx.ModelProto) -> onnx.ModelProto:
+def half_precision(model: onnx.ModelProto, plugins: Collection[str] = ()) -> onnx.ModelProto:
     """Return the network in FP16.
 
-    Loops and branches stay FP32. Raises NetworkRefused for nodes of unknown types.
+    Loops, branches and operators of `plugins` stay FP32. Raises NetworkRefused for nodes of unknown
+    types.
     """
-    if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+    model = inline_functions(model, plugins)
     plain = without_integer_biases(without_constant_nodes(at_qdq_opset(model)))
     floats = float_tensors(plain)
     return _Writer(plain, floats, wide_nodes(plain, floats)).model()
@@ -108,11 +112,13 @@ def wide_nodes(model: onnx.ModelProto, floats: frozenset[str]) -> frozenset[int]
     beyond = {name for name, weight in constants.items() if _is_beyond_range(weight)}
     wide, wide_tensors = _into_integers(model, floats), set[str]()
     smoothing = _before_quantization(model, frozenset(constants))
+    functions = {(function.domain, function.name) for function in model.functions}
     for index, node in enumerate(model.graph.node):
         variable = [name for name in node.input if name in floats and name not in constants]
         is_half = node.op_type in HEAVY or index in smoothing
         follows = variable and wide_tensors.issuperset(variable) and not is_half
-        stays = node.op_type in WIDE or any(subgraphs(node))
+        is_function = (node.domain, node.op_type) in functions
+        stays = is_function or node.op_type in WIDE or any(subgraphs(node))
         if stays or index in wide or follows or not beyond.isdisjoint(node.input):
             wide.add(index)
             wide_tensors.update(node.output)
@@ -173,6 +179,7 @@ class _Writer:
         result = onnx.ModelProto(ir_version=source.ir_version, producer_name=source.producer_name)
         result.opset_import.extend(source.opset_import)
         result.metadata_props.extend(source.metadata_props)
+        result.functions.extend(source.functions)
         result.graph.name = source.graph.name
         result.graph.input.extend(
             value for value in source.graph.input if value.name not in self._constants

@@ -26,6 +26,9 @@ from container.tensorrt.surface import CudaRuntime, IExecutionContext, TensorRT
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
 from engine_build.errors import InputRefused, NetworkRefused
 
+PLUGINS = "*.so*"
+"""Files beside a plan that are libraries of its custom operators."""
+
 
 @contextmanager
 def faults_refuse_the_network() -> Iterator[None]:
@@ -48,9 +51,13 @@ def installed_bindings() -> tuple[Any, Any]:
 
 
 def load_plan(plan: Path, *, host_code: bool = False) -> TensorrtNetwork:
-    """A plan in this machine's TensorRT. Raises InputRefused where there is none."""
+    """A plan in this machine's TensorRT, with the plugins whose libraries lie beside it.
+
+    Raises InputRefused where there is no TensorRT.
+    """
     trt, cuda = installed_bindings()
-    return TensorrtNetwork(plan, trt=trt, cuda=cuda, host_code=host_code)
+    plugins = tuple(sorted(plan.parent.glob(PLUGINS)))
+    return TensorrtNetwork(plan, trt=trt, cuda=cuda, host_code=host_code, plugins=plugins)
 
 
 def split_feed(feed: Feed, profiles: Sequence[Profile]) -> Iterator[tuple[Feed, int]]:
@@ -118,14 +125,20 @@ class TensorrtNetwork:
 
     @faults_refuse_the_network()
     def __init__(
-        self, plan: Path, *, trt: TensorRT, cuda: CudaRuntime, host_code: bool = False
+        self,
+        plan: Path,
+        *,
+        trt: TensorRT,
+        cuda: CudaRuntime,
+        host_code: bool = False,
+        plugins: Sequence[Path] = (),
     ) -> None:
         """`host_code` lets a version-compatible plan run the code inside it.
 
         Raises NetworkRefused.
         """
         self._device = Device(cuda)
-        self._plan = Plan(plan, trt=trt, host_code=host_code)
+        self._plan = Plan(plan, trt=trt, host_code=host_code, plugins=plugins)
         self._context: IExecutionContext = self._plan.context()
         self.inputs, self.outputs = self._plan.inputs, self._plan.outputs
         self._types, self._profiles = self._plan.types, self._plan.profiles

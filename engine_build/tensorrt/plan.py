@@ -56,6 +56,7 @@ class ExpectedPlan:
     opt_shapes: tuple[tuple[str, Sizes], ...]
     """Of the first profile; the plan is run at them."""
     version_compatible: bool = False
+    plugins: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +114,7 @@ def inspect_plan(
         times=times,
         layers=layers,
         version_compatible=expected.version_compatible,
+        plugins=expected.plugins,
     )
     ended = runner.run(command)
     if ended.code != 0 or not layers.is_file():

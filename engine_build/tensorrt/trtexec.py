@@ -70,6 +70,10 @@ class CompileOptions:
     workspace_mib: int | None = None
     hardware_compatibility: HardwareCompatibility = "none"
     version_compatible: bool = False
+    is_sparse: bool = False
+    """Kernels for weights of which two in four are zero may be chosen."""
+    plugins: tuple[Path, ...] = ()
+    """Libraries that register custom operators when they are loaded."""
 
 
 def profile_ranges(inputs: Sequence[TensorRecord], spec: OptimizationProfileSpec) -> Profile:
@@ -108,6 +112,8 @@ def compile_command(options: CompileOptions, dialect: Dialect) -> Command:
         *_optional("--memPoolSize", workspace),
         *_optional("--hardwareCompatibilityLevel", level),
         *(["--versionCompatible"] if options.version_compatible else []),
+        *(["--sparsity=enable"] if options.is_sparse else []),
+        *_plugins(options.plugins),
         "--profilingVerbosity=detailed",
         "--skipInference",
     )
@@ -126,6 +132,7 @@ def run_command(
     times: Path,
     layers: Path,
     version_compatible: bool,
+    plugins: Sequence[Path] = (),
 ) -> Command:
     """The command that runs a plan for a second, without a CUDA graph, copies or a sleeping wait.
 
@@ -148,6 +155,7 @@ def run_command(
         *([f"--loadInputs={input_list}"] if inputs else []),
         "--useProfile=0",
         *(["--versionCompatible"] if version_compatible else []),
+        *_plugins(plugins),
         *(["--noCudaGraph"] if dialect == 11 else []),
         *("--noDataTransfers", "--useSpinWait", "--warmUp=100", "--duration=1"),
         f"--exportTimes={times}",
@@ -173,6 +181,11 @@ def _typing(options: CompileOptions, dialect: Dialect) -> list[str]:
     # TF32 keeps 10 bits of the mantissa, as FP16 does: fp32 is asked for where those are too few.
     exact = ["--noTF32"] if options.precision == "fp32" else []
     return [*(["--stronglyTyped"] if dialect == 10 else []), *exact]
+
+
+def _plugins(plugins: Sequence[Path]) -> list[str]:
+    """Load libraries with `dlopen`, as Triton's TensorRT backend and the Python server do."""
+    return [f"--staticPlugins={path}" for path in plugins]
 
 
 def _profiles(profiles: Sequence[Profile]) -> list[str]:

@@ -161,6 +161,36 @@ def portable_plans_need_ampere(case: EngineCase) -> Iterator[Fault]:
 
 
 @rule("engine")
+def sparse_kernels_need_ampere(case: EngineCase) -> Iterator[Fault]:
+    """Tensor cores that skip two zeros in four begin with compute capability 8.0."""
+    engine = case.spec.engine
+    if (
+        engine.sparsity == "enable"
+        and case.instance.is_gpu
+        and float(case.instance.compute_capability) < 8.0
+    ):
+        yield case.document.at_change(("engine", "sparsity"), case.instance_path).fault(
+            f"'engine.sparsity' enable needs compute capability 8.0, and {_hardware(case)}",
+            value=engine.sparsity,
+            allowed="disable",
+            way_out="leave it out, or choose a newer GPU",
+        )
+
+
+@rule("engine")
+def archives_carry_their_weights(case: ModelCase) -> Iterator[Fault]:
+    """Without its weights a plan needs them beside it, and a server that refits."""
+    if case.spec.engine.weight_stripped:
+        yield case.document.at("engine", "weight_stripped").fault(
+            "'engine.weight_stripped' gains nothing: an archive carries all that it serves, so the "
+            "weights would lie beside the plan, and Triton's TensorRT backend cannot refit them",
+            value=True,
+            allowed="false",
+            way_out="leave it out",
+        )
+
+
+@rule("engine")
 def calibration_cache_is_by_entropy(case: EngineCase) -> Iterator[Fault]:
     """Caches of the entropy calibrator are the only ones that trtexec reads."""
     engine = case.spec.engine
@@ -240,5 +270,5 @@ def _instance_hardware(instance: InstanceType) -> str:
     )
 
 
-RULES = (eight_bits_are_calibrated, search_needs_calibration)
+RULES = (eight_bits_are_calibrated, search_needs_calibration, archives_carry_their_weights)
 ENGINE_RULES = tuple(item for item in rules_of(globals()) if item not in RULES)

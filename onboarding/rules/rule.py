@@ -14,6 +14,7 @@ from onboarding.hosting_spec import ScalingSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
 from onboarding.onnx_header import OnnxHeader
 from onboarding.platform import InstanceType, ServingPlatform
+from onboarding.shared_library import SharedLibrary
 from onboarding.validation import Checked
 from onboarding.values import Server
 
@@ -139,6 +140,12 @@ class EngineCase:
     instance_path: KeyPath = ("endpoint", "instance_type")
     instances: tuple[InstanceType, ...]
     """Every instance type that serves the model there."""
+    server: Server = "triton"
+    multi_model: bool = False
+    has_signers: bool = False
+    """True where endpoints take signed engines alone."""
+    library: Callable[[str], SharedLibrary | str | None] = lambda path: None
+    """A shared library of the tree, or what is wrong with it."""
 
 
 @dataclass(frozen=True)

@@ -27,16 +27,14 @@ def sources_in_s3_are_readable(view: EnvironmentView) -> Iterator[Fault]:
     allowed = readable_sources(view.environment.spec)
     for model in view.models.values():
         for path, address in _addresses(model):
-            if not address.startswith(S3_SCHEME):
-                continue
-            if not address.startswith(allowed):
+            if address.startswith(S3_SCHEME) and not address.startswith(allowed):
                 places = f"{comma_list(f'{place}KEY' for place in allowed)}"
                 yield model.document.at(*path).fault(
-                    f"'{'.'.join(path)}' is in S3 where no role of the builds may read",
+                    f"'{'.'.join(map(str, path))}' is in S3 where no role of the builds may read",
                     value=address,
                     allowed=f"{places}, or a path relative to the onboarding root",
                     way_out="name the bucket in the environment's `source_buckets`, or copy the "
-                    "source to one of these",
+                    "file to one of these",
                 )
 
 
@@ -57,16 +55,18 @@ def packages_of_an_index_are_pinned_by_digest(view: EnvironmentView) -> Iterator
             )
 
 
-def _addresses(model: Checked[ModelSpec]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each network and checkpoint that a model names, with its place in the file."""
+def _addresses(model: Checked[ModelSpec]) -> Iterator[tuple[KeyPath, str]]:
+    """What a build reads of a model, and where its file says so."""
     if "source" in model.sections:
         for key in ("onnx", "checkpoint"):
-            address = getattr(model.spec.source, key)
-            if address is not None:
+            if (address := getattr(model.spec.source, key)) is not None:
                 yield ("source", key), address
     reference = model.spec.accuracy.reference if "accuracy" in model.sections else None
     if reference is not None:
         yield ("accuracy", "reference", "onnx"), reference.onnx
+    if "engine" in model.sections:
+        for index, plugin in enumerate(model.spec.engine.plugins):
+            yield ("engine", "plugins", index, "file"), plugin.file
 
 
 def endpoints_with_other_images_are_there(view: EnvironmentView) -> Iterator[Fault]:

@@ -260,6 +260,9 @@ def _environment(deployment: Deployment, pool: Pool, model: str | None) -> dict[
         model,
         version_compatible=pool.instance_type.is_gpu
         and any(model.engine.version_compatible for model in models),
+        plugins=[plugin.name for model in models for plugin in model.engine.plugins]
+        if pool.instance_type.is_gpu
+        else (),
         response_cache=any(model.serving.response_cache for model in models),
         asynchronous=asynchronous,
         metrics=metrics is not None and metrics.detailed is True,

@@ -87,12 +87,12 @@ REFUSED = {
     "custom operator": (
         [node("Fancy", "x", "y", name="/block.0/Fancy", domain="com.example")],
         [X, Y],
-        "plugins are not loaded",
+        "engine.plugins",
     ),
     "no importer": (
         [node("Det", "x", "y", name="/layer/Det")],
         [IMAGE, tensor("y", "batch")],
-        "plugins are not loaded",
+        "engine.plugins",
     ),
     "unique values": (
         [node("Unique", "x", "y", name="/ids/Unique")],

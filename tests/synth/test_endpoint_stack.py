@@ -9,6 +9,7 @@ import pytest
 
 from onboarding import names
 from onboarding.manifest import RuntimeIdentity
+from onboarding.plugin_spec import PluginSpec
 from tests.synth.assembly import Stacks, SynthesizedStack, synthesized
 from tests.synth.deployments import (
     environment,
@@ -82,6 +83,17 @@ def test_version_compatible_plans_are_loaded_only_where_the_model_sets_so(tmp_pa
     stack = endpoint_stack(tmp_path, of_targets(deployment, (compatible,)))
     flags = stack.only(MODEL)["PrimaryContainer"]["Environment"]["SAGEMAKER_TRITON_ADDITIONAL_ARGS"]
     assert flags.split() == [*plain.split(), flag]
+
+
+def test_plugins_of_a_model_are_loaded_by_triton(tmp_path):
+    deployment = one("dev", "sentence-embedder")
+    (target,) = deployment.targets
+    plugin = PluginSpec(file="models/libscale.so", sha256="0" * 64, operators=("Scale",))
+    engine = target.model.engine.model_copy(update={"plugins": (plugin,)})
+    scaled = dataclasses.replace(target, model=target.model.model_copy(update={"engine": engine}))
+    stack = endpoint_stack(tmp_path, of_targets(deployment, (scaled,)))
+    flags = stack.only(MODEL)["PrimaryContainer"]["Environment"]["SAGEMAKER_TRITON_ADDITIONAL_ARGS"]
+    assert "--backend-config=tensorrt,plugins=/opt/ml/model/libscale.so" in flags.split()
 
 
 def test_multi_model_container_points_at_the_engines_prefix(dev):

@@ -160,7 +160,13 @@ def tensorrt_engine(
     """Load a plan in TensorRT."""
     trt, cuda = installed()
     runner = PlanRunner(
-        archive.engine, trt=trt, cuda=cuda, slots=slots, host_code=archive.runs_host_code, warn=warn
+        archive.engine,
+        trt=trt,
+        cuda=cuda,
+        slots=slots,
+        host_code=archive.runs_host_code,
+        plugins=archive.plugins,
+        warn=warn,
     )
     try:
         shaping = _shaping(archive.manifest, runner.inputs, runner.outputs, runner.takes)

@@ -31,16 +31,17 @@ class PlanRunner:
         cuda: CudaRuntime,
         slots: int,
         host_code: bool = False,
+        plugins: Sequence[Path] = (),
         warn: Callable[[str], None] = print,
     ) -> None:
         """`host_code` lets a version-compatible plan run the code inside it.
 
-        Raises EngineOutOfMemory and DeviceFault.
+        `plugins` are libraries of custom operators. Raises EngineOutOfMemory and DeviceFault.
         """
         self.slots = slots
         self._path, self._cuda, self._warn = path, cuda, warn
         try:
-            self._plan = Plan(path, trt=trt, host_code=host_code)
+            self._plan = Plan(path, trt=trt, host_code=host_code, plugins=plugins)
         except DeviceOutOfMemory as fault:
             raise self._memory_shortage(fault) from fault
         self.inputs = {

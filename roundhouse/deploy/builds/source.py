@@ -42,9 +42,12 @@ def named_files(tree: Tree) -> list[str]:
     sources = [spec.source for spec in tree.models.values()]
     references = [spec.accuracy.reference for spec in tree.models.values()]
     networks = [item.onnx for item in (*sources, *references) if item is not None and item.onnx]
+    models = [model.spec for view in tree.views.values() for model in view.models.values()]
+    plugins = {plugin.file for model in models for plugin in model.engine.plugins}
     return [
         *(name for path in tree.dataset_digests for name in _dataset_files(tree.root, path)),
         *networks,
+        *(file for file in sorted(plugins) if not file.startswith(S3_SCHEME)),
         *(str(PurePosixPath(path).with_name(name)) for path in networks for name in BESIDE_ONNX),
         *(
             code.file

@@ -177,3 +177,28 @@ def test_refuses_a_plan_that_is_not_portable_to_this_gpu(tmp_path, capability, f
 def test_version_compatible_plan_runs_its_own_code(tmp_path):
     write_plan(tmp_path, plan("--fp16", "--versionCompatible"))
     assert verify(tmp_path, running=gpu("9.0")).runs_host_code
+
+
+def test_libraries_of_a_plan_are_files_of_its_archive(tmp_path):
+    (tmp_path / "libscale.so").write_bytes(b"library")
+    plan_of_plugins = plan("--staticPlugins=libscale.so")
+    fields = {"runtime": tensorrt(), "compute_capability": "9.0", "plan": plan_of_plugins}
+    write_archive(tmp_path, **fields, plugins=("libscale.so",))
+    assert verify(tmp_path, running=gpu("9.0")).plugins == (tmp_path / "libscale.so",)
+
+
+@pytest.mark.parametrize("name", ["libother.so", "../libscale.so"])
+def test_refuses_a_library_that_is_no_file_of_the_archive(tmp_path, name):
+    (tmp_path.parent / "libscale.so").write_bytes(b"library")
+    fields = {"runtime": tensorrt(), "compute_capability": "9.0", "plan": plan()}
+    write_archive(tmp_path, **fields, plugins=(name,))
+    sentence = f"{name} is named in manifest.json but is not in the archive"
+    assert_refused(tmp_path, sentence, running=gpu("9.0"))
+
+
+def test_refuses_a_library_of_another_digest(tmp_path):
+    (tmp_path / "libscale.so").write_bytes(b"library")
+    fields = {"runtime": tensorrt(), "compute_capability": "9.0", "plan": plan()}
+    write_archive(tmp_path, **fields, plugins=("libscale.so",))
+    (tmp_path / "libscale.so").write_bytes(b"another")
+    assert_refused(tmp_path, r"libscale\.so has sha256", running=gpu("9.0"))

@@ -48,6 +48,7 @@ COMPILATIONS = {
     "int8": replace(FP16, precision="int8", profiles=(SHORT, LONG), optimization_level=5),
     "portable": replace(FP16, hardware_compatibility="ampere+", version_compatible=True),
     "same": SAME,
+    "plugins": replace(FP16, is_sparse=True, plugins=(Path("libscale.so"), Path("libother.so.2"))),
 }
 BY_CACHE = replace(FP16, precision="int8", calibration_cache=Path("calibration.cache"))
 BF16 = replace(FP16, precision="bf16")
@@ -63,6 +64,7 @@ WHOLE_RUN = run_options(
     shapes=[(limits.name, limits.opt) for limits in SHORT],
     inputs=[("input_ids", Path("input-0.bin")), ("attention_mask", Path("input-1.bin"))],
     version_compatible=True,
+    plugins=(Path("libscale.so"),),
 )
 COMMANDS = {"by_cache_10": compile_command(BY_CACHE, 10), "bf16_10": compile_command(BF16, 10)}
 for dialect in (10, 11):

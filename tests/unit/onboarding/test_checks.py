@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onboarding import checks
+from onboarding.dataset import Datasets
 from onboarding.deployment import pool_priorities
 from onboarding.hosting_spec import InstancePoolSpec
 from onboarding.model_spec import EndpointSpec
@@ -55,7 +56,10 @@ def test_placement_of_a_pool_points_at_the_pool(tmp_path):
 
 def test_engine_cases_are_every_pool_and_the_inherited_type_of_a_join(tmp_path):
     found = view(tmp_path, changes={MODEL: POOLS, BESIDE: JOINS % "weight: 0.5"})
-    built = {(case.spec.name, case.instance.name) for _, case in checks.engine_cases(found)}
+    built = {
+        (case.spec.name, case.instance.name)
+        for _, case in checks.engine_cases(found, Datasets(tmp_path))
+    }
     assert built == {
         ("example", "ml.g5.xlarge"),
         ("example", "ml.g6.xlarge"),
@@ -71,7 +75,9 @@ def test_engine_cases_of_a_join_follow_the_override_of_the_joined_model(tmp_path
         tmp_path, changes={BESIDE: JOINS % "weight: 0.5", CLOUD: {"name: cloud": override}}
     )
     assert {
-        case.instance.name for _, case in checks.engine_cases(found) if case.spec.name == "beside"
+        case.instance.name
+        for _, case in checks.engine_cases(found, Datasets(tmp_path))
+        if case.spec.name == "beside"
     } == {"ml.c7i.large"}
 
 

@@ -60,6 +60,12 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "engine.optimization_level": (5, "engine"),
     "engine.hardware_compatibility": ("ampere+", "engine"),
     "engine.version_compatible": (True, "engine"),
+    "engine.weight_stripped": (True, "nothing"),  # refused
+    "engine.sparsity": ("enable", "engine"),
+    "engine.plugins": (
+        [{"file": "models/libscale.so", "sha256": "0" * 64, "operators": ["Scale"]}],
+        "networks",
+    ),
     "accuracy.dataset": ("c.txt", "int8 network"),
     "accuracy.metric": ("agreement", "int8 network"),  # the search stops where the budget holds
     "accuracy.budget.mean": (0.98, "int8 network"),
@@ -111,6 +117,7 @@ LISTED_WHOLE = (
     "accuracy.reference",
     "serving.preprocessing",
     "serving.postprocessing",
+    "engine.plugins",
 )
 """Fields whose own fields all change the same."""
 JOINING = {"endpoint.joins", "endpoint.role"}
@@ -214,6 +221,8 @@ def test_keys_are_the_same_for_a_default_written_out():
     assert keys(with_value("serving.warm_up", True)) == keys(MODEL)
     assert keys(with_value("serving.auto_truncate", True)) == keys(MODEL)
     assert keys(with_value("accuracy.budget.neighbours", None)) == keys(MODEL)
+    assert keys(with_value("engine.sparsity", "disable")) == keys(MODEL)
+    assert keys(with_value("engine.plugins", [])) == keys(MODEL)
     assert keys(with_value("accuracy.budget.mean", 1)) == keys(
         with_value("accuracy.budget.mean", 1.0)
     )
@@ -226,6 +235,29 @@ def test_keys_follow_the_bytes_of_a_dataset_never_its_name():
     assert (
         other_bytes["float"] == keys(MODEL)["float"] and other_bytes["int8"] != keys(MODEL)["int8"]
     )
+
+
+def test_keys_follow_the_digest_of_a_plugin_never_its_folder():
+    def with_plugin(**changes):
+        plugin = {"file": "models/libscale.so", "sha256": "0" * 64, "operators": ["Scale"]}
+        return keys(with_value("engine.plugins", [plugin | changes]))
+
+    assert with_plugin(file="s3://bucket/libscale.so") == with_plugin()
+    other = with_plugin(sha256="1" * 64)
+    assert other["engine"] != with_plugin()["engine"] and other["float"] == with_plugin()["float"]
+
+
+def test_key_of_a_cpu_engine_has_no_plugin_and_no_sparsity():
+    def on_cpu(path, value):
+        data = with_value("endpoint.instance_type", "ml.c7i.large")
+        return keys(with_value(path, value, data), platform="triton-24.10-cpu")["engine"]
+
+    plugins = [
+        [{"file": "models/libscale.so", "sha256": digit * 64, "operators": ["Scale"]}]
+        for digit in "01"
+    ]
+    assert on_cpu("engine.plugins", plugins[0]) == on_cpu("engine.plugins", plugins[1])
+    assert on_cpu("engine.sparsity", "enable") == on_cpu("engine.sparsity", "disable")
 
 
 def test_keys_follow_the_digest_of_an_onnx_file_never_its_place():

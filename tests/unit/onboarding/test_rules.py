@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from onboarding import checks
-from onboarding.checks import ENVIRONMENT_RULES, MODEL_RULES
+from onboarding.checks import ENGINE_RULES, ENVIRONMENT_RULES, MODEL_RULES
 from onboarding.dataset import Datasets, is_inside
 from onboarding.document import Document, Place
 from onboarding.environment_spec import EnvironmentSpec
@@ -23,7 +23,6 @@ from onboarding.rules import (
     endpoint_rules,
     join_rules,
     placement_rules,
-    precision_rules,
     scaling_rules,
     variant_rules,
 )
@@ -50,7 +49,7 @@ EVERY_RULE = (
     *variant_rules.RULES,
     *ENVIRONMENT_RULES,
     *placement_rules.RULES,
-    *precision_rules.ENGINE_RULES,
+    *ENGINE_RULES,
 )
 
 
@@ -67,8 +66,8 @@ def _rules_that_refuse(root: Path) -> set[str]:
             for case in checks.placements(view)
         ]
         subjects += [
-            (precision_rules.ENGINE_RULES, case, model.sections)
-            for model, case in checks.engine_cases(view)
+            (ENGINE_RULES, case, model.sections)
+            for model, case in checks.engine_cases(view, Datasets(root))
         ]
         subjects += [(join_rules.RULES, case, model.sections) for model, case in checks.joins(view)]
         subjects += [
@@ -127,9 +126,7 @@ def test_refuses_a_platform_that_leaves_the_host_image_open(tmp_path):
     assert list(placement_rules.host_image_is_named.faults(case)) == []
 
 
-@pytest.mark.parametrize(
-    "rule", [*MODEL_RULES, *precision_rules.ENGINE_RULES], ids=lambda rule: rule.name
-)
+@pytest.mark.parametrize("rule", [*MODEL_RULES, *ENGINE_RULES], ids=lambda rule: rule.name)
 def test_rule_reads_only_the_sections_it_needs(rule, tmp_path):
     root = tree_root(tmp_path, {})
     whole = read_tree(root).models["example"]

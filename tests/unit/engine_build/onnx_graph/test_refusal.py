@@ -24,7 +24,7 @@ def test_node_is_explained_with_module_exporter_and_way_out(network):
         "node /encoder/layer.0/attention/Det (operator Det; from module encoder.layer.0.attention, "
         "exported by tests 1): the parser has no importer for it; way out: write it with other "
         "operators (another opset of the exporter may), or replace it in the ONNX file by standard "
-        "ones (onnx-graphsurgeon); plugins are not loaded"
+        "ones (onnx-graphsurgeon), or name a TensorRT plugin that computes it (`engine.plugins`)"
     )
 
 
@@ -66,7 +66,7 @@ def test_only_the_first_faults_are_explained_in_full(network):
         ("Add", "SUM requires inputs with type kFLOAT", "cast its inputs to FP32"),
         ("", "Unsupported ONNX data type: INT16", "cast to FP32"),
         ("QuantizeLinear", "Non-zero zero point is not supported", "every zero point 0"),
-        ("Foo", "false", "plugins are not loaded"),
+        ("Foo", "false", "engine.plugins"),
         ("Transpose", "ITransposeLayer cannot be used with uint8 input", "cast it to FP32 before"),
     ],
 )

@@ -64,10 +64,15 @@ class GpuMachine:
         platform="triton-26.05",
         instance="ml.g5.xlarge",
         out="out",
+        changes=None,
         **engine,
     ):
-        """A build's tools with real processes, its work folder not yet entered."""
-        spec = model("tiny", precision, endpoint={"instance_type": instance})
+        """A build's tools with real processes, its work folder not yet entered.
+
+        `changes` replace whole keys of the model file, but `engine`.
+        """
+        changes = {"endpoint": {"instance_type": instance}} | (changes or {})
+        spec = model("tiny", precision, **changes)
         spec["engine"] = {**spec["engine"], **engine}
         root = write_tree(self.folder / "root", spec)
         environment = root / "environments/desk.yaml"

@@ -10,6 +10,7 @@ JSON that the stand-in for TensorRT's runtime can run.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import os
@@ -25,6 +26,7 @@ DEFAULTS = {
     "plan_version": None,
     "loses_int8": False,
     "breaks_at": None,
+    "functions": None,
 }
 
 
@@ -36,6 +38,10 @@ def main(program, arguments, machine):
     major, minor, patch, build = machine["version"]
     name = f"TensorRT.trtexec [TensorRT v{major * 10000 + minor * 100 + patch}] [b{build}]"
     print(f"&&&& RUNNING {name} # {' '.join(['trtexec', *arguments])}", flush=True)
+    try:
+        loads_plugins(arguments)
+    except OSError as error:
+        return failed(f"Could not load library: {error}")
     code = run(dict(argument.partition("=")[::2] for argument in arguments), machine)
     print(f"&&&& {'FAILED' if code else 'PASSED'} {name} # {' '.join(['trtexec', *arguments])}")
     return code
@@ -62,6 +68,27 @@ def run(options, machine):
     return measure(options, json.loads(plan[28:]), machine, dialect)
 
 
+def loads_plugins(arguments):
+    """--staticPlugins, each by dlopen; the last of an option alone is in `options`."""
+    libraries = [item.partition("=")[2] for item in arguments if item.startswith("--staticPl")]
+    for library in libraries:
+        ctypes.CDLL(library)
+        log(f"Loading supplied plugin library: {library}")
+    return libraries
+
+
+def with_functions(network, source):
+    """The network as ONNX Runtime can play it: what a plugin computes is a function of `source`."""
+    import onnx
+
+    model = onnx.load(network)
+    assert not model.functions, "TensorRT's parser would take these before any plugin"
+    model.functions.extend(onnx.load(source).functions)
+    played = f"{network}.played"
+    onnx.save(model, played)
+    return played
+
+
 def build(options, machine):
     """--onnx --saveEngine."""
     cache = options.get("--timingCacheFile")
@@ -73,11 +100,13 @@ def build(options, machine):
         return failed("Error Code 9: Skipping tactic 0x0 due to insufficient memory")
     import onnx
 
-    graph = onnx.load(options["--onnx"]).graph
+    network, graph = options["--onnx"], onnx.load(options["--onnx"]).graph
+    if machine["functions"]:
+        network = with_functions(network, machine["functions"])
     constants = {weight.name for weight in graph.initializer}
     quantized = sum(node.op_type == "QuantizeLinear" for node in graph.node)
     body = {
-        "network": options["--onnx"],
+        "network": network,
         "inputs": [value.name for value in graph.input if value.name not in constants],
         "outputs": [value.name for value in graph.output],
         "shapes": {kind: options[f"--{kind}Shapes"] for kind in ("min", "opt", "max")},

@@ -1,0 +1,71 @@
+"""Operators that a TensorRT plugin computes: functions of the ONNX file, and nodes for trtexec.
+
+ONNX Runtime runs a function's own nodes, by which its operator is judged. TensorRT's parser takes a
+function before it looks for a plugin of that name (onnx-tensorrt, ModelImporter.cpp), so trtexec
+gets the network without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+import onnx
+import onnx.inliner
+
+from engine_build.errors import NetworkRefused
+
+
+def inline_functions(model: onnx.ModelProto, kept: Collection[str] = ()) -> onnx.ModelProto:
+    """Return the model with a function's nodes in the place of its calls, but for those `kept`.
+
+    `kept` are names of operators.
+    """
+    names = [(item.domain, item.name) for item in model.functions if item.name in kept]
+    if len(names) == len(model.functions):
+        return model
+    if not names:
+        return onnx.inliner.inline_local_functions(model)
+    return onnx.inliner.inline_selected_functions(model, names, exclude=True)
+
+
+def refuse_undefined_operators(model: onnx.ModelProto, operators: Collection[str]) -> None:
+    """Refuse operators of plugins that no node has, or no function defines. Raises NetworkRefused.
+
+    `model` has its functions inlined, but for those of these operators.
+    """
+    known = {node.op_type: node.domain for node in _nodes(model.graph.node)}
+    for operator in sorted(operators):
+        if operator not in known:
+            domains = ("", "ai.onnx")
+            others = sorted(name for name, domain in known.items() if domain not in domains)
+            raise NetworkRefused(
+                f"`engine.plugins` names operator {operator}, which no node of the network has; "
+                f"those beyond ONNX's own: {', '.join(others) or 'none'}. Correct `operators`, or "
+                "take the plugin out."
+            )
+        if operator not in {function.name for function in model.functions}:
+            raise NetworkRefused(
+                f"operator {operator} of `engine.plugins` has no function in the ONNX file, so "
+                "no engine's answers can be judged: say what it computes in standard operators "
+                f"(onnx.helper.make_function({known[operator]!r}, {operator!r}, …), added to "
+                "model.functions), and name the new file and its digest."
+            )
+
+
+def leave_to_plugins(network: Path, operators: Collection[str]) -> None:
+    """Take the functions of operators out of a network's file: its nodes alone name them."""
+    model = onnx.load(network, load_external_data=False)
+    others = [function for function in model.functions if function.name not in operators]
+    del model.functions[:]
+    model.functions.extend(others)
+    network.write_bytes(model.SerializeToString())
+
+
+def _nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes and those of the loops and branches among them."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _nodes(graph.node)
