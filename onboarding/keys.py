@@ -18,7 +18,7 @@ RECIPE_VERSION = 4
 compiler option or archive layout.
 """
 
-QUANTIZER_VERSION = 2
+QUANTIZER_VERSION = 3
 """Raised by hand when the same calibration must give another Q/DQ network; other keys stay."""
 
 KEY_LENGTH = 20

@@ -126,6 +126,19 @@ class AccuracyRecord(Value):
     verdict: Literal["pass", "fail", "not enough data"]
 
 
+class CompiledLayersRecord(Value):
+    """The layers that a compile check's builder made of a network, on no GPU in particular."""
+
+    layers: int
+    products: int
+    """Those that multiply by weights, several of the network's in one among them."""
+    int8_products: int
+    reformats: int
+    """Those that only write a tensor in another format."""
+    activation_mib: float
+    """Memory of all activations at the profiles' largest sizes."""
+
+
 class CompileCheckRecord(Value):
     """NVIDIA's parser and builder on the network, with no GPU; never the serving engine itself."""
 
@@ -135,6 +148,7 @@ class CompileCheckRecord(Value):
     verdict: Literal["pass", "fail"]
     seconds: float
     reason: str | None = None
+    layers: CompiledLayersRecord | None = None
 
 
 class BenchmarkRecord(Value):

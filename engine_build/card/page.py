@@ -22,7 +22,12 @@ from engine_build.card.formats import (
 )
 from engine_build.card.int8 import int8_values
 from engine_build.card.render import macro, milliseconds, per_second, render
-from onboarding.manifest import AccuracyRecord, BenchmarkRecord, RuntimeRecord
+from onboarding.manifest import (
+    AccuracyRecord,
+    BenchmarkRecord,
+    CompileCheckRecord,
+    RuntimeRecord,
+)
 
 METRICS = {
     "cosine": "cosine to the source model's output",
@@ -112,6 +117,15 @@ def _shape(record: Any) -> str:
     return shape(record.batch, record.sequence)
 
 
+def _int8_products(record: CompileCheckRecord) -> str:
+    layers = record.layers
+    return DASH if layers is None else f"{layers.int8_products} of {layers.products}"
+
+
+def _activations(record: CompileCheckRecord) -> str:
+    return mebibytes(None if record.layers is None else record.layers.activation_mib)
+
+
 def _runtime(record: BenchmarkRecord | RuntimeRecord) -> str:
     return f"{runtime_name(record.runtime)} {record.precision}"
 
@@ -158,6 +172,10 @@ CHECKS: tuple[Column, ...] = (
     ("network", "", lambda r: r.network),
     ("seconds", "number", lambda r: f"{r.seconds:.1f}"),
     ("verdict", "", lambda r: badge(r.verdict)),
+    ("layers", "number", lambda r: DASH if r.layers is None else str(r.layers.layers)),
+    ("products in INT8", "number", _int8_products),
+    ("reformat", "number", lambda r: DASH if r.layers is None else str(r.layers.reformats)),
+    ("activations", "number", _activations),
     ("reason", "words", lambda r: "" if r.reason is None else r.reason),
 )
 TENSORS: tuple[Column, ...] = (

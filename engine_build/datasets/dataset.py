@@ -74,6 +74,14 @@ class Encoder(ABC):
         """Return what makes a sample expensive; 0 where all cost the same."""
         return 0
 
+    def repetitions(self, samples: Sequence[Sample]) -> tuple[Sample, ...]:
+        """Return samples of one word of theirs, repeated; none where samples have no words.
+
+        Attention averages the tokens of a text, so that its results stay far below one token's
+        own values, but where all tokens are alike.
+        """
+        return ()
+
 
 def by_length(encoder: Encoder, samples: Sequence[Sample]) -> list[int]:
     """Return the samples' indices, the shortest first: batches of them hold little padding."""

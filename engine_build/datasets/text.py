@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
+from string import punctuation
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,11 @@ TEXT_INPUTS = ("input_ids", ATTENTION_MASK, "token_type_ids")
 TOKENIZER_FILE = "tokenizer.json"
 PADDING_TOKENS = ("[PAD]", "<pad>", "<|pad|>")
 """Names of padding tokens where nothing else says which it is."""
+REPEATED_WORDS = 256
+"""Words of a dataset that are repeated, evenly from all of it."""
+LONGEST_WORD = 20
+TIMES = (4, 8, 16, 32)
+"""How often a word is repeated."""
 
 
 class TextEncoder(Encoder):
@@ -66,6 +73,21 @@ class TextEncoder(Encoder):
         """Return the characters, which order texts nearly as tokens do and cost nothing."""
         return sum(map(len, sample)) if isinstance(sample, tuple) else len(sample)
 
+    def repetitions(self, samples: Sequence[Sample]) -> tuple[Sample, ...]:
+        """Return texts, or pairs of texts, of one word or of one punctuation mark, repeated."""
+        texts = [text for sample in samples for text in _texts_of(sample)]
+        if not texts:
+            return ()
+        short = (word for text in texts for word in text.split() if len(word) <= LONGEST_WORD)
+        words = list(dict.fromkeys(short))
+        words = words[:: max(1, -(-len(words) // REPEATED_WORDS))]
+        repeated = [
+            " ".join([word] * times) for word, times in zip(words, cycle(TIMES), strict=False)
+        ]
+        repeated += [mark * times for mark, times in zip(punctuation, cycle(TIMES), strict=False)]
+        paired = isinstance(samples[0], tuple)
+        return tuple((text, text) if paired else text for text in repeated)
+
     def aligned(self, rows: Array, feed: Feed) -> Array:
         """Return the answers of tokens at their places in the longest sequence, 0 elsewhere.
 
@@ -100,6 +122,13 @@ class TextEncoder(Encoder):
         values = (ids, np.ones_like(ids), np.zeros_like(ids))
         feed = dict(zip(TEXT_INPUTS, values, strict=True))
         return {name: feed[name] for name in self._inputs}
+
+
+def _texts_of(sample: Sample) -> tuple[str, ...]:
+    """Return a text, or both of a pair."""
+    if isinstance(sample, tuple):
+        return sample
+    return (sample,) if isinstance(sample, str) else ()
 
 
 def read_tokenizer(path: Path) -> Tokenizer:

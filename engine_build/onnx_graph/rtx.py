@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from container.tensorrt.bindings import error_logger
+from engine_build.onnx_graph.rtx_layers import LayerLog
 
 Profile = dict[str, list[int] | None]
 
@@ -25,21 +26,27 @@ def main(arguments: list[str]) -> int:
     except (ImportError, OSError) as error:
         print(error, file=sys.stderr)
         return 3
-    begin = time.monotonic()
-    faults = refusals(trt, Path(arguments[0]), json.loads(arguments[1]))
+    begin, layers = time.monotonic(), LayerLog()
+    faults = refusals(trt, Path(arguments[0]), json.loads(arguments[1]), layers)
     result = {
         "version": str(trt.__version__),
         "verdict": "fail" if faults else "pass",
         "seconds": round(time.monotonic() - begin, 2),
         "faults": faults,
+        "layers": layers.counts(),
     }
     print(json.dumps(result))
     return 0
 
 
-def refusals(trt: Any, path: Path, profiles: list[Profile]) -> list[dict[str, Any]]:
-    """Return why the network does not compile, in TensorRT's words, by node; [] when it does."""
-    logger = error_logger(trt)
+def refusals(
+    trt: Any, path: Path, profiles: list[Profile], layers: LayerLog
+) -> list[dict[str, Any]]:
+    """Return why the network does not compile, in TensorRT's words, by node; [] when it does.
+
+    `layers` are filled with what it compiles into.
+    """
+    logger = _logger(trt, layers)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     parser = trt.OnnxParser(network, logger)
@@ -48,6 +55,8 @@ def refusals(trt: Any, path: Path, profiles: list[Profile]) -> list[dict[str, An
             {"message": "it does not parse"}
         ]
     config = builder.create_builder_config()
+    # Without it the log names layers alone.
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     try:
         for profile in profiles:
             config.add_optimization_profile(_profile(builder, network, profile))
@@ -59,6 +68,19 @@ def refusals(trt: Any, path: Path, profiles: list[Profile]) -> list[dict[str, An
     return [{"message": message} for message in logger.errors] or [
         {"message": "it does not compile, and the builder says no more"}
     ]
+
+
+def _logger(trt: Any, layers: LayerLog) -> Any:
+    """Return a logger of errors that shows `layers` the messages of all severities."""
+    errors = error_logger(trt)
+    keep = type(errors).log
+
+    class LayerLogger(type(errors)):  # type: ignore[misc]
+        def log(self, severity: Any, message: str) -> None:
+            layers.read(message)
+            keep(self, severity, message)
+
+    return LayerLogger()
 
 
 def _fault(error: Any) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """Ranges of activations for symmetric INT8, from calibration samples that stream by.
 
-A first pass takes each channel's maximum and some hundred rows, from which the smoothing follows.
-Entropy and percentile need a second pass, for histograms of the smoothed values. Memory does not
-grow with the number of samples.
+A first pass takes each channel's maximum and some thousand rows, from which the smoothing and the
+rounding of weights follow. Entropy and percentile need a second pass, for histograms of the
+smoothed values. Memory does not grow with the number of samples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
@@ -16,11 +16,18 @@ import onnx
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.quantization.layers import Activations, Constants, Layer
+from engine_build.quantization.rounding import (
+    MOST_CHANNELS,
+    compensated_counts,
+    second_moments,
+)
 from engine_build.quantization.smoothing import (
     TINIEST,
     ActivationSample,
     Smoothing,
     best_smoothing,
+    channel_scales,
+    tensor_scale,
 )
 from onboarding.values import CalibrationMethod
 
@@ -29,7 +36,7 @@ BINS = 2048
 PERCENTILE = 99.99
 LEVELS = 128
 ENTROPY_STRIDE = 8
-KEPT_ROWS = 512
+KEPT_ROWS = 2048
 """Rows kept of each activation, drawn from all batches alike."""
 Feeds = Callable[[], Iterable[Feed]]
 """Starts a pass over the calibration batches."""
@@ -42,6 +49,8 @@ class Range:
     smoothing: Smoothing | None
     threshold: float
     """The largest absolute smoothed value that INT8 represents."""
+    weights: Mapping[str, Array] = field(default_factory=dict)
+    """By layer output, int8 counts [channels, columns]; the nearest ones where it has none."""
 
 
 def calibrate(
@@ -74,7 +83,14 @@ def calibrate(
         threshold = percentile_threshold if method == "percentile" else entropy_threshold
         thresholds = {name: threshold(counts[name], thresholds[name]) for name in counts}
     return {
-        name: Range(smoothing=smoothings[name], threshold=thresholds[name]) for name in thresholds
+        name: Range(
+            smoothing=smoothings[name],
+            threshold=thresholds[name],
+            weights=_rounded_weights(
+                name, sample, smoothings[name], thresholds[name], layers, constants
+            ),
+        )
+        for name, sample in samples.items()
     }
 
 
@@ -144,6 +160,29 @@ def _shared_smoothing(
         return None
     weights = [layer.rows(constants.array(layer.weight)) for layer in sharing]
     return best_smoothing(sample, weights)
+
+
+def _rounded_weights(
+    name: str,
+    sample: ActivationSample,
+    smoothing: Smoothing | None,
+    threshold: float,
+    layers: Sequence[Layer],
+    constants: Constants,
+) -> dict[str, Array]:
+    """Return the int8 counts of all layers of an activation; none of a Conv, whose input slides."""
+    sharing = [layer for layer in layers if layer.activation == name and layer.can_be_smoothed]
+    if not sharing or sample.rows.shape[1] > MOST_CHANNELS:
+        return {}
+    weights = [layer.rows(constants.array(layer.weight)) for layer in sharing]
+    if smoothing is not None:
+        weights = [weight * smoothing.scales[:, None] for weight in weights]
+    columns = np.cumsum([weight.shape[1] for weight in weights])[:-1]
+    steps = np.concatenate([channel_scales(weight, 1) for weight in weights])
+    moments = second_moments(sample.rows, smoothing, float(tensor_scale(threshold)))
+    counts = compensated_counts(np.concatenate(weights, axis=1), steps, moments)
+    parts = np.split(counts, columns, axis=1)
+    return {layer.output: part for layer, part in zip(sharing, parts, strict=True)}
 
 
 def _divergence(counts: Array, stop: int) -> float:

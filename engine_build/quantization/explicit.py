@@ -1,5 +1,8 @@
 """Explicit INT8: a symmetric Q/DQ network of the float one.
 
+Texts of one word repeated join the calibration samples (Encoder.repetitions), and weights are
+rounded so that rows make up for each other (rounding.py).
+
 With a search split, the layers that stay in float are found by what they cost; without one they are
 each MatMul and Gemm behind an activation function, where outliers live; a Conv stands behind one
 almost always, and loses little. Activation x activation products always stay in float. The
@@ -159,8 +162,8 @@ class Quantization:
         digest = ranges_digest(self.network.path, self.calibration, self.method)
         ranges = self.cache.find(digest)
         if ranges is None:
-            order = by_length(self.encoder, self.calibration)
-            samples = [self.calibration[index] for index in order]
+            values = (*self.calibration, *self.encoder.repetitions(self.calibration))
+            samples = [values[index] for index in by_length(self.encoder, values)]
             feeds = partial(self.encoder.feeds, samples, BATCH)
             batches = -(-len(samples) // BATCH)
             ranges = calibrate(model, layers, feeds, batches=batches, method=self.method)

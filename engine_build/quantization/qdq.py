@@ -210,13 +210,21 @@ def _activation_part(prefix: str, tensor: str, limits: Range) -> Part:
 
 
 def _weight_part(layer: Layer, weight: Array, limits: Range) -> Part:
-    """Return the int8 weight, its rows multiplied by the smoothing, and DequantizeLinear."""
+    """Return the int8 weight, its rows multiplied by the smoothing, and DequantizeLinear.
+
+    Its counts are the calibration's, where it rounded the weight; else the nearest ones.
+    """
     prefix, axis = f"{layer.output}_weight", layer.column_axis
     if limits.smoothing is not None:
         weight = weight * along_axis(limits.smoothing.scales, weight.ndim, 1 - axis)
     steps = channel_scales(weight, axis)
+    rounded = limits.weights.get(layer.output)
+    if rounded is None:
+        counts = round_to_int8(weight, along_axis(steps, weight.ndim, axis))
+    else:
+        counts = np.ascontiguousarray(layer.rows(rounded))
     constants: dict[str, Array] = {
-        f"{prefix}_int8": round_to_int8(weight, along_axis(steps, weight.ndim, axis)),
+        f"{prefix}_int8": counts,
         f"{prefix}_scale": steps,
         f"{prefix}_zero": np.zeros(len(steps), dtype=np.int8),
     }

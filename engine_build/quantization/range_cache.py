@@ -20,8 +20,10 @@ from engine_build.quantization.calibration import (
     PERCENTILE,
     Range,
 )
+from engine_build.quantization.rounding import DAMPING, MOST_CHANNELS
 from engine_build.quantization.smoothing import (
     ALPHAS,
+    COMPARED_ROWS,
     WORTH_A_MULTIPLICATION,
     WORTH_A_SHIFT,
     Smoothing,
@@ -30,7 +32,8 @@ from engine_build.store import Store
 from onboarding.values import CalibrationMethod
 
 RECIPE = (
-    *(2, KEPT_ROWS, ALPHAS, WORTH_A_MULTIPLICATION, WORTH_A_SHIFT),
+    *(3, KEPT_ROWS, COMPARED_ROWS, ALPHAS, WORTH_A_MULTIPLICATION, WORTH_A_SHIFT),
+    *(DAMPING, MOST_CHANNELS),
     *(BINS, ENTROPY_STRIDE, PERCENTILE),
 )
 """The first number is raised by hand when the same samples must give other ranges."""
@@ -55,20 +58,22 @@ class RangeCache:
     def keep(self, digest: str, ranges: Mapping[str, Range]) -> None:
         """Write an .npz archive to the nearest store.
 
-        `tensors` is JSON [[name, threshold, alpha or null], …], `scales_<index>` and
-        `shifts_<index>` are smoothings.
+        `tensors` is JSON [[name, threshold, alpha or null, [output, …]], …], `scales_<index>` and
+        `shifts_<index>` are smoothings, `weight_<index>_<place>` the counts of the outputs' layers.
         """
-        tensors, scales = [], dict[str, Any]()
+        tensors, arrays = [], dict[str, Any]()
         for index, (name, limits) in enumerate(ranges.items()):
             alpha = None
             if limits.smoothing is not None:
                 alpha = limits.smoothing.alpha
-                scales[f"scales_{index}"] = limits.smoothing.scales
+                arrays[f"scales_{index}"] = limits.smoothing.scales
                 if limits.smoothing.shifts is not None:
-                    scales[f"shifts_{index}"] = limits.smoothing.shifts
-            tensors.append((name, limits.threshold, alpha))
+                    arrays[f"shifts_{index}"] = limits.smoothing.shifts
+            for place, counts in enumerate(limits.weights.values()):
+                arrays[f"weight_{index}_{place}"] = counts
+            tensors.append((name, limits.threshold, alpha, list(limits.weights)))
         path = self._folder / f"{digest}.npz"
-        np.savez(path, tensors=np.frombuffer(json.dumps(tensors).encode(), np.uint8), **scales)
+        np.savez(path, tensors=np.frombuffer(json.dumps(tensors).encode(), np.uint8), **arrays)
         self._stores[0].upload(path, f"ranges/{digest}.npz")
 
 
@@ -85,14 +90,18 @@ def _read(data: bytes) -> dict[str, Range] | None:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             tensors = json.loads(arrays["tensors"].tobytes())
-            for index, (name, threshold, alpha) in enumerate(tensors):
+            for index, (name, threshold, alpha, outputs) in enumerate(tensors):
                 smoothing = None
                 if alpha is not None:
                     shifts = arrays.get(f"shifts_{index}")
                     smoothing = Smoothing(
                         alpha=alpha, scales=arrays[f"scales_{index}"], shifts=shifts
                     )
-                ranges[name] = Range(smoothing=smoothing, threshold=threshold)
+                weights = {
+                    output: arrays[f"weight_{index}_{place}"]
+                    for place, output in enumerate(outputs)
+                }
+                ranges[name] = Range(smoothing=smoothing, threshold=threshold, weights=weights)
     except (*DAMAGED, KeyError, TypeError):
         return None
     return ranges

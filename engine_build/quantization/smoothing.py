@@ -30,6 +30,8 @@ WORTH_A_MULTIPLICATION = 0.8
 WORTH_A_SHIFT = 0.9
 """A shift is used where it leaves less than this part of the error without one."""
 FLOOR = 1e-5
+COMPARED_ROWS = 512
+"""Rows of a sample that errors are measured on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +92,7 @@ def best_smoothing(sample: ActivationSample, weights: Sequence[Array]) -> Smooth
 
     Each of `weights` is [channels, columns].
     """
+    sample = replace(sample, rows=sample.rows[:: -(-len(sample.rows) // COMPARED_ROWS)])
     products = [sample.rows @ weight for weight in weights]
     plain = _error(sample, None, weights, products)
     divided = _best(sample, weights, products, None)

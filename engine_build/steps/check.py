@@ -27,7 +27,7 @@ from engine_build.runner import Command, Ended, Runner
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import FolderStore, Store
 from onboarding.keys import chosen_network
-from onboarding.manifest import CompileCheckRecord
+from onboarding.manifest import CompileCheckRecord, CompiledLayersRecord
 from onboarding.model_spec import OptimizationProfileSpec
 from onboarding.names import network_path
 from onboarding.values import Precision
@@ -69,6 +69,7 @@ def compile_checks(
         record = check_record(network, ended)
         log.line(
             f"  {name}: {record.verdict} in {record.seconds:.1f} seconds ({TOOL} {record.version})"
+            f"{'' if record.layers is None else '; ' + format_layers(record.layers)}"
         )
         if record.verdict == "pass":
             records.append(record)
@@ -96,6 +97,8 @@ def check_record(network: Network, ended: Ended) -> CompileCheckRecord:
     try:
         fields = dict(ended.report)
         fields.pop("faults", None)
+        if fields.get("layers") is not None:
+            fields["layers"] = CompiledLayersRecord(**fields["layers"])
         faults = _faults(ended)
         reason = explanation(network.path, faults) if faults else None
         return CompileCheckRecord(tool=TOOL, network=network.precision, reason=reason, **fields)
@@ -108,6 +111,14 @@ def check_record(network: Network, ended: Ended) -> CompileCheckRecord:
             seconds=0.0,
             reason=_death(ended),
         )
+
+
+def format_layers(record: CompiledLayersRecord) -> str:
+    """Return the counts in words."""
+    return (
+        f"{record.layers} layers, {record.int8_products} of {record.products} products in INT8, "
+        f"{record.reformats} only reformat, {record.activation_mib} MiB of activations"
+    )
 
 
 def _faults(ended: Ended) -> list[Fault]:
@@ -136,7 +147,7 @@ def _check_path(request: BuildRequest, network: Network) -> str | None:
     except metadata.PackageNotFoundError:
         return None
     profiles = [item.model_dump(mode="json") for item in request.model.engine.optimization_profiles]
-    words = json.dumps([version, profiles, network_sha256(network.path)])
+    words = json.dumps([version, profiles, network_sha256(network.path), "layers"])
     digest = hashlib.sha256(words.encode()).hexdigest()[:16]
     # A network in FP16 lies beside the one that it was written of.
     kept = {f"{precision} in FP16": chosen_network(precision) for precision in HALVES}

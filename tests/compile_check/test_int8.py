@@ -7,7 +7,8 @@ import pytest
 
 from engine_build.quantization.layers import quantizable_layers
 from engine_build.quantization.qdq import quantize_layers
-from tests.compile_check.builds import ROWS, TEXTS, assert_compiles
+from engine_build.tensorrt.half_precision import half_precision
+from tests.compile_check.builds import ROWS, TEXTS, assert_compiles, check_network
 from tests.unit.engine_build.quantization import graphs
 
 pytestmark = pytest.mark.compile_check
@@ -16,6 +17,8 @@ KINDS = {
     "cnn": (graphs.cnn, graphs.images, ROWS),
     "vit": (graphs.vit, graphs.images, ROWS),
 }
+PRODUCTS = {"transformer": 5, "cnn": 3, "vit": 6}
+"""Kernels that multiply by weights; query, key and value are one."""
 
 
 @pytest.mark.parametrize("step", [1, 2], ids=["all layers", "every other layer"])
@@ -26,3 +29,17 @@ def test_qdq_network_compiles(tmp_path, kind, step):
     ranges, layers = graphs.ranges(model, samples(32, seed=1)), quantizable_layers(model)
     onnx.save(quantize_layers(model, layers[::step], ranges), tmp_path / "model.onnx")
     assert_compiles(tmp_path / "model.onnx", profile)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_of_the_fp16_network_are_int8_and_no_layer_only_reformats(tmp_path, kind):
+    network, samples, profile = KINDS[kind]
+    model = network()
+    ranges, layers = graphs.ranges(model, samples(32, seed=1)), quantizable_layers(model)
+    paths = {"int8": quantize_layers(model, layers, ranges), "float": model}
+    for name, written in paths.items():
+        onnx.save(half_precision(written), tmp_path / f"{name}.onnx")
+    int8, plain = (check_network(tmp_path / f"{name}.onnx", profile)[0].layers for name in paths)
+    assert (int8.int8_products, int8.products) == (PRODUCTS[kind],) * 2
+    assert int8.reformats == plain.reformats == plain.int8_products == 0
+    assert int8.activation_mib <= plain.activation_mib + 0.1

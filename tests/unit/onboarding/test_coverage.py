@@ -1,10 +1,10 @@
-"""What one set of texts lacks of another: lengths, scripts, characters or tokens."""
+"""What one set of texts lacks of another: lengths, scripts, characters, words."""
 
 from __future__ import annotations
 
 import pytest
 
-from onboarding.coverage import coverage_gaps, script
+from onboarding.coverage import coverage_gaps, script, words
 
 pytestmark = pytest.mark.unit
 
@@ -34,16 +34,25 @@ def test_a_script_is_named():
 
 def test_characters_that_never_occur_are_a_gap():
     code = tuple(f"x = [{n} ** {n} for y in z if y != {n}]" for n in range(40))
-    (gap,) = coverage_gaps((*PROSE, "a fox jumps over a dog"), code)
-    assert gap.endswith("of the characters there occur here")
+    gaps = coverage_gaps((*PROSE, "a fox jumps over a dog"), code)
+    assert [gap.partition("% ")[2] for gap in gaps] == [
+        "of the characters there occur here",
+        "of the words there occur here",
+    ]
 
 
-def test_tokens_take_the_place_of_characters():
-    words = str.split
-    (gap,) = coverage_gaps(
-        ("one two three four",), ("five six seven eight",) * 3, tokens=words, token_name="tokens"
+def test_words_of_another_field_are_a_gap():
+    others = tuple(f"Jumping over rivers, {verb} lions hunt." for verb in ("big", "old", "shy"))
+    seen = ("A quick fox, jumps over the lazy dog. " + " ".join("bghloruvy"),)
+    (*_, gap) = coverage_gaps(seen * 3, others)
+    # "over", the comma and the full stop of eight.
+    assert gap == "37.5% of the words there occur here"
+
+
+def test_words_are_split_as_tokens_begin():
+    assert list(words("Reset 42 pass-words: 東京の駅 abc tiếng")) == (
+        ["reset", "4", "2", "pass", "-", "words", ":", "東", "京", "の", "駅", "abc", "tiếng"]
     )
-    assert gap == "0.0% of the tokens there occur here"
 
 
 @pytest.mark.parametrize("texts", [((), PROSE), (PROSE, QUERIES[:2])])

@@ -7,7 +7,7 @@ import pytest
 
 from engine_build.datasets.dataset import Shape, by_length
 from engine_build.datasets.tensors import TensorEncoder
-from engine_build.datasets.text import TextEncoder
+from engine_build.datasets.text import REPEATED_WORDS, TextEncoder
 from engine_build.errors import InputRefused
 from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.tiny import word_tokenizer
@@ -74,3 +74,26 @@ def test_refuses_a_row_without_an_input():
     words = r"no array for input 'mask' of the network; it has: x; add it"
     with pytest.raises(InputRefused, match=words):
         TensorEncoder(RECORDS).feed([{"x": np.zeros((3, 2))}])
+
+
+def test_repetitions_hold_one_word_or_mark_of_the_texts_many_times(texts):
+    repeated = texts.repetitions(TEXTS)
+    words = [text.split() for text in repeated[:8]]
+    assert [word[0] for word in words] == ["a", "cat", "sat", "under", "the", "red", "house", "dog"]
+    assert [len(word) for word in words] == [4, 8, 16, 32, 4, 8, 16, 32]
+    assert all(len(set(word)) == 1 for word in words)
+    assert "????" in {text[:4] for text in repeated} and len(set(repeated)) == len(repeated)
+
+
+def test_repetitions_come_evenly_from_many_words_without_whole_sentences_of_one(texts):
+    many = tuple(f"w{number} {'漢' * 40}" for number in range(1000))
+    repeated = texts.repetitions(many)
+    words = [text.split()[0] for text in repeated if text.startswith("w")]
+    assert len(words) == REPEATED_WORDS - 6 and words[-1] == "w996"
+    assert not any("漢" in text for text in repeated)
+
+
+def test_repetitions_of_pairs_are_pairs_and_arrays_have_none(texts):
+    pairs = texts.repetitions([("red", "cat")])
+    assert pairs[0] == ("red red red red",) * 2
+    assert texts.repetitions([]) == () and TensorEncoder(RECORDS).repetitions(ROWS) == ()

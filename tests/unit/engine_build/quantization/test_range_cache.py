@@ -15,6 +15,10 @@ RANGES = {
     "/layer.0/MatMul": Range(
         smoothing=Smoothing(alpha=0.9, scales=np.array([1.0, 20.0], dtype=np.float32)),
         threshold=3.5,
+        weights={
+            "/layer.0/query": np.eye(2, dtype=np.int8),
+            "/layer.0/key": np.ones((2, 3), np.int8),
+        },
     ),
     "/layer.1/MatMul": Range(
         smoothing=Smoothing(
@@ -50,6 +54,10 @@ def test_ranges_come_back_as_they_were(cache):
     assert np.array_equal(found["/layer.0/MatMul"].smoothing.scales, [1.0, 20.0])
     assert found["/layer.0/MatMul"].smoothing.shifts is None
     assert np.array_equal(found["/layer.1/MatMul"].smoothing.shifts, [-0.5, 4.0])
+    weights = found["/layer.0/MatMul"].weights
+    assert list(weights) == ["/layer.0/query", "/layer.0/key"]
+    assert np.array_equal(weights["/layer.0/query"], [[1, 0], [0, 1]])
+    assert weights["/layer.0/key"].shape == (2, 3) and weights["/layer.0/key"].dtype == np.int8
 
 
 def test_another_store_is_read_too(cache, tmp_path):

@@ -61,7 +61,7 @@ def test_new_engine_is_estimated_by_the_one_before_and_says_which_field_changed_
     assert (endpoint.rollout.kind, endpoint.rollout.extra_instances) == ("canary", 2)
     assert (engine.state, engine.route, engine.before.precision) == ("missing", "gpu", "int8")
     assert [(cause.path, cause.file, cause.before) for cause in engine.because] == [
-        ("accuracy.budget.mean", MODEL, 0.998)
+        ("accuracy.budget.mean", MODEL, 0.999)
     ]
     assert engine.because[0].line == 28
     assert environment.missing == (engine,)
