@@ -33,7 +33,7 @@ def second_moments(rows: Array, smoothing: Smoothing | None, step: float) -> Arr
     without correlation, a twelfth of a squared step in each channel. The shift of a smoothing is
     added again behind the product, so that it takes nothing from the input.
     """
-    inputs = rows.astype(np.float64)
+    inputs: Array = rows.astype(np.float64)
     if smoothing is not None:
         inputs /= smoothing.scales
     moments: Array = inputs.T @ inputs / len(inputs)
@@ -54,7 +54,7 @@ def compensated_counts(weight: Array, steps: Array, moments: Array) -> Array:
     values = weight[order].astype(np.float64) / steps
     least = np.maximum(np.ceil(values - MOST_MOVED), -LARGEST)
     largest = np.minimum(np.floor(values + MOST_MOVED), LARGEST)
-    counts = np.empty(values.shape, dtype=np.int8)
+    counts: Array = np.empty(values.shape, dtype=np.int8)
     for begin in range(0, len(values), BLOCK):
         end = min(begin + BLOCK, len(values))
         lost = np.empty((end - begin, values.shape[1]))

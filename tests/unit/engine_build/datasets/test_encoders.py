@@ -85,7 +85,7 @@ def test_repetitions_hold_one_word_or_mark_of_the_texts_many_times(texts):
     assert "????" in {text[:4] for text in repeated} and len(set(repeated)) == len(repeated)
 
 
-def test_repetitions_come_evenly_from_many_words_without_whole_sentences_of_one(texts):
+def test_repetitions_come_evenly_from_many_words_and_from_no_long_one(texts):
     many = tuple(f"w{number} {'漢' * 40}" for number in range(1000))
     repeated = texts.repetitions(many)
     words = [text.split()[0] for text in repeated if text.startswith("w")]
