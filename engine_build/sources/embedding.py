@@ -193,5 +193,6 @@ def refuse_other_vectors(built: Array, reference: Array) -> None:
     raise SourceFault(
         "the network's vectors differ from those of sentence-transformers' encode() "
         f"({difference}); the checkpoint names a tokenizer class or another setting of texts "
-        f"that tokenizer.json does not hold. Save the checkpoint without it, or: {EXPORT_IT}"
+        "that tokenizer.json does not hold, or its layers see the padding of a batch, as "
+        f"ConvBERT's convolutions do. Save the checkpoint without the setting, or: {EXPORT_IT}"
     )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -99,8 +102,15 @@ def largest_difference(source: Exported, network: OrtNetwork, feeds: Sequence[Fe
     """
     worst = 0.0
     for feed in feeds:
-        expected, actual = source.rows(feed), network.rows(feed)
         shape = "x".join(map(str, feed[source.inputs[0]].shape))
+        expected = source.rows(feed)
+        try:
+            actual = network.rows(feed)
+        except Exception as error:
+            raise SourceFault(
+                f"the exported network cannot be run at {shape} ({one_line(error)}); the source "
+                "does something that tracing loses: export it to ONNX yourself."
+            ) from error
         if actual.shape != expected.shape or not np.isfinite([expected, actual]).all():
             raise SourceFault(
                 f"the source or its export gives NaN, Inf or another shape at {shape}; it cannot "
@@ -127,6 +137,23 @@ def _refuse_large_weights(source: Exported) -> None:
         )
 
 
+@contextmanager
+def _without_output() -> Iterator[None]:
+    """Drop what C++ code writes to standard output, which the build's result alone is for.
+
+    The exporter prints the whole graph where it fails.
+    """
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
 def _write(source: Exported, example: Feed, path: Path) -> None:
     batch, tokens = {0: "batch"}, {0: "batch", 1: "sequence"}
     axes = dict.fromkeys(source.inputs, batch)
@@ -136,7 +163,7 @@ def _write(source: Exported, example: Feed, path: Path) -> None:
     axes[source.output] = tokens if answers_tokens else batch
     tensors = tuple(torch.from_numpy(example[name]) for name in source.inputs)
     try:
-        with torch.inference_mode(), warnings.catch_warnings():
+        with torch.inference_mode(), warnings.catch_warnings(), _without_output():
             # The tracer warns of what it might get wrong; the comparison that follows decides.
             warnings.simplefilter("ignore")
             torch.onnx.export(
@@ -153,4 +180,7 @@ def _write(source: Exported, example: Feed, path: Path) -> None:
     except OSError:
         raise
     except Exception as error:
-        raise SourceFault(f"the source cannot be exported to ONNX ({one_line(error)}).") from error
+        raise SourceFault(
+            f"the source cannot be exported to ONNX ({one_line(error)}); export it yourself, as "
+            "by torch's newer exporter, and name the file as `source.onnx`."
+        ) from error

@@ -73,7 +73,7 @@ class SourceModel:
         if self._pipeline is not None:
             _refuse_longer_than_encoded(self._pipeline, longest)
         encoder = load_encoder(folder, task)
-        _refuse_long_sequences(encoder, longest)
+        refuse_long_sequences(encoder, longest)
         config = encoder.config
         self.inputs: tuple[str, ...] = ("input_ids", ATTENTION_MASK)
         takes_types = "token_type_ids" in inspect.signature(encoder.forward).parameters
@@ -194,7 +194,7 @@ def _refuse_longer_than_encoded(pipeline: EmbeddingPipeline, longest: int) -> No
         )
 
 
-def _refuse_long_sequences(encoder: Any, longest: int) -> None:
+def refuse_long_sequences(encoder: Any, longest: int) -> None:
     """RoBERTa and models like it count positions from the padding token's number + 1."""
     positions: int | None = getattr(encoder.config, "max_position_embeddings", None)
     offsets = [
@@ -202,7 +202,8 @@ def _refuse_long_sequences(encoder: Any, longest: int) -> None:
         for name, module in encoder.named_modules()
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None
     ]
-    if positions is not None and longest > positions - max(offsets, default=0):
+    # XLNet writes -1: it counts no positions.
+    if positions is not None and positions > 0 and longest > positions - max(offsets, default=0):
         raise SourceFault(
             f"the source takes at most {positions - max(offsets, default=0)} tokens, but a profile "
             f"goes up to {longest}; lower `sequence` in the model file."

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 from engine_build.datasets.dataset import Shape
@@ -16,7 +18,7 @@ from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
 from engine_build.sources.export import comparison_feeds, export, largest_difference
-from engine_build.sources.source_model import SourceModel
+from engine_build.sources.source_model import SourceModel, refuse_long_sequences
 from onboarding.manifest import TensorRecord
 from tests.unit.engine_build.tiny import WIDTH, sample_texts
 
@@ -90,6 +92,36 @@ def test_refuses_an_export_that_differs(source, network, encoder):
     words = r"differs from PyTorch by 0.001 at 1x\d+, allowed 0.0001 "
     with pytest.raises(SourceFault, match=words):
         largest_difference(source, Shifted(network.path), feeds)
+
+
+def test_refuses_an_export_that_cannot_be_run(source, encoder):
+    class Failing:
+        def rows(self, feed):
+            raise RuntimeError("indices element out of data bounds")
+
+    feeds = comparison_feeds(encoder, sample_texts(30, seed=4), 16)
+    with pytest.raises(SourceFault, match=r"cannot be run at 1x\d+ \(indices .*export it to ONNX"):
+        largest_difference(source, Failing(), feeds)
+
+
+def test_refuses_what_cannot_be_exported_and_prints_nothing(copied, tmp_path, capfd):
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64}
+    config = transformers.FNetConfig(vocab_size=40, pad_token_id=0, **sizes)
+    transformers.FNetModel(config).save_pretrained(copied)
+    source = SourceModel(copied, longest=16)
+    capfd.readouterr()
+    with pytest.raises(SourceFault, match=r"cannot be exported .*fft.*; export it yourself, as by"):
+        export(source, sample_texts(30, seed=3), tmp_path, longest=16)
+    assert capfd.readouterr().out == ""
+
+
+def test_model_that_counts_no_positions_takes_every_length():
+    encoder = torch.nn.Identity()
+    encoder.config = SimpleNamespace(max_position_embeddings=-1)
+    refuse_long_sequences(encoder, 100_000)
+    encoder.config = SimpleNamespace(max_position_embeddings=64)
+    with pytest.raises(SourceFault, match="takes at most 64 tokens"):
+        refuse_long_sequences(encoder, 65)
 
 
 def test_refuses_weights_that_are_nan(copied):
