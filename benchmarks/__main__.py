@@ -16,6 +16,7 @@ from benchmarks.engine_build import engine_build
 from benchmarks.gitops import gitops
 from benchmarks.hostile.local_cloud import hostile_local_cloud
 from benchmarks.hostile.run import hostile
+from benchmarks.large_body import large_body
 from benchmarks.measure import Measure, circumstances, table, write
 from benchmarks.processes import processes
 from benchmarks.scaling_run import scaling
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "soak": soak,
     "hostile": hostile,
     "hostile_local_cloud": hostile_local_cloud,
+    "large_body": large_body,
     "triton_front": triton_front,
     "processes": processes,
     "scaling": scaling,

@@ -1,7 +1,7 @@
 """Why a compiler refuses a network, in one sentence: node, operator, origin, and the way out.
 
-Operators: the rows marked N of onnx-tensorrt's docs/operators.md (TensorRT 10.15), and those whose
-output has a size that only the values decide. Messages: as TensorRT-RTX 1.7 writes them.
+Operators: the unsupported ones of onboarding/data/tensorrt_operators.yaml, and those whose output
+has a size that only the values decide. Messages: as TensorRT-RTX 1.7 writes them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import onnx
 
 from engine_build.errors import NetworkRefused
+from onboarding.tensorrt_operators import operator_list
 
 PLUGIN = (
     "or replace it in the ONNX file by standard ones (onnx-graphsurgeon), or name a TensorRT "
@@ -21,7 +22,9 @@ PLUGIN = (
 )
 ONNX_DOMAINS = ("", "ai.onnx")
 TENSORRT_ONLY = frozenset(("NonZero", "NonMaxSuppression", "RoiAlign", "DeformConv"))
-"""Operators that TensorRT supports (onnx-tensorrt's docs/operators.md) and TensorRT-RTX lacks."""
+"""Operators of TensorRT's list that TensorRT-RTX 1.7 lacks: whatever it says of them."""
+LACKS = re.compile(r"no importer|plugin|unsupported_node|operator.* not supported", re.IGNORECASE)
+"""What a compiler says of an operator that it lacks; of shapes and types it says other things."""
 RUNTIME_DOMAIN = "com.microsoft"
 """Operators that ONNX Runtime adds; TensorRT knows some of them by name."""
 SHOWN = 3
@@ -120,11 +123,27 @@ def explanation(path: Path, faults: Sequence[Fault]) -> str:
     return _explain(_read_graph(path), faults)
 
 
-def refused_operators(path: Path, faults: Sequence[Fault]) -> frozenset[str]:
-    """Return the operators of all faults; "" stands for a fault that no node is known for."""
-    model = _read_graph(path)
-    nodes = [_refused_node(model, fault)[0] for fault in faults]
-    return frozenset("" if node is None else str(node.op_type) for node in nodes)
+def operators_of_tensorrt(path: Path, faults: Sequence[Fault]) -> frozenset[str]:
+    """Return the operators of all faults where TensorRT has each of them; none where it may not.
+
+    It has what its own list supports without restriction and this compiler says that it lacks.
+    """
+    model, operators = _read_graph(path), set()
+    for fault in faults:
+        node, _ = _refused_node(model, fault)
+        if node is None or node.domain not in ONNX_DOMAINS or not _lacks(node.op_type, fault):
+            return frozenset()
+        operators.add(str(node.op_type))
+    return frozenset(operators)
+
+
+def _lacks(operator: str, fault: Fault) -> bool:
+    """Return True where a fault says that the compiler lacks an operator that TensorRT has."""
+    if operator in TENSORRT_ONLY:
+        return True
+    is_silent = " ".join(fault.message.split()).strip(" .;") in ("", "false")
+    says_so = is_silent or LACKS.search(fault.message) is not None
+    return says_so and operator in operator_list().supported
 
 
 def refuse_foreign_operators(model: onnx.ModelProto) -> None:

@@ -21,7 +21,7 @@ from engine_build.errors import NetworkRefused
 from engine_build.log import Log
 from engine_build.onnx_graph.external_data import network_sha256
 from engine_build.onnx_graph.network_store import Network
-from engine_build.onnx_graph.refusal import TENSORRT_ONLY, Fault, explanation, refused_operators
+from engine_build.onnx_graph.refusal import Fault, explanation, operators_of_tensorrt
 from engine_build.request import BuildRequest
 from engine_build.runner import Command, Ended, Runner
 from engine_build.steps.step import BuildState, Step
@@ -74,7 +74,7 @@ def compile_checks(
         if record.verdict == "pass":
             records.append(record)
             continue
-        excuse = _excuse(refused_operators(network.path, _faults(ended)), is_gate=is_gate)
+        excuse = _excuse(operators_of_tensorrt(network.path, _faults(ended)), is_gate=is_gate)
         if excuse is None:
             raise NetworkRefused(
                 f"TensorRT-RTX {record.version} refuses the {name} network: {record.reason}."
@@ -87,7 +87,7 @@ def compile_checks(
 
 def _excuse(operators: frozenset[str], *, is_gate: bool) -> str | None:
     """Return why a refusal is evidence alone; None where it decides."""
-    if operators and operators <= TENSORRT_ONLY:
+    if operators:
         return f"TensorRT's operator list supports {', '.join(sorted(operators))}"
     return None if is_gate else "the engine runs in ONNX Runtime, so it decides nothing"
 

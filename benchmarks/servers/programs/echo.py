@@ -6,6 +6,7 @@ several HTTP processes.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
@@ -28,7 +29,7 @@ from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.types import Arrays, Encoded
 from onboarding.manifest import ProfileRecord
 
-WIDTH, MAX_ROWS = 384, 64
+WIDTH, MAX_ROWS = int(os.environ.get("ECHO_WIDTH", "384")), 64
 ROW = Tokens(np.arange(16, dtype=np.int32))
 ANSWERS = np.repeat(np.random.default_rng(0).random((1, WIDTH), dtype=np.float32), MAX_ROWS, axis=0)
 PROFILE = ProfileRecord(batch=(1, 8, MAX_ROWS), sequence=(1, 16, 128))

@@ -59,8 +59,8 @@ def test_machine_without_the_compiler_has_no_record_and_says_so(tmp_path):
     assert f"{reason}: the float network was NOT checked" in log.getvalue()
 
 
-def refusal(operator):
-    fault = {"message": "no importer", "node": 0, "name": "/x", "operator": operator}
+def refusal(operator, message="no importer"):
+    fault = {"message": message, "node": 0, "name": "/x", "operator": operator}
     output = json.dumps({"version": "1.7", "verdict": "fail", "seconds": 0.1, "faults": [fault]})
     return Ended(code=0, output=output, errors="")
 
@@ -74,6 +74,33 @@ def test_refuses_an_operator_that_no_list_supports(tmp_path):
     words = r"refuses the float network: node /x \(operator Foo; .*no importer; way out: "
     with pytest.raises(NetworkRefused, match=words):
         check(network_of("Foo", tmp_path), refusal("Foo"))
+
+
+@pytest.mark.parametrize(
+    ("operator", "message"),
+    [
+        ("STFT", "no importer"),
+        ("Unique", "no importer"),
+        ("RotaryEmbedding", "no importer"),
+        ("Mish", "dimensions do not match"),
+        ("Mish", "Unsupported ONNX data type: DOUBLE"),
+    ],
+)
+def test_refusal_decides_where_tensorrt_may_refuse_too(tmp_path, operator, message):
+    """An operator with restrictions, one that the list lacks, faults of shapes and types."""
+    with pytest.raises(NetworkRefused, match=f"operator {operator};"):
+        check(network_of(operator, tmp_path), refusal(operator, message))
+
+
+@pytest.mark.parametrize(
+    "message", ["no importer", "Plugin not found", "false", "UNSUPPORTED_NODE"]
+)
+def test_refusal_of_any_operator_of_tensorrts_list_is_evidence(tmp_path, message):
+    (record,) = check(
+        network_of("RMSNormalization", tmp_path), refusal("RMSNormalization", message)
+    )
+    assert record.verdict == "fail"
+    assert record.reason.endswith("; TensorRT's operator list supports RMSNormalization")
 
 
 def test_refusal_is_evidence_where_tensorrts_list_supports_the_operator(tmp_path):
