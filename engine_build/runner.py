@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from engine_build.log import Log
 
 TICK_SECONDS = 1.0
 """Between two reports of how long a process runs already."""
+GUARD = 'read -r word; [ "$word" = done ] || kill -KILL -- "-$1"'
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when the thread that started it ends."""
 
@@ -147,7 +148,7 @@ class ProcessRunner:
             )
         except OSError as error:
             return Ended(code=127, output="", errors=f"cannot be started: {error.strerror}")
-        with process:
+        with process, _guarded(process.pid):
             assert process.stdout is not None and process.stderr is not None
             streams = (process.stdout, process.stderr)
             parts: dict[int, list[bytes]] = {stream.fileno(): [] for stream in streams}
@@ -197,11 +198,31 @@ class ProcessRunner:
         return True
 
 
-def _end_with_parent() -> Callable[[], None] | None:
-    """Return what a new process calls so that SIGKILL of its parent ends it too; Linux only.
+@contextmanager
+def _guarded(session: int) -> Iterator[None]:
+    """End the processes of a session where this process ends before the block does.
 
-    A process that it starts itself is not ended.
+    A shell of another session waits at a pipe: its end without a word is this process's end, also
+    by SIGKILL, of which the kernel tells only the process that was started, and none that it
+    started itself.
     """
+    argv = ("/bin/sh", "-c", GUARD, "guard", str(session))
+    guard = subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # somebody ended it
+            guard.communicate(b"done\n")
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """Return what a new process calls so that SIGKILL of its parent ends it at once; Linux only."""
     if sys.platform != "linux":
         return None
     # Looked up here: between fork and exec as little as possible happens.

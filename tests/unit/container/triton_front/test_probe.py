@@ -1,0 +1,62 @@
+"""Health requests: one row of what the archive's manifest takes, which the server's codec reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.manifest import embedder_manifest
+from container.server.codecs import heads, tensors, texts
+from container.server.types import HeadSignature, Signature, TensorSignature
+from container.triton_front.kserve_request import checked_request
+from container.triton_front.probe import health_request
+from onboarding.manifest import MANIFEST_NAME, ProfileRecord, TensorRecord
+
+PROFILE = ProfileRecord(batch=(1, 8, 64), sequence=(4, 16, 128))
+LOGITS = TensorRecord(name="scores", datatype="FP32", shape=(-1, 1))
+
+
+def texts_of(*names):
+    return tuple(TensorRecord(name=name, datatype="BYTES", shape=(-1, 1)) for name in names)
+
+
+def archive(folder, **fields):
+    manifest = embedder_manifest("probed", width=4, profile=PROFILE)
+    (folder / MANIFEST_NAME).write_bytes(manifest.model_copy(update=fields).to_bytes())
+    return folder
+
+
+def test_ranker_gets_a_pair(tmp_path):
+    inputs = texts_of("query", "text")
+    request = health_request(archive(tmp_path, task="text-ranking", inputs=inputs))
+    signature = HeadSignature(
+        model="probed",
+        task="text-ranking",
+        inputs=inputs,
+        outputs=(LOGITS,),
+        labels=None,
+        activation="sigmoid",
+    )
+    checked = checked_request(*request)
+    assert heads.decode_request(*checked, signature).rows == [("health", "health")]
+
+
+def test_embedder_gets_a_word(tmp_path):
+    request = health_request(archive(tmp_path, inputs=texts_of("text")))
+    signature = Signature(model="probed", input_name="text", output_name="embedding")
+    decoded = texts.decode_request(*checked_request(*request), signature)
+    assert (decoded.texts, decoded.binary) == (("health",), True)
+
+
+def test_network_of_arrays_gets_zeros_of_the_shortest_sequence(tmp_path):
+    inputs = (TensorRecord(name="signal", datatype="FP32", shape=(-1, -1, 3)),)
+    request = health_request(archive(tmp_path, tokenizer_file=None, inputs=inputs))
+    signature = TensorSignature(model="probed", inputs=inputs, outputs=(LOGITS,))
+    (row,) = tensors.decode_request(*checked_request(*request), signature).rows
+    assert row[0].shape == (4, 3) and not row[0].any()
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_no_request_without_a_manifest_or_for_arrays_of_bytes(tmp_path, write):
+    if write:
+        archive(tmp_path, tokenizer_file=None, inputs=texts_of("image"))
+    assert health_request(tmp_path) is None
