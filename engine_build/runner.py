@@ -22,7 +22,7 @@ from engine_build.log import Log
 
 TICK_SECONDS = 1.0
 """Between two reports of how long a process runs already."""
-GUARD = 'read -r word; [ "$word" = done ] || kill -KILL -- "-$1"'
+GUARD = 'read -r word; [ "$word" = done ] || kill -s KILL -- "-$1"'
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when the thread that started it ends."""
 

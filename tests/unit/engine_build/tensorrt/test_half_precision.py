@@ -9,7 +9,12 @@ from onnx import TensorProto, numpy_helper
 
 from engine_build.errors import NetworkRefused
 from engine_build.ort import OrtNetwork
-from engine_build.tensorrt.half_precision import half_array, half_precision, write_half_precision
+from engine_build.tensorrt.half_precision import (
+    at_qdq_opset,
+    half_array,
+    half_precision,
+    write_half_precision,
+)
 from tests.unit.engine_build.quantized import BIASED, quantized
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, feed
 
@@ -158,6 +163,19 @@ def test_qdq_network_gets_fp16_scales_and_keeps_its_int8_weights():
         "zeros": TensorProto.INT8,
     }
     assert np.allclose(answer(model, x=x), answer(half, x=x), atol=0.1)
+
+
+def test_qdq_network_is_raised_to_its_opset_without_its_large_weights():
+    """A network beyond 2 GiB fits into no message; its weights come back as they were."""
+    weights = np.random.default_rng(1).integers(-127, 128, (16, 4)).astype(np.int8)
+    scales = {"scales": np.full(4, 0.01, dtype=np.float32), "zeros": np.zeros(4, dtype=np.int8)}
+    model, x = parse_model(QUANTIZED, w=weights, **scales), normal(5, 16)
+    before = model.SerializeToString()
+    raised, whole = at_qdq_opset(model, largest=8), at_qdq_opset(model)
+    assert model.SerializeToString() == before
+    assert raised.opset_import[0].version == 19
+    assert raised.SerializeToString() == whole.SerializeToString()
+    assert np.array_equal(answer(raised, x=x), answer(whole, x=x))
 
 
 def test_normalisation_of_one_node_computes_in_fp32_and_its_smoothing_in_fp16():
