@@ -43,7 +43,7 @@ class BuildRequest:
     engine_key: str
     network_keys: dict[str, str]
     calibration: Samples
-    """What sets INT8 ranges; empty when no INT8 is tried."""
+    """What sets INT8 and FP8 ranges; empty when neither is tried."""
     search: Samples
     """What tells the cost of each layer in INT8; empty when no search is asked for."""
     validation: Samples
@@ -53,6 +53,11 @@ class BuildRequest:
     def may_be_int8(self) -> bool:
         """True when INT8 is asked for, or may be chosen."""
         return "int8" in network_precisions(self.model)
+
+    @property
+    def calibrates(self) -> bool:
+        """True when calibration samples set the ranges of an INT8 or FP8 network."""
+        return len(network_precisions(self.model)) > 1
 
     @property
     def int8_mode(self) -> QuantizationMode | None:
@@ -114,9 +119,9 @@ def build_request(options: Options, log: Log) -> BuildRequest:
         reason = f"{len(error.faults)} faults stand above, the first: {error.faults[0]}"
         raise InputRefused(reason) from error
     model, instance = engine.model, engine.instance_type
-    may_be_int8 = "int8" in network_precisions(model) and model.engine.calibration is not None
-    calibration = model.engine.calibration if may_be_int8 else None
-    search = model.engine.sensitivity_search if may_be_int8 else None
+    precisions = network_precisions(model)
+    calibration = model.engine.calibration if len(precisions) > 1 else None
+    search = model.engine.sensitivity_search if "int8" in precisions else None
     paired = model.task == "text-ranking"
     request = BuildRequest(
         root=options.root,
@@ -174,7 +179,7 @@ def check_request(request: BuildRequest) -> None:
         ("search", engine.sensitivity_search, request.search),
     )
     for use, spec, dataset in rows:
-        if spec is None or not request.may_be_int8:
+        if spec is None or not request.calibrates:
             continue
         if len(dataset) < spec.samples:
             raise InputRefused(

@@ -21,16 +21,22 @@ compiler option or archive layout.
 QUANTIZER_VERSION = 3
 """Raised by hand when the same calibration must give another Q/DQ network; other keys stay."""
 
+FP8_QUANTIZER_VERSION = 1
+"""The same, of FP8 networks."""
+
 KEY_LENGTH = 20
 
 
 def network_precisions(spec: ModelSpec) -> tuple[str, ...]:
     """Return the networks of an engine: `float` always, `int8` where the build may quantize.
 
-    A source that holds Q/DQ nodes has no calibration: its own network is the only one.
+    `fp8` where it is asked for. A source that holds Q/DQ nodes has no calibration: its own network
+    is the only one.
     """
-    may_be_int8 = spec.engine.precision in ("int8", "auto") and spec.engine.calibration is not None
-    return ("float", "int8") if may_be_int8 else ("float",)
+    precision = spec.engine.precision
+    if spec.engine.calibration is None or precision not in ("int8", "fp8", "auto"):
+        return ("float",)
+    return ("float", "fp8" if precision == "fp8" else "int8")
 
 
 def network_key(
@@ -74,6 +80,14 @@ def network_key(
             inputs["sensitivity_search"] = _search(
                 spec, spec.engine.sensitivity_search, dataset_digests
             )
+    if network_precision == "fp8" and spec.engine.calibration is not None:
+        # Maxima, whatever the method.
+        inputs["calibration"] = {
+            "dataset": dataset_digests[spec.engine.calibration.dataset],
+            "samples": spec.engine.calibration.samples,
+        }
+        inputs["longest_sequence"] = _longest_sequence(spec)
+        inputs["quantizer"] = FP8_QUANTIZER_VERSION
     return _digest(inputs)
 
 

@@ -61,7 +61,9 @@ class CalibrationSpec(Value):
 
     dataset: str = Field(description=DATASET)
     samples: PositiveInt = Field(256, description="Samples used, from the first one on")
-    method: CalibrationMethod = Field("entropy", description="How a range follows from values")
+    method: CalibrationMethod = Field(
+        "entropy", description="How an INT8 range follows from values; FP8's is the maximum"
+    )
 
 
 class SensitivitySearchSpec(Value):

@@ -189,13 +189,12 @@ class Quantization:
 
 
 def format_share(facts: Facts, shape: Shape) -> str:
-    """Return the share of INT8 work, named by what it counts."""
+    """Return the share of INT8 or FP8 work, named by what it counts."""
     counted = f"{facts['int8_share_of_matmul_macs']:.1%} of all counted"
     beside = ", ".join(facts.get("not_counted", ()))
     rest = f"; not counted, and in float: {beside}" if beside else ""
-    return (
-        f"{facts['int8_layers']} layers are INT8: {counted} multiply-accumulates at {shape}{rest}"
-    )
+    layers = f"{facts['int8_layers']} layers are {facts.get('precision', 'int8').upper()}"
+    return f"{layers}: {counted} multiply-accumulates at {shape}{rest}"
 
 
 def _search_facts(result: Sensitivity, samples: int) -> Facts:

@@ -41,7 +41,7 @@ INTENT = (
 UNAVAILABLE = 3
 """Exit code of the child when there is no TensorRT-RTX for this machine."""
 PREFIX = "check-"
-HALVES: tuple[Precision, ...] = ("fp16", "int8")
+HALVES: tuple[Precision, ...] = ("fp16", "int8", "fp8")
 
 
 def compile_checks(

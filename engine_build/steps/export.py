@@ -14,7 +14,7 @@ from engine_build.errors import InputRefused
 from engine_build.evaluation.standards import CLASS_METRICS, output_standards
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network, chooses_class, class_indices
-from engine_build.onnx_graph.onnx_file import refuse_opset
+from engine_build.onnx_graph.onnx_file import LEAST_INT8, refuse_opset
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.given_qdq import format_share, given_network
 from engine_build.quantization.sparsity import refuse_dense_network
@@ -37,7 +37,7 @@ def run(context: BuildContext, state: BuildState) -> None:
     if known is None:
         network = state.network_store.keep(request.network_keys["float"], network)
     if "opset" in network.facts:
-        refuse_opset(int(network.facts["opset"]), request.platform, may_be_int8=request.may_be_int8)
+        check_opset(context, state, int(network.facts["opset"]))
     if request.model.engine.sparsity == "enable" and not request.is_cpu:
         context.log.line(f"  {refuse_dense_network(network)}")
     state.networks["float"] = network
@@ -53,8 +53,21 @@ def run(context: BuildContext, state: BuildState) -> None:
             "network holds no QuantizeLinear and DequantizeLinear nodes; add `calibration: "
             "{dataset: <file>, samples: 256}` to engine."
         )
-    if request.may_be_int8:
+    if request.calibrates:
         check_calibration_classes(request, network, state.encoder)
+
+
+def check_opset(context: BuildContext, state: BuildState, opset: int) -> None:
+    """Refuse an opset beyond TensorRT's; under `auto` one without INT8 leaves INT8 out.
+
+    Raises NetworkRefused.
+    """
+    request, is_auto = context.request, context.request.model.engine.precision == "auto"
+    refuse_opset(opset, request.platform, may_be_int8=request.may_be_int8 and not is_auto)
+    if request.may_be_int8 and opset < LEAST_INT8:
+        reason = f"the network has opset {opset}, and INT8 needs {LEAST_INT8} or newer"
+        context.log.line(f"  int8 is not tried: {reason}; export it with opset 17")
+        state.refused["int8"] = reason
 
 
 def _network(context: BuildContext, state: BuildState, known: Network | None) -> Network:

@@ -45,6 +45,8 @@ def half_precisions(request: BuildRequest) -> tuple[Precision, ...]:
     precisions: list[Precision] = ["fp16"] if requested in ("fp16", "auto") else []
     if request.int8_mode == "explicit":
         precisions.append("int8")
+    if "fp8" in request.network_keys:
+        precisions.append("fp8")
     return tuple(precisions)
 
 

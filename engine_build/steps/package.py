@@ -116,7 +116,9 @@ def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]
         "benchmark": evaluation.benchmark,
         "speedups": evaluation.speedups,
         "runtimes": evaluation.runtimes,
-        "quantization": quantization(request, state.networks.get(state.given_precision or "int8")),
+        "quantization": quantization(
+            request, state.networks.get(evaluation.chosen.precision, state.networks.get("int8"))
+        ),
         "plan": evaluation.chosen.plan,
         "load_seconds": evaluation.footprint.load_seconds,
         "host_memory_mib": evaluation.footprint.host_memory_mib,

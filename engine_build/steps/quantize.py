@@ -15,6 +15,7 @@ from engine_build.machine import return_memory
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.explicit import Quantization, format_share
+from engine_build.quantization.fp8 import Fp8Quantization
 from engine_build.quantization.range_cache import RangeCache
 from engine_build.quantization.sensitivity import BATCH, Score, Split, holds_budget
 from engine_build.request import BuildRequest
@@ -25,6 +26,13 @@ from engine_build.steps.step import BuildState, Step
 def run(context: BuildContext, state: BuildState) -> None:
     """Find or make the Q/DQ network, without which only `auto` goes on. Raises SourceFault."""
     request = context.request
+    if "int8" in state.refused:
+        return
+    if "fp8" in request.network_keys:
+        fp8 = state.network_store.find("fp8", request.network_keys["fp8"])
+        state.networks["fp8"] = _fp8_network(context, state) if fp8 is None else fp8
+        return_memory()
+        return
     try:
         int8 = state.network_store.find("int8", request.network_keys["int8"])
         state.networks["int8"] = _quantized_network(context, state) if int8 is None else int8
@@ -53,6 +61,23 @@ def _quantized_network(context: BuildContext, state: BuildState) -> Network:
         state.network_store.keep(request.network_keys["int8"], int8)
     context.log.line(f"  {format_share(int8.facts, request.opt_shape)}")
     return int8
+
+
+def _fp8_network(context: BuildContext, state: BuildState) -> Network:
+    """Make the FP8 network of the float one, and keep it. Raises NothingForInt8, SourceFault."""
+    request = context.request
+    quantization = Fp8Quantization(
+        network=state.networks["float"],
+        encoder=state.encoder,
+        calibration=request.calibration.values,
+        shape=request.opt_shape,
+        folder=context.work.scratch("fp8"),
+    )
+    with context.log.step("quantize", quantization.description):
+        fp8 = quantization.run()
+        state.network_store.keep(request.network_keys["fp8"], fp8)
+    context.log.line(f"  {format_share(fp8.facts, request.opt_shape)}")
+    return fp8
 
 
 def quantization_of(context: BuildContext, network: Network, encoder: Encoder) -> Quantization:
@@ -107,5 +132,9 @@ def _holds(context: BuildContext, score: Score, encoder: Encoder, network: Netwo
 
 
 QUANTIZE = Step(
-    name="quantize", run=run, applies=lambda context: context.request.int8_mode == "explicit"
+    name="quantize",
+    run=run,
+    applies=lambda context: (
+        context.request.int8_mode == "explicit" or "fp8" in context.request.network_keys
+    ),
 )

@@ -96,11 +96,13 @@ class _Verification:
     def verify_network(self) -> tuple[AccuracyRecord, ...]:
         """Verify the Q/DQ network itself: a plan of it is no better. Raises BrokenAnswers."""
         given = self._state.given_precision
-        network = self._state.networks.get("int8" if given is None else given)
-        if network is None or (given is not None and self._is_reference):
+        if given is not None and self._is_reference:
             return ()
-        subject = QDQ if given is None else f"{given} Q/DQ network"
-        return (self._record(subject, self._rows("onnxruntime", network.path)),)
+        return tuple(
+            self._record(f"{name} Q/DQ network", self._rows("onnxruntime", network.path))
+            for name, network in self._state.networks.items()
+            if name != "float"
+        )
 
     @property
     def _is_reference(self) -> bool:

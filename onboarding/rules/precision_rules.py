@@ -58,21 +58,28 @@ def precision_fits_the_gpu(case: EngineCase) -> Iterator[Fault]:
             f"{_hardware(case)}",
             value=precision,
             allowed=", ".join(_gpu_precisions(case.instance.compute_capability)),
-            # No GPU gets an FP8 engine: see the next rule.
-            way_out="choose fp16" if precision == "fp8" else "choose fp16, or a newer GPU",
+            way_out="choose fp16, or a newer GPU",
         )
 
 
 @rule("engine")
-def fp8_has_no_network(case: EngineCase) -> Iterator[Fault]:
-    """FP8 needs a calibrated FP8 network, which the builder does not make."""
-    hardware, engine = case.instance, case.spec.engine
-    fits = not hardware.is_gpu or float(hardware.compute_capability) >= 8.9
-    if engine.precision == "fp8" and engine.calibration is not None and fits:
-        yield case.document.at("engine", "precision").fault(
-            "'engine.precision' fp8 cannot be built: nothing calibrates an FP8 network",
-            value="fp8",
-            way_out="choose int8, or auto; or name a network that holds FP8 Q/DQ nodes",
+def fp8_is_explicit(case: EngineCase) -> Iterator[Fault]:
+    """A search counts INT8 layers, and caches hold INT8 ranges."""
+    engine = case.spec.engine
+    if engine.precision != "fp8":
+        return
+    if engine.sensitivity_search is not None:
+        yield case.document.at("engine", "sensitivity_search").fault(
+            "'engine.sensitivity_search' is for INT8, and 'engine.precision' is fp8",
+            way_out="take sensitivity_search out, or choose int8 or auto",
+        )
+    elif engine.quantization == "calibration-cache":
+        yield case.document.at("engine", "quantization").fault(
+            "'engine.quantization' calibration-cache holds INT8 ranges, and 'engine.precision' "
+            "is fp8",
+            value=engine.quantization,
+            allowed="explicit",
+            way_out="choose explicit, or precision int8",
         )
 
 

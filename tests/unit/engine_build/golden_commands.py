@@ -46,6 +46,7 @@ COMPILATIONS = {
     "fp16": FP16,
     "fp32": FP32,
     "int8": replace(FP16, precision="int8", profiles=(SHORT, LONG), optimization_level=5),
+    "fp8": replace(FP16, precision="fp8"),
     "portable": replace(FP16, hardware_compatibility="ampere+", version_compatible=True),
     "same": SAME,
     "plugins": replace(FP16, is_sparse=True, plugins=(Path("libscale.so"), Path("libother.so.2"))),

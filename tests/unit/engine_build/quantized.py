@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper, parser
 
-WEIGHT = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32) / 4
+WEIGHT = np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32) / 4
 FLOAT = """<ir_version: 9, opset_import: ["": 19]>
 g (float[batch, 16] x) => (float[batch, 8] y) {
   product = MatMul(x, w)
@@ -52,14 +52,14 @@ def quantized(
     model.graph.initializer.extend(
         [
             numpy_helper.from_array(WEIGHT, "w"),
-            numpy_helper.from_array(WEIGHT[:8], "v"),
+            numpy_helper.from_array(WEIGHT[:, :8], "v"),
             zero_point("zero", kind, value),
             zero_point("weight_zero", weight_kind),
         ]
     )
     if text == BIASED:
         model.graph.initializer.append(
-            numpy_helper.from_array(np.arange(8, dtype=np.int32), "bias")
+            numpy_helper.from_array(np.arange(16, dtype=np.int32), "bias")
         )
     return model
 
@@ -74,7 +74,7 @@ def write_float(path: Path) -> Path:
     """The file of the float network."""
     model = parser.parse_model(FLOAT)
     model.graph.initializer.extend(
-        [numpy_helper.from_array(WEIGHT, "w"), numpy_helper.from_array(WEIGHT[:8], "v")]
+        [numpy_helper.from_array(WEIGHT, "w"), numpy_helper.from_array(WEIGHT[:, :8], "v")]
     )
     onnx.save(model, path)
     return path

@@ -69,13 +69,13 @@ def test_nodes_of_the_source_are_kept_and_recorded(kind, value, requested, preci
     manifest, record = entry.manifest, entry.manifest.quantization
     assert (manifest.precision, manifest.requested_precision) == (precision, requested)
     assert (record.mode, record.precision, record.method) == ("source", precision, None)
-    assert record.int8_share_of_matmul_macs == round(128 / 192, 4)
+    assert record.int8_share_of_matmul_macs == round(256 / 384, 4)
     assert "its own Q/DQ nodes" not in manifest.decision
     assert "source's own Q/DQ nodes, quantized no further" in manifest.decision
     assert "names no float network" in manifest.reference and manifest.accuracy[-1].mean == 1.0
     assert set(manifest.network_keys) == {"float"}
-    served = next((tmp_path / "out").rglob("*-model.onnx"))
-    assert served.read_bytes() == source.read_bytes()
+    kept = next((tmp_path / "out").rglob("*-model.onnx"))
+    assert kept.read_bytes() == source.read_bytes()
     card = json.loads((tmp_path / "out/engines" / manifest.engine_key / "card.json").read_text())
     assert card["entry"]["manifest"]["reference"] == manifest.reference
 
@@ -95,6 +95,18 @@ def test_refuses_nodes_outside_the_budget_against_the_float_reference(tmp_path):
     network, reference = write_quantized(tmp_path / "q.onnx"), write_float(tmp_path / "f.onnx")
     with pytest.raises(BudgetMissed, match=r"misses its accuracy budget: the closest, int8, has"):
         build_entry(tools(tmp_path, network, reference=reference, mean=0.9999))
+
+
+def test_a_float_network_is_quantized_to_fp8_and_served_on_a_cpu(tmp_path):
+    source = write_float(tmp_path / "f.onnx")
+    entry = build_entry(tools(tmp_path, source, precision="fp8", calibrated=True))
+    manifest, record = entry.manifest, entry.manifest.quantization
+    assert (manifest.precision, record.mode, record.precision) == ("fp8", "explicit", "fp8")
+    assert (record.method, record.samples) == ("max", 48)
+    assert record.int8_share_of_matmul_macs == round(256 / 384, 4) and manifest.reference is None
+    assert {item.subject for item in manifest.accuracy} == {"fp8 Q/DQ network", "fp8 engine"}
+    means = [item.mean for item in manifest.accuracy]
+    assert 0.9 < means[0] < 0.999 and means[0] == pytest.approx(means[1], abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ def with_constant_weight(steps):
     model = quantized(E4M3)
     node = next(node for node in model.graph.node if node.output[0] == "weights")
     model.graph.node.remove(node)
-    values = np.random.default_rng(2).integers(0, 0x70, (16, 8)).astype(np.uint8)
+    values = np.random.default_rng(2).integers(0, 0x70, (16, 16)).astype(np.uint8)
     model.graph.initializer.append(
-        helper.make_tensor("weights", E4M3, [16, 8], values.tobytes(), raw=True)
+        helper.make_tensor("weights", E4M3, [16, 16], values.tobytes(), raw=True)
     )
     back = next(node for node in model.graph.node if node.output[0] == "weights_back")
     back.input[1:] = ["steps"]
@@ -34,7 +34,7 @@ def with_constant_weight(steps):
 
 @pytest.mark.parametrize("kind", ["computed weight", "constant weight"])
 def test_answers_are_those_of_the_qdq_nodes(kind, tmp_path):
-    steps = np.linspace(0.001, 0.01, 8, dtype=np.float32)
+    steps = np.linspace(0.001, 0.01, 16, dtype=np.float32)
     model = quantized(E4M3) if kind == "computed weight" else with_constant_weight(steps)
     onnx.save(model, tmp_path / "q.onnx")
     write_cpu_fp8(tmp_path / "q.onnx", tmp_path / "casts.onnx")

@@ -277,7 +277,7 @@ def test_biases_in_int32_become_constants_of_the_same_values():
     kinds = {node.input[0] for node in half.graph.node if node.op_type == "DequantizeLinear"}
     assert "bias" not in kinds
     bias = next(item for item in half.graph.initializer if item.name == "bias_back_fp16")
-    expected = (np.arange(8) * np.float32(0.03)).astype(np.float16)
+    expected = (np.arange(16) * np.float32(0.03)).astype(np.float16)
     assert np.array_equal(numpy_helper.to_array(bias), expected)
     feed = {"x": np.ones((3, 16), dtype=np.float32)}
     rows = OrtNetwork(half.SerializeToString()).rows(feed)

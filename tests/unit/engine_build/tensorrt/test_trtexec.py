@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from engine_build.errors import InputRefused
 from engine_build.tensorrt.trtexec import ONLY_IN_10, compile_command, profile_ranges, run_command
 from onboarding.manifest import TensorRecord
+from onboarding.values import Precision
 from tests.unit.engine_build.golden_commands import (
     BF16,
     BY_CACHE,
@@ -47,9 +49,30 @@ def test_lost_flags_are_in_dialect_10_only():
     assert set(ONLY_IN_10) <= known_flags(10) - known_flags(11)
 
 
-def test_dialect_11_has_no_typing_flags_at_all():
-    assert flags("int8_10") - flags("int8_11") == {"--stronglyTyped"}
-    assert flags("int8_11") < flags("int8_10")
+TYPED_FLAG = "--stronglyTyped"
+TYPED = ("fp32", "fp16", "int8", "fp8")
+TYPING = {"--stronglyTyped", "--fp16", "--bf16", "--int8", "--fp8", "--best", "--calib"}
+
+
+def test_every_precision_is_strongly_typed_on_both_sides_of_tensorrt_11():
+    """By name before 11, and as the only way there is since."""
+    for name in TYPED:
+        assert flags(f"{name}_10") & TYPING == {"--stronglyTyped"}
+        assert flags(f"{name}_10") - flags(f"{name}_11") == {"--stronglyTyped"}
+        assert flags(f"{name}_11") < flags(f"{name}_10")
+
+
+def test_weak_typing_is_left_to_calibration_caches_and_bf16_before_11():
+    weak = {
+        name: flags(name) & TYPING for name in COMMANDS if flags(name) & (TYPING - {TYPED_FLAG})
+    }
+    assert weak == {"by_cache_10": {"--int8", "--fp16", "--calib"}, "bf16_10": {"--bf16"}}
+    assert set(get_args(Precision)) == {*TYPED, "bf16"}
+
+
+def test_fp32_alone_is_without_tf32():
+    exact = {name for name in COMMANDS if "--noTF32" in flags(name)}
+    assert exact == {"fp32_10", "fp32_11", "same_10", "same_11"}
 
 
 def test_plan_runs_without_a_graph_and_otherwise_alike_in_both_dialects():
