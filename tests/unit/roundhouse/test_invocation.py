@@ -17,6 +17,7 @@ from botocore.exceptions import ClientError, NoCredentialsError
 
 from container.client import EndpointClient
 from onboarding.manifest import TensorRecord
+from onboarding.model_spec import ServingSpec
 from roundhouse.cli.app import exit_code
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.invocation import (
@@ -350,6 +351,25 @@ def test_refuses_to_ask_a_model_of_texts_without_texts(deployments, texts, file)
     require_inputs(target, ("a",), None)
     with pytest.raises(RoundhouseError, match="takes texts"):
         require_inputs(target, texts, file)
+
+
+def test_refuses_texts_for_a_model_with_tensors_of_its_own(deployments):
+    target = deployments[0].targets[0]
+    tensors = [{"name": name, "datatype": "BYTES", "dims": [1]} for name in ("subject", "body")]
+    code = {"file": "a.py", "sha256": "0" * 64}
+    section = {"preprocessing": code | {"inputs": tensors}, "postprocessing": code}
+    own = target.model.model_copy(
+        update={"serving": ServingSpec.model_validate_json(json.dumps(section))}
+    )
+    own_target = dataclasses.replace(target, model=own)
+    require_inputs(own_target, (), FILE)
+    for texts, file in ((("a",), None), ((), None), (("a",), FILE)):
+        with pytest.raises(UsageError, match="so it takes subject, body; give --input FILE.npz"):
+            require_inputs(own_target, texts, file)
+    unchanged = target.model.model_copy(
+        update={"serving": ServingSpec.model_validate_json(json.dumps({"preprocessing": code}))}
+    )
+    require_inputs(dataclasses.replace(target, model=unchanged), ("a",), None)
 
 
 def test_the_one_output_is_named_by_the_lock(deployments):
