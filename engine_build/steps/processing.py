@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,8 +40,8 @@ def run(context: BuildContext, state: BuildState) -> None:
         if (before := served.preprocessing) is not None:
             given = _client_tensors(served, samples)
             answer = _answer(context, "preprocess", before, served.serving.preprocessing, given)
-            if answer is not None and served.is_text:
-                samples = _texts(served, answer)
+            if answer is not None and served.encoder is not None:
+                samples = _samples(served, answer)
         if (after := served.postprocessing) is not None:
             given = _model_answer(served, state, samples)
             _answer(context, "postprocess", after, served.serving.postprocessing, given)
@@ -103,7 +104,7 @@ def _client_tensors(served: Served, samples: Sequence[Sample]) -> Tensors | None
     if not spec.inputs:
         return _tensors(served.client_inputs, samples)
     lone = spec.inputs[0]
-    if len(spec.inputs) == 1 and lone.datatype == "BYTES" and isinstance(samples[0], str):
+    if len(spec.inputs) == 1 and lone.datatype == "BYTES" and isinstance(samples[0], str | bytes):
         return _tensors(served.client_inputs, samples) if lone.dims == (1,) else None
     return None
 
@@ -122,15 +123,17 @@ def _tensors(records: Sequence[TensorRecord], samples: Sequence[Sample]) -> Tens
             .reshape(len(samples), *stacked[record.name].shape[1:] or (1,))
             for record in records
         }
-    pairs = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
+    pairs: list[Any] = [sample if isinstance(sample, tuple) else (sample,) for sample in samples]
     return {
-        record.name: _column([str(texts[place]) for texts in pairs])
+        record.name: _column([texts[place] for texts in pairs])
         for place, record in enumerate(records)
     }
 
 
-def _texts(served: Served, answer: Tensors) -> tuple[Sample, ...]:
-    """Return preprocessed texts, or pairs, as samples."""
+def _samples(served: Served, answer: Tensors) -> tuple[Sample, ...]:
+    """Return preprocessed texts, pairs or files of images as samples."""
+    if not served.is_text:
+        return tuple(answer[served.model_inputs[0].name][:, 0])
     columns = [
         [text.decode("utf-8", "replace") for text in answer[record.name][:, 0]]
         for record in served.model_inputs
@@ -144,7 +147,7 @@ def _model_answer(served: Served, state: BuildState, samples: Sequence[Sample]) 
     """Return the model's answer to samples; None of token classifiers, whose spans Triton has."""
     network = OrtNetwork(state.networks["float"].path)
     names = [record.name for record in served.outputs]
-    if not served.is_text:
+    if served.encoder is None:
         values = network.values(names, state.encoder.feed(samples))
         return {name: value if value.ndim > 1 else value[:, None] for name, value in values.items()}
     if served.task == "token-classification":
@@ -180,9 +183,9 @@ def _dtype(record: TensorRecord) -> np.dtype[np.generic]:
     return np.dtype("bool" if name == "bool" else name)
 
 
-def _column(texts: Sequence[str]) -> Array:
-    column: Array = np.empty((len(texts), 1), object)
-    column[:, 0] = [text.encode() for text in texts]
+def _column(items: Sequence[str | bytes]) -> Array:
+    column: Array = np.empty((len(items), 1), object)
+    column[:, 0] = [item if isinstance(item, bytes) else item.encode() for item in items]
     return column
 
 

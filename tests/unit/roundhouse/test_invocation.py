@@ -364,7 +364,7 @@ def test_refuses_texts_for_a_model_with_tensors_of_its_own(deployments):
     own_target = dataclasses.replace(target, model=own)
     require_inputs(own_target, (), FILE)
     for texts, file in ((("a",), None), ((), None), (("a",), FILE)):
-        with pytest.raises(UsageError, match="so it takes subject, body; give --input FILE.npz"):
+        with pytest.raises(UsageError, match=r"so it takes subject, body; give --input FILE\.npz"):
             require_inputs(own_target, texts, file)
     unchanged = target.model.model_copy(
         update={"serving": ServingSpec.model_validate_json(json.dumps({"preprocessing": code}))}
