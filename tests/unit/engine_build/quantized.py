@@ -70,9 +70,9 @@ def write_quantized(path: Path, kind: int = TensorProto.INT8, value: int = 0) ->
     return path
 
 
-def write_float(path: Path) -> Path:
+def write_float(path: Path, opset: int = 19) -> Path:
     """The file of the float network."""
-    model = parser.parse_model(FLOAT)
+    model = parser.parse_model(FLOAT.replace('"": 19', f'"": {opset}'))
     model.graph.initializer.extend(
         [numpy_helper.from_array(WEIGHT, "w"), numpy_helper.from_array(WEIGHT[:, :8], "v")]
     )

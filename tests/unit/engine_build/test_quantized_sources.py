@@ -180,3 +180,17 @@ def test_a_gpus_network_is_half_the_sources_and_keeps_its_nodes(tmp_path):
     assert scales["step_fp16"] == TensorProto.FLOAT16 and scales["zero"] == E4M3
     operators = [node.op_type for node in model.graph.node]
     assert operators.count("QuantizeLinear") == 2 and set(state.half_networks) == {"fp8"}
+
+
+def test_auto_leaves_int8_out_of_a_network_below_opset_13(tmp_path):
+    source = write_float(tmp_path / "f.onnx", opset=11)
+    manifest = build_entry(tools(tmp_path, source, calibrated=True)).manifest
+    assert manifest.precision == "fp32" and manifest.quantization is None
+    reason = "int8 was not tried, since the network has opset 11, and INT8 needs 13 or newer"
+    assert reason in manifest.decision
+
+
+def test_refuses_int8_of_a_network_below_opset_13(tmp_path):
+    source = write_float(tmp_path / "f.onnx", opset=11)
+    with pytest.raises(BuildError, match="opset 11, and INT8 needs 13 or newer; export it with"):
+        export(tools(tmp_path, source, precision="int8", calibrated=True))
