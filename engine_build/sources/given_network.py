@@ -43,6 +43,8 @@ from onboarding.values import TEXT_TASKS, Task
 LARGEST_MIXING = 0.02
 """Relative difference that rounding may make between a sample alone and in a batch, in FP16 too."""
 TINIEST = 1e-6
+PLAIN_WEIGHTS_IR = 4
+"""The first version of ONNX files whose weights need not be inputs."""
 
 
 def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
@@ -53,9 +55,7 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
     refuse_broken_weights(model)
     refuse_undefined_operators(model, operators)
     refuse_foreign_operators(model)
-    # Old files list their weights as inputs too.
-    weights = {weight.name for weight in model.graph.initializer}
-    values = [value for value in model.graph.input if value.name not in weights]
+    values = list(model.graph.input)
     if task == "text-embedding" and _ends_in_vectors(source.name, model, request):
         is_changed = True
     if is_changed:
@@ -152,7 +152,20 @@ def _read_inlined(source: Path, operators: Collection[str] = ()) -> tuple[onnx.M
     if external_names(source.name, model):
         load_weights(model, source.parent)
         is_changed = True
-    return model, is_changed
+    return model, _leave_weights_out(model) or is_changed
+
+
+def _leave_weights_out(model: onnx.ModelProto) -> bool:
+    """Take the weights out of the inputs, where old files list them too; True where some were."""
+    weights = {weight.name for weight in model.graph.initializer}
+    values = [value for value in model.graph.input if value.name not in weights]
+    if len(values) == len(model.graph.input):
+        return False
+    del model.graph.input[:]
+    model.graph.input.extend(values)
+    # Before it, each weight had to be an input.
+    model.ir_version = max(model.ir_version, PLAIN_WEIGHTS_IR)
+    return True
 
 
 def encoder_for(network: Network, longest: int | None) -> Encoder:

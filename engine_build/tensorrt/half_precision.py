@@ -274,6 +274,10 @@ class _Writer:
                 attribute.i = HALF
             if attribute.type == onnx.AttributeProto.TENSOR and attribute.t.data_type == FULL:
                 attribute.t.CopyFrom(_half_tensor(attribute.t))
+        if copy.op_type == "ConstantOfShape" and not copy.attribute:
+            # Without a value it fills with FP32 zeros.
+            zero = numpy_helper.from_array(np.zeros(1, np.float16))
+            copy.attribute.append(helper.make_attribute("value", zero))
 
 
 def _half_tensor(tensor: onnx.TensorProto, name: str | None = None) -> onnx.TensorProto:

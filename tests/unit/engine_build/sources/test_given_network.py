@@ -62,7 +62,13 @@ def test_network_of_arrays_has_its_own_records(tmp_path):
 
 def test_weights_that_are_listed_as_inputs_are_none(tmp_path):
     path = linear(tmp_path / "model.onnx", inputs=[tensor("x", "batch", 4), tensor("w", 4, 3)])
-    assert tensor_network(tmp_path, path).input_names == ("x",)
+    model = onnx.load(path)
+    model.ir_version = 3
+    onnx.save(model, path)
+    network = tensor_network(tmp_path, path)
+    kept = onnx.load(network.path)
+    assert network.input_names == ("x",) and [value.name for value in kept.graph.input] == ["x"]
+    assert kept.ir_version == 4
 
 
 def test_sequence_axis_is_dynamic_where_the_profile_has_one(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, numpy_helper
 
 from engine_build.errors import NetworkRefused
@@ -253,7 +254,16 @@ def test_branch_that_reads_outer_tensors_stays_fp32_and_answers_alike(branch):
     assert weights == {"w_fp16": TensorProto.FLOAT16, "bias": TensorProto.FLOAT}
 
 
-@pytest.mark.parametrize("text", [RUNTIME_GELU, FUNCTION, BOTH_WAYS])
+ZEROS = """<ir_version: 8, opset_import: ["": 17]>
+g (float[n, 4] x) => (float[n, 4] y) <float[4, 4] w> {
+  s = Shape(x)
+  k = ConstantOfShape(s)
+  a = Add(x, k)
+  y = MatMul(a, w)
+}"""
+
+
+@pytest.mark.parametrize("text", [RUNTIME_GELU, FUNCTION, BOTH_WAYS, ZEROS])
 def test_network_of_other_operators_and_functions_answers_alike(text):
     model, x = parse_model(text, w=normal(4, 4)), normal(3, 4)
     copy = onnx.ModelProto()
@@ -262,6 +272,21 @@ def test_network_of_other_operators_and_functions_answers_alike(text):
     assert np.allclose(answer(model, x=x), answer(half, x=x), atol=5e-2, rtol=2e-2)
     names = [node.name for node in half.graph.node if node.name]
     assert len(names) == len(set(names)) and not half.functions
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_transformer_in_fp16_loads_and_answers_alike(tmp_path):
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+    x = torch.randn(3, 5, 16)
+    options = {"input_names": ["x"], "dynamic_axes": {"x": {0: "batch"}}, "dynamo": False}
+    torch.onnx.export(model, (x,), str(tmp_path / "float.onnx"), opset_version=17, **options)
+    write_half_precision(tmp_path / "float.onnx", tmp_path / "half.onnx")
+    answers = [
+        OrtNetwork(tmp_path / name).rows({"x": x.numpy()}) for name in ("float.onnx", "half.onnx")
+    ]
+    assert np.allclose(*answers, atol=2e-2)
 
 
 def test_refuses_what_has_no_types():
