@@ -25,6 +25,7 @@ from container.wire import (
     array_request,
     arrays_of,
     error_sentence,
+    image_request,
     pair_request,
     text_request,
 )
@@ -99,6 +100,12 @@ class EndpointClient:
         rows = zip(arrays["labels"].tolist(), arrays["scores"].tolist(), strict=True)
         return [list(zip(*row, strict=True)) for row in rows]
 
+    def classify_images(self, files: Sequence[bytes]) -> list[list[tuple[str, float]]]:
+        """Return each image's labels with their scores, the highest first."""
+        arrays = self._answer(image_request(files, binary=self.binary), len(files), "labels")
+        rows = zip(arrays["labels"].tolist(), arrays["scores"].tolist(), strict=True)
+        return [list(zip(*row, strict=True)) for row in rows]
+
     def rank(self, query: str, texts: Sequence[str]) -> Array:
         """Return the score of each text for a query, in the order of the texts: float32 [texts]."""
         request = pair_request(query, texts, binary=self.binary)
@@ -117,7 +124,7 @@ class EndpointClient:
         arrays: dict[str, Array] = self._read(arrays_of, request)
         if output not in arrays or len(arrays[output]) != rows:
             raise AnswerFault(
-                f"Endpoint {self.endpoint}: {rows} texts went in, and the answer should have "
+                f"Endpoint {self.endpoint}: {rows} rows went in, and the answer should have "
                 f"{output!r} of each; it has {', '.join(map(repr, arrays))}: the model is of "
                 "another task, or its engine is older than its task's labels and scores."
             )

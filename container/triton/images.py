@@ -59,17 +59,20 @@ class ImageProcessor:
             for step in description["normalizations"]
         ]
 
+    @property
+    def most_rows(self) -> int:
+        """Rows whose pixels fit the memory of one request."""
+        return max(1, MOST_REQUEST_BYTES // (4 * int(np.prod(self.shape))))
+
     def rows(self, files: Sequence[bytes]) -> list[Array]:
         """Return float32 [3, height, width] of each file, decoded one after the other.
 
         Raises ValueError with the sentence for the client, which names the image.
         """
-        row_bytes = 4 * int(np.prod(self.shape))
-        most = max(1, MOST_REQUEST_BYTES // row_bytes)
-        if len(files) > most:
+        if len(files) > self.most_rows:
             raise ValueError(
-                f"The request holds {len(files)} images; at most {most} of this model's size are "
-                "taken at once."
+                f"The request holds {len(files)} images; at most {self.most_rows} of this model's "
+                "size are taken at once."
             )
         rows = []
         for index, file in enumerate(files):

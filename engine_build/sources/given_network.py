@@ -33,12 +33,13 @@ from engine_build.onnx_graph.refusal import refuse_foreign_operators
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 from engine_build.sources.head import HEADED, head_of
+from engine_build.sources.image_processor import FILES, network_image_processor
 from engine_build.sources.pooled_network import VECTOR, add_pooling, keep_output
 from engine_build.sources.prompts import served_prompts
 from engine_build.store import sha256_of
 from onboarding.keys import plugin_operators
 from onboarding.manifest import TensorRecord
-from onboarding.values import TEXT_TASKS, Task
+from onboarding.values import IMAGES, TEXT_TASKS, Task
 
 LARGEST_MIXING = 0.02
 """Relative difference that rounding may make between a sample alone and in a batch, in FP16 too."""
@@ -76,12 +77,16 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
         "opset": opset(model),
         "nodes": len(model.graph.node),
     }
-    if is_text:
+    if is_text or task == IMAGES:
         facts |= _digests_beside(source)
     if qdq_nodes := qdq_node_count(model):
         facts["qdq_nodes"] = qdq_nodes
-    head = None
-    if task in HEADED:
+    head, images = None, None
+    if task == IMAGES:
+        images = network_image_processor(source, inputs, outputs)
+        known = outputs[0].shape[-1]
+        head = head_of(source.parent, task, scores=None if known == -1 else known)
+    elif task in HEADED:
         head = head_of(source.parent, task, scores=_score_count(path, inputs, outputs[0]))
     if head is not None:
         facts["activation"] = head.activation
@@ -94,6 +99,7 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
         tokenizer=_tokenizer(source, folder) if is_text else None,
         labels=None if head is None else head.labels,
         prompts=served_prompts(source, request.model),
+        image_processor=images,
     )
 
 
@@ -325,7 +331,7 @@ def _tokenizer(source: Path, folder: Path) -> Path:
 
 def _digests_beside(source: Path) -> dict[str, str]:
     """Digests of what lies beside the file: the network's key holds the file's own only."""
-    paths = [source.with_name(name) for name in ("tokenizer.json", "config.json")]
+    paths = [source.with_name(name) for name in ("tokenizer.json", "config.json", FILES[0])]
     return {f"{path.name} sha256": sha256_of(path) for path in paths if path.is_file()}
 
 

@@ -8,7 +8,7 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,27 @@ def read_image_processor(folder: Path, output: TensorRecord) -> ImageProcessor:
     description = ImageProcessor(**steps, input=record, output=output)
     _refuse_other_pixels(processor, description, name)
     return description
+
+
+def network_image_processor(
+    source: Path, inputs: Sequence[TensorRecord], outputs: Sequence[TensorRecord]
+) -> ImageProcessor:
+    """Return the description for an ONNX file, by the processor beside it. Raises SourceFault."""
+    listed = ", ".join(f"{record.name} {list(record.shape)}" for record in (*inputs, *outputs))
+    is_one = len(inputs) == len(outputs) == 1 and inputs[0].datatype == "FP32"
+    if not is_one or len(inputs[0].shape) != 4 or len(outputs[0].shape) != 2:
+        raise SourceFault(
+            f"{source.name} has {listed}; an image classifier takes one FP32 input, [batch, 3, "
+            "height, width], and gives one output, [batch, labels]: export it so."
+        )
+    processor = read_image_processor(source.parent, outputs[0])
+    if inputs[0].shape[1:] != processor.input.shape[1:]:
+        raise SourceFault(
+            f"{source.name} takes {list(inputs[0].shape[1:])} a row, but {FILES[0]} beside it "
+            f"makes {list(processor.input.shape[1:])}; they are not a pair: put the network's own "
+            "processor beside it."
+        )
+    return processor.model_copy(update={"input": inputs[0]})
 
 
 def load_image_processor(folder: Path) -> Any:

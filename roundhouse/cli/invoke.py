@@ -49,7 +49,10 @@ def invoke(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="Texts of a file, .txt or .tsv: in batches, an answer a row."),
+        typer.Option(
+            help="Texts of a file, .txt or .tsv, or images: .jpg, .png or a folder of them. In "
+            "batches, an answer a row."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -77,12 +80,19 @@ def invoke(
     from roundhouse.session import open_session
 
     report, words = open_report(form), tuple(texts or ())
-    rows = None if file is None else _file_rows(file, words)
+    images = _image_files(file, words)
+    rows = None if file is None or images is not None else _file_rows(file, words)
     words = words if rows is None else rows.texts
     session = open_session(current_paths(root), report, env)
     address, target = invocation.address(session.deployments(), endpoint, model)
     if asynchronous and input is not None and input.suffix == invocation.LINES_SUFFIX:
         _invoke_lines(session, report, address, endpoint, (input, output), wait_seconds)
+        return
+    invocation.require_images(target, images)
+    if images is not None:
+        runtime, most = session.clients("sagemaker-runtime"), invocation.most_rows(target)
+        _refuse_output(output, target)
+        _print_either(report, form, *_image_answer(runtime, address, images, most))
         return
     queries = row_queries(target, rows, query)
     invocation.require_inputs(target, words, input, queries[0] if queries else query)
@@ -137,6 +147,41 @@ def _file_rows(file: Path, texts: Sequence[str]) -> TextRows:
     if texts:
         raise UsageError("--file: give texts as arguments or in a file, not both.")
     return read_text_rows(file)
+
+
+def _image_files(file: Path | None, texts: Sequence[str]) -> list[Path] | None:
+    """Return the images that --file names; None where it names texts."""
+    from onboarding.image_files import FOLDER, MEDIA_TYPES, image_names
+    from roundhouse.errors import UsageError
+
+    if file is None or not (file.is_dir() or file.suffix.lower() in MEDIA_TYPES):
+        return None
+    if texts:
+        raise UsageError("--file: an image model takes no texts; leave them out.")
+    if not file.is_dir():
+        if not file.is_file():
+            raise UsageError(f"--file {file}: is no file; name a JPEG or PNG file.")
+        return [file]
+    try:
+        return [file / name for name in image_names(file)]
+    except (ValueError, OSError) as error:
+        raise UsageError(f"--file {file}: {error}; name {FOLDER}.") from error
+
+
+def _image_answer(
+    runtime: Client, address: Address, files: Sequence[Path], most: int
+) -> tuple[list[Any], Table]:
+    """Return the labels of images, as JSON and as a table."""
+    from roundhouse import invocation
+    from roundhouse.reports.answers import classes_table
+
+    data = [file.read_bytes() for file in files]
+    labels = invocation.invoke_image_labels(runtime, address, data, most)
+    names = [file.name for file in files]
+    rows = zip(names, labels, strict=True)
+    return [{"image": name, "classes": dict(row)} for name, row in rows], classes_table(
+        names, labels
+    )
 
 
 def _write_rows(output: Path | None, target: Target, answers: Sequence[RowAnswer]) -> None:

@@ -11,7 +11,7 @@ from onboarding.checkpoint import CONFIGURATION
 from onboarding.onnx_header import NetworkTensor
 from onboarding.rules.task_rules import METRICS, UNBUILT
 from onboarding.source_spec import PoolingSpec
-from onboarding.values import Task
+from onboarding.values import IMAGES, Task
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.inspection.source_files import WEIGHTS, SourceFiles
 
@@ -31,6 +31,7 @@ LONGEST = ("max_position_embeddings", "n_positions", "max_seq_len")
 UNLIMITED = 1_000_000
 """tokenizer_config.json names a number beyond it where there is no limit."""
 SHOWN_LABELS = 6
+PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 RANKING: Task | str = "text-ranking"
 
 
@@ -71,6 +72,10 @@ def checkpoint_facts(files: SourceFiles, task: str | None) -> SourceFacts:
             f"{', '.join(name for name in tasks() if name != 'tensors')}."
         )
     require_task(files, found, because)
+    if found == IMAGES:
+        _refuse_without_processor(files)
+        notes = tuple(task_notes(files, config, found))
+        return SourceFacts(task=found, because=because, notes=notes, has_sequence=False)
     longest, longest_because = token_limit(files, config)
     return SourceFacts(
         task=found,
@@ -79,6 +84,14 @@ def checkpoint_facts(files: SourceFiles, task: str | None) -> SourceFacts:
         longest=longest,
         longest_because=longest_because,
     )
+
+
+def _refuse_without_processor(files: SourceFiles) -> None:
+    if not files.names & set(PROCESSORS):
+        raise RoundhouseError(
+            f"{files.title}: has no {PROCESSORS[0]}, which says how images become the network's "
+            "input; save it with the checkpoint's image processor."
+        )
 
 
 def require_task(files: SourceFiles, task: str, because: str) -> None:

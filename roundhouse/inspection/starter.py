@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+import random
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from onboarding.image_files import SIGNATURES
 from onboarding.onnx_header import NetworkTensor
 from onboarding.starter_texts import Kind, starter_texts
+from onboarding.values import IMAGES
 from roundhouse.inspection.facts import SourceFacts
 from roundhouse.inspection.model_file import Datasets
 
@@ -18,6 +23,8 @@ ROWS = 128
 FEWEST_ROWS = 8
 LARGEST_BYTES = 4 << 20
 """Of an array file, which lies in git."""
+BLOCKS, BLOCK = 8, 32
+"""Of a starter's picture: blocks a side, and pixels of each."""
 SEQUENCE = 16
 """Size of a dynamic axis 1 in a starter's arrays."""
 KINDS = {
@@ -38,6 +45,11 @@ def starter_datasets(
         file = f"{FOLDER}/{name}-validation.npz"
         missing = {} if (tree / file).is_file() else {file: starter_arrays(facts.inputs)}
         return Datasets(validation=file), missing
+    if facts.task == IMAGES:
+        folder = f"{FOLDER}/{name}-validation"
+        return Datasets(validation=folder), (
+            {} if (tree / folder).is_dir() else dict(starter_images(folder))
+        )
     if facts.task == "text-ranking":
         return _pair_datasets(name, facts, tree)
     kinds: dict[str, Kind] = {VALIDATION: "validation"}
@@ -71,6 +83,22 @@ def _pair_datasets(
     return Datasets(
         validation=validation, calibration=None if facts.is_quantized else calibration
     ), missing
+
+
+def starter_images(folder: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and content of PNG files of coloured blocks, which judge no engine."""
+    numbers = random.Random(0)
+    for index in range(ROWS):
+        rows = [numbers.randbytes(3 * BLOCKS) for _ in range(BLOCKS)]
+        wide = [b"".join(row[3 * x : 3 * x + 3] * BLOCK for x in range(BLOCKS)) for row in rows]
+        lines = b"".join((b"\0" + line) * BLOCK for line in wide)
+        size = struct.pack(">IIBBBBB", BLOCKS * BLOCK, BLOCKS * BLOCK, 8, 2, 0, 0, 0)
+        parts = ((b"IHDR", size), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
+        chunks = b"".join(
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+            for kind, data in parts
+        )
+        yield f"{folder}/{index:03}.png", SIGNATURES[1] + chunks
 
 
 def starter_arrays(inputs: Sequence[NetworkTensor]) -> bytes:

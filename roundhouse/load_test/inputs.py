@@ -1,4 +1,4 @@
-"""Request bodies from a file: one text a line, label and text a line, or arrays by input name."""
+"""Request bodies from a file of texts or of arrays by input name, or from a folder of images."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from onboarding.arrays import array_headers
+from onboarding.checkpoint import file_sums
+from onboarding.image_files import FOLDER, image_names
 from roundhouse.errors import RoundhouseError
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ MAX_BYTES = 64 * 1024 * 1024
 LABELS = "labels"
 ALLOWED = (
     "allowed: .txt (a text a line), .tsv (label, tab, text), "
-    ".npz (arrays by input name, rows on axis 0)"
+    f".npz (arrays by input name, rows on axis 0), {FOLDER}"
 )
 
 
@@ -65,6 +67,8 @@ def read_inputs(
     `paired`: a .tsv file's first column is a ranker's query and no label. `binary` None is JSON for
     texts and the binary extension for arrays. Raises RoundhouseError.
     """
+    if path.is_dir():
+        return _images(path, rows_per_request, binary is not False)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -83,6 +87,32 @@ def read_inputs(
         rows=rows,
         description=description,
         sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def _images(folder: Path, count: int, binary: bool) -> Inputs:
+    """Return the bodies of a folder's images; its digest is that of a dataset."""
+    from container.wire import image_request
+
+    try:
+        names = image_names(folder)
+        digest = hashlib.sha256(file_sums(folder, names).encode()).hexdigest()
+        files = [(folder / name).read_bytes() for name in names]
+    except (ValueError, OSError) as error:
+        raise RoundhouseError(f"--input {folder}: {error}; {ALLOWED}.") from error
+    starts = range(0, len(files) - count + 1, count)
+    bodies = [Body(*image_request(files[start : start + count], binary=binary)) for start in starts]
+    if not bodies:
+        raise RoundhouseError(
+            f"--input {folder}: holds {len(files)} images, fewer than the {count} of a request; "
+            "add some, or ask for fewer rows a request."
+        )
+    return Inputs(
+        bodies=_limited(bodies),
+        rows_per_request=count,
+        rows="images",
+        description=f"{len(files)} images",
+        sha256=digest,
     )
 
 

@@ -89,6 +89,8 @@ class Model:
     max_tokens: int
     """Of a batch, padding included; each array of a row of tensors counts as one."""
     load: Callable[[], Engine]
+    most_queued: int | None = None
+    """Rows that may wait, where their memory bounds them; None: as many as the settings say."""
 
     @property
     def name(self) -> str:
@@ -103,10 +105,12 @@ def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[]
     """
     manifest = archive.manifest
     encoder: Encoder | None = None
+    most_queued: int | None = None
     probe: Sequence[Any]
     if manifest.image_processor is not None:
         encoder = images = ImageEncoder(manifest.image_processor)
         probe, row_tokens = images.probe(), 1
+        most_queued = images.most_rows
     elif archive.tokenizer is None:
         probe = [tuple(array[0] for array in zeros(manifest.inputs, 1, None))]
         row_tokens = len(manifest.inputs)
@@ -125,6 +129,7 @@ def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[]
         probe=probe,
         max_tokens=manifest.max_batch_size * row_tokens if most is None else most,
         load=load,
+        most_queued=most_queued,
     )
 
 
@@ -186,7 +191,7 @@ def model_batcher(
         probe=model.probe,
         limits=Limits(
             max_tokens=model.max_tokens,
-            queue_rows=settings.queue_rows,
+            queue_rows=min(settings.queue_rows, model.most_queued or settings.queue_rows),
             run_seconds=settings.deadline_seconds,
         ),
         costs=costs,

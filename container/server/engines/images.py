@@ -23,6 +23,11 @@ class ImageEncoder:
     def __init__(self, description: ImageProcessor) -> None:
         self._processor = Processor(description.model_dump(mode="json"))
 
+    @property
+    def most_rows(self) -> int:
+        """Rows of one request, and of the queue."""
+        return self._processor.most_rows
+
     def encode(self, files: Sequence[bytes]) -> Encoded:
         """Return one row of float32 pixels per file. Raises RequestFault."""
         try:

@@ -18,13 +18,14 @@ from container.server.codecs.envelope import JSON_TYPE
 from container.server.data_plane.plane import DataPlane
 from container.server.http.messages import Response
 from container.server.http.spool import Spool
-from container.server.types import Arrays, QueueFull, RequestFault, TooLarge
+from container.server.types import Arrays, ImageSignature, QueueFull, RequestFault, TooLarge
 
 LINES_TYPE = "application/jsonlines"
 """As batch transform and SageMaker's built-in algorithms name it."""
 READ_TYPES = (LINES_TYPE, "application/x-ndjson")
 LONGEST_LINE_BYTES = 6_291_456
 """Of one line: InvokeEndpoint's own limit of a request."""
+IMAGES_AT_ONCE = 32
 ROWS_AT_ONCE = 2048
 """So many rows are under way: half of the queue that a server has without asynchronous limits."""
 LINES_A_TURN = 16
@@ -72,6 +73,8 @@ class _Lines:
         self._plane, self._codec, self._deadline = plane, codec, deadline
         self._under_way: deque[tuple[int, Any, asyncio.Future[Arrays]]] = deque()
         self._rows = 0
+        is_of_images = isinstance(plane.signature, ImageSignature)
+        self._most_rows = IMAGES_AT_ONCE if is_of_images else ROWS_AT_ONCE
         self._answers = Spool()
 
     async def add(self, number: int, line: bytes) -> None:
@@ -79,7 +82,7 @@ class _Lines:
         try:
             request = self._codec.decode_request(line, JSON_TYPE, self._plane.signature)
             rows = len(request.rows)
-            while self._under_way and self._rows + rows > ROWS_AT_ONCE:
+            while self._under_way and self._rows + rows > self._most_rows:
                 await self._answer_oldest()
             future = await self._submitted(request)
         except RequestFault as fault:

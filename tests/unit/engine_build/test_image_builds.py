@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
+import yaml
 
 from engine_build.errors import InputRefused, SourceFault
+from engine_build.sources.export import export_image_network
+from engine_build.sources.image_model import ImageModel
+from engine_build.store import sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from tests.unit.engine_build.pictures import (
     CLASSES,
@@ -65,6 +70,35 @@ def test_engine_is_evaluated_by_its_logits(tmp_path):
     root = image_tree(tmp_path, accuracy={"metric": "relative_error", "budget": budget})
     manifest = build_entry(root, tmp_path).manifest
     assert [record.verdict for record in manifest.accuracy] == ["pass"]
+
+
+def network_tree(tmp_path, **processor):
+    root = image_tree(tmp_path)
+    folder = root / "networks"
+    folder.mkdir()
+    checkpoint = root / "checkpoints/tiny"
+    export_image_network(ImageModel(checkpoint), picture_files(20), folder)
+    shutil.copy(checkpoint / "config.json", folder)
+    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR | processor))
+    file = root / "models/tiny.yaml"
+    spec = yaml.safe_load(file.read_text())
+    network = folder / "model.onnx"
+    spec["source"] = {"onnx": "networks/model.onnx", "sha256": sha256_of(network)}
+    file.write_text(yaml.safe_dump(spec))
+    return root
+
+
+def test_onnx_file_is_served_with_the_processor_beside_it(tmp_path):
+    manifest = build_entry(network_tree(tmp_path), tmp_path).manifest
+    assert manifest.labels == CLASSES and manifest.activation == "softmax"
+    assert manifest.image_processor is not None
+    assert manifest.image_processor.input.name == "pixel_values"
+
+
+def test_refuses_a_processor_of_another_size_beside_an_onnx_file(tmp_path):
+    root = network_tree(tmp_path, size={"height": 30, "width": 32})
+    with pytest.raises(SourceFault, match=r"takes \[3, 32, 32\] a row, .* makes \[3, 30, 32\]"):
+        build_entry(root, tmp_path)
 
 
 def test_refuses_an_image_of_the_dataset_that_cannot_be_read(tmp_path):

@@ -27,7 +27,7 @@ CARRIED = (
 PINNED = {
     1: "375b86e1a925bdf9b2ff9f88e0ddf2e14f9e83e88323d47673705f9908b7a888",
     2: "30f08a2f195416cc065d650cb2f5ccdbd5f37655038576e4a4dc1bcdf86393af",
-    4: "aec03df797d5ea3700317e59880934df219a1998f2444e950a1ace7d5f4db639",
+    4: "c2bcca778aa6e0f325768d7d4482a19221ef4d61b879b55fcbdee0004839893a",
 }
 """The digest of the carried files, one after the other, by recipe version; version 1 carried one.
 

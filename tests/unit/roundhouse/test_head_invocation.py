@@ -8,13 +8,15 @@ import json
 
 import pytest
 
-from roundhouse.errors import RoundhouseError, WrongAnswerError
+from roundhouse.errors import RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.invocation import (
     Address,
     answers_labels,
     invoke_entities,
+    invoke_image_labels,
     invoke_labels,
     invoke_ranking,
+    require_images,
     require_inputs,
 )
 from roundhouse.reports.answers import entities_table, ranking_table
@@ -55,6 +57,34 @@ def test_labels_come_in_requests_of_the_largest_batch():
     runtime = Runtime(labels(good, bad), labels(bad))
     assert invoke_labels(runtime, PLAIN, ("a", "b", "c"), 2) == (good, bad, bad)
     assert runtime.sent == [{"text": ["a", "b"]}, {"text": ["c"]}]
+
+
+class ImageRuntime(Runtime):
+    """Reads the files of binary requests."""
+
+    def invoke_endpoint(self, **request):
+        size = int(request["ContentType"].partition("json-header-size=")[2])
+        tail, files = request["Body"][size:], []
+        while tail:
+            end = 4 + int.from_bytes(tail[:4], "little")
+            files.append(tail[4:end])
+            tail = tail[end:]
+        self.sent.append(files)
+        return {"Body": io.BytesIO(json.dumps({"outputs": self.documents.pop(0)}).encode())}
+
+
+def test_images_are_sent_as_they_are_in_requests_of_the_largest_batch():
+    cat, dog = (("cat", 0.75), ("dog", 0.25)), (("dog", 0.5), ("cat", 0.5))
+    runtime = ImageRuntime(labels(cat, dog), labels(dog))
+    files = (b"\xff\xd8\xff one", b"\x89PNG two", b"\xff\xd8\xff")
+    assert invoke_image_labels(runtime, PLAIN, files, 2) == (cat, dog, dog)
+    assert runtime.sent == [[*files[:2]], [files[2]]]
+
+
+def test_refuses_images_of_a_model_of_texts(tmp_path):
+    (deployment, *_) = local_deployments(copied_tree(tmp_path))
+    with pytest.raises(UsageError, match="is of task text-embedding, and --file names images"):
+        require_images(deployment.targets[0], [tmp_path / "a.jpg"])
 
 
 def test_each_text_of_a_ranking_is_sent_with_the_query():

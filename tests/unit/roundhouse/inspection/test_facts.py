@@ -45,7 +45,7 @@ def test_task_that_the_user_names_wins_where_nothing_says_it():
 
 @pytest.mark.parametrize("architectures", [(), ("BertForMaskedLM",), ("BertForPreTraining",)])
 def test_refuses_to_guess_a_task(architectures):
-    with pytest.raises(UsageError, match=r"its task is not certain .* say it with --task: text-"):
+    with pytest.raises(UsageError, match=r"its task is not certain .* say it with --task: image-"):
         facts_of(*architectures)
 
 

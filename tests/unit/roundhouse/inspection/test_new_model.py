@@ -95,6 +95,33 @@ def test_checkpoint_folder_has_its_digest(tree):
     }
 
 
+IMAGES = {
+    "config.json": {
+        "architectures": ["ViTForImageClassification"],
+        "model_type": "vit",
+        "id2label": {"0": "cat", "1": "dog"},
+    },
+    "preprocessor_config.json": {"image_processor_type": "ViTImageProcessor"},
+}
+
+
+def test_image_classifier_gets_pictures_and_batches_alone(tree):
+    folder = write_files(tree / "models" / "data" / "checkpoint", checkpoint_content(IMAGES))
+    new_model(tree, checkpoint=str(folder))
+    model = model_of(tree)
+    assert (model["task"], model["accuracy"]["metric"]) == ("image-classification", "agreement")
+    assert model["engine"]["optimization_profiles"] == [{"batch": [1, 8, 32]}]
+    pictures = [*(tree / model["accuracy"]["dataset"]).iterdir()]
+    assert len({path.read_bytes() for path in pictures}) == 128
+
+
+def test_refuses_an_image_classifier_without_its_processor(tree):
+    content = checkpoint_content({"config.json": IMAGES["config.json"]})
+    folder = write_files(tree / "models" / "data" / "checkpoint", content)
+    with pytest.raises(RoundhouseError, match=r"has no preprocessor_config\.json"):
+        new_model(tree, checkpoint=str(folder))
+
+
 def test_checkpoint_of_a_bucket_has_the_digest_of_its_folder(tree, tmp_path):
     name_bucket(tree)
     content = checkpoint_content()
@@ -253,7 +280,7 @@ def test_refuses_a_model_that_is_there(tree):
         ({"name": "no", "package": "a"}, "YAML reads this word as something else"),
         ({"name": "null", "package": "a"}, "YAML reads this word as something else"),
         ({"package": "a>=1"}, "write name, or name==1.2.3"),
-        ({"package": "a", "task": "poetry"}, "allowed: text-classification"),
+        ({"package": "a", "task": "poetry"}, "allowed: image-classification"),
         ({}, "none given: name exactly one source"),
         ({"package": "a", "onnx": "b"}, "--package and --onnx given"),
         ({"onnx": "b", "path": "c"}, "--path: is for"),

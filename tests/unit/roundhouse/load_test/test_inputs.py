@@ -68,6 +68,16 @@ def test_texts_may_be_sent_binary(tmp_path):
     assert "json-header-size" in body.content_type
 
 
+def test_images_fill_requests_as_they_are(tmp_path):
+    for index, begin in enumerate((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")):
+        (tmp_path / f"{index}.{'png' if index == 1 else 'jpg'}").write_bytes(begin + b"%d" % index)
+    inputs = read_inputs(tmp_path, rows_per_request=2, binary=None)
+    assert (inputs.rows, len(inputs.bodies)) == ("images", 1)
+    assert inputs.bodies[0].data.endswith(b"\x89PNG\r\n\x1a\n1")
+    with pytest.raises(RoundhouseError, match="holds 3 images, fewer than the 4"):
+        read_inputs(tmp_path, rows_per_request=4, binary=None)
+
+
 def test_bodies_are_limited(tmp_path):
     assert len(read(tmp_path / "a.txt", b"a\n" * 3000).bodies) == MAX_BODIES
 
