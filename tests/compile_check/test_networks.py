@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from engine_build.errors import NetworkRefused
+from engine_build.onnx_graph.custom_operators import leave_to_plugins
 from engine_build.pipeline import NETWORK_STEPS, run_steps
 from engine_build.sources.export import export
 from engine_build.sources.source_model import SourceModel
@@ -24,6 +25,7 @@ from tests.unit.engine_build.architectures import (
     write_text_checkpoint,
     write_vision_network,
 )
+from tests.unit.engine_build.custom import scaled_network
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import sample_texts
@@ -175,6 +177,14 @@ def test_refuses_shapes_that_no_profile_fixes(tmp_path, nodes, tensors, weights,
     path = write_graph(tmp_path / "model.onnx", nodes, [source], [target], **weights)
     with pytest.raises(NetworkRefused, match=reason):
         check_network(path, ROWS)
+
+
+def test_parser_takes_a_function_and_without_it_looks_for_a_plugin(tmp_path):
+    network = scaled_network(tmp_path / "model.onnx", "Scale")
+    assert_compiles(network, ROWS)
+    leave_to_plugins(network, {"Scale"})
+    with pytest.raises(NetworkRefused, match=r"node Scale .*Plugin not found"):
+        check_network(network, ROWS)
 
 
 def test_operators_that_tensorrt_supports_are_not_refused_but_named(tmp_path):

@@ -24,6 +24,8 @@ from roundhouse.deploy.builds.source import (
 from roundhouse.errors import RoundhouseError
 from roundhouse.paths import Paths
 from roundhouse.processes import Outcome, Processes
+from roundhouse.promoted_tree import model_files
+from tests.shared_libraries import FIXTURE
 from tests.unit.onboarding.trees import tree_root
 
 
@@ -78,6 +80,19 @@ def test_code_of_a_model_comes_wherever_it_lies(tmp_path):
     tree = read_tree(root)
     assert tree.faults == () and "own.py" in named_files(tree)
     assert "own.py" in _names(source_zip(tmp_path, root, named_files(tree)))
+
+
+def test_plugins_come_wherever_they_lie_and_are_promoted_with_their_model(tmp_path):
+    digest = hashlib.sha256(FIXTURE.read_bytes()).hexdigest()
+    plugins = f"plugins: [{{file: own/libscale.so, sha256: {digest}, operators: [Scale]}}]"
+    changes = {
+        "models/example.yaml": {"  precision: auto": f"  precision: auto\n  {plugins}"},
+        "own/libscale.so": FIXTURE.read_bytes(),
+    }
+    tree = read_tree(tree_root(tmp_path, changes))
+    assert "own/libscale.so" in named_files(tree)
+    assert "own/libscale.so" in _names(source_zip(tmp_path, tree.root, named_files(tree)))
+    assert "own/libscale.so" in model_files(tree, "example")
 
 
 def test_files_outside_the_folders_come_when_named(code):
