@@ -26,6 +26,12 @@ IMAGES_PREFIX = "images"
 """Bills of materials of container images."""
 CAPTURES_PREFIX = "captures"
 """Captured requests and answers of endpoints."""
+CAPTURE_REPORTS_PREFIX = "capture-reports"
+"""What comparisons of captures with data and source models found."""
+CAPTURE_NAMESPACE = "Roundhouse/Captures"
+"""CloudWatch namespace of those comparisons; dimensions EndpointName and VariantName."""
+CAPTURE_ROWS, CAPTURE_ACCURACY = "CapturedRows", "Accuracy"
+CAPTURE_ACCURACY_UPPER, CAPTURE_INPUT_DRIFT = "AccuracyUpperBound", "InputDrift"
 ANSWERS_PREFIX = "answers"
 """Answers of asynchronous endpoints."""
 REQUESTS_PREFIX = "requests"
@@ -128,8 +134,15 @@ def target_model(engine_key: str) -> str:
 
 
 def captures_prefix(environment: EnvironmentSpec, endpoint: str) -> str:
-    """Prefix of an endpoint's captures; SageMaker adds the endpoint's and the variant's names."""
+    """Prefix of an endpoint's captures; SageMaker adds the variant's name and the hour."""
     return f"{CAPTURES_PREFIX}/{endpoint_name(environment, endpoint)}"
+
+
+def capture_report_path(
+    environment: EnvironmentSpec, endpoint: str, variant: str, file_name: str
+) -> str:
+    """Object key of one file of a comparison of captures."""
+    return f"{CAPTURE_REPORTS_PREFIX}/{endpoint_name(environment, endpoint)}/{variant}/{file_name}"
 
 
 def answers_prefix(environment: EnvironmentSpec, endpoint: str) -> str:

@@ -12,8 +12,10 @@ import json
 import pytest
 from rich.console import Console
 
+from container.wire import text_request
 from onboarding.names import artifact_bucket
 from roundhouse.aws.clients import object_bytes
+from roundhouse.cli.check_captures import compare
 from roundhouse.report import Report
 from roundhouse.status.state import state_of
 from roundhouse.status.table import endpoints_table
@@ -123,6 +125,49 @@ def test_requests_and_answers_are_captured_where_the_stack_says(session):
     line = json.loads(next(iter(captured.values())).splitlines()[0])["captureData"]
     assert json.loads(line["endpointInput"]["data"]) == json.loads(QUESTION)
     assert json.loads(line["endpointOutput"]["data"])["outputs"][0]["shape"][0] == 1
+
+
+def validation_texts(session):
+    """Lines of the validation data, which no build calibrated on."""
+    path = session.paths.tree / "models" / "data" / "sentences.txt"
+    return path.read_text(encoding="utf-8").splitlines()[:120]
+
+
+def test_captures_are_compared_with_the_source_model_and_published(session):
+    runtime, texts = session.clients("sagemaker-runtime"), validation_texts(session)
+    before = datetime.datetime.now(datetime.UTC)
+    for begin in range(0, len(texts), 4):
+        body, content_type = text_request(texts[begin : begin + 4], binary=begin % 8 == 0)
+        runtime.invoke_endpoint(
+            EndpointName=ENDPOINT,
+            TargetVariant="AllTraffic",
+            ContentType=content_type,
+            Body=body,
+        )
+
+    def compared():
+        own, _ = compare(session, "tiny", ["--publish", "--sample", "150"])
+        return own if own["rows"] >= len(texts) else None
+
+    report = until(compared, 60)
+    assert report["accuracy"]["verdict"] == "pass"
+    assert report["accuracy"]["record"]["mean"] == pytest.approx(1, abs=1e-4)
+    assert report["unread"] == {}
+    assert report["inputs"]["enough_data"] is True
+    assert objects(session, f"capture-reports/{ENDPOINT}/AllTraffic/")
+    values = session.clients("cloudwatch").get_metric_statistics(
+        Namespace="Roundhouse/Captures",
+        MetricName="AccuracyUpperBound",
+        Dimensions=[
+            {"Name": "EndpointName", "Value": ENDPOINT},
+            {"Name": "VariantName", "Value": "AllTraffic"},
+        ],
+        StartTime=before - datetime.timedelta(minutes=1),
+        EndTime=datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=1),
+        Period=60,
+        Statistics=["Minimum"],
+    )["Datapoints"]
+    assert values and min(item["Minimum"] for item in values) > 0.99
 
 
 def test_queue_answers_by_way_of_s3(session):

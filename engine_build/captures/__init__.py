@@ -1,0 +1,1 @@
+"""Captured requests and answers of an endpoint, compared with its data and its source model."""
