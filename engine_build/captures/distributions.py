@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -133,7 +133,7 @@ def _unknown_token(tokenizer: Any) -> int | None:
 
 def _script(sample: Sample) -> str:
     """Return the script of most letters of a text or pair."""
-    assert not isinstance(sample, Mapping)
+    assert isinstance(sample, str | tuple)
     counts = Counter(filter(None, (script(letter) for letter in "".join(sample))))
     return counts.most_common(1)[0][0] if counts else NO_LETTERS
 

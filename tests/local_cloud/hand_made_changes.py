@@ -167,11 +167,13 @@ def change_configs(account: Account) -> Iterator[Found]:
     sagemaker.delete_endpoint_config(EndpointConfigName=name)
     capture = {**config["DataCaptureConfig"], "InitialSamplingPercentage": 99}
     (variant,) = config["ProductionVariants"]
+    metrics = {**config["MetricsConfig"], "EnableEnhancedMetrics": False}
     sagemaker.create_endpoint_config(**{
-        **config, "DataCaptureConfig": capture,
+        **config, "DataCaptureConfig": capture, "MetricsConfig": metrics,
         "ProductionVariants": [{**variant, "InstanceType": "ml.c7i.xlarge"}],
     })  # fmt: skip
     yield Found(part="other", what=f"DataCaptureConfig of {name}")
+    yield Found(part="other", what=f"MetricsConfig of {name}")
     yield Found(part="other", what=f"ProductionVariants of {name}")
     _, config = account.resource("tiny", "SageMaker::EndpointConfig")
     sagemaker.delete_endpoint_config(EndpointConfigName=config["EndpointConfigName"])

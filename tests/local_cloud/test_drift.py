@@ -27,7 +27,9 @@ def tiny(tmp_path_factory):
         session = tiny.start()
         tiny.write_model(sound_network(), endpoint=ENDPOINT % "dashboard: true")
         tiny.write_like(
-            "other", ENDPOINT % "data_capture: {percent: 20}", serving="{server: python}"
+            "other",
+            ENDPOINT % "data_capture: {percent: 20}, metrics: {enhanced: true}",
+            serving="{server: python}",
         )
         deploy_all(session)
         yield tiny

@@ -23,7 +23,10 @@ def dimensions(endpoint=ENDPOINT):
 @pytest.fixture(scope="module")
 def busy_endpoint(cloud):
     """Two instances, asked thirty times; six requests are refused by the model."""
-    cloud.serve(ENDPOINT, InitialInstanceCount=2)
+    url = cloud.put_archive(f"{ENDPOINT}.tar.gz", "hi")
+    resources = endpoint_resources(ENDPOINT, url, InitialInstanceCount=2)
+    resources["Config"]["Properties"]["MetricsConfig"] = {"EnableEnhancedMetrics": True}
+    assert cloud.deploy(ENDPOINT, resources) == CREATED
     for number in range(24):
         cloud.invoke(ENDPOINT, b"wait 0.1" if number < 2 else b"hello")
     for _ in range(6):
@@ -137,6 +140,26 @@ def test_every_instance_s_use_is_sampled(busy_endpoint):
     )
     listed = busy_endpoint.client("cloudwatch").list_metrics(Namespace=HOSTS)["Metrics"]
     assert not any(metric["MetricName"].startswith("GPU") for metric in listed)
+
+
+def test_each_instance_has_metrics_of_its_own_where_they_are_enhanced(busy_endpoint):
+    def instance_ids():
+        listed = busy_endpoint.client("cloudwatch").list_metrics(
+            Namespace=HOSTS, MetricName="MemoryUtilization"
+        )
+        named = [
+            {item["Name"]: item["Value"] for item in metric["Dimensions"]}
+            for metric in listed["Metrics"]
+        ]
+        found = {
+            item["InstanceId"]
+            for item in named
+            if item["EndpointName"] == ENDPOINT and "InstanceId" in item
+        }
+        return found if len(found) > 1 else None
+
+    found = until(instance_ids)
+    assert len(found) == 2 and all(name.startswith("i-") for name in found)
 
 
 def test_processor_time_is_real(busy_endpoint):

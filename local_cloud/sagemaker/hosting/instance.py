@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import re
 import shutil
@@ -46,6 +47,11 @@ class Instance:
     target_models: TargetModels | None = None
     in_flight: int = 0
     pings_missed: int = 0
+
+    @property
+    def id(self) -> str:
+        """The instance's id in the form of EC2's."""
+        return f"i-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:17]}"
 
     @property
     def log(self) -> Path:

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ministack.core.responses import request_scope
@@ -28,6 +28,8 @@ class Running:
     key: tuple[str, str, str, str]
     instances: tuple[Instance, ...]
     queued: bool
+    enhanced: frozenset[str] = frozenset()
+    """Ids of instances that have metrics of their own, by their endpoint config."""
 
     @property
     def metrics(self) -> InvocationMetrics:
@@ -39,12 +41,21 @@ def running(endpoints: Mapping[str, Endpoint]) -> Iterator[Running]:
     """Yield every variant of every account with its instances, those of two fleets together."""
     for scoped_name, endpoint in list(endpoints._data.items()):  # type: ignore[attr-defined]
         instances: dict[str, list[Instance]] = defaultdict(list)
+        enhanced: set[str] = set()
         for fleet in endpoint.fleets:
+            metrics = fleet.config.get("MetricsConfig") or {}
             for variant in fleet.variants:
                 instances[variant.name].extend(variant.instances)
+                if metrics.get("EnableEnhancedMetrics"):
+                    enhanced |= {instance.id for instance in variant.instances}
         for name, members in instances.items():
             key = (*scoped_name, name)
-            yield Running(key=key, instances=tuple(members), queued=endpoint.is_asynchronous)
+            yield Running(
+                key=key,
+                instances=tuple(members),
+                queued=endpoint.is_asynchronous,
+                enhanced=frozenset(enhanced),
+            )
 
 
 def running_count(endpoints: Mapping[str, Endpoint], endpoint_name: str, variant: str) -> int:
@@ -96,7 +107,11 @@ class Hosts:
             with request_scope(*variant.key[:2]):
                 for instance in variant.instances:
                     usage = usages[instance.container.process.pid]
-                    self._record(variant.metrics, instance, usage, ended)
+                    own = (instance.id,) if instance.id in variant.enhanced else ()
+                    for instance_id in (None, *own):
+                        metrics = replace(variant.metrics, instance=instance_id)
+                        self._record(metrics, instance, usage, ended)
+                    self._before[instance.container.process.pid] = (ended, usage)
                 if not variant.queued and self._is_tracked(variant):
                     variant.metrics.record_none(begun, ended)
         oldest = ended - 20 * UNTRACKED_SECONDS
@@ -115,7 +130,6 @@ class Hosts:
     ) -> None:
         pid = instance.container.process.pid
         before = self._before.get(pid)
-        self._before[pid] = (now, usage)
         if before is not None and now > before[0]:
             percent = 100 * (usage.cpu_seconds - before[1].cpu_seconds) / (now - before[0])
             metrics.record_host("CPUUtilization", max(percent, 0.0), now)

@@ -63,11 +63,15 @@ publisher = Publisher()
 
 @dataclass(frozen=True, kw_only=True)
 class InvocationMetrics:
-    """Publishes for one endpoint's variant; `queued` is an asynchronous endpoint."""
+    """Publishes for one endpoint's variant; `queued` is an asynchronous endpoint.
+
+    `instance`: for one instance of it, as enhanced metrics do.
+    """
 
     endpoint: str
     variant: str
     queued: bool = False
+    instance: str | None = None
 
     def record(self, *, status: int, model_seconds: float, overhead_seconds: float) -> None:
         """Record one invocation; status 0 is no answer at all."""
@@ -134,4 +138,5 @@ class InvocationMetrics:
 
     @property
     def _dimensions(self) -> Dimensions:
-        return (("EndpointName", self.endpoint), ("VariantName", self.variant))
+        variant = (("EndpointName", self.endpoint), ("VariantName", self.variant))
+        return variant if self.instance is None else (*variant, ("InstanceId", self.instance))
