@@ -14,6 +14,8 @@ import onnx
 import onnx.inliner
 
 from engine_build.errors import NetworkRefused
+from engine_build.onnx_graph.external_data import external_names, load_weights
+from engine_build.onnx_graph.onnx_file import read_model
 
 
 def inline_functions(model: onnx.ModelProto, kept: Collection[str] = ()) -> onnx.ModelProto:
@@ -27,6 +29,21 @@ def inline_functions(model: onnx.ModelProto, kept: Collection[str] = ()) -> onnx
     if not names:
         return onnx.inliner.inline_local_functions(model)
     return onnx.inliner.inline_selected_functions(model, names, exclude=True)
+
+
+def read_inlined(source: Path, operators: Collection[str] = ()) -> tuple[onnx.ModelProto, bool]:
+    """Return the file with its data and no functions of its own; True where that changes it.
+
+    A function's nodes take the place of its calls: placement, typing and counting look at nodes.
+    Those of `operators`, which a plugin computes, stay functions.
+    """
+    whole = read_model(source, weights=False)
+    model = inline_functions(whole, operators)
+    is_changed = model is not whole
+    if external_names(source.name, model):
+        load_weights(model, source.parent)
+        is_changed = True
+    return model, is_changed
 
 
 def refuse_undefined_operators(model: onnx.ModelProto, operators: Collection[str]) -> None:

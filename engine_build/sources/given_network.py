@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from engine_build.datasets.images import ImageEncoder
 from engine_build.datasets.tensors import DATATYPES, TensorEncoder
 from engine_build.datasets.text import TEXT_INPUTS, TextEncoder, read_tokenizer, save_padded
 from engine_build.errors import SourceFault, one_line
-from engine_build.onnx_graph.custom_operators import inline_functions, refuse_undefined_operators
-from engine_build.onnx_graph.external_data import external_names, load_weights, save_model
+from engine_build.onnx_graph.custom_operators import read_inlined, refuse_undefined_operators
+from engine_build.onnx_graph.external_data import save_model
 from engine_build.onnx_graph.network_store import Network, observed_outputs
 from engine_build.onnx_graph.onnx_file import (
     opset,
     qdq_node_count,
-    read_model,
     refuse_broken_weights,
     tensor_records,
 )
@@ -52,7 +51,8 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
     """Return the file as a network of the request's task. Raises SourceFault and NetworkRefused."""
     task, path = request.model.task, folder / "model.onnx"
     operators = plugin_operators(request.model)
-    model, is_changed = _read_inlined(source, operators)
+    model, is_changed = read_inlined(source, operators)
+    is_changed = _leave_weights_out(model) or is_changed
     refuse_broken_weights(model)
     refuse_undefined_operators(model, operators)
     refuse_foreign_operators(model)
@@ -107,7 +107,7 @@ def read_reference(
     source: Path, network: Network, request: BuildRequest, folder: Path
 ) -> OrtNetwork:
     """Return the float network that a quantized one is judged against. Raises SourceFault."""
-    model, is_changed = _read_inlined(source)
+    model, is_changed = read_inlined(source)
     refuse_broken_weights(model)
     if qdq_node_count(model):
         raise SourceFault(
@@ -144,21 +144,6 @@ def _ends_in_vectors(name: str, model: onnx.ModelProto, request: BuildRequest) -
         keep_output(model, VECTOR)
         return True
     return False
-
-
-def _read_inlined(source: Path, operators: Collection[str] = ()) -> tuple[onnx.ModelProto, bool]:
-    """Return the file with its data and no functions of its own; True where that changes it.
-
-    A function's nodes take the place of its calls: placement, typing and counting look at nodes.
-    Those of `operators`, which a plugin computes, stay functions.
-    """
-    whole = read_model(source, weights=False)
-    model = inline_functions(whole, operators)
-    is_changed = model is not whole
-    if external_names(source.name, model):
-        load_weights(model, source.parent)
-        is_changed = True
-    return model, _leave_weights_out(model) or is_changed
 
 
 def _leave_weights_out(model: onnx.ModelProto) -> bool:
