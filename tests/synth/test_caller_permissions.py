@@ -72,7 +72,8 @@ def operations() -> dict[str, str]:
 
 def called_methods() -> Iterator[str]:
     """The methods that the command's commands call, and the paginators that they ask for."""
-    for path in (ROOT / "container" / "client.py", *(ROOT / "roundhouse").rglob("*.py")):
+    programs = (ROOT / "container" / "client.py", ROOT / "engine_build/captures/__main__.py")
+    for path in (*programs, *(ROOT / "roundhouse").rglob("*.py")):
         if NO_COMMAND & set(path.parts):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
