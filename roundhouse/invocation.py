@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, requests_prefix, target_model
-from onboarding.values import IMAGES
 from roundhouse.asynchronous_runtime import AsynchronousRuntime
 from roundhouse.aws.clients import Client, Clients
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
@@ -78,33 +77,15 @@ def invoke_texts(
 
 
 def invoke_labels(
-    runtime: Client, address: Address, texts: Sequence[str], most_rows: int
+    runtime: Client, address: Address, rows: Sequence[str] | Sequence[bytes], most_rows: int
 ) -> tuple[Scores, ...]:
-    """Return the labels of each text with their scores; raises as `invoke_texts` does."""
+    """Return the labels of each text or image with their scores; raises as `invoke_texts` does."""
+    has_files = any(isinstance(row, bytes) for row in rows)
     with _endpoint_errors(address):
-        client = _client(runtime, address, binary=False)
-        return tuple(
-            tuple(scores) for part in _parts(texts, most_rows) for scores in client.classify(part)
-        )
-
-
-def invoke_image_labels(
-    runtime: Client, address: Address, files: Sequence[bytes], most_rows: int
-) -> tuple[Scores, ...]:
-    """Return the labels of each image with their scores; raises as `invoke_texts` does."""
-    with _endpoint_errors(address):
-        client = _client(runtime, address, binary=True)
-        parts = (files[start : start + most_rows] for start in range(0, len(files), most_rows))
-        return tuple(tuple(scores) for part in parts for scores in client.classify_images(part))
-
-
-def require_images(target: Target, files: Sequence[Path] | None) -> None:
-    """Raise UsageError for images of a model that takes none, or none of one that does."""
-    name, takes_images = target.model.name, target.model.task == IMAGES
-    if takes_images and files is None:
-        raise UsageError(f"{name}: takes images; give --file PICTURE.jpg, or a folder of them.")
-    if files is not None and not takes_images:
-        raise UsageError(f"{name}: is of task {target.model.task}, and --file names images.")
+        client = _client(runtime, address, binary=has_files)
+        classify: Any = client.classify_images if has_files else client.classify
+        parts = map(classify, _parts(rows, most_rows))
+        return tuple(tuple(scores) for part in parts for scores in part)
 
 
 def invoke_ranking(
@@ -128,7 +109,7 @@ def invoke_entities(
         )
 
 
-def _parts(texts: Sequence[str], most_rows: int) -> Iterator[Sequence[str]]:
+def _parts(texts: Sequence[Any], most_rows: int) -> Iterator[Sequence[Any]]:
     return (texts[start : start + most_rows] for start in range(0, len(texts), most_rows))
 
 

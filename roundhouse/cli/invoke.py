@@ -74,13 +74,14 @@ def invoke(
     """Invoke an endpoint, as boto3 would. With texts, or with arrays from a file."""
     from roundhouse import array_files, invocation
     from roundhouse.file_answers import FileRequests, row_queries
+    from roundhouse.image_paths import image_paths, require_images
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.reports.answers import arrays_table, rows_table
     from roundhouse.session import open_session
 
     report, words = open_report(form), tuple(texts or ())
-    images = _image_files(file, words)
+    images = image_paths(file, words)
     rows = None if file is None or images is not None else _file_rows(file, words)
     words = words if rows is None else rows.texts
     session = open_session(current_paths(root), report, env)
@@ -88,7 +89,7 @@ def invoke(
     if asynchronous and input is not None and input.suffix == invocation.LINES_SUFFIX:
         _invoke_lines(session, report, address, endpoint, (input, output), wait_seconds)
         return
-    invocation.require_images(target, images)
+    require_images(target, images)
     if images is not None:
         runtime, most = session.clients("sagemaker-runtime"), invocation.most_rows(target)
         _refuse_output(output, target)
@@ -149,25 +150,6 @@ def _file_rows(file: Path, texts: Sequence[str]) -> TextRows:
     return read_text_rows(file)
 
 
-def _image_files(file: Path | None, texts: Sequence[str]) -> list[Path] | None:
-    """Return the images that --file names; None where it names texts."""
-    from onboarding.image_files import FOLDER, MEDIA_TYPES, image_names
-    from roundhouse.errors import UsageError
-
-    if file is None or not (file.is_dir() or file.suffix.lower() in MEDIA_TYPES):
-        return None
-    if texts:
-        raise UsageError("--file: an image model takes no texts; leave them out.")
-    if not file.is_dir():
-        if not file.is_file():
-            raise UsageError(f"--file {file}: is no file; name a JPEG or PNG file.")
-        return [file]
-    try:
-        return [file / name for name in image_names(file)]
-    except (ValueError, OSError) as error:
-        raise UsageError(f"--file {file}: {error}; name {FOLDER}.") from error
-
-
 def _image_answer(
     runtime: Client, address: Address, files: Sequence[Path], most: int
 ) -> tuple[list[Any], Table]:
@@ -176,7 +158,7 @@ def _image_answer(
     from roundhouse.reports.answers import classes_table
 
     data = [file.read_bytes() for file in files]
-    labels = invocation.invoke_image_labels(runtime, address, data, most)
+    labels = invocation.invoke_labels(runtime, address, data, most)
     names = [file.name for file in files]
     rows = zip(names, labels, strict=True)
     return [{"image": name, "classes": dict(row)} for name, row in rows], classes_table(

@@ -9,14 +9,13 @@ import json
 import pytest
 
 from roundhouse.errors import RoundhouseError, UsageError, WrongAnswerError
+from roundhouse.image_paths import image_paths, require_images
 from roundhouse.invocation import (
     Address,
     answers_labels,
     invoke_entities,
-    invoke_image_labels,
     invoke_labels,
     invoke_ranking,
-    require_images,
     require_inputs,
 )
 from roundhouse.reports.answers import entities_table, ranking_table
@@ -77,7 +76,7 @@ def test_images_are_sent_as_they_are_in_requests_of_the_largest_batch():
     cat, dog = (("cat", 0.75), ("dog", 0.25)), (("dog", 0.5), ("cat", 0.5))
     runtime = ImageRuntime(labels(cat, dog), labels(dog))
     files = (b"\xff\xd8\xff one", b"\x89PNG two", b"\xff\xd8\xff")
-    assert invoke_image_labels(runtime, PLAIN, files, 2) == (cat, dog, dog)
+    assert invoke_labels(runtime, PLAIN, files, 2) == (cat, dog, dog)
     assert runtime.sent == [[*files[:2]], [files[2]]]
 
 
@@ -85,6 +84,15 @@ def test_refuses_images_of_a_model_of_texts(tmp_path):
     (deployment, *_) = local_deployments(copied_tree(tmp_path))
     with pytest.raises(UsageError, match="is of task text-embedding, and --file names images"):
         require_images(deployment.targets[0], [tmp_path / "a.jpg"])
+
+
+def test_images_are_a_file_or_a_folder(tmp_path):
+    assert image_paths(tmp_path / "texts.txt", ()) is None
+    file = tmp_path / "a.jpg"
+    with pytest.raises(UsageError, match="is no file"):
+        image_paths(file, ())
+    file.write_bytes(b"\xff\xd8\xff")
+    assert image_paths(file, ()) == image_paths(tmp_path, ()) == [file]
 
 
 def test_each_text_of_a_ranking_is_sent_with_the_query():
