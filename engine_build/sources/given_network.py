@@ -31,6 +31,7 @@ from engine_build.onnx_graph.onnx_file import (
 from engine_build.onnx_graph.refusal import refuse_foreign_operators
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
+from engine_build.sources.axes import refuse_axes
 from engine_build.sources.head import HEADED, head_of
 from engine_build.sources.image_processor import FILES, network_image_processor
 from engine_build.sources.pooled_network import VECTOR, add_pooling, keep_output
@@ -69,7 +70,7 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
     if is_text:
         _refuse_other_text_network(source.name, inputs, outputs, task)
     has_sequence = request.longest_sequence is not None
-    _refuse_axes(source.name, values, model.graph.output, has_sequence=has_sequence)
+    refuse_axes(source.name, values, model.graph.output, has_sequence=has_sequence)
     facts: dict[str, Any] = {
         "exporter": f"{model.producer_name} {model.producer_version}".strip()
         if model.producer_name
@@ -220,40 +221,6 @@ def _feeds(encoder: Encoder, request: BuildRequest) -> list[Feed]:
         sizes = (None,) if profile.sequence is None else profile.sequence
         feeds += [encoder.shaped(samples[:2], Shape(batch=2, sequence=size)) for size in sizes]
     return feeds
-
-
-def _refuse_axes(
-    name: str,
-    inputs: Sequence[onnx.ValueInfoProto],
-    outputs: Sequence[onnx.ValueInfoProto],
-    *,
-    has_sequence: bool,
-) -> None:
-    """Axis 0 is the batch, axis 1 of an input may be the sequence, and the others are fixed."""
-    if has_sequence and not any(record.shape[1:2] == (-1,) for record in tensor_records(inputs)):
-        raise SourceFault(
-            f"{name}: no input is dynamic in axis 1, but the optimization profiles have a "
-            "sequence; remove `sequence` from the model file, or export axis 1 without a size."
-        )
-    for kind, values in (("input", inputs), ("output", outputs)):
-        for record in tensor_records(values):
-            if record.shape[:1] != (-1,):
-                raise SourceFault(
-                    f"{name}: {kind} {record.name!r} has no batch axis (its shape is "
-                    f"{list(record.shape)}); export it with a dynamic first axis."
-                )
-    for value in inputs:
-        dynamic = [
-            f"axis {axis} ({dim.dim_param or 'no name'})"
-            for axis, dim in enumerate(value.type.tensor_type.shape.dim)
-            if axis > int(has_sequence) and not dim.HasField("dim_value")
-        ]
-        if dynamic:
-            allowed = "the batch and, as axis 1, the sequence" if has_sequence else "the batch"
-            raise SourceFault(
-                f"{name}: input {value.name!r} is dynamic in {', '.join(dynamic)}; an engine's "
-                f"dynamic axes are {allowed}: export the others with a fixed size."
-            )
 
 
 def _refuse_datatypes(name: str, records: Sequence[TensorRecord]) -> None:
