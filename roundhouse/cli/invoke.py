@@ -75,6 +75,7 @@ def invoke(
     from roundhouse import array_files, invocation
     from roundhouse.file_answers import FileRequests, row_queries
     from roundhouse.image_paths import image_paths, require_images
+    from roundhouse.invocation_inputs import require_inputs
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.reports.answers import arrays_table, rows_table
@@ -96,7 +97,7 @@ def invoke(
         _print_either(report, form, *_image_answer(runtime, address, images, most))
         return
     queries = row_queries(target, rows, query)
-    invocation.require_inputs(target, words, input, queries[0] if queries else query)
+    require_inputs(target, words, input, queries[0] if queries else query)
     runtime, most = session.clients("sagemaker-runtime"), invocation.most_rows(target)
     if asynchronous:
         deployment = invocation.find_deployment(session.deployments(), endpoint)

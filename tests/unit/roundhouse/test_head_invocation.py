@@ -16,8 +16,8 @@ from roundhouse.invocation import (
     invoke_entities,
     invoke_labels,
     invoke_ranking,
-    require_inputs,
 )
+from roundhouse.invocation_inputs import require_inputs
 from roundhouse.reports.answers import entities_table, ranking_table
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 

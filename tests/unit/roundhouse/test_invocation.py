@@ -8,7 +8,6 @@ import io
 import json
 import re
 import sys
-from pathlib import Path
 
 import boto3
 import numpy as np
@@ -17,7 +16,6 @@ from botocore.exceptions import ClientError, NoCredentialsError
 
 from container.client import EndpointClient
 from onboarding.manifest import TensorRecord
-from onboarding.model_spec import ServingSpec
 from roundhouse.cli.app import exit_code
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
 from roundhouse.invocation import (
@@ -33,7 +31,6 @@ from roundhouse.invocation import (
     invoke_texts,
     most_asynchronous_rows,
     output_name,
-    require_inputs,
 )
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
@@ -329,47 +326,6 @@ def test_classes_without_names_are_numbered(deployments):
     deployment = deployments[0]
     target = with_labels(deployment.targets[0], deployment, ("only",))
     assert [name for name, _ in classes(target, [(3.0, 1.0)])[0]] == ["0", "1"]
-
-
-FILE = Path("a.npz")
-
-
-@pytest.mark.parametrize(
-    ("texts", "file", "message"), [((), None, "takes arrays"), (("a",), FILE, "takes arrays")]
-)
-def test_refuses_to_ask_a_model_of_arrays_without_arrays(deployments, texts, file, message):
-    target = deployments[0].targets[0]
-    arrays = dataclasses.replace(target, model=target.model.model_copy(update={"task": "tensors"}))
-    require_inputs(arrays, (), FILE)
-    with pytest.raises(RoundhouseError, match=message):
-        require_inputs(arrays, texts, file)
-
-
-@pytest.mark.parametrize(("texts", "file"), [((), None), (("a",), FILE), ((), FILE)])
-def test_refuses_to_ask_a_model_of_texts_without_texts(deployments, texts, file):
-    target = deployments[0].targets[0]
-    require_inputs(target, ("a",), None)
-    with pytest.raises(RoundhouseError, match="takes texts"):
-        require_inputs(target, texts, file)
-
-
-def test_refuses_texts_for_a_model_with_tensors_of_its_own(deployments):
-    target = deployments[0].targets[0]
-    tensors = [{"name": name, "datatype": "BYTES", "dims": [1]} for name in ("subject", "body")]
-    code = {"file": "a.py", "sha256": "0" * 64}
-    section = {"preprocessing": code | {"inputs": tensors}, "postprocessing": code}
-    own = target.model.model_copy(
-        update={"serving": ServingSpec.model_validate_json(json.dumps(section))}
-    )
-    own_target = dataclasses.replace(target, model=own)
-    require_inputs(own_target, (), FILE)
-    for texts, file in ((("a",), None), ((), None), (("a",), FILE)):
-        with pytest.raises(UsageError, match=r"so it takes subject, body; give --input FILE\.npz"):
-            require_inputs(own_target, texts, file)
-    unchanged = target.model.model_copy(
-        update={"serving": ServingSpec.model_validate_json(json.dumps({"preprocessing": code}))}
-    )
-    require_inputs(dataclasses.replace(target, model=unchanged), ("a",), None)
 
 
 def test_the_one_output_is_named_by_the_lock(deployments):
