@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import ValidationError, create_model
 
+from onboarding.composition import follows_from_composition, without_composition
 from onboarding.document import Document, KeyPath
 from onboarding.fault import Fault, sorted_faults
 from onboarding.nearest import nearest
@@ -55,7 +56,8 @@ def validate(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
 
 
 def _checked_by_section(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
-    faults: list[Fault] = []
+    document, several = without_composition(spec_type, document)
+    faults = [] if several is None else [several]
     errors = _errors(spec_type, document.data)
     while any(error["type"] == "extra_forbidden" for error in errors):
         faults.extend(
@@ -65,7 +67,11 @@ def _checked_by_section(spec_type: type[SpecT], document: Document) -> Checked[S
         )
         document = _with_known_keys(spec_type, document, errors)
         errors = _errors(spec_type, document.data)
-    faults.extend(spec_fault(spec_type, document, error) for error in errors)
+    faults.extend(
+        spec_fault(spec_type, document, error)
+        for error in errors
+        if several is None or not follows_from_composition(error)
+    )
     sections = _valid_sections(spec_type, document.data)
     spec = cast(SpecT, spec_type.model_construct(_fields_set=set(sections), **sections))
     return Checked(
