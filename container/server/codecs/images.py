@@ -6,21 +6,25 @@ PNG file as the whole body. Pure; files are decoded later, in a thread.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from container.server.codecs.envelope import (
     binary_size,
     excerpt,
-    json_type,
     read_envelope,
     request_id,
     timeout_seconds,
     wanted_outputs,
 )
 from container.server.codecs.heads import HeadRequest, encode_response, top_labels
-from container.server.codecs.texts import refuse_tail, row_count, the_tensor
+from container.server.codecs.texts import (
+    binary_parts,
+    json_text,
+    refuse_tail,
+    row_count,
+    the_tensor,
+)
 from container.server.types import ImageSignature, RequestFault
 from container.triton.images import file_bytes
 
@@ -73,31 +77,9 @@ def _files(tensor: Mapping[str, Any], tail: bytes, name: str) -> list[bytes]:
                 f"Input {name!r} has binary_data_size {excerpt(size)} but the body carries "
                 f"{len(tail)} bytes after its header."
             )
-        return [file_bytes(file) for file in _binary_files(tail, name)]
+        return [file_bytes(file) for _, file in binary_parts(tail, name, "an image")]
     refuse_tail(tail)
     data = tensor.get("data")
     if not isinstance(data, list):
         raise RequestFault(f'Input {name!r} needs "data" with a list of base64 texts.')
-    return [file_bytes(_json_text(item, name).encode()) for item in data]
-
-
-def _json_text(item: object, name: str) -> str:
-    text = item[0] if isinstance(item, list) and len(item) == 1 else item
-    if not isinstance(text, str):
-        raise RequestFault(f"Input {name!r} holds {json_type(text)} where base64 text belongs.")
-    return text
-
-
-def _binary_files(tail: bytes, name: str) -> Iterator[bytes]:
-    """Yield files; each is its length as 4 bytes, little-endian, then its bytes."""
-    offset = 0
-    while offset < len(tail):
-        end = offset + 4
-        size = struct.unpack_from("<I", tail, offset)[0] if end <= len(tail) else len(tail)
-        if end + size > len(tail):
-            raise RequestFault(
-                f"Input {name!r} ends inside an image: byte {offset} announces more bytes than "
-                "the body carries."
-            )
-        yield tail[end : end + size]
-        offset = end + size
+    return [file_bytes(json_text(item, name, "base64 text").encode()) for item in data]

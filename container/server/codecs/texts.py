@@ -120,7 +120,7 @@ def _texts(tensor: Mapping[str, Any], tail: bytes, name: str) -> tuple[str, ...]
     data = tensor.get("data")
     if not isinstance(data, list):
         raise RequestFault(f'Input {name!r} needs "data" with a list of texts.')
-    return tuple([_json_text(item, name) for item in data])
+    return tuple([json_text(item, name) for item in data])
 
 
 def refuse_tail(tail: bytes) -> None:
@@ -132,28 +132,36 @@ def refuse_tail(tail: bytes) -> None:
         )
 
 
-def _json_text(item: object, name: str) -> str:
-    """Return a text of flat or nested data."""
+def json_text(item: object, name: str, noun: str = "a text") -> str:
+    """Return a text of flat or nested data. Raises RequestFault."""
     text = item[0] if isinstance(item, list) and len(item) == 1 else item
     if not isinstance(text, str):
-        raise RequestFault(f"Input {name!r} holds {json_type(text)} where a text belongs.")
+        raise RequestFault(f"Input {name!r} holds {json_type(text)} where {noun} belongs.")
     return text
 
 
-def _binary_texts(tail: bytes, name: str) -> Iterator[str]:
-    """Yield texts; each is its length as 4 bytes, little-endian, then UTF-8."""
+def binary_parts(tail: bytes, name: str, noun: str = "a text") -> Iterator[tuple[int, bytes]]:
+    """Yield where each part begins, and its bytes. Raises RequestFault.
+
+    Each part is its length as 4 bytes, little-endian, then its bytes.
+    """
     offset = 0
     while offset < len(tail):
         end = offset + 4
         size = struct.unpack_from("<I", tail, offset)[0] if end <= len(tail) else len(tail)
         if end + size > len(tail):
             raise RequestFault(
-                f"Input {name!r} ends inside a text: byte {offset} announces more bytes than the "
+                f"Input {name!r} ends inside {noun}: byte {offset} announces more bytes than the "
                 "body carries."
             )
-        try:
-            yield str(tail[end : end + size], "utf-8")
-        except UnicodeDecodeError as fault:
-            reason = f"{fault.reason} at byte {end + fault.start}"
-            raise RequestFault(f"Input {name!r} holds text that is not UTF-8: {reason}.") from fault
+        yield end, tail[end : end + size]
         offset = end + size
+
+
+def _binary_texts(tail: bytes, name: str) -> Iterator[str]:
+    for begin, part in binary_parts(tail, name):
+        try:
+            yield str(part, "utf-8")
+        except UnicodeDecodeError as fault:
+            reason = f"{fault.reason} at byte {begin + fault.start}"
+            raise RequestFault(f"Input {name!r} holds text that is not UTF-8: {reason}.") from fault
