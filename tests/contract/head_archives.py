@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from container.wire import Array, array_request, arrays_of, image_request
 from engine_build.packaging.archive import model_repository
-from engine_build.packaging.repository import repository
+from engine_build.packaging.repository import Repository, repository
 from engine_build.packaging.served import Served, member
 from local_cloud.containers.server_client import Response
 from onboarding.manifest import ImageProcessor, ProfileRecord, TensorRecord
@@ -24,6 +24,16 @@ from tests.fixtures.tiny_embedder.archive import REPOSITORY, Tiny, write_manifes
 
 PROFILES = (ProfileRecord(batch=(1, 8, 32), sequence=(4, 8, 16)),)
 BATCH = 25
+
+
+def with_stand_in(laid: Repository, model: str, engine: Path) -> Repository:
+    """The model repository of a GPU, with its plan stood in for by a network."""
+    part = member(model, "engine")
+    engine_file, configuration = f"{part}/1/model.onnx", f"{part}/config.pbtxt"
+    files = {name: file for name, file in laid.files.items() if name != laid.engine_file}
+    files |= {engine_file: engine, f"{part}/1/model.py": STAND_IN}
+    files[configuration] = on_a_cpu(str(files[configuration]))
+    return replace(laid, files=files, engine_file=engine_file)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,19 +83,13 @@ class HeadModel:
         laid = repository(
             served, engine, tokenizer, is_cpu=not is_ensemble, code_roots=(REPOSITORY,)
         )
-        files, engine_file = dict(laid.files), laid.engine_file
         if is_ensemble:
-            part = member(model, "engine")
-            del files[engine_file]
-            engine_file = f"{part}/1/model.onnx"
-            configuration = f"{part}/config.pbtxt"
-            files |= {engine_file: engine, f"{part}/1/model.py": STAND_IN}
-            files[configuration] = on_a_cpu(str(files[configuration]))
-        model_repository(root, files)
+            laid = with_stand_in(laid, model, engine)
+        model_repository(root, laid.files)
         labels = self.facts["labels"]
         tiny = Tiny(network="", served=served, labels=None if labels is None else tuple(labels))
         changes: dict[str, Any] = {
-            "engine_file": engine_file,
+            "engine_file": laid.engine_file,
             "tokenizer_file": laid.tokenizer_file,
         }
         changes["image_processor"] = self.image_processor

@@ -1,0 +1,161 @@
+"""A user's code around an image classifier and a token classifier inside real Triton.
+
+Each with the engine of a CPU, and as on a GPU: encoder, plan and head are members of the ensemble,
+the plan stood in for.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from container.wire import array_request, arrays_of, image_request
+from onboarding.model_spec import ServingSpec
+from tests.contract.head_archives import several, with_stand_in
+from tests.contract.test_images import chunk
+from tests.fixtures.processing.archive import write_processed_archive
+from tests.fixtures.tiny_embedder.archive import IMAGE_CLASSIFIER, TOKEN_CLASSIFIER
+
+CODE = {
+    "open_url.py": """
+import base64
+import numpy as np
+
+def preprocess(inputs):
+    files = []
+    for (url,) in inputs["url"]:
+        head, _, tail = url.partition(b",")
+        if head != b"data:image/png;base64":
+            raise ValueError(f"url begins with {head!r:.40}; send a data URL of a PNG file.")
+        files.append(base64.b64decode(tail))
+    return {"image": np.array(files, object).reshape(-1, 1)}
+""",
+    "best_label.py": """
+def postprocess(outputs):
+    return {"best": outputs["labels"][:, :1], "share": outputs["scores"][:, :1]}
+""",
+    "join.py": """
+import numpy as np
+
+def preprocess(inputs):
+    rows = zip(inputs["first"][:, 0], inputs["second"][:, 0])
+    return {"text": np.array([b" ".join(row) for row in rows], object).reshape(-1, 1)}
+""",
+    "words.py": """
+import json
+import numpy as np
+
+def postprocess(outputs):
+    rows = zip(outputs["labels"], outputs["offsets"])
+    found = [
+        [[label.decode(), *map(int, ends)] for label, ends in zip(*row) if ends[0] >= 0]
+        for row in rows
+    ]
+    return {"words": np.array([json.dumps(row) for row in found], object).reshape(-1, 1)}
+""",
+}
+
+
+def tensor(name, datatype="BYTES"):
+    return {"name": name, "datatype": datatype, "dims": [1]}
+
+
+PICTURES = {
+    "preprocessing": {"file": "open_url.py", "inputs": [tensor("url")]},
+    "postprocessing": {
+        "file": "best_label.py",
+        "outputs": [tensor("best"), tensor("share", "FP32")],
+    },
+}
+TOKENS = {
+    "preprocessing": {"file": "join.py", "inputs": [tensor("first"), tensor("second")]},
+    "postprocessing": {"file": "words.py", "outputs": [tensor("words")]},
+}
+
+
+def pixel(*colour):
+    """A PNG file of one pixel, red, green, blue."""
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
+    data = zlib.compress(bytes([0, *colour]))
+    chunks = ((b"IHDR", header), (b"IDAT", data), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*pair) for pair in chunks)
+
+
+FILES = [pixel(200, 5, 5), pixel(5, 200, 5), pixel(5, 5, 200)]
+
+
+@pytest.fixture(scope="module")
+def server(archive, tmp_path_factory):
+    tree = tmp_path_factory.mktemp("code")
+    for name, source in CODE.items():
+        (tree / name).write_text(source)
+    root = tmp_path_factory.mktemp("archives")
+    archives = {}
+    for tiny, spec in ((IMAGE_CLASSIFIER, PICTURES), (TOKEN_CLASSIFIER, TOKENS)):
+        for suffix, section, stand_in in (
+            ("", {}, None),
+            ("-cpu", spec, None),
+            ("-gpu", spec, with_stand_in),
+        ):
+            name = f"{tiny.model}{suffix}"
+            variant = dataclasses.replace(tiny, served=dataclasses.replace(tiny.served, model=name))
+            serving = ServingSpec.model_validate_json(json.dumps(section))
+            write_processed_archive(root / name, variant, serving, tree, stand_in=stand_in)
+            archives[name] = root / name
+    with several("triton-mme", archive, archives, tmp_path_factory.mktemp("triton")) as models:
+        yield models
+
+
+def outputs(server, name, request):
+    answer = server.send(name, *request)
+    assert answer.status == 200, answer.body
+    return arrays_of(answer.body, answer.headers["content-type"])
+
+
+def texts(*rows):
+    return np.array(rows, object).reshape(-1, 1)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize("binary", [False, True])
+def test_image_classifier_behind_and_before_own_code(kind, binary, server):
+    plain = outputs(server, "tiny-pictures", image_request(FILES))
+    urls = texts(*(b"data:image/png;base64," + base64.b64encode(file) for file in FILES))
+    answer = outputs(server, f"tiny-pictures-{kind}", array_request({"url": urls}, binary=binary))
+    assert set(answer) == {"best", "share"}
+    assert len({*answer["best"][:, 0]}) > 1 and (answer["best"] == plain["labels"][:, :1]).all()
+    assert np.allclose(answer["share"], plain["scores"][:, :1], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        (b"https://example.com/a.png", "send a data URL of a PNG file."),
+        (b"data:image/png;base64,bm9uZQ==", "image[0]"),
+    ],
+)
+def test_refuses_what_the_code_or_the_image_processor_refuses(kind, url, sentence, server):
+    answer = server.send(f"tiny-pictures-{kind}", *array_request({"url": texts(url)}))
+    assert answer.status == 400 and sentence in json.loads(answer.body)["error"]
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_token_classifier_behind_and_before_own_code(kind, server):
+    first, second = texts("a cat", "ünïcode"), texts("sat on the mat", "dog")
+    whole = texts("a cat sat on the mat", "ünïcode dog")
+    plain = outputs(server, "tiny-tokens", array_request({"text": whole}))
+    request = array_request({"first": first, "second": second})
+    answer = outputs(server, f"tiny-tokens-{kind}", request)
+    expected = [
+        [[label, *map(int, ends)] for label, ends in zip(*row, strict=True) if ends[0] >= 0]
+        for row in zip(plain["labels"], plain["offsets"], strict=True)
+    ]
+    assert [len(row) for row in expected] == [6, 2]
+    assert [json.loads(row) for row in answer["words"][:, 0]] == expected
