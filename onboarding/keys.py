@@ -76,6 +76,9 @@ def network_key(
         inputs["quantization"] = quantization
         if quantization == "explicit":
             inputs["quantizer"] = QUANTIZER_VERSION
+            if spec.engine.optimization_profiles[0].batch[1] == 1:
+                # A product with one row for a sample gains nothing from INT8.
+                inputs["opt_batch"] = 1
         if spec.engine.sensitivity_search is not None:
             inputs["sensitivity_search"] = _search(
                 spec, spec.engine.sensitivity_search, dataset_digests

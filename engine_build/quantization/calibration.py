@@ -16,6 +16,7 @@ import onnx
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.quantization.layers import Activations, Constants, Layer
+from engine_build.quantization.placement import residual_tensors
 from engine_build.quantization.rounding import (
     MOST_CHANNELS,
     compensated_counts,
@@ -61,7 +62,7 @@ def calibrate(
     batches: int,
     method: CalibrationMethod,
 ) -> dict[str, Range]:
-    """Return the range of each layer's activation, by tensor.
+    """Return the range of each layer's activation and of residuals, by tensor.
 
     Raises InputRefused for no samples, SourceFault for NaN and Inf.
     """
@@ -69,7 +70,9 @@ def calibrate(
         raise InputRefused(
             "the calibration dataset has no samples; INT8 ranges need some, 100 or more."
         )
-    activations = Activations(model, {layer.activation: layer.channel_axis for layer in layers})
+    axes = {layer.activation: layer.channel_axis for layer in layers}
+    axes |= {name: 1 for name in residual_tensors(model, layers) if name not in axes}
+    activations = Activations(model, axes)
     samples = activation_samples(activations.rows(feeds()), max(1, KEPT_ROWS // batches))
     constants = Constants(model)
     smoothings = {
@@ -156,7 +159,7 @@ def _shared_smoothing(
 ) -> Smoothing | None:
     """Choose one smoothing for all layers of an activation, so that it is divided once."""
     sharing = [layer for layer in layers if layer.activation == name]
-    if not all(layer.can_be_smoothed for layer in sharing):
+    if not sharing or not all(layer.can_be_smoothed for layer in sharing):
         return None
     weights = [layer.rows(constants.array(layer.weight)) for layer in sharing]
     return best_smoothing(sample, weights)

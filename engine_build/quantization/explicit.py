@@ -5,7 +5,8 @@ rounded so that rows make up for each other (rounding.py).
 
 With a search split, the layers that stay in float are found by what they cost; without one they are
 each MatMul and Gemm behind an activation function, where outliers live; a Conv stands behind one
-almost always, and loses little. Activation x activation products always stay in float. The
+almost always, and loses little. Activation x activation products always stay in float, and so do
+layers that INT8 makes no faster (placement.py). The
 network's facts say which layers and why:
 
 mode, method, samples       explicit; how thresholds are chosen; calibration samples
@@ -47,6 +48,7 @@ from engine_build.quantization.layers import (
     quantizable_layers,
     share,
 )
+from engine_build.quantization.placement import left_in_float
 from engine_build.quantization.qdq import quantize_layers
 from engine_build.quantization.range_cache import RangeCache, ranges_digest
 from engine_build.quantization.sensitivity import (
@@ -103,6 +105,10 @@ class Quantization:
             result = search_on(network, self.search, self.encoder).run(self.progress)
             log(f"{format_costs(result)}\n{format_points(result.points, result.chosen)}")
             int8, facts = result.chosen.int8, _search_facts(result, len(self.search.samples))
+        facts["layers"] += [
+            _layer_facts(layer, share(network.work, (layer.node,)), False) | {"why": why}
+            for layer, why in network.left_in_float
+        ]
         alphas = {
             name: None if limits.smoothing is None else limits.smoothing.alpha
             for name, limits in network.ranges.items()
@@ -135,10 +141,28 @@ class Quantization:
                 "the network has no MatMul, Gemm or Conv with a constant float32 weight; "
                 "INT8 needs one: ask for fp32."
             )
+        # Of every weighted layer, so that the cached ones serve whatever the opt shape is.
         ranges = self._ranges(model, layers)
         row = self.encoder.shaped(self.calibration, dataclasses.replace(self.shape, batch=1))
         work = multiply_accumulates(model, row)
-        return CalibratedNetwork(model=model, layers=layers, ranges=ranges, work=work)
+        one_sample = self.shape.batch == 1 and self.shape.sequence != 1
+        reasons = left_in_float(model, layers, work, one_sample=one_sample)
+        placed = tuple(layer for layer in layers if layer.node not in reasons)
+        if not placed:
+            node, reason = next(iter(reasons.items()))
+            raise NothingForInt8(
+                f"no weighted layer of the network gains from INT8 ({node} is {reason}); ask for fp16 "
+                "or fp32."
+            )
+        return CalibratedNetwork(
+            model=model,
+            layers=placed,
+            ranges=ranges,
+            work=work,
+            left_in_float=tuple(
+                (layer, reasons[layer.node]) for layer in layers if layer.node in reasons
+            ),
+        )
 
     def _by_rule(self, network: CalibratedNetwork) -> tuple[Sequence[str], Facts]:
         int8 = [
@@ -148,8 +172,8 @@ class Quantization:
         ]
         if not int8:
             raise NothingForInt8(
-                "every weighted layer of the network is a MatMul or Gemm that follows an "
-                "activation function; ask for a sensitivity_search."
+                "every weighted layer of the network that gains from INT8 is a MatMul or Gemm that "
+                "follows an activation function; ask for a sensitivity_search."
             )
         layers = [
             _layer_facts(layer, network.shares[layer.node], layer.node in int8)

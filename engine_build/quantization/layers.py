@@ -75,6 +75,10 @@ class Constants:
         tensor = self._tensors[name]
         return tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) in ranks
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return a constant's sizes."""
+        return tuple(self._tensors[name].dims)
+
     def array(self, name: str) -> Array:
         """Return a constant's values."""
         values: Array = numpy_helper.to_array(self._tensors[name])

@@ -6,6 +6,7 @@ lies between a quantize node and its dequantize node as it is. Smoothing is a Mu
 initializer `int8_*_reciprocal` and, where channels are shifted, an Add of `int8_*_offset` before
 the quantize node: behind a post-norm residual they cannot go into the normalisation. What a shift
 takes from a product is added to its bias. Weights stand as int8 with a dequantize node alone.
+An Add behind a convolution in INT8 reads its residual from a dequantize node too (placement.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from engine_build.onnx_graph.external_data import LARGEST_ONNX_BYTES, RESERVED_B
 from engine_build.onnx_graph.onnx_file import LEAST_INT8, opset
 from engine_build.quantization.calibration import Range
 from engine_build.quantization.layers import Constants, Layer
+from engine_build.quantization.placement import Residual, residual_inputs
 from engine_build.quantization.smoothing import (
     along_axis,
     channel_scales,
@@ -80,23 +82,32 @@ def quantize_layers(
     prefixes = {name: f"int8_{index}" for index, name in enumerate(ranges)}
     biases = _bias_additions(model, weights, chosen)
     corrected: dict[str, tuple[str, Array]] = {}
+    residuals = _residuals(model, layers, ranges)
     outputs: dict[str, str] = {}
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, Array] = {}
+
+    def dequantized(name: str) -> str:
+        if name not in outputs:
+            part_nodes, part_constants = _activation_part(prefixes[name], name, ranges[name])
+            nodes.extend(part_nodes)
+            constants.update(part_constants)
+            outputs[name] = part_nodes[-1].output[0]
+        return outputs[name]
+
     for node in model.graph.node:
         layer = chosen.get(node.output[0]) if node.output else None
         if layer is None:
+            if node.output and (residual := residuals.get(node.output[0])):
+                node = _with_input(node, residual.place, dequantized(residual.tensor))
             nodes.append(_with_bias(node, corrected, constants))
             continue
-        name, limits = layer.activation, ranges[layer.activation]
-        parts = [weight := _weight_part(layer, weights.array(layer.weight), limits)]
-        if name not in outputs:
-            parts.insert(0, _activation_part(prefixes[name], name, limits))
-            outputs[name] = parts[0][0][-1].output[0]
-        for part_nodes, part_constants in parts:
-            nodes += part_nodes
-            constants |= part_constants
-        int8 = _with_inputs(node, outputs[name], nodes[-1].output[0])
+        limits = ranges[layer.activation]
+        activation = dequantized(layer.activation)
+        weight = _weight_part(layer, weights.array(layer.weight), limits)
+        nodes += weight[0]
+        constants |= weight[1]
+        int8 = _with_inputs(node, activation, nodes[-1].output[0])
         constant = _shifted_away(layer, weight, limits)
         if constant is not None and layer.output in biases:
             bias = biases[layer.output]
@@ -160,11 +171,21 @@ def with_gates(
     _refuse_old_opset(model)
     weights = Constants(model)
     indices = {layer.output: index for index, layer in enumerate(layers)}
+    residuals = _residuals(model, layers, ranges)
     nodes: list[onnx.NodeProto] = []
     constants: dict[str, Array] = {}
     for node in model.graph.node:
         index = indices.get(node.output[0]) if node.output else None
         if index is None:
+            if node.output and (residual := residuals.get(node.output[0])):
+                gate, tensor = indices[residual.convolution], residual.tensor
+                output = f"residual_{gate}"
+                part, values = _activation_part(output, tensor, ranges[tensor])
+                constants |= values
+                identity = _node("Identity", [tensor], f"{output}_float")
+                branches = {"then_branch": part, "else_branch": [identity]}
+                nodes.append(_if_node(f"int8_gate_{gate}", output, branches))
+                node = _with_input(node, residual.place, output)
             nodes.append(node)
             continue
         layer, limits = layers[index], ranges[layers[index].activation]
@@ -184,6 +205,15 @@ def with_gates(
         for index in range(len(layers))
     )
     return result
+
+
+def _residuals(
+    model: onnx.ModelProto, layers: Sequence[Layer], ranges: Mapping[str, Range]
+) -> dict[str, Residual]:
+    """Return those whose own values have a range; a smoothed activation has another's."""
+    own = {name for name, limits in ranges.items() if limits.smoothing is None}
+    residuals = residual_inputs(model, layers).items()
+    return {output: residual for output, residual in residuals if residual.tensor in own}
 
 
 def _activation_part(prefix: str, tensor: str, limits: Range) -> Part:
@@ -252,9 +282,14 @@ def _shifted_away(layer: Layer, weight: Part, limits: Range) -> Array | None:
 
 def _with_inputs(node: onnx.NodeProto, activation: str, weight: str) -> onnx.NodeProto:
     """Return the same multiplication of other tensors; a bias stays."""
+    return _with_input(_with_input(node, 0, activation), 1, weight)
+
+
+def _with_input(node: onnx.NodeProto, place: int, tensor: str) -> onnx.NodeProto:
+    """Return a node that reads one other tensor."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
-    copy.input[0], copy.input[1] = activation, weight
+    copy.input[place] = tensor
     return copy
 
 
@@ -300,14 +335,14 @@ def _refuse_old_opset(model: onnx.ModelProto) -> None:
 def _if_node(
     gate: str, output: str, branches: Mapping[str, Sequence[onnx.NodeProto]]
 ) -> onnx.NodeProto:
-    graphs = {}
+    prefix, graphs = f"{gate}_{output}", {}
     for name, nodes in branches.items():
         # Each branch needs an output name of its own.
-        result = f"{gate}_{name}_output"
+        result = f"{prefix}_{name}_output"
         nodes[-1].output[0] = result
         value = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
-        graphs[name] = helper.make_graph(nodes, f"{gate}_{name}", [], [value])
-    return helper.make_node("If", [gate], [output], name=f"{gate}_if", **graphs)
+        graphs[name] = helper.make_graph(nodes, f"{prefix}_{name}", [], [value])
+    return helper.make_node("If", [gate], [output], name=f"{prefix}_if", **graphs)
 
 
 def _node(operator: str, inputs: list[str], output: str, **attributes: Any) -> onnx.NodeProto:

@@ -53,6 +53,8 @@ class CalibratedNetwork:
     """By activation."""
     work: Mapping[str, int]
     """Multiply-accumulates by node, products of two activations included."""
+    left_in_float: tuple[tuple[Layer, str], ...] = ()
+    """Weighted layers that INT8 makes no faster, and why."""
 
     @cached_property
     def shares(self) -> dict[str, float]:

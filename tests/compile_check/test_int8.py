@@ -6,8 +6,10 @@ import onnx
 import pytest
 
 from engine_build.quantization.layers import quantizable_layers
+from engine_build.quantization.placement import residual_inputs
 from engine_build.quantization.qdq import quantize_layers
 from engine_build.tensorrt.half_precision import half_precision
+from onboarding.model_spec import OptimizationProfileSpec
 from tests.compile_check.builds import ROWS, TEXTS, assert_compiles, check_network
 from tests.unit.engine_build.quantization import graphs
 
@@ -19,6 +21,8 @@ KINDS = {
 }
 PRODUCTS = {"transformer": 5, "cnn": 3, "vit": 6}
 """Kernels that multiply by weights; query, key and value are one."""
+
+LARGE = OptimizationProfileSpec(batch=(1, 64, 256))
 
 
 @pytest.mark.parametrize("step", [1, 2], ids=["all layers", "every other layer"])
@@ -43,3 +47,21 @@ def test_products_of_the_fp16_network_are_int8_and_no_layer_only_reformats(tmp_p
     assert (int8.int8_products, int8.products) == (PRODUCTS[kind],) * 2
     assert int8.reformats == plain.reformats == plain.int8_products == 0
     assert int8.activation_mib <= plain.activation_mib + 0.1
+
+
+def test_residual_of_a_convolution_is_kept_in_int8_and_adds_no_layer(tmp_path):
+    model = graphs.cnn(channels=64)
+    layers = quantizable_layers(model)
+    int8 = quantize_layers(model, layers, graphs.ranges(model, graphs.images(32, seed=1)))
+    float_residual = onnx.ModelProto.FromString(int8.SerializeToString())
+    ((addition, residual),) = residual_inputs(model, layers).items()
+    add = next(node for node in float_residual.graph.node if node.output[0] == addition)
+    assert add.input[residual.place] != residual.tensor
+    add.input[residual.place] = residual.tensor
+    paths = {"int8": int8, "float": float_residual}
+    for name, written in paths.items():
+        onnx.save(half_precision(written), tmp_path / f"{name}.onnx")
+    kept, wide = (check_network(tmp_path / f"{name}.onnx", LARGE)[0].layers for name in paths)
+    assert (kept.layers, kept.int8_products, kept.reformats) == (wide.layers, 3, 0)
+    # 256 images of 64 channels and 64 pixels: a byte each in place of two.
+    assert kept.activation_mib <= wide.activation_mib - 0.9

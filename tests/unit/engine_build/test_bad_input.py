@@ -346,11 +346,21 @@ def test_sound_input_of_the_same_kind_is_built(write, precision, tmp_path):
     assert (code, result["precision"]) == (0, precision)
 
 
-def test_auto_takes_float_where_no_layer_can_be_int8(tmp_path):
-    code, result, log = build(network_tree(RELU, calibration=OTHERS)(tmp_path))
+@pytest.mark.parametrize(
+    ("write", "reason"),
+    [
+        (network_tree(RELU, calibration=OTHERS), "the network has no MatMul, Gemm or Conv"),
+        (
+            linear_tree(weight=WEIGHT[:, :1], calibration=OTHERS),
+            "no weighted layer of the network gains from INT8",
+        ),
+    ],
+    ids=["no layer", "one column"],
+)
+def test_auto_takes_float_where_no_layer_can_be_int8(write, reason, tmp_path):
+    code, result, log = build(write(tmp_path))
     assert (code, result["precision"]) == (0, "fp32")
-    reason = "fp32: int8 was not tried, since the network has no MatMul, Gemm or Conv"
-    assert result["decision"].startswith(reason)
+    assert result["decision"].startswith(f"fp32: int8 was not tried, since {reason}")
     assert "compile: fp32 for onnxruntime" in log
 
 

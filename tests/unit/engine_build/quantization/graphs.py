@@ -10,7 +10,7 @@ from engine_build.quantization.calibration import calibrate
 from engine_build.quantization.layers import quantizable_layers
 from onboarding.manifest import TensorRecord
 
-WIDTH, INNER, CLASSES = 16, 32, 5
+WIDTH, INNER, CLASSES, CHANNELS = 16, 32, 5, 16
 LOUD = 3
 """The channel of the transformer block's GELU that is far louder than the rest."""
 
@@ -96,15 +96,19 @@ def transformer(seed: int = 0) -> onnx.ModelProto:
     return graph.model(inputs, scores, CLASSES)
 
 
-def cnn(seed: int = 0) -> onnx.ModelProto:
+def cnn(seed: int = 0, channels: int = CHANNELS) -> onnx.ModelProto:
     """Two convolutions with a residual, a pool and a Gemm over x [batch, 3, 8, 8]."""
     graph = Graph(seed)
-    first = graph.node("Conv", "x", graph.weight(8, 3, 3, 3), graph.weight(8), pads=[1] * 4)
-    first = graph.node("Relu", first)
-    second = graph.node("Conv", first, graph.weight(8, 8, 3, 3), graph.weight(8), pads=[1] * 4)
+
+    def convolution(tensor: str, inputs: int) -> str:
+        weights = graph.weight(channels, inputs, 3, 3), graph.weight(channels)
+        return graph.node("Conv", tensor, *weights, pads=[1] * 4)
+
+    first = graph.node("Relu", convolution("x", 3))
+    second = convolution(first, channels)
     pooled = graph.node("GlobalAveragePool", graph.node("Relu", graph.node("Add", first, second)))
     flat = graph.node("Flatten", pooled)
-    scores = graph.node("Gemm", flat, graph.weight(8, CLASSES), graph.weight(CLASSES))
+    scores = graph.node("Gemm", flat, graph.weight(channels, CLASSES), graph.weight(CLASSES))
     return graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, scores, CLASSES)
 
 

@@ -17,6 +17,7 @@ from engine_build.quantization.calibration import (
 )
 from engine_build.quantization.layers import Activations, quantizable_layers
 from tests.unit.engine_build.quantization.graphs import (
+    CHANNELS,
     INNER,
     LOUD,
     WIDTH,
@@ -122,6 +123,6 @@ def test_refuses_no_samples():
 def test_refuses_nan_and_inf_by_the_tensor_name(value):
     model = cnn()
     bias = model.graph.initializer[1]
-    bias.CopyFrom(numpy_helper.from_array(np.full(8, value, dtype=np.float32), bias.name))
+    bias.CopyFrom(numpy_helper.from_array(np.full(CHANNELS, value, dtype=np.float32), bias.name))
     with pytest.raises(SourceFault, match=r"tensor t\d becomes NaN or Inf"):
         ranges(model, images(8, seed=1))

@@ -12,7 +12,7 @@ from onnx import TensorProto
 
 from engine_build.datasets.dataset import Shape
 from engine_build.datasets.tensors import TensorEncoder
-from engine_build.errors import InputRefused, SourceFault
+from engine_build.errors import InputRefused, NothingForInt8, SourceFault
 from engine_build.evaluation.accuracy import Standard, accuracy
 from engine_build.onnx_graph.network_store import Network
 from engine_build.ort import OrtNetwork
@@ -27,6 +27,7 @@ from tests.unit.engine_build.quantization.graphs import (
     KINDS,
     TEXT,
     Graph,
+    cnn,
     constants,
     images,
     texts,
@@ -80,6 +81,24 @@ def test_without_a_search_layers_behind_activation_functions_stay_in_float(tmp_p
 def test_without_a_search_every_convolution_is_int8(tmp_path):
     result, _ = run(quantization(tmp_path, "cnn"))
     assert (result.facts["int8_layers"], result.facts["float_layers"]) == (3, [])
+
+
+@pytest.mark.parametrize("mean", [None, 0.5], ids=["no search", "search"])
+def test_small_convolutions_stay_in_float_and_count_in_the_share(tmp_path, mean):
+    facts = run(quantization(tmp_path, "cnn", mean=mean, model=cnn(channels=8)))[0].facts
+    layers = {layer["node"]: layer for layer in facts["layers"]}
+    (small,) = facts["float_layers"]
+    assert layers[small]["why"].startswith("a convolution of 8 channels to 8")
+    shares = [layer["share"] for layer in layers.values()]
+    assert sum(shares) == pytest.approx(1, abs=1e-3)
+    assert facts["int8_share_of_matmul_macs"] == pytest.approx(1 - layers[small]["share"], abs=1e-3)
+
+
+def test_product_of_one_row_stays_in_float_where_the_engine_is_tuned_for_one_sample(tmp_path):
+    facts = run(quantization(tmp_path, shape=Shape(batch=1, sequence=6)))[0].facts
+    scores = facts["float_layers"][-1]
+    why = {layer["node"]: layer["why"] for layer in facts["layers"]}
+    assert why[scores].startswith("one row of output")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -188,6 +207,20 @@ def test_refuses_a_network_whose_layers_all_follow_activation_functions(tmp_path
     inputs = {"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}
     model = graph.model(inputs, graph.node("Flatten", product), 192)
     with pytest.raises(SourceFault, match="ask for a sensitivity_search"):
+        run(quantization(tmp_path, "cnn", model=model))
+
+
+def test_refuses_a_network_of_small_convolutions_only(tmp_path):
+    graph = Graph(0)
+    first = graph.node("Conv", "x", graph.weight(5, 3, 3, 3))
+    second = graph.node("Conv", first, graph.weight(5, 5, 3, 3))
+    pooled = graph.node("ReduceMean", second, axes=[2, 3], keepdims=0)
+    model = graph.model({"x": (TensorProto.FLOAT, ["batch", 3, 8, 8])}, pooled, 5)
+    with pytest.raises(
+        NothingForInt8,
+        match=r"no weighted layer of the network gains from INT8 \(t0 is a convolution of 3 channels "
+        r"to 5: TensorRT has no faster INT8 kernel for it\); ask for fp16 or fp32\.",
+    ):
         run(quantization(tmp_path, "cnn", model=model))
 
 

@@ -16,6 +16,7 @@ from engine_build.quantization.layers import (
     share,
 )
 from tests.unit.engine_build.quantization.graphs import (
+    CHANNELS,
     CLASSES,
     INNER,
     WIDTH,
@@ -106,7 +107,7 @@ def test_transformer_work_holds_the_products_of_activations():
 
 def test_convolution_work_is_pixels_times_kernel():
     work = list(multiply_accumulates(cnn(), feed(images(1, seed=1))).values())
-    assert work == [64 * 8 * 3 * 9, 64 * 8 * 8 * 9, 8 * CLASSES]
+    assert work == [64 * CHANNELS * 3 * 9, 64 * CHANNELS**2 * 9, CHANNELS * CLASSES]
 
 
 def test_share_is_a_part_of_all_work():
