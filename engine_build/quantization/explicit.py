@@ -151,8 +151,8 @@ class Quantization:
         if not placed:
             node, reason = next(iter(reasons.items()))
             raise NothingForInt8(
-                f"no weighted layer of the network gains from INT8 ({node} is {reason}); ask for fp16 "
-                "or fp32."
+                f"no weighted layer of the network gains from INT8 ({node} is {reason}); ask for "
+                "fp16 or fp32."
             )
         return CalibratedNetwork(
             model=model,

@@ -209,7 +209,7 @@ FAULTS = {
     "old opset for int8": (
         4,
         "has opset 12, and INT8 needs 13 or newer",
-        linear_tree(opset=12, calibration=OTHERS),
+        linear_tree(opset=12, calibration=OTHERS, precision="int8"),
     ),
     "opset 5": (5, "; export it with opset 17.", network_tree(RELU, opset=5)),
     "opset 30": (5, "; export it with opset 17.", network_tree(RELU, opset=30)),

@@ -332,6 +332,11 @@ def test_keys_are_short_and_lower_case_hex():
     )
 
 
+def test_int8_network_of_engines_tuned_for_one_sample_has_a_key_of_its_own():
+    one = keys(with_value("engine.optimization_profiles.batch", [1, 1, 8]))
+    assert one["float"] == keys(MODEL)["float"] and one["int8"] != keys(MODEL)["int8"]
+
+
 def test_chosen_network_is_a_quantized_one_for_eight_bits_only():
     chosen = [chosen_network(precision) for precision in ("fp32", "fp16", "bf16", "fp8", "int8")]
     assert chosen == ["float", "float", "float", "fp8", "int8"]
