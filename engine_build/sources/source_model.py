@@ -22,6 +22,8 @@ from onboarding.values import IMAGES
 if TYPE_CHECKING:
     from onboarding.values import Task
 
+T5_ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5EncoderModel"}
+"""Embedders of encoder-decoder models are the encoder alone, as sentence-transformers loads it."""
 POOLER = "pooler."
 """Weights of a head that no task uses; some checkpoints lack them."""
 
@@ -134,14 +136,7 @@ def load_encoder(folder: Path, task: Task) -> Any:
     """Return a checkpoint's model in float32, with the head of its task. Raises SourceFault."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    model_class = transformers.AutoModel
-    if task in HEADED:
-        refuse_other_head(folder, read_json(folder / "config.json", {}), task)
-        model_class = transformers.AutoModelForSequenceClassification
-    if task == "token-classification":
-        model_class = transformers.AutoModelForTokenClassification
-    if task == IMAGES:
-        model_class = transformers.AutoModelForImageClassification
+    model_class = _model_class(folder, task)
     try:
         encoder, loading = model_class.from_pretrained(
             str(folder),
@@ -159,6 +154,19 @@ def load_encoder(folder: Path, task: Task) -> Any:
         ) from error
     _refuse_missing_weights(loading["missing_keys"], encoder)
     return encoder
+
+
+def _model_class(folder: Path, task: Task) -> Any:
+    """Return transformers' class. Raises SourceFault where the head is of another task."""
+    config = read_json(folder / "config.json", {})
+    if task in HEADED:
+        refuse_other_head(folder, config, task)
+        return transformers.AutoModelForSequenceClassification
+    if task == "token-classification":
+        return transformers.AutoModelForTokenClassification
+    if task == IMAGES:
+        return transformers.AutoModelForImageClassification
+    return getattr(transformers, T5_ENCODERS.get(str(config.get("model_type")), "AutoModel"))
 
 
 def _refuse_missing_weights(missing: set[str], encoder: Any) -> None:

@@ -57,3 +57,26 @@ def write_decoder(folder: Path, kind: str, **settings: Any) -> Path:
     tokenizer.save(str(folder / "tokenizer.json"))
     write_tokenizer_config(folder)
     return folder
+
+
+def write_t5(folder: Path, kind: str, **settings: Any) -> Path:
+    """A checkpoint of a T5 with its decoder; `kind` is T5, or one of its family."""
+    torch.manual_seed(0)
+    tokenizer = word_tokenizer()
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=tokenizer.get_vocab_size() + 8,  # real ones have rows without a token too
+        d_model=WIDTH,
+        d_kv=16,
+        d_ff=64,
+        num_layers=2,
+        num_heads=2,
+        decoder_start_token_id=0,
+        **settings,
+    )
+    model = getattr(transformers, f"{kind}Model")(config)
+    with torch.no_grad():
+        model.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight.normal_()
+    model.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    write_tokenizer_config(folder)
+    return folder

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm
@@ -29,6 +30,7 @@ from tests.unit.engine_build.embedders import (
     pooling,
     write_decoder,
     write_embedder,
+    write_t5,
 )
 from tests.unit.engine_build.tiny import WIDTH, sample_texts
 
@@ -164,6 +166,20 @@ def test_decoder_gives_what_encode_gives(kind, tmp_path):
     folder = write_embedder(
         tmp_path / "saved", decoder, *modules, processor_kwargs={"padding_side": "left"}
     )
+    assert cosines(folder, tmp_path).min() >= 0.9999
+
+
+def test_encoder_of_a_t5_gives_what_encode_gives(tmp_path):
+    modules = [pooling("mean"), dense(activation=torch.nn.Identity(), bias=False), Normalize()]
+    folder = write_embedder(tmp_path / "saved", write_t5(tmp_path / "t5", "T5"), *modules)
+    assert "decoder" not in " ".join(load_file(folder / "model.safetensors"))
+    assert cosines(folder, tmp_path).min() >= 0.9999
+
+
+@pytest.mark.parametrize("kind", ["MT5", "UMT5"])
+def test_decoder_of_a_t5_is_left_out(kind, tmp_path):
+    folder = write_t5(tmp_path / "t5", kind, feed_forward_proj="gated-gelu")
+    assert "decoder.block.0.layer.0.layer_norm.weight" in load_file(folder / "model.safetensors")
     assert cosines(folder, tmp_path).min() >= 0.9999
 
 
