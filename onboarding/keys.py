@@ -11,7 +11,7 @@ from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import AccuracySpec, ModelSpec, SensitivitySearchSpec, ServingSpec
 from onboarding.platform import InstanceType
 from onboarding.source_spec import SourceSpec
-from onboarding.values import Precision, QuantizationMode
+from onboarding.values import EXPORT_OPSET, Precision, QuantizationMode
 
 RECIPE_VERSION = 4
 """Raised by hand when the same inputs must give other bytes: a changed exporter, quantizer,
@@ -48,8 +48,8 @@ def network_key(
 ) -> str:
     """Return the key of one ONNX network, shared by every GPU.
 
-    It holds source, task, and for `int8` the calibration. `dataset_digests` maps each dataset path
-    of the spec to the sha256 of its bytes.
+    It holds source, task, opset, and for `int8` the calibration. `dataset_digests` maps each
+    dataset path of the spec to the sha256 of its bytes.
     """
     inputs: dict[str, Any] = {
         "recipe": RECIPE_VERSION,
@@ -65,6 +65,9 @@ def network_key(
         inputs["operators"] = sorted(
             name for item in spec.engine.plugins for name in item.operators
         )
+    if spec.engine.opset not in (None, EXPORT_OPSET):
+        # Younger than its recipe: the default is left out, so that no key of before changes.
+        inputs["opset"] = spec.engine.opset
     if network_precision == "int8" and spec.engine.calibration is not None:
         calibration = spec.engine.calibration
         inputs["calibration"] = {

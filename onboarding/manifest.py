@@ -296,6 +296,8 @@ class Manifest(ServedModel):
     precision: Precision
     decision: str
     engine_file: str
+    opset: int | None = Field(None, exclude_if=lambda opset: opset is None)
+    """Of the export, where the model file asks for another than the default; else not written."""
     accuracy: tuple[AccuracyRecord, ...]
     reference: str | None = Field(None, exclude_if=lambda reference: reference is None)
     """What accuracy is against, where that is not the source model in float."""

@@ -19,7 +19,11 @@ from onboarding.plugin_spec import PluginSpec
 from onboarding.processing_spec import PostprocessingSpec, PreprocessingSpec
 from onboarding.source_spec import SourceSpec
 from onboarding.values import (
+    EXPORT_OPSET,
     JOINED,
+    LARGEST_EXPORT_OPSET,
+    LEAST_EXPORT_OPSET,
+    LEAST_INT8_OPSET,
     OWN,
     SHARED,
     CalibrationMethod,
@@ -119,6 +123,11 @@ class EngineSpec(Value):
     )
     weight_stripped: bool = Field(
         False, description="Refused where true: an archive carries its weights, and Triton no refit"
+    )
+    opset: Annotated[int, Field(ge=LEAST_EXPORT_OPSET, le=LARGEST_EXPORT_OPSET)] | None = Field(
+        None,
+        description=f"Opset of the export, not of an ONNX source; default: {EXPORT_OPSET}. INT8 "
+        f"needs {LEAST_INT8_OPSET}",
     )
     sparsity: Sparsity = Field(
         "disable",

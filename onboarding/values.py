@@ -41,6 +41,14 @@ TEXT_TASKS: tuple[Task, ...] = (
 IMAGES: Task = "image-classification"
 """The task whose rows are JPEG or PNG files: a processor stands before the network."""
 
+LEAST_EXPORT_OPSET, EXPORT_OPSET, LARGEST_EXPORT_OPSET = 11, 17, 20
+"""Opsets of exports: the least at which torch's TorchScript exporter slices by dynamic sizes, as
+every text model does; the default; the largest that it writes (torch 2.13's
+ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET).
+"""
+LEAST_INT8_OPSET = 13
+"""QuantizeLinear and DequantizeLinear have had an axis since."""
+
 OWN, SHARED, JOINED = "own", "shared", "joined"
 """Tags of `ModelSpec.endpoint`: an endpoint of the model's own, the name of a shared one, or a
 place beside another model.

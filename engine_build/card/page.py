@@ -65,6 +65,7 @@ def card_page(facts: CardFacts) -> bytes:
         "manifest": manifest,
         "entry": facts.entry,
         "source": facts.source,
+        "opset": facts.networks.get("float", {}).get("opset"),
         "at_opt": facts.at_opt,
         "frontier": facts.frontier,
         "layers": facts.layers,

@@ -25,6 +25,7 @@ from engine_build.onnx_graph.external_data import (
 )
 from onboarding.manifest import TensorRecord
 from onboarding.platform import ServingPlatform
+from onboarding.values import LEAST_INT8_OPSET
 
 RANGES: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = (
     ((10, 0), (9, 20)),
@@ -32,8 +33,6 @@ RANGES: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = (
     ((11, 0), (9, 25)),
 )
 """(TensorRT release, (least opset, largest opset)), the oldest release first."""
-LEAST_INT8 = 13
-"""QuantizeLinear and DequantizeLinear have had an axis since."""
 
 
 def opset_range(tensorrt: str) -> tuple[int, int] | None:
@@ -56,10 +55,10 @@ def refuse_opset(opset: int, platform: ServingPlatform, *, may_be_int8: bool = F
             f"{platform.name} reads {allowed[0]} to {allowed[1]}; export it with opset 17, or "
             "convert it with onnx.version_converter.convert_version(model, 17)."
         )
-    if may_be_int8 and opset < LEAST_INT8:
+    if may_be_int8 and opset < LEAST_INT8_OPSET:
         raise NetworkRefused(
-            f"the network has opset {opset}, and INT8 needs {LEAST_INT8} or newer; export it with "
-            "opset 17, or ask for precision fp16 or fp32."
+            f"the network has opset {opset}, and INT8 needs {LEAST_INT8_OPSET} or newer; export it "
+            "with opset 17, or ask for precision fp16 or fp32."
         )
 
 

@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import SourceFault
 from engine_build.onnx_graph.external_data import LARGEST_ONNX_BYTES, RESERVED_BYTES, load_network
-from engine_build.onnx_graph.onnx_file import LEAST_INT8, opset
+from engine_build.onnx_graph.onnx_file import opset
 from engine_build.quantization.calibration import Range
 from engine_build.quantization.layers import Constants, Layer
 from engine_build.quantization.placement import Residual, residual_inputs
@@ -32,6 +32,7 @@ from engine_build.quantization.smoothing import (
     round_to_int8,
     tensor_scale,
 )
+from onboarding.values import LEAST_INT8_OPSET
 
 Part = tuple[list[onnx.NodeProto], dict[str, Array]]
 """Some nodes, the last of which gives the part's output, and their constants by name."""
@@ -325,10 +326,10 @@ def _names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
 
 
 def _refuse_old_opset(model: onnx.ModelProto) -> None:
-    if opset(model) < LEAST_INT8:
+    if opset(model) < LEAST_INT8_OPSET:
         raise SourceFault(
-            f"the network has opset {opset(model)}; INT8 by channel needs {LEAST_INT8} or later: "
-            "export it again."
+            f"the network has opset {opset(model)}; INT8 by channel needs {LEAST_INT8_OPSET} or "
+            "later: export it again."
         )
 
 

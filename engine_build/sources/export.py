@@ -23,43 +23,55 @@ from engine_build.ort import OrtNetwork
 from engine_build.sources.image_model import ImageModel
 from engine_build.sources.source_model import SourceModel
 from engine_build.store import LARGEST_OBJECT_BYTES
+from onboarding.values import EXPORT_OPSET
 
-OPSET = 17
 ABSOLUTE, RELATIVE = 1e-4, 1e-4
 """A value may differ by ABSOLUTE + RELATIVE * |value|: embeddings are unit vectors, logits not."""
 Exported = SourceModel | ImageModel
-INTENT = (
-    f"opset {OPSET}, dynamic batch and, of texts, sequence; compared with PyTorch on real samples "
-    "at several shapes"
-)
 
 
-def export(source: SourceModel, texts: Sequence[Sample], folder: Path, *, longest: int) -> Network:
+def intent(opset: int) -> str:
+    """Return the sentence that the step's log line says."""
+    return (
+        f"opset {opset}, dynamic batch and, of texts, sequence; compared with PyTorch on real "
+        "samples at several shapes"
+    )
+
+
+def export(
+    source: SourceModel,
+    texts: Sequence[Sample],
+    folder: Path,
+    *,
+    longest: int,
+    opset: int = EXPORT_OPSET,
+) -> Network:
     """Write `model.onnx` and `tokenizer.json`, and compare the network. Raises SourceFault."""
     tokenizer = source.save_tokenizer(folder)
     encoder = TextEncoder(tokenizer, inputs=source.inputs, longest=longest)
     feeds = comparison_feeds(encoder, texts, longest)
-    network = _export_network(source, encoder.feed(texts[:2]), feeds, folder)
+    network = _export_network(source, encoder.feed(texts[:2]), feeds, folder, opset)
     return dataclasses.replace(network, tokenizer=tokenizer)
 
 
-def export_image_network(source: ImageModel, images: Sequence[Sample], folder: Path) -> Network:
+def export_image_network(
+    source: ImageModel, images: Sequence[Sample], folder: Path, *, opset: int = EXPORT_OPSET
+) -> Network:
     """Write `model.onnx`, and compare the network. Raises SourceFault."""
     encoder = source.encoder
     batches = (images[:1], images[-2:], images[:7], images[-16:])
-    network = _export_network(
-        source, encoder.feed(images[:2]), list(map(encoder.feed, batches)), folder
-    )
+    feeds = list(map(encoder.feed, batches))
+    network = _export_network(source, encoder.feed(images[:2]), feeds, folder, opset)
     return dataclasses.replace(network, image_processor=source.processor)
 
 
 def _export_network(
-    source: Exported, example: Feed, feeds: Sequence[Feed], folder: Path
+    source: Exported, example: Feed, feeds: Sequence[Feed], folder: Path, opset: int
 ) -> Network:
     path, traced = folder / "model.onnx", folder / "traced" / "model.onnx"
     _refuse_large_weights(source)
     traced.parent.mkdir()
-    _write(source, example, traced)
+    _write(source, example, traced, opset)
     # Beyond 2 GiB torch writes a file for each weight.
     pack_network(traced, path)
     network = OrtNetwork(path)
@@ -74,7 +86,7 @@ def _export_network(
         outputs=observed_outputs(tensor_records(model.graph.output), network, feeds),
         facts={
             "exporter": f"torch {torch.__version__}",
-            "opset": OPSET,
+            "opset": opset,
             "max_abs_difference": difference,
             "nodes": len(model.graph.node),
             **({"qdq_nodes": qdq_nodes} if qdq_nodes else {}),
@@ -154,7 +166,7 @@ def _without_output() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _write(source: Exported, example: Feed, path: Path) -> None:
+def _write(source: Exported, example: Feed, path: Path, opset: int) -> None:
     batch, tokens = {0: "batch"}, {0: "batch", 1: "sequence"}
     axes = dict.fromkeys(source.inputs, batch)
     if isinstance(source, SourceModel):
@@ -173,7 +185,7 @@ def _write(source: Exported, example: Feed, path: Path) -> None:
                 input_names=list(source.inputs),
                 output_names=[source.output],
                 dynamic_axes=axes,
-                opset_version=OPSET,
+                opset_version=opset,
                 dynamo=False,
                 do_constant_folding=True,
             )

@@ -14,14 +14,13 @@ from engine_build.errors import SourceFault
 from engine_build.onnx_graph.onnx_file import opset
 from onboarding.manifest import TensorRecord
 from onboarding.source_spec import PoolingSpec
+from onboarding.values import LARGEST_EXPORT_OPSET
 
 PREFIX = "pooling/"
 """Of everything added, so that no name of the network's own meets another."""
 TOKENS, VECTOR = "last_hidden_state", "sentence_embedding"
 TOKEN_OUTPUTS = (TOKENS, "token_embeddings")
 """Names of the tokens' vectors in exports of transformers and of sentence-transformers."""
-LARGEST_TRACED_OPSET = 20
-"""Of torch's exporter by tracing; later ones are converted."""
 
 
 def add_pooling(
@@ -98,10 +97,11 @@ def _head(
                 ATTENTION_MASK: {0: "batch", 1: "sequence"},
                 VECTOR: {0: "batch"},
             },
-            opset_version=min(version, LARGEST_TRACED_OPSET),
+            opset_version=min(version, LARGEST_EXPORT_OPSET),
             dynamo=False,
         )
     head = onnx.load_model_from_string(file.getvalue())
-    if version > LARGEST_TRACED_OPSET:
+    if version > LARGEST_EXPORT_OPSET:
+        # Beyond what torch traces.
         head = version_converter.convert_version(head, version)
     return compose.add_prefix(head, PREFIX)

@@ -14,7 +14,7 @@ from engine_build.errors import InputRefused
 from engine_build.evaluation.standards import CLASS_METRICS, output_standards
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network, chooses_class, class_indices
-from engine_build.onnx_graph.onnx_file import LEAST_INT8, refuse_opset
+from engine_build.onnx_graph.onnx_file import refuse_opset
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.given_qdq import format_share, given_network
 from engine_build.quantization.sparsity import refuse_dense_network
@@ -22,7 +22,7 @@ from engine_build.request import BuildRequest
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
 from engine_build.sources.prompts import served_prompts
 from engine_build.steps.step import BuildState, Step
-from onboarding.values import IMAGES
+from onboarding.values import EXPORT_OPSET, IMAGES, LEAST_INT8_OPSET
 
 EIGHT_BIT = ("int8", "fp8")
 MOST_CUT = 0.5
@@ -64,8 +64,8 @@ def check_opset(context: BuildContext, state: BuildState, opset: int) -> None:
     """
     request, is_auto = context.request, context.request.model.engine.precision == "auto"
     refuse_opset(opset, request.platform, may_be_int8=request.may_be_int8 and not is_auto)
-    if request.may_be_int8 and opset < LEAST_INT8:
-        reason = f"the network has opset {opset}, and INT8 needs {LEAST_INT8} or newer"
+    if request.may_be_int8 and opset < LEAST_INT8_OPSET:
+        reason = f"the network has opset {opset}, and INT8 needs {LEAST_INT8_OPSET} or newer"
         context.log.line(f"  int8 is not tried: {reason}; export it with opset 17")
         state.refused["int8"] = reason
 
@@ -80,19 +80,21 @@ def _network(context: BuildContext, state: BuildState, known: Network | None) ->
             return check_answers(network, request)
     if known is not None:
         return known
-    from engine_build.sources.export import INTENT, export, export_image_network
+    from engine_build.sources.export import export, export_image_network, intent
     from engine_build.sources.image_model import ImageModel
 
     assert state.model is not None
     prompts = served_prompts(state.model.folder, request.model)
     samples, longest = request.validation.values, request.longest_sequence
-    with log.step("export", INTENT):
+    given = request.model.engine.opset
+    opset = EXPORT_OPSET if given is None else given
+    with log.step("export", intent(opset)):
         folder = context.work.scratch("float")
         if isinstance(state.model, ImageModel):
-            network = export_image_network(state.model, samples, folder)
+            network = export_image_network(state.model, samples, folder, opset=opset)
         else:
             assert longest is not None
-            network = export(state.model, samples, folder, longest=longest)
+            network = export(state.model, samples, folder, longest=longest, opset=opset)
     log.line(f"  largest difference from PyTorch {network.facts['max_abs_difference']:.2g}")
     return dataclasses.replace(network, prompts=prompts)
 

@@ -19,6 +19,7 @@ from engine_build.steps.step import BuildState, Step
 from engine_build.tensorrt.host import gpu_host
 from onboarding.manifest import BuilderRecord, Manifest, ProfileRecord, QuantizationRecord
 from onboarding.names import engine_archive_path, engine_record_path
+from onboarding.values import EXPORT_OPSET
 
 DIRTY = "-dirty"
 """What follows a commit whose working tree had changes, as in `git describe --dirty`."""
@@ -101,6 +102,7 @@ def _served_fields(served: Served) -> dict[str, Any]:
 def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]:
     """Return what was asked for, what was measured, and by whom."""
     request, evaluation = context.request, state.evaluation
+    engine = request.model.engine
     return {
         "engine_key": request.engine_key,
         "network_keys": request.network_keys,
@@ -108,9 +110,10 @@ def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]
         "runtime": request.runtime,
         "compute_capability": request.compute_capability,
         "gpu": request.gpu,
-        "requested_precision": request.model.engine.precision,
+        "requested_precision": engine.precision,
         "precision": evaluation.chosen.precision,
         "decision": evaluation.decision.sentence,
+        "opset": None if engine.opset == EXPORT_OPSET else engine.opset,
         "accuracy": evaluation.accuracy,
         "reference": reference_note(request, state.given_precision),
         "benchmark": evaluation.benchmark,

@@ -9,7 +9,12 @@ from onboarding.fault import Fault
 from onboarding.onnx_header import OnnxHeader
 from onboarding.platform import InstanceType
 from onboarding.rules.rule import EngineCase, ModelCase, rule, rules_of
-from onboarding.values import RequestedPrecision
+from onboarding.values import (
+    EXPORT_OPSET,
+    LARGEST_EXPORT_OPSET,
+    LEAST_INT8_OPSET,
+    RequestedPrecision,
+)
 
 LEAST_COMPUTE_CAPABILITY: dict[RequestedPrecision, float] = {"bf16": 8.0, "fp8": 8.9}
 CPU_PRECISIONS = ("auto", "fp32", "int8", "fp8")
@@ -29,6 +34,20 @@ def eight_bits_are_calibrated(case: ModelCase) -> Iterator[Fault]:
             f"'engine.precision' {precision} has no calibration data",
             way_out="add `calibration: {dataset: <text file>, samples: 256}`, or choose auto "
             "or fp16",
+        )
+
+
+@rule("engine")
+def int8_has_an_opset_with_its_axes(case: ModelCase) -> Iterator[Fault]:
+    """Under auto the build leaves INT8 out, and says so."""
+    engine = case.spec.engine
+    if engine.opset is not None and engine.opset < LEAST_INT8_OPSET and engine.precision == "int8":
+        yield case.document.at_change(("engine", "opset"), ("engine", "precision")).fault(
+            f"'engine.opset' {engine.opset} has no INT8 by channel, and 'engine.precision' is int8",
+            value=engine.opset,
+            allowed=f"{LEAST_INT8_OPSET} to {LARGEST_EXPORT_OPSET}",
+            way_out=f"take opset out (the export then has {EXPORT_OPSET}), or choose precision "
+            "fp16 or fp32",
         )
 
 
@@ -277,5 +296,10 @@ def _instance_hardware(instance: InstanceType) -> str:
     )
 
 
-RULES = (eight_bits_are_calibrated, search_needs_calibration, archives_carry_their_weights)
+RULES = (
+    eight_bits_are_calibrated,
+    int8_has_an_opset_with_its_axes,
+    search_needs_calibration,
+    archives_carry_their_weights,
+)
 ENGINE_RULES = tuple(item for item in rules_of(globals()) if item not in RULES)

@@ -187,6 +187,21 @@ def digest_is_a_sha256(case: ModelCase) -> Iterator[Fault]:
         )
 
 
+@rule("engine", "source")
+def opset_is_of_an_exported_source(case: ModelCase) -> Iterator[Fault]:
+    """An ONNX file is taken in the opset that it has."""
+    opset = case.spec.engine.opset
+    if opset is not None and case.spec.source.onnx is not None:
+        yield case.document.at_change(("engine", "opset"), ("source", "onnx")).fault(
+            "'engine.opset' is for sources that the build exports, and 'source.onnx' has an opset "
+            "of its own",
+            value=opset,
+            allowed="source.checkpoint, source.huggingface or source.python_package",
+            way_out="take opset out; for another one export the file again, or convert it with "
+            f"onnx.version_converter.convert_version(model, {opset})",
+        )
+
+
 @rule("source", "task")
 def pooling_is_of_an_onnx_embedder(case: ModelCase) -> Iterator[Fault]:
     """A checkpoint says itself how it pools."""

@@ -29,7 +29,7 @@ from engine_build.sources.source_model import SourceModel
 from engine_build.store import FolderStore, sha256_of
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import LockEntry
-from onboarding.names import engine_archive_path, engine_record_path
+from onboarding.names import engine_archive_path, engine_record_path, network_path
 from tests.unit.engine_build.stand_ins import BreakingStore, StandInRunner, context
 from tests.unit.engine_build.tiny import WIDTH, model, sample_texts, write_tree
 
@@ -118,6 +118,18 @@ def test_refuses_a_candidate_that_could_not_be_published_before_it_builds(tiny_b
     with tools.work, pytest.raises(PublishFailed, match="a record without its archive"):
         build(tools)
     assert runner.commands == []
+
+
+def test_opset_of_the_model_file_is_exported_and_recorded(wheel, tiny_build, tmp_path):
+    spec = model("tiny", "fp32")
+    spec["engine"]["opset"] = 18
+    root, store = write_tree(tmp_path / "root", spec), FolderStore(tmp_path / "store")
+    made = run(root, tmp_path / "out", store=store, runner=StandInRunner(wheel))
+    entry = made.entry
+    key = entry.manifest.network_keys["float"]
+    assert entry.manifest.opset == 18 and tiny_build.result.entry.manifest.opset is None
+    facts = json.loads((tmp_path / "store" / network_path(key, "network.json")).read_text())
+    assert facts["facts"]["opset"] == 18
 
 
 @pytest.mark.parametrize("name", ["tiny-fp32", "tiny-int8"])

@@ -61,6 +61,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "engine.hardware_compatibility": ("ampere+", "engine"),
     "engine.version_compatible": (True, "engine"),
     "engine.weight_stripped": (True, "nothing"),  # refused
+    "engine.opset": (18, "networks"),
     "engine.sparsity": ("enable", "engine"),
     "engine.plugins": (
         [{"file": "models/libscale.so", "sha256": "0" * 64, "operators": ["Scale"]}],
@@ -222,6 +223,7 @@ def test_keys_are_the_same_for_a_default_written_out():
     assert keys(with_value("serving.auto_truncate", True)) == keys(MODEL)
     assert keys(with_value("accuracy.budget.neighbours", None)) == keys(MODEL)
     assert keys(with_value("engine.sparsity", "disable")) == keys(MODEL)
+    assert keys(with_value("engine.opset", 17)) == keys(MODEL)
     assert keys(with_value("engine.plugins", [])) == keys(MODEL)
     assert keys(with_value("accuracy.budget.mean", 1)) == keys(
         with_value("accuracy.budget.mean", 1.0)

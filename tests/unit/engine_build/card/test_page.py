@@ -294,3 +294,7 @@ def test_scale_has_round_ticks_around_its_values(low, high, ticks):
     assert axis.ticks == pytest.approx(ticks)
     assert axis.low <= low and axis.high >= high
     assert 0 <= axis(low) <= axis(high) <= 100
+
+
+def test_opset_of_the_network_is_shown():
+    assert re.search(r"Opset of the network\s+18\b", Page(card_page(card())).text)

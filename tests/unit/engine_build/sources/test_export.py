@@ -65,6 +65,13 @@ def test_network_has_the_agreed_names_and_opset(network):
     assert onnx.load(network.path).opset_import[0].version == 17
 
 
+@pytest.mark.parametrize("opset", [11, 20])
+def test_network_has_the_opset_of_the_call(opset, source, tmp_path):
+    texts = sample_texts(30, seed=3)
+    network = export(source, texts, tmp_path, longest=16, opset=opset)
+    assert onnx.load(network.path).opset_import[0].version == opset == network.facts["opset"]
+
+
 def change_weight(folder, name, change):
     weights = load_file(folder / "model.safetensors")
     weights[name] = change(weights[name]).clone()
