@@ -23,10 +23,12 @@ from onboarding.deployment import Target
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import FaultsError
 from onboarding.manifest import BenchmarkRecord
+from onboarding.model_spec import ModelSpec
 from onboarding.resolve import target
 from onboarding.tree import read_tree
 
 AT_ONCE = 1024
+TOKENIZER = "tokenizer.json"
 TokenCounts = Callable[[Sequence[str]], Sequence[int]]
 
 
@@ -92,6 +94,8 @@ def _parser() -> argparse.ArgumentParser:
     option("--texts", type=Path, required=True, help=texts)
     tokenizer = "tokenizer.json; default: the source's own, fetched"
     option("--tokenizer", type=Path, metavar="FILE", help=tokenizer)
+    prompt = "the prompt before every text; default: that of requests that name none"
+    option("--prompt-name", metavar="NAME", help=prompt)
     option("--buckets", type=_count, default=4, help="most buckets; default 4")
     form = "what stdout looks like"
     option("--format", choices=("text", "json"), default="text", help=form)
@@ -111,19 +115,44 @@ def _token_counter(
     folder: Path,
     runner: Runner,
 ) -> TokenCounts:
-    """Token counts by the tokenizer, nothing padded and nothing cut."""
+    """Token counts by the tokenizer, of prompt and text; nothing padded and nothing cut."""
     from engine_build.datasets.text import read_tokenizer
 
-    path = parsed.tokenizer
+    path, source = parsed.tokenizer, None
     if path is None:
-        path = _fetch_tokenizer(parsed.root, wanted, environment, folder, runner)
+        source = _fetch_source(parsed.root, wanted, environment, folder, runner)
+        path = source / TOKENIZER if source.is_dir() else source.with_name(TOKENIZER)
+        if not path.is_file():
+            raise InputRefused(
+                f"the source of {wanted.model.name} has no {TOKENIZER}; give one with --tokenizer."
+            )
+    # A checkpoint's prompts lie beside its tokenizer.
+    prompt = _prompt(path.parent if source is None else source, wanted.model, parsed.prompt_name)
     tokenizer = read_tokenizer(path)
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    return lambda texts: [len(encoding.ids) for encoding in tokenizer.encode_batch_fast(texts)]
+    return lambda texts: [
+        len(encoding.ids)
+        for encoding in tokenizer.encode_batch_fast([prompt + text for text in texts])
+    ]
 
 
-def _fetch_tokenizer(
+def _prompt(source: Path, model: ModelSpec, name: str | None) -> str:
+    """Return what stands before every text. Raises BuildError."""
+    from engine_build.sources.prompts import served_prompts
+
+    prompts = served_prompts(source, model)
+    if name is not None and (prompts is None or name not in prompts.texts):
+        known = [] if prompts is None else sorted(prompts.texts)
+        raise InputRefused(
+            f"--prompt-name is {name!r}, but the prompts of {model.name} are "
+            f"{', '.join(known) or 'none'}; name one of them, or add it to `source.prompts` in "
+            "the model file."
+        )
+    return "" if prompts is None else prompts.prefix(name)
+
+
+def _fetch_source(
     root: Path, wanted: Target, environment: EnvironmentSpec, folder: Path, runner: Runner
 ) -> Path:
     from engine_build.sources.bucket_source import BucketAccess
@@ -139,13 +168,7 @@ def _fetch_tokenizer(
         access=BucketAccess(bucket=partial(store_at, region=region)),
         private=PrivateSources(spec=environment.source_secrets, read=secret_reader(region)),
     )
-    source = fetch(wanted.model.source, context)
-    path = source / "tokenizer.json" if source.is_dir() else source.with_name("tokenizer.json")
-    if not path.is_file():
-        raise InputRefused(
-            f"the source of {wanted.model.name} has no tokenizer.json; give one with --tokenizer."
-        )
-    return path
+    return fetch(wanted.model.source, context)
 
 
 def _records(wanted: Target) -> tuple[BenchmarkRecord, ...]:

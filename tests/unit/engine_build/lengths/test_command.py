@@ -10,7 +10,14 @@ import pytest
 from engine_build.errors import InputRefused
 from engine_build.lengths.__main__ import main, token_counts
 from tests.unit.engine_build.stand_ins import StandInRunner
-from tests.unit.engine_build.tiny import sample_texts, word_tokenizer, write_tree
+from tests.unit.engine_build.tiny import (
+    INSIDE,
+    PIN,
+    model,
+    sample_texts,
+    word_tokenizer,
+    write_tree,
+)
 
 
 def no_tokenizer():
@@ -49,6 +56,37 @@ def test_texts_are_counted_with_their_special_tokens_and_no_padding(root, texts,
     assert code == 0 and (data["tokens"]["min"], data["tokens"]["max"]) == (4, 6)
     rate = data["ways"][0]["estimated_useful_tokens_per_second"]
     assert rate is None, "nothing is built, so nothing was measured"
+
+
+@pytest.fixture
+def prompted(tmp_path, texts):
+    """Two texts, a checkpoint's tokenizer with its prompts, and a model with one of its own."""
+    source = {"python_package": PIN, "path": INSIDE, "prompts": {"own": "a slow "}}
+    root, folder = write_tree(tmp_path / "root", model("tiny", source=source)), tmp_path / "saved"
+    folder.mkdir()
+    word_tokenizer().save(str(folder / "tokenizer.json"))
+    declared = {"prompts": {"query": "the old red ", "no": ""}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(declared))
+    texts.write_text("the cat\nthe red cat sat\n")
+
+    def least_and_most(*options):
+        files = ("--texts", texts, "--tokenizer", folder / "tokenizer.json", "--format", "json")
+        code, stdout, stderr = run(root, *files, *options)
+        return stderr if code else [json.loads(stdout)["tokens"][end] for end in ("min", "max")]
+
+    return least_and_most
+
+
+def test_tokens_of_the_prompt_are_counted(prompted):
+    assert prompted() == [7, 9]
+    assert prompted("--prompt-name", "own") == [6, 8]
+    assert prompted("--prompt-name", "no") == [4, 6]
+
+
+def test_refuses_a_prompt_that_there_is_not(prompted):
+    assert "'mine', but the prompts of tiny are no, own, query; name one" in prompted(
+        "--prompt-name", "mine"
+    )
 
 
 def test_tokenizer_comes_from_the_source_when_none_is_given(root, wheel, texts):
