@@ -9,7 +9,7 @@ import hashlib
 import json
 from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from onboarding.signature import MANIFEST_NAME as MANIFEST_NAME
 from onboarding.values import (
@@ -66,6 +66,8 @@ class ProcessingRecord(Value):
     inputs: tuple[TensorRecord, ...]
     outputs: tuple[TensorRecord, ...]
     timeout_ms: int
+    example: dict[str, JsonValue] | None = Field(None, exclude_if=lambda example: example is None)
+    """One row that clients may send, by input; None, not written, where the file gives none."""
 
 
 class Normalization(Value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from onboarding.values import Value
 
@@ -25,6 +25,16 @@ class ProcessedTensorSpec(Value):
     )
 
 
+class ClientTensorSpec(ProcessedTensorSpec):
+    """One tensor that clients send."""
+
+    example: JsonValue = Field(
+        None,
+        description="One row: a text, a number, or lists in lists as dims say. Given for every "
+        "input, the build runs the code on it, and health requests send it",
+    )
+
+
 class ProcessingSpec(Value):
     """A Python file that packages with the engine and runs in a process of its own; Triton only."""
 
@@ -42,9 +52,15 @@ class ProcessingSpec(Value):
 class PreprocessingSpec(ProcessingSpec):
     """The file's `preprocess(inputs)` makes the model's inputs of what clients send."""
 
-    inputs: tuple[ProcessedTensorSpec, ...] = Field(
+    inputs: tuple[ClientTensorSpec, ...] = Field(
         (), description="What clients send; default: what the model takes"
     )
+
+    @property
+    def example(self) -> dict[str, JsonValue] | None:
+        """One row by input; None where some input has none."""
+        row = {tensor.name: tensor.example for tensor in self.inputs}
+        return None if not row or None in row.values() else row
 
 
 class PostprocessingSpec(ProcessingSpec):

@@ -35,6 +35,10 @@ class ModelHealth:
     name: str
     archive: Path
     request: TritonRequest | None
+    is_guess: bool = False
+    """Whether the request is of a form that nobody said the model takes."""
+    confirmed: bool = False
+    """Whether it has once answered its health request."""
     load: TritonRequest | None = None
     """The request that loaded it; None of a single model, which Triton loads at its start."""
     proven: float | None = None
@@ -113,8 +117,8 @@ class Health:
         try:
             answer = await asyncio.wait_for(self._ask(model.request), ANSWER_SECONDS)
             if answer.status == 200:
-                model.proven, model.failures = self._clock(), 0
-            elif model.proven is None and 400 <= answer.status < 500:
+                model.proven, model.failures, model.confirmed = self._clock(), 0, True
+            elif not model.confirmed and 400 <= answer.status < 500:
                 # What it is fed by others is not what its archive says: its processes are watched.
                 model.request = None
             elif answer.status not in BUSY:
@@ -124,7 +128,9 @@ class Health:
             failure = f"its health request had no answer within {ANSWER_SECONDS:g} s"
         except Unavailable as fault:
             failure = f"its health request had no answer ({first_line(fault)})"
-        if failure and not (model.proven is not None and model.proven > sent):
+        if failure and model.is_guess and not model.confirmed:
+            model.request = None
+        elif failure and not (model.proven is not None and model.proven > sent):
             model.failures += 1
             model.proven = None if model.proven is None else sent - PROOF_SECONDS
             if model.failures >= FAILURES:

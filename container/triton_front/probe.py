@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import orjson
 
 from container.server.codecs.envelope import BINARY_TYPE
 from container.triton_front.kserve_request import SIZES
+from onboarding.example_row import row_bytes, row_shape
 from onboarding.manifest import MANIFEST_NAME, Manifest, TensorRecord
 
 PROBE = "health"
@@ -19,17 +22,30 @@ PIXEL = bytes.fromhex(
 """A PNG file of one black pixel."""
 
 
-def health_request(archive: Path) -> tuple[bytes, str] | None:
-    """Return body and content type of one row; None without a manifest of ours.
+class HealthRequest(NamedTuple):
+    """Body and content type of one row."""
 
-    A text model gets one word, an image model one black pixel, another zeros; other inputs of
-    bytes, and those of a user's preprocessing, can be anything, so there is none.
+    body: bytes
+    content_type: str
+    is_guess: bool = False
+    """Whether a user's preprocessing reads it, of which nobody said what it takes."""
+
+
+def health_request(archive: Path) -> HealthRequest | None:
+    """Return a request of one row; None without a manifest of ours.
+
+    A text model gets one word, an image model one black pixel, another zeros; a user's
+    preprocessing its example. Its own inputs without one, and other inputs of bytes, can be
+    anything, so there is none.
     """
     try:
         manifest = Manifest.from_bytes((archive / MANIFEST_NAME).read_bytes())
     except (OSError, ValueError, KeyError):
         return None
-    if manifest.preprocessing is not None:
+    before = manifest.preprocessing
+    if before is not None and before.example is not None:
+        return _example_request(before.inputs, before.example)
+    if before is not None and before.inputs != before.outputs:
         return None
     if manifest.tokenizer_file is not None:
         # A ranker has two inputs of texts.
@@ -46,6 +62,22 @@ def health_request(archive: Path) -> tuple[bytes, str] | None:
             bytes(math.prod(shape) * SIZES[record.datatype])
             for record, shape in zip(manifest.inputs, shapes, strict=True)
         ]
+    request = _binary_request(manifest.inputs, shapes, tails)
+    return request._replace(is_guess=before is not None)
+
+
+def _example_request(records: Sequence[TensorRecord], example: Mapping[str, Any]) -> HealthRequest:
+    values = [example[record.name] for record in records]
+    shapes = [[1, *row_shape(value)] for value in values]
+    pairs = zip(values, records, strict=True)
+    return _binary_request(
+        records, shapes, [row_bytes(value, record.datatype) for value, record in pairs]
+    )
+
+
+def _binary_request(
+    records: Sequence[TensorRecord], shapes: Sequence[list[int]], tails: Sequence[bytes]
+) -> HealthRequest:
     inputs = [
         {
             "name": record.name,
@@ -53,10 +85,11 @@ def health_request(archive: Path) -> tuple[bytes, str] | None:
             "datatype": record.datatype,
             "parameters": {"binary_data_size": len(tail)},
         }
-        for record, shape, tail in zip(manifest.inputs, shapes, tails, strict=True)
+        for record, shape, tail in zip(records, shapes, tails, strict=True)
     ]
     header = orjson.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}})
-    return b"".join((header, *tails)), f"{BINARY_TYPE};json-header-size={len(header)}"
+    content_type = f"{BINARY_TYPE};json-header-size={len(header)}"
+    return HealthRequest(b"".join((header, *tails)), content_type)
 
 
 def _row_shape(record: TensorRecord, shortest: int | None) -> list[int]:

@@ -222,8 +222,9 @@ class TritonRoutes:
 def single_model(archive: Path) -> ModelHealth:
     """Return the only model of a single-model server."""
     probe = health_request(archive)
-    request = None if probe is None else TritonRequest("POST", "/invocations", *probe)
-    return ModelHealth(name=SINGLE, archive=archive, request=request)
+    request = None if probe is None else TritonRequest("POST", "/invocations", *probe[:2])
+    is_guess = probe is not None and probe.is_guess
+    return ModelHealth(name=SINGLE, archive=archive, request=request, is_guess=is_guess)
 
 
 def loaded_model(name: str, archive: Path, load: TritonRequest) -> ModelHealth:
@@ -232,9 +233,10 @@ def loaded_model(name: str, archive: Path, load: TritonRequest) -> ModelHealth:
     request = (
         None
         if probe is None
-        else TritonRequest("POST", f"/models/{name}/invoke", *probe, load.headers)
+        else TritonRequest("POST", f"/models/{name}/invoke", *probe[:2], load.headers)
     )
-    return ModelHealth(name=name, archive=archive, request=request, load=load)
+    is_guess = probe is not None and probe.is_guess
+    return ModelHealth(name=name, archive=archive, request=request, is_guess=is_guess, load=load)
 
 
 def _passed(request: Request) -> tuple[tuple[bytes, bytes], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onboarding.manifest import (
@@ -95,6 +96,7 @@ class Served:
             inputs=self.client_inputs,
             outputs=self.model_inputs,
             timeout_ms=spec.timeout_ms,
+            example=spec.example,
         )
 
     @property
@@ -150,7 +152,7 @@ def head_outputs(task: Task, logits: TensorRecord) -> tuple[TensorRecord, ...]:
 
 
 def declared_or(
-    tensors: tuple[ProcessedTensorSpec, ...], default: tuple[TensorRecord, ...]
+    tensors: Sequence[ProcessedTensorSpec], default: tuple[TensorRecord, ...]
 ) -> tuple[TensorRecord, ...]:
     """Return the tensors that a model file declares, with the batch's axis; or the default."""
     declared = (

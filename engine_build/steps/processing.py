@@ -23,8 +23,9 @@ from engine_build.packaging.served import Served
 from engine_build.steps.package import served_engine
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import sha256_of
+from onboarding.example_row import row_shape, row_values
 from onboarding.manifest import ProcessingRecord, TensorRecord
-from onboarding.processing_spec import ProcessingSpec
+from onboarding.processing_spec import PreprocessingSpec, ProcessingSpec
 
 ROWS = 4
 Tensors = dict[str, Array]
@@ -74,8 +75,8 @@ def _answer(
             context.log.line(f"  {function}() of made-up values: {fault}")
             return None
         raise InputRefused(
-            f"{spec.file}: {function}() gives no answer to the first {rows} samples of the "
-            f"accuracy dataset: {fault}; correct it."
+            f"{spec.file}: {function}() gives no answer to {_origin(spec, rows)}: {fault}; "
+            "correct it."
         ) from fault
     finally:
         processing.close()
@@ -89,6 +90,12 @@ def _answer(
     return None if made_up else checked
 
 
+def _origin(spec: ProcessingSpec, rows: int) -> str:
+    if isinstance(spec, PreprocessingSpec) and spec.example is not None:
+        return "the example of its inputs"
+    return f"the first {rows} samples of the accuracy dataset"
+
+
 def _refuse_other_file(path: Path, spec: ProcessingSpec) -> None:
     if not path.is_file() or sha256_of(path) != spec.sha256:
         raise InputRefused(
@@ -98,15 +105,33 @@ def _refuse_other_file(path: Path, spec: ProcessingSpec) -> None:
 
 
 def _client_tensors(served: Served, samples: Sequence[Sample]) -> Tensors | None:
-    """Return the samples as a client sends them; None where their form is the user's own."""
+    """Return the file's example, or the samples as a client sends them.
+
+    None where there is no example and their form is the user's own.
+    """
     spec = served.serving.preprocessing
     assert spec is not None
+    if spec.example is not None:
+        return {
+            record.name: _example(spec.example[record.name], record)
+            for record in served.client_inputs
+        }
     if not spec.inputs:
         return _tensors(served.client_inputs, samples)
     lone = spec.inputs[0]
     if len(spec.inputs) == 1 and lone.datatype == "BYTES" and isinstance(samples[0], str | bytes):
         return _tensors(served.client_inputs, samples) if lone.dims == (1,) else None
     return None
+
+
+def _example(value: Any, record: TensorRecord) -> Array:
+    """Return the example of an input as a row of its own."""
+    values = row_values(value)
+    if record.datatype == "BYTES":
+        array: Array = np.array([text.encode() for text in values], object)
+    else:
+        array = np.array(values, _dtype(record))
+    return array.reshape(1, *row_shape(value))
 
 
 def _tensors(records: Sequence[TensorRecord], samples: Sequence[Sample]) -> Tensors:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from onboarding.code_scan import code_problems
 from onboarding.dataset import is_inside
 from onboarding.document import KeyPath
+from onboarding.example_row import row_problem
 from onboarding.fault import Fault
 from onboarding.processing_spec import PostprocessingSpec, PreprocessingSpec
 from onboarding.rules.rule import ModelCase, rule, rules_of
@@ -79,6 +80,30 @@ def processed_tensors_are_named_once(case: ModelCase) -> Iterator[Fault]:
                     value=list(tensor.dims),
                     allowed="sizes from 1 on, or -1 for any",
                     way_out="write [1] for one value a row",
+                )
+
+
+@rule("serving")
+def examples_are_rows_of_their_inputs(case: ModelCase) -> Iterator[Fault]:
+    """The build and every health request send them; one of two inputs would be no request."""
+    spec = case.spec.serving.preprocessing
+    inputs = () if spec is None else spec.inputs
+    given = [tensor for tensor in inputs if tensor.example is not None]
+    for index, tensor in enumerate(inputs):
+        place = case.document.at("serving", "preprocessing", "inputs", index, "example")
+        where = f"'serving.preprocessing.inputs[{index}].example'"
+        if tensor.example is None and given:
+            yield place.fault(
+                f"{where} is missing, and {given[0].name} has one",
+                way_out="give every input an example, or none",
+            )
+        elif tensor.example is not None:
+            problem = row_problem(tensor.example, tensor.datatype, tensor.dims)
+            if problem is not None:
+                yield place.fault(
+                    f"{where} is no row of {tensor.name}: {problem}",
+                    allowed=f"{tensor.datatype} of shape {list(tensor.dims)}, -1 for any size",
+                    way_out="write one row, or correct dims",
                 )
 
 

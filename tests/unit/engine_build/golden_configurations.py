@@ -13,6 +13,7 @@ from engine_build.packaging.served import Served
 from onboarding.manifest import ProfileRecord, TensorRecord
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 from onboarding.processing_spec import (
+    ClientTensorSpec,
     PostprocessingSpec,
     PreprocessingSpec,
     ProcessedTensorSpec,
@@ -81,7 +82,7 @@ VISION = {
     "max_batch_size": 16,
 }
 DETECTOR = VISION | {"model": "detector", "inputs": SIGNALS, "outputs": FOUND}
-HTML = ProcessedTensorSpec(name="html", datatype="BYTES", dims=(1,))
+HTML = ClientTensorSpec(name="html", datatype="BYTES", dims=(1,))
 LABEL = ProcessedTensorSpec(name="label", datatype="BYTES", dims=(1,))
 BOTH = ServingSpec(
     preprocessing=PreprocessingSpec(file="a.py", sha256="a" * 64, inputs=(HTML,)),

@@ -112,6 +112,28 @@ def test_model_that_refuses_its_health_request_depends_on_its_processes():
     assert "Python process 7 ended" in world.inspect(2).broken
 
 
+@pytest.mark.parametrize("status", [500, 400, TimeoutError()], ids=str)
+def test_model_that_fails_at_a_guess_depends_on_its_processes(status):
+    world = World()
+    world.model.is_guess, world.status = True, status
+    assert world.inspect(3).is_ready and world.requests == 1
+
+
+def test_model_that_answered_a_guess_once_must_answer_it_again():
+    world = World()
+    world.model.is_guess = True
+    world.inspect()
+    world.now, world.status = world.now + PROOF_SECONDS, 500
+    assert "its health request" in world.inspect(2).broken
+
+
+def test_clients_answer_does_not_turn_a_refused_health_request_into_a_failure():
+    world = World()
+    world.health.observe("", 200)
+    world.now, world.status = world.now + PROOF_SECONDS, 400
+    assert not world.inspect(5).broken and world.requests == 1
+
+
 def test_model_whose_python_process_ended_cannot_answer():
     world = World(request=False)
     assert world.inspect().is_ready

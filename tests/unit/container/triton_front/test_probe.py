@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import struct
+
 import pytest
 
 from benchmarks.manifest import embedder_manifest
@@ -9,7 +12,7 @@ from container.server.codecs import heads, tensors, texts
 from container.server.types import HeadSignature, Signature, TensorSignature
 from container.triton_front.kserve_request import checked_request
 from container.triton_front.probe import health_request
-from onboarding.manifest import MANIFEST_NAME, ProfileRecord, TensorRecord
+from onboarding.manifest import MANIFEST_NAME, ProcessingRecord, ProfileRecord, TensorRecord
 
 PROFILE = ProfileRecord(batch=(1, 8, 64), sequence=(4, 16, 128))
 LOGITS = TensorRecord(name="scores", datatype="FP32", shape=(-1, 1))
@@ -36,14 +39,14 @@ def test_ranker_gets_a_pair(tmp_path):
         labels=None,
         activation="sigmoid",
     )
-    checked = checked_request(*request)
+    checked = checked_request(*request[:2])
     assert heads.decode_request(*checked, signature).rows == [("health", "health")]
 
 
 def test_embedder_gets_a_word(tmp_path):
     request = health_request(archive(tmp_path, inputs=texts_of("text")))
     signature = Signature(model="probed", input_name="text", output_name="embedding")
-    decoded = texts.decode_request(*checked_request(*request), signature)
+    decoded = texts.decode_request(*checked_request(*request[:2]), signature)
     assert (decoded.texts, decoded.binary) == (("health",), True)
 
 
@@ -51,8 +54,44 @@ def test_network_of_arrays_gets_zeros_of_the_shortest_sequence(tmp_path):
     inputs = (TensorRecord(name="signal", datatype="FP32", shape=(-1, -1, 3)),)
     request = health_request(archive(tmp_path, tokenizer_file=None, inputs=inputs))
     signature = TensorSignature(model="probed", inputs=inputs, outputs=(LOGITS,))
-    (row,) = tensors.decode_request(*checked_request(*request), signature).rows
+    (row,) = tensors.decode_request(*checked_request(*request[:2]), signature).rows
     assert row[0].shape == (4, 3) and not row[0].any()
+
+
+def processing(inputs, **fields):
+    return ProcessingRecord(
+        file="code.py", inputs=inputs, outputs=texts_of("text"), timeout_ms=1000, **fields
+    )
+
+
+def test_preprocessing_gets_its_example(tmp_path):
+    inputs = (*texts_of("html"), TensorRecord(name="size", datatype="FP16", shape=(-1, 2, -1)))
+    row = {"html": "<p>ünïcode</p>", "size": [[1], [2.5]]}
+    before = processing(inputs, example=row)
+    request = health_request(archive(tmp_path, inputs=inputs, preprocessing=before))
+    body, content_type = checked_request(*request[:2])
+    text, size = "<p>ünïcode</p>".encode(), int(content_type.rpartition("=")[2])
+    records = json.loads(body[:size])["inputs"]
+    assert [(record["name"], record["shape"]) for record in records] == [
+        ("html", [1, 1]),
+        ("size", [1, 2, 1]),
+    ]
+    assert body[size:] == struct.pack(f"<I{len(text)}s2e", len(text), text, 1, 2.5)
+    assert not request.is_guess
+
+
+def test_preprocessing_of_the_models_own_inputs_gets_a_guess(tmp_path):
+    inputs = texts_of("text")
+    folder = archive(tmp_path, inputs=inputs, preprocessing=processing(inputs))
+    request = health_request(folder)
+    assert request.is_guess and b"health" in request.body
+
+
+def test_no_request_for_a_preprocessing_of_unknown_inputs(tmp_path):
+    inputs = texts_of("html")
+    assert (
+        health_request(archive(tmp_path, inputs=inputs, preprocessing=processing(inputs))) is None
+    )
 
 
 @pytest.mark.parametrize("write", [False, True])

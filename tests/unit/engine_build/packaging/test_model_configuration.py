@@ -11,7 +11,7 @@ from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.pbtxt import TRUE, Word, entry, text
 from onboarding.manifest import ProfileRecord, Prompts, TensorRecord
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
-from onboarding.processing_spec import PreprocessingSpec, ProcessedTensorSpec
+from onboarding.processing_spec import ClientTensorSpec, PreprocessingSpec
 from tests.unit.engine_build import golden_configurations
 from tests.unit.engine_build.golden_configurations import (
     CASES,
@@ -58,7 +58,7 @@ def test_processing_stands_at_the_ends_of_an_ensemble_of_every_engine():
 
 
 def test_refuses_a_tensor_that_has_the_name_of_another_inside():
-    tokens = ProcessedTensorSpec(name="input_ids", datatype="INT64", dims=(-1,))
+    tokens = ClientTensorSpec(name="input_ids", datatype="INT64", dims=(-1,))
     code = PreprocessingSpec(file="a.py", sha256="a" * 64, inputs=(tokens,))
     served = served_model(serving=ServingSpec(preprocessing=code))
     assert configurations(served, is_cpu=True)

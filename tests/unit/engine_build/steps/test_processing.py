@@ -84,6 +84,24 @@ def test_fault_of_made_up_values_is_a_line_of_the_log(tmp_path):
     assert "preprocess() of made-up values: " in log
 
 
+DIGITS = "def preprocess(x):\n    return {'text': x['n'].astype(str).astype(object)[:, :1]}\n"
+
+
+def test_example_is_run_in_place_of_made_up_values(tmp_path):
+    root = tmp_path / "root"
+    numbers = [{"name": "n", "datatype": "INT32", "dims": [2], "example": [7, 8]}]
+    section_of_digits = section(root, "preprocess", DIGITS, inputs=numbers)
+    log = log_of(root, tmp_path, preprocessing=section_of_digits)
+    assert "preprocess(): n INT32 -> text BYTES" in log and "made-up" not in log
+
+
+def test_refuses_code_that_cannot_answer_its_example(tmp_path):
+    root, source = tmp_path / "root", "def preprocess(x):\n    return 1 // (x['n'][0, 0] - 7)\n"
+    numbers = [{"name": "n", "datatype": "INT32", "dims": [1], "example": 7}]
+    with pytest.raises(InputRefused, match="gives no answer to the example of its inputs"):
+        log_of(root, tmp_path, preprocessing=section(root, "preprocess", source, inputs=numbers))
+
+
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
