@@ -9,12 +9,13 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from container.triton.images import FILTERS
+from container.triton.images import FILTERS, MOST_PIXELS
 from container.triton.images import ImageProcessor as Processor
 from engine_build.errors import SourceFault, one_line
 from onboarding.manifest import ImageProcessor, Normalization, TensorRecord
@@ -40,6 +41,7 @@ def read_image_processor(folder: Path, output: TensorRecord) -> ImageProcessor:
         raise _refusal("image_processor_type", name, f"{', '.join(PORTED)}")
     steps = _common_steps(processor) | PORTED[name](processor)
     height, width = _row_size(steps)
+    _refuse_large(steps)
     record = TensorRecord(name=PIXELS, datatype="FP32", shape=(-1, 3, height, width))
     description = ImageProcessor(**steps, input=record, output=output)
     _refuse_other_pixels(processor, description, name)
@@ -106,8 +108,12 @@ def _common_steps(processor: Any) -> Steps:
         raise _refusal("do_rescale", False, "true, or do_normalize: true")
     return {
         "resample": _resample(processor.resample),
-        "crop": (int(crop.height), int(crop.width)) if is_cropped else None,
-        "rescale_factor": float(processor.rescale_factor) if processor.do_rescale else None,
+        "crop": (_pixels("crop_size", crop.height), _pixels("crop_size", crop.width))
+        if is_cropped
+        else None,
+        "rescale_factor": _positive("rescale_factor", processor.rescale_factor)
+        if processor.do_rescale
+        else None,
         "normalizations": tuple(normalizations),
     }
 
@@ -123,23 +129,27 @@ def _levit(processor: Any) -> Steps:
 
 def _convnext(processor: Any) -> Steps:
     """Below 384 pixels a larger image is cropped, from there on it is squeezed."""
-    edge = processor.size.shortest_edge
-    if not processor.do_resize or not edge or processor.do_center_crop:
-        raise _refusal("size", _words(processor.size), "shortest_edge, and no do_center_crop")
+    size = processor.size
+    if not processor.do_resize or processor.do_center_crop or not (size and size.shortest_edge):
+        raise _refusal("size", _words(size), "shortest_edge, and no do_center_crop")
+    edge = _pixels("size", size.shortest_edge)
     if edge >= RESIZED_FROM:
         return {"resize": (edge, edge)}
-    return {"shortest_edge": int(edge / processor.crop_pct), "crop": (edge, edge)}
+    share = _positive("crop_pct", processor.crop_pct)
+    return {"shortest_edge": int(edge / share), "crop": (edge, edge)}
 
 
 def _poolformer(processor: Any) -> Steps:
-    size, share = processor.size, processor.crop_pct
+    steps, share = _plain(processor), processor.crop_pct
     if not processor.do_resize or share is None:
-        return _plain(processor)
-    if size.shortest_edge:
-        return {"shortest_edge": int(size.shortest_edge / share)}
-    if size.height and size.height == size.width:
-        return {"shortest_edge": int(size.height / share)}
-    return {"resize": (int(size.height / share), int(size.width / share))}
+        return steps
+    share = _positive("crop_pct", share)
+    if "shortest_edge" in steps:
+        return {"shortest_edge": int(steps["shortest_edge"] / share)}
+    height, width = steps["resize"]
+    if height == width:
+        return {"shortest_edge": int(height / share)}
+    return {"resize": (int(height / share), int(width / share))}
 
 
 def _efficientnet(processor: Any) -> Steps:
@@ -183,10 +193,10 @@ def _sizes(processor: Any, scaled: Callable[[int], int]) -> Steps:
     size = processor.size
     if not processor.do_resize:
         return {}
-    if size.height and size.width:
-        return {"resize": (int(size.height), int(size.width))}
-    if size.shortest_edge and not size.longest_edge:
-        return {"shortest_edge": scaled(int(size.shortest_edge))}
+    if size and size.height and size.width:
+        return {"resize": (_pixels("size", size.height), _pixels("size", size.width))}
+    if size and size.shortest_edge and not size.longest_edge:
+        return {"shortest_edge": scaled(_pixels("size", size.shortest_edge))}
     raise _refusal("size", _words(size), "height and width, or shortest_edge alone")
 
 
@@ -200,23 +210,54 @@ def _row_size(steps: Steps) -> tuple[int, int]:
     return size
 
 
+def _refuse_large(steps: Steps) -> None:
+    """Refuse sizes beyond those of images that servers take, before one is made."""
+    edge = steps.get("shortest_edge") or 0
+    for key, size in (
+        ("crop_size", steps["crop"]),
+        ("size", steps.get("resize")),
+        ("size", (edge, edge)),
+    ):
+        if size is not None and size[0] * size[1] > MOST_PIXELS:
+            raise _refusal(key, f"{size[0]} x {size[1]}", f"at most {MOST_PIXELS} pixels")
+
+
+def _pixels(key: str, value: Any) -> int:
+    """Return a side of an image."""
+    if not isinstance(value, int) or value < 1:
+        raise _refusal(key, value, "whole numbers of pixels from 1")
+    return value
+
+
+def _positive(key: str, value: Any) -> float:
+    if not isinstance(value, int | float) or not isfinite(value) or value <= 0:
+        raise _refusal(key, value, "a number above 0")
+    return float(value)
+
+
 def _normalization(mean: Any, std: Any) -> Normalization:
-    return Normalization(mean=_by_channel("image_mean", mean), std=_by_channel("image_std", std))
+    means, stds = _by_channel("image_mean", mean), _by_channel("image_std", std)
+    if 0 in stds:
+        raise _refusal("image_std", std, "numbers other than 0")
+    return Normalization(mean=means, std=stds)
 
 
 def _by_channel(key: str, value: Any) -> tuple[float, float, float]:
     numbers = [value] * 3 if isinstance(value, int | float) else list(value or ())
-    if len(numbers) != 3:
+    if len(numbers) != 3 or not all(
+        isinstance(number, int | float) and isfinite(number) for number in numbers
+    ):
         raise _refusal(key, value, "one number, or one for each of three channels")
     red, green, blue = map(float, numbers)
     return red, green, blue
 
 
 def _resample(value: Any) -> str:
-    number = 2 if value is None else int(value)
-    if not 0 <= number < len(FILTERS):
+    if value is None:
+        return FILTERS[2]
+    if value not in range(len(FILTERS)):
         raise _refusal("resample", value, f"0 to {len(FILTERS) - 1}")
-    return FILTERS[number]
+    return FILTERS[int(value)]
 
 
 def _refuse_other_pixels(processor: Any, description: ImageProcessor, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import numpy as np
 import pytest
@@ -74,6 +75,34 @@ def test_pixels_are_those_of_the_processor(name, tmp_path):
 def test_refuses_a_key_that_servers_cannot_follow(changes, key, tmp_path):
     folder = processor_folder(tmp_path, "ViT", **changes)
     with pytest.raises(SourceFault, match=f"preprocessor_config.json of the source has {key}"):
+        read_image_processor(folder, LOGITS)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "changes"),
+    [
+        ("size", None, {}),
+        ("size", {"height": 100_000, "width": 100_000}, {}),
+        ("size", {"height": 32.5, "width": 32}, {}),
+        ("size", {"height": -32, "width": 32}, {}),
+        ("rescale_factor", None, {}),
+        ("rescale_factor", "1/255", {}),
+        ("rescale_factor", float("inf"), {}),
+        ("image_mean", ["a", "b", "c"], {}),
+        ("image_std", [0, 0, 0], {}),
+        ("image_std", [float("nan")] * 3, {}),
+        ("resample", "bilinear", {}),
+        ("crop_pct", 0, {"image_processor_type": "ConvNextImageProcessor"}),
+    ],
+)
+def test_refuses_a_value_that_is_none(key, value, changes, tmp_path):
+    folder = processor_folder(tmp_path, "ViT")
+    path = folder / "preprocessor_config.json"
+    config = json.loads(path.read_text()) | changes | {key: value}
+    if changes:
+        config["size"] = {"shortest_edge": 32}
+    path.write_text(json.dumps(config))
+    with pytest.raises(SourceFault, match=f"preprocessor_config.json of the source has {key} "):
         read_image_processor(folder, LOGITS)
 
 
