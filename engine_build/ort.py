@@ -5,6 +5,7 @@ On CUDA never executed where this repository was made; on the CPU the same lines
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,20 @@ FAULTLESS = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_LAYOUT
 """All but the last level, which is for FP16 on CPUs: ONNX Runtime 1.31.1 ends there with SIGSEGV on
 torch's TransformerEncoder in FP16."""
 PROVIDERS: dict[Device, str] = {"cpu": "CPUExecutionProvider", "cuda": CUDA_PROVIDER}
+
+
+WAYS_OUT = {
+    "not a registered function/op": (
+        "export it with standard operators of ONNX, in the place of that one"
+    ),
+    "Could not find an implementation": (
+        "it has no such operator for the type of its inputs (such as BF16 or FP4): cast them to "
+        "FP32, or export the network in float32"
+    ),
+    "two nodes with same node name": "give each node a name of its own, or none",
+    "ShapeInferenceError": "its sizes contradict each other: export it again from its source",
+}
+"""By what ONNX Runtime says of a network that it refuses."""
 
 
 class OrtNetwork:
@@ -95,9 +110,16 @@ def _session(network: Path | bytes, options: Any, device: Device) -> Any:
             options.add_session_config_entry(WITHOUT_FUSED_QDQ, "1")
             return _session(network, options, device)
         raise SourceFault(
-            f"ONNX Runtime {version()} refuses the network ({one_line(error)}); export it with "
-            "opset 17."
+            f"ONNX Runtime {version()} refuses the network ({one_line(error)}); "
+            f"{_way_out(str(error))}."
         ) from error
+
+
+def _way_out(message: str) -> str:
+    return next(
+        (way_out for pattern, way_out in WAYS_OUT.items() if re.search(pattern, message)),
+        "export it with opset 17",
+    )
 
 
 def _is_unfused(options: Any) -> bool:

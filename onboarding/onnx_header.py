@@ -178,5 +178,6 @@ def _tensor(value_info: _Message) -> NetworkTensor:
             datatype = DATATYPES.get(number or 0, f"type {number}")
             for shape_proto in tensor_type.messages(2):
                 sizes = (dimension.number(1) for dimension in shape_proto.messages(1))
-                shape = tuple(-1 if size is None else size for size in sizes)
+                # Old exporters write a dynamic axis as size -1, which is a large number here.
+                shape = tuple(-1 if size is None or size >= 1 << 63 else size for size in sizes)
     return NetworkTensor(name=value_info.text(1), datatype=datatype, shape=shape)

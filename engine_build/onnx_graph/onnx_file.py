@@ -73,6 +73,22 @@ DATATYPES = {
 """KServe v2 names where they differ from ONNX's."""
 
 
+WAYS_OUT = {
+    "Field 'shape' of 'type' is required": (
+        "give each input and output its axes: export it again, or for outputs alone save "
+        "onnx.shape_inference.infer_shapes(model)"
+    ),
+    "ir_version": "set model.ir_version to that number or less with the onnx package, and save it",
+    "in initializer but not in graph input": (
+        "files of ir_version 3 list weights as inputs: set model.ir_version to 4, and save it"
+    ),
+    "topologically sorted": (
+        "a node reads a tensor that no node before it makes: export it again, or sort its nodes"
+    ),
+}
+"""By what ONNX's checker says of a file."""
+
+
 def read_model(path: Path, *, weights: bool = True) -> onnx.ModelProto:
     """Return a parsed and checked ONNX file. Raises SourceFault.
 
@@ -89,10 +105,12 @@ def read_model(path: Path, *, weights: bool = True) -> onnx.ModelProto:
     except (SourceFault, OSError):
         raise
     except Exception as error:
-        raise SourceFault(
-            f"{path.name} is no valid ONNX file ({one_line(error)}); it may be damaged or cut "
-            "short: export it again."
-        ) from error
+        reason = one_line(error)
+        way_out = next(
+            (way_out for words, way_out in WAYS_OUT.items() if words in reason),
+            "it may be damaged or cut short: export it again",
+        )
+        raise SourceFault(f"{path.name} is no valid ONNX file ({reason}); {way_out}.") from error
     return model
 
 

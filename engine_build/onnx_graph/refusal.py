@@ -107,6 +107,11 @@ class Fault:
 
 def advice(operator: str, message: str, domain: str = "") -> str:
     """Return the way out of a refused node, by its operator or by the compiler's message."""
+    if domain == "ai.onnx.ml":
+        return (
+            "TensorRT has no operators of decision trees and classic machine learning: convert the "
+            "model to tensor operators (hummingbird-ml: convert(model, 'onnx', samples))"
+        )
     if domain not in (*ONNX_DOMAINS, RUNTIME_DOMAIN):
         return f"operator domain {domain!r} is not ONNX's: export with standard operators, {PLUGIN}"
     for operators, way_out in BY_OPERATOR.items():

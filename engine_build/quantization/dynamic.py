@@ -13,6 +13,9 @@ from engine_build.errors import NothingForInt8
 from engine_build.onnx_graph.data_file import data_file
 from engine_build.onnx_graph.external_data import pack_network
 
+ATTENTION = "Attention"
+ONNX_DOMAINS = ("", "ai.onnx")
+
 
 def quantize_dynamically(network: Path, path: Path) -> None:
     """Write a dynamically quantized network. Raises NothingForInt8 where ONNX Runtime cannot.
@@ -31,6 +34,7 @@ def quantize_dynamically(network: Path, path: Path) -> None:
             quantize_dynamic(
                 source,
                 quantized,
+                op_types_to_quantize=_operators(source),
                 weight_type=QuantType.QInt8,
                 per_channel=True,
                 use_external_data_format=is_large,
@@ -44,6 +48,19 @@ def quantize_dynamically(network: Path, path: Path) -> None:
             f"ONNX Runtime cannot quantize the network dynamically ({reason}); ask for fp32, or "
             "export it with opset 17."
         ) from error
+
+
+def _operators(network: Path) -> list[str] | None:
+    """Return the operators to quantize; None for all that ONNX Runtime quantizes.
+
+    It takes ONNX's own Attention, of opset 23, for its operator of that name, and breaks it.
+    """
+    from onnxruntime.quantization.registry import IntegerOpsRegistry
+
+    nodes = onnx.load(network, load_external_data=False).graph.node
+    if all(node.op_type != ATTENTION or node.domain not in ONNX_DOMAINS for node in nodes):
+        return None
+    return [operator for operator in IntegerOpsRegistry if operator != ATTENTION]
 
 
 def _copy_without_shapes(network: Path, target: Path) -> bool:

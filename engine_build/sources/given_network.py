@@ -29,6 +29,7 @@ from engine_build.onnx_graph.onnx_file import (
     tensor_records,
 )
 from engine_build.onnx_graph.refusal import refuse_foreign_operators
+from engine_build.onnx_graph.tensor_names import free_own_names
 from engine_build.ort import OrtNetwork
 from engine_build.request import BuildRequest
 from engine_build.sources.axes import refuse_axes
@@ -54,6 +55,7 @@ def read_network(source: Path, request: BuildRequest, folder: Path) -> Network:
     operators = plugin_operators(request.model)
     model, is_changed = read_inlined(source, operators)
     is_changed = _leave_weights_out(model) or is_changed
+    is_changed = free_own_names(model) or is_changed
     refuse_broken_weights(model)
     refuse_undefined_operators(model, operators)
     refuse_foreign_operators(model)

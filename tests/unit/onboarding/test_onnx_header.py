@@ -48,6 +48,12 @@ def test_tensor_may_have_no_shape(tmp_path):
     assert found.inputs[0].shape is None and str(found.inputs[0]) == "x FP32"
 
 
+def test_axis_of_size_minus_one_is_dynamic(tmp_path):
+    """As keras2onnx and others of its time write it."""
+    found = header(tmp_path, onnx_bytes({"x": (1, ((1 << 64) - 1, 3))}))
+    assert found.inputs[0].shape == (-1, 3)
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -102,3 +102,21 @@ def test_refuses_a_graph_that_the_checker_refuses(tmp_path):
     )
     with pytest.raises(SourceFault, match=r"model.onnx is no valid ONNX file \(.*missing"):
         read_model(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "way_out"),
+    [
+        (lambda model: model.graph.output[0].type.tensor_type.ClearField("shape"), "infer_shapes"),
+        (lambda model: setattr(model, "ir_version", 99), "set model.ir_version"),
+        (lambda model: setattr(model, "ir_version", 3), "set model.ir_version to 4"),
+        (lambda model: model.graph.node[0].input.__setitem__(0, "none"), "no node before it makes"),
+    ],
+)
+def test_refuses_an_invalid_file_with_the_way_out_of_its_fault(change, way_out, tmp_path):
+    path = linear(tmp_path / "model.onnx")
+    model = onnx.load(path)
+    change(model)
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(SourceFault, match=way_out):
+        read_model(path)

@@ -76,3 +76,4 @@ def test_advice_follows_operator_and_message(operator, message, words):
 
 def test_advice_for_another_domain_is_standard_operators():
     assert "domain 'com.example' is not ONNX's" in advice("Loop", "false", "com.example")
+    assert "hummingbird-ml" in advice("TreeEnsembleRegressor", "false", "ai.onnx.ml")
