@@ -22,6 +22,9 @@ QuantizationMode = Literal["explicit", "calibration-cache"]
 CalibrationMethod = Literal["entropy", "percentile", "max"]
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 """Of the tokens' vectors, in sentence-transformers' words."""
+PIPELINE_BEGIN = ("Transformer", "Pooling")
+PIPELINE_HEADS = ("Dense", "LayerNorm", "Normalize", "Dropout")
+"""Modules of sentence-transformers that builds take: these two, then heads in any order."""
 Metric = Literal["cosine", "agreement", "accuracy", "order", "relative_error"]
 HardwareCompatibility = Literal["none", "ampere+", "same_compute_capability"]
 Sparsity = Literal["disable", "enable"]

@@ -154,8 +154,9 @@ def padding(tokenizer: Tokenizer, token: int | None = None) -> dict[str, Any]:
         token = next((number for number in ids if number is not None), None)
     if token is None:
         raise SourceFault(
-            "the tokenizer has no padding token, which batches need; add one of "
-            f"{', '.join(PADDING_TOKENS)} to it."
+            "the tokenizer has no padding token, which batches need; write the number of one as "
+            "pad_token_id into the checkpoint's config.json (its end-of-text token will do: the "
+            f"mask leaves padding out), or set `padding` in {TOKENIZER_FILE}."
         )
     return {"pad_id": token, "pad_token": tokenizer.id_to_token(token), "pad_type_id": 0}
 

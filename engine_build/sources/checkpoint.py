@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer, normalizers
 
 from engine_build.datasets.text import TOKENIZER_FILE, read_tokenizer
-from engine_build.errors import SourceFault
+from engine_build.errors import SourceFault, one_line
 
 ADDED = ("cls_token", "sep_token")
 """Tokens that every text gets, where tokenizer_config.json names them."""
+ADAPTER = "adapter_config.json"
+CAPITALS = 32
+"""Texts that are split in capitals too."""
 
 
 def checkpoint_tokenizer(folder: Path, *, vocabulary: int, padding: int | None) -> Tokenizer:
@@ -39,6 +43,47 @@ def checkpoint_tokenizer(folder: Path, *, vocabulary: int, padding: int | None) 
         _refuse_other_padding(tokenizer, padding)
     _refuse_missing_tokens(tokenizer, read_json(folder / "tokenizer_config.json", {}))
     return tokenizer
+
+
+def transformers_tokenizer(folder: Path) -> Any:
+    """Return the tokenizer that transformers makes of a checkpoint. Raises SourceFault.
+
+    Its class may normalize texts in another way than tokenizer.json does.
+    """
+    import transformers
+
+    try:
+        return transformers.AutoTokenizer.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:
+        raise SourceFault(
+            f"transformers cannot load the checkpoint's tokenizer ({one_line(error)}); save it "
+            "again with transformers."
+        ) from error
+
+
+def refuse_other_tokens(tokenizer: Tokenizer, folder: Path, texts: Sequence[str]) -> None:
+    """Refuse a tokenizer.json that splits texts otherwise than transformers does.
+
+    Raises SourceFault.
+    """
+    own = Tokenizer.from_str(tokenizer.to_str())
+    own.no_padding()
+    own.no_truncation()
+    # Users write capitals where a dataset may have none.
+    given = [*texts, *(text.upper() for text in texts[:CAPITALS])]
+    expected = transformers_tokenizer(folder)(given, verbose=False)["input_ids"]
+    for text, encoding, tokens in zip(given, own.encode_batch(given), expected, strict=True):
+        if encoding.ids != tokens:
+            raise SourceFault(
+                f"transformers splits {text[:40]!r} into {len(tokens)} tokens, "
+                f"{' '.join(map(str, tokens[:12]))}, but {TOKENIZER_FILE} of the checkpoint into "
+                f"{len(encoding.ids)}, {' '.join(map(str, encoding.ids[:12]))}: "
+                "tokenizer_config.json names a class or a setting, such as do_lower_case, that "
+                f"{TOKENIZER_FILE} does not hold; load the tokenizer with transformers' "
+                "AutoTokenizer and save it into the checkpoint."
+            )
 
 
 def lowercase(tokenizer: Tokenizer) -> None:
@@ -75,6 +120,16 @@ def _refuse_missing_tokens(tokenizer: Tokenizer, config: dict[str, Any]) -> None
                 f"tokenizer_config.json names {name} {token!r}, but {TOKENIZER_FILE} does not add "
                 "it to a text; save the fast tokenizer again, with its post-processor."
             )
+
+
+def refuse_adapter(folder: Path) -> None:
+    """Refuse a LoRA adapter, which transformers would leave out in silence. Raises SourceFault."""
+    if (folder / ADAPTER).is_file():
+        base = read_json(folder / ADAPTER, {}).get("base_model_name_or_path")
+        raise SourceFault(
+            f"{ADAPTER} of the checkpoint names an adapter of {base}, which no build applies; "
+            "merge it with peft's merge_and_unload(), and save the model and its tokenizer."
+        )
 
 
 def class_names(config: dict[str, Any]) -> tuple[str, ...] | None:

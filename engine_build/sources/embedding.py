@@ -19,13 +19,12 @@ from engine_build.datasets.dataset import Array, Sample
 from engine_build.errors import SourceFault, one_line
 from engine_build.sources.checkpoint import read_json
 from engine_build.sources.reference_model import load_reference_model
+from onboarding.values import PIPELINE_BEGIN, PIPELINE_HEADS
 
 VECTOR = "sentence_embedding"
 """What sentence-transformers calls the vector of a text."""
-HEADS = ("Dense", "LayerNorm", "Normalize", "Dropout")
-"""Modules of sentence-transformers that may follow a pooling, in any order."""
 WEIGHTS = {"Dense": "model.safetensors", "LayerNorm": "model.safetensors"}
-ALLOWED = f"Transformer, Pooling, and after them {', '.join(HEADS)} or nothing"
+ALLOWED = f"{', '.join(PIPELINE_BEGIN)}, and after them {', '.join(PIPELINE_HEADS)} or nothing"
 EXPORT_IT = (
     "Export the whole pipeline to ONNX yourself, with one output [batch, values], and name the "
     "file as `source.onnx`."
@@ -63,7 +62,7 @@ def embedding_pipeline(folder: Path) -> EmbeddingPipeline:
     if not modules:
         return EmbeddingPipeline(**_text_settings(folder))
     kinds, paths = _kinds(modules), [str(module["path"]) for module in modules]
-    if kinds[:2] != ["Transformer", "Pooling"] or not set(kinds[2:]) <= set(HEADS):
+    if tuple(kinds[:2]) != PIPELINE_BEGIN or not set(kinds[2:]) <= set(PIPELINE_HEADS):
         raise SourceFault(
             f"the checkpoint has the modules {', '.join(kinds)}; allowed: {ALLOWED}. {EXPORT_IT}"
         )

@@ -17,8 +17,8 @@ from safetensors import safe_open
 
 from container.triton.heads import apply_activation
 from engine_build.datasets.dataset import Array, Sample
-from engine_build.errors import SourceFault, one_line
-from engine_build.sources.checkpoint import class_names, read_json
+from engine_build.errors import SourceFault
+from engine_build.sources.checkpoint import class_names, read_json, transformers_tokenizer
 from engine_build.sources.reference_model import load_reference_model
 from onboarding.values import Activation, Task
 
@@ -105,16 +105,7 @@ def refuse_other_head(folder: Path, config: dict[str, Any], task: Task) -> None:
 
 def gives_types(folder: Path) -> bool:
     """Return whether the checkpoint's tokenizer tells a ranker the second text from the first."""
-    import transformers
-
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except Exception as error:
-        raise SourceFault(
-            f"the checkpoint's tokenizer cannot be loaded ({one_line(error)}); save it again with "
-            "transformers."
-        ) from error
-    return "token_type_ids" in tokenizer.model_input_names
+    return "token_type_ids" in transformers_tokenizer(folder).model_input_names
 
 
 def ranking_reference(folder: Path, longest: int) -> Callable[[Sequence[Sample]], Array]:

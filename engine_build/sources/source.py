@@ -41,6 +41,7 @@ CHECKPOINT_FILES = (
     "tokenizer_config.json",
     "preprocessor_config.json",
     "processor_config.json",
+    "adapter_config.json",
     "special_tokens_map.json",
     "modules.json",
     "config_sentence_transformers.json",

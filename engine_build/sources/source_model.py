@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,13 @@ from engine_build.datasets.dataset import ATTENTION_MASK, Array, Feed
 from engine_build.datasets.text import save_padded
 from engine_build.errors import SourceFault, one_line
 from engine_build.machine import cores, return_memory
-from engine_build.sources.checkpoint import checkpoint_tokenizer, lowercase, read_json
+from engine_build.sources.checkpoint import (
+    checkpoint_tokenizer,
+    lowercase,
+    read_json,
+    refuse_adapter,
+    refuse_other_tokens,
+)
 from engine_build.sources.embedding import EmbeddingPipeline, embedding_pipeline, load_heads
 from engine_build.sources.head import HEADED, gives_types, head_of, refuse_other_head
 from engine_build.sources.pooling import PoolingHead
@@ -87,6 +94,12 @@ class SourceModel:
         refuse_broken_weights(self._module)
         self.output = str(self._module.output)
         self._padding: int | None = getattr(config, "pad_token_id", None)
+        if self._padding is None and hasattr(encoder, "score"):
+            raise SourceFault(
+                "config.json of the checkpoint has no pad_token_id, by which "
+                f"{type(encoder).__name__} finds the last token of each text of a batch; write the "
+                "number of the tokenizer's padding token there, or else of its end-of-text token."
+            )
         vocabulary = int(config.get_text_config().vocab_size)
         self._tokenizer = checkpoint_tokenizer(folder, vocabulary=vocabulary, padding=self._padding)
         if self._pipeline is not None and self._pipeline.lowercases:
@@ -108,6 +121,10 @@ class SourceModel:
     def embeds(self) -> bool:
         """True when the answers are vectors, which sentence-transformers gives too."""
         return self._pipeline is not None
+
+    def refuse_other_tokens(self, texts: Sequence[str]) -> None:
+        """Refuse a tokenizer.json that transformers' tokenizer differs from. Raises SourceFault."""
+        refuse_other_tokens(self._tokenizer, self.folder, texts)
 
     def save_tokenizer(self, folder: Path) -> Path:
         """Write the tokenizer.json that engines are served with. Raises SourceFault."""
@@ -136,6 +153,7 @@ def load_encoder(folder: Path, task: Task) -> Any:
     """Return a checkpoint's model in float32, with the head of its task. Raises SourceFault."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    refuse_adapter(folder)
     model_class = _model_class(folder, task)
     try:
         encoder, loading = model_class.from_pretrained(
@@ -149,8 +167,8 @@ def load_encoder(folder: Path, task: Task) -> Any:
         )
     except Exception as error:
         raise SourceFault(
-            f"the checkpoint cannot be loaded ({one_line(error)}); it must be of transformers, "
-            "with safetensors."
+            f"the checkpoint cannot be loaded ({one_line(error)}); it must be whole and of "
+            "transformers, with safetensors: fetch or save it again."
         ) from error
     _refuse_missing_weights(loading["missing_keys"], encoder)
     return encoder

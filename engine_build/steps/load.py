@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from engine_build.context import BuildContext
 from engine_build.steps.step import BuildState, Step
-from onboarding.values import IMAGES
+from onboarding.values import IMAGES, Task
+
+WITHOUT_LIBRARY: tuple[Task, ...] = ("text-classification", "token-classification")
+"""Tasks of texts whose reference is the model in PyTorch alone."""
 
 
 def run(context: BuildContext, state: BuildState) -> None:
@@ -26,6 +29,10 @@ def run(context: BuildContext, state: BuildState) -> None:
             longest=context.request.longest_sequence,
             task=context.request.model.task,
         )
+        if context.request.model.task in WITHOUT_LIBRARY:
+            # Other tasks are compared with a library's answers, which have its own tokens.
+            texts = context.request.validation.values
+            state.model.refuse_other_tokens([text for text in texts if isinstance(text, str)])
 
 
 LOAD = Step(name="load", run=run, applies=lambda context: context.request.model.source.onnx is None)

@@ -11,9 +11,9 @@ from onboarding.checkpoint import CONFIGURATION
 from onboarding.onnx_header import NetworkTensor
 from onboarding.rules.task_rules import METRICS, UNBUILT
 from onboarding.source_spec import PoolingSpec
-from onboarding.values import IMAGES, Task
+from onboarding.values import IMAGES, PIPELINE_BEGIN, PIPELINE_HEADS, Task
 from roundhouse.errors import RoundhouseError, UsageError
-from roundhouse.inspection.source_files import WEIGHTS, SourceFiles
+from roundhouse.inspection.source_files import MODULES, WEIGHTS, SourceFiles
 
 ARCHITECTURES = {
     "ForSequenceClassification": "text-classification",
@@ -30,6 +30,7 @@ POSITIONS_FROM_PADDING = ("camembert", "data2vec-text", "longformer", "mpnet", "
 LONGEST = ("max_position_embeddings", "n_positions", "max_seq_len")
 UNLIMITED = 1_000_000
 """tokenizer_config.json names a number beyond it where there is no limit."""
+ADAPTER, TOKENIZER = "adapter_config.json", "tokenizer.json"
 SHOWN_LABELS = 6
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 RANKING: Task | str = "text-ranking"
@@ -72,10 +73,17 @@ def checkpoint_facts(files: SourceFiles, task: str | None) -> SourceFacts:
             f"{', '.join(name for name in tasks() if name != 'tensors')}."
         )
     require_task(files, found, because)
+    if found == "text-embedding":
+        _refuse_other_modules(files)
     if found == IMAGES:
         _refuse_without_processor(files)
         notes = tuple(task_notes(files, config, found))
         return SourceFacts(task=found, because=because, notes=notes, has_sequence=False)
+    if TOKENIZER not in files.names:
+        raise RoundhouseError(
+            f"{files.title}: has no {TOKENIZER}; load its tokenizer with transformers' "
+            "AutoTokenizer and save it into the checkpoint."
+        )
     longest, longest_because = token_limit(files, config)
     return SourceFacts(
         task=found,
@@ -110,8 +118,35 @@ def require_task(files: SourceFiles, task: str, because: str) -> None:
         )
 
 
+def _refuse_other_modules(files: SourceFiles) -> None:
+    """Refuse a pipeline of sentence-transformers that no build takes. Raises RoundhouseError."""
+    modules = _modules(files)
+    kinds = tuple(str(module.get("type", "")).rsplit(".", 1)[-1] for module in modules)
+    begins = kinds[: len(PIPELINE_BEGIN)] == PIPELINE_BEGIN
+    if modules and not (begins and set(kinds[len(PIPELINE_BEGIN) :]) <= set(PIPELINE_HEADS)):
+        raise RoundhouseError(
+            f"{files.title}: {MODULES} names {', '.join(kinds)}; builds take "
+            f"{', '.join(PIPELINE_BEGIN)}, and after them {', '.join(PIPELINE_HEADS)}. Export the "
+            "whole pipeline to ONNX yourself, with one output [batch, values], and name it with "
+            "--onnx."
+        )
+    folder = str(modules[0].get("path", "")) if modules else ""
+    if folder and CONFIGURATION not in files.names:
+        raise RoundhouseError(
+            f"{files.title}: {MODULES} keeps its Transformer in {folder}; builds read it beside "
+            f"{MODULES}: load the checkpoint with sentence-transformers and save it again, which "
+            "writes it there."
+        )
+
+
 def _refuse_incomplete(files: SourceFiles) -> None:
+    if ADAPTER in files.names:
+        raise RoundhouseError(
+            f"{files.title}: {ADAPTER} names a LoRA adapter, which no build applies; merge it with "
+            "peft's merge_and_unload(), and save the model and its tokenizer."
+        )
     if CONFIGURATION not in files.names:
+        _refuse_other_modules(files)
         known = sorted(name for name in files.names if name.endswith(f"/{CONFIGURATION}"))
         folders = [name.removesuffix(f"/{CONFIGURATION}") for name in known]
         way_out = (
@@ -142,8 +177,8 @@ def named_task(files: SourceFiles, config: Mapping[str, Any]) -> tuple[str | Non
         if len(_labels(config)) <= 1:
             return RANKING, f"{CONFIGURATION}: a CrossEncoder of {names[0]} with one score"
         return "text-classification", f"{CONFIGURATION}: a CrossEncoder of {names[0]}"
-    if "modules.json" in files.names:
-        return "text-embedding", "modules.json: a pipeline of sentence-transformers"
+    if MODULES in files.names:
+        return "text-embedding", f"{MODULES}: a pipeline of sentence-transformers"
     for name in names:
         for end, task in ARCHITECTURES.items():
             if name.endswith(end):
@@ -164,21 +199,24 @@ def task_notes(files: SourceFiles, config: Mapping[str, Any], task: str) -> list
     return []
 
 
+def _modules(files: SourceFiles) -> list[Mapping[str, Any]]:
+    content = files.read(MODULES) if MODULES in files.names else None
+    items = [] if content is None else _items(_parse(files, MODULES, content))
+    return [module for module in items if isinstance(module, Mapping)]
+
+
 def _pipeline(files: SourceFiles) -> str:
-    content = files.read("modules.json") if "modules.json" in files.names else None
-    modules = [] if content is None else _items(_parse(files, "modules.json", content))
+    modules = _modules(files)
     if not modules:
-        return "pools by mean: the checkpoint has no modules.json"
+        return f"pools by mean: the checkpoint has no {MODULES}"
     parts = []
     for module in modules:
-        if not isinstance(module, Mapping):
-            continue
         kind = str(module.get("type", "")).rsplit(".", 1)[-1]
         pooling = f"{module.get('path')}/{CONFIGURATION}"
         parts.append(
             f"pools by {pooling_mode(read_json(files, pooling))}" if kind == "Pooling" else kind
         )
-    return f"modules.json: {', then '.join(parts)}"
+    return f"{MODULES}: {', then '.join(parts)}"
 
 
 def pooling_mode(config: Mapping[str, Any]) -> str:

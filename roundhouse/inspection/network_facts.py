@@ -10,6 +10,7 @@ from onboarding.source_spec import PoolingSpec
 from onboarding.values import PoolingMode
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.inspection.facts import (
+    TOKENIZER,
     SourceFacts,
     named_task,
     pooling_mode,
@@ -19,13 +20,12 @@ from roundhouse.inspection.facts import (
     tasks,
     token_limit,
 )
-from roundhouse.inspection.source_files import POOLING_FILES, SourceFiles
+from roundhouse.inspection.source_files import MODULES, POOLING_FILES, SourceFiles
 
 TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 TAKEN = ("FP32", "FP16", "INT64", "INT32", "UINT8", "BOOL")
 """Datatypes of inputs that builds take."""
-TOKENIZER = "tokenizer.json"
-POOLING, MODULES = POOLING_FILES
+POOLING = POOLING_FILES[0]
 MODES = get_args(PoolingMode)
 
 

@@ -20,7 +20,11 @@ from roundhouse.processes import Command, Run
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 """Either is what a checkpoint's weights begin with."""
-POOLING_FILES = ("1_Pooling/config.json", "modules.json")
+MODULES = "modules.json"
+"""Of a pipeline of sentence-transformers."""
+ANY_OF = (CONFIGURATION, MODULES, "adapter_config.json")
+"""A folder with one of these holds, or was meant to hold, a checkpoint."""
+POOLING_FILES = ("1_Pooling/config.json", MODULES)
 """What says how a network's vectors of tokens become one."""
 CHUNK_BYTES = 1 << 20
 
@@ -108,7 +112,7 @@ def _checkpoint_folder(names: list[str], path: str | None, option: str) -> str:
 def folder_files(given: str, tree: Path) -> SourceFiles:
     """Return a checkpoint folder of the onboarding tree, with its digest."""
     folder = _place_in_tree("--checkpoint", given, tree)
-    if not (tree / folder / CONFIGURATION).is_file():
+    if not any((tree / folder / name).is_file() for name in ANY_OF):
         raise UsageError(
             f"--checkpoint {given}: is no folder with {CONFIGURATION}; save the checkpoint there "
             "with transformers or sentence-transformers."
@@ -166,7 +170,7 @@ def bucket_files(given: str, clients: Clients) -> SourceFiles:
         if not key.endswith("/")
         and not any(part.startswith(".") for part in key.removeprefix(prefix).split("/"))
     }
-    if CONFIGURATION not in keys:
+    if not keys.keys() & set(ANY_OF):
         raise UsageError(
             f"--checkpoint {given}: has no {CONFIGURATION}; name the prefix that the checkpoint "
             "lies under, such as s3://BUCKET/models/mine/."

@@ -8,9 +8,13 @@ import pytest
 
 from engine_build.datasets.text import TextEncoder, save_padded
 from engine_build.errors import SourceFault
-from engine_build.sources.checkpoint import checkpoint_tokenizer
+from engine_build.sources.checkpoint import (
+    checkpoint_tokenizer,
+    refuse_adapter,
+    refuse_other_tokens,
+)
 from tests.unit.engine_build.architectures import VOCABULARY
-from tests.unit.engine_build.tiny import word_tokenizer
+from tests.unit.engine_build.tiny import WORDS, word_tokenizer, write_tokenizer_config
 
 
 @pytest.fixture
@@ -75,7 +79,7 @@ def test_refuses_the_tokenizer_of_another_model(folder, changes, facts, fault):
 def test_refuses_a_tokenizer_without_padding(folder, tmp_path):
     state = json.loads((folder / "tokenizer.json").read_text())
     state["model"]["vocab"]["nothing"] = state["model"]["vocab"].pop("[PAD]")
-    words = r"has no padding token, which batches need; add one of \[PAD\], <pad>"
+    words = r"has no padding token, which batches need; write the number of one as pad_token_id"
     with pytest.raises(SourceFault, match=words):
         folder = change_tokenizer(folder, padding=None, model=state["model"])
         save_padded(tokenizer_of(folder, padding=None), tmp_path)
@@ -101,3 +105,35 @@ def test_refuses_a_damaged_tokenizer(folder):
     path.write_text(path.read_text()[:100])
     with pytest.raises(SourceFault, match=r"tokenizer.json cannot be read"):
         tokenizer_of(folder)
+
+
+def test_tokens_are_those_of_transformers(folder):
+    write_tokenizer_config(folder)
+    refuse_other_tokens(tokenizer_of(folder), folder, ["a red cat", " ".join(WORDS * 3), ""])
+
+
+def test_refuses_a_tokenizer_that_transformers_reads_in_another_way(folder):
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True}))
+    change_tokenizer(folder, normalizer=None)
+    with pytest.raises(SourceFault, match=r"splits 'A CAT' into \d+ tokens, .* do_lower_case"):
+        refuse_other_tokens(tokenizer_of(folder), folder, ["a cat"])
+
+
+def test_refuses_a_tokenizer_of_remote_code_without_asking(folder):
+    custom = {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", None]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(custom))
+    (folder / "own.py").write_text("raise SystemExit('the code must not run')")
+    with pytest.raises(SourceFault, match="transformers cannot load the checkpoint's tokenizer"):
+        refuse_other_tokens(tokenizer_of(folder), folder, ["a cat"])
+
+
+def test_refuses_an_adapter_beside_its_model(tmp_path):
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps({"base_model_name_or_path": "owner/base", "peft_type": "LORA"}))
+    with pytest.raises(SourceFault, match=r"an adapter of owner/base, .* merge it"):
+        refuse_adapter(tmp_path)
+
+
+def test_model_without_an_adapter_is_whole(folder):
+    refuse_adapter(folder)

@@ -74,6 +74,8 @@ def test_refuses_a_checkpoint_as_tensors():
         ({"config.json": None}, "has no config.json; name a checkpoint"),
         ({"model.safetensors": None, "pytorch_model.bin": b""}, "pytorch_model.bin is a pickle"),
         ({"model.safetensors": None}, "has no model.safetensors; save it"),
+        ({"tokenizer.json": None}, "has no tokenizer.json; load its tokenizer"),
+        ({"config.json": None, "adapter_config.json": b"{}"}, "LoRA adapter, .* merge it"),
         ({"config.json": b"{"}, "config.json is no JSON"),
         ({"config.json": b"[]"}, "config.json holds no JSON object"),
     ],
@@ -83,6 +85,33 @@ def test_refuses_a_checkpoint_that_is_not_whole(changes, message):
     known = {name: data for name, data in content.items() if data is not None}
     with pytest.raises(RoundhouseError, match=message):
         checkpoint_facts(source(known), None)
+
+
+def pipeline(*modules):
+    """modules.json of modules given as `path:kind`."""
+    parts = (module.split(":") for module in modules)
+    return [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in parts]
+
+
+@pytest.mark.parametrize("modules", [(":Transformer", "1:LSTM", "2:Pooling"), ("0:Router",)])
+def test_refuses_a_pipeline_that_no_build_takes(modules):
+    content = checkpoint_content({**EMBEDDER, "modules.json": pipeline(*modules)})
+    with pytest.raises(RoundhouseError, match=f"names .*{modules[-1][2:]}; builds take .* --onnx"):
+        checkpoint_facts(source(content), None)
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        (("0_CLIPModel:CLIPModel",), "names CLIPModel; builds take Transformer, Pooling"),
+        (("0_Transformer:Transformer", "1:Pooling"), "Transformer in 0_Transformer; .* save it"),
+    ],
+)
+def test_refuses_a_pipeline_whose_transformer_lies_elsewhere(modules, message):
+    content = checkpoint_content({**EMBEDDER, "modules.json": pipeline(*modules)})
+    del content["config.json"]
+    with pytest.raises(RoundhouseError, match=message):
+        checkpoint_facts(source(content), None)
 
 
 @pytest.mark.parametrize(
