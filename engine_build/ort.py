@@ -44,13 +44,21 @@ WAYS_OUT = {
 class OrtNetwork:
     """A network, loaded."""
 
-    def __init__(self, network: Path | bytes, *, as_served: bool = False) -> None:
-        """`as_served` keeps the servers' busy waiting, which slows other work on the machine."""
+    def __init__(
+        self, network: Path | bytes, *, as_served: bool = False, fuses_qdq: bool = True
+    ) -> None:
+        """`as_served` keeps the servers' busy waiting, which slows other work on the machine.
+
+        `fuses_qdq`: Q/DQ nodes may become integer operators, which answer zeros where an FP16
+        network quantizes its weights alone (ONNX Runtime 1.31.1, below the last level).
+        """
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = cores()
         options.inter_op_num_threads = 1
         if not as_served:
             options.graph_optimization_level = FAULTLESS
+        if not fuses_qdq:
+            options.add_session_config_entry(WITHOUT_FUSED_QDQ, "1")
         spinning = "1" if as_served else "0"
         options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         # Threads that went on waiting busily after a run would take the cores from whatever is

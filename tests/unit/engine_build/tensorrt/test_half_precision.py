@@ -289,6 +289,20 @@ def test_transformer_in_fp16_loads_and_answers_alike(tmp_path):
     assert np.allclose(*answers, atol=2e-2)
 
 
+WEIGHTS_ALONE = """<ir_version: 8, opset_import: ["": 19]>
+g (float[n, 4] x) => (float[n, 4] y) <float[4, 4] w, float scale = {0.01}, int8 zero = {0}> {
+  q = QuantizeLinear(w, scale, zero)
+  d = DequantizeLinear(q, scale, zero)
+  y = MatMul(x, d)
+}"""
+
+
+def test_network_that_quantizes_its_weights_alone_answers_alike_in_fp16():
+    model, x = parse_model(WEIGHTS_ALONE, w=normal(4, 4)), normal(3, 4)
+    half = OrtNetwork(halved(model).SerializeToString(), fuses_qdq=False)
+    assert np.allclose(answer(model, x=x), half.rows({"x": x}), atol=5e-2)
+
+
 def test_refuses_what_has_no_types():
     words = r"node z \(operator Foo\) gives z, whose type ONNX does not know"
     with pytest.raises(NetworkRefused, match=words):
