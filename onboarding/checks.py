@@ -20,6 +20,7 @@ from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
 from onboarding.rules import (
     between_environments,
+    capture_rules,
     dataset_rules,
     endpoint_rules,
     environment_rules,
@@ -64,7 +65,9 @@ MODEL_RULES = (
     + task_rules.RULES
     + tensor_rules.RULES
     + processing_rules.RULES
+    + capture_rules.MODEL_RULES
 )
+ENDPOINT_RULES = endpoint_rules.RULES + capture_rules.RULES
 ENGINE_RULES = precision_rules.ENGINE_RULES + plugin_rules.ENGINE_RULES
 ENVIRONMENT_RULES = environment_rules.RULES + source_access_rules.RULES
 
@@ -161,7 +164,7 @@ def _endpoint_faults(
     endpoint: Checked[EndpointSpec], *, multi_model: bool = False
 ) -> Iterator[Fault]:
     case = EndpointCase(spec=endpoint.spec, document=endpoint.document, multi_model=multi_model)
-    yield from apply_rules(endpoint_rules.RULES, case, endpoint.sections)
+    yield from apply_rules(ENDPOINT_RULES, case, endpoint.sections)
     if {"scaling", "asynchronous"} <= endpoint.sections:
         yield from _scaling_faults(
             ScalingCase(

@@ -24,16 +24,12 @@ from engine_build.store import FolderStore, Store, store_at
 from onboarding import names
 from onboarding.deployment import Deployment, Target, Variant
 from onboarding.fault import FaultsError
+from onboarding.hosting_spec import CAPTURE_TASKS, MOST_CAPTURE_HOURS
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from onboarding.values import TEXT_TASKS, Task
 
 MOST_REQUESTS = 20_000
 """Requests of a window that are read; files are taken in random order until there are as many."""
-MOST_HOURS = 24 * 30
-"""Captures are kept for so long."""
-COMPARED: tuple[Task, ...] = (*TEXT_TASKS, "tensors")
-"""Tasks whose captures are compared."""
 Publish = Any
 """A client of CloudWatch, or what a test puts in its place."""
 
@@ -102,7 +98,7 @@ def _parser() -> Parser:
     option("--endpoint", required=True, help="the endpoint's name in the tree")
     option("--store", required=True, metavar="ADDRESS", help="s3://BUCKET, or a folder like it")
     option("--out", type=Path, required=True, help="folder of the network and the reports")
-    option("--hours", type=_number(1, MOST_HOURS), default=24, help="hours back from now")
+    option("--hours", type=_number(1, MOST_CAPTURE_HOURS), default=24, help="hours back from now")
     option("--sample", type=_number(1, 100_000), default=200, help="rows asked of the source model")
     option("--publish", action="store_true", help="publish metrics, and reports to the store")
     option("--format", choices=("text", "json"), default="text")
@@ -149,9 +145,9 @@ def _report(
 ) -> Report:
     (target,) = variant.targets
     model, environment = target.model, deployment.environment
-    if model.task not in COMPARED:
+    if model.task not in CAPTURE_TASKS:
         raise InputRefused(
-            f"captures of task {model.task} are not compared; allowed: {', '.join(COMPARED)}."
+            f"captures of task {model.task} are not compared; allowed: {', '.join(CAPTURE_TASKS)}."
         )
     endpoint = names.endpoint_name(environment, deployment.name)
     network = _network(store, parsed.out, target, log)

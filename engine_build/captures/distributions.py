@@ -22,8 +22,8 @@ from engine_build.datasets.dataset import Array, Sample
 from engine_build.datasets.text import read_tokenizer
 from engine_build.onnx_graph.network_store import Network
 from onboarding.coverage import script
+from onboarding.names import MAJOR_SHIFT
 
-MAJOR_SHIFT = 0.25
 BINS = 10
 Z_OF_A_THOUSANDTH = 3.0902
 SMOOTHING = 0.5

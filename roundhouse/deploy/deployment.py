@@ -13,7 +13,7 @@ from roundhouse.deploy import cdk, images
 from roundhouse.deploy.assembly import StackArtifact, stack_artifacts
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
-from roundhouse.deploy.builds.source import require_committed_sources
+from roundhouse.deploy.builds.source import publish_capture_checks, require_committed_sources
 from roundhouse.deploy.endpoint_steps import restore_scaling, retention_parameters, take_first_steps
 from roundhouse.deploy.live_endpoints import require_live_config
 from roundhouse.deploy.permissions import Confirm, added_permissions, require_approval
@@ -221,7 +221,8 @@ def _deploy_endpoints(
                 on_line=read_line,
             )
             step.finish(deployed.summary)
-            return deployed
+        publish_capture_checks(session, deployments)
+        return deployed
     except RoundhouseError:
         try:
             restore_scaling(session, deployments, artifacts)

@@ -43,6 +43,7 @@ RESOURCE_TYPES = (
     "AWS::SageMaker::Endpoint",
     "AWS::SageMaker::EndpointConfig",
     "AWS::SageMaker::Model",
+    "AWS::Scheduler::Schedule",
     "AWS::StepFunctions::StateMachine",
 )
 """Every type of resource in a template of ours, which the security checks of templates know."""
@@ -62,7 +63,7 @@ reads.
 """
 PASSED_TO = tuple(
     f"{service}.amazonaws.com"
-    for service in ("chatbot", "codebuild", "lambda", "sagemaker", "states")
+    for service in ("chatbot", "codebuild", "lambda", "sagemaker", "scheduler", "states")
 )
 LINKED_ROLES = (
     "management.chatbot.amazonaws.com",
@@ -226,6 +227,7 @@ def _resources(scope: str, environment: EnvironmentSpec) -> list[str]:
         "PassRole": [f"iam::{account}:role/{own}-*"],
         "s3": [f"s3:::{artifact_bucket(environment)}"],
         "sagemaker": [*sagemaker, f"sagemaker:{place}:model/{name}-*"],
+        "scheduler": [f"scheduler:{place}:schedule/default/{own}-*"],
         "sns": [f"sns:{place}:{own}-*"],
         "ssm": [f"ssm:{place}:parameter/cdk-bootstrap/*"],
         "states": [f"states:{place}:stateMachine:{own}-*"],

@@ -8,6 +8,7 @@ from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
 from onboarding.deployment import Deployment
 from stacks.alarms.alarm import Alarm, alarm_name, properties
 from stacks.alarms.cache_alarms import cache_alarms
+from stacks.alarms.capture_alarms import capture_alarms
 from stacks.alarms.error_alarms import error_alarms
 from stacks.alarms.gpu_alarms import gpu_alarms
 from stacks.alarms.host_alarms import host_alarms
@@ -44,7 +45,14 @@ def watched_alarm_names(deployment: Deployment) -> tuple[str, ...]:
 
 def endpoint_alarms(deployment: Deployment) -> tuple[Alarm, ...]:
     """Every alarm, by variant, then those of the endpoint as a whole."""
-    kinds = (error_alarms, latency_alarms, host_alarms, load_alarms, cache_alarms)
+    kinds = (
+        error_alarms,
+        latency_alarms,
+        host_alarms,
+        load_alarms,
+        cache_alarms,
+        capture_alarms,
+    )
     of_variants = (
         alarm
         for variant in deployment.variants

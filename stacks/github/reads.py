@@ -97,6 +97,10 @@ def _shared_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
         "ReadProjects": (["codebuild:BatchGetProjects"], [project(environment, "*")]),
         "ReadSigner": (["lambda:GetFunction"], [function_arn(environment)]),
         "ReadMachine": (["states:DescribeStateMachine"], [machine]),
+        "ReadSchedules": (
+            ["scheduler:GetSchedule"],
+            [arns.arn(environment, "scheduler", f"schedule/default/{own}")],
+        ),
     }
     if environment.alarm_slack is not None:
         operations["ReadSlackChannel"] = (["chatbot:DescribeSlackChannelConfigurations"], ["*"])

@@ -26,7 +26,8 @@ pytestmark = pytest.mark.local_cloud
 
 # A morning in four years: a floor that begins while a test runs is another endpoint.
 OWN = (
-    "{instance_type: ml.c7i.large, data_capture: {percent: 100},"
+    "{instance_type: ml.c7i.large, data_capture: {percent: 100,"
+    ' check: {schedule: "rate(1 day)"}},'
     ' scaling: {min: 1, max: 2, schedule: [{schedule: "cron(0 6 29 2 ? *)", min: 2, timezone: '
     "Europe/Berlin}]}}"
 )
@@ -168,6 +169,25 @@ def test_captures_are_compared_with_the_source_model_and_published(session):
         Statistics=["Minimum"],
     )["Datapoints"]
     assert values and min(item["Minimum"] for item in values) > 0.99
+
+
+def test_scheduled_comparison_publishes_from_a_project_of_its_own(session):
+    """The test starts the project; that EventBridge Scheduler does, nobody plays here."""
+    scheduler, codebuild = session.clients("scheduler"), session.clients("codebuild")
+    (name,) = (item["Name"] for item in scheduler.list_schedules()["Schedules"])
+    target = scheduler.get_schedule(Name=name)["Target"]["Arn"]
+    before = set(objects(session, f"capture-reports/{ENDPOINT}/AllTraffic/"))
+    build = codebuild.start_build(projectName=target.rpartition("/")[2])["build"]["id"]
+
+    def ended():
+        (found,) = codebuild.batch_get_builds(ids=[build])["builds"]
+        return found if found["buildComplete"] else None
+
+    assert until(ended, 120)["buildStatus"] == "SUCCEEDED"
+    after = objects(session, f"capture-reports/{ENDPOINT}/AllTraffic/")
+    (report,) = (after[key] for key in after if key not in before and key.endswith(".json"))
+    assert json.loads(report)["accuracy"]["verdict"] == "pass"
+    assert json.loads(report)["metrics"]["AccuracyUpperBound"] > 0.99
 
 
 def test_queue_answers_by_way_of_s3(session):

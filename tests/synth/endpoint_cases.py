@@ -21,10 +21,11 @@ IMAGES = {
     image: (
         f"111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-cloud/{image}:0123456789abcdef0123"
     )
-    for image in ("triton", "python-server", "python-server-gpu")
+    for image in ("triton", "python-server", "python-server-gpu", "builder-cpu")
 }
 POOLS = "instance_pools: [{instance_type: ml.g6.xlarge}, {instance_type: ml.g4dn.xlarge}]"
 CAPTURE = "data_capture: {percent: 20}"
+CHECKED = 'data_capture: {percent: 20, check: {schedule: "rate(1 day)"}}'
 QUEUE = "asynchronous: {max_concurrent_invocations: 4, notify: true}"
 
 

@@ -139,7 +139,7 @@ def test_plan_reads_no_object_and_neither_it_nor_drift_writes(pair):
     assert all(action.split(":")[1].startswith(reading) for action in plan | drift)
 
 
-def test_every_write_of_an_object_but_a_bill_of_materials_is_conditional(pair):
+def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional(pair):
     wanted = {
         "build": {"sources/*"},
         "deploy": {"sources/*"},
@@ -148,7 +148,9 @@ def test_every_write_of_an_object_but_a_bill_of_materials_is_conditional(pair):
     for name, role in roles(pair[1]).items():
         writes = [item for item in statements(role) if "s3:PutObject" in item["Action"]]
         free = [item for item in writes if "Condition" not in item]
-        assert {item["Sid"] for item in free} == ({"WriteBills"} if name == "deploy" else set())
+        assert {item["Sid"] for item in free} == (
+            {"WriteBills", "WriteChecks"} if name == "deploy" else set()
+        )
         under = {
             path.partition("/")[2]
             for item in writes

@@ -151,7 +151,11 @@ def _project(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
     return {
         "Environment": _capitalize(found[0]["environment"]),
         "ServiceRole": found[0]["serviceRole"],
-        "Source": {"Type": source["type"], "BuildSpec": source.get("buildspec")},
+        "Source": {
+            "Type": source["type"],
+            "Location": source.get("location"),
+            "BuildSpec": source.get("buildspec"),
+        },
         "TimeoutInMinutes": found[0]["timeoutInMinutes"],
     }
 
@@ -197,6 +201,12 @@ def _state_machine(clients: Clients, name: str, properties: Properties) -> dict[
     }
 
 
+def _schedule(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
+    found = clients("scheduler").get_schedule(Name=name)
+    kept = ("FlexibleTimeWindow", "ScheduleExpression", "State", "Target")
+    return {key: found.get(key) for key in kept}
+
+
 READERS: dict[str, Reader] = {
     "AWS::S3::Bucket": _bucket,
     "AWS::S3::BucketPolicy": _bucket_policy,
@@ -209,6 +219,7 @@ READERS: dict[str, Reader] = {
     "AWS::ECR::Repository": _repository,
     "AWS::CodeBuild::Project": _project,
     "AWS::Lambda::Function": _function,
+    "AWS::Scheduler::Schedule": _schedule,
     "AWS::StepFunctions::StateMachine": _state_machine,
 }
 PARTIAL = frozenset(
@@ -216,6 +227,7 @@ PARTIAL = frozenset(
         ("AWS::CodeBuild::Project", "Environment"),
         ("AWS::CodeBuild::Project", "Source"),
         ("AWS::S3::Bucket", "PublicAccessBlockConfiguration"),
+        ("AWS::Scheduler::Schedule", "Target"),
     )
 )
 """Properties to which the service adds defaults of its own."""

@@ -101,7 +101,10 @@ CHANGES: dict[str, tuple[Any, str]] = {
         [{"instance_type": "ml.g6.xlarge"}],
         "nothing",
     ),  # an engine more; this one stays
-    "endpoint.data_capture": ({"percent": 10}, "nothing"),
+    "endpoint.data_capture": (
+        {"percent": 10, "check": {"schedule": "rate(1 day)"}},
+        "nothing",
+    ),
     "endpoint.asynchronous": ({"max_concurrent_invocations": 4}, "nothing"),
     "endpoint.metrics": ({"enhanced": True, "publish_seconds": 10}, "nothing"),
     "endpoint.network_isolation": (False, "nothing"),

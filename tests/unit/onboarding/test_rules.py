@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from onboarding import checks
-from onboarding.checks import ENGINE_RULES, ENVIRONMENT_RULES, MODEL_RULES
+from onboarding.checks import ENDPOINT_RULES, ENGINE_RULES, ENVIRONMENT_RULES, MODEL_RULES
 from onboarding.dataset import Datasets, is_inside
 from onboarding.document import Document, Place
 from onboarding.environment_spec import EnvironmentSpec
@@ -20,7 +20,6 @@ from onboarding.hosting_spec import ScalingSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.rules import (
-    endpoint_rules,
     join_rules,
     placement_rules,
     scaling_rules,
@@ -43,7 +42,7 @@ EMPTY = Document(file="x.yaml", data={}, places={(): Place(file="x.yaml", line=1
 FAULTS = sorted((FIXTURES / "faults").glob("*.yaml"))
 EVERY_RULE = (
     *MODEL_RULES,
-    *endpoint_rules.RULES,
+    *ENDPOINT_RULES,
     *scaling_rules.RULES,
     *join_rules.RULES,
     *variant_rules.RULES,
@@ -97,7 +96,7 @@ def _rules_that_refuse(root: Path) -> set[str]:
 
 def _endpoint_subjects(endpoint, *, multi_model: bool) -> Iterator[Any]:
     case = EndpointCase(spec=endpoint.spec, document=endpoint.document, multi_model=multi_model)
-    yield endpoint_rules.RULES, case, endpoint.sections
+    yield ENDPOINT_RULES, case, endpoint.sections
     if {"scaling", "asynchronous"} <= endpoint.sections:
         asynchronous = endpoint.spec.asynchronous is not None
         scaling = ScalingCase(
@@ -171,7 +170,7 @@ def test_environment_rule_reads_only_the_sections_it_needs(rule, tmp_path):
     )
 
 
-@pytest.mark.parametrize("rule", endpoint_rules.RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", ENDPOINT_RULES, ids=lambda rule: rule.name)
 def test_endpoint_rule_reads_only_the_sections_it_needs(rule):
     whole = EndpointSpec(instance_type="ml.g5.xlarge")
     sections = {name: getattr(whole, name) for name in rule.needs}

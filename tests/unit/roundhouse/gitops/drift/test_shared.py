@@ -84,3 +84,47 @@ def test_slack_channel_with_another_guardrail_or_topic_is_drift():
 def test_slack_channel_that_is_gone_is_drift():
     ((what, (_, live)),) = differences().items()
     assert what.startswith("SlackChannelConfiguration") and live is None
+
+
+class Scheduler:
+    """One schedule, as `GetSchedule` answers; botocore's model of 2021-06-30."""
+
+    def __init__(self, state):
+        self.state = state
+
+    def get_schedule(self, Name):
+        return {
+            "Name": Name,
+            "GroupName": "default",
+            "ScheduleExpression": "rate(1 day)",
+            "ScheduleExpressionTimezone": "UTC",
+            "FlexibleTimeWindow": {"Mode": "OFF"},
+            "State": self.state,
+            "Target": {"Arn": "arn:p", "RoleArn": "arn:r", "Input": "{}"},
+        }
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [("ENABLED", {}), ("DISABLED", {"State of Schedule daily": ("ENABLED", "DISABLED")})],
+)
+def test_schedule_that_somebody_disabled_is_drift(state, expected):
+    properties = {
+        "ScheduleExpression": "rate(1 day)",
+        "FlexibleTimeWindow": {"Mode": "OFF"},
+        "State": "ENABLED",
+        "Target": {"Arn": "arn:p", "RoleArn": "arn:r"},
+    }
+    resource = {"Type": "AWS::Scheduler::Schedule", "Properties": properties}
+    stack = DeployedStack(
+        name="roundhouse-dev-endpoint-tiny",
+        part="tiny",
+        template={"Resources": {"CaptureCheckSchedule": resource}},
+        environment=ENVIRONMENT,
+        ids={"CaptureCheckSchedule": "daily"},
+        tags={},
+        is_protected=True,
+    )
+    clients = {"scheduler": Scheduler(state)}
+    found = shared_drift(clients.__getitem__, stack, differ_of("tiny"))
+    assert {item.what: (item.deployed, item.live) for item in found} == expected
