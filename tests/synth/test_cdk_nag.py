@@ -38,7 +38,8 @@ WILDCARDS = {
     r"/^Resource::arn:aws:ecr:.*:repository\/roundhouse-cloud\/\*$/": "own images; read only",
     r"/^Resource::arn:aws:sagemaker:.*:(endpoint|endpoint-config|model)\/cloud-\*$/": "to read it",
     r"/^Resource::arn:aws:sagemaker:.*:(endpoint|endpoint-config|training-job)\/\*$/": "for quotas",
-    r"/^Resource::arn:aws:scheduler:.*:schedule\/default\/roundhouse-cloud-\*$/": "read only",
+    r"/^Resource::arn:aws:scheduler:.*:schedule\/default\/roundhouse-cloud-\*$/": "own schedules;"
+    " read only",
     r"/^Resource::arn:aws:states:.*:mapRun:roundhouse-cloud-builds[:\/]\*$/": "own executions",
     r"/^Resource::arn:aws:logs:.*:log-group:.*\*$/": "logs of own builds; read only",
     r"/^Resource::\*$/": "actions that know no resource: log-ins, metrics, EC2's describe actions",
