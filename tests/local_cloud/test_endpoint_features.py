@@ -179,11 +179,11 @@ def test_scheduled_comparison_publishes_from_a_project_of_its_own(session):
     before = set(objects(session, f"capture-reports/{ENDPOINT}/AllTraffic/"))
     build = codebuild.start_build(projectName=target.rpartition("/")[2])["build"]["id"]
 
-    def ended():
+    def build_at_its_end():
         (found,) = codebuild.batch_get_builds(ids=[build])["builds"]
         return found if found["buildComplete"] else None
 
-    assert until(ended, 120)["buildStatus"] == "SUCCEEDED"
+    assert until(build_at_its_end, 120)["buildStatus"] == "SUCCEEDED"
     after = objects(session, f"capture-reports/{ENDPOINT}/AllTraffic/")
     (report,) = (after[key] for key in after if key not in before and key.endswith(".json"))
     assert json.loads(report)["accuracy"]["verdict"] == "pass"

@@ -32,6 +32,7 @@ PREFIXES = {
     "sagemaker": "sagemaker",
     "sagemaker-runtime": "sagemaker",
     "sns": "sns",
+    "scheduler": "scheduler",
     "service-quotas": "servicequotas",
     "stepfunctions": "states",
 }
