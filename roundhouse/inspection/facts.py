@@ -11,7 +11,7 @@ from onboarding.checkpoint import CONFIGURATION
 from onboarding.onnx_header import NetworkTensor
 from onboarding.rules.task_rules import METRICS, UNBUILT
 from onboarding.source_spec import PoolingSpec
-from onboarding.values import IMAGES, PIPELINE_BEGIN, PIPELINE_HEADS, Task
+from onboarding.values import IMAGES, PIPELINE_BEGIN, PIPELINE_HEADS, Metric, Task
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.inspection.source_files import MODULES, WEIGHTS, SourceFiles
 
@@ -51,6 +51,8 @@ class SourceFacts:
     """Of task tensors."""
     pooling: PoolingSpec | None = None
     """Of a network that gives a vector for each token."""
+    metric: Metric | None = None
+    """Where the task's first one does not fit."""
     is_quantized: bool = False
     """True for an ONNX file that holds Q/DQ nodes: it takes no calibration."""
 
@@ -91,7 +93,15 @@ def checkpoint_facts(files: SourceFiles, task: str | None) -> SourceFacts:
         notes=tuple(task_notes(files, config, found)),
         longest=longest,
         longest_because=longest_because,
+        metric=metric_of(config, found),
     )
+
+
+def metric_of(config: Mapping[str, Any], task: str) -> Metric | None:
+    """Return the metric of a classifier of one label, which chooses none; else None."""
+    if task not in ("text-classification", "token-classification"):
+        return None
+    return "relative_error" if len(_labels(config)) == 1 else None
 
 
 def _refuse_without_processor(files: SourceFiles) -> None:

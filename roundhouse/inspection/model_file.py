@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from yaml import YAMLError
 
 from onboarding.rules.task_rules import METRICS
-from onboarding.values import Task
+from onboarding.values import Metric
 from onboarding.yaml_text import load_yaml
 from roundhouse.inspection.facts import SourceFacts
 
@@ -75,7 +75,7 @@ def model_file_text(
     accuracy = [
         commented("accuracy:", "judged on samples that calibration never saw"),
         f"  dataset: {datasets.validation}",
-        *_accuracy_lines(task),
+        *_accuracy_lines(facts.metric or METRICS[task][0]),
     ]
     serving = [
         "serving:",
@@ -115,8 +115,7 @@ def _profile_lines(facts: SourceFacts) -> Iterator[str]:
     yield commented(f"      sequence: {sizes}", f"min, opt, max of a row; {limit}")
 
 
-def _accuracy_lines(task: Task) -> Iterator[str]:
-    metric = METRICS[task][0]
+def _accuracy_lines(metric: Metric) -> Iterator[str]:
     yield commented(f"  metric: {metric}", METRIC_COMMENTS.get(metric, ""))
     yield f"  budget: {BUDGETS.get(metric, '{mean: 0.99}')}"
 

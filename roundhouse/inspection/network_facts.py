@@ -12,6 +12,7 @@ from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.inspection.facts import (
     TOKENIZER,
     SourceFacts,
+    metric_of,
     named_task,
     pooling_mode,
     read_json,
@@ -97,6 +98,7 @@ def _text_facts(
         longest=longest,
         longest_because=longest_because,
         pooling=pooling,
+        metric=metric_of(config, found) if config else None,
     )
 
 

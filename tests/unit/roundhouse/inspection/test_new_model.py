@@ -234,6 +234,17 @@ def test_refuses_a_plain_export_whose_pooling_nobody_says(tree):
     assert not (tree / "models/mine.yaml").exists()
 
 
+@pytest.mark.parametrize(
+    ("labels", "metric"),
+    [({"0": "a", "1": "b"}, "agreement"), ({"0": "score"}, "relative_error")],
+)
+def test_metric_fits_the_answers_of_a_classifier(tree, labels, metric):
+    config = {**BERT, "architectures": ["BertForSequenceClassification"], "id2label": labels}
+    write_files(tree / "models/data/c", checkpoint_content({"config.json": config}))
+    new_model(tree, checkpoint="models/data/c")
+    assert model_of(tree)["accuracy"]["metric"] == metric
+
+
 def test_ranker_gets_pairs_of_queries_and_texts(tree):
     config = {**BERT, "architectures": ["BertForSequenceClassification"], "num_labels": 1}
     config |= {"id2label": {"0": "LABEL_0"}, "sentence_transformers": {"version": "5"}}
