@@ -32,8 +32,8 @@ WAYS_OUT = {
         "export it with standard operators of ONNX, in the place of that one"
     ),
     "Could not find an implementation": (
-        "it has no such operator for the type of its inputs (such as BF16 or FP4): cast them to "
-        "FP32, or export the network in float32"
+        "it has no such operator of this opset for the type of its inputs (such as BF16 or FP4): "
+        "cast them to FP32; export it with opset 17"
     ),
     "two nodes with same node name": "give each node a name of its own, or none",
     "ShapeInferenceError": "its sizes contradict each other: export it again from its source",

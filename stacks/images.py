@@ -217,6 +217,7 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
         "container/triton_front/**/*",
         "container/server/**/*",
         "container/__init__.py",
+        "onboarding/example_row.py",
         *_ENGINE_MANIFEST,
         "requirements/server.txt",
     ),

@@ -24,11 +24,17 @@ from engine_build.sources.checkpoint import (
 from engine_build.sources.embedding import EmbeddingPipeline, embedding_pipeline, load_heads
 from engine_build.sources.head import HEADED, gives_types, head_of, refuse_other_head
 from engine_build.sources.pooling import PoolingHead
-from onboarding.values import IMAGES
 
 if TYPE_CHECKING:
     from onboarding.values import Task
 
+HEAD_CLASSES: dict[Task, str] = {
+    "text-classification": "AutoModelForSequenceClassification",
+    "text-ranking": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "image-classification": "AutoModelForImageClassification",
+}
+"""transformers' class of a checkpoint, by the task of its head."""
 T5_ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5EncoderModel"}
 """Embedders of encoder-decoder models are the encoder alone, as sentence-transformers loads it."""
 POOLER = "pooler."
@@ -179,11 +185,7 @@ def _model_class(folder: Path, task: Task) -> Any:
     config = read_json(folder / "config.json", {})
     if task in HEADED:
         refuse_other_head(folder, config, task)
-        return transformers.AutoModelForSequenceClassification
-    if task == "token-classification":
-        return transformers.AutoModelForTokenClassification
-    if task == IMAGES:
-        return transformers.AutoModelForImageClassification
+        return getattr(transformers, HEAD_CLASSES[task])
     return getattr(transformers, T5_ENCODERS.get(str(config.get("model_type")), "AutoModel"))
 
 
