@@ -1,4 +1,7 @@
-"""How long the builder takes, how much memory it needs, and how accurate its INT8 networks are."""
+"""How long the builder takes, how much memory it needs, and how accurate its INT8 networks are.
+
+The networks are those of a GPU, made by `--networks-only` on this machine's CPU.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from benchmarks.child import Usage, measure_usage
 from benchmarks.context import Context
 from benchmarks.measure import Bar, Measure, at_least, at_most, with_command
 from benchmarks.trees import SEARCH, build_command, tree_with
+from roundhouse.processes import Command
 
-QDQ = "int8 Q/DQ network"
+GPU = "dev"
+"""The environment whose GPU the networks are for."""
 ACCURACY = {
     "mean": "mean cosine",
     "worst": "worst cosine",
@@ -24,7 +29,7 @@ ACCURACY = {
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """A build with a sensitivity search: its accuracy budget, and the bars of its network."""
+    """Networks by a sensitivity search: its accuracy budget, and the bars of its network."""
 
     name: str
     budget: Mapping[str, float]
@@ -50,27 +55,27 @@ SEARCHES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build:
-    """One build by the real command line: its usage and the manifest that it published."""
+class Networks:
+    """The networks of a GPU by the real command line: usage, and what was kept beside INT8's."""
 
     command: str
     usage: Usage
-    manifest: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    record: Mapping[str, Any]
+    """Accuracy of the network that the GPU compiles, its float part in FP16."""
 
     def int8_share(self, name: str, bar: Bar | None = None) -> Measure:
         """Return the share of the network's multiplications that are in INT8."""
-        share = float(self.manifest["quantization"]["int8_share_of_matmul_macs"])
+        share = float(self.facts["int8_share_of_matmul_macs"])
         return Measure(f"{name}: INT8 share", share, "of MatMul MACs", bar)
 
     def accuracy(self, name: str, bars: Mapping[str, float]) -> list[Measure]:
         """Return the accuracy of the INT8 network."""
-        records = self.manifest["accuracy"]
-        record = next(record for record in records if record["subject"] == QDQ)
-        unit = f"of {record['samples']} fresh sentences"
+        unit = f"of {self.record['samples']} fresh sentences"
         return [
             Measure(
                 f"{name}: {text}",
-                record[field],
+                self.record[field],
                 unit,
                 at_least(bars[field]) if field in bars else None,
             )
@@ -79,53 +84,69 @@ class Build:
 
 
 def engine_build(context: Context) -> list[Measure]:
-    """Measure builds without a search, of a known key, and with each search.
+    """Measure a CPU's build, one of a known key, and a GPU's networks with each search and none.
 
     Raises ValueError when a build fails.
     """
     folder = context.empty_folder("engine_build")
-    store, engine = folder / "store", {"engine": {"sensitivity_search": None}}
-    tree = tree_with(context.paths.tree, folder / "tree", engine)
-    plain = _build(context, tree, folder / "plain", store)
-    known = _build(context, tree, folder / "known", store)
-    measures = _measures_without_search(plain, known)
+    store = folder / "store"
+    tree = tree_with(context.paths.tree, folder / "tree", {})
+    (plain, command), (known, again) = (
+        _run(context, build_command(context, tree, folder / name / "out", store), folder / name)
+        for name in ("plain", "known")
+    )
+    measures = [
+        *with_command(
+            command,
+            [
+                Measure("whole CPU build", plain.seconds, "s", at_most(60)),
+                Measure("its peak memory", plain.peak_mib, "MiB", at_most(3072)),
+            ],
+        ),
+        *with_command(again, [Measure("known key", known.seconds, "s", at_most(2))]),
+    ]
+    fixed = _networks(context, folder / "fixed", {"engine": {"sensitivity_search": None}})
+    name = "fixed recipe"
+    recipe = [fixed.int8_share(name), *fixed.accuracy(name, {})]
+    measures += with_command(fixed.command, recipe)
     for number, search in enumerate(SEARCHES):
         changes = {
             "engine": {"sensitivity_search": {"dataset": SEARCH}},
             "accuracy": {"budget": {"worst": None, "neighbours": None, **search.budget}},
         }
-        work = folder / f"search-{number}"
-        tree = tree_with(context.paths.tree, work / "tree", changes)
-        measures += _measures_of_search(_build(context, tree, work, work / "store"), search)
+        networks = _networks(context, folder / f"search-{number}", changes)
+        measures += _measures_of_search(networks, search)
     return measures
 
 
-def _build(context: Context, tree: Path, work: Path, store: Path) -> Build:
-    command = build_command(context, tree, work / "out", store)
+def _run(context: Context, command: Command, work: Path) -> tuple[Usage, str]:
     usage = measure_usage(command, work / "usage.json", context.run)
-    entry = max(store.glob("engines/*/lock-entry.json"))
-    manifest = json.loads(entry.read_text(encoding="utf-8"))["manifest"]
-    text = str(command).replace(f"{context.paths.code}/", "")
-    return Build(command=text, usage=usage, manifest=manifest)
+    return usage, str(command).replace(f"{context.paths.code}/", "")
 
 
-def _measures_without_search(plain: Build, known: Build) -> list[Measure]:
+def _networks(context: Context, work: Path, changes: dict[str, Any]) -> Networks:
+    tree = tree_with(context.paths.tree, work / "tree", changes, environment=GPU)
+    out, store = work / "out", work / "store"
+    command = build_command(context, tree, out, store, "--networks-only", environment=GPU)
+    usage, text = _run(context, command, work)
+    kept = [_read(path) for path in store.glob("networks/*/network.json")]
+    (facts,) = (item["facts"] for item in kept if item["network_precision"] == "int8")
+    halves = [_read(path) for path in store.glob("networks/*/half-*.json")]
+    (record,) = (item for item in halves if item["subject"].startswith("int8 "))
+    return Networks(command=text, usage=usage, facts=facts, record=record)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
+
+
+def _measures_of_search(networks: Networks, search: Search) -> list[Measure]:
+    usage = networks.usage
     measures = [
-        Measure("whole CPU build, no search", plain.usage.seconds, "s", at_most(60)),
-        Measure("its peak memory", plain.usage.peak_mib, "MiB", at_most(3072)),
-        plain.int8_share("fixed recipe"),
-        *plain.accuracy("fixed recipe", {}),
-    ]
-    known_key = Measure("known key", known.usage.seconds, "s", at_most(2))
-    return [*with_command(plain.command, measures), *with_command(known.command, [known_key])]
-
-
-def _measures_of_search(build: Build, search: Search) -> list[Measure]:
-    usage = build.usage
-    measures = [
-        Measure(f"{search.name}: whole CPU build", usage.seconds, "s", at_most(300)),
+        Measure(f"{search.name}: networks of a GPU", usage.seconds, "s", at_most(300)),
         Measure(f"{search.name}: peak memory", usage.peak_mib, "MiB", at_most(3072)),
-        build.int8_share(search.name, at_least(search.int8_share)),
-        *build.accuracy(search.name, search.accuracy),
+        networks.int8_share(search.name, at_least(search.int8_share)),
+        *networks.accuracy(search.name, search.accuracy),
     ]
-    return with_command(build.command, measures)
+    return with_command(networks.command, measures)

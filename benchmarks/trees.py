@@ -20,24 +20,22 @@ PYTHON_SERVER = {
 SEARCH = "models/data/search-sentences.txt"
 
 
-def tree_with(root: Path, folder: Path, changes: dict[str, Any]) -> Path:
-    """Write a copy of the onboarding tree that holds one model, with changes, and `local` alone.
+def tree_with(
+    root: Path, folder: Path, changes: dict[str, Any], *, environment: str = "local"
+) -> Path:
+    """Write a copy of the onboarding tree that holds one model, with changes, and one environment.
 
     The environment keeps what names its account and platform.
     """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(root / "models/data", folder / "models/data")
-    spec = merge(
-        read_yaml(root / f"models/{MODEL}.yaml"),
-        {
-            "endpoint": {"instance_type": "ml.c7i.large"},
-            **changes,
-        },
-    )
+    on_cpu = {"endpoint": {"instance_type": "ml.c7i.large"}} if environment == "local" else {}
+    spec = merge(read_yaml(root / f"models/{MODEL}.yaml"), on_cpu | changes)
     write_yaml(folder / f"models/{MODEL}.yaml", spec)
-    environment = read_yaml(root / "environments/local.yaml")
-    kept = ("name", "account", "region", "platform")
-    write_yaml(folder / "environments/local.yaml", {key: environment[key] for key in kept})
+    file = f"environments/{environment}.yaml"
+    kept = {"name", "account", "region", "platform"}
+    values = {key: value for key, value in read_yaml(root / file).items() if key in kept}
+    write_yaml(folder / file, values)
     return folder
 
 
@@ -66,9 +64,11 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def build_command(context: Context, tree: Path, out: Path, store: Path, *more: str) -> Command:
+def build_command(
+    context: Context, tree: Path, out: Path, store: Path, *more: str, environment: str = "local"
+) -> Command:
     """Return the command that builds the model of a tree into `out`, and publishes to `store`."""
     folders = ("--root", str(tree), "--out", str(out), "--publish", str(store))
-    subject = ("--environment", "local", "--model", MODEL, "--format", "json")
+    subject = ("--environment", environment, "--model", MODEL, "--format", "json")
     argv = (str(context.paths.venv_python("builder")), "-m", "engine_build", *subject, *folders)
     return Command(argv=(*argv, *more), folder=context.paths.code, environment=context.variables)

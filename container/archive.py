@@ -122,6 +122,11 @@ def _refuse_processing(manifest: Manifest) -> None:
             "Refused: the archive has preprocessing or postprocessing, which Triton runs in a "
             "process of its own; serve it with `server: triton`."
         )
+    if manifest.ensemble is not None:
+        raise ArchiveRefused(
+            "Refused: the archive holds an ensemble of several models, which Triton runs; serve it "
+            "with `server: triton`."
+        )
 
 
 def _refuse_foreign_engine(manifest: Manifest, running: SupportedRuntimes) -> None:

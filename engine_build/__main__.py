@@ -93,6 +93,7 @@ def build_context(
         work=work,
         publish_to=publish_to,
         candidate=chosen.candidate,
+        plan_source=chosen.plan_from,
         code_root=Path(__file__).resolve().parents[1],
         now=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )

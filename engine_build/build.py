@@ -34,7 +34,8 @@ def build(context: BuildContext) -> Result:
     """Find an engine, or build and publish it. Raises BuildError."""
     store, request, log = context.destination, context.request, context.log
     title = (
-        f"engine {request.engine_key} of {request.model.name} ({request.model.engine.precision}, "
+        f"engine {request.engine_key} of {request.model.name} ("
+        f"{'ensemble' if request.steps else request.model.engine.precision}, "
         f"{request.runtime.name} {request.runtime.version}, compute capability "
         f"{request.compute_capability})"
     )
@@ -45,7 +46,8 @@ def build(context: BuildContext) -> Result:
     if context.candidate is not None:
         refuse_stale_record(store, request.engine_key)
     # The numeric libraries load here, so that a known engine answers at once.
-    from engine_build.pipeline import publish_finished, run_steps, step_names
+    from engine_build.packaging.reused_plan import find_plan
+    from engine_build.pipeline import STEPS_OF_PACKAGING, publish_finished, run_steps, step_names
     from engine_build.steps.compile import refuse_unfit_machine
 
     # The engine of an earlier run in this work folder that did not get as far as the store.
@@ -53,6 +55,10 @@ def build(context: BuildContext) -> Result:
     archive = context.work_store.path(engine_archive_path(request.engine_key))
     if finished is not None and sha256_of(archive) == finished.archive.sha256:
         entry = publish_finished(context, finished)
+    elif (reused := find_plan(context)) is not None:
+        names = ", ".join(step_names(context, STEPS_OF_PACKAGING))
+        log.line(f"{title}: {names}; plan {request.plan_key} is packaged anew.")
+        entry = run_steps(context, STEPS_OF_PACKAGING, reused).entry
     else:
         log.line(f"{title}: {', '.join(step_names(context))}; what is finished is reused.")
         refuse_unfit_machine(context)

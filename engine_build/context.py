@@ -8,6 +8,7 @@ from pathlib import Path
 
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Networks
+from engine_build.options import PlanSource
 from engine_build.request import BuildRequest
 from engine_build.runner import Runner
 from engine_build.settings import Settings
@@ -32,6 +33,8 @@ class BuildContext:
     """The source tree that `container/` lies in."""
     now: Callable[[], str]
     """The time in ISO 8601, UTC."""
+    plan_source: PlanSource | None = None
+    """The engine whose plan is packaged; None: a folder's engine with the same plan, if any."""
 
     @property
     def work_store(self) -> FolderStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,6 +11,17 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from engine_build.errors import InputRefused
+
+PLAN_SOURCE = re.compile(r"([0-9a-f]{20})(?::([0-9a-f]{64}))?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSource:
+    """The engine whose plan is to be packaged: `--plan-from KEY[:SHA256]`."""
+
+    engine_key: str
+    sha256: str | None = None
+    """Of its archive, as a lock names it; None for an engine that the same execution built."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +39,8 @@ class Options:
     candidate: str | None = None
     """Where, under candidates/, the engine waits for its signature; None: it is published."""
     format: Literal["text", "json"] = "text"
+    plan_from: PlanSource | None = None
+    """The engine in the store whose plan is packaged; None: what no folder has is compiled."""
     networks_only: bool = False
     """Ends once the networks are made, checked and published: no engine, so no GPU."""
 
@@ -67,6 +81,11 @@ def options(arguments: Sequence[str]) -> Options:
     option("--publish", type=_address, metavar="s3://BUCKET", help=publish)
     candidate = "publish as this candidate, for the environment's signer; default: as an engine"
     option("--candidate", type=_address, metavar="NAME", help=candidate)
+    plan_from = (
+        "package the plan of this published engine and compile nothing, so no GPU is needed; the "
+        "engine's plan key must be the same"
+    )
+    option("--plan-from", type=_plan_source, metavar="ENGINE[:SHA256]", help=plan_from)
     networks_only = "make, check and publish the networks, and no engine"
     option("--networks-only", action="store_true", help=networks_only)
     form = "what the result on stdout looks like"
@@ -84,3 +103,13 @@ def _address(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("it is empty; name a place")
     return text
+
+
+def _plan_source(text: str) -> PlanSource:
+    known = PLAN_SOURCE.fullmatch(text)
+    if known is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no engine; allowed: an engine key of 20 hex digits, and the sha256 of "
+            "its archive behind a colon"
+        )
+    return PlanSource(engine_key=known[1], sha256=known[2])

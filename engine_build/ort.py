@@ -21,6 +21,9 @@ Device = Literal["cpu", "cuda"]
 CUDA_PROVIDER = "CUDAExecutionProvider"
 FP8_TYPE = "tensor(float8e4m3fn)"
 WITHOUT_FUSED_QDQ = "session.disable_quant_qdq"
+BREAKS_FP8 = ("ReluQuantRewrite",)
+"""It drops a Relu before a QuantizeLinear of E4M3, whose zero it takes for UINT8's least value
+(ONNX Runtime 1.31.1). Servers' networks hold no such node (quantization/cpu_fp8.py)."""
 FAULTLESS = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_LAYOUT
 """All but the last level, which is for FP16 on CPUs: ONNX Runtime 1.31.1 ends there with SIGSEGV on
 torch's TransformerEncoder in FP16."""
@@ -34,6 +37,10 @@ WAYS_OUT = {
     "Could not find an implementation": (
         "it has no such operator of this opset for the type of its inputs (such as BF16 or FP4): "
         "cast them to FP32; export it with opset 17"
+    ),
+    "Unsupported model IR version": (
+        "set model.ir_version to 10 with the onnx package, and save it: operators follow from the "
+        "opset"
     ),
     "two nodes with same node name": "give each node a name of its own, or none",
     "ShapeInferenceError": "its sizes contradict each other: export it again from its source",
@@ -64,7 +71,8 @@ class OrtNetwork:
         # Threads that went on waiting busily after a run would take the cores from whatever is
         # measured next.
         options.add_session_config_entry("session.force_spinning_stop", "1")
-        self._session = _session(network, options, "cpu")
+        disabled = () if as_served else BREAKS_FP8
+        self._session = _session(network, options, "cpu", disabled)
         self.inputs: tuple[str, ...] = tuple(tensor.name for tensor in self._session.get_inputs())
 
     def rows(self, feed: Feed) -> Array:
@@ -84,7 +92,7 @@ class BoundNetwork:
     """A network, loaded on a device; the CPU runs what the provider has no kernel for."""
 
     def __init__(self, network: Path, *, device: Device = "cuda") -> None:
-        self._session = _session(network, onnxruntime.SessionOptions(), device)
+        self._session = _session(network, onnxruntime.SessionOptions(), device, BREAKS_FP8)
         if PROVIDERS[device] not in self._session.get_providers():
             raise SourceFault(
                 f"ONNX Runtime fell back from {PROVIDERS[device]}: its CUDA or cuDNN libraries do "
@@ -106,17 +114,19 @@ class BoundNetwork:
         return flattened(binding.copy_outputs_to_cpu())
 
 
-def _session(network: Path | bytes, options: Any, device: Device) -> Any:
+def _session(network: Path | bytes, options: Any, device: Device, disabled: Sequence[str]) -> Any:
     options.log_severity_level = 3
     model = network if isinstance(network, bytes) else str(network)
     providers = list(dict.fromkeys([PROVIDERS[device], PROVIDERS["cpu"]]))
     try:
-        return onnxruntime.InferenceSession(model, options, providers=providers)
+        return onnxruntime.InferenceSession(
+            model, options, providers=providers, disabled_optimizers=list(disabled)
+        )
     except Exception as error:
         if FP8_TYPE in str(error) and not _is_unfused(options):
             # Q/DQ nodes of FP8 become integer operators, which refuse it.
             options.add_session_config_entry(WITHOUT_FUSED_QDQ, "1")
-            return _session(network, options, device)
+            return _session(network, options, device, disabled)
         raise SourceFault(
             f"ONNX Runtime {version()} refuses the network ({one_line(error)}); "
             f"{_way_out(str(error))}."

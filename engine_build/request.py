@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from engine_build.datasets.dataset import Samples, Shape, samples
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.options import Options
+from onboarding.deployment import Target
+from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.fault import FaultsError
-from onboarding.keys import network_precisions
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import CalibrationSpec, ModelSpec, SensitivitySearchSpec
 from onboarding.platform import ServingPlatform
@@ -41,6 +43,10 @@ class BuildRequest:
     runtime: RuntimeIdentity
     quantization: QuantizationMode
     engine_key: str
+    plan_key: str | None
+    """Of what is compiled, whatever its packaging; None for an ensemble."""
+    trusted_signers: tuple[str, ...]
+    """Public keys of the environment, one of which must have signed a plan that is reused."""
     network_keys: dict[str, str]
     calibration: Samples
     """What sets INT8 and FP8 ranges; empty when neither is tried."""
@@ -48,16 +54,18 @@ class BuildRequest:
     """What tells the cost of each layer in INT8; empty when no search is asked for."""
     validation: Samples
     validation_sha256: str
+    steps: tuple[Target, ...] = ()
+    """The models of an ensemble, whose published engines its archive holds."""
 
     @property
     def may_be_int8(self) -> bool:
         """True when INT8 is asked for, or may be chosen."""
-        return "int8" in network_precisions(self.model)
+        return "int8" in self.network_keys
 
     @property
     def calibrates(self) -> bool:
         """True when calibration samples set the ranges of an INT8 or FP8 network."""
-        return len(network_precisions(self.model)) > 1
+        return len(self.network_keys) > 1
 
     @property
     def int8_mode(self) -> QuantizationMode | None:
@@ -119,9 +127,8 @@ def build_request(options: Options, log: Log) -> BuildRequest:
         reason = f"{len(error.faults)} faults stand above, the first: {error.faults[0]}"
         raise InputRefused(reason) from error
     model, instance = engine.model, engine.instance_type
-    precisions = network_precisions(model)
-    calibration = model.engine.calibration if len(precisions) > 1 else None
-    search = model.engine.sensitivity_search if "int8" in precisions else None
+    calibration = model.engine.calibration if len(engine.network_keys) > 1 else None
+    search = model.engine.sensitivity_search if "int8" in engine.network_keys else None
     paired = model.task == "text-ranking"
     request = BuildRequest(
         root=options.root,
@@ -135,11 +142,14 @@ def build_request(options: Options, log: Log) -> BuildRequest:
         runtime=runtime_identity(deployment.platform, instance),
         quantization=quantization_mode(model, deployment.platform),
         engine_key=engine.engine_key,
+        plan_key=engine.plan_key,
+        trusted_signers=deployment.environment.trusted_signers,
         network_keys=engine.network_keys,
         calibration=_first(options.root, calibration, paired=paired),
         search=_first(options.root, search, paired=paired),
         validation=samples(options.root / model.accuracy.dataset, paired=paired),
         validation_sha256=tree.dataset_digests[model.accuracy.dataset],
+        steps=engine.steps,
     )
     check_request(request)
     return request
@@ -151,6 +161,7 @@ def _without_other_faults(tree: Tree, options: Options, log: Log) -> Tree:
     if model is None or options.environment not in tree.environments:
         return tree
     read = {f"models/{options.model}.yaml", f"environments/{options.environment}.yaml"}
+    read.update(f"models/{name}.yaml" for name in _others_read(tree, options.model))
     if isinstance(model.endpoint, str):
         read.add(f"endpoints/{model.endpoint}.yaml")
     others = [
@@ -163,6 +174,13 @@ def _without_other_faults(tree: Tree, options: Options, log: Log) -> Tree:
         log.line(f"{count} faults of files that this build does not read, such as {others[0]}")
     faults = tuple(fault for fault in tree.faults if fault not in others)
     return dataclasses.replace(tree, faults=faults)
+
+
+def _others_read(tree: Tree, model: str) -> Iterator[str]:
+    """Yield an ensemble's models, and the ensembles whose endpoint a model is built for."""
+    for name, spec in tree.models.items():
+        if isinstance(spec, EnsembleSpec) and model in (name, *spec.models):
+            yield from (name, *spec.models)
 
 
 def check_request(request: BuildRequest) -> None:

@@ -23,6 +23,8 @@ from engine_build.log import Log
 TICK_SECONDS = 1.0
 """Between two reports of how long a process runs already."""
 GUARD = 'read -r word; [ "$word" = done ] || kill -s KILL -- "-$1"'
+TIMED_OUT = 124
+"""Code of a command that was stopped at the end of its time, as timeout(1) has it."""
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when the thread that started it ends."""
 
@@ -163,7 +165,7 @@ class ProcessRunner:
         if in_time:
             return Ended(code=process.returncode, output=output, errors=errors)
         late = f"still running after {command.timeout_seconds:g} seconds; stopped"
-        return Ended(code=124, output=output, errors=errors + late)
+        return Ended(code=TIMED_OUT, output=output, errors=errors + late)
 
     def _read(
         self,

@@ -1,4 +1,4 @@
-"""The local cloud's minutes: when one ends, metrics are published, alarms and scaling act."""
+"""The local cloud's minutes: at the end of one metrics are published, alarms and schedules act."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from local_cloud.cloudwatch.alarms import Alarms
 from local_cloud.sagemaker.hosting.endpoints import Endpoints
 from local_cloud.sagemaker.metrics.host_metrics import Hosts, running_count
 from local_cloud.sagemaker.metrics.invocation_metrics import HIGH_RESOLUTION_SHARE, publisher
+from local_cloud.scheduler.schedules import Schedules
 from local_cloud.settings import Settings
 from onboarding.metrics import HOST, INVOCATIONS
 
@@ -32,11 +33,12 @@ class Clock:
         endpoints: Endpoints,
         autoscaler: Autoscaler,
         scaled_variants: Callable[[str], Collection[str]],
+        schedules: Schedules,
     ) -> None:
         self._minute = settings.seconds_per_minute
         self._hosts = Hosts(endpoints.endpoints, scaled_variants)
         self._alarms = Alarms(seconds_per_minute=self._minute, act=autoscaler.take_alarm_action)
-        self._autoscaler = autoscaler
+        self._autoscaler, self._schedules = autoscaler, schedules
         self._ended = threading.Event()
         self._last = (0, 0)
         publisher.seconds_per_minute = self._minute
@@ -70,6 +72,7 @@ class Clock:
         publisher.flush(now)
         _run_part(self._alarms.sweep, now)
         _run_part(self._autoscaler.step, now)
+        _run_part(self._schedules.step, now)
 
 
 def _run_part(work: Callable[..., None], *arguments: object) -> None:

@@ -56,10 +56,14 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     from local_cloud.containers.job import stop_jobs
     from local_cloud.iam import actions, condition_keys, web_identity
     from local_cloud.ministack import missing_images, s3_copies
+    from local_cloud.ministack.account import sagemaker_arn
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
+    from local_cloud.sagemaker.recommender.recommendation_jobs import RecommendationJobs
     from local_cloud.sagemaker.runtime.api import Runtime
     from local_cloud.sagemaker.training.training_jobs import TrainingJobs
+    from local_cloud.scheduler.schedules import Schedules
+    from local_cloud.scheduler.targets import Targets
     from local_cloud.service_quotas import ServiceQuotas
     from local_cloud.step_functions import state_machines
 
@@ -67,12 +71,22 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     stretch = settings.seconds_per_minute / 60
     actor = Actor(endpoints=endpoints, alarm_states=alarm_states, stretch=stretch)
     scaling, runtime = Scaling(registry, actor), Runtime(endpoints)
-    clock = Clock(settings, endpoints, Autoscaler(registry, actor), registry.variants)
     control_plane = ControlPlane(endpoints, registry.variants)
+    targets = Targets(
+        start_build=builds.start,
+        sagemaker=lambda: control_plane.actions,
+        endpoint_arn=lambda name: sagemaker_arn("endpoint", name.lower()),
+    )
+    schedules = Schedules(targets, seconds_per_minute=settings.seconds_per_minute)
+    autoscaler = Autoscaler(registry, actor)
+    clock = Clock(settings, endpoints, autoscaler, registry.variants, schedules)
     jobs = TrainingJobs(settings, control_plane.tags)
     control_plane.add(jobs.actions)
+    recommendations = RecommendationJobs(control_plane, runtime.answer)
+    control_plane.add(recommendations.actions)
     resource_types.install(control_plane, scaling)
     builds.install()
+    schedules.install()
     state_machines.install()
     condition_keys.install(emulator)
     s3_copies.install()
@@ -86,6 +100,7 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
 
     def stop() -> None:
         clock.stop()
+        recommendations.stop_all()
         stop_jobs([*builds.runs.values(), *jobs.all_runs])
         endpoints.stop_all()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onboarding.dataset import Datasets, is_inside
 from onboarding.document import KeyPath
+from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_view import (
     EnvironmentView,
     SpecFiles,
@@ -23,6 +24,7 @@ from onboarding.rules import (
     capture_rules,
     dataset_rules,
     endpoint_rules,
+    ensemble_rules,
     environment_rules,
     join_rules,
     name_rules,
@@ -85,6 +87,7 @@ def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fa
     yield from between_environments.promotions_have_a_source(files)
     yield from between_environments.accounts_have_one_oidc_provider(files)
     yield from _spec_faults(files, datasets)
+    yield from ensemble_rules.endpoints_are_left_out_for_ensembles_alone(files)
     for environment in files.environments.values():
         yield from environment.faults
         case = EnvironmentCase(
@@ -116,6 +119,8 @@ def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fa
     yield from view_rules.python_server_honours_the_serving_keys(view)
     yield from view_rules.cpu_targets_are_of_cpus_that_answer_at_once(view)
     yield from view_rules.endpoints_with_other_images_are_there(view)
+    yield from ensemble_rules.servers_play_ensembles(view)
+    yield from ensemble_rules.models_of_ensembles(view, datasets)
     for model, join in joins(view):
         yield from apply_rules(join_rules.RULES, join, model.sections)
     for endpoint, case in variants(view):
@@ -136,11 +141,10 @@ def _spec_faults(specs: SpecFiles | EnvironmentView, datasets: Datasets) -> Iter
 
 
 def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
-    yield from apply_rules(
-        MODEL_RULES,
-        ModelCase(spec=model.spec, document=model.document, datasets=datasets),
-        model.sections,
-    )
+    case = ModelCase(spec=model.spec, document=model.document, datasets=datasets)
+    yield from apply_rules(MODEL_RULES, case, model.sections)
+    if isinstance(model.spec, EnsembleSpec):
+        yield from apply_rules(ensemble_rules.MODEL_RULES, case, model.sections)
     own = own_endpoint(model)
     if own is not None:
         yield from _endpoint_faults(own)
@@ -149,15 +153,13 @@ def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fau
         and isinstance(model.spec.endpoint, JoinSpec)
         and model.spec.endpoint.scaling is not None
     ):
-        document = model.document.part("endpoint")
-        yield from _scaling_faults(
-            ScalingCase(
-                scaling=model.spec.endpoint.scaling,
-                document=document,
-                asynchronous=False,
-                may_be_asynchronous=False,
-            )
+        scaling = ScalingCase(
+            scaling=model.spec.endpoint.scaling,
+            document=model.document.part("endpoint"),
+            asynchronous=False,
+            may_be_asynchronous=False,
         )
+        yield from _scaling_faults(scaling)
 
 
 def _endpoint_faults(
@@ -166,14 +168,13 @@ def _endpoint_faults(
     case = EndpointCase(spec=endpoint.spec, document=endpoint.document, multi_model=multi_model)
     yield from apply_rules(ENDPOINT_RULES, case, endpoint.sections)
     if {"scaling", "asynchronous"} <= endpoint.sections:
-        yield from _scaling_faults(
-            ScalingCase(
-                scaling=endpoint.spec.scaling,
-                document=endpoint.document,
-                asynchronous=endpoint.spec.asynchronous is not None,
-                may_be_asynchronous=not multi_model,
-            )
+        scaling = ScalingCase(
+            scaling=endpoint.spec.scaling,
+            document=endpoint.document,
+            asynchronous=endpoint.spec.asynchronous is not None,
+            may_be_asynchronous=not multi_model,
         )
+        yield from _scaling_faults(scaling)
 
 
 def _scaling_faults(case: ScalingCase) -> Iterator[Fault]:
@@ -207,12 +208,13 @@ def placements(view: EnvironmentView) -> Iterator[PlacementCase]:
 def engine_cases(
     view: EnvironmentView, datasets: Datasets
 ) -> Iterator[tuple[Checked[ModelSpec], EngineCase]]:
-    """Return every model on every instance type that serves it, where both are known."""
+    """Return every model on every instance type that serves it or an ensemble that calls it."""
     platform = _platform(view)
     if platform is None:
         return
     for name, model in view.models.items():
-        placed = _serving(view, name)
+        users = (name, *view.ensembles_of(name))
+        placed = tuple(place for user in users for place in _serving(view, user))
         instances = tuple(instance for _, instance in placed)
         server, multi_model = serving_server(view, name)
         for path, instance in placed:

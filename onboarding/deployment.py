@@ -35,11 +35,15 @@ class Target:
     instance_type: InstanceType
     """Whose GPU the engine is built for."""
     engine_key: str
+    plan_key: str | None
+    """Of what is compiled, whatever its packaging; None for an ensemble, whose models have one."""
     network_keys: dict[str, str]
     lock_entry: LockEntry | None
     """None: not built yet."""
     held_by: str | None = None
     """The environment that built it, where this one is to receive it by promotion."""
+    steps: tuple[Target, ...] = ()
+    """The models of an ensemble on the same instance type; its archive holds copies of theirs."""
 
     @property
     def plan_gpu(self) -> str | None:
@@ -114,6 +118,14 @@ class Deployment:
             for variant in self.variants
             for pool in variant.pools
             for target in pool.targets
+        }
+        return tuple(targets.values())
+
+    @property
+    def built_targets(self) -> tuple[Target, ...]:
+        """Every engine that a build makes for the endpoint: its targets, and before them steps."""
+        targets = {
+            target.engine_key: target for owner in self.targets for target in (*owner.steps, owner)
         }
         return tuple(targets.values())
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
+from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
 from onboarding.validation import Checked, validate
@@ -65,6 +66,16 @@ class EnvironmentView:
         for name, join in self.joins.items():
             found[join.joins] = (*found.get(join.joins, ()), name)
         return found
+
+    def ensembles_of(self, model: str) -> tuple[str, ...]:
+        """Return the ensembles, by name, that call a model."""
+        return tuple(
+            name
+            for name, file in self.models.items()
+            if isinstance(file.spec, EnsembleSpec)
+            and {"steps", "bls"} <= file.sections
+            and model in file.spec.models
+        )
 
 
 def environment_view(files: SpecFiles, environment: str) -> EnvironmentView:

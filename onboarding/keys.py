@@ -11,7 +11,7 @@ from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import AccuracySpec, ModelSpec, SensitivitySearchSpec, ServingSpec
 from onboarding.platform import InstanceType
 from onboarding.source_spec import SourceSpec
-from onboarding.values import EXPORT_OPSET, Precision, QuantizationMode
+from onboarding.values import EXPORT_OPSET, LEAST_FP8, TEXT_TASKS, Precision, QuantizationMode
 
 RECIPE_VERSION = 4
 """Raised by hand when the same inputs must give other bytes: a changed exporter, quantizer,
@@ -21,22 +21,34 @@ compiler option or archive layout.
 QUANTIZER_VERSION = 3
 """Raised by hand when the same calibration must give another Q/DQ network; other keys stay."""
 
+CNN_QUANTIZER_VERSION = 4
+"""The same, of tasks without texts, whose networks may pool images."""
+
 FP8_QUANTIZER_VERSION = 1
 """The same, of FP8 networks."""
 
 KEY_LENGTH = 20
 
 
-def network_precisions(spec: ModelSpec) -> tuple[str, ...]:
+def network_precisions(
+    spec: ModelSpec, instance: InstanceType, quantization: QuantizationMode
+) -> tuple[str, ...]:
     """Return the networks of an engine: `float` always, `int8` where the build may quantize.
 
-    `fp8` where it is asked for. A source that holds Q/DQ nodes has no calibration: its own network
-    is the only one.
+    `fp8` where it is asked for, and under `auto` where a GPU computes in it. A source that holds
+    Q/DQ nodes has no calibration: its own network is the only one.
     """
     precision = spec.engine.precision
     if spec.engine.calibration is None or precision not in ("int8", "fp8", "auto"):
         return ("float",)
+    if precision == "auto" and quantization == "explicit" and computes_fp8(instance):
+        return ("float", "int8", "fp8")
     return ("float", "fp8" if precision == "fp8" else "int8")
+
+
+def computes_fp8(instance: InstanceType) -> bool:
+    """Return True for a GPU with FP8's kernels, which every TensorRT since 10 has."""
+    return instance.is_gpu and float(instance.compute_capability) >= LEAST_FP8
 
 
 def network_key(
@@ -78,7 +90,8 @@ def network_key(
         inputs["longest_sequence"] = _longest_sequence(spec)
         inputs["quantization"] = quantization
         if quantization == "explicit":
-            inputs["quantizer"] = QUANTIZER_VERSION
+            has_texts = spec.task in TEXT_TASKS
+            inputs["quantizer"] = QUANTIZER_VERSION if has_texts else CNN_QUANTIZER_VERSION
             if spec.engine.optimization_profiles[0].batch[1] == 1:
                 # A product with one row for a sample gains nothing from INT8.
                 inputs["opt_batch"] = 1
@@ -119,37 +132,89 @@ def engine_key(
     quantization: QuantizationMode,
     dataset_digests: Mapping[str, str],
 ) -> str:
-    """Return the key of one engine's archive.
+    """Return the key of one engine's archive: its plan as it is packaged and served.
 
     It holds networks, exact runtime build, compute capability, the GPU model where the plan runs on
     that model alone, precision, profiles, budget and packaging. Endpoint, scaling and rollout
     change how an engine is deployed, never its bytes. `serving.server` is no part of it: every
     archive suits both servers.
     """
+    compiled = _compiled(
+        spec,
+        runtime=runtime,
+        instance=instance,
+        quantization=quantization,
+        dataset_digests=dataset_digests,
+    )
+    return _digest({**compiled, "name": spec.name, "serving": _packaged(spec.serving)})
+
+
+def plan_key(
+    spec: ModelSpec,
+    *,
+    runtime: RuntimeIdentity,
+    instance: InstanceType,
+    quantization: QuantizationMode,
+    dataset_digests: Mapping[str, str],
+) -> str:
+    """Return the key of one plan: what is compiled, judged and timed, and no packaging.
+
+    Engines of one plan key differ in name, batching, instances, warm-up, truncation, a user's own
+    code, or prompts that no build uses. The accuracy's dataset and budget are part of it: they
+    decide the precision under `auto`, and the verdicts that the record holds.
+    """
+    return _digest(
+        _compiled(
+            _with_default_prompt(spec),
+            runtime=runtime,
+            instance=instance,
+            quantization=quantization,
+            dataset_digests=dataset_digests,
+        )
+    )
+
+
+def _compiled(
+    spec: ModelSpec,
+    *,
+    runtime: RuntimeIdentity,
+    instance: InstanceType,
+    quantization: QuantizationMode,
+    dataset_digests: Mapping[str, str],
+) -> dict[str, Any]:
     networks = {
         name: network_key(spec, name, dataset_digests, quantization=quantization)
-        for name in network_precisions(spec)
+        for name in network_precisions(spec, instance, quantization)
     }
-    return _digest(
-        {
-            "recipe": RECIPE_VERSION,
-            "name": spec.name,
-            "networks": networks,
-            "runtime": runtime.model_dump(mode="json"),
-            "compute_capability": instance.compute_capability,
-            "gpu": plan_gpu(spec, instance),
-            "precision": spec.engine.precision,
-            "optimization_profiles": [
-                p.model_dump(mode="json") for p in spec.engine.optimization_profiles
-            ],
-            "compiler": _compiler(spec) if runtime.name == "tensorrt" else None,
-            "accuracy": {
-                "dataset": dataset_digests[spec.accuracy.dataset],
-                **_accuracy_fields(spec.accuracy),
-            },
-            "serving": _packaged(spec.serving),
-        }
-    )
+    return {
+        "recipe": RECIPE_VERSION,
+        "networks": networks,
+        "runtime": runtime.model_dump(mode="json"),
+        "compute_capability": instance.compute_capability,
+        "gpu": plan_gpu(spec, instance),
+        "precision": spec.engine.precision,
+        "optimization_profiles": [
+            p.model_dump(mode="json") for p in spec.engine.optimization_profiles
+        ],
+        "compiler": _compiler(spec) if runtime.name == "tensorrt" else None,
+        "accuracy": {
+            "dataset": dataset_digests[spec.accuracy.dataset],
+            **_accuracy_fields(spec.accuracy),
+        },
+    }
+
+
+def _with_default_prompt(spec: ModelSpec) -> ModelSpec:
+    """Leave out prompts that calibration and validation do not put before their texts.
+
+    Only where the file names the default: else the checkpoint does, and its name is not known here.
+    """
+    source = spec.source
+    if source.prompts is None or source.default_prompt_name is None:
+        return spec
+    name = source.default_prompt_name
+    used = {name: source.prompts[name]} if name in source.prompts else None
+    return spec.model_copy(update={"source": source.model_copy(update={"prompts": used})})
 
 
 def chosen_network(precision: Precision) -> str:

@@ -65,7 +65,7 @@ class ServedCapacity(Value):
 
 
 class LockEntry(Value):
-    """One built engine: archive, manifest as measured, and capacity by instance type."""
+    """One built engine: archive, manifest as measured, capacity by instance type, and plan."""
 
     archive: ArchiveRecord
     manifest: Manifest
@@ -73,6 +73,9 @@ class LockEntry(Value):
     """None: no endpoint was measured with this archive."""
     signature: SignedStatement | None = Field(None, exclude_if=lambda signed: signed is None)
     """The archive's own; None, not written, for an archive that nobody signed."""
+    plan_key: str | None = Field(None, exclude_if=lambda key: key is None)
+    """Of the plan in the archive, which engines of other packaging are made of too; None, not
+    written, in locks of before."""
 
 
 class Lock(Value):
@@ -129,9 +132,21 @@ def write_lock_entry(folder: Path, model: str, entry: LockEntry) -> Path:
             if before is not None and is_same and entry.capacity is None
             else entry.capacity
         )
-        return entry.model_copy(update={"capacity": kept})
+        plan_key = before.plan_key if before is not None and is_same else None
+        if entry.plan_key is not None:
+            plan_key = entry.plan_key
+        return entry.model_copy(update={"capacity": kept, "plan_key": plan_key})
 
     return _change_entry(folder, model, with_entry)
+
+
+def record_plan_key(folder: Path, model: str, engine_key: str, plan_key: str) -> Path:
+    """Record the key of the plan of one engine. Raises LockError as `record_capacity` does."""
+    return _change_entry(
+        folder,
+        model,
+        lambda lock: _entry(lock, folder, engine_key).model_copy(update={"plan_key": plan_key}),
+    )
 
 
 def record_capacity(folder: Path, model: str, engine_key: str, capacity: ServedCapacity) -> Path:
@@ -141,15 +156,22 @@ def record_capacity(folder: Path, model: str, engine_key: str, capacity: ServedC
     """
 
     def with_capacity(lock: Lock) -> LockEntry:
-        entry = lock.engines.get(engine_key)
-        if entry is None:
-            raise LockError(
-                lock_path(folder, model), f"has no engine {engine_key}", "build it, then measure it"
-            )
+        entry = _entry(lock, folder, engine_key)
         before = {} if entry.capacity is None else entry.capacity
         return entry.model_copy(update={"capacity": {**before, capacity.instance_type: capacity}})
 
     return _change_entry(folder, model, with_capacity)
+
+
+def _entry(lock: Lock, folder: Path, engine_key: str) -> LockEntry:
+    entry = lock.engines.get(engine_key)
+    if entry is None:
+        raise LockError(
+            lock_path(folder, lock.model),
+            f"has no engine {engine_key}",
+            "build it, then measure it",
+        )
+    return entry
 
 
 def _change_entry(folder: Path, model: str, change: Callable[[Lock], LockEntry]) -> Path:

@@ -70,6 +70,24 @@ class ProcessingRecord(Value):
     """One row that clients may send, by input; None, not written, where the file gives none."""
 
 
+class StepRecord(Value):
+    """A model of an ensemble: its engine, and the path of the manifest it was published with."""
+
+    engine_key: str
+    manifest: str
+
+
+class EnsembleRecord(Value):
+    """The models of an ensemble by name, and the user's code that calls them, if any (BLS)."""
+
+    steps: dict[str, StepRecord]
+    bls: ProcessingRecord | None = None
+    images: tuple[str, ...] = ()
+    """Inputs that take image files."""
+    example: dict[str, JsonValue] | None = None
+    """One row that clients may send, by input; None where the file gives none."""
+
+
 class Normalization(Value):
     """Subtract a mean and divide by a standard deviation, one of each channel."""
 
@@ -197,10 +215,11 @@ class QuantizationRecord(Value):
     """How eight bits were made; the engine card holds each layer's own cost.
 
     Fields named int8 are of FP8 where `precision` says so. Mode source: by the Q/DQ nodes that the
-    source network holds, without calibration here.
+    source network holds, without calibration here. Mode dynamic: by ONNX Runtime, which finds the
+    ranges of each batch.
     """
 
-    mode: QuantizationMode | Literal["source"]
+    mode: QuantizationMode | Literal["source", "dynamic"]
     precision: Literal["int8", "fp8"] = Field("int8", exclude_if=lambda kind: kind == "int8")
     method: CalibrationMethod | None = None
     samples: int | None = None
@@ -234,6 +253,16 @@ class BuilderRecord(Value):
     """Of the whole build up to the archive; None, not written, where it was not timed."""
 
 
+class RepackagingRecord(Value):
+    """Where a plan came from that was not compiled for this archive, and who packaged it anew."""
+
+    engine_key: str
+    """The engine whose archive the plan was taken of."""
+    archive_sha256: str
+    builder: BuilderRecord
+    """Of the packaging; the manifest's own compiled and measured the plan."""
+
+
 class ServedModel(Value):
     """What servers read of an archive; `files` maps each path (but the manifest) to its sha256."""
 
@@ -263,6 +292,8 @@ class ServedModel(Value):
     postprocessing: ProcessingRecord | None = Field(None, exclude_if=lambda record: record is None)
     """Code around the model, whose own tensors are then `inputs` or `outputs`; None, not written,
     where there is none."""
+    ensemble: EnsembleRecord | None = Field(None, exclude_if=lambda record: record is None)
+    """The models of `task: ensemble`; None, not written, of one network."""
     image_processor: ImageProcessor | None = Field(
         None, exclude_if=lambda processor: processor is None
     )
@@ -298,6 +329,7 @@ class Manifest(ServedModel):
     precision: Precision
     decision: str
     engine_file: str
+    """Of an ensemble its own model configuration."""
     opset: int | None = Field(None, exclude_if=lambda opset: opset is None)
     """Of the export, where the model file asks for another than the default; else not written."""
     accuracy: tuple[AccuracyRecord, ...]
@@ -313,3 +345,5 @@ class Manifest(ServedModel):
     host_memory_mib: float
     device_memory_mib: float | None = None
     builder: BuilderRecord
+    repackaged: RepackagingRecord | None = Field(None, exclude_if=lambda record: record is None)
+    """None, not written, for a plan that was compiled for this archive."""

@@ -41,7 +41,6 @@ from onboarding.values import (
 
 LARGEST_COUNT = (1 << 31) - 1
 """Of the dimensions of TensorRT and Triton and the counts of AWS's APIs: 32 bits with a sign."""
-
 PositiveInt = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Weight = Annotated[float, Field(ge=0, le=1000)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -82,8 +81,8 @@ class EngineSpec(Value):
 
     precision: RequestedPrecision = Field(
         "auto",
-        description="auto: int8 where it is faster and within the accuracy budget, else fp16 "
-        "(fp32 on CPU); the lock says why",
+        description="auto: int8, or fp8 on GPUs that compute in it, where it is faster and within "
+        "the accuracy budget, else fp16 (fp32 on CPU); the lock says why",
     )
     optimization_profiles: tuple[OptimizationProfileSpec, ...] = Field(
         min_length=1, description="Input sizes the engine serves"
@@ -118,9 +117,7 @@ class EngineSpec(Value):
         description="GPUs that the plan may run on beside the one it was built on; slower than "
         "none",
     )
-    version_compatible: bool = Field(
-        False, description="Build a plan that later releases of TensorRT load; slower"
-    )
+    version_compatible: bool = Field(False, description="Build a plan that later TensorRTs load")
     weight_stripped: bool = Field(
         False, description="Refused where true: an archive carries its weights, and Triton no refit"
     )
@@ -308,6 +305,14 @@ def _endpoint_tag(value: object) -> str:
     )
 
 
+_Endpoint = Annotated[
+    Annotated[EndpointSpec, Tag(OWN)]
+    | Annotated[str, Tag(SHARED)]
+    | Annotated[JoinSpec, Tag(JOINED)],
+    Discriminator(_endpoint_tag),
+]
+
+
 class ModelSpec(Value):
     """One model file, whole."""
 
@@ -326,14 +331,10 @@ class ModelSpec(Value):
     engine: EngineSpec = Field(description="What is compiled")
     accuracy: AccuracySpec = Field(description="The accuracy check")
     serving: ServingSpec = Field(ServingSpec(), description="What answers, inside the endpoint")
-    endpoint: Annotated[
-        Annotated[EndpointSpec, Tag(OWN)]
-        | Annotated[str, Tag(SHARED)]
-        | Annotated[JoinSpec, Tag(JOINED)],
-        Discriminator(_endpoint_tag),
-    ] = Field(
-        description="An endpoint of its own, the name of a shared one in endpoints/, or a "
-        "place beside another model"
+    endpoint: _Endpoint | None = Field(
+        None,
+        description="An endpoint of its own, the name of a shared one in endpoints/, or a place "
+        "beside another model; none for a model that only ensembles call",
     )
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
+from onboarding.aws_limits import RECOMMENDATION_NAME_LENGTH
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition, registry_host
 from onboarding.source_access import S3_SCHEME
@@ -44,7 +45,7 @@ REQUESTS_PREFIX = "requests"
 """Requests to asynchronous endpoints."""
 JOBS_PREFIX = "jobs"
 """What training jobs that build leave beside the engine: results, and unfinished work that the next
-one goes on from.
+one goes on from; sample requests of recommendation jobs.
 """
 UNREFERENCED_TAG = ("roundhouse", "unreferenced")
 """Key and value of the tag on objects that no lock names; the bucket's lifecycle deletes what
@@ -213,6 +214,26 @@ def signer(environment: EnvironmentSpec) -> str:
 def training_job_prefix(environment: EnvironmentSpec) -> str:
     """Prefix of the names of training jobs; no environment's name has two hyphens in a row."""
     return f"roundhouse-{environment.name}--"
+
+
+def recommender(environment: EnvironmentSpec) -> str:
+    """Name of the role of Inference Recommender's jobs."""
+    return f"roundhouse-{environment.name}-recommender"
+
+
+def recommendation_job(environment: EnvironmentSpec, model: str, moment: str) -> str:
+    """Name of a recommendation job, which its models and endpoints begin with, cut at 40.
+
+    `moment` is 14 digits. The prefix is that of training jobs, at most 29 characters.
+    """
+    prefix = training_job_prefix(environment)
+    length = RECOMMENDATION_NAME_LENGTH - len(prefix) - len(moment) - 1
+    return f"{prefix}{model[:length].rstrip('-')}-{moment}"
+
+
+def sample_payload_path(sha256: str) -> str:
+    """Object key of the sample requests of recommendation jobs, by the digest of the archive."""
+    return f"{JOBS_PREFIX}/payloads/{sha256}.tar.gz"
 
 
 def checkpoint_prefix(engine_key: str) -> str:

@@ -24,9 +24,21 @@ DATATYPES = {
     11: "FP64",
     12: "UINT32",
     13: "UINT64",
+    14: "COMPLEX64",
+    15: "COMPLEX128",
     16: "BF16",
 }
-"""KServe v2 datatypes by TensorProto.DataType."""
+"""KServe v2 datatypes by TensorProto.DataType, or ONNX's own names."""
+TAKEN = ("FP32", "FP16", "INT64", "INT32", "UINT8", "BOOL")
+"""Datatypes of inputs and outputs that builds take, as TensorRT does."""
+WAYS_OUT = {
+    "COMPLEX": (
+        "take and give real and imaginary parts as a last axis of 2 (torch.view_as_real), in FP32"
+    ),
+    "a list": "write Python lists as one tensor (stack), and export it again",
+    "BYTES": "no string enters or leaves an engine: take and give numbers",
+}
+"""By the begin of a datatype that is not taken."""
 DAMAGED = "is no ONNX file, or a damaged one"
 LARGEST_BYTES = (1 << 31) - 1
 """Of a protobuf message; larger networks keep their weights in other files."""
@@ -60,11 +72,21 @@ class OnnxHeader:
     """Types of the graph's own nodes."""
     exporter: str
     has_external_weights: bool
+    external_names: tuple[str, ...] = ()
+    """Files of the main graph's external weights, by the names that it gives them, sorted."""
 
     @property
     def is_quantized(self) -> bool:
         """True for a network that holds Q/DQ nodes."""
         return {"QuantizeLinear", "DequantizeLinear"} <= self.operators
+
+
+def way_out_of(datatype: str) -> str:
+    """Return what makes a network of one with a datatype that is not taken."""
+    for begin, way_out in WAYS_OUT.items():
+        if datatype.startswith(begin):
+            return way_out
+    return "export it with a Cast inside, from or to one of these"
 
 
 def read_onnx_header(path: Path) -> OnnxHeader:
@@ -146,7 +168,7 @@ def _model(model: _Message) -> OnnxHeader:
     if len(graphs) != 1:
         raise ValueError(DAMAGED)
     weights, inputs, outputs, operators = set(), [], [], set()
-    external = False
+    external, places = False, set()
     for number, value in graphs[0].fields():
         if not isinstance(value, _Message):
             continue
@@ -154,7 +176,10 @@ def _model(model: _Message) -> OnnxHeader:
             operators.add(value.text(4))
         elif number == 5:
             weights.add(value.text(8))
-            external = external or value.number(14) == EXTERNAL
+            if value.number(14) == EXTERNAL:
+                external = True
+                entries = {item.text(1): item.text(2) for item in value.messages(13)}
+                places.add(entries.get("location", ""))
         elif number == 11:
             inputs.append(_tensor(value))
         elif number == 12:
@@ -167,11 +192,12 @@ def _model(model: _Message) -> OnnxHeader:
         operators=frozenset(operators),
         exporter=f"{model.text(2)} {model.text(3)}".strip(),
         has_external_weights=external,
+        external_names=tuple(sorted(places)),
     )
 
 
 def _tensor(value_info: _Message) -> NetworkTensor:
-    datatype, shape = "an unknown type", None
+    datatype, shape = "a list, a map or another type", None
     for type_proto in value_info.messages(2):
         for tensor_type in type_proto.messages(1):
             number = tensor_type.number(1)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from onboarding.deployment import VARIANT, Deployment, Pool, Target, Variant, pool_priorities
+from onboarding.ensemble_keys import ensemble_key
+from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault, FaultsError
-from onboarding.keys import engine_key, network_key, network_precisions
+from onboarding.keys import engine_key, network_key, network_precisions, plan_key
 from onboarding.lock import LockEntry, LockError, lock_path, read_lock
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
@@ -38,8 +41,17 @@ def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tup
     if unknown:
         raise FaultsError(unknown)
     chosen = sorted(only or behind)
-    entries = _lock_entries(tree, view, [model.name for name in chosen for model in behind[name]])
+    served = [model for name in chosen for model in behind[name]]
+    entries = _lock_entries(tree, view, dict.fromkeys(_with_steps(served)))
     return tuple(_endpoint_deployment(tree, view, name, behind[name], entries) for name in chosen)
+
+
+def _with_steps(models: Iterable[ModelSpec]) -> Iterator[str]:
+    """Yield each model's name, and those of an ensemble's models."""
+    for model in models:
+        yield model.name
+        if isinstance(model, EnsembleSpec):
+            yield from model.models
 
 
 def target(
@@ -52,7 +64,7 @@ def target(
     """
     known: list[str] = []
     for deployment in deployments(tree, environment):
-        for candidate in deployment.targets:
+        for candidate in deployment.built_targets:
             if candidate.model.name == model:
                 known.append(candidate.instance_type.compute_capability)
                 if compute_capability in (None, known[-1]):
@@ -264,11 +276,43 @@ class _Resolver:
             serving_platforms()[self.view.environment.spec.platform],
             instance_types()[instance_type],
         )
-        targets = tuple(
-            _target(self.tree, model, platform, instance, self.entries[model.name])
-            for model in models
-        )
+        targets = tuple(self._target(model, platform, instance) for model in models)
         return Pool(instance_type=instance, priority=priority, targets=targets)
+
+    def _target(
+        self, model: ModelSpec, platform: ServingPlatform, instance: InstanceType
+    ) -> Target:
+        quantization = quantization_mode(model, platform)
+        digests, steps = self.tree.dataset_digests, tuple[Target, ...]()
+        if isinstance(model, EnsembleSpec):
+            specs = [self.view.models[name].spec for name in model.models]
+            steps = tuple(self._target(spec, platform, instance) for spec in specs)
+            key = ensemble_key(model, {step.model.name: step.engine_key for step in steps}, digests)
+            plan = None
+        else:
+            inputs: dict[str, Any] = {
+                "runtime": runtime_identity(platform, instance),
+                "instance": instance,
+                "quantization": quantization,
+                "dataset_digests": digests,
+            }
+            key, plan = engine_key(model, **inputs), plan_key(model, **inputs)
+        entry, held_by = self.entries[model.name].get(key, (None, None))
+        return Target(
+            model=model,
+            instance_type=instance,
+            engine_key=key,
+            plan_key=plan,
+            network_keys={}
+            if steps
+            else {
+                name: network_key(model, name, digests, quantization=quantization)
+                for name in network_precisions(model, instance, quantization)
+            },
+            lock_entry=entry,
+            held_by=held_by,
+            steps=steps,
+        )
 
 
 def _host_image(environment: EnvironmentSpec, platform: ServingPlatform) -> str | None:
@@ -276,33 +320,4 @@ def _host_image(environment: EnvironmentSpec, platform: ServingPlatform) -> str 
         platform.inference_ami_version
         if environment.inference_ami_version is None
         else environment.inference_ami_version
-    )
-
-
-def _target(
-    tree: Tree,
-    model: ModelSpec,
-    platform: ServingPlatform,
-    instance: InstanceType,
-    entries: Mapping[str, Held],
-) -> Target:
-    quantization = quantization_mode(model, platform)
-    key = engine_key(
-        model,
-        runtime=runtime_identity(platform, instance),
-        instance=instance,
-        quantization=quantization,
-        dataset_digests=tree.dataset_digests,
-    )
-    entry, held_by = entries.get(key, (None, None))
-    return Target(
-        model=model,
-        instance_type=instance,
-        engine_key=key,
-        network_keys={
-            name: network_key(model, name, tree.dataset_digests, quantization=quantization)
-            for name in network_precisions(model)
-        },
-        lock_entry=entry,
-        held_by=held_by,
     )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from onboarding.ensemble_spec import OF_STEPS, TASK, EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
 from onboarding.values import Value
@@ -22,7 +23,7 @@ _REFERENCE = "#/$defs/"
 def schemas() -> dict[str, str]:
     """The text of every schema file, by file name."""
     kinds = {
-        "model": _schema(ModelSpec, "A model: models/<name>.yaml"),
+        "model": _model_schema(),
         "endpoint": _schema(
             SharedEndpointSpec, "A shared, multi-model endpoint: endpoints/<name>.yaml"
         ),
@@ -70,6 +71,19 @@ def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
     return 1 if names else 0
 
 
+def _model_schema() -> dict[str, Any]:
+    """Return the schema of one network's file, and where its task is ensemble of an ensemble's."""
+    model = _schema(ModelSpec, "A model: models/<name>.yaml")
+    ensemble = EnsembleSpec.model_json_schema()
+    definitions = model.pop("$defs") | ensemble.pop("$defs")
+    for key in OF_STEPS:
+        del ensemble["properties"][key]
+    outer = {key: model.pop(key) for key in ("$schema", "title")}
+    task = {"const": TASK, "description": "An archive of several models"}
+    condition = {"properties": {"task": task}, "required": ["task"]}
+    return {**outer, "$defs": definitions, "if": condition, "then": ensemble, "else": model}
+
+
 def _schema(spec_type: type[Value], title: str) -> dict[str, Any]:
     schema = spec_type.model_json_schema()
     return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
@@ -78,20 +92,28 @@ def _schema(spec_type: type[Value], title: str) -> dict[str, Any]:
 def _environment_schema() -> dict[str, Any]:
     schema = _schema(EnvironmentSpec, "An environment: environments/<name>.yaml")
     definitions = dict(schema.get("$defs", {}))
-    for section, spec_type in (("models", ModelSpec), ("endpoints", SharedEndpointSpec)):
+    # An ensemble's keys beside a model's: an override has no task by which to tell them apart.
+    kinds: tuple[tuple[str, str, type[Value]], ...] = (
+        ("models", "ModelSpec", EnsembleSpec),
+        ("endpoints", "SharedEndpointSpec", SharedEndpointSpec),
+    )
+    for section, name, spec_type in kinds:
         part = spec_type.model_json_schema()
+        if spec_type is EnsembleSpec:
+            own = ModelSpec.model_json_schema()["properties"]
+            part["properties"].update({key: own[key] for key in OF_STEPS})
         inner = part.pop("$defs", {})
         definitions.update(inner)
         definitions.update(
-            {f"{name}{OVERRIDE}": _partial(definition) for name, definition in inner.items()}
+            {f"{key}{OVERRIDE}": _partial(definition) for key, definition in inner.items()}
         )
         override = _partial(part)
         override["properties"] = {
             key: value for key, value in override["properties"].items() if key != "name"
         }
-        definitions[f"{spec_type.__name__}{OVERRIDE}"] = override
+        definitions[f"{name}{OVERRIDE}"] = override
         holder = definitions["ModelsSpec"] if section == "models" else schema["properties"][section]
-        holder["additionalProperties"] = {"$ref": f"{_REFERENCE}{spec_type.__name__}{OVERRIDE}"}
+        holder["additionalProperties"] = {"$ref": f"{_REFERENCE}{name}{OVERRIDE}"}
     return {**schema, "$defs": definitions}
 
 

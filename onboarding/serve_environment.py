@@ -28,6 +28,7 @@ COMPLETE = "--disable-auto-complete-config"
 VERSION_COMPATIBLE = "--backend-config=tensorrt,version-compatible=true"
 MODEL_FOLDER = "/opt/ml/model"
 """Where SageMaker unpacks the archive of a single model."""
+LOAD_MODEL = "--load-model="
 PLUGINS = "--backend-config=tensorrt,plugins="
 RESPONSE_CACHE_BYTES = 64 * 2**20
 RESPONSE_CACHE = f"--cache-config=local,size={RESPONSE_CACHE_BYTES}"
@@ -80,6 +81,12 @@ VARIABLES = (
     ),
     Variable(
         name=f"{ADDITIONAL_ARGS}, more",
+        value=f"`{LOAD_MODEL}NAME …`, with `bls`",
+        reason="Triton loads by itself the models of an `ensemble_scheduling`, and none that code "
+        "calls",
+    ),
+    Variable(
+        name=f"{ADDITIONAL_ARGS}, more",
         value=f"`{RESPONSE_CACHE}`, with `response_cache: true`",
         reason="a model's response cache has no effect where the server has none",
     ),
@@ -102,19 +109,21 @@ def serve_environment(
     *,
     version_compatible: bool = False,
     plugins: Sequence[str] = (),
+    called_models: Sequence[str] = (),
     response_cache: bool = False,
     asynchronous: bool = False,
     metrics: bool = False,
 ) -> dict[str, str]:
     """The variables of one container; no model is a multi-model endpoint.
 
-    `plugins` are the archive's libraries of custom operators.
+    `plugins` are the archive's libraries of custom operators; `called_models` those of a BLS.
     """
     libraries = ";".join(f"{MODEL_FOLDER}/{name}" for name in plugins)
     options = (
         (True, COMPLETE),
         (version_compatible, VERSION_COMPATIBLE),
         (bool(plugins), f"{PLUGINS}{libraries}"),
+        *((True, f"{LOAD_MODEL}{name}") for name in called_models),
         (response_cache, RESPONSE_CACHE),
     )
     arguments = " ".join(argument for wanted, argument in options if wanted)
@@ -131,16 +140,17 @@ ASYNCHRONOUS_TIMES = {"ROUNDHOUSE_REQUEST_SECONDS": "300", "ROUNDHOUSE_DEADLINE_
 InvokeEndpointAsync waits 900 s where the caller names no time; the servers' defaults are those of
 InvokeEndpoint.
 """
-ASYNCHRONOUS_LIMITS = {"ROUNDHOUSE_MAX_BODY_BYTES": str(2**28), **ASYNCHRONOUS_TIMES}
-"""Limits of the server before Triton, which holds a body four times over, and Triton holds it too.
+ASYNCHRONOUS_LIMITS = {"ROUNDHOUSE_MAX_BODY_BYTES": str(2**30), **ASYNCHRONOUS_TIMES}
+"""Limits of the server before Triton: InvokeEndpointAsync takes a payload of 1 GB.
+
+One request may be of 256 MiB there; of JSON lines, a few at a time are in memory.
 """
 ASYNCHRONOUS_PYTHON_SERVER = {
-    "ROUNDHOUSE_MAX_BODY_BYTES": str(2**30),
+    **ASYNCHRONOUS_LIMITS,
     "ROUNDHOUSE_MAX_REQUEST_ROWS": "100000",
     "ROUNDHOUSE_QUEUE_ROWS": "200000",
-    **ASYNCHRONOUS_TIMES,
 }
-"""Limits of the Python server: InvokeEndpointAsync takes a payload of 1 GB.
+"""Limits of the Python server.
 
 Bodies above 8 MiB lie in a file of the container; of JSON lines, a few at a time are in memory.
 """

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, Tag
 
 from onboarding.document import Document, KeyPath, Place
+from onboarding.ensemble_spec import OF_STEPS, EnsembleSpec
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, nearest
 from onboarding.values import JOINED, OWN, SHARED
@@ -48,9 +49,9 @@ def written_path(loc: tuple[str | int, ...]) -> KeyPath:
 
 def known_keys(spec_type: type[BaseModel], path: KeyPath) -> tuple[str, ...]:
     """The keys that a spec knows at a path."""
-    return tuple(
-        dict.fromkeys(key for model in _models_at(spec_type, path) for key in model.model_fields)
-    )
+    keys = dict.fromkeys(key for model in _models_at(spec_type, path) for key in model.model_fields)
+    unread = OF_STEPS if spec_type is EnsembleSpec and not path else frozenset()
+    return tuple(key for key in keys if key not in unread)
 
 
 def description(spec_type: type[BaseModel], path: KeyPath) -> str | None:
@@ -114,11 +115,17 @@ def _unknown_key(
 
 
 def _keys_of_form(spec_type: type[BaseModel], tag: str) -> tuple[str, ...]:
-    forms = get_args(spec_type.model_fields["endpoint"].annotation)
-    models = [
-        model for form in forms if Tag(tag) in form.__metadata__ for model in _models_in(form)
-    ]
+    forms = _forms(spec_type.model_fields["endpoint"].annotation)
+    models = [model for form, tags in forms if tag in tags for model in _models_in(form)]
     return tuple(key for model in models for key in model.model_fields)
+
+
+def _forms(annotation: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """Yield every part of an annotation with the tags that it has."""
+    marks = getattr(annotation, "__metadata__", ())
+    yield annotation, tuple(mark.tag for mark in marks if isinstance(mark, Tag))
+    for argument in get_args(annotation):
+        yield from _forms(argument)
 
 
 def _missing(spec_type: type[BaseModel], document: Document, path: KeyPath) -> Fault:

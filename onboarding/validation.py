@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import ValidationError, create_model
 
-from onboarding.composition import follows_from_composition, without_composition
 from onboarding.document import Document, KeyPath
+from onboarding.ensemble_spec import OF_STEPS, TASK, EnsembleSpec
 from onboarding.fault import Fault, sorted_faults
+from onboarding.model_spec import ModelSpec
 from onboarding.nearest import nearest
 from onboarding.spec_faults import known_keys, spec_fault, written_path
 from onboarding.values import Value
@@ -44,8 +45,32 @@ def validate(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
     """Validate a document.
 
     A misspelt key is a fault, and yet read as the key it resembles, so that its value is checked
-    too.
+    too. A model file with `task: ensemble` has the spec of one.
     """
+    if spec_type is ModelSpec and document.data.get("task") == TASK:
+        return cast(Checked[SpecT], _ensemble(document))
+    return _validated(spec_type, document)
+
+
+def _ensemble(document: Document) -> Checked[EnsembleSpec]:
+    given = sorted(OF_STEPS & document.data.keys())
+    faults = [
+        document.at(key).fault(
+            f"an ensemble has no '{key}': each of its models has one, in a file of its own",
+            way_out="take it out",
+        )
+        for key in given
+    ]
+    own = document.with_renamed_keys({(key,): None for key in given})
+    checked = _validated(EnsembleSpec, own)
+    return replace(
+        checked,
+        sections=checked.sections - OF_STEPS,
+        faults=sorted_faults([*faults, *checked.faults]),
+    )
+
+
+def _validated(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
     try:
         spec = _whole(spec_type, document.data)
     except ValidationError:
@@ -56,8 +81,7 @@ def validate(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
 
 
 def _checked_by_section(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
-    document, several = without_composition(spec_type, document)
-    faults = [] if several is None else [several]
+    faults: list[Fault] = []
     errors = _errors(spec_type, document.data)
     while any(error["type"] == "extra_forbidden" for error in errors):
         faults.extend(
@@ -67,11 +91,7 @@ def _checked_by_section(spec_type: type[SpecT], document: Document) -> Checked[S
         )
         document = _with_known_keys(spec_type, document, errors)
         errors = _errors(spec_type, document.data)
-    faults.extend(
-        spec_fault(spec_type, document, error)
-        for error in errors
-        if several is None or not follows_from_composition(error)
-    )
+    faults.extend(spec_fault(spec_type, document, error) for error in errors)
     sections = _valid_sections(spec_type, document.data)
     spec = cast(SpecT, spec_type.model_construct(_fields_set=set(sections), **sections))
     return Checked(

@@ -16,6 +16,7 @@ Task = Literal[
     "token-classification",
     "tensors",
     "text-generation",
+    "ensemble",
 ]
 Server = Literal["python", "triton"]
 QuantizationMode = Literal["explicit", "calibration-cache"]
@@ -51,6 +52,8 @@ ONNX_TORCHSCRIPT_EXPORTER_MAX_OPSET).
 """
 LEAST_INT8_OPSET = 13
 """QuantizeLinear and DequantizeLinear have had an axis since."""
+LEAST_FP8 = 8.9
+"""Compute capability of the first tensor cores that multiply E4M3."""
 
 OWN, SHARED, JOINED = "own", "shared", "joined"
 """Tags of `ModelSpec.endpoint`: an endpoint of the model's own, the name of a shared one, or a

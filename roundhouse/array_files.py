@@ -35,6 +35,8 @@ def write(path: Path, arrays: Mapping[str, Any]) -> None:
     """Write an .npz. Raises RoundhouseError."""
     import numpy as np
 
+    from engine_build.datasets.dataset import save_arrays
+
     if path.suffix != ".npz":
         raise UsageError(f"--output {path}: is written as .npz; name it so.")
     kept = io.BytesIO()
@@ -43,7 +45,7 @@ def write(path: Path, arrays: Mapping[str, Any]) -> None:
         name: np.asarray(array, dtype=str if np.asarray(array).dtype == object else None)
         for name, array in arrays.items()
     }
-    np.savez(kept, **plain)
+    save_arrays(kept, plain)
     try:
         path.write_bytes(kept.getvalue())
     except OSError as error:

@@ -163,18 +163,11 @@ def asynchronous_runtime(
     )
 
 
-def invoke_lines(
-    runtime: AsynchronousRuntime, address: Address, deployment: Deployment, file: Path, output: Path
-) -> int:
+def invoke_lines(runtime: AsynchronousRuntime, address: Address, file: Path, output: Path) -> int:
     """Write the answers of a file of requests, one a line each, and return their bytes.
 
-    Raises RoundhouseError, and UsageError where the server reads no JSON lines.
+    Raises RoundhouseError.
     """
-    if deployment.server == "triton":
-        raise UsageError(
-            f"{deployment.name}: is served by Triton, which reads no JSON lines; give --input "
-            "FILE.npz, or texts, or set `serving: {server: python}`."
-        )
     if not file.is_file():
         raise RoundhouseError(f"--input {file}: is no file; give one with a request on each line.")
     if output.is_dir() or not output.parent.is_dir():

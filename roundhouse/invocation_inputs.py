@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onboarding.deployment import Target
+from onboarding.ensemble_spec import EnsembleSpec
 from roundhouse.errors import UsageError
 
 
@@ -17,8 +18,10 @@ def require_inputs(
     own = own_tensors(target)
     if own is not None:
         if texts or file is None:
+            is_ensemble = isinstance(target.model, EnsembleSpec)
+            kind = "is an ensemble" if is_ensemble else "has code of its own around the model"
             raise UsageError(
-                f"{name}: has code of its own around the model, so it {own}; give --input FILE.npz "
+                f"{name}: {kind}, so it {own}; give --input FILE.npz "
                 "(an array per input, rows on axis 0; texts as numpy's str) and no texts."
             )
         return
@@ -44,6 +47,12 @@ def require_inputs(
 
 def own_tensors(target: Target) -> str | None:
     """Return what clients send and get where a model file declares it; None where the task does."""
+    if isinstance(target.model, EnsembleSpec):
+        if target.lock_entry is None:
+            return "takes and answers tensors"
+        inputs, outputs = target.lock_entry.manifest.inputs, target.lock_entry.manifest.outputs
+        sent, got = (", ".join(tensor.name for tensor in tensors) for tensors in (inputs, outputs))
+        return f"takes {sent} and answers {got}"
     before, after = target.model.serving.preprocessing, target.model.serving.postprocessing
     parts = {
         "takes": () if before is None else before.inputs,

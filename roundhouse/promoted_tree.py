@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.lock import lock_path
 from onboarding.promotion import FOLDER, Promotion, promotion_path, read_promotion
 from onboarding.tree import Tree, read_tree
@@ -63,7 +64,8 @@ def promoted_folder(promotion: Promotion, git: Git, build: Path) -> Path:
 def model_files(tree: Tree, model: str) -> tuple[str, ...]:
     """Return the files that a model's engine and endpoint follow from, relative to the root.
 
-    Its own file, its locks, datasets, network and plugins, and the shared endpoint that it joins.
+    Its own file, its locks, datasets, network, plugins and code, the shared endpoint that it joins,
+    and what an ensemble's models follow from.
     """
     files = {f"models/{model}.yaml"}
     files |= {lock_path(Path(item.locks), model).as_posix() for item in tree.environments.values()}
@@ -83,6 +85,11 @@ def model_files(tree: Tree, model: str) -> tuple[str, ...]:
             *plugins,
         )
         files |= {path for path in source if path is not None and not path.startswith("s3://")}
+        serving = spec.serving
+        code = (serving.preprocessing, serving.postprocessing, getattr(spec, "bls", None))
+        files |= {item.file for item in code if item is not None}
+        if isinstance(spec, EnsembleSpec):
+            files.update(*(model_files(tree, name) for name in spec.models))
         if isinstance(spec.endpoint, str):
             files.add(f"endpoints/{spec.endpoint}.yaml")
     return tuple(sorted(files))

@@ -27,7 +27,7 @@ FIELDS = (
 )
 OPTIONAL = (
     *("auto_truncate", "prompts", "engines", "labels", "activation", "image_processor"),
-    *("preprocessing", "postprocessing"),
+    *("preprocessing", "postprocessing", "ensemble"),
 )
 TENSORRT = "tensorrt"
 CUDA = "libcuda.so.1"
@@ -58,7 +58,7 @@ def verified_manifest(
 
 
 def read_manifest(archive: Path, expected: str | None) -> dict[str, Any]:
-    """Return the manifest of an archive, its own files unchecked.
+    """Return the manifest of an archive, its own files unchecked; in an ensemble that of the step.
 
     `expected` is the sha256 that the deployment pins, `None` when it pins none. Raises Refused.
     """
@@ -75,12 +75,45 @@ def read_manifest(archive: Path, expected: str | None) -> dict[str, Any]:
             f"Refused: {MANIFEST_NAME} has sha256 {digest}, but the deployment pins {expected}; "
             "deploy the archive the lock names."
         )
+    manifest = _fields(MANIFEST_NAME, data)
+    step = own_step()
+    if step not in manifest.get("ensemble", {}).get("steps", {}):
+        return manifest
+    return step_manifest(archive, manifest, step)
+
+
+def step_manifest(archive: Path, manifest: Mapping[str, Any], step: str) -> dict[str, Any]:
+    """Return the manifest of a model of an ensemble, as published but for `files`. Raises Refused.
+
+    `manifest` is the ensemble's own; its files are the archive's.
+    """
+    name = manifest["ensemble"]["steps"][step]["manifest"]
+    published = (archive / name).read_bytes() if (archive / name).is_file() else b""
+    digest, wanted = hashlib.sha256(published).hexdigest(), manifest["files"].get(name)
+    if digest != wanted:
+        raise Refused(
+            f"Refused: {name} has sha256 {digest}, but {MANIFEST_NAME} says {wanted}; publish the "
+            "archive again."
+        )
+    return _fields(name, published) | {"files": manifest["files"]}
+
+
+def own_step(file: str = __file__) -> str:
+    """Return the model of an ensemble in whose folder this file lies, such as MODEL_tokenizer/1.
+
+    No model's name holds an underscore.
+    """
+    return Path(file).resolve().parents[1].name.partition("_")[0]
+
+
+def _fields(name: str, data: bytes) -> dict[str, Any]:
+    """Return what servers read of a manifest. Raises Refused."""
     try:
         manifest = json.loads(data)
         fields = {field: manifest[field] for field in FIELDS}
     except (ValueError, KeyError, TypeError) as fault:
         raise Refused(
-            f"Refused: {MANIFEST_NAME} cannot be read ({fault!r}); build the engine again."
+            f"Refused: {name} cannot be read ({fault!r}); build the engine again."
         ) from fault
     return fields | {field: manifest[field] for field in OPTIONAL if field in manifest}
 

@@ -1,9 +1,10 @@
-"""Runs a user's `preprocess` or `postprocess` in a process of its own, which can be killed.
+"""Runs a user's `preprocess`, `postprocess` or `execute` in a process of its own.
 
 Self-contained, on numpy and the standard library: archives carry this file beside the `model.py`
 of their pre- and postprocessing, and the build runs it on its first samples. A fault of the user's
-code, a crash, an endless loop, what it prints and what it keeps in memory stay in that process. It
-has no variables of the environment, so no credentials; it is no sandbox against malice.
+code, a crash, an endless loop, what it prints and what it keeps in memory stay in that process,
+which is killed. It has no variables of the environment, so no credentials; it is no sandbox against
+malice. `execute` (BLS) gets a second argument, by which it calls other models.
 
 `python -I -u processing.py FILE FUNCTION DESCRIPTOR` is the process: it reads tensors from a socket
 and writes its answers there. Both are one message: its length in 8 bytes, a line of JSON, and the
@@ -24,8 +25,9 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +43,17 @@ PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when the one that started it ends."""
 READY, ANSWER, REFUSED, FAILED = "ready", "answer", "refused", "failed"
 """Kinds of messages from the process: REFUSED is the client's fault, FAILED the code's."""
+MODEL_CALL, EXECUTE = "model call", "execute"
+"""What `execute` asks in the midst of a call, and is answered as calls are."""
 
 
 class ProcessingFailed(Exception):
     """The user's code gave no answer; the message is a sentence without its values."""
+
+
+CallModel = Callable[[str, Tensors], Mapping[str, Array]]
+"""A model's answer by its name and inputs. Raises ValueError for inputs that it refuses, and
+ProcessingFailed."""
 
 
 class Processing:
@@ -60,10 +69,11 @@ class Processing:
         self._connection: socket.socket | None = None
         self._start()
 
-    def call(self, tensors: Tensors) -> dict[str, Array]:
+    def call(self, tensors: Tensors, model: CallModel | None = None) -> dict[str, Array]:
         """Return what the function makes of one request's tensors, by name.
 
-        Raises ValueError with the function's own sentence for the client, and ProcessingFailed.
+        `model` answers the calls of `execute`. Raises ValueError with the function's own sentence
+        for the client, and ProcessingFailed.
         """
         if self._process is None:
             self._start()
@@ -72,6 +82,9 @@ class Processing:
         try:
             send(self._connection, {"kind": "call"}, tensors, deadline)
             header, answer = receive(self._connection, deadline)
+            while header["kind"] == MODEL_CALL and model is not None:
+                send(self._connection, *_model_answer(model, header["model"], answer), deadline)
+                header, answer = receive(self._connection, deadline)
         except TimeoutError:
             self.close()
             raise ProcessingFailed(
@@ -97,7 +110,7 @@ class Processing:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
-        arguments = (str(self._file), self._function, str(theirs.fileno()))
+        arguments = (str(self._file.resolve()), self._function, str(theirs.fileno()))
         with theirs:
             self._process = subprocess.Popen(
                 (interpreter(), "-I", "-u", str(Path(__file__).resolve()), *arguments),
@@ -135,45 +148,13 @@ class Processing:
         return f"the process of {self._function}() ended {how}"
 
 
-def checked_answer(
-    answer: Tensors, records: Sequence[Mapping[str, Any]], rows: int, function: str
-) -> dict[str, Array]:
-    """Return the answer's tensors in the order of `records`, whose first axis is the request's.
-
-    Raises ProcessingFailed for another name, datatype, shape or number of rows.
-    """
-    names = [record["name"] for record in records]
-    if sorted(answer) != sorted(names):
-        raise ProcessingFailed(
-            f"{function}() returned {', '.join(sorted(answer)) or 'nothing'}; it must return "
-            f"{', '.join(names)}"
-        )
-    for record in records:
-        name, array = record["name"], answer[record["name"]]
-        shape, wanted = list(array.shape), [rows, *record["shape"][1:]]
-        if datatype_of(array) != record["datatype"]:
-            raise ProcessingFailed(
-                f"{function}() returned {name} as {datatype_of(array)}; it must be "
-                f"{record['datatype']}"
-            )
-        if len(shape) != len(wanted) or any(
-            size not in (-1, length) for length, size in zip(shape, wanted, strict=True)
-        ):
-            raise ProcessingFailed(
-                f"{function}() returned {name} of shape {shape}; it must be {wanted}, a row for "
-                "each row of the request"
-            )
-    return {name: answer[name] for name in names}
-
-
-def datatype_of(array: Array) -> str:
-    """Return the KServe v2 name of an array's type; its numpy name where there is none."""
-    if array.dtype == object:
-        return "BYTES"
-    kind = {"b": "BOOL", "i": "INT", "u": "UINT", "f": "FP"}.get(array.dtype.kind)
-    if kind is None or kind == "BOOL":
-        return kind or str(array.dtype)
-    return f"{kind}{8 * array.dtype.itemsize}"
+def _model_answer(call: CallModel, name: str, tensors: Tensors) -> tuple[dict[str, str], Tensors]:
+    try:
+        return {"kind": ANSWER}, call(name, tensors)
+    except ValueError as fault:
+        return {"kind": REFUSED, "sentence": str(fault)}, {}
+    except ProcessingFailed as fault:
+        return {"kind": FAILED, "sentence": str(fault)}, {}
 
 
 def interpreter() -> str:
@@ -274,14 +255,14 @@ def _has_stderr() -> bool:
     return True
 
 
-def load_function(file: Path, name: str) -> Callable[[dict[str, Array]], Any]:
+def load_function(file: Path, name: str) -> Callable[..., Any]:
     """Import a file and return its function. Raises what its code raises, and AttributeError."""
     spec = importlib.util.spec_from_file_location("user_code", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["user_code"] = module
     spec.loader.exec_module(module)
-    function: Callable[[dict[str, Array]], Any] = getattr(module, name)
+    function: Callable[..., Any] = getattr(module, name)
     return function
 
 
@@ -298,6 +279,20 @@ def answer_call(function: Callable[[dict[str, Array]], Any], name: str, tensors:
     except Exception as fault:
         traceback.print_exc()
         return {"kind": FAILED, "sentence": f"{name}() failed with {_described(fault)}"}, {}
+
+
+def model_calls(connection: socket.socket) -> Callable[[str, Tensors], dict[str, Array]]:
+    """Return `call(model, tensors)`: a model's answer, by way of the process that started this."""
+
+    def call(model: str, tensors: Tensors) -> dict[str, Array]:
+        inputs = {name: _as_tensor(value) for name, value in tensors.items()}
+        send(connection, {"kind": MODEL_CALL, "model": model}, inputs, None)
+        header, answer = receive(connection, None)
+        if header["kind"] == ANSWER:
+            return answer
+        raise (ValueError if header["kind"] == REFUSED else RuntimeError)(header["sentence"])
+
+    return call
 
 
 def _as_tensor(value: Any) -> Array:
@@ -328,6 +323,8 @@ def main(file: str, name: str, descriptor: str) -> None:
             sentence = f"{Path(file).name} cannot be imported: {_described(fault)}"
             send(connection, {"kind": FAILED, "sentence": sentence}, {}, None)
             return
+        if name == EXECUTE:
+            function = partial(function, call=model_calls(connection))
         send(connection, {"kind": READY}, {}, None)
         with suppress(ConnectionError):
             while True:

@@ -1,8 +1,9 @@
 """Runs a user's preprocessing or postprocessing inside Triton: the first or last of an ensemble.
 
 Engine archives carry this file as `<model>_preprocessing/1/model.py` or
-`<model>_postprocessing/1/model.py`, with `manifest_check.py`, `processing.py` and the user's file
-beside it. The user's code runs in a process of its own: one client's fault fails its own request.
+`<model>_postprocessing/1/model.py`, with `manifest_check.py`, `processing.py`, `answer_check.py`
+and the user's file beside it. The user's code runs in a process of its own: one client's fault
+fails its own request.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import answer_check  # type: ignore[import-not-found]
 import manifest_check  # type: ignore[import-not-found]
 import processing  # type: ignore[import-not-found]
 import triton_python_backend_utils as pb_utils
@@ -60,12 +62,12 @@ class TritonPythonModel:
         }
         rows = len(next(iter(tensors.values())))
         try:
-            answer = processing.checked_answer(
+            answer = answer_check.checked_answer(
                 self._processing.call(tensors), self._outputs, rows, self._function
             )
         except ValueError as refusal:
             return _error(str(refusal), pb_utils.TritonError.INVALID_ARG)
-        except processing.ProcessingFailed as fault:
+        except (processing.ProcessingFailed, answer_check.WrongAnswer) as fault:
             print(f"{fault}.", file=sys.stderr, flush=True)
             return _error(f"{fault}.", pb_utils.TritonError.INTERNAL)
         return pb_utils.InferenceResponse(

@@ -12,7 +12,7 @@ import orjson
 from container.server.codecs.envelope import BINARY_TYPE
 from container.triton_front.kserve_request import SIZES
 from onboarding.example_row import row_bytes, row_shape
-from onboarding.manifest import MANIFEST_NAME, Manifest, TensorRecord
+from onboarding.manifest import MANIFEST_NAME, EnsembleRecord, Manifest, TensorRecord
 
 PROBE = "health"
 PIXEL = bytes.fromhex(
@@ -42,6 +42,8 @@ def health_request(archive: Path) -> HealthRequest | None:
         manifest = Manifest.from_bytes((archive / MANIFEST_NAME).read_bytes())
     except (OSError, ValueError, KeyError):
         return None
+    if manifest.ensemble is not None:
+        return _ensemble_request(manifest, manifest.ensemble)
     before = manifest.preprocessing
     if before is not None and before.example is not None:
         return _example_request(before.inputs, before.example)
@@ -64,6 +66,20 @@ def health_request(archive: Path) -> HealthRequest | None:
         ]
     request = _binary_request(manifest.inputs, shapes, tails)
     return request._replace(is_guess=before is not None)
+
+
+def _ensemble_request(manifest: Manifest, ensemble: EnsembleRecord) -> HealthRequest:
+    """Return its example, or a word, a black pixel or zeros; a guess, since the steps read it."""
+    if ensemble.example is not None:
+        return _example_request(manifest.inputs, ensemble.example)
+    shapes = [_row_shape(record, None) for record in manifest.inputs]
+    tails = []
+    for record, shape in zip(manifest.inputs, shapes, strict=True):
+        text = PIXEL if record.name in ensemble.images else PROBE.encode()
+        value = len(text).to_bytes(4, "little") + text
+        size = SIZES.get(record.datatype)
+        tails.append(math.prod(shape) * (value if size is None else bytes(size)))
+    return _binary_request(manifest.inputs, shapes, tails)._replace(is_guess=True)
 
 
 def _example_request(records: Sequence[TensorRecord], example: Mapping[str, Any]) -> HealthRequest:

@@ -15,6 +15,7 @@ from container.server.http.inference import (
     content_type,
     decompressed_body,
 )
+from container.server.http.json_lines import is_json_lines
 from container.server.http.messages import (
     Request,
     Response,
@@ -25,14 +26,16 @@ from container.server.process import trim_memory
 from container.server.types import (
     DeadlinePassed,
     RequestFault,
+    TooLarge,
     Unavailable,
     UnknownPath,
     WrongMethod,
 )
 from container.triton_front.health import Health, ModelHealth
+from container.triton_front.json_lines import infer_lines
 from container.triton_front.kserve_request import checked_request
 from container.triton_front.probe import health_request
-from container.triton_front.upstream import TritonClient, TritonRequest
+from container.triton_front.upstream import TritonClient, TritonRequest, mark_seen
 
 MODEL_PATH = re.compile(r"/models/([A-Za-z0-9._-]{1,256})(/invoke)?")
 TARGET_MODEL = b"x-amzn-sagemaker-target-model"
@@ -40,6 +43,8 @@ TARGET = re.compile(rb"[\x21-\x7e]{1,1024}")
 PASSED_PREFIX = b"x-amzn-"
 INLINE_BYTES = 64 * 1024
 """Bodies up to this much are checked on the event loop, in about a millisecond."""
+MOST_WHOLE_BYTES = 2**28
+"""Of a body that is one request: this server holds it four times over, and Triton holds it too."""
 TRIM_BYTES, TRIM_SECONDS = 1 << 20, 10.0
 """So many bytes of bodies leave memory behind that is worth returning, so long after the first."""
 LOAD_SECONDS = 420.0
@@ -143,18 +148,29 @@ class TritonRoutes:
     async def _infer(self, request: Request, path: str, name: str) -> Response:
         self._health.refuse(name)
         body, encoding = request.body, request.headers.get(b"content-encoding")
+        most = min(self._max_body_bytes, MOST_WHOLE_BYTES)
         if encoding is not None:
-            body = await decompressed_body(body, encoding, self._max_body_bytes)
+            body = await decompressed_body(body, encoding, most)
         self._plan_trim(len(body))
-        kind = content_type(request)
+        kind, passed = content_type(request), _passed(request)
+
+        async def ask(body: bytes, kind: str, seconds: float) -> Response:
+            answer = await self._pass_on(TritonRequest("POST", path, body, kind, passed), seconds)
+            self._health.observe(name, answer.status)
+            return answer
+
+        if is_json_lines(kind):
+            return await infer_lines(ask, body, self._deadline_seconds)
+        if len(body) > most:
+            raise TooLarge(
+                f"The request has {len(body)} bytes, and one request may have {most}; send JSON "
+                "lines, a request on each (application/jsonlines)."
+            )
         if len(body) <= INLINE_BYTES:
             checked, kind = checked_request(body, kind)
         else:
             checked, kind = await asyncio.to_thread(checked_request, body, kind)
-        response = await self._pass_on(
-            TritonRequest("POST", path, checked, kind, _passed(request)), self._deadline_seconds
-        )
-        self._health.observe(name, response.status)
+        response = await ask(checked, kind, self._deadline_seconds)
         accepted = request.headers.get(b"accept-encoding")
         return response if accepted is None else await compressed_response(response, accepted)
 
@@ -212,7 +228,7 @@ class TritonRoutes:
     async def _pass_on(self, request: TritonRequest, seconds: float = 60.0) -> Response:
         """Return Triton's answer; Triton goes on with a request whose client has left."""
         asking = asyncio.ensure_future(self._triton.request(request))
-        asking.add_done_callback(_retrieve)
+        asking.add_done_callback(mark_seen)
         try:
             return await asyncio.wait_for(asyncio.shield(asking), seconds)
         except TimeoutError as fault:
@@ -268,9 +284,3 @@ def _model_of(path: str) -> tuple[str, str | None]:
 def _refuse_other_methods(request: Request, *allowed: str) -> None:
     if request.method not in allowed:
         raise WrongMethod(f"{request.path[:60]} takes {', '.join(allowed)}, not {request.method}.")
-
-
-def _retrieve(asking: asyncio.Future[Response]) -> None:
-    """Mark a fault as seen: the client that asked may have left."""
-    if not asking.cancelled():
-        asking.exception()

@@ -25,6 +25,12 @@ class TritonGone(Unavailable):
     """Triton does not listen, or ended its connection before it answered."""
 
 
+def mark_seen(asking: asyncio.Future[Response]) -> None:
+    """Mark a fault as seen: the client that asked may have left."""
+    if not asking.cancelled():
+        asking.exception()
+
+
 class TritonRequest(NamedTuple):
     """A request to Triton, its parts already free of line ends."""
 

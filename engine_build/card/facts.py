@@ -39,13 +39,21 @@ class CardFacts:
 
         Empty when none was run.
         """
-        points: Sequence[Mapping[str, Any]] = self.networks.get("int8", {}).get("frontier", ())
+        points: Sequence[Mapping[str, Any]] = self._quantized.get("frontier", ())
         return tuple(sorted(points, key=lambda point: float(point["share"])))
 
     @property
     def layers(self) -> tuple[Mapping[str, Any], ...]:
         """The weighted layers, in graph order, each with what became of it and why."""
-        return tuple(self.networks.get("int8", {}).get("layers", ()))
+        return tuple(self._quantized.get("layers", ()))
+
+    @property
+    def _quantized(self) -> Mapping[str, Any]:
+        """The facts of the Q/DQ network that the manifest's record is of; none for others."""
+        record = self.manifest.quantization
+        if record is None or record.mode == "dynamic":
+            return {}
+        return self.networks.get(record.precision, {})
 
     @property
     def subject(self) -> tuple[str, str]:

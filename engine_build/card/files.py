@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,18 @@ from onboarding.names import engine_card_data_path, engine_card_path, network_pa
 
 
 def card_files(
-    request: BuildRequest, entry: LockEntry, networks: Store, folder: Path
+    request: BuildRequest, entry: LockEntry, networks: Sequence[Store], folder: Path
 ) -> list[tuple[str, Path]]:
-    """Write card.html and card.json into a folder; return each with its name in a store."""
+    """Write card.html and card.json into a folder; return each with its name in a store.
+
+    `networks`: where the networks' records are looked for, the nearest first.
+    """
+    keys = entry.manifest.network_keys
     facts = CardFacts(
         entry=entry,
         source=request.model.source,
         environment=request.environment,
-        networks={name: _facts(networks, key) for name, key in request.network_keys.items()},
+        networks={name: _facts(networks, key) for name, key in keys.items()},
     )
     key, files = entry.manifest.engine_key, []
     names = (engine_card_path(key), engine_card_data_path(key))
@@ -35,10 +40,13 @@ def card_files(
     return files
 
 
-def _facts(store: Store, key: str) -> dict[str, Any]:
+def _facts(stores: Sequence[Store], key: str) -> dict[str, Any]:
     """Return what a network was kept with; nothing when it is not there."""
-    data = store.read(network_path(key, RECORD_NAME))
-    try:
-        return {} if data is None else NetworkRecord.model_validate_json(data).facts
-    except ValidationError:
-        return {}
+    for store in stores:
+        data = store.read(network_path(key, RECORD_NAME))
+        try:
+            if data is not None:
+                return NetworkRecord.model_validate_json(data).facts
+        except ValidationError:
+            continue
+    return {}

@@ -76,10 +76,16 @@ def int8_values(facts: CardFacts) -> dict[str, Any]:
 def _origin(record: QuantizationRecord) -> str:
     if record.mode == "source":
         return "the source network's own Q/DQ nodes, kept as they are"
+    if record.mode == "dynamic":
+        return (
+            "ONNX Runtime's dynamic quantization of the float network: each batch sets the ranges"
+        )
     return f"{record.mode} mode, {record.method} calibration on {record.samples} samples"
 
 
 def _int8_share(record: QuantizationRecord) -> str:
+    if record.mode == "dynamic":
+        return f"{record.int8_layers} layers are in INT8"
     if record.int8_share_of_matmul_macs is None:
         return "TensorRT chose the layers that are in INT8"
     tokens = "" if record.share_at_sequence is None else f" at {record.share_at_sequence} tokens"
@@ -94,13 +100,7 @@ def _int8_use(facts: CardFacts) -> str:
         return "The published engine is not made of it."
     if facts.manifest.runtime.name == "tensorrt":
         return "The published plan runs it."
-    if record.mode == "source":
-        return "The published engine is it, in ONNX Runtime."
-    return (
-        "The published engine is not made of it, but of the float network by ONNX Runtime's "
-        "dynamic quantization, which is the faster one on a CPU; a GPU's INT8 plan is compiled "
-        "from this one."
-    )
+    return "The published engine is it, in ONNX Runtime."
 
 
 def _frontier_charts(facts: CardFacts) -> list[tuple[str, str]]:

@@ -86,7 +86,9 @@ def card_page(facts: CardFacts) -> bytes:
 def commands(facts: CardFacts) -> tuple[str, ...]:
     """Return the commands from the builder's commit to the engine and a check of its archive."""
     manifest, archive = facts.manifest, facts.entry.archive
-    commit, name = manifest.builder.source_commit, manifest.model
+    record, name = manifest.repackaged, manifest.model
+    commit = (manifest if record is None else record).builder.source_commit
+    reused = "" if record is None else f" --plan-from {record.engine_key}:{record.archive_sha256}"
     checkout = (
         "# no source commit was recorded: use the commit that holds this lock entry"
         if commit is None
@@ -96,7 +98,7 @@ def commands(facts: CardFacts) -> tuple[str, ...]:
         checkout,
         f"# --root: the tree with models/{name}.yaml and its source as they were then",
         f"python -m engine_build --root . --environment {facts.environment} --model {name} "
-        f"--out build/{name}",
+        f"--out build/{name}{reused}",
         f"bash build/{name}/reproduce.sh   # its processes, one by one",
         f'echo "{archive.sha256}  {archive.path.rpartition("/")[2]}" | sha256sum --check'
         "   # of the published archive",

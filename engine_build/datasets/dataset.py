@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -186,3 +186,11 @@ def _arrays(path: Path) -> Samples:
         values=tuple(dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)),
         labels=None if labels is None else tuple(map(str, labels)),
     )
+
+
+def save_arrays(file: Path | BinaryIO, arrays: Mapping[str, Array]) -> None:
+    """Write an .npz. numpy.savez takes no array named as an argument of its own, such as `file`."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

@@ -9,6 +9,7 @@ another for minutes, and more rounds make an interval narrow around luck (docs/d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,8 +40,9 @@ FLOAT: tuple[Precision, ...] = ("fp32", "fp16")
 LEAST_ROUNDS = 15
 """Fewer rounds give no useful interval; a quiet machine runs more than twice as many."""
 NOISE = (0.1, 0.9)
+EIGHT_BITS: tuple[Precision, ...] = ("int8", "fp8")
 LEAST_GAIN = 1.05
-"""INT8 costs accuracy, so less than 5 % is not worth it.
+"""Eight bits cost accuracy, so less than 5 % is not worth it.
 
 Two copies of one engine lay up to 3 % apart for a whole measurement, with intervals that excluded
 1: where their memory happens to lie is no noise that more rounds would remove.
@@ -102,9 +104,16 @@ class Findings:
 
     @property
     def fallback(self) -> Precision | None:
-        """The fastest float engine that may be chosen: what `auto` takes instead of int8."""
+        """The fastest float engine that may be chosen: what `auto` takes instead of eight bits."""
         candidates = (precision for precision in reversed(FLOAT) if self.may_be_chosen(precision))
         return next(candidates, None)
+
+    @property
+    def eight_bits(self) -> tuple[Precision, ...]:
+        """The candidates of eight bits, INT8 first; FP8 only where the build considered it."""
+        known = (self.accuracy, self.broken, self.refused)
+        has_fp8 = any("fp8" in precisions for precisions in known)
+        return EIGHT_BITS if has_fp8 else ("int8",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,28 +180,27 @@ def refuse_missed_budget(requested: str, findings: Findings) -> None:
 
 
 def decide(requested: str, findings: Findings, speedups: Sequence[SpeedupRecord]) -> Decision:
-    """Choose the requested precision; for `auto`, int8 if it is accurate and faster.
+    """Choose the requested precision; for `auto`, the fastest of eight bits that is accurate.
 
-    It must be faster at the opt shape of every profile.
+    It must be faster than the float engine at the opt shape of every profile.
     """
     if requested != "auto":
         precision = next(iter(findings.accuracy))
         return _decision(precision, f", as asked: {_result(findings, precision)}")
     plain = findings.fallback
+    passing = [item for item in findings.eight_bits if findings.may_be_chosen(item)]
     if plain is None:
-        result = _result(findings, "int8")
-        return _decision("int8", f": {result}; no float engine is within the budget")
+        chosen = max(passing, key=lambda item: _gain(item, speedups))
+        others = [item for item in findings.eight_bits if item != chosen]
+        reasons = "".join(f"; {_against(item, findings, speedups)}" for item in others)
+        result = _result(findings, chosen)
+        return _decision(chosen, f": {result}; no float engine is within the budget{reasons}")
+    measured = [record for record in speedups if record.baseline == plain]
+    faster = [item for item in passing if _is_faster(item, measured)]
+    chosen = max(faster, key=lambda item: _gain(item, measured), default=plain)
+    reasons = "; ".join(_against(item, findings, measured) for item in findings.eight_bits)
     fp16 = "" if plain == "fp16" else _reason_against_fp16(findings)
-    if (reason := _reason_against_int8(findings)) is not None:
-        return _decision(plain, f": {reason}{fp16}")
-    measured = [
-        record for record in speedups if (record.candidate, record.baseline) == ("int8", plain)
-    ]
-    slow = [record for record in measured if not is_faster(record)]
-    chosen: Precision = plain if slow or not measured else "int8"
-    gains = "; ".join(map(format_speedup, slow or measured)) or "not measured"
-    verb = "int8 is" if chosen == "int8" else "int8 is not faster by more than noise and 5 %:"
-    return _decision(chosen, f": {verb} {gains}, and has {_result(findings, 'int8')}{fp16}")
+    return _decision(chosen, f": {reasons}{fp16}")
 
 
 def keep_given(precision: Precision, findings: Findings, reference: str | None) -> Decision:
@@ -206,13 +214,31 @@ def _decision(precision: Precision, reason: str) -> Decision:
     return Decision(precision=precision, sentence=f"{precision}{reason}.")
 
 
-def _reason_against_int8(findings: Findings) -> str | None:
-    if "int8" in findings.broken:
-        return findings.broken["int8"].rstrip(".")
-    if "int8" not in findings.accuracy:
-        reason = findings.refused.get("int8", "the model file gives no calibration samples")
-        return f"int8 was not tried, since {reason.rstrip('.')}"
-    return None if findings.may_be_chosen("int8") else f"int8 has {_result(findings, 'int8')}"
+def _gain(precision: Precision, speedups: Sequence[SpeedupRecord]) -> float:
+    """Return the product of a candidate's speed-ups at all opt shapes."""
+    return math.prod(record.ratio for record in speedups if record.candidate == precision)
+
+
+def _is_faster(precision: Precision, speedups: Sequence[SpeedupRecord]) -> bool:
+    records = [record for record in speedups if record.candidate == precision]
+    return bool(records) and all(map(is_faster, records))
+
+
+def _against(precision: Precision, findings: Findings, speedups: Sequence[SpeedupRecord]) -> str:
+    """Say what speaks against a candidate of eight bits, or how fast and accurate it is."""
+    if precision in findings.broken:
+        return findings.broken[precision].rstrip(".")
+    if precision not in findings.accuracy:
+        reason = findings.refused.get(precision, "the model file gives no calibration samples")
+        return f"{precision} was not tried, since {reason.rstrip('.')}"
+    if not findings.may_be_chosen(precision):
+        return f"{precision} has {_result(findings, precision)}"
+    measured = [record for record in speedups if record.candidate == precision]
+    slow = [record for record in measured if not is_faster(record)]
+    gains = "; ".join(map(format_speedup, slow or measured)) or "not measured"
+    is_slow = bool(slow) or not measured
+    verb = "is not faster by more than noise and 5 %:" if is_slow else "is"
+    return f"{precision} {verb} {gains}, and has {_result(findings, precision)}"
 
 
 def _reason_against_fp16(findings: Findings) -> str:

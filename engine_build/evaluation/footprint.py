@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from engine_build.datasets.dataset import Feed
+from engine_build.datasets.dataset import Feed, save_arrays
 from engine_build.errors import SourceFault
 from engine_build.evaluation.runtimes import (
     DRIVER,
@@ -68,7 +68,7 @@ def load_measured(
 def measure_in_child(engine: Path, feed: Feed, scratch: Path, runner: Runner) -> Footprint:
     """Load an engine in a child process and run it once. Raises SourceFault."""
     path = scratch / "feed.npz"
-    np.savez(path, **feed)  # type: ignore[arg-type]
+    save_arrays(path, feed)
     argv = (sys.executable, "-m", "engine_build.evaluation.footprint", str(engine), str(path))
     ended = runner.run(Command(argv=argv, timeout_seconds=TIMEOUT_SECONDS))
     try:

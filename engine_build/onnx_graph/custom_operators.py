@@ -16,6 +16,12 @@ import onnx.inliner
 from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.external_data import external_names, load_weights
 from engine_build.onnx_graph.onnx_file import read_model
+from engine_build.onnx_graph.sparse_weights import densify_weights
+
+ATTENTION = "Attention"
+"""ONNX's own, of opset 23. TensorRT-RTX 1.7 ends with SIGSEGV or refuses it where no fused kernel
+fits, and quantization looks for the MatMul nodes inside."""
+ONNX_DOMAINS = ("", "ai.onnx")
 
 
 def inline_functions(model: onnx.ModelProto, kept: Collection[str] = ()) -> onnx.ModelProto:
@@ -32,18 +38,27 @@ def inline_functions(model: onnx.ModelProto, kept: Collection[str] = ()) -> onnx
 
 
 def read_inlined(source: Path, operators: Collection[str] = ()) -> tuple[onnx.ModelProto, bool]:
-    """Return the file with its data and no functions of its own; True where that changes it.
+    """Return the file with its data, all in standard nodes and dense; True where that changes it.
 
     A function's nodes take the place of its calls: placement, typing and counting look at nodes.
     Those of `operators`, which a plugin computes, stay functions.
     """
     whole = read_model(source, weights=False)
-    model = inline_functions(whole, operators)
+    model = _decompose_attention(inline_functions(whole, operators))
     is_changed = model is not whole
     if external_names(source.name, model):
         load_weights(model, source.parent)
         is_changed = True
-    return model, is_changed
+    return model, densify_weights(model) or is_changed
+
+
+def _decompose_attention(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model with the nodes of ONNX's own definition in the place of each Attention."""
+    attention = [node for node in _nodes(model.graph.node) if node.op_type == ATTENTION]
+    if all(node.domain not in ONNX_DOMAINS for node in attention):
+        return model
+    names = [(domain, ATTENTION) for domain in ONNX_DOMAINS]
+    return onnx.inliner.inline_selected_functions(model, names, inline_schema_functions=True)
 
 
 def refuse_undefined_operators(model: onnx.ModelProto, operators: Collection[str]) -> None:

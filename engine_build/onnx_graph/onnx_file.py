@@ -82,6 +82,10 @@ WAYS_OUT = {
     "in initializer but not in graph input": (
         "files of ir_version 3 list weights as inputs: set model.ir_version to 4, and save it"
     ),
+    "initializer name is not unique": (
+        "two weights have one name: rename the second one, or remove it if it is the same, with "
+        "the onnx package"
+    ),
     "topologically sorted": (
         "a node reads a tensor that no node before it makes: export it again, or sort its nodes"
     ),

@@ -72,6 +72,7 @@ BY_MESSAGE = {
     r"requires inputs with type|validateTypes": (
         "cast its inputs to FP32, FP16, INT64 or INT32 before it"
     ),
+    "unsupported input type of INT": "cast its inputs to FP32 or FP16 before it",
     "zero point": "quantize symmetrically: every zero point 0",
     "was not registered": (
         "it reads a tensor that the graph does not give it: export again, and run onnx.checker on "

@@ -21,8 +21,8 @@ MEMORY = re.compile(r"Total Activation Memory: (\d+) bytes")
 PRODUCTS = ("gemm", "correlation", "convolution", "runtime_fusion")
 """Types of layers that multiply by weights; a fused attention of two activations is a kgen."""
 REFORMATS = ("reformat", "Reformat")
-BOOKKEEPING = ("shape_call", "ShapeHostToDevice")
-"""Types of layers that run on the host, or copy shapes."""
+BOOKKEEPING = ("shape_call", "ShapeHostToDevice", "signal", "wait")
+"""Types of layers that run on the host, copy shapes, or order streams."""
 MIB = 1024 * 1024
 
 

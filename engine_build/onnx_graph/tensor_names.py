@@ -1,7 +1,8 @@
 """Tensors of a source network that bear a name which this build gives to tensors of its own.
 
-Quantization and half precision add tensors named `int8_<number>_…`, `fp8_…`, and by a tensor of the
-network with a suffix. Exporters choose such names too: MXNet's add `fc1_bias` beside `fc1`.
+Quantization and half precision add tensors named `int8_<number>_…`, `fp8_<number>_…`, and by a
+tensor of the network with a suffix. Exporters choose such names too: MXNet's add `fc1_bias` beside
+`fc1`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import onnx
 
 from engine_build.errors import SourceFault
 
-OWN = re.compile(r"int8_(\d+|gate_\d+)(_\w+)?|fp8_(zero|\d+(_\w+)?)|gated_\d+_\w+")
+OWN = re.compile(r"int8_(\d+_\w+|gate_\d+(_\w+)?)|fp8_(zero|\d+_\w+)|gated_\d+_\w+")
 """Whole names."""
 SUFFIXES = (
     *("_weight_int8", "_weight_fp8", "_weight_scale", "_weight_zero", "_weight_dequantized"),

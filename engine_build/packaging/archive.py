@@ -18,13 +18,14 @@ CARRIED = Path("container/triton")
 ONNXRUNTIME_BACKEND, TOKENIZER = "onnxruntime_backend.py", "tokenizer.py"
 HEAD_BACKEND, IMAGE_BACKEND = "head_backend.py", "image_backend.py"
 PROCESSING_BACKEND, PROCESSING = "processing_backend.py", "processing.py"
+BLS_BACKEND, ANSWER_CHECK = "bls_backend.py", "answer_check.py"
 MANIFEST_CHECK, HEADS = "manifest_check.py", "heads.py"
 IMAGES, IMAGE_REQUESTS = "images.py", "image_requests.py"
 CARRIED_FILES = (
     *(ONNXRUNTIME_BACKEND, TOKENIZER, HEAD_BACKEND, IMAGE_BACKEND, PROCESSING_BACKEND),
-    *(MANIFEST_CHECK, HEADS, IMAGES, IMAGE_REQUESTS, PROCESSING),
+    *(MANIFEST_CHECK, HEADS, IMAGES, IMAGE_REQUESTS, PROCESSING, BLS_BACKEND, ANSWER_CHECK),
 )
-"""The files of `container/triton` that archives carry: five Triton models, and what they import."""
+"""The files of `container/triton` that archives carry: six Triton models, and what they import."""
 LEVEL = 1
 """Weights hardly compress, and every start of a server waits for the unpacking."""
 
@@ -62,14 +63,14 @@ def model_repository(folder: Path, files: Mapping[str, Path | str]) -> dict[str,
     return digests
 
 
-def archive(folder: Path, manifest: Manifest, path: Path) -> LockEntry:
+def archive(folder: Path, manifest: Manifest, path: Path, plan_key: str | None = None) -> LockEntry:
     """Write the manifest beside the repository, and pack both.
 
     The entry for the lock is read back from the archive.
     """
     (folder / MANIFEST_NAME).write_bytes(manifest.to_bytes())
     pack(folder, path)
-    return entry_of(path, manifest.engine_key)
+    return entry_of(path, manifest.engine_key, plan_key)
 
 
 def pack(folder: Path, path: Path) -> None:
@@ -89,8 +90,8 @@ def pack(folder: Path, path: Path) -> None:
                 tar.addfile(member, stream)
 
 
-def entry_of(path: Path, engine_key: str) -> LockEntry:
-    """The lock entry that an archive stands for: nothing but the archive decides it.
+def entry_of(path: Path, engine_key: str, plan_key: str | None = None) -> LockEntry:
+    """The lock entry that an archive stands for: nothing but archive and keys decides it.
 
     Raises ValueError when it is damaged.
     """
@@ -108,7 +109,7 @@ def entry_of(path: Path, engine_key: str) -> LockEntry:
         size_bytes=path.stat().st_size,
         manifest_sha256=manifest.sha256(),
     )
-    return LockEntry(archive=record, manifest=manifest)
+    return LockEntry(archive=record, manifest=manifest, plan_key=plan_key)
 
 
 def entry_bytes(entry: LockEntry) -> bytes:

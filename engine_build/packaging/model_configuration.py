@@ -61,8 +61,8 @@ def onnxruntime_model(served: Served) -> Message:
     return [
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),
-        *_tensors("input", served.inputs if served.encoder is None else served.model_inputs),
-        *_tensors("output", served.outputs if served.encoder is None else served.model_outputs),
+        *tensors("input", served.inputs if served.encoder is None else served.model_inputs),
+        *tensors("output", served.outputs if served.encoder is None else served.model_outputs),
         _dynamic_batching(served),
         _instance_group(served, "KIND_CPU"),
         *_response_cache(served),
@@ -78,8 +78,8 @@ def plan(served: Served) -> Message:
         ("backend", "tensorrt"),
         ("default_model_filename", "model.plan"),
         ("max_batch_size", served.max_batch_size),
-        *_tensors("input", served.inputs),
-        *_tensors("output", served.outputs),
+        *tensors("input", served.inputs),
+        *tensors("output", served.outputs),
         _dynamic_batching(served),
         _instance_group(served, "KIND_GPU"),
         *_cuda_graphs(served),
@@ -93,8 +93,8 @@ def encoder(served: Served) -> Message:
     return [
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),
-        *_tensors("input", served.model_inputs),
-        *_tensors("output", (*served.inputs, *_spans(served))),
+        *tensors("input", served.model_inputs),
+        *tensors("output", (*served.inputs, *_spans(served))),
         ("dynamic_batching", [("max_queue_delay_microseconds", 0)]),
         _instance_group(served, "KIND_CPU"),
     ]
@@ -106,8 +106,8 @@ def head(served: Served) -> Message:
     return [
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),
-        *_tensors("input", (logits, *_spans(served))),
-        *_tensors("output", served.model_outputs),
+        *tensors("input", (logits, *_spans(served))),
+        *tensors("output", served.model_outputs),
         _instance_group(served, "KIND_CPU"),
     ]
 
@@ -117,8 +117,8 @@ def processing(served: Served, record: ProcessingRecord) -> Message:
     return [
         ("backend", "python"),
         ("max_batch_size", served.max_batch_size),
-        *_tensors("input", record.inputs),
-        *_tensors("output", record.outputs),
+        *tensors("input", record.inputs),
+        *tensors("output", record.outputs),
         _instance_group(served, "KIND_CPU"),
     ]
 
@@ -141,8 +141,8 @@ def ensemble(served: Served, *, is_cpu: bool = False) -> Message:
     return [
         ("platform", "ensemble"),
         ("max_batch_size", served.max_batch_size),
-        *_tensors("input", served.client_inputs),
-        *_tensors("output", served.client_outputs),
+        *tensors("input", served.client_inputs),
+        *tensors("output", served.client_outputs),
         ("ensemble_scheduling", [("step", _step(served, step)) for step in steps]),
     ]
 
@@ -185,7 +185,8 @@ def _step(served: Served, step: EnsembleStep) -> Message:
     ]
 
 
-def _tensors(field: str, records: Sequence[TensorRecord]) -> Message:
+def tensors(field: str, records: Sequence[TensorRecord]) -> Message:
+    """The inputs or outputs of a model, without their batch's axis."""
     return [
         (
             field,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from engine_build.onnx_graph.data_file import DATA_NAME, data_file
 from engine_build.packaging.archive import (
+    ANSWER_CHECK,
     HEAD_BACKEND,
     HEADS,
     IMAGE_BACKEND,
@@ -82,7 +83,7 @@ def _processing_files(
             continue
         folder = f"{member(served.model, part)}/1"
         yield f"{folder}/model.py", backend_file(code_roots, PROCESSING_BACKEND)
-        for name in (MANIFEST_CHECK, PROCESSING):
+        for name in (MANIFEST_CHECK, PROCESSING, ANSWER_CHECK):
             yield f"{folder}/{name}", backend_file(code_roots, name)
         yield processing_file(served.model, part), code_roots[0] / spec.file
 

@@ -16,7 +16,7 @@ import onnx
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused, SourceFault
 from engine_build.quantization.layers import Activations, Constants, Layer
-from engine_build.quantization.placement import residual_tensors
+from engine_build.quantization.placement import int8_tensors
 from engine_build.quantization.rounding import (
     MOST_CHANNELS,
     compensated_counts,
@@ -62,7 +62,7 @@ def calibrate(
     batches: int,
     method: CalibrationMethod,
 ) -> dict[str, Range]:
-    """Return the range of each layer's activation and of residuals, by tensor.
+    """Return the range of each layer's activation, of residuals and pools, by tensor.
 
     Raises InputRefused for no samples, SourceFault for NaN and Inf.
     """
@@ -71,7 +71,7 @@ def calibrate(
             "the calibration dataset has no samples; INT8 ranges need some, 100 or more."
         )
     axes = {layer.activation: layer.channel_axis for layer in layers}
-    axes |= {name: 1 for name in residual_tensors(model, layers) if name not in axes}
+    axes |= {name: 1 for name in int8_tensors(model, layers) if name not in axes}
     activations = Activations(model, axes)
     samples = activation_samples(activations.rows(feeds()), max(1, KEPT_ROWS // batches))
     constants = Constants(model)

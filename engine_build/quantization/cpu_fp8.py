@@ -7,6 +7,7 @@ constants stay in eight bits.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +34,17 @@ def with_casts(model: onnx.ModelProto) -> onnx.ModelProto:
     Raises NetworkRefused for scales that are computed, or of an axis of unknown place.
     """
     constants, nodes = Constants(model), list[onnx.NodeProto]()
+    quantized = {
+        node.output[0]: node.input[0]
+        for node in model.graph.node
+        if node.op_type == "QuantizeLinear"
+    }
     scales: list[onnx.TensorProto] = []
     for node in model.graph.node:
         if node.op_type not in QDQ:
             nodes.append(node)
             continue
-        scale = _scale(node, constants)
+        scale = _scale(node, constants, quantized)
         scales.append(numpy_helper.from_array(scale, f"{node.output[0]}_scale"))
         tensor, result, name = node.input[0], node.output[0], scales[-1].name
         between, kind = f"{result}_before", helper.np_dtype_to_tensor_dtype(scale.dtype)
@@ -56,9 +62,13 @@ def with_casts(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _scale(node: onnx.NodeProto, constants: Constants) -> np.ndarray:
-    """Return a node's scales in the shape that broadcasts over its input."""
-    name, tensor = constants.name(node.input[1]), constants.name(node.input[0])
+def _scale(node: onnx.NodeProto, constants: Constants, quantized: Mapping[str, str]) -> np.ndarray:
+    """Return a node's scales in the shape that broadcasts over its input.
+
+    `quantized` maps a quantize node's output to its input: a weight may have both nodes.
+    """
+    name = constants.name(node.input[1])
+    tensor = constants.name(quantized.get(node.input[0], node.input[0]))
     scale = None if name is None else constants.array(name)
     if scale is None or scale.size == 1:
         if scale is not None:

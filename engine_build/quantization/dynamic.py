@@ -13,8 +13,8 @@ from engine_build.errors import NothingForInt8
 from engine_build.onnx_graph.data_file import data_file
 from engine_build.onnx_graph.external_data import pack_network
 
-ATTENTION = "Attention"
-ONNX_DOMAINS = ("", "ai.onnx")
+INTEGER = ("MatMulInteger", "ConvInteger", "QAttention", "DynamicQuantizeLSTM")
+"""Operators of ONNX Runtime's dynamic quantization that compute in INT8; the rest store it."""
 
 
 def quantize_dynamically(network: Path, path: Path) -> None:
@@ -34,13 +34,17 @@ def quantize_dynamically(network: Path, path: Path) -> None:
             quantize_dynamic(
                 source,
                 quantized,
-                op_types_to_quantize=_operators(source),
                 weight_type=QuantType.QInt8,
                 per_channel=True,
                 use_external_data_format=is_large,
             )
             pack_network(quantized, path)
-    except (OSError, MemoryError):
+        if not integer_layers(path):
+            raise NothingForInt8(
+                "the network has no MatMul, Gemm, Conv or LSTM with constant weights, which INT8 "
+                "needs; ask for fp32."
+            )
+    except (OSError, MemoryError, NothingForInt8):
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
@@ -50,17 +54,10 @@ def quantize_dynamically(network: Path, path: Path) -> None:
         ) from error
 
 
-def _operators(network: Path) -> list[str] | None:
-    """Return the operators to quantize; None for all that ONNX Runtime quantizes.
-
-    It takes ONNX's own Attention, of opset 23, for its operator of that name, and breaks it.
-    """
-    from onnxruntime.quantization.registry import IntegerOpsRegistry
-
+def integer_layers(network: Path) -> int:
+    """Return how many layers of a dynamically quantized network compute in INT8."""
     nodes = onnx.load(network, load_external_data=False).graph.node
-    if all(node.op_type != ATTENTION or node.domain not in ONNX_DOMAINS for node in nodes):
-        return None
-    return [operator for operator in IntegerOpsRegistry if operator != ATTENTION]
+    return sum(node.op_type in INTEGER for node in nodes)
 
 
 def _copy_without_shapes(network: Path, target: Path) -> bool:

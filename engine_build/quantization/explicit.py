@@ -152,7 +152,7 @@ class Quantization:
             node, reason = next(iter(reasons.items()))
             raise NothingForInt8(
                 f"no weighted layer of the network gains from INT8 ({node} is {reason}); ask for "
-                "fp16 or fp32."
+                "precision auto or fp32."
             )
         return CalibratedNetwork(
             model=model,

@@ -27,7 +27,7 @@ from engine_build.quantization.layers import (
     share,
 )
 from engine_build.request import BuildRequest
-from onboarding.values import Precision
+from onboarding.values import LEAST_FP8, Precision
 
 MODE = "source"
 KEPT: dict[str, Precision] = {"int8": "int8", "uint8": "int8", "float8_e4m3fn": "fp8"}
@@ -37,8 +37,6 @@ BIAS = "int32"
 MULTIPLY = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 VIEWS = ("Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten")
 """Operators that change no value."""
-LEAST_FP8 = 8.9
-"""Compute capability."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +155,34 @@ def refuse_for_tensorrt(
             f"the source network computes in fp8, which needs compute capability {LEAST_FP8}, and "
             f"this engine's is {compute_capability}; choose a newer GPU, or name the float network."
         )
+
+
+def refuse_scales_of_rows(model: onnx.ModelProto) -> None:
+    """Refuse scales along the axis that a product sums over. Raises NetworkRefused.
+
+    No integer kernel can take them out of its sum; TensorRT and ONNX Runtime say so in other words,
+    or compute in float.
+    """
+    constants, producers = Constants(model), {node.output[0]: node for node in model.graph.node}
+    for node in model.graph.node:
+        weight = producers.get(node.input[1]) if node.op_type in ("MatMul", "Gemm") else None
+        if weight is None or weight.op_type != "DequantizeLinear":
+            continue
+        quantizer = producers.get(weight.input[0])
+        name = constants.name((weight if quantizer is None else quantizer).input[0])
+        scales = constants.name(weight.input[1])
+        shape = () if name is None else constants.shape(name)
+        if len(shape) < 2 or scales is None or constants.shape(scales) in ((), (1,)):
+            continue
+        attributes = {item.name: item.i for item in (*node.attribute, *weight.attribute)}
+        columns = len(shape) - (2 if attributes.get("transB") else 1)
+        if attributes.get("axis", 1) % len(shape) != columns:
+            raise NetworkRefused(
+                f"{node.op_type} {node_name(node)} of the source network multiplies by a weight "
+                f"{list(shape)} that has a scale for each index of axis "
+                f"{attributes.get('axis', 1)}, over which it sums; quantize the weight with axis "
+                f"{columns} (in onnxruntime.quantization per_channel), or with one scale."
+            )
 
 
 def format_share(network: Network) -> str:

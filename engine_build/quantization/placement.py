@@ -4,7 +4,9 @@ Layers without a faster INT8 kernel stay in float: small convolutions
 (`find_nodes_from_convs_to_exclude`) and products with one row or one column of output
 (`find_nodes_from_matmul_to_exclude`). A residual that is added to a convolution is read in INT8
 (`build_non_residual_input_map`): its activation is kept in a quarter of float32's bytes. One that
-is added to a MatMul stays in float: docs/engines.md has what was measured.
+is added to a MatMul stays in float: docs/engines.md has what was measured. An AveragePool before a
+convolution reads its input in INT8 (`find_quantizable_nodes`), and pools in it. A MaxPool needs no
+node: TensorRT moves the quantize node behind it before it.
 """
 
 from __future__ import annotations
@@ -24,13 +26,17 @@ ALIGNED_CHANNELS = 8
 LEAST_GROUPED_KERNEL = 3
 
 
+IMAGE_RANK = 4
+"""Axes of the weight of a convolution over two dimensions; more have more."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Residual:
-    """The input of an Add beside a convolution's output."""
+    """The input of an Add beside a convolution's output, or of a pool before a convolution."""
 
     tensor: str
     place: int
-    """Among the Add's inputs."""
+    """Among the node's inputs."""
     convolution: str
     """Output of the convolution."""
 
@@ -92,10 +98,34 @@ def residual_inputs(model: onnx.ModelProto, layers: Sequence[Layer]) -> dict[str
     return residuals
 
 
-def residual_tensors(model: onnx.ModelProto, layers: Sequence[Layer]) -> tuple[str, ...]:
-    """Return the tensors that are residuals of some layer, in graph order."""
-    residuals = residual_inputs(model, layers).values()
-    return tuple(dict.fromkeys(residual.tensor for residual in residuals))
+def pooling_inputs(model: onnx.ModelProto, layers: Sequence[Layer]) -> dict[str, Residual]:
+    """Return the input of each AveragePool that a convolution over images reads, by its output."""
+    constants, given = Constants(model), {value.name for value in model.graph.input}
+    convolutions = {
+        layer.activation: layer.output
+        for layer in layers
+        if layer.operator == "Conv" and len(constants.shape(layer.weight)) >= IMAGE_RANK
+    }
+    return {
+        node.output[0]: Residual(
+            tensor=node.input[0], place=0, convolution=convolutions[node.output[0]]
+        )
+        for node in model.graph.node
+        if node.op_type == "AveragePool"
+        and node.output[0] in convolutions
+        and node.input[0] not in given
+    }
+
+
+def int8_inputs(model: onnx.ModelProto, layers: Sequence[Layer]) -> dict[str, Residual]:
+    """Return what Add and AveragePool read in INT8, by their outputs."""
+    return residual_inputs(model, layers) | pooling_inputs(model, layers)
+
+
+def int8_tensors(model: onnx.ModelProto, layers: Sequence[Layer]) -> tuple[str, ...]:
+    """Return the tensors that nodes beside the layers read in INT8, in graph order."""
+    inputs = int8_inputs(model, layers).values()
+    return tuple(dict.fromkeys(item.tensor for item in inputs))
 
 
 def _small_convolution(node: onnx.NodeProto, shape: tuple[int, ...], *, first: bool) -> str | None:

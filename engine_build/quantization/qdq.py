@@ -5,8 +5,8 @@ Scales are float32 initializers named `int8_*_scale` (activations, []) and `*_we
 lies between a quantize node and its dequantize node as it is. Smoothing is a Mul by the float32
 initializer `int8_*_reciprocal` and, where channels are shifted, an Add of `int8_*_offset` before
 the quantize node: behind a post-norm residual they cannot go into the normalisation. What a shift
-takes from a product is added to its bias. Weights stand as int8 with a dequantize node alone.
-An Add behind a convolution in INT8 reads its residual from a dequantize node too (placement.py).
+takes from a product is added to its bias. Weights stand as int8 with a dequantize node alone. An
+Add behind a convolution in INT8, and an AveragePool before one, read a dequantize node (placement).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine_build.onnx_graph.external_data import LARGEST_ONNX_BYTES, RESERVED_B
 from engine_build.onnx_graph.onnx_file import opset
 from engine_build.quantization.calibration import Range
 from engine_build.quantization.layers import Constants, Layer
-from engine_build.quantization.placement import Residual, residual_inputs
+from engine_build.quantization.placement import Residual, int8_inputs
 from engine_build.quantization.smoothing import (
     along_axis,
     channel_scales,
@@ -35,7 +35,7 @@ from engine_build.quantization.smoothing import (
 from onboarding.values import LEAST_INT8_OPSET
 
 Part = tuple[list[onnx.NodeProto], dict[str, Array]]
-"""Some nodes, the last of which gives the part's output, and their constants by name."""
+"""Nodes, of which the last gives the part's output, and their constants by name."""
 
 
 class SwitchableNetwork:
@@ -213,7 +213,7 @@ def _residuals(
 ) -> dict[str, Residual]:
     """Return those whose own values have a range; a smoothed activation has another's."""
     own = {name for name, limits in ranges.items() if limits.smoothing is None}
-    residuals = residual_inputs(model, layers).items()
+    residuals = int8_inputs(model, layers).items()
     return {output: residual for output, residual in residuals if residual.tensor in own}
 
 

@@ -32,7 +32,7 @@ from engine_build.store import Store
 from onboarding.values import CalibrationMethod
 
 RECIPE = (
-    *(4, KEPT_ROWS, COMPARED_ROWS, ALPHAS, WORTH_A_MULTIPLICATION, WORTH_A_SHIFT),
+    *(5, KEPT_ROWS, COMPARED_ROWS, ALPHAS, WORTH_A_MULTIPLICATION, WORTH_A_SHIFT),
     *(DAMPING, MOST_CHANNELS),
     *(BINS, ENTROPY_STRIDE, PERCENTILE),
 )

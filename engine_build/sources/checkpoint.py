@@ -135,6 +135,11 @@ def refuse_adapter(folder: Path) -> None:
 def class_names(config: dict[str, Any]) -> tuple[str, ...] | None:
     """Return class names in the order of the logits; None when config.json has none."""
     names = config.get("id2label")
+    if isinstance(names, list):
+        raise SourceFault(
+            "config.json has id2label as a list, which transformers does not read; write an object "
+            f"of numbers and names: {json.dumps(dict(enumerate(names[:3])))[:200]}."
+        )
     if not isinstance(names, dict):
         return None
     missing = [index for index in range(len(names)) if str(index) not in names]

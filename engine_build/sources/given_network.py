@@ -40,6 +40,7 @@ from engine_build.sources.prompts import served_prompts
 from engine_build.store import sha256_of
 from onboarding.keys import plugin_operators
 from onboarding.manifest import TensorRecord
+from onboarding.onnx_header import way_out_of
 from onboarding.values import IMAGES, TEXT_TASKS, Task
 
 LARGEST_MIXING = 0.02
@@ -230,8 +231,7 @@ def _refuse_datatypes(name: str, records: Sequence[TensorRecord]) -> None:
         if record.datatype not in DATATYPES:
             raise SourceFault(
                 f"{name}: {record.name!r} has datatype {record.datatype}, which TensorRT does not "
-                f"take as it is; allowed: {', '.join(DATATYPES)}. Convert it inside the program "
-                "that calls, and export again."
+                f"take as it is; allowed: {', '.join(DATATYPES)}; {way_out_of(record.datatype)}."
             )
 
 

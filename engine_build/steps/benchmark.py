@@ -15,6 +15,7 @@ from engine_build.datasets.dataset import Feed, Shape
 from engine_build.errors import BuildError, one_line
 from engine_build.evaluation.comparison import format_footprints
 from engine_build.evaluation.decision import (
+    EIGHT_BITS,
     LEAST_ROUNDS,
     Candidate,
     Evaluation,
@@ -45,7 +46,6 @@ from engine_build.evaluation.runtimes import (
 )
 from engine_build.steps.reference import reference_note
 from engine_build.steps.step import BuildState, Step
-from engine_build.steps.verify import QDQ
 from onboarding.manifest import RuntimeRecord, SpeedupRecord
 from onboarding.model_spec import OptimizationProfileSpec
 
@@ -64,7 +64,7 @@ def choose_candidate(
     spec, verified = context.request.model.engine, state.verified
     findings = verified.findings
     # Where speed decides, opt shapes have the rounds that an interval needs, however long.
-    by_speed = state.may_leave_out and findings.may_be_chosen("int8")
+    by_speed = state.may_leave_out and any(map(findings.may_be_chosen, EIGHT_BITS))
     opt = dict.fromkeys(_shape(profile, 1) for profile in spec.optimization_profiles)
     least = LEAST_ROUNDS if by_speed else 1
     measured, latencies = _measure(context, state, tuple(opt), least, load)
@@ -133,12 +133,10 @@ def _shape(profile: OptimizationProfileSpec, size: int) -> Shape:
 
 
 def _other_artifacts(context: BuildContext, state: BuildState) -> Artifacts:
-    """Return what is no candidate: a CPU runs the Q/DQ network besides, a GPU the float one."""
-    if state.given_precision is not None:
+    """Return what is no candidate: the source model, and on a GPU the float network."""
+    if context.request.is_cpu or state.given_precision is not None:
         return Artifacts(source=state.model)
-    name, network = (QDQ, "int8") if context.request.is_cpu else ("fp32", "float")
-    known = state.networks.get(network)
-    return Artifacts(networks={} if known is None else {name: known.path}, source=state.model)
+    return Artifacts(networks={"fp32": state.networks["float"].path}, source=state.model)
 
 
 def _load_candidates(

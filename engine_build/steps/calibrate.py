@@ -5,12 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import Encoder, Feed
+from engine_build.datasets.dataset import Encoder, Feed, save_arrays
 from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration_cache import (
@@ -74,8 +71,7 @@ def calibrate_command(network: Path, feeds: Path, cache: Path) -> Command:
 def save_feeds(feeds: Iterable[Feed], folder: Path) -> None:
     """Write one .npz a batch, in order."""
     for number, feed in enumerate(feeds):
-        arrays: dict[str, Any] = dict(feed)
-        np.savez(folder / f"{number:06}.npz", **arrays)
+        save_arrays(folder / f"{number:06}.npz", feed)
 
 
 def _written_cache(ended: Ended, path: Path) -> CalibrationCache:

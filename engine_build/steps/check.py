@@ -23,7 +23,7 @@ from engine_build.onnx_graph.external_data import network_sha256
 from engine_build.onnx_graph.network_store import Network
 from engine_build.onnx_graph.refusal import Fault, explanation, operators_of_tensorrt
 from engine_build.request import BuildRequest
-from engine_build.runner import Command, Ended, Runner
+from engine_build.runner import TIMED_OUT, Command, Ended, Runner
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import FolderStore, Store
 from onboarding.keys import chosen_network
@@ -40,6 +40,9 @@ INTENT = (
 )
 UNAVAILABLE = 3
 """Exit code of the child when there is no TensorRT-RTX for this machine."""
+GATE_SECONDS, EVIDENCE_SECONDS = 600, 120
+"""TensorRT-RTX 1.7 takes some 20 ms for each node of a long chain, which it compiles into few
+kernels."""
 PREFIX = "check-"
 HALVES: tuple[Precision, ...] = ("fp16", "int8", "fp8")
 
@@ -58,13 +61,17 @@ def compile_checks(
     own list supports the operators, or, without `is_gate`, no TensorRT runs the engine.
     """
     records, shapes = [], json.dumps([profile.model_dump(mode="json") for profile in profiles])
+    seconds = GATE_SECONDS if is_gate else EVIDENCE_SECONDS
     for network in networks:
         name, unchecked = network.precision, f"the {network.precision} network was NOT checked"
         module = "engine_build.onnx_graph.rtx"
         argv = (sys.executable, "-m", module, str(network.path), shapes)
-        ended = runner.run(Command(argv=argv, timeout_seconds=600))
+        ended = runner.run(Command(argv=argv, timeout_seconds=seconds))
         if ended.code == UNAVAILABLE:
             log.line(f"  {TOOL} cannot be loaded here ({ended.last_error}): {unchecked}")
+            continue
+        if ended.code == TIMED_OUT:
+            log.line(f"  warning: {TOOL} did not end within {seconds} seconds: {unchecked}")
             continue
         record = check_record(network, ended)
         log.line(
@@ -132,8 +139,8 @@ def _death(ended: Ended) -> str:
             "machine with more of it"
         )
     return (
-        f"the compiler {ended.how} ({ended.last_error}); export with another opset or exporter, "
-        "and report the network to NVIDIA"
+        f"the compiler {ended.how} ({ended.last_error}); export it with opset 17 (`engine.opset` "
+        "for a checkpoint) or with another exporter, and report the network to NVIDIA"
     )
 
 

@@ -99,12 +99,17 @@ def _precisions(
     if (given := given_precision(networks)) is not None:
         return (given,)
     requested = request.model.engine.precision
-    has_int8 = request.quantization == "calibration-cache" or "int8" in networks
+    needs_none = request.is_cpu or request.quantization == "calibration-cache"
+    has_int8 = needs_none or "int8" in networks
     if requested != "auto":
         return (requested,) if requested != "int8" or has_int8 else ()
     plain: Precision = "fp32" if request.is_cpu or "fp16" in refused else "fp16"
-    tries_int8 = request.may_be_int8 and has_int8 and "int8" not in refused
-    return (plain, "int8") if tries_int8 else (plain,)
+    made: dict[Precision, bool] = {
+        "int8": request.may_be_int8 and has_int8,
+        "fp8": "fp8" in networks,
+    }
+    tried = (item for item, is_there in made.items() if is_there and item not in refused)
+    return (plain, *tried)
 
 
 def fallback(context: BuildContext, networks: Mapping[str, Network]) -> Candidate | None:

@@ -14,9 +14,9 @@ from engine_build.errors import InputRefused
 from engine_build.evaluation.standards import CLASS_METRICS, output_standards
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network, chooses_class, class_indices
-from engine_build.onnx_graph.onnx_file import refuse_opset
+from engine_build.onnx_graph.onnx_file import read_model, refuse_opset
 from engine_build.ort import OrtNetwork
-from engine_build.quantization.given_qdq import format_share, given_network
+from engine_build.quantization.given_qdq import format_share, given_network, refuse_scales_of_rows
 from engine_build.quantization.sparsity import refuse_dense_network
 from engine_build.request import BuildRequest
 from engine_build.sources.given_network import check_answers, encoder_for, read_network
@@ -77,6 +77,8 @@ def _network(context: BuildContext, state: BuildState, known: Network | None) ->
         with log.step("export", f"{state.source.name} is a network already; it is checked"):
             folder = context.work.scratch("float")
             network = read_network(state.source, request, folder) if known is None else known
+            if network.facts.get("qdq_nodes"):
+                refuse_scales_of_rows(read_model(network.path))
             return check_answers(network, request)
     if known is not None:
         return known

@@ -2,62 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from engine_build import machine
 from engine_build.card.files import card_files
 from engine_build.context import BuildContext
+from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import archive, entry_bytes, model_repository
 from engine_build.packaging.repository import repository
+from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.packaging.served import Served
+from engine_build.quantization.dynamic import integer_layers
 from engine_build.request import BuildRequest
 from engine_build.runner import Command
 from engine_build.steps.reference import reference_note
 from engine_build.steps.step import BuildState, Step
 from engine_build.tensorrt.host import gpu_host
-from onboarding.manifest import BuilderRecord, Manifest, ProfileRecord, QuantizationRecord
+from onboarding.manifest import (
+    BuilderRecord,
+    Manifest,
+    ProfileRecord,
+    QuantizationRecord,
+    RepackagingRecord,
+)
 from onboarding.names import engine_archive_path, engine_record_path
 from onboarding.values import EXPORT_OPSET
 
 DIRTY = "-dirty"
 """What follows a commit whose working tree had changes, as in `git describe --dirty`."""
 
+OF_THE_PLAN = (
+    *("precision", "decision", "opset", "accuracy", "reference", "benchmark", "speedups"),
+    *("runtimes", "quantization", "plan", "load_seconds", "host_memory_mib"),
+    *("device_memory_mib", "compile_checks", "builder"),
+)
+"""Fields of a manifest that no packaging changes."""
+
 
 def run(context: BuildContext, state: BuildState) -> None:
     """Write archive, card and, last, the record into the work folder. Raises InputRefused."""
-    request, network, store = context.request, state.networks["float"], context.work_store
+    request, network = context.request, state.networks["float"]
     intent = f"model repository of {request.model.name}, manifest, deterministic tar.gz, card"
     with context.log.step("package", intent):
         served = served_engine(request, network)
         laid = repository(
             served,
-            state.evaluation.chosen.path,
+            state.evaluation.chosen.path if state.reused is None else state.reused.engine,
             network.tokenizer,
             is_cpu=request.is_cpu,
             code_roots=(request.root, context.code_root),
         )
-        folder = context.work.scratch("archive")
         # Beside the manifest, where Triton looks for no model.
         plugins: dict[str, Path | str] = {path.name: path for path in context.plugins}
-        manifest = Manifest(
-            files=model_repository(folder, {**laid.files, **plugins}),
-            plugins=tuple(plugins),
-            engine_file=laid.engine_file,
-            tokenizer_file=laid.tokenizer_file,
-            labels=network.labels,
+        fields = {
+            "plugins": tuple(plugins),
+            "engine_file": laid.engine_file,
+            "tokenizer_file": laid.tokenizer_file,
+            "labels": network.labels,
             **_served_fields(served),
-            **_measured_fields(context, state),
-        )
-        packed = context.work.scratch("packed") / "model.tar.gz"
-        entry = archive(folder, manifest, packed)
-        store.upload(packed, engine_archive_path(request.engine_key))
-        for name, path in card_files(request, entry, store, packed.parent):
-            store.upload(path, name)
-        record = packed.with_name("record")
-        record.write_bytes(entry_bytes(entry))
-        store.upload(record, engine_record_path(request.engine_key))
+            **_keys(request, state.reused),
+            **(
+                _measured_fields(context, state)
+                if state.reused is None
+                else _carried_fields(context, state.reused)
+            ),
+        }
+        keep_archive(context, state, {**laid.files, **plugins}, fields)
+
+
+def keep_archive(
+    context: BuildContext,
+    state: BuildState,
+    files: Mapping[str, Path | str],
+    fields: Mapping[str, Any],
+) -> None:
+    """Write an archive of these files, its card and, last, its record into the work folder.
+
+    `fields` are the manifest's, but for `files`.
+    """
+    request, store = context.request, context.work_store
+    folder = context.work.scratch("archive")
+    manifest = Manifest(files=model_repository(folder, files), **fields)
+    packed = context.work.scratch("packed") / "model.tar.gz"
+    entry = archive(folder, manifest, packed, request.plan_key)
+    store.upload(packed, engine_archive_path(request.engine_key))
+    for name, path in card_files(request, entry, context.stores, packed.parent):
+        store.upload(path, name)
+    record = packed.with_name("record")
+    record.write_bytes(entry_bytes(entry))
+    store.upload(record, engine_record_path(request.engine_key))
     context.log.line(f"  {entry.archive.size_bytes / 1e6:.1f} MB, sha256 {entry.archive.sha256}")
     state.entry = entry
 
@@ -99,18 +135,41 @@ def _served_fields(served: Served) -> dict[str, Any]:
     }
 
 
-def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]:
-    """Return what was asked for, what was measured, and by whom."""
-    request, evaluation = context.request, state.evaluation
-    engine = request.model.engine
+def _keys(request: BuildRequest, reused: ReusedPlan | None) -> dict[str, Any]:
+    """Return what was asked for. Of a reused plan the quantized network is its own."""
+    plan = {} if reused is None else reused.manifest.network_keys
     return {
         "engine_key": request.engine_key,
-        "network_keys": request.network_keys,
+        "network_keys": {**request.network_keys, **plan, "float": request.network_keys["float"]},
         "platform": request.platform.name,
         "runtime": request.runtime,
         "compute_capability": request.compute_capability,
         "gpu": request.gpu,
-        "requested_precision": engine.precision,
+        "requested_precision": request.model.engine.precision,
+    }
+
+
+def _carried_fields(context: BuildContext, reused: ReusedPlan) -> dict[str, Any]:
+    """Return all that was measured of a plan, by whom, and who packages it now."""
+    record = RepackagingRecord(
+        engine_key=reused.manifest.engine_key,
+        archive_sha256=reused.sha256,
+        builder=BuilderRecord(
+            machine=machine.description(),
+            image=context.settings.image,
+            source_commit=source_commit(context),
+            built_at=context.now(),
+            seconds=round(sum(context.log.seconds.values()), 1),
+        ),
+    )
+    return {name: getattr(reused.manifest, name) for name in OF_THE_PLAN} | {"repackaged": record}
+
+
+def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]:
+    """Return what was measured, and by whom: the fields of OF_THE_PLAN."""
+    request, evaluation = context.request, state.evaluation
+    engine = request.model.engine
+    return {
         "precision": evaluation.chosen.precision,
         "decision": evaluation.decision.sentence,
         "opset": None if engine.opset == EXPORT_OPSET else engine.opset,
@@ -120,21 +179,26 @@ def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]
         "speedups": evaluation.speedups,
         "runtimes": evaluation.runtimes,
         "quantization": quantization(
-            request, state.networks.get(evaluation.chosen.precision, state.networks.get("int8"))
+            request,
+            state.networks.get(evaluation.chosen.precision, state.networks.get("int8")),
+            evaluation.chosen,
         ),
         "plan": evaluation.chosen.plan,
         "load_seconds": evaluation.footprint.load_seconds,
         "host_memory_mib": evaluation.footprint.host_memory_mib,
         "device_memory_mib": evaluation.footprint.device_memory_mib,
         "compile_checks": state.checks,
-        "builder": _builder(context),
+        "builder": builder_record(context),
     }
 
 
-def quantization(request: BuildRequest, network: Network | None) -> QuantizationRecord | None:
+def quantization(
+    request: BuildRequest, network: Network | None, chosen: Candidate
+) -> QuantizationRecord | None:
     """Return how INT8 was made; None when it was not.
 
-    The facts that its network was kept with tell it, or the calibration cache.
+    The facts that its network was kept with tell it, the calibration cache, or on a CPU the engine
+    itself.
     """
     if network is not None:
         facts = network.facts
@@ -149,12 +213,15 @@ def quantization(request: BuildRequest, network: Network | None) -> Quantization
             float_layers=tuple(facts["float_layers"]),
         )
     spec = request.model.engine.calibration
-    if spec is None or request.int8_mode != "calibration-cache":
-        return None
-    return QuantizationRecord(mode="calibration-cache", method=spec.method, samples=spec.samples)
+    if spec is not None and request.int8_mode == "calibration-cache":
+        return QuantizationRecord(mode=request.int8_mode, method=spec.method, samples=spec.samples)
+    if request.is_cpu and chosen.precision == "int8":
+        return QuantizationRecord(mode="dynamic", int8_layers=integer_layers(chosen.path))
+    return None
 
 
-def _builder(context: BuildContext) -> BuilderRecord:
+def builder_record(context: BuildContext) -> BuilderRecord:
+    """Return the machine and software of this build."""
     settings = context.settings
     host = None if context.request.is_cpu else gpu_host(context.runner)
     return BuilderRecord(

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from container.triton.answer_check import WrongAnswer, checked_answer
 from container.triton.heads import Head
-from container.triton.processing import Processing, ProcessingFailed, checked_answer
+from container.triton.processing import Processing, ProcessingFailed
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Sample
 from engine_build.errors import InputRefused
@@ -82,7 +83,7 @@ def _answer(
         processing.close()
     try:
         checked = checked_answer(answer, outputs, rows, function)
-    except ProcessingFailed as fault:
+    except WrongAnswer as fault:
         raise InputRefused(f"{spec.file}: {fault}; correct it, or what the file declares.") from (
             fault
         )

@@ -49,7 +49,7 @@ def publish(
         present = scratch / "present.tar.gz"
         store.download(name, present)
         try:
-            entry = entry_of(present, entry.manifest.engine_key)
+            entry = entry_of(present, entry.manifest.engine_key, entry.plan_key)
             log.line(
                 f"  {name} is in {store.place} already, from another build of the same key; it is "
                 "kept"
@@ -111,8 +111,8 @@ def run(context: BuildContext, state: BuildState) -> None:
     with context.log.step("publish", intent):
         archive = context.work_store.path(engine_archive_path(request.engine_key))
         scratch = context.work.scratch("publish")
-        card = partial(card_files, request, networks=context.work_store, folder=scratch)
-        networks = network_files(context)
+        card = partial(card_files, request, networks=context.stores, folder=scratch)
+        networks = [] if request.steps else network_files(context)
         if context.candidate is not None:
             cards = card(state.entry)
             publish_candidate(store, state.entry, archive, networks, cards, context.candidate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from engine_build.context import BuildContext
@@ -21,27 +22,28 @@ from engine_build.quantization.sensitivity import BATCH, Score, Split, holds_bud
 from engine_build.request import BuildRequest
 from engine_build.sources.given_network import encoder_for
 from engine_build.steps.step import BuildState, Step
+from onboarding.values import Precision
 
 
 def run(context: BuildContext, state: BuildState) -> None:
-    """Find or make the Q/DQ network, without which only `auto` goes on. Raises SourceFault."""
+    """Find or make the Q/DQ networks, without which only `auto` goes on. Raises SourceFault."""
     request = context.request
-    if "int8" in state.refused:
-        return
-    if "fp8" in request.network_keys:
-        fp8 = state.network_store.find("fp8", request.network_keys["fp8"])
-        state.networks["fp8"] = _fp8_network(context, state) if fp8 is None else fp8
+    makers: dict[Precision, Callable[[BuildContext, BuildState], Network]] = {
+        "int8": _quantized_network,
+        "fp8": _fp8_network,
+    }
+    for precision, make in makers.items():
+        if precision not in request.network_keys or precision in state.refused:
+            continue
+        try:
+            known = state.network_store.find(precision, request.network_keys[precision])
+            state.networks[precision] = make(context, state) if known is None else known
+        except NothingForInt8 as error:
+            if request.model.engine.precision != "auto":
+                raise
+            context.log.line(f"  {precision} is not tried: {error}")
+            state.refused[precision] = str(error)
         return_memory()
-        return
-    try:
-        int8 = state.network_store.find("int8", request.network_keys["int8"])
-        state.networks["int8"] = _quantized_network(context, state) if int8 is None else int8
-    except NothingForInt8 as error:
-        if request.model.engine.precision != "auto":
-            raise
-        context.log.line(f"  int8 is not tried: {error}")
-        state.refused["int8"] = str(error)
-    return_memory()
 
 
 def _quantized_network(context: BuildContext, state: BuildState) -> Network:
@@ -131,10 +133,16 @@ def _holds(context: BuildContext, score: Score, encoder: Encoder, network: Netwo
     return holds
 
 
-QUANTIZE = Step(
+def _has_eight_bits(context: BuildContext) -> bool:
+    return context.request.int8_mode == "explicit" or "fp8" in context.request.network_keys
+
+
+QUANTIZE = Step(name="quantize", run=run, applies=_has_eight_bits)
+QUANTIZE_FOR_ENGINE = Step(
     name="quantize",
     run=run,
     applies=lambda context: (
-        context.request.int8_mode == "explicit" or "fp8" in context.request.network_keys
+        _has_eight_bits(context) and not (context.request.is_cpu and context.request.may_be_int8)
     ),
 )
+"""A CPU's INT8 engine is made of the float network (dynamic.py), and needs no other."""

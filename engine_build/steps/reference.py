@@ -39,10 +39,16 @@ def run(context: BuildContext, state: BuildState) -> None:
                 f"the source model gives NaN or Inf for {broken} of {len(rows)} validation "
                 "samples; repair it."
             )
+        if not rows.size:
+            raise SourceFault(
+                f"the source model answers no value for any of {len(rows)} validation samples: an "
+                "output has an axis of size 0; export it with what it should answer."
+            )
         if len(rows) > 1 and (rows == rows[0]).all():
             raise SourceFault(
                 f"the source model answers all {len(rows)} validation samples alike, so nothing "
-                "can be judged."
+                "can be judged; give samples that differ, or export the network again: its outputs "
+                "may not depend on its inputs."
             )
         path = context.work.scratch("reference") / "reference.npy"
         np.save(path, rows, allow_pickle=False)

@@ -11,12 +11,14 @@ from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Encoder
 from engine_build.evaluation.decision import Candidate, Evaluation, Verified
 from engine_build.onnx_graph.network_store import Network, Networks
+from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.quantization.given_qdq import given_precision
 from onboarding.lock import LockEntry
-from onboarding.manifest import CompileCheckRecord
+from onboarding.manifest import AccuracyRecord, BenchmarkRecord, CompileCheckRecord
 from onboarding.values import Precision
 
 if TYPE_CHECKING:
+    from engine_build.packaging.ensemble import Ensemble
     from engine_build.sources.image_model import ImageModel
     from engine_build.sources.source_model import SourceModel
 
@@ -46,7 +48,14 @@ class BuildState:
     candidates: tuple[Candidate, ...]
     verified: Verified
     evaluation: Evaluation
+    """Set by benchmark; never where a plan is reused."""
+    reused: ReusedPlan | None = None
+    """The plan of an engine of before, with all that was measured of it."""
     entry: LockEntry
+    ensemble: Ensemble
+    """Of an ensemble's build, whose `networks` are the models' float ones by their names."""
+    accuracy: AccuracyRecord
+    benchmark: tuple[BenchmarkRecord, ...]
 
     def __init__(self, context: BuildContext) -> None:
         self._is_auto = context.request.model.engine.precision == "auto"

@@ -28,7 +28,6 @@ from engine_build.steps.step import BuildState, Step
 from onboarding.manifest import AccuracyRecord
 from onboarding.values import Precision
 
-QDQ = "int8 Q/DQ network"
 Fallback = Callable[[BuildContext, Mapping[str, Network]], Candidate | None]
 
 

@@ -27,10 +27,10 @@ from local_cloud.application_autoscaling.requests import (
     matching_records,
     not_found,
 )
-from local_cloud.application_autoscaling.schedule import ScheduleError, schedule
 from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.constraints import SCALING, checked_actions
 from local_cloud.protocol.errors import Actions, Reply, Request, dispatch, validation_error
+from local_cloud.protocol.schedule import ScheduleError, schedule
 
 SERVICE_ROLE = (
     "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/"

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from local_cloud.application_autoscaling.schedule import Schedule
 from local_cloud.protocol.errors import present_fields
+from local_cloud.protocol.schedule import Schedule
 
 Description = dict[str, Any]
 SUSPENSIONS = (

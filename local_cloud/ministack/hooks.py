@@ -14,7 +14,10 @@ NAMES = {
     "core.responses": (
         "AccountRegionScopedDict error_response_json get_account_id get_region request_scope"
     ),
-    "core.iam_evaluator": "pin_request_origin _resolve_condition_key caller_arn",
+    "core.iam_evaluator": (
+        "pin_request_origin _resolve_condition_key caller_arn EvalContext evaluate "
+        "_gather_role_policies _permissions_boundary _service_principal_matches _conditions_met"
+    ),
     "app": "SERVICE_HANDLERS SERVICE_REGISTRY app pin_request_origin",
     "services.s3": (
         "_get_object_data _put_object _buckets _ensure_bucket _copy_object "
@@ -39,6 +42,9 @@ NAMES = {
     "services.stepfunctions": (
         "_AWS_SDK_SERVICE_MAP _AWS_SDK_ERROR_PREFIX _AWS_SDK_ERROR_CODE_OVERRIDES _execute_task "
         "_executions _fail_execution _run_distributed_map _ExecutionError"
+    ),
+    "services.scheduler": (
+        "_create_schedule _update_schedule _tick_schedules _schedules _schedule_arn"
     ),
     "services.codebuild": "_projects _builds _start_build _stop_build _build_id _make_build_record",
     "services.cloudformation.stacks": "_runs_on_worker_thread",

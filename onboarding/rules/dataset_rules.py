@@ -19,6 +19,7 @@ ALLOWED: dict[Task, tuple[str, ...]] = {
     "tensors": (ARRAYS,),
     "text-ranking": (LABELLED,),
     "token-classification": (TEXTS,),
+    "ensemble": (TEXTS, LABELLED, ARRAYS),
 }
 """Kinds of files by task; of a ranker's .tsv the first column is a query and no label."""
 _NAMES = {_CALIBRATION: "calibration", _SEARCH: "search"}

@@ -12,11 +12,12 @@ from onboarding.rules.rule import EngineCase, ModelCase, rule, rules_of
 from onboarding.values import (
     EXPORT_OPSET,
     LARGEST_EXPORT_OPSET,
+    LEAST_FP8,
     LEAST_INT8_OPSET,
     RequestedPrecision,
 )
 
-LEAST_COMPUTE_CAPABILITY: dict[RequestedPrecision, float] = {"bf16": 8.0, "fp8": 8.9}
+LEAST_COMPUTE_CAPABILITY: dict[RequestedPrecision, float] = {"bf16": 8.0, "fp8": LEAST_FP8}
 CPU_PRECISIONS = ("auto", "fp32", "int8", "fp8")
 """ONNX Runtime computes FP8 in float, for a CPU environment beside the GPU's."""
 

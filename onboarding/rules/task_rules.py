@@ -16,6 +16,7 @@ METRICS: dict[Task, tuple[Metric, ...]] = {
     "text-ranking": ("order", "relative_error"),
     "token-classification": ("agreement", "relative_error"),
     "tensors": ("cosine", "agreement", "accuracy", "relative_error"),
+    "ensemble": ("cosine", "agreement", "relative_error"),
 }
 UNBUILT: dict[Task, str] = {
     "text-generation": "serve it with AWS's vLLM or LMI (DJL Serving) container",

@@ -8,7 +8,7 @@ from onboarding.arrays import ArrayHeader
 from onboarding.document import KeyPath
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
-from onboarding.onnx_header import NetworkTensor, OnnxHeader
+from onboarding.onnx_header import TAKEN, NetworkTensor, OnnxHeader, way_out_of
 from onboarding.rules.rule import ModelCase, rule, rules_of
 
 NUMBERS = "fiub"
@@ -40,6 +40,23 @@ def inputs_have_a_batch_axis(case: ModelCase) -> Iterator[Fault]:
                 value=case.spec.source.onnx,
                 allowed="a network whose axis 0 is the batch, without a size",
                 way_out="export it with axis 0 of every input and output dynamic",
+            )
+            return
+
+
+@rule("task", "source")
+def datatypes_are_taken(case: ModelCase) -> Iterator[Fault]:
+    """Inputs and outputs have datatypes that TensorRT takes as they are."""
+    header = _header(case)
+    if not isinstance(header, OnnxHeader):
+        return
+    for tensor in (*header.inputs, *header.outputs):
+        if tensor.datatype not in TAKEN:
+            yield case.document.at("source", "onnx").fault(
+                f"'source.onnx' has {tensor}, a datatype that TensorRT does not take",
+                value=case.spec.source.onnx,
+                allowed=comma_list(TAKEN),
+                way_out=way_out_of(tensor.datatype),
             )
             return
 

@@ -70,7 +70,7 @@ def _target(session: Session, model: str) -> Target:
     targets = {
         target.model.name: target
         for deployment in session.deployments()
-        for target in deployment.targets
+        for target in deployment.built_targets
     }
     if model not in targets:
         known = choices(model, sorted(targets))

@@ -196,7 +196,7 @@ def _invoke_lines(
     runtime = invocation.asynchronous_runtime(
         session.clients, deployment, wait_seconds, report.print
     )
-    size = invocation.invoke_lines(runtime, address, deployment, file, output)
+    size = invocation.invoke_lines(runtime, address, file, output)
     report.print(f"Wrote {size:,} bytes to {output}.")
 
 

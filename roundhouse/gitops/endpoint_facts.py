@@ -198,7 +198,7 @@ def _mean_floor(target: Mapping[str, Any]) -> float:
 
 def _moments(expression: str, zone: str | None) -> Iterator[datetime]:
     """Yield when a schedule is due within the week."""
-    from local_cloud.application_autoscaling.schedule import schedule
+    from local_cloud.protocol.schedule import schedule
 
     due = schedule(expression, zone)
     moment = due.next_after(WEEK_BEGIN - timedelta(seconds=1), WEEK_BEGIN)

@@ -8,6 +8,8 @@ from typing import Any
 
 from onboarding.deployment import Deployment, Target
 from onboarding.document import Document, KeyPath
+from onboarding.ensemble_keys import ensemble_key
+from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.keys import engine_key
 from onboarding.lock import LockEntry
 from onboarding.model_spec import ModelSpec
@@ -33,16 +35,24 @@ def engine_changes(
 
     `base` None: what was before is not known by its files.
     """
-    old = {target.engine_key: target for item in before.values() for target in item.targets}
+    old = {target.engine_key: target for item in before.values() for target in item.built_targets}
     found: dict[str, EngineChange] = {}
     for deployment in after.values():
-        for target in deployment.targets:
+        for target in _unbuilt_targets(deployment):
             if target.engine_key not in old or target.lock_entry is None:
                 previous = previous_target(target, old.values())
                 found.setdefault(
                     target.engine_key, _change(base, head, deployment, target, previous)
                 )
     return tuple(found[key] for key in sorted(found, key=lambda key: (found[key].model, key)))
+
+
+def _unbuilt_targets(deployment: Deployment) -> Iterator[Target]:
+    """Yield the engines of an endpoint, and the unbuilt models of an ensemble to be built."""
+    for target in deployment.targets:
+        if target.lock_entry is None:
+            yield from (step for step in target.steps if step.lock_entry is None)
+        yield target
 
 
 def previous_target(target: Target, candidates: Any) -> Target | None:
@@ -76,6 +86,8 @@ def key_causes(
         checked = validate(ModelSpec, Document(file=new.file, data=data, places=new.places))
         if not checked.is_valid:
             return None
+        if isinstance(checked.spec, EnsembleSpec):
+            return ensemble_key(checked.spec, _step_keys(target), digests)
         return engine_key(
             checked.spec,
             runtime=runtime_identity(platform, instance),
@@ -96,6 +108,7 @@ def key_causes(
         put_back = {**head.dataset_digests, dataset: before}
         if before != digest and key(new.data, put_back) != key(new.data):
             yield Cause(path="bytes", file=dataset, line=None, before=before, after=digest)
+    yield from _step_causes(previous, target)
     instances = (previous.instance_type, target.instance_type)
     if key(new.data, instance=instances[0]) != key(new.data):
         place = new.at("endpoint", "instance_type")
@@ -208,6 +221,21 @@ def _differences(before: Any, after: Any, path: KeyPath) -> Iterator[tuple[KeyPa
             yield from _differences(old, new, (*path, index))
     else:
         yield path, before, after
+
+
+def _step_keys(target: Target) -> dict[str, str]:
+    return {step.model.name: step.engine_key for step in target.steps}
+
+
+def _step_causes(previous: Target, target: Target) -> Iterator[Cause]:
+    """Yield every model of an ensemble that has another engine than before."""
+    keys = _step_keys(previous)
+    for name, after in _step_keys(target).items():
+        before = keys.get(name, after)
+        if before != after:
+            yield Cause(
+                path="engine", file=f"models/{name}.yaml", line=None, before=before, after=after
+            )
 
 
 def _with(data: Mapping[str, Any], path: KeyPath, value: Any) -> dict[str, Any]:

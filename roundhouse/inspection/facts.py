@@ -245,6 +245,11 @@ def pooling_mode(config: Mapping[str, Any]) -> str:
 
 def _labels(config: Mapping[str, Any]) -> list[str]:
     names = config.get("id2label")
+    if isinstance(names, list):
+        raise RoundhouseError(
+            f"{CONFIGURATION} has id2label as a list, which transformers does not read; write an "
+            f"object of numbers and names: {json.dumps(dict(enumerate(names[:3])))[:200]}."
+        )
     if isinstance(names, Mapping):
         return [str(name) for name in names.values()]
     count = config.get("num_labels")

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import get_args
 
 from onboarding.checkpoint import CONFIGURATION
-from onboarding.onnx_header import NetworkTensor, OnnxHeader, read_onnx_header
+from onboarding.onnx_header import (
+    TAKEN,
+    NetworkTensor,
+    OnnxHeader,
+    read_onnx_header,
+    way_out_of,
+)
 from onboarding.source_spec import PoolingSpec
 from onboarding.values import PoolingMode
 from roundhouse.errors import RoundhouseError, UsageError
@@ -24,8 +30,6 @@ from roundhouse.inspection.facts import (
 from roundhouse.inspection.source_files import MODULES, POOLING_FILES, SourceFiles
 
 TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
-TAKEN = ("FP32", "FP16", "INT64", "INT32", "UINT8", "BOOL")
-"""Datatypes of inputs that builds take."""
 POOLING = POOLING_FILES[0]
 MODES = get_args(PoolingMode)
 
@@ -42,11 +46,6 @@ def network_facts(files: SourceFiles, task: str | None, mode: str | None = None)
         raise RoundhouseError(f"{files.title}: {error}; export the network again.") from error
     except OSError as error:
         raise RoundhouseError(f"{files.title}: cannot be read ({error.strerror}).") from error
-    if header.has_external_weights:
-        raise RoundhouseError(
-            f"{files.title}: keeps weights in other files, whose digest is not found here; write "
-            "the model file by hand, with the sha256 of all (docs/engines.md)."
-        )
     names = {tensor.name for tensor in header.inputs}
     is_text = {"input_ids", "attention_mask"} <= names <= TEXT_INPUTS
     if task is not None and (task != "tensors") is not is_text:
@@ -155,12 +154,14 @@ def _refuse_unfit_inputs(files: SourceFiles, header: OnnxHeader) -> None:
     """Refuse what a build refuses: other datatypes, no batch axis, other dynamic axes."""
     if not header.inputs:
         raise RoundhouseError(f"{files.title}: takes no input; export a network with one.")
-    for tensor in header.inputs:
+    for tensor in (*header.inputs, *header.outputs):
         if tensor.datatype not in TAKEN:
+            kind = "input" if tensor in header.inputs else "output"
             raise RoundhouseError(
-                f"{files.title}: input {tensor} has a datatype that TensorRT does not take; "
-                f"allowed: {', '.join(TAKEN)}; export it with a cast inside."
+                f"{files.title}: {kind} {tensor} has a datatype that TensorRT does not take; "
+                f"allowed: {', '.join(TAKEN)}; {way_out_of(tensor.datatype)}."
             )
+    for tensor in header.inputs:
         if tensor.shape is None or tensor.shape[:1] != (-1,):
             raise RoundhouseError(
                 f"{files.title}: input {tensor} has no dynamic first axis, so no requests can "

@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from onboarding.checkpoint import CONFIGURATION, checkpoint_files, checkpoint_sha256
+from onboarding.checkpoint import (
+    CONFIGURATION,
+    checkpoint_files,
+    checkpoint_sha256,
+    files_sha256,
+)
 from onboarding.dataset import is_inside
 from onboarding.nearest import comma_list
+from onboarding.onnx_header import read_onnx_header
 from onboarding.source_access import split_s3
 from roundhouse.aws.clients import Clients, calling
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
@@ -126,19 +132,40 @@ def folder_files(given: str, tree: Path) -> SourceFiles:
 
 
 def network_files(given: str, tree: Path) -> SourceFiles:
-    """Return an ONNX file of the onboarding tree, with its digest."""
+    """Return an ONNX file of the onboarding tree, with its digest, or that of all its files."""
     name = _place_in_tree("--onnx", given, tree)
     path = tree / name
     if not path.is_file():
         raise UsageError(f"--onnx {given}: is no file; name an ONNX file, or s3://BUCKET/KEY.")
     beside = {item.name for item in path.parent.iterdir() if item.is_file()}
     beside |= {name for name in POOLING_FILES if (path.parent / name).is_file()}
+    data = _data_files(path, given, lambda item: (path.parent / item).is_file())
+    sha256 = files_sha256(path.parent, sorted((path.name, *data))) if data else _file_sha256(path)
     return SourceFiles(
-        pins={"onnx": name, "sha256": _file_sha256(path)},
+        pins={"onnx": name, "sha256": sha256},
         names=frozenset(beside),
         read=_reader(path.parent),
         network=path,
     )
+
+
+def _data_files(path: Path, given: str, is_there: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the files that a network's weights lie in. Raises RoundhouseError for one elsewhere.
+
+    A file that is no network has none: reading its facts says so.
+    """
+    try:
+        names = read_onnx_header(path).external_names
+    except (OSError, ValueError):
+        return ()
+    for name in names:
+        place = PurePosixPath(name)
+        if not place.parts or place.is_absolute() or ".." in place.parts or not is_there(name):
+            raise RoundhouseError(
+                f"--onnx {given}: keeps weights in {name!r}, which is no file beside it; save it "
+                "again with its data beside it (onnx.save_model: save_as_external_data, location)."
+            )
+    return names
 
 
 def bucket_network(given: str, clients: Clients, folder: Path) -> SourceFiles:
@@ -151,6 +178,11 @@ def bucket_network(given: str, clients: Clients, folder: Path) -> SourceFiles:
         raise UsageError(f"--onnx {given}: is not there; upload the file, or correct the address.")
     digest = _stream(s3, bucket, key, path)
     beside = {name.removeprefix(place): name for name in known}
+    if data := _data_files(path, given, beside.__contains__):
+        sums = {name: _stream(s3, bucket, beside[name]) for name in data}
+        sums[PurePosixPath(key).name] = digest
+        lines = (f"{sums[name]}  {name}\n" for name in sorted(sums))
+        digest = hashlib.sha256("".join(lines).encode()).hexdigest()
     return SourceFiles(
         pins={"onnx": given, "sha256": digest},
         names=frozenset(beside),

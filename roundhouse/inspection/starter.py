@@ -108,6 +108,8 @@ def starter_arrays(inputs: Sequence[NetworkTensor]) -> bytes:
     """
     import numpy as np
 
+    from engine_build.datasets.dataset import save_arrays
+
     shapes = {
         tensor.name: tuple(SEQUENCE if size < 0 else size for size in (tensor.shape or ())[1:])
         for tensor in inputs
@@ -123,5 +125,5 @@ def starter_arrays(inputs: Sequence[NetworkTensor]) -> bytes:
             most = 256 if kind == "uint8" else 2
             arrays[tensor.name] = random.integers(0, most, size).astype(kind)
     content = io.BytesIO()
-    np.savez(content, **arrays)
+    save_arrays(content, arrays)
     return content.getvalue()

@@ -178,9 +178,12 @@ class _PhaseRun:
 
     async def cancel(self) -> None:
         """End every task; requests that were given up count as unanswered."""
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        # More than once: a request whose timeout ends at the same moment turns the cancellation
+        # into its own TimeoutError, and its connection would wait for the next request for ever.
+        while self.tasks:
+            for task in self.tasks:
+                task.cancel()
+            await asyncio.wait(self.tasks, timeout=TICK_SECONDS)
         while self.given_up is not None and not self.due.empty():
             due = self.due.get_nowait()
             self.measurement.record_unanswered(self.given_up, due, due, time.monotonic())

@@ -62,7 +62,7 @@ class Runner:
         sign = signer(test.destination)
         requests = Requests(test.destination, test.inputs.bodies, test.options.seed, sign)
         async with open_driver(test.destination, requests, test.options) as driver:
-            await self._warm_up(driver)
+            await self.warm_up(driver)
             if test.phases:
                 await self._run_phases(driver)
             else:
@@ -89,7 +89,7 @@ class Runner:
         if await self._single_user_misses(driver, slo_ms):
             return
         if first is None:
-            probe = await self._run(driver, _closed_phase("probe", PROBE_USERS, PROBE_SECONDS))
+            probe = await self.run_phase(driver, closed_phase("probe", PROBE_USERS, PROBE_SECONDS))
             self.probe_per_second = probe.answered_per_second
             first = max(self.probe_per_second * FIRST_SHARE, 0.5)
         hopeless = LatencyStop(percentile=50, milliseconds=HOPELESS_SLOS * slo_ms)
@@ -102,7 +102,7 @@ class Runner:
 
     async def _single_user_misses(self, driver: Driver, slo_ms: float) -> bool:
         """Return whether even a single user waits longer than the SLO: then no rate holds it."""
-        measurement = await self._run(driver, _closed_phase("one user", 1, SINGLE_USER_SECONDS))
+        measurement = await self.run_phase(driver, closed_phase("one user", 1, SINGLE_USER_SECONDS))
         p50 = measurement.latency.percentile_of_any(50)
         if not p50 > slo_ms:
             return False
@@ -118,17 +118,17 @@ class Runner:
         name = f"step {len(self.steps) + 1}: {per_second(rate)}/s"
         return Phase(name=name, loop=Loop.open, start=rate, seconds=float(math.ceil(seconds)))
 
-    async def _warm_up(self, driver: Driver) -> None:
+    async def warm_up(self, driver: Driver) -> None:
         """Run a little of the first phase's load, not counted: connections open, caches fill."""
         seconds = self.test.options.warm_up
         if seconds <= 0:
             return
-        phase = _closed_phase("warm-up", 4, seconds)
+        phase = closed_phase("warm-up", 4, seconds)
         if self.test.phases and self.test.phases[0].loop is Loop.open:
             first = self.test.phases[0]
             rate = max(first.start, first.spawn / MINUTE)
             phase = Phase(name="warm-up", loop=Loop.open, start=rate, seconds=seconds)
-        measurement = await self._run(driver, phase)
+        measurement = await self.run_phase(driver, phase)
         if measurement.failed and not measurement.answered:
             reason, _ = measurement.errors.most_common(1)[0]
             raise WrongAnswerError(
@@ -139,19 +139,20 @@ class Runner:
     async def _run_counted(
         self, driver: Driver, phase: Phase, reason_to_stop: Callable[[Measurement], str | None]
     ) -> Measurement:
-        measurement = await self._run(driver, phase, reason_to_stop)
+        measurement = await self.run_phase(driver, phase, reason_to_stop)
         if self.test.slo_ms is not None and not self.interrupted.is_set():
             measurement.verdict = verdict(measurement, self.test.slo_ms)
         self.phases.append(measurement)
         self.on_phase(measurement)
         return measurement
 
-    async def _run(
+    async def run_phase(
         self,
         driver: Driver,
         phase: Phase,
         reason_to_stop: Callable[[Measurement], str | None] = lambda measurement: None,
     ) -> Measurement:
+        """Run one phase to its end, or until there is a reason to stop."""
         interval = self.test.options.expected_interval
         measurement = Measurement(
             phase=phase, expected_interval_seconds=None if interval is None else interval / 1000
@@ -178,5 +179,6 @@ class Runner:
         return measurement
 
 
-def _closed_phase(name: str, users: int, seconds: float) -> Phase:
+def closed_phase(name: str, users: int, seconds: float) -> Phase:
+    """Return users who each wait for an answer before the next request."""
     return Phase(name=name, loop=Loop.closed, start=users, seconds=seconds)

@@ -8,6 +8,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
+from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.hosting_spec import AsynchronousSpec, MetricsSpec
 from onboarding.serve_environment import (
     python_server_environment,
@@ -255,14 +256,23 @@ def _environment(deployment: Deployment, pool: Pool, model: str | None) -> dict[
     if deployment.server != "triton":
         slots = None if model is None else pool.targets[0].model.serving.slots
         return python_server_environment(asynchronous=asynchronous, slots=slots) | signers
-    models, metrics = [target.model for target in pool.targets], deployment.endpoint.metrics
+    targets = [target for owner in pool.targets for target in (*owner.steps, owner)]
+    models, metrics = [target.model for target in targets], deployment.endpoint.metrics
     variables = serve_environment(
         model,
         version_compatible=pool.instance_type.is_gpu
         and any(model.engine.version_compatible for model in models),
-        plugins=[plugin.name for model in models for plugin in model.engine.plugins]
+        plugins=list(
+            dict.fromkeys(plugin.name for model in models for plugin in model.engine.plugins)
+        )
         if pool.instance_type.is_gpu
         else (),
+        called_models=[
+            name
+            for model in models
+            if isinstance(model, EnsembleSpec) and model.bls is not None
+            for name in model.bls.models
+        ],
         response_cache=any(model.serving.response_cache for model in models),
         asynchronous=asynchronous,
         metrics=metrics is not None and metrics.detailed is True,

@@ -65,3 +65,22 @@ def test_residual_of_a_convolution_is_kept_in_int8_and_adds_no_layer(tmp_path):
     assert (kept.layers, kept.int8_products, kept.reformats) == (wide.layers, 3, 0)
     # 256 images of 64 channels and 64 pixels: a byte each in place of two.
     assert kept.activation_mib <= wide.activation_mib - 0.9
+
+
+def test_average_pool_before_a_convolution_pools_in_int8_in_fewer_layers(tmp_path):
+    graph = graphs.Graph(0)
+    hidden = graph.node("Conv", "x", graph.weight(32, 3, 3, 3), pads=[1] * 4)
+    hidden = graph.node("Relu", hidden)
+    pooled = graph.node("AveragePool", hidden, kernel_shape=[3, 3], pads=[1] * 4)
+    branches = [graph.node("Conv", item, graph.weight(32, 32, 1, 1)) for item in (hidden, pooled)]
+    mean = graph.node("ReduceMean", graph.node("Add", *branches), axes=[2, 3], keepdims=0)
+    model = graph.model({"x": (onnx.TensorProto.FLOAT, ["batch", 3, 8, 8])}, mean, 32)
+    rows = graphs.ranges(model, graphs.images(32, seed=1))
+    int8 = quantize_layers(model, quantizable_layers(model), rows)
+    float_pool = onnx.ModelProto.FromString(int8.SerializeToString())
+    next(node for node in float_pool.graph.node if node.output[0] == pooled).input[0] = hidden
+    paths = {"int8": int8, "float": float_pool}
+    for name, written in paths.items():
+        onnx.save(half_precision(written), tmp_path / f"{name}.onnx")
+    kept, wide = (check_network(tmp_path / f"{name}.onnx", LARGE)[0].layers for name in paths)
+    assert (kept.int8_products, kept.reformats) == (3, 0) and kept.layers < wide.layers

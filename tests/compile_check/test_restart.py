@@ -50,7 +50,7 @@ runpy.run_module("engine_build", run_name="__main__")
 
 @pytest.fixture
 def trees(tmp_path):
-    root = write_tree(tmp_path / "root", model("tiny", "int8"))
+    root = write_tree(tmp_path / "root", model("tiny", "fp8"))
     return root, tmp_path / "out", tmp_path / "store"
 
 

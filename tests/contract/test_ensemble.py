@@ -17,6 +17,7 @@ import pytest
 
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.served import member
+from onboarding.manifest import Manifest
 from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 from onboarding.serve_environment import serve_environment
 from tests.contract.conftest import TARGET_HEADER, TARGET_MODEL, end_of, load, rows, serving
@@ -51,7 +52,7 @@ def on_a_cpu(text: str) -> str:
     return format_configuration(config)
 
 
-def write_ensemble(root: Path, serving: ServingSpec | None = None) -> None:
+def write_ensemble(root: Path, serving: ServingSpec | None = None) -> Manifest:
     """The archive of a text task on a GPU, with its plan stood in for by the float network."""
     shown = EMBEDDER.served if serving is None else replace(EMBEDDER.served, serving=serving)
     engine, tokenizer = (root / member(MODEL, part) / "1" for part in ("engine", "tokenizer"))
@@ -69,7 +70,9 @@ def write_ensemble(root: Path, serving: ServingSpec | None = None) -> None:
             on_a_cpu(text) if name.startswith(f"{member(MODEL, 'engine')}/") else text
         )
     files = {"engine_file": f"{member(MODEL, 'engine')}/1/model.onnx"}
-    write_manifest(root, **files, tokenizer_file=f"{member(MODEL, 'tokenizer')}/1/tokenizer.json")
+    return write_manifest(
+        root, **files, tokenizer_file=f"{member(MODEL, 'tokenizer')}/1/tokenizer.json"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import io
 import json
 
 import pytest
+from botocore.exceptions import ClientError
 from rich.console import Console
 
 from container.wire import text_request
@@ -36,6 +37,7 @@ QUEUE = (
     "{min: 1, max: 1}}"
 )
 ENDPOINT, QUEUED = "local-tiny", "local-waits"
+EXECUTION_ROLE = "arn:aws:iam::000000000000:role/nobody"
 
 
 @pytest.fixture(scope="module")
@@ -171,23 +173,78 @@ def test_captures_are_compared_with_the_source_model_and_published(session):
     assert values and min(item["Minimum"] for item in values) > 0.99
 
 
-def test_scheduled_comparison_publishes_from_a_project_of_its_own(session):
-    """The test starts the project; that EventBridge Scheduler does, nobody plays here."""
-    scheduler, codebuild = session.clients("scheduler"), session.clients("codebuild")
-    (name,) = (item["Name"] for item in scheduler.list_schedules()["Schedules"])
-    target = scheduler.get_schedule(Name=name)["Target"]["Arn"]
+def schedule_once(session, name, target, seconds=2):
+    """Make a schedule that runs once, soon, and is gone then; return it until it is."""
+    scheduler = session.clients("scheduler")
+    moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)
+    scheduler.create_schedule(
+        Name=name,
+        ScheduleExpression=f"at({moment:%Y-%m-%dT%H:%M:%S})",
+        FlexibleTimeWindow={"Mode": "OFF"},
+        ActionAfterCompletion="DELETE",
+        Target=target,
+    )
+    return lambda: name in {item["Name"] for item in scheduler.list_schedules()["Schedules"]}
+
+
+def test_schedule_starts_the_comparison_which_publishes(session):
+    scheduler = session.clients("scheduler")
+    (own,) = (item["Name"] for item in scheduler.list_schedules()["Schedules"])
+    shown = scheduler.get_schedule(Name=own)
+    assert (shown["ScheduleExpression"], shown["State"]) == ("rate(1 day)", "ENABLED")
     before = set(objects(session, f"capture-reports/{ENDPOINT}/AllTraffic/"))
-    build = codebuild.start_build(projectName=target.rpartition("/")[2])["build"]["id"]
+    is_there = schedule_once(session, "soon", shown["Target"])
+    assert is_there()
 
-    def build_at_its_end():
-        (found,) = codebuild.batch_get_builds(ids=[build])["builds"]
-        return found if found["buildComplete"] else None
+    def report():
+        after = objects(session, f"capture-reports/{ENDPOINT}/AllTraffic/")
+        made = [json.loads(after[key]) for key in after if key not in before and "json" in key]
+        return next((item for item in made if item["accuracy"]["verdict"] == "pass"), None)
 
-    assert until(build_at_its_end, 120)["buildStatus"] == "SUCCEEDED"
-    after = objects(session, f"capture-reports/{ENDPOINT}/AllTraffic/")
-    (report,) = (after[key] for key in after if key not in before and key.endswith(".json"))
-    assert json.loads(report)["accuracy"]["verdict"] == "pass"
-    assert json.loads(report)["metrics"]["AccuracyUpperBound"] > 0.99
+    assert until(report, 120)["metrics"]["AccuracyUpperBound"] > 0.99
+    assert not is_there()
+
+
+def test_refuses_schedules_as_aws_does(session):
+    scheduler = session.clients("scheduler")
+    (own,) = (item["Name"] for item in scheduler.list_schedules()["Schedules"])
+    shown = scheduler.get_schedule(Name=own)
+    target = shown["Target"]
+    for change, sentence in (
+        ({"ScheduleExpression": "rate(1 hours)"}, "Invalid Schedule Expression rate"),
+        ({"ScheduleExpression": "cron(0 4 * * * *)"}, "Invalid Schedule Expression cron"),
+        ({"Target": {**target, "RoleArn": EXECUTION_ROLE}}, "must allow AWS EventBridge Scheduler"),
+        ({"FlexibleTimeWindow": {"Mode": "SOMETIMES"}}, "flexibleTimeWindow.mode"),
+    ):
+        given = {
+            "Name": "refused",
+            "ScheduleExpression": "rate(1 hour)",
+            "FlexibleTimeWindow": {"Mode": "OFF"},
+            "Target": target,
+        }
+        with pytest.raises(ClientError, match=sentence):
+            scheduler.create_schedule(**{**given, **change})
+
+
+def test_schedule_whose_role_may_not_calls_nothing(session, tiny):
+    """The role of the comparison's schedule starts one project; it deletes no endpoint."""
+    scheduler = session.clients("scheduler")
+    (own,) = (item["Name"] for item in scheduler.list_schedules()["Schedules"])
+    role = scheduler.get_schedule(Name=own)["Target"]["RoleArn"]
+    is_there = schedule_once(
+        session,
+        "denied",
+        {
+            "Arn": "arn:aws:scheduler:::aws-sdk:sagemaker:deleteEndpoint",
+            "RoleArn": role,
+            "Input": json.dumps({"EndpointName": QUEUED}),
+            "RetryPolicy": {"MaximumRetryAttempts": 0},
+        },
+        seconds=1,
+    )
+    until(lambda: not is_there())
+    shown = session.clients("sagemaker").describe_endpoint(EndpointName=QUEUED)
+    assert shown["EndpointStatus"] == "InService"
 
 
 def test_queue_answers_by_way_of_s3(session):

@@ -45,7 +45,7 @@ async def infer_lines(plane: DataPlane, codec: Any, body: bytes, deadline: float
     """
     run = _Lines(plane, codec, deadline)
     try:
-        for number, line in _number_lines(body):
+        for number, line in number_lines(body):
             await run.add(number, line)
             if number % LINES_A_TURN == 0:
                 await asyncio.sleep(0)
@@ -54,7 +54,7 @@ async def infer_lines(plane: DataPlane, codec: Any, body: bytes, deadline: float
         run.close()
 
 
-def _number_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
+def number_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the lines with their numbers, from 1."""
     for number, match in enumerate(LINE.finditer(body), 1):
         size = match.end() - match.start()
@@ -86,7 +86,7 @@ class _Lines:
                 await self._answer_oldest()
             future = await self._submitted(request)
         except RequestFault as fault:
-            raise _of_line(number, fault) from fault
+            raise fault_of_line(number, fault) from fault
         self._rows += rows
         self._under_way.append((number, request, future))
 
@@ -129,10 +129,10 @@ class _Lines:
                 raise RequestFault("It asks for binary outputs; JSON lines hold JSON alone.")
             self._answers.write(text + b"\n")
         except RequestFault as fault:
-            raise _of_line(number, fault) from fault
+            raise fault_of_line(number, fault) from fault
 
 
-def _of_line(number: int, fault: RequestFault) -> RequestFault:
+def fault_of_line(number: int, fault: RequestFault) -> RequestFault:
     """Return a fault with its line's number; a fault of an earlier line has its own already."""
     sentence = str(fault)
     return fault if sentence.startswith("Line ") else type(fault)(f"Line {number}: {sentence}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from onboarding.deployment import Target
+from onboarding.deployment import Deployment, Target
 from onboarding.lock import LockEntry
 from onboarding.names import artifact_bucket, engine_archive_path
 from onboarding.platform import build_route
@@ -32,12 +32,12 @@ text of four bytes a letter.
 def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[EngineRequest, ...]:
     """Engines with no lock entry, and those whose archive is gone from S3, each once.
 
-    Of `models` only, when any are named.
+    Of `models` only, when any are named; with an ensemble the models whose archives it copies.
     """
     pairs = [
         (deployment, target)
         for deployment in session.deployments()
-        for target in deployment.targets
+        for target in deployment.built_targets
     ]
     unknown = sorted(set(models) - {target.model.name for _, target in pairs})
     if unknown:
@@ -46,20 +46,38 @@ def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[Eng
             f"--model {unknown[0]}: no such model in environment {session.environment.name}; "
             f"{known}"
         )
+    served = {target.engine_key for d in session.deployments() for target in d.targets}
     chosen = {
         target.engine_key: (d, target)
         for d, target in reversed(pairs)
-        if not models or target.model.name in models
+        if (target.model.name in models if models else target.engine_key in served)
     }
-    reasons = [(d, t, _why(session, t)) for d, t in reversed(chosen.values())]
-    _refuse_received(session, [t for _, t, why in reasons if why is not None])
+    missing = _missing(session, reversed(chosen.values()))
+    _refuse_received(session, [request.target for request in missing])
+    steps = {
+        step.engine_key: (request.deployment, step)
+        for request in missing
+        for step in request.target.steps
+        if step.engine_key not in chosen
+    }
+    return (*_missing(session, steps.values()), *missing)
+
+
+def _missing(
+    session: Session, pairs: Iterable[tuple[Deployment, Target]]
+) -> tuple[EngineRequest, ...]:
+    reasons = [(d, target, _why(session, target)) for d, target in pairs]
     return tuple(
-        EngineRequest(deployment=d, target=t, why=why) for d, t, why in reasons if why is not None
+        EngineRequest(deployment=d, target=target, why=why)
+        for d, target, why in reasons
+        if why is not None
     )
 
 
 def waves(requests: Sequence[EngineRequest]) -> tuple[tuple[EngineRequest, ...], ...]:
     """Return requests by wave: one that needs a network of an earlier one waits for it.
+
+    So does an ensemble, for the archives of its models.
 
     Engines with most networks come first.
     """
@@ -70,10 +88,12 @@ def waves(requests: Sequence[EngineRequest]) -> tuple[tuple[EngineRequest, ...],
     result: list[tuple[EngineRequest, ...]] = []
     while left:
         making: set[str] = set()
+        unbuilt = {request.engine_key for request in left}
         wave: list[EngineRequest] = []
         for request in left:
             new = set(request.target.network_keys.values()) - made
-            if not new & making:
+            steps = {step.engine_key for step in request.target.steps}
+            if not new & making and not steps & unbuilt:
                 wave.append(request)
                 making |= new
         left = [request for request in left if request not in wave]

@@ -134,7 +134,7 @@ def named_by_tree(session: Session) -> frozenset[str]:
     Of every lock and promotion of every environment, and of what is still to be built.
     """
     tree = valid_tree(session.paths)
-    targets = [target for deployment in session.deployments() for target in deployment.targets]
+    targets = [target for item in session.deployments() for target in item.built_targets]
     manifests = [entry.manifest for lock in _locks(tree) for entry in lock.engines.values()]
     promotions = (read_promotion(session.paths.tree, name) for name in tree.environments)
     promoted = {key for item in promotions if item is not None for key in item.archives}

@@ -89,12 +89,15 @@ def test_published_engine_answers_as_the_source_model_does(archive, checkpoint):
 def test_manifest_records_the_accuracy_and_the_benchmark(tiny_build):
     manifest = tiny_build.result.entry.manifest
     subjects = [record.subject for record in manifest.accuracy]
-    assert (subjects[0], subjects[-1]) == ("int8 Q/DQ network", f"{manifest.precision} engine")
+    assert (set(subjects), subjects[-1]) == (
+        {"fp32 engine", "int8 engine"},
+        f"{manifest.precision} engine",
+    )
     assert {record.verdict for record in manifest.accuracy} == {"pass"}
-    assert {check.network for check in manifest.compile_checks} == {"float", "int8"}
-    precisions = ("fp32", "int8", "int8 Q/DQ network", "fp32 (duplicate control)")
+    assert {check.network for check in manifest.compile_checks} == {"float"}
+    precisions = ("fp32", "int8", "fp32 (duplicate control)")
     measured = {(record.runtime, record.precision) for record in manifest.benchmark}
-    assert measured >= {("pytorch", "fp32"), *(("onnxruntime", name) for name in precisions)}
+    assert measured == {("pytorch", "fp32"), *(("onnxruntime", name) for name in precisions)}
     shapes = {(record.batch, record.sequence) for record in manifest.benchmark}
     assert shapes == {(1, 4), (2, 8), (4, 16)}
     assert manifest.decision.startswith(f"{manifest.precision}: int8 ")
@@ -230,7 +233,7 @@ def test_auto_falls_back_to_fp32_outside_the_budget(networks, tmp_path):
 
 
 def test_compile_check_that_passed_is_kept_with_its_network(tiny_build, networks, tmp_path):
-    assert len(list((tmp_path / "store").glob("networks/*/check-*.json"))) == 2
+    assert len(list((tmp_path / "store").glob("networks/*/check-*.json"))) == 1
     runner = StandInRunner(check=Ended(code=-6, output="", errors="must not run"))
     result = run(tiny_build.root, tmp_path / "out", store=networks, runner=runner)
     assert result.entry.manifest.compile_checks == tiny_build.result.entry.manifest.compile_checks

@@ -55,6 +55,27 @@ def test_gpu_engine_is_built_evaluated_and_packed(tools):
         assert tar.extractfile(manifest.engine_file).read()[:4] == b"ftrt"
 
 
+def test_auto_tries_fp8_where_the_gpu_computes_in_it(wheel, tmp_path, monkeypatch):
+    install_runtime(monkeypatch)
+    machine = GpuMachine(tmp_path, monkeypatch)
+    machine.describe(gpus=["NVIDIA L4, 580.95.05, 8.9"])
+    tools = machine.context("auto", instance="ml.g6.xlarge")
+    tools = dataclasses.replace(tools, runner=Both(tools.runner, StandInRunner(wheel)))
+    with tools.work:
+        manifest = build(tools).entry.manifest
+    assert set(manifest.network_keys) == {"float", "int8", "fp8"}
+    assert {"fp8 Q/DQ network", "fp16 engine", "int8 engine", "fp8 engine"} <= {
+        record.subject for record in manifest.accuracy
+    }
+    assert {(item.candidate, item.baseline) for item in manifest.speedups} == {
+        ("int8", "fp16"),
+        ("fp8", "fp16"),
+    }
+    assert all(f"{name} is" in manifest.decision for name in ("int8", "fp8"))
+    if manifest.precision != "fp16":
+        assert manifest.quantization.precision == manifest.precision
+
+
 def test_auto_compiles_fp32_where_fp16_misses_the_budget(tools):
     strict = {"metric": "relative_error", "budget": BudgetSpec(mean=0.9999)}
     accuracy = tools.request.model.accuracy.model_copy(update=strict)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tarfile
 
-import onnx
 import pytest
 
 from engine_build.build import build
@@ -55,17 +54,14 @@ def vision_tree(tmp_path, name, **settings):
 
 
 @pytest.mark.parametrize("name", VISION)
-def test_vision_network_is_built_in_int8(name, tmp_path):
+def test_vision_network_is_built_and_its_int8_engine_evaluated(name, tmp_path):
     root = vision_tree(tmp_path, name, precision="auto", metric="agreement", mean=0.8)
     entry = build_entry(root, tmp_path)
     manifest = entry.manifest
+    assert {item.subject for item in manifest.accuracy} == {"fp32 engine", "int8 engine"}
     assert [(item.name, item.shape) for item in manifest.inputs] == [("image", (-1, 3, 16, 16))]
     assert [(item.name, item.shape) for item in manifest.outputs] == [("scores", (-1, 3))]
-    assert {check.network for check in manifest.compile_checks} == {"float", "int8"}
-    folder = tmp_path / "out/networks" / manifest.network_keys["int8"]
-    quantized = onnx.load(next(folder.glob("*-model.onnx")))
-    operators = [node.op_type for node in quantized.graph.node]
-    assert operators.count("QuantizeLinear") >= 2 and "Conv" in operators
+    assert {check.network for check in manifest.compile_checks} == {"float"}
     with tarfile.open(tmp_path / "out" / entry.archive.path) as tar:
         tar.extractall(tmp_path / "archive", filter="data")
     served = OrtNetwork(next((tmp_path / "archive").rglob("*.onnx")))

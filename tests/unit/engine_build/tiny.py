@@ -123,7 +123,7 @@ def model(name: str = "tiny", precision: str = "auto", **changes: object) -> dic
         "precision": precision,
         "optimization_profiles": [{"batch": [1, 2, 4], "sequence": [4, 8, 16]}],
     }
-    if precision in ("auto", "int8"):
+    if precision in ("auto", "int8", "fp8"):
         dataset = "models/data/calibration.txt"
         engine["calibration"] = {"dataset": dataset, "samples": 48, "method": "max"}
     return {

@@ -42,7 +42,8 @@ def onnx_bytes(
     """A model of these inputs and outputs; weights hold 4 bytes that no reader needs."""
     graph = b"".join(field(1, field(4, operator)) for operator in operators)
     for name in weights:
-        place = field(14, 1) if external else field(9, b"1234")
+        entry = field(13, field(1, "location") + field(2, "data/w.bin"))
+        place = entry + field(14, 1) if external else field(9, b"1234")
         graph += field(5, field(2, 1) + field(8, name) + place)
     graph += b"".join(field(11, tensor(name, *rest)) for name, rest in inputs.items())
     given = {"y": (1, (None, 2))} if outputs is None else outputs

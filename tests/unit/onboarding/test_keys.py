@@ -10,7 +10,14 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from onboarding.keys import KEY_LENGTH, chosen_network, engine_key, network_key, network_precisions
+from onboarding.keys import (
+    KEY_LENGTH,
+    chosen_network,
+    engine_key,
+    network_key,
+    network_precisions,
+    plan_key,
+)
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.resolve import quantization_mode, runtime_identity
@@ -35,7 +42,7 @@ endpoint: {instance_type: ml.g5.xlarge, latency_slo_ms: 50, scaling: {min: 1, ma
 
 # Every field of a model file, another value for it, and what that changes.
 CHANGES: dict[str, tuple[Any, str]] = {
-    "name": ("other", "engine"),
+    "name": ("other", "packaging"),
     "task": ("text-classification", "networks"),
     "source.python_package": ("example-model==1.0.1", "networks"),
     "source.huggingface": ("o/n@" + "0" * 40, "networks"),
@@ -76,15 +83,15 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "accuracy.reference": ({"onnx": "float.onnx", "sha256": "c" * 64}, "int8 network"),
     "labels": ({"team": "search"}, "nothing"),
     "serving.server": ("python", "nothing"),  # every archive suits both
-    "serving.dynamic_batching.preferred_batch_sizes": ([2], "engine"),
-    "serving.dynamic_batching.max_queue_delay_us": (0, "engine"),
-    "serving.dynamic_batching.max_batch_size": (4, "engine"),
-    "serving.instances_per_gpu": (2, "engine"),
-    "serving.warm_up": (False, "engine"),
-    "serving.response_cache": (True, "engine"),
-    "serving.auto_truncate": (False, "engine"),
-    "serving.preprocessing": ({"file": "a.py", "sha256": "0" * 64}, "engine"),
-    "serving.postprocessing": ({"file": "a.py", "sha256": "0" * 64}, "engine"),
+    "serving.dynamic_batching.preferred_batch_sizes": ([2], "packaging"),
+    "serving.dynamic_batching.max_queue_delay_us": (0, "packaging"),
+    "serving.dynamic_batching.max_batch_size": (4, "packaging"),
+    "serving.instances_per_gpu": (2, "packaging"),
+    "serving.warm_up": (False, "packaging"),
+    "serving.response_cache": (True, "packaging"),
+    "serving.auto_truncate": (False, "packaging"),
+    "serving.preprocessing": ({"file": "a.py", "sha256": "0" * 64}, "packaging"),
+    "serving.postprocessing": ({"file": "a.py", "sha256": "0" * 64}, "packaging"),
     "endpoint.instance_type": ("ml.g5.4xlarge", "nothing"),  # the same GPU
     "endpoint.latency_slo_ms": (10, "nothing"),
     "endpoint.scaling.min": (2, "nothing"),
@@ -138,16 +145,15 @@ def keys(
     mode = quantization_mode(spec, row)
     found = {
         name: network_key(spec, name, digests, quantization=mode)
-        for name in network_precisions(spec)
+        for name in network_precisions(spec, instance, mode)
     }
-    found["engine"] = engine_key(
-        spec,
-        runtime=runtime_identity(row, instance),
-        instance=instance,
-        quantization=mode,
-        dataset_digests=digests,
-    )
-    return found
+    inputs: dict[str, Any] = {
+        "runtime": runtime_identity(row, instance),
+        "instance": instance,
+        "quantization": mode,
+        "dataset_digests": digests,
+    }
+    return found | {"plan": plan_key(spec, **inputs), "engine": engine_key(spec, **inputs)}
 
 
 def with_value(path: str, value: Any, data: dict[str, Any] = MODEL) -> dict[str, Any]:
@@ -192,9 +198,10 @@ def test_keys_change_with_a_field_as_classified(path):
     differing = {name for name in before if before[name] != after[name]}
     expected = {
         "nothing": set(),
-        "engine": {"engine"},
-        "int8 network": {"int8", "engine"},
-        "networks": {"float", "int8", "engine"},
+        "packaging": {"engine"},
+        "engine": {"plan", "engine"},
+        "int8 network": {"int8", "plan", "engine"},
+        "networks": {"float", "int8", "plan", "engine"},
     }
     assert differing == expected[effect]
 
@@ -204,6 +211,7 @@ def test_keys_are_golden():
     assert keys(MODEL) == {
         "float": "1ecb4e9b1a886f14e448",
         "int8": "f9b2930b7a7a94a0907b",
+        "plan": "f9bf460490f914249bef",
         "engine": "2ba9140b282f74b4f745",
     }
     on_cpu = with_value("endpoint.instance_type", "ml.c7i.large")
@@ -276,7 +284,7 @@ def test_keys_follow_the_digest_of_an_onnx_file_never_its_place():
 )
 def test_engine_key_changes_with_the_gpu_and_network_keys_do_not(instance):
     before, after = keys(MODEL), keys(with_value("endpoint.instance_type", instance))
-    assert {name for name in before if before[name] != after[name]} == {"engine"}
+    assert {name for name in before if before[name] != after[name]} == {"plan", "engine"}
 
 
 @pytest.mark.parametrize(
@@ -315,19 +323,24 @@ def test_calibration_changes_nothing_without_int8(precision):
 
 
 @pytest.mark.parametrize(
-    ("precision", "calibrated", "networks"),
+    ("precision", "calibrated", "instance", "networks"),
     [
-        ("fp32", True, ("float",)),
-        ("auto", True, ("float", "int8")),
-        ("auto", False, ("float",)),
-        ("int8", True, ("float", "int8")),
+        ("fp32", True, "ml.g6.xlarge", ("float",)),
+        ("auto", True, "ml.g5.xlarge", ("float", "int8")),
+        ("auto", True, "ml.c7i.large", ("float", "int8")),
+        ("auto", True, "ml.g6.xlarge", ("float", "int8", "fp8")),
+        ("auto", False, "ml.g6.xlarge", ("float",)),
+        ("int8", True, "ml.g6.xlarge", ("float", "int8")),
     ],
 )
-def test_networks_are_those_an_engine_may_need(precision, calibrated, networks):
+def test_networks_are_those_an_engine_may_need(precision, calibrated, instance, networks):
     data = with_value("engine.precision", precision)
     if not calibrated:
         del data["engine"]["calibration"]
-    assert network_precisions(ModelSpec.model_validate_json(json.dumps(data))) == networks
+    spec, row = ModelSpec.model_validate_json(json.dumps(data)), instance_types()[instance]
+    assert network_precisions(spec, row, "explicit") == networks
+    by_cache = network_precisions(spec, row, "calibration-cache")
+    assert by_cache == tuple(name for name in networks if name != "fp8")
 
 
 def test_keys_are_short_and_lower_case_hex():
@@ -354,3 +367,19 @@ def test_place_of_a_users_code_changes_no_key_and_its_text_does():
 
     assert key("models/code/a.py", "a") == key("models/code/b.py", "a")
     assert key("models/code/a.py", "a") != key("models/code/a.py", "b")
+
+
+def test_plan_key_leaves_out_prompts_that_no_build_uses():
+    """The default stands before the texts of calibration and validation; others come at serving."""
+
+    def plan(**source: Any) -> str:
+        return keys(MODEL | {"source": MODEL["source"] | source})["plan"]
+
+    prompts = {"query": "query: ", "passage": "passage: "}
+    one = plan(prompts=prompts, default_prompt_name="query")
+    assert one == plan(prompts=prompts | {"passage": "p: "}, default_prompt_name="query")
+    assert one == plan(prompts={"query": "query: "}, default_prompt_name="query")
+    assert one != plan(prompts=prompts | {"query": "q: "}, default_prompt_name="query")
+    assert one != plan(prompts=prompts, default_prompt_name="passage")
+    # Without a name the checkpoint has the default, and these may take its place.
+    assert plan(prompts=prompts) != plan(prompts=prompts | {"passage": "p: "})

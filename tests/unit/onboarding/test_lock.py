@@ -14,6 +14,7 @@ from onboarding.lock import (
     lock_text,
     read_lock,
     record_capacity,
+    record_plan_key,
     write_lock_entry,
 )
 from tests.fixtures.signer import Signer
@@ -233,3 +234,14 @@ def test_failed_write_leaves_the_old_lock_and_nothing_else(tmp_path):
     with pytest.raises(LockError, match="cannot be written"):
         write_lock_entry(tmp_path, model, lock_entry(model, key(1)))
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
+
+
+def test_lock_without_plan_keys_is_read_and_filled_in(tmp_path):
+    path = write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
+    assert "plan_key" not in path.read_text()
+    record_plan_key(tmp_path, "m", key(1), "p" * 20)
+    # A later record of the same archive keeps it, as it keeps the capacity.
+    write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
+    assert read_lock(tmp_path, "m").engines[key(1)].plan_key == "p" * 20
+    with pytest.raises(LockError, match="has no engine"):
+        record_plan_key(tmp_path, "m", key(2), "p" * 20)

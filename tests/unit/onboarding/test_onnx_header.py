@@ -39,6 +39,7 @@ def test_external_weights_are_known(tmp_path):
     content = onnx_bytes({"x": (16, (None,))}, weights=("w",), external=True)
     found = header(tmp_path, content)
     assert found.has_external_weights and found.inputs[0].datatype == "BF16"
+    assert found.external_names == ("data/w.bin",)
 
 
 def test_tensor_may_have_no_shape(tmp_path):

@@ -77,3 +77,13 @@ def test_every_shipped_file_names_its_schema(folder, kind):
             path.read_text().splitlines()[0]
             == f"# yaml-language-server: $schema=../schemas/{kind}.schema.json"
         )
+
+
+def test_files_of_ensembles_and_their_overrides_have_their_keys():
+    model = json.loads(schema.schemas()["model.schema.json"])
+    assert {"steps", "bls", "outputs"} <= model["then"]["properties"].keys()
+    assert not {"source", "engine"} & model["then"]["properties"].keys()
+    assert "source" in model["else"]["required"] and "steps" not in model["else"]["properties"]
+    text = schema.schemas()["environment.schema.json"]
+    override = json.loads(text)["$defs"]["ModelSpecOverride"]["properties"]
+    assert {"steps", "source", "serving"} <= override.keys()

@@ -343,19 +343,13 @@ def test_refuses_to_queue_requests_of_an_endpoint_without_a_queue(deployments):
         asynchronous_runtime(lambda service: None, deployment, 60, print)
 
 
-def test_refuses_lines_of_triton_and_of_missing_files(deployments, tmp_path):
-    deployment = find_deployment(deployments, "sentence-embedder")
-    python, triton = (
-        dataclasses.replace(deployment, server=server) for server in ("python", "triton")
-    )
+def test_refuses_lines_of_missing_files(tmp_path):
     file, address_ = tmp_path / "rows.jsonl", Address(endpoint="e", target_model=None)
-    with pytest.raises(UsageError, match="by Triton, which reads no JSON lines; give"):
-        invoke_lines(None, address_, triton, file, tmp_path / "answers.jsonl")
     with pytest.raises(RoundhouseError, match=r"--input .*rows\.jsonl: is no file"):
-        invoke_lines(None, address_, python, file, tmp_path / "answers.jsonl")
+        invoke_lines(None, address_, file, tmp_path / "answers.jsonl")
     file.write_text("")
     with pytest.raises(RoundhouseError, match=r"--output .*: cannot be written"):
-        invoke_lines(None, address_, python, file, tmp_path / "no" / "answers.jsonl")
+        invoke_lines(None, address_, file, tmp_path / "no" / "answers.jsonl")
 
 
 def test_queued_request_holds_a_batch_for_triton_and_many_for_the_python_server(deployments):

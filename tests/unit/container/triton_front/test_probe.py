@@ -11,8 +11,14 @@ from benchmarks.manifest import embedder_manifest
 from container.server.codecs import heads, tensors, texts
 from container.server.types import HeadSignature, Signature, TensorSignature
 from container.triton_front.kserve_request import checked_request
-from container.triton_front.probe import health_request
-from onboarding.manifest import MANIFEST_NAME, ProcessingRecord, ProfileRecord, TensorRecord
+from container.triton_front.probe import PIXEL, health_request
+from onboarding.manifest import (
+    MANIFEST_NAME,
+    EnsembleRecord,
+    ProcessingRecord,
+    ProfileRecord,
+    TensorRecord,
+)
 
 PROFILE = ProfileRecord(batch=(1, 8, 64), sequence=(4, 16, 128))
 LOGITS = TensorRecord(name="scores", datatype="FP32", shape=(-1, 1))
@@ -99,3 +105,19 @@ def test_no_request_without_a_manifest_or_for_arrays_of_bytes(tmp_path, write):
     if write:
         archive(tmp_path, tokenizer_file=None, inputs=texts_of("image"))
     assert health_request(tmp_path) is None
+
+
+def test_ensemble_gets_its_example_or_a_value_for_each_input(tmp_path):
+    inputs = (*texts_of("text", "picture"), TensorRecord(name="x", datatype="FP32", shape=(-1, 2)))
+    record = EnsembleRecord(steps={}, images=("picture",))
+    request = health_request(archive(tmp_path, inputs=inputs, ensemble=record))
+    header = int(request.content_type.rpartition("=")[2])
+    sizes = [
+        item["parameters"]["binary_data_size"]
+        for item in json.loads(request.body[:header])["inputs"]
+    ]
+    assert sizes == [4 + len("health"), 4 + len(PIXEL), 8] and request.is_guess
+    row = {"text": "a cat", "picture": "none", "x": [1.0, 2.0]}
+    given = record.model_copy(update={"example": row})
+    request = health_request(archive(tmp_path, inputs=inputs, ensemble=given))
+    assert request.body.endswith(struct.pack("<2f", 1, 2)) and not request.is_guess

@@ -149,6 +149,7 @@ def test_page_shows_what_it_is_and_how_to_make_it_again():
 
 
 RUNTIME = RuntimeIdentity(name="onnxruntime", version="1.31.1")
+DYNAMIC = QuantizationRecord(mode="dynamic", int8_layers=24)
 BY_CACHE = QuantizationRecord(mode="calibration-cache", method="entropy", samples=256)
 
 
@@ -158,8 +159,8 @@ BY_CACHE = QuantizationRecord(mode="calibration-cache", method="entropy", sample
         ({}, "The published plan runs it."),
         ({"precision": "fp16"}, "The published engine is not made of it."),
         (
-            {"runtime": RUNTIME, "compute_capability": "cpu"},
-            "by ONNX Runtime's dynamic quantization",
+            {"runtime": RUNTIME, "compute_capability": "cpu", "quantization": DYNAMIC},
+            "24 layers are in INT8; ONNX Runtime's dynamic quantization of the float network",
         ),
         (
             {"quantization": BY_CACHE},
@@ -243,10 +244,10 @@ def test_files_are_made_of_the_networks_that_were_kept(tiny_build):
     key = entry.manifest.engine_key
     page, data = store.read(engine_card_path(key)), store.read(engine_card_data_path(key))
     document = json.loads(data)
-    int8 = document["networks"]["int8"]
+    float32 = document["networks"]["float"]
     assert LockEntry.model_validate_json(json.dumps(document["entry"])) == entry
-    record = store.read(network_path(entry.manifest.network_keys["int8"], RECORD_NAME))
-    assert int8 == NetworkRecord.model_validate_json(record).facts and int8["layers"]
+    record = store.read(network_path(entry.manifest.network_keys["float"], RECORD_NAME))
+    assert float32 == NetworkRecord.model_validate_json(record).facts and float32["opset"]
     assert Page(page).text.count(entry.manifest.decision) == 1
 
 
@@ -254,7 +255,7 @@ def test_files_are_made_without_networks_that_are_gone(tiny_build, tmp_path):
     options = Options(root=tiny_build.root, environment="desk", model="tiny", out=tiny_build.root)
     request = build_request(options, Log(io.StringIO()))
     files = dict(
-        card_files(request, tiny_build.result.entry, FolderStore(tmp_path / "none"), tmp_path)
+        card_files(request, tiny_build.result.entry, [FolderStore(tmp_path / "none")], tmp_path)
     )
     data = files[engine_card_data_path(request.engine_key)].read_bytes()
     assert json.loads(data)["networks"] == {"float": {}, "int8": {}}

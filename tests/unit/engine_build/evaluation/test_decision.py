@@ -103,9 +103,9 @@ def findings(broken=None, **verdicts):
     return Findings(accuracy=accuracy, broken={} if broken is None else broken)
 
 
-def speed(baseline="fp32", sequence=64, **numbers):
-    shape = {"batch": 8, "sequence": sequence}
-    return SpeedupRecord(candidate="int8", baseline=baseline, **shape, **(numbers or FAST))
+def speed(baseline="fp32", sequence=64, candidate="int8", **numbers):
+    names = {"candidate": candidate, "baseline": baseline}
+    return SpeedupRecord(**names, batch=8, sequence=sequence, **(numbers or FAST))
 
 
 def test_auto_takes_int8_that_is_faster_and_accurate():
@@ -173,6 +173,38 @@ def test_auto_says_why_it_takes_an_engine(results, speedups, precision, reason):
 def test_auto_names_only_the_shapes_at_which_int8_is_too_slow():
     sentence = decide("auto", PASSES, [speed(), speed(sequence=128, **SLOW)]).sentence
     assert "at 8 x 128" in sentence and "at 8 x 64" not in sentence
+
+
+FASTER = {**FAST, "ratio": 2.8, "low": 2.7, "high": 2.9}
+EIGHT_BITS = {"fp16": "pass", "int8": "pass", "fp8": "pass"}
+
+
+@pytest.mark.parametrize(
+    ("results", "of_fp8", "precision", "words"),
+    [
+        (findings(**EIGHT_BITS), FASTER, "fp8", ("int8 is 2.50 times", "fp8 is 2.80 times")),
+        (findings(**EIGHT_BITS), SLOW, "int8", ("int8 is 2.50", "fp8 is not faster by more")),
+        (findings(**EIGHT_BITS | {"fp8": "fail"}), FASTER, "int8", ("fp8 has mean cosine",)),
+        (findings(**EIGHT_BITS | {"int8": "fail"}), FASTER, "fp8", ("int8 has mean cosine",)),
+        (findings(fp16="fail", int8="fail", fp8="pass"), FASTER, "fp8", ("no float engine",)),
+        (
+            Findings(
+                accuracy={"fp16": record("fp16")},
+                broken={"int8": "int8 engine gives NaN."},
+                refused={"fp8": "the network has no MatMul."},
+            ),
+            FASTER,
+            "fp16",
+            ("int8 engine gives NaN; fp8 was not tried, since the network has no MatMul.",),
+        ),
+    ],
+    ids=["both", "fp8 slow", "fp8 inaccurate", "int8 inaccurate", "no float", "none"],
+)
+def test_auto_takes_the_fastest_of_eight_bits_that_is_accurate(results, of_fp8, precision, words):
+    speedups = [speed("fp16"), speed("fp16", candidate="fp8", **of_fp8)]
+    decision = decide("auto", results, speedups)
+    assert decision.precision == precision and decision.sentence.startswith(f"{precision}: ")
+    assert [word for word in words if word not in decision.sentence] == []
 
 
 def test_requested_precision_has_its_numbers():

@@ -10,12 +10,14 @@ from engine_build.errors import NetworkRefused
 from engine_build.onnx_graph.custom_operators import (
     inline_functions,
     leave_to_plugins,
+    read_inlined,
     refuse_undefined_operators,
 )
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.dynamic import quantize_dynamically
 from engine_build.tensorrt.half_precision import write_half_precision
 from tests.unit.engine_build.custom import FEED, scaled_network
+from tests.unit.engine_build.graphs import node, tensor, write_graph
 
 
 @pytest.fixture
@@ -35,6 +37,21 @@ def test_functions_alone_are_what_onnx_runtime_runs(network, tmp_path):
     path = tmp_path / "kept.onnx"
     onnx.save(inline_functions(onnx.load(network), {"Scale"}), path)
     assert np.allclose(OrtNetwork(path).rows(FEED), OrtNetwork(network).rows(FEED))
+
+
+def test_attention_of_opset_23_becomes_its_own_nodes(tmp_path):
+    """The compile check ended with signal 11, and ONNX Runtime's quantizer took it for its own."""
+    attention = node("Attention", "x x x", "a", q_num_heads=2, kv_num_heads=2, is_causal=1)
+    values = [tensor(name, "batch", 5, 8) for name in ("x", "y")]
+    path = write_graph(
+        tmp_path / "a.onnx", [attention, node("Relu", "a", "y")], values[:1], values[1:], opset=23
+    )
+    model, is_changed = read_inlined(path)
+    operators = {item.op_type for item in model.graph.node}
+    assert is_changed and "MatMul" in operators and "Attention" not in operators
+    feed = {"x": np.random.default_rng(0).standard_normal((2, 5, 8)).astype(np.float32)}
+    own = OrtNetwork(model.SerializeToString()).rows(feed)
+    assert np.allclose(own, OrtNetwork(path).rows(feed), atol=1e-5)
 
 
 def test_operators_of_plugins_stay_in_fp32_in_a_network_in_fp16(network, tmp_path):

@@ -67,6 +67,7 @@ def test_only_the_first_faults_are_explained_in_full(network):
         ("", "Unsupported ONNX data type: INT16", "cast to FP32"),
         ("QuantizeLinear", "Non-zero zero point is not supported", "every zero point 0"),
         ("Foo", "false", "engine.plugins"),
+        ("MatMul", "Found unsupported input type of INT64", "cast its inputs to FP32 or FP16"),
         ("Transpose", "ITransposeLayer cannot be used with uint8 input", "cast it to FP32 before"),
     ],
 )

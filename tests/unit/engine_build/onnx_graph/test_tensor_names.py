@@ -40,7 +40,7 @@ def network(path, *, weight, product, bias, output="y"):
 @pytest.mark.parametrize(
     "names",
     [
-        {"weight": "int8_0_scale", "product": "int8_0", "bias": "int8_0_zero"},
+        {"weight": "int8_0_scale", "product": "int8_gate_0", "bias": "int8_0_zero"},
         {"weight": "fp8_zero", "product": "fp8_0_scale", "bias": "w"},
         {"weight": "w", "product": "fc1", "bias": "fc1_bias"},
         {"weight": "w", "product": "x_as_fp16", "bias": "y_output_fp32"},
@@ -59,6 +59,11 @@ def test_other_names_stay(tmp_path):
     before = model.SerializeToString()
     assert not free_own_names(model)
     assert model.SerializeToString() == before
+
+
+def test_callers_may_know_a_name_that_only_resembles_an_own_one(tmp_path):
+    model = network(tmp_path / "model.onnx", weight="w", product="p", bias="b", output="int8_0")
+    assert not free_own_names(model)
 
 
 def test_refuses_an_own_name_that_callers_know(tmp_path):

@@ -25,6 +25,13 @@ def assert_refused(archive, folder, words):
         read_engine_archive(archive, folder / "unpacked")
 
 
+def test_same_files_and_facts_give_the_same_bytes_and_another_time_does_not(one, tmp_path):
+    again = publish_test_archive(tmp_path / "again", "8.6")
+    assert again.read_bytes() == one.read_bytes()
+    later = publish_test_archive(tmp_path / "later", "8.6", load_seconds=2.0)
+    assert later.read_bytes() != one.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [

@@ -12,7 +12,6 @@ from engine_build.onnx_graph.data_file import data_file
 from engine_build.onnx_graph.external_data import save_model
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.dynamic import quantize_dynamically
-from tests.unit.engine_build.graphs import node, tensor, write_graph
 from tests.unit.engine_build.quantization.graphs import chain
 
 
@@ -54,26 +53,3 @@ def test_network_with_a_data_file_becomes_one_file_where_that_is_enough(tmp_path
     before = OrtNetwork(tmp_path / "float.onnx").rows(feed)
     after = OrtNetwork(tmp_path / "int8/model.onnx").rows(feed)
     assert np.abs(after - before).max() < 0.05 * np.abs(before).max()
-
-
-def test_attention_of_opset_23_stays(tmp_path):
-    """ONNX Runtime would take it for its own operator of that name, and refuse what it writes."""
-    nodes = [
-        node("MatMul", "x w", "q"),
-        node("Attention", "q q q", "y", q_num_heads=2, kv_num_heads=2),
-    ]
-    weight = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
-    path = write_graph(
-        tmp_path / "float.onnx",
-        nodes,
-        [tensor("x", "batch", 5, 8)],
-        [tensor("y", "batch", 5, 8)],
-        opset=23,
-        w=weight,
-    )
-    quantize_dynamically(path, tmp_path / "int8.onnx")
-    feed = {"x": np.ones((2, 5, 8), dtype=np.float32)}
-    rows = OrtNetwork(tmp_path / "int8.onnx").rows(feed)
-    assert np.allclose(rows, OrtNetwork(path).rows(feed), atol=0.2)
-    operators = {item.op_type for item in onnx.load(tmp_path / "int8.onnx").graph.node}
-    assert operators >= {"Attention", "MatMulInteger"}

@@ -219,7 +219,8 @@ def test_refuses_a_network_of_small_convolutions_only(tmp_path):
     with pytest.raises(
         NothingForInt8,
         match=r"no weighted layer of the network gains from INT8 \(t0 is a convolution of "
-        r"3 channels to 5: TensorRT has no faster INT8 kernel for it\); ask for fp16 or fp32\.",
+        r"3 channels to 5: TensorRT has no faster INT8 kernel for it\); ask for precision auto or "
+        r"fp32\.",
     ):
         run(quantization(tmp_path, "cnn", model=model))
 

@@ -11,6 +11,7 @@ from engine_build.quantization.given_qdq import (
     given_quantization,
     kept_precision,
     refuse_for_tensorrt,
+    refuse_scales_of_rows,
     share_facts,
 )
 from engine_build.quantization.layers import multiply_accumulates
@@ -59,6 +60,22 @@ def test_refuses_asymmetric_nodes_for_tensorrt_by_name(kind, value):
 def test_symmetric_nodes_are_taken_where_the_gpu_has_their_type(capability):
     for kind, precision in ((INT8, "int8"), (E4M3, "fp8")):
         refuse_for_tensorrt(given_quantization(quantized(kind)), precision, capability)
+
+
+ROWS = """<ir_version: 9, opset_import: ["": 21]>
+g (float[n, 2] x) => (float[n, 3] y)
+<int8[2, 3] w = {1, 2, 3, 4, 5, 6}, float[2] rows = {1, 2}, float[3] columns = {1, 2, 3}> {
+    d = DequantizeLinear<axis = AXIS>(w, SCALES)
+    y = MatMul(x, d)
+}"""
+
+
+def test_refuses_scales_along_the_axis_that_a_product_sums_over():
+    by_row = ROWS.replace("AXIS", "0").replace("SCALES", "rows")
+    with pytest.raises(NetworkRefused, match=r"each index of axis 0, .*with axis 1 "):
+        refuse_scales_of_rows(parser.parse_model(by_row))
+    by_column = ROWS.replace("AXIS", "-1").replace("SCALES", "columns")
+    refuse_scales_of_rows(parser.parse_model(by_column))
 
 
 def test_refuses_fp8_nodes_on_an_older_gpu():

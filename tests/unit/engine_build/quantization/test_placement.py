@@ -9,9 +9,9 @@ from onnx import TensorProto
 
 from engine_build.quantization.layers import multiply_accumulates, quantizable_layers
 from engine_build.quantization.placement import (
+    int8_tensors,
     left_in_float,
     residual_inputs,
-    residual_tensors,
 )
 from engine_build.quantization.qdq import quantize_layers
 from tests.unit.engine_build.quantization.graphs import (
@@ -107,7 +107,7 @@ def test_residual_of_a_convolution_is_quantized_once_for_the_next_layer_and_the_
     model = cnn()
     layers = quantizable_layers(model)
     limits = ranges(model, images(16, seed=1))
-    assert residual_tensors(model, layers) == (layers[1].activation,)
+    assert int8_tensors(model, layers) == (layers[1].activation,)
     qdq = quantize_layers(model, layers, limits)
     producers = {node.output[0]: node for node in qdq.graph.node}
     (addition,) = (
@@ -127,6 +127,29 @@ def test_residual_stays_in_float_where_its_convolution_does():
         node for node in qdq.graph.node if node.op_type == "Add" and layers[1].output in node.input
     )
     assert addition.input[0] == layers[1].activation
+
+
+def test_average_pool_before_a_convolution_reads_int8_and_a_maximum_what_it_read():
+    graph = Graph(0)
+    first = graph.node("Relu", graph.node("Conv", "x", graph.weight(16, 16, 3, 3), pads=[1] * 4))
+    pools = [
+        graph.node(f"{kind}Pool", first, kernel_shape=[2, 2], strides=[2, 2])
+        for kind in ("Average", "Max")
+    ]
+    branches = [graph.node("Conv", pool, graph.weight(16, 16, 1, 1)) for pool in pools]
+    total = graph.node("Concat", *branches, axis=1)
+    model = graph.model(images_of(16), graph.node("ReduceMean", total, axes=[2, 3], keepdims=0), 32)
+    layers = quantizable_layers(model)
+    random = np.random.default_rng(0)
+    rows = [{"x": random.standard_normal((16, 8, 8)).astype(np.float32)} for _ in range(8)]
+    limits = ranges(model, rows)
+    assert int8_tensors(model, layers) == (first,) and first in limits
+    for chosen, kind in ((layers, "DequantizeLinear"), (layers[:1], "Relu")):
+        qdq = quantize_layers(model, chosen, limits)
+        onnx.checker.check_model(qdq, full_check=True)
+        producers = {node.output[0]: node for node in qdq.graph.node}
+        assert producers[producers[pools[0]].input[0]].op_type == kind
+        assert producers[pools[1]].input[0] == first
 
 
 def downsampled(*, also_read=False, normalized=False):

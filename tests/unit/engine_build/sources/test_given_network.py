@@ -124,9 +124,12 @@ def test_refuses_rows_and_axes_that_are_not_served(
 def test_refuses_a_datatype_that_tensorrt_does_not_take(kind, name, tmp_path):
     values = [tensor("x", "batch", 4, kind=kind)], [tensor("y", "batch", 4, kind=kind)]
     path = write_graph(tmp_path / "model.onnx", [node("Identity", "x", "y")], *values)
+    # `check` reads no file in a bucket, whose datatypes the build alone sees.
+    taken = linear(tmp_path / "taken.onnx")
+    root = write_tensors_tree(tmp_path / "root", taken, {"validation": {"x": ROWS}})
     words = rf"'x' has datatype {name}, which TensorRT does not take as it is; allowed: FP32"
     with pytest.raises(SourceFault, match=words):
-        tensor_network(tmp_path, path)
+        float_network(path, request(root), tmp_path)
 
 
 def text_graph(path, output=("y", "batch", 3)):

@@ -49,6 +49,11 @@ def test_labels_without_names_are_numbered_as_transformers_does(tmp_path):
     assert head.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
 
 
+def test_refuses_names_of_classes_as_a_list_and_shows_the_object(tmp_path):
+    with pytest.raises(SourceFault, match=r'as a list.*names: \{"0": "calm", "1": "glad"\}'):
+        head_of(write(tmp_path, id2label=["calm", "glad"]), "text-classification")
+
+
 @pytest.mark.parametrize(
     ("own", "config", "activation"),
     [

@@ -10,7 +10,7 @@ import pytest
 from engine_build.errors import NetworkRefused
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Network
-from engine_build.runner import Ended
+from engine_build.runner import TIMED_OUT, Ended
 from engine_build.steps.check import UNAVAILABLE, compile_checks
 from onboarding.model_spec import OptimizationProfileSpec
 from tests.unit.engine_build.graphs import node, tensor, write_graph
@@ -32,7 +32,7 @@ def check(path, ended, log=None):
             -11,
             "",
             "Segmentation fault",
-            r"was killed by signal 11 \(Segmentation fault\); export with another opset",
+            r"was killed by signal 11 \(Segmentation fault\); export it with opset 17 \(`engine",
         ),
         (-6, "", "", r"was killed by signal 6 \(no error output\)"),
         (
@@ -57,6 +57,13 @@ def test_machine_without_the_compiler_has_no_record_and_says_so(tmp_path):
     log, reason = io.StringIO(), "cannot be loaded here (No module named 'tensorrt_rtx')"
     assert check(tmp_path, ended, log) == ()
     assert f"{reason}: the float network was NOT checked" in log.getvalue()
+
+
+def test_compiler_that_takes_too_long_decides_nothing_and_the_build_says_so(tmp_path):
+    ended = Ended(code=TIMED_OUT, output="", errors="still running")
+    log = io.StringIO()
+    assert check(tmp_path, ended, log) == ()
+    assert "did not end within 600 seconds: the float network was NOT checked" in log.getvalue()
 
 
 def refusal(operator, message="no importer"):

@@ -13,9 +13,11 @@ import tarfile
 from contextlib import contextmanager
 from pathlib import Path
 
+import onnx
 import pytest
 
 from engine_build.errors import InputRefused
+from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.data_file import DATA_NAME
 from engine_build.onnx_graph.network_store import Network
 from engine_build.packaging.archive import (
@@ -30,6 +32,7 @@ from engine_build.packaging.archive import (
     pack,
 )
 from engine_build.packaging.repository import repository
+from engine_build.quantization.dynamic import quantize_dynamically
 from engine_build.runner import Ended
 from engine_build.settings import Settings
 from engine_build.steps.package import quantization, served_engine, source_commit
@@ -38,6 +41,7 @@ from onboarding.manifest import MANIFEST_NAME, TensorRecord
 from onboarding.model_spec import ServingSpec
 from onboarding.names import engine_card_data_path, engine_card_path
 from tests.unit.engine_build import golden_configurations as golden
+from tests.unit.engine_build.quantization.graphs import chain
 from tests.unit.engine_build.stand_ins import ROOT, StandInRunner, context
 from tests.unit.engine_build.tiny import write_tree
 
@@ -102,7 +106,7 @@ def test_archive_packed_again_elsewhere_has_the_published_digest(mask, tiny_buil
 def test_entry_follows_from_the_archive_of_that_engine_alone(tiny_build):
     entry = tiny_build.result.entry
     path = tiny_build.store / entry.archive.path
-    assert entry_of(path, entry.manifest.engine_key) == entry
+    assert entry_of(path, entry.manifest.engine_key, entry.plan_key) == entry
     with pytest.raises(ValueError, match="holds engine"):
         entry_of(path, "0" * 20)
 
@@ -190,8 +194,6 @@ def test_manifest_says_what_clients_see_and_whether_servers_warm_up(tiny_build):
     assert (text.name, text.datatype, text.shape) == ("text", "BYTES", (-1, 1))
     assert (embedding.name, embedding.datatype) == ("embedding", "FP32")
     assert manifest.warm_up and manifest.labels is None and manifest.plan is None
-    assert manifest.quantization.int8_layers > 0 and manifest.quantization.method == "max"
-    assert 0 < manifest.quantization.int8_share_of_matmul_macs < 1
     assert manifest.speedups and manifest.runtimes
     assert all(record.mean_interval is not None for record in manifest.accuracy)
 
@@ -231,14 +233,25 @@ def test_served_follows_the_order_and_the_network(request_of, tmp_path):
 
 
 def test_quantization_by_a_calibration_cache_names_no_layers(request_of):
-    record = quantization(request_of(quantization="calibration-cache"), None)
+    int8 = Candidate(precision="int8", path=Path("model.plan"))
+    record = quantization(request_of(quantization="calibration-cache"), None, int8)
     assert (record.mode, record.method, record.samples) == ("calibration-cache", "max", 48)
     assert record.int8_share_of_matmul_macs is None and record.float_layers == ()
 
 
+def test_quantization_on_a_cpu_counts_the_layers_of_the_engine(request_of, tmp_path):
+    onnx.save(chain("Relu"), tmp_path / "float.onnx")
+    quantize_dynamically(tmp_path / "float.onnx", tmp_path / "int8.onnx")
+    int8 = Candidate(precision="int8", path=tmp_path / "int8.onnx")
+    record = quantization(request_of(), None, int8)
+    assert (record.mode, record.method, record.int8_layers) == ("dynamic", None, 2)
+
+
 def test_quantization_of_a_float_engine_is_not_recorded(request_of):
-    assert quantization(request_of(), None) is None
-    assert quantization(request_of("tiny-fp32", quantization="calibration-cache"), None) is None
+    fp32 = Candidate(precision="fp32", path=Path("model.onnx"))
+    assert quantization(request_of(), None, fp32) is None
+    cached = request_of("tiny-fp32", quantization="calibration-cache")
+    assert quantization(cached, None, fp32) is None
 
 
 @pytest.mark.parametrize("missing", CARRIED_FILES)

@@ -249,7 +249,7 @@ def test_refuses_another_machine_before_anything_is_compiled(
         ),
         (
             "fp8",
-            {"instance": "ml.g6.xlarge"},
+            {"instance": "ml.g6.xlarge", "calibration": None},
             "'engine.precision' fp8 has no calibration data; add `calibration",
         ),
     ],

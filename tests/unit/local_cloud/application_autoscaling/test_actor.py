@@ -15,9 +15,9 @@ from local_cloud.application_autoscaling.records import (
     Target,
 )
 from local_cloud.application_autoscaling.requests import DIMENSION
-from local_cloud.application_autoscaling.schedule import schedule
 from local_cloud.application_autoscaling.tracking import Breach
 from local_cloud.protocol.errors import AwsError
+from local_cloud.protocol.schedule import schedule
 
 pytestmark = pytest.mark.unit
 KEY = Key("sagemaker", "endpoint/e/variant/v", DIMENSION)

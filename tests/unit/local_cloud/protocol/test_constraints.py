@@ -56,7 +56,8 @@ def shapes_of(shape, known):
         (
             SAGEMAKER,
             "CreateModel CreateEndpointConfig CreateEndpoint UpdateEndpoint ListEndpoints AddTags "
-            "UpdateEndpointWeightsAndCapacities CreateTrainingJob ListTrainingJobs ListTags",
+            "UpdateEndpointWeightsAndCapacities CreateTrainingJob ListTrainingJobs ListTags "
+            "CreateInferenceRecommendationsJob GetScalingConfigurationRecommendation",
         ),
         (RUNTIME, "InvokeEndpoint InvokeEndpointAsync"),
         (SCALING, "RegisterScalableTarget PutScalingPolicy PutScheduledAction"),

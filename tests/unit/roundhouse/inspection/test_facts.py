@@ -43,6 +43,11 @@ def test_task_that_the_user_names_wins_where_nothing_says_it():
     assert facts_of("BertForMaskedLM", task="text-embedding").task == "text-embedding"
 
 
+def test_refuses_names_of_classes_as_a_list():
+    with pytest.raises(RoundhouseError, match=r'as a list.*names: \{"0": "calm", "1": "glad"\}'):
+        facts_of("BertForSequenceClassification", id2label=["calm", "glad"])
+
+
 @pytest.mark.parametrize("architectures", [(), ("BertForMaskedLM",), ("BertForPreTraining",)])
 def test_refuses_to_guess_a_task(architectures):
     with pytest.raises(UsageError, match=r"its task is not certain .* say it with --task: image-"):

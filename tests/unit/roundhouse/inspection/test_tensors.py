@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
+from onboarding.checkpoint import files_sha256
 from onboarding.onnx_header import NetworkTensor
 from onboarding.tree import read_tree
 from roundhouse.errors import RoundhouseError
@@ -68,6 +69,19 @@ def test_dynamic_axis_1_is_a_sequence(tree):
     assert np.load(tree / "models/data/mine-validation.npz")["signal"].shape == (128, 16, 8)
 
 
+def test_network_with_data_files_is_pinned_by_the_digest_of_all(tree):
+    (tree / "models/data/data").mkdir()
+    (tree / "models/data/data/w.bin").write_bytes(b"weights")
+    model, _ = model_of(tree, **VISION, weights=("w",), external=True)
+    expected = files_sha256(tree / "models/data", ("data/w.bin", "net.onnx"))
+    assert model["source"]["sha256"] == expected
+
+
+def test_input_may_be_named_as_an_argument_of_numpy():
+    named = [NetworkTensor(name=name, datatype="FP32", shape=(-1, 2)) for name in ("file", "args")]
+    assert set(np.load(io.BytesIO(starter_arrays(named)))) == {"file", "args"}
+
+
 def test_starter_arrays_stay_small_and_the_same():
     inputs = (NetworkTensor(name="x", datatype="FP32", shape=(-1, 3, 224, 224)),)
     content = starter_arrays(inputs)
@@ -79,7 +93,10 @@ def test_starter_arrays_stay_small_and_the_same():
     ("network", "message"),
     [
         ({"inputs": {"x": (1, (1, 4))}}, r"no dynamic first axis"),
-        ({"inputs": {"x": (8, (None, 4))}}, "has a datatype that TensorRT does not take"),
+        ({"inputs": {"x": (8, (None, 4))}}, "BYTES .* no string enters or leaves an engine"),
+        ({"inputs": {"x": (14, (None, 4))}}, "x COMPLEX64 .* real and imaginary parts"),
+        ({**VISION, "outputs": {"y": (11, (None, 2))}}, "output y FP64 .* a Cast inside"),
+        ({**VISION, "weights": ("w",), "external": True}, "'data/w.bin', which is no file beside"),
         ({"inputs": {"x": (1, (None, 4, None))}}, "dynamic beyond axis 1"),
         ({"inputs": {}}, "takes no input"),
     ],

@@ -10,10 +10,17 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from yarl import URL
 
 from roundhouse.errors import AwsError
 from roundhouse.load_test.destination import Destination, Requests
-from roundhouse.load_test.driver import Timer, arrival_moments, open_driver, user_moments
+from roundhouse.load_test.driver import (
+    Driver,
+    Timer,
+    arrival_moments,
+    open_driver,
+    user_moments,
+)
 from roundhouse.load_test.inputs import Body
 from roundhouse.load_test.measurement import Measurement
 from roundhouse.load_test.options import Arrivals, LoadOptions, Loop, Phase
@@ -126,6 +133,31 @@ def test_an_answer_that_does_not_come_is_an_error_and_its_wait_counts(limits, re
         measurement = run(server.url, burst(4), **limits)
     assert measurement.errors == {reason: 4}
     assert len(measurement.latency) == 4
+
+
+class LateDriver(Driver):
+    """Times out at the moment at which it is cancelled, as aiohttp's timers can."""
+
+    async def post(self, data, headers):
+        try:
+            return await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise TimeoutError from None
+
+
+def test_a_timeout_at_the_moment_of_the_end_keeps_no_phase_alive():
+    async def drive():
+        to = Destination(url="http://127.0.0.1:9/")
+        options = LoadOptions(connections=2, arrivals=Arrivals.even)
+        requests, url = Requests(to, [BODY], 1, None), URL(to.url)
+        driver = LateDriver(
+            session=None, url=url, requests=requests, options=options, drain_seconds=0.05
+        )
+        measurement = Measurement(phase=burst(2))
+        await asyncio.wait_for(driver.run(measurement, asyncio.Event(), lambda: None), 20)
+        return measurement
+
+    assert sum(asyncio.run(drive()).errors.values()) == 2
 
 
 def test_without_a_server_every_request_is_an_error():

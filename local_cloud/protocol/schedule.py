@@ -1,4 +1,4 @@
-"""The times at which a scheduled action is due: at(…), rate(…) and cron(…) expressions; pure.
+"""The times at which a schedule is due: at(…), rate(…) and cron(…) expressions; pure.
 
 `at` and `cron` follow the clock of their time zone; a `rate` runs at the local cloud's pace.
 """

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_cloud.application_autoscaling.schedule import ScheduleError, schedule
+from local_cloud.protocol.schedule import ScheduleError, schedule
 
 pytestmark = pytest.mark.unit
 FRIDAY = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

@@ -1,0 +1,201 @@
+"""The archive of an ensemble: the published archives of its steps in one model repository.
+
+Every step keeps its folders and files, but for `manifest_check.py`, which is of this version: it
+finds the step's own manifest, which lies beside the ensemble's as `manifest-STEP.json`. No two
+models' folders collide, since no model's name holds an underscore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine_build.errors import InputRefused
+from engine_build.packaging.archive import (
+    ANSWER_CHECK,
+    BLS_BACKEND,
+    MANIFEST_CHECK,
+    PROCESSING,
+    backend_file,
+)
+from engine_build.packaging.engine_archive import EngineArchive
+from engine_build.packaging.model_configuration import CONFIGURATION, tensors
+from engine_build.packaging.pbtxt import Message, Word, entry, text
+from engine_build.packaging.repository import ENSEMBLE
+from engine_build.packaging.served import declared_or
+from onboarding.ensemble_spec import EnsembleSpec
+from onboarding.manifest import (
+    MANIFEST_NAME,
+    EnsembleRecord,
+    ProcessingRecord,
+    StepRecord,
+    TensorRecord,
+)
+from onboarding.wiring import Interface, Wiring, wiring, wiring_problems
+
+USER_CODE = "user_code.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble:
+    """An ensemble of published engines: what it serves, and its archive's files and record."""
+
+    spec: EnsembleSpec
+    archives: Mapping[str, EngineArchive]
+    wiring: Wiring | None
+    """None of a BLS."""
+
+    @property
+    def inputs(self) -> tuple[TensorRecord, ...]:
+        """What clients send."""
+        return self._bls.inputs if self.wiring is None else self.wiring.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorRecord, ...]:
+        """What clients get."""
+        return self._bls.outputs if self.wiring is None else self.wiring.outputs
+
+    @property
+    def max_batch_size(self) -> int:
+        """Rows of the largest batch that every step takes, or fewer where the file says so."""
+        sizes = [archive.manifest.max_batch_size for archive in self.archives.values()]
+        own = self.spec.serving.dynamic_batching.max_batch_size
+        return min(sizes if own is None else [*sizes, own])
+
+    @property
+    def record(self) -> EnsembleRecord:
+        """What the manifest says of the steps and of the user's code."""
+        return EnsembleRecord(
+            steps={
+                name: StepRecord(
+                    engine_key=archive.manifest.engine_key, manifest=_manifest_file(name)
+                )
+                for name, archive in self.archives.items()
+            },
+            bls=None if self.spec.bls is None else self._bls,
+            images=tuple(self._images()),
+            example=self.spec.examples,
+        )
+
+    @property
+    def configuration_file(self) -> str:
+        """The archive path of the ensemble's own model configuration."""
+        return f"{self.spec.name}/{CONFIGURATION}"
+
+    def files(self, code_roots: tuple[Path, ...]) -> dict[str, Path | str]:
+        """Files by archive path, a text as it stands; a user's file is of the first root.
+
+        Raises InputRefused.
+        """
+        files: dict[str, Path | str] = {}
+        digests: dict[str, str] = {}
+        for name, archive in self.archives.items():
+            for path, digest in archive.manifest.files.items():
+                if digests.setdefault(path, digest) != digest:
+                    raise InputRefused(
+                        f"{path} of {name} is another file than that of the other steps; give both "
+                        "models the same plugin, or rename one."
+                    )
+                is_check = Path(path).name == MANIFEST_CHECK
+                files[path] = (
+                    backend_file(code_roots, MANIFEST_CHECK) if is_check else archive.folder / path
+                )
+            files[_manifest_file(name)] = archive.folder / MANIFEST_NAME
+        folder = f"{self.spec.name}/1"
+        if self.spec.bls is None:
+            files[f"{folder}/ensemble.txt"] = ENSEMBLE
+        else:
+            files[f"{folder}/model.py"] = backend_file(code_roots, BLS_BACKEND)
+            for name in (MANIFEST_CHECK, PROCESSING, ANSWER_CHECK):
+                files[f"{folder}/{name}"] = backend_file(code_roots, name)
+            files[self._bls.file] = code_roots[0] / self.spec.bls.file
+        return files | {self.configuration_file: text(self._configuration())}
+
+    @property
+    def _bls(self) -> ProcessingRecord:
+        spec = self.spec.bls
+        assert spec is not None
+        return ProcessingRecord(
+            file=f"{self.spec.name}/1/{USER_CODE}",
+            inputs=declared_or(spec.inputs, ()),
+            outputs=declared_or(spec.outputs, ()),
+            timeout_ms=spec.timeout_ms,
+        )
+
+    def _configuration(self) -> Message:
+        common: Message = [
+            ("max_batch_size", self.max_batch_size),
+            *tensors("input", self.inputs),
+            *tensors("output", self.outputs),
+        ]
+        if self.wiring is None:
+            count = self.spec.serving.instances_per_gpu
+            group: Message = [("kind", Word("KIND_CPU")), ("count", count)]
+            return [("backend", "python"), *common, ("instance_group", group)]
+        steps: Message = [
+            (
+                "step",
+                [
+                    ("model_name", step.model),
+                    ("model_version", -1),
+                    *(("input_map", entry(*pair)) for pair in step.inputs),
+                    *(("output_map", entry(*pair)) for pair in step.outputs),
+                ],
+            )
+            for step in self.wiring.steps
+        ]
+        return [("platform", "ensemble"), *common, ("ensemble_scheduling", steps)]
+
+    def _images(self) -> Iterator[str]:
+        """Yield the inputs that a step reads as image files."""
+        for step in () if self.wiring is None else self.wiring.steps:
+            manifest = self.archives[step.model].manifest
+            if manifest.image_processor is not None and manifest.preprocessing is None:
+                names = {record.name for record in self.inputs}
+                yield from (tensor for _, tensor in step.inputs if tensor in names)
+
+
+def ensemble_of(spec: EnsembleSpec, archives: Mapping[str, EngineArchive]) -> Ensemble:
+    """Return the ensemble of a model file and its steps' archives. Raises InputRefused."""
+    _refuse_other_runtimes(spec, archives)
+    if spec.bls is not None:
+        return Ensemble(spec=spec, archives=archives, wiring=None)
+    interfaces = {
+        name: Interface(inputs=archive.manifest.inputs, outputs=archive.manifest.outputs)
+        for name, archive in archives.items()
+    }
+    for problem in wiring_problems(spec.steps, spec.outputs, interfaces):
+        allowed = "" if problem.allowed is None else f"; allowed: {problem.allowed}"
+        value = "" if problem.value is None else f" {problem.value!r}"
+        raise InputRefused(
+            f"models/{spec.name}.yaml: {problem.what}{value}{allowed}; {problem.way_out}."
+        )
+    return Ensemble(
+        spec=spec, archives=archives, wiring=wiring(spec.steps, spec.outputs, interfaces)
+    )
+
+
+def _refuse_other_runtimes(spec: EnsembleSpec, archives: Mapping[str, EngineArchive]) -> None:
+    found = {
+        name: (
+            archive.manifest.platform,
+            archive.manifest.runtime,
+            archive.manifest.compute_capability,
+        )
+        for name, archive in archives.items()
+    }
+    if len(set(found.values())) > 1:
+        listing = "; ".join(
+            f"{name}: {platform}, {runtime.name} {runtime.version}, compute capability {capability}"
+            for name, (platform, runtime, capability) in found.items()
+        )
+        raise InputRefused(
+            f"the steps of {spec.name} were built for different servers: {listing}; build them "
+            "again for one."
+        )
+
+
+def _manifest_file(step: str) -> str:
+    """At the root, where both modes of Triton's SageMaker front end leave files alone."""
+    return f"manifest-{step}.json"

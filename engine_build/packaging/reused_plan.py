@@ -1,0 +1,142 @@
+"""A plan that an earlier build compiled, judged and timed, out of the archive of its engine.
+
+Engines of one plan key differ in packaging alone. A plan lies in every archive that was made of it,
+so no store keeps it twice, and what vouches for an archive (its digest in the lock, its signature)
+vouches for its plan.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine_build.context import BuildContext
+from engine_build.errors import InputRefused
+from engine_build.options import PlanSource
+from engine_build.packaging.archive import known_engine
+from engine_build.packaging.engine_archive import EngineArchive, read_engine_archive
+from engine_build.request import BuildRequest
+from engine_build.store import FolderStore, Store, sha256_of
+from onboarding.manifest import MANIFEST_NAME, Manifest
+from onboarding.names import ARCHIVE_NAME, ENGINES_PREFIX, RECORD_NAME, engine_archive_path
+from onboarding.signature import SignatureFault, parse_public_key, verify_envelope
+
+COMPILES = "`roundhouse build` again compiles the plan"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReusedPlan:
+    """An unpacked archive of another engine with the same plan."""
+
+    archive: EngineArchive
+    sha256: str
+    """Of the archive."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What was measured of the plan, and who compiled it."""
+        return self.archive.manifest
+
+    @property
+    def engine(self) -> Path:
+        """The plan, or the network for ONNX Runtime; a data file lies beside it."""
+        return self.archive.folder / self.manifest.engine_file
+
+
+def find_plan(context: BuildContext) -> ReusedPlan | None:
+    """Return the plan of the engine that the build names, or of one in a folder; else None.
+
+    A bucket is not searched: which of its engines has the plan, locks tell. Raises InputRefused
+    where the engine that is named cannot be used.
+    """
+    request, source = context.request, context.plan_source
+    if request.plan_key is None:
+        if source is not None:
+            raise InputRefused(
+                f"{request.model.name} is an ensemble, which has no plan of its own; leave "
+                "--plan-from out."
+            )
+        return None
+    if source is not None:
+        return _read_plan(context, context.destination, source)
+    for store in context.stores:
+        for engine_key in _engines_of_plan(store, request.plan_key):
+            try:
+                return _read_plan(context, store, PlanSource(engine_key=engine_key))
+            except InputRefused as error:
+                context.log.line(f"  plan {request.plan_key} is not reused: {error}")
+    return None
+
+
+def _engines_of_plan(store: Store, plan_key: str) -> list[str]:
+    """Return the engines of a folder whose records name a plan."""
+    if not isinstance(store, FolderStore):
+        return []
+    engines = []
+    for name in store.names(f"{ENGINES_PREFIX}/"):
+        try:
+            fields = json.loads(store.read(name) or b"") if name.endswith(RECORD_NAME) else {}
+        except ValueError:
+            continue
+        if fields.get("plan_key") == plan_key:
+            engines.append(fields["manifest"]["engine_key"])
+    return engines
+
+
+def _read_plan(context: BuildContext, store: Store, source: PlanSource) -> ReusedPlan:
+    request, key = context.request, source.engine_key
+    intent = f"plan {request.plan_key} of engine {key} in {store.place}; nothing is compiled"
+    with context.log.step("reuse", intent):
+        entry = known_engine(store, key)
+        if entry is None:
+            raise InputRefused(
+                f"engine {key}, whose plan this engine is made of, is not in {store.place}; "
+                f"{COMPILES}, if that engine cannot be built."
+            )
+        packed = context.work.scratch("reused") / ARCHIVE_NAME
+        store.download(engine_archive_path(key), packed)
+        sha256 = sha256_of(packed)
+        if sha256 != (entry.archive.sha256 if source.sha256 is None else source.sha256):
+            raise InputRefused(
+                f"{store.place}/{engine_archive_path(key)} is not the archive that its lock names; "
+                f"delete {ENGINES_PREFIX}/{key}/ there, then {COMPILES}."
+            )
+        archive = read_engine_archive(packed, context.work.scratch("reused-archive"))
+        _refuse_unsigned(archive, request)
+        _refuse_other_plan(archive.manifest, request)
+    return ReusedPlan(archive=archive, sha256=sha256)
+
+
+def _refuse_unsigned(archive: EngineArchive, request: BuildRequest) -> None:
+    signers = [parse_public_key(signer) for signer in request.trusted_signers]
+    try:
+        if signers:
+            verify_envelope(archive.folder, sha256_of(archive.folder / MANIFEST_NAME), signers)
+    except SignatureFault as fault:
+        raise InputRefused(
+            f"the plan of engine {archive.manifest.engine_key} is not reused: {fault}; name its "
+            "signer in `trusted_signers` of the environment file, or delete the engine and build."
+        ) from fault
+
+
+def _refuse_other_plan(manifest: Manifest, request: BuildRequest) -> None:
+    """Compare what a manifest tells of its plan; the plan's key, which it lacks, has the rest."""
+    profiles = tuple((item.batch, item.sequence) for item in manifest.optimization_profiles)
+    pairs = {
+        "runtime": (manifest.runtime, request.runtime),
+        "compute capability": (manifest.compute_capability, request.compute_capability),
+        "GPU": (manifest.gpu, request.gpu),
+        "precision": (manifest.requested_precision, request.model.engine.precision),
+        "optimization profiles": (
+            profiles,
+            tuple((p.batch, p.sequence) for p in request.model.engine.optimization_profiles),
+        ),
+    }
+    for what, (has, wants) in pairs.items():
+        if has != wants:
+            raise InputRefused(
+                f"engine {manifest.engine_key} has another plan: its {what} is {has}, and this "
+                f"engine needs {wants}; give the engine that the lock names for plan "
+                f"{request.plan_key}."
+            )

@@ -1,0 +1,1 @@
+"""EventBridge Scheduler: schedules as AWS takes and refuses them, and what they start."""

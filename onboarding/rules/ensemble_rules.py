@@ -1,0 +1,319 @@
+"""Rules of ensembles: their models, the tensors between them, their code, and what serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from onboarding.dataset import Datasets
+from onboarding.document import KeyPath
+from onboarding.ensemble_spec import EnsembleSpec
+from onboarding.environment_view import EnvironmentView, SpecFiles, serving_server
+from onboarding.example_row import row_problem
+from onboarding.fault import Fault
+from onboarding.manifest import TensorRecord
+from onboarding.model_spec import ModelSpec, ServingSpec
+from onboarding.nearest import comma_list, did_you_mean
+from onboarding.onnx_header import NetworkTensor, OnnxHeader
+from onboarding.processing_spec import ProcessedTensorSpec
+from onboarding.rules.processing_rules import code_faults, file_faults
+from onboarding.rules.rule import ModelCase, rule, rules_of
+from onboarding.validation import Checked
+from onboarding.values import TEXT_TASKS, Task
+from onboarding.wiring import Interface, wiring_problems
+
+EXECUTE = "execute"
+_SERVING = frozenset(("server", "dynamic_batching", "instances_per_gpu"))
+_OUTPUTS: dict[Task, tuple[tuple[str, str, tuple[int, ...]], ...]] = {
+    "text-embedding": (("embedding", "FP32", (-1, -1)),),
+    "text-ranking": (("scores", "FP32", (-1, -1)),),
+    "text-classification": (
+        ("logits", "FP32", (-1, -1)),
+        ("labels", "BYTES", (-1, -1)),
+        ("scores", "FP32", (-1, -1)),
+    ),
+    "token-classification": (
+        ("labels", "BYTES", (-1, -1)),
+        ("scores", "FP32", (-1, -1)),
+        ("offsets", "INT64", (-1, -1, 2)),
+    ),
+}
+_OUTPUTS["image-classification"] = _OUTPUTS["text-classification"]
+_IMAGE, _TEXT, _QUERY = "image", "text", "query"
+
+
+@rule("steps", "bls", "outputs", "example")
+def ensemble_has_steps_or_code(case: ModelCase) -> Iterator[Fault]:
+    """Triton passes the tensors, or the user's code does."""
+    spec = _ensemble(case)
+    if (spec.bls is None) == (not spec.steps):
+        yield case.document.at("bls" if spec.steps else "task").fault(
+            "an ensemble has both 'steps' and 'bls'" if spec.steps else "an ensemble has no models",
+            allowed="one of steps, bls",
+            way_out="list the models in `steps`, or name your code in `bls`",
+        )
+    if spec.steps and not spec.outputs:
+        yield case.document.at("steps").fault(
+            "an ensemble has no 'outputs'",
+            way_out="add `outputs:`, the tensors of its steps that clients get",
+        )
+    for key, value in (("outputs", spec.outputs), ("example", spec.example)):
+        if spec.bls is not None and value:
+            yield case.document.at(key).fault(
+                f"'{key}' is of steps, and this ensemble has 'bls'",
+                way_out=f"take it out; `bls` has {'outputs' if key == 'outputs' else 'examples'} "
+                "of its own",
+            )
+
+
+@rule("serving")
+def ensemble_is_served_by_triton(case: ModelCase) -> Iterator[Fault]:
+    """The other keys are of one network: the steps' own files have them."""
+    serving, default = _ensemble(case).serving, ServingSpec()
+    if serving.server == "python":
+        yield case.document.at("serving", "server").fault(
+            "the Python server plays no ensembles",
+            value="python",
+            allowed="server: triton",
+            way_out="serve it with Triton, also on CPU instance types",
+        )
+    batching = serving.dynamic_batching
+    of_steps = [
+        *(
+            ("serving", key)
+            for key in sorted(ServingSpec.model_fields.keys() - _SERVING)
+            if getattr(serving, key) != getattr(default, key)
+        ),
+        *(
+            ("serving", "dynamic_batching", key)
+            for key in ("preferred_batch_sizes", "max_queue_delay_us")
+            if getattr(batching, key) != getattr(default.dynamic_batching, key)
+        ),
+    ]
+    if serving.instances_per_gpu != 1 and _ensemble(case).bls is None:
+        of_steps.append(("serving", "instances_per_gpu"))
+    for path in of_steps:
+        yield case.document.at(*path).fault(
+            f"'{'.'.join(path)}' has no effect on an ensemble, whose models have their own",
+            allowed="server, dynamic_batching.max_batch_size, and with bls instances_per_gpu",
+            way_out="write it in the file of a model that it is about",
+        )
+
+
+@rule("endpoint")
+def ensemble_has_an_endpoint_of_its_own(case: ModelCase) -> Iterator[Fault]:
+    """Of one Triton, two archives with a model of one name cannot be loaded."""
+    endpoint = _ensemble(case).endpoint
+    if isinstance(endpoint, str):
+        yield case.document.at("endpoint").fault(
+            "an ensemble cannot share a multi-model endpoint: its models' names would meet others",
+            value=endpoint,
+            allowed="an endpoint of its own, or `joins:`",
+            way_out="give it an endpoint",
+        )
+
+
+@rule("accuracy")
+def ensemble_is_verified_as_a_whole(case: ModelCase) -> Iterator[Fault]:
+    """The reference is the steps' float networks."""
+    accuracy = _ensemble(case).accuracy
+    for key, given in (
+        ("reference", accuracy.reference is not None),
+        ("outputs", bool(accuracy.outputs)),
+    ):
+        if given:
+            yield case.document.at("accuracy", key).fault(
+                f"'accuracy.{key}' is of one network, and an ensemble has several",
+                way_out="take it out: every output is judged against the models' float networks",
+            )
+
+
+@rule("bls")
+def ensemble_code_is_pinned_and_can_run(case: ModelCase) -> Iterator[Fault]:
+    """A file of the onboarding tree by its digest; nothing of it runs here."""
+    spec = _ensemble(case).bls
+    if spec is None:
+        return
+    yield from file_faults(case, ("bls",), spec)
+    yield from code_faults(case, ("bls",), spec, EXECUTE)
+    for field, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
+        names = [tensor.name for tensor in tensors]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield case.document.at("bls", field, index).fault(
+                    f"'bls.{field}' names a tensor twice", value=name, way_out="rename one of them"
+                )
+    given = [tensor for tensor in spec.inputs if tensor.example is not None]
+    for index, tensor in enumerate(spec.inputs):
+        place = case.document.at("bls", "inputs", index, "example")
+        problem = (
+            ("it is missing, and another input has one" if given else None)
+            if tensor.example is None
+            else row_problem(tensor.example, tensor.datatype, tensor.dims)
+        )
+        if problem is not None:
+            yield place.fault(
+                f"'bls.inputs[{index}].example' is no row of {tensor.name}: {problem}",
+                allowed=f"{tensor.datatype} of shape {list(tensor.dims)}, -1 for any size",
+                way_out="give every input one row, or none",
+            )
+
+
+MODEL_RULES = rules_of(globals())
+
+
+def models_of_ensembles(specs: EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
+    """Yield names that are no models for an ensemble, and tensors that do not fit."""
+    for file in specs.models.values():
+        spec = file.spec
+        if not isinstance(spec, EnsembleSpec) or not {"steps", "bls", "outputs"} <= file.sections:
+            continue
+        yield from _unknown_models(file, spec, specs)
+        if spec.bls is not None:
+            continue
+        interfaces = dict(_interfaces(spec, specs.models, datasets))
+        for problem in wiring_problems(spec.steps, spec.outputs, interfaces):
+            yield file.document.at(*problem.place).fault(
+                problem.what,
+                value=problem.value,
+                allowed=problem.allowed,
+                way_out=problem.way_out,
+            )
+
+
+def endpoints_are_left_out_for_ensembles_alone(files: SpecFiles) -> Iterator[Fault]:
+    """A model that nothing serves would be built for nobody."""
+    called = {
+        name
+        for file in files.models.values()
+        if isinstance(file.spec, EnsembleSpec) and {"steps", "bls"} <= file.sections
+        for name in file.spec.models
+    }
+    unread = any(name.startswith("models/") for name in files.unread)
+    for name, file in files.models.items():
+        is_missing = "endpoint" in file.sections and file.spec.endpoint is None
+        if (
+            is_missing
+            and (isinstance(file.spec, EnsembleSpec) or name not in called)
+            and not unread
+        ):
+            yield file.document.at().fault(
+                "key 'endpoint' is missing, and no ensemble calls this model",
+                way_out="add `endpoint:` (an endpoint of its own, the name of a shared one in "
+                "endpoints/, or a place beside another model)",
+            )
+
+
+def servers_play_ensembles(view: EnvironmentView) -> Iterator[Fault]:
+    """A model that joins another answers in the other's server."""
+    for name, file in view.joins.items():
+        model = view.models[name]
+        if isinstance(model.spec, EnsembleSpec) and serving_server(view, name)[0] == "python":
+            yield model.document.at("endpoint", "joins").fault(
+                f"{file.joins} is served by the Python server, which plays no ensembles",
+                value=file.joins,
+                allowed="a model whose server is triton",
+                way_out="give the ensemble an endpoint of its own",
+            )
+
+
+def _unknown_models(
+    file: Checked[ModelSpec], spec: EnsembleSpec, specs: EnvironmentView
+) -> Iterator[Fault]:
+    named: list[tuple[KeyPath, str]] = [
+        (("steps", index, "model"), step.model) for index, step in enumerate(spec.steps)
+    ]
+    called = () if spec.bls is None else spec.bls.models
+    named += [(("bls", "models", index), name) for index, name in enumerate(called)]
+    known = [name for name, other in specs.models.items() if not _is_ensemble(other)]
+    for path, name in named:
+        if name in known or f"models/{name}" in specs.unread:
+            continue
+        place = file.document.at(*path)
+        if name in specs.models:
+            yield place.fault(
+                "an ensemble's model is an ensemble itself",
+                value=name,
+                allowed=comma_list(known),
+                way_out="list its models here",
+            )
+        elif name in specs.left_out:
+            yield place.fault(
+                "the environment's `models` leaves out a model of the ensemble",
+                value=name,
+                way_out="take it into `models: only`, or leave the ensemble out too",
+            )
+        else:
+            yield place.fault(
+                "unknown model",
+                value=name,
+                allowed=comma_list(known) or "none",
+                way_out=did_you_mean(name, known, f"add models/{name}.yaml"),
+            )
+
+
+def _interfaces(
+    spec: EnsembleSpec, models: Mapping[str, Checked[ModelSpec]], datasets: Datasets
+) -> Iterator[tuple[str, Interface]]:
+    for name in spec.models:
+        file = models.get(name)
+        if file is not None and {"task", "serving", "source"} <= file.sections:
+            found = _interface(file.spec, datasets)
+            if found is not None:
+                yield name, found
+
+
+def _interface(spec: ModelSpec, datasets: Datasets) -> Interface | None:
+    """Return what clients of a model send and get; None where only its build knows."""
+    serving = spec.serving
+    before = () if serving.preprocessing is None else serving.preprocessing.inputs
+    after = () if serving.postprocessing is None else serving.postprocessing.outputs
+    inputs, outputs = _network_tensors(spec, datasets)
+    taken, answered = _declared(before) or inputs, _declared(after) or outputs
+    if taken is None or answered is None:
+        return None
+    return Interface(inputs=taken, outputs=answered)
+
+
+Tensors = tuple[TensorRecord, ...]
+
+
+def _network_tensors(spec: ModelSpec, datasets: Datasets) -> tuple[Tensors | None, Tensors | None]:
+    if spec.task in _OUTPUTS:
+        names = [_TEXT] if spec.task in TEXT_TASKS else [_IMAGE]
+        if spec.task == "text-ranking":
+            names = [_QUERY, _TEXT]
+        inputs = tuple(TensorRecord(name=n, datatype="BYTES", shape=(-1, 1)) for n in names)
+        return inputs, tuple(
+            TensorRecord(name=name, datatype=datatype, shape=shape)
+            for name, datatype, shape in _OUTPUTS[spec.task]
+        )
+    onnx = spec.source.onnx
+    header = None if onnx is None or "://" in onnx else datasets.onnx_header(onnx)
+    if not isinstance(header, OnnxHeader):
+        return None, None
+    return _records(header.inputs), _records(header.outputs)
+
+
+def _records(tensors: tuple[NetworkTensor, ...]) -> Tensors | None:
+    if any(tensor.shape is None for tensor in tensors):
+        return None
+    return tuple(
+        TensorRecord(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape or (-1,))
+        for tensor in tensors
+    )
+
+
+def _declared(tensors: tuple[ProcessedTensorSpec, ...]) -> Tensors:
+    return tuple(
+        TensorRecord(name=tensor.name, datatype=tensor.datatype, shape=(-1, *tensor.dims))
+        for tensor in tensors
+    )
+
+
+def _is_ensemble(file: Checked[ModelSpec]) -> bool:
+    return isinstance(file.spec, EnsembleSpec)
+
+
+def _ensemble(case: ModelCase) -> EnsembleSpec:
+    assert isinstance(case.spec, EnsembleSpec)
+    return case.spec

@@ -1,0 +1,236 @@
+"""`roundhouse compare`: candidates of one model side by side, by SLO, price and accuracy."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from roundhouse.cli.options import Env, Form, Format, Root
+
+if TYPE_CHECKING:
+    from roundhouse.compare.cells import Cell
+    from roundhouse.compare.comparison import CompareOptions, Comparison
+    from roundhouse.compare.document import Report as CompareReport
+    from roundhouse.compare.tree import Subject
+    from roundhouse.paths import Paths
+    from roundhouse.report import Report
+
+EXAMPLE = (
+    "roundhouse compare sentence-embedder --env dev --axes precision,batching --demand 30000/min"
+)
+SLO_MISSED = 6
+
+
+def compare(
+    model: Annotated[str, typer.Argument(help="A model of the environment.")],
+    env: Env,
+    axes: Annotated[
+        str,
+        typer.Option(help="What varies: of precision, batching, instances, instance_type."),
+    ] = "precision,batching,instances",
+    precision: Annotated[str | None, typer.Option(help="Precisions, with commas.")] = None,
+    batching: Annotated[str | None, typer.Option(help="off, on.")] = None,
+    instances: Annotated[
+        str | None, typer.Option(help="Engines at once on one GPU or CPU.")
+    ] = None,
+    instance_type: Annotated[str | None, typer.Option(help="Types, with commas.")] = None,
+    demand: Annotated[
+        str | None,
+        typer.Option("--demand", "--requests-per-second", help="Such as 30000/min, or 500."),
+    ] = None,
+    slo: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="p99 to hold, in ms; default: the model's latency_slo_ms."),
+    ] = None,
+    input: Annotated[
+        Path | None, typer.Option(help=".txt, .tsv or .npz; default: the model's accuracy dataset.")
+    ] = None,
+    rows: Annotated[
+        int, typer.Option("--texts-per-request", "--rows", min=1, help="Of a request.")
+    ] = 1,
+    at_once: Annotated[
+        int, typer.Option(min=1, max=64, help="Endpoints that stand at the same time.")
+    ] = 12,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure what an earlier run measured too.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show cells, builds and cost.")
+    ] = False,
+    write: Annotated[
+        str | None, typer.Option(help="Write this candidate into the model file; measures nothing.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the report; default: build/compare.")
+    ] = None,
+    root: Root = None,
+    form: Form = Format.text,
+) -> None:
+    """Compare candidates by SLO and price.
+
+    Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
+    deletes it. A run that was stopped goes on where it was. Exit code 6: none holds the SLO.
+    """
+    from roundhouse.compare.comparison import CompareOptions, run_comparison
+    from roundhouse.compare.sizing import parse_demand
+    from roundhouse.compare.tree import require_slo, subject
+    from roundhouse.compare.write_back import write_candidate
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report
+    from roundhouse.session import valid_tree
+
+    paths, report = current_paths(root), open_report(form)
+    found = subject(valid_tree(paths), env, model)
+    given = {
+        "precision": precision,
+        "batching": batching,
+        "instances": instances,
+        "instance_type": instance_type,
+    }
+    grid = _grid(axes, given, found)
+    if write is not None:
+        report.print(write_candidate(paths, found, grid, write))
+        return
+    rate = None if demand is None else parse_demand(demand)
+    options = CompareOptions(
+        slo_ms=require_slo(found, slo),
+        at_once=at_once,
+        again=again,
+        input=input,
+        rows_per_request=rows,
+    )
+    if dry_run:
+        _show_cost(paths, report, found, grid, options, form)
+        return
+    done = run_comparison(paths, report, found, grid, options)
+    result = _report(found, options, rate, done)
+    _show(paths, report, result, output, form)
+    if result.best is None:
+        raise typer.Exit(SLO_MISSED)
+
+
+def _grid(axes: str, given: dict[str, str | None], found: Subject) -> tuple[Cell, ...]:
+    from roundhouse.compare.cells import cells, default_values
+    from roundhouse.errors import UsageError
+
+    chosen: dict[str, list[str]] = {}
+    named = [axis for axis in axes.replace("-", "_").split(",") if axis.strip()]
+    for axis in [*named, *(axis for axis, values in given.items() if values is not None)]:
+        values = given.get(axis.strip())
+        chosen[axis.strip()] = (
+            list(default_values(axis.strip(), found.candidate))
+            if values is None
+            else [value.strip() for value in values.split(",") if value.strip()]
+        )
+    if not chosen:
+        raise UsageError("--axes: names nothing that varies; give one, such as precision.")
+    return cells(chosen, found.candidate)
+
+
+def _report(
+    found: Subject, options: CompareOptions, demand: float | None, done: Comparison
+) -> CompareReport:
+    from onboarding.prices import price, prices_date
+    from roundhouse.compare.document import Report
+    from roundhouse.compare.result import Row, ranked
+    from roundhouse.load_test.result import circumstances
+
+    safety = found.endpoint.scaling.safety_factor
+    rows = [
+        Row(
+            cell=cell,
+            sizing=cell.sizing(demand, price(found.region, "hosting", cell.instance_type), safety),
+        )
+        for cell in done.results
+    ]
+    where = circumstances()
+    return Report(
+        model=found.name,
+        environment=found.environment,
+        candidate=found.candidate,
+        slo_ms=options.slo_ms,
+        demand=demand,
+        rows=ranked(rows),
+        controls=done.controls,
+        machine=where.machine,
+        date=where.date,
+        prices_date=prices_date(found.region),
+        command=shlex.join(["roundhouse", *sys.argv[1:]]),
+    )
+
+
+def _show(
+    paths: Paths, report: Report, result: CompareReport, output: Path | None, form: Format
+) -> None:
+    import json
+
+    from roundhouse.compare.document import (
+        COLUMNS,
+        RIGHT,
+        cells_of,
+        control_sentence,
+        document,
+        markdown,
+        reasons,
+    )
+    from roundhouse.errors import RoundhouseError
+    from roundhouse.paths import displayed_path
+    from roundhouse.report import print_json, table
+    from roundhouse.reports.compare_report import compare_page
+
+    folder = paths.build / "compare" / result.environment / result.model
+    folder = folder if output is None else output
+    written = document(result)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "report.html").write_bytes(compare_page(result))
+        (folder / "report.md").write_text(markdown(result), encoding="utf-8")
+        (folder / "report.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise RoundhouseError(
+            f"--output {folder}: {error.strerror}; give a folder that can be written."
+        ) from error
+    if form is Format.json:
+        print_json(written)
+        return
+    if result.best is None:
+        report.print(result.headline)
+    report.print_table(table(COLUMNS, map(cells_of, result.rows), right=RIGHT))
+    for name, reason in reasons(result):
+        report.print(f"  {name}: {reason}")
+    report.print(control_sentence(result))
+    if result.best is not None:
+        report.print(result.headline)
+        name = result.best.cell.name
+        report.print(f"Into the model file: {_without_load(result.command)} --write {name}")
+    report.print(f"The report: {displayed_path(folder / 'report.html')}, report.md, report.json.")
+
+
+def _without_load(command: str) -> str:
+    """Return the command without `--again`, which measures."""
+    return shlex.join(word for word in shlex.split(command) if word != "--again")
+
+
+def _show_cost(
+    paths: Paths,
+    report: Report,
+    found: Subject,
+    grid: tuple[Cell, ...],
+    options: CompareOptions,
+    form: Format,
+) -> None:
+    import dataclasses
+
+    from roundhouse.compare.cost import COLUMNS, RIGHT, cell_costs, total_sentence
+    from roundhouse.report import print_json, table
+
+    costs = cell_costs(paths, report, found, grid, options)
+    if form is Format.json:
+        print_json([dataclasses.asdict(cost) for cost in costs])
+        return
+    report.print_table(table(COLUMNS, (cost.cells() for cost in costs), right=RIGHT))
+    report.print(total_sentence(costs))

@@ -1,0 +1,182 @@
+"""A comparison as rows of a table, as Markdown and as plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from engine_build.card.render import milliseconds, per_second
+from roundhouse.compare.cells import Candidate
+from roundhouse.compare.comparison import Control
+from roundhouse.compare.result import Row, State, pareto
+
+NOTHING = "–"
+COLUMNS = (
+    "candidate", "holds the SLO", "requests/s", "p50", "p95", "p99", "accuracy", "memory",
+    "GPU", "instances", "USD/hour", "USD/million",
+)  # fmt: skip
+RIGHT = COLUMNS[2:]
+MIB = 1 / 1024**2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A comparison whole: its rows as ranked, and what they were measured for."""
+
+    model: str
+    environment: str
+    candidate: Candidate
+    slo_ms: float
+    demand: float | None
+    """Requests a second; None: each row is sized for its own rate."""
+    rows: tuple[Row, ...]
+    controls: tuple[Control, ...]
+    machine: str
+    date: str
+    prices_date: str | None
+    command: str
+
+    @property
+    def best(self) -> Row | None:
+        """The first row, where it holds the SLO."""
+        return self.rows[0] if self.rows and self.rows[0].cell.holds else None
+
+    @property
+    def headline(self) -> str:
+        """What a reader takes away; first of all, that nothing holds."""
+        slo = f"the SLO of {self.slo_ms:g} ms"
+        if self.best is None:
+            count = len(self.rows)
+            return (
+                f"None of {count} candidates holds {slo}: take a larger instance, or a longer SLO."
+            )
+        row = self.best
+        sizing, usd = row.sizing, row.usd_an_hour
+        assert sizing is not None
+        cost = "a price that is not known" if usd is None else f"{usd:,.4g} USD an hour"
+        held = sum(item.cell.holds for item in self.rows)
+        demand = f"{per_second(sizing.demand)} requests/s"
+        return (
+            f"{row.cell.name}: {demand} within {slo} take {sizing.instances} x "
+            f"{row.cell.instance_type} (one may be lost), {cost}. {held} of {len(self.rows)} "
+            "candidates hold it."
+        )
+
+
+def cells_of(row: Row) -> tuple[str, ...]:
+    """Return a row's cells, by COLUMNS."""
+    cell, knee, sizing = row.cell, row.cell.knee, row.sizing
+    held = "yes" if cell.holds else "no" if cell.state is State.measured else cell.state.value
+    accuracy = NOTHING if cell.accuracy_mean is None else f"{cell.accuracy_mean:.5f}"
+    if cell.within_budget is False:
+        accuracy += " (beyond budget)"
+    return (
+        cell.name,
+        held,
+        NOTHING if cell.rate is None else per_second(cell.rate),
+        *(
+            (NOTHING,) * 3
+            if knee is None
+            else (milliseconds(knee.p50_ms), milliseconds(knee.p95_ms), milliseconds(knee.p99_ms))
+        ),
+        accuracy,
+        _memory(row),
+        NOTHING if cell.gpu_percent is None else f"{cell.gpu_percent:.0f} %",
+        NOTHING if sizing is None else f"{sizing.instances} x {cell.instance_type}",
+        "unknown" if sizing is not None and row.usd_an_hour is None else _usd(row.usd_an_hour),
+        _usd(None if sizing is None else sizing.usd_a_million),
+    )
+
+
+def _memory(row: Row) -> str:
+    cell = row.cell
+    mib = cell.host_memory_mib if cell.device_memory_mib is None else cell.device_memory_mib
+    return NOTHING if mib is None else f"{mib:,.0f} MiB"
+
+
+def _usd(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:,.4g}"
+
+
+def reasons(report: Report) -> list[tuple[str, str]]:
+    """Return why a row has no numbers, and of the others what ended the search."""
+    return [(row.cell.name, row.cell.reason) for row in report.rows if row.cell.reason]
+
+
+def markdown(report: Report) -> str:
+    """Return the comparison as Markdown, to be pasted into a pull request."""
+    lines = [
+        f"# {report.model} in {report.environment}",
+        "",
+        report.headline,
+        "",
+        _line(COLUMNS),
+        _line("---:" if column in RIGHT else "---" for column in COLUMNS),
+        *(_line(cells_of(row)) for row in report.rows),
+        "",
+        *(f"- {name}: {reason}" for name, reason in reasons(report)),
+        "",
+        f"SLO: p99 within {report.slo_ms:g} ms. {control_sentence(report)} Load from: "
+        f"{report.machine}, {report.date}. `{report.command}`",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def control_sentence(report: Report) -> str:
+    """Return how far two measurements of one cell lay apart."""
+    ratios = [
+        (control.name, control.second / control.first)
+        for control in report.controls
+        if control.first and control.second
+    ]
+    if not ratios:
+        return "No cell was measured twice in this run."
+    return " ".join(f"{name} measured again: {ratio:.2f} of its rate." for name, ratio in ratios)
+
+
+def _line(cells: Any) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def document(report: Report) -> dict[str, Any]:
+    """Return the comparison for JSON."""
+    best = {row.cell.name for row in pareto(report.rows)}
+    return {
+        "version": 1,
+        "model": report.model,
+        "environment": report.environment,
+        "slo_ms": report.slo_ms,
+        "demand_per_second": report.demand,
+        "headline": report.headline,
+        "rows": [_row(row, best) for row in report.rows],
+        "controls": [asdict(control) for control in report.controls],
+        "machine": report.machine,
+        "date": report.date,
+        "prices_date": report.prices_date,
+        "command": report.command,
+    }
+
+
+def _row(row: Row, best: set[str]) -> dict[str, Any]:
+    sizing = row.sizing
+    sized = None if sizing is None else {**asdict(sizing), "usd_a_month": sizing.usd_a_month}
+    return {
+        **asdict(row.cell),
+        "values": dict(row.cell.values),
+        "holds_slo": row.cell.holds,
+        "sizing": sized,
+        "pareto": row.cell.name in best,
+    }
+
+
+def kendall_tau(first: Sequence[str], second: Sequence[str]) -> float:
+    """Return Kendall's rank correlation of two rankings of the same names, from -1 to 1."""
+    place = {name: index for index, name in enumerate(second)}
+    names = [name for name in first if name in place]
+    pairs = [(a, b) for index, a in enumerate(names) for b in names[index + 1 :]]
+    if not pairs:
+        return 1.0
+    agreeing = sum(place[a] < place[b] for a, b in pairs)
+    return (2 * agreeing - len(pairs)) / len(pairs)

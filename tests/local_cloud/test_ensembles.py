@@ -1,0 +1,110 @@
+"""Two models, an ensemble of them and code that calls them: built, deployed and invoked.
+
+Everything is real but AWS and the GPU: engines by ONNX Runtime, in real Triton.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from onboarding.lock import read_lock
+from roundhouse.deploy.builds import engines
+from tests.local_cloud.tiny_session import FIXTURE, deploy_all, session_at, vector
+
+pytestmark = pytest.mark.local_cloud
+CODE = FIXTURE.parent / "ensembles" / "bls_code.py"
+SCORER = """\
+name: scorer
+task: tensors
+source: {{onnx: models/tiny/scorer.onnx, sha256: {network}}}
+engine: {{precision: fp32, optimization_profiles: [{{batch: [1, 2, 8]}}]}}
+accuracy: {{dataset: models/data/vectors.npz}}
+"""
+ENSEMBLE = """\
+name: {name}
+task: ensemble
+accuracy: {{dataset: models/data/sentences.txt, metric: relative_error}}
+endpoint: {{instance_type: ml.c7i.large}}
+"""
+WIRED = """\
+steps:
+  - {model: tiny, outputs: {embedding: meaning}}
+  - {model: scorer, inputs: {vector: meaning}}
+outputs: [scores]
+"""
+BLS = """\
+bls:
+  file: models/code/calls.py
+  sha256: {code}
+  models: [tiny, scorer]
+  inputs: [{{name: text, datatype: BYTES, dims: [1], example: a red train}}]
+  outputs:
+    - {{name: scores, datatype: FP32, dims: [3]}}
+    - {{name: calls, datatype: INT64, dims: [1]}}
+"""
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_ensembles(tree):
+    models = tree / "models"
+    shutil.copy(FIXTURE / "scorer.onnx", models / "tiny")
+    random = np.random.default_rng(0).standard_normal((120, 16)).astype(np.float32)
+    np.savez(models / "data" / "vectors.npz", vector=random)
+    network = (FIXTURE / "scorer.onnx").read_bytes()
+    (models / "scorer.yaml").write_text(SCORER.format(network=sha256(network)))
+    code = CODE.read_text().replace("tiny-embedder", "tiny").replace("tiny-scorer", "scorer")
+    code = code.replace("os._exit(3)", "pass")
+    (models / "code").mkdir()
+    (models / "code" / "calls.py").write_text(code)
+    (models / "mood.yaml").write_text(ENSEMBLE.format(name="mood") + WIRED)
+    called = ENSEMBLE.format(name="called") + BLS.format(code=sha256(code.encode()))
+    (models / "called.yaml").write_text(called)
+
+
+def scores(session, endpoint):
+    tensor = {"name": "text", "datatype": "BYTES", "shape": [1, 1], "data": ["a red train"]}
+    answer = session.clients("sagemaker-runtime").invoke_endpoint(
+        EndpointName=endpoint,
+        Body=json.dumps({"inputs": [tensor]}),
+        ContentType="application/json",
+    )
+    outputs = {item["name"]: item["data"] for item in json.loads(answer["Body"].read())["outputs"]}
+    return outputs["scores"]
+
+
+def softmax(values):
+    powers = np.exp(values - np.max(values))
+    return powers / powers.sum()
+
+
+def test_ensembles_are_built_after_their_models_and_answer_as_they_do(tmp_path_factory):
+    with session_at(tmp_path_factory.mktemp("session")) as tiny:
+        write_ensembles(tiny.paths.tree)
+        session = tiny.start()
+        requests = engines.missing_engines(session, ("mood",))
+        assert [request.target.model.name for request in requests] == ["tiny", "scorer", "mood"]
+        waves = [[item.target.model.name for item in wave] for wave in engines.waves(requests)]
+        assert waves[-1] == ["mood"] and len(waves) == 2
+        deploy_all(session)
+        # As tests/fixtures/tiny_embedder/make.py has it.
+        head = np.random.default_rng(19).standard_normal((16, 3)).astype(np.float32)
+        expected = softmax(np.array(vector(session)) @ head)
+        for name in ("mood", "called"):
+            assert np.allclose(scores(session, f"local-{name}"), expected, atol=1e-5)
+        (entry,) = read_lock(tiny.lock.parent, "mood").engines.values()
+        steps = {
+            name: next(iter(read_lock(tiny.lock.parent, name).engines))
+            for name in ("tiny", "scorer")
+        }
+        record = entry.manifest.ensemble
+        assert {name: step.engine_key for name, step in record.steps.items()} == steps
+        assert entry.manifest.accuracy[0].verdict == "pass"
+        assert engines.missing_engines(session) == ()

@@ -1,0 +1,165 @@
+"""The build of an ensemble of two small networks on a CPU."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from engine_build.build import build
+from engine_build.errors import BudgetMissed, InputRefused
+from engine_build.pipeline import run_steps
+from engine_build.store import FolderStore
+from onboarding.names import engine_archive_path, network_path
+from tests.unit.engine_build.graphs import node, tensor, write_graph
+from tests.unit.engine_build.stand_ins import StandInRunner, context
+from tests.unit.engine_build.tiny import model, write_tree
+from tests.unit.engine_build.trees import write_arrays
+
+pytestmark = pytest.mark.unit
+WIDTH = 4
+CODE = """
+def execute(inputs, call):
+    hidden = call("first", {"x": inputs["x"]})["y"]
+    return {"z": call("second", {"y": hidden})["z"]}
+"""
+BLS = {
+    "file": "models/code.py",
+    "models": ["first", "second"],
+    "inputs": [{"name": "x", "datatype": "FP32", "dims": [WIDTH], "example": [1, 2, 3, 4]}],
+    "outputs": [{"name": "z", "datatype": "FP32", "dims": [WIDTH]}],
+}
+WIRED = {"steps": [{"model": "first"}, {"model": "second"}], "outputs": ["z"]}
+
+
+def network(root, name, taken, answered):
+    path = root / f"networks/{name}.onnx"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    weight = np.random.default_rng(len(name)).standard_normal((WIDTH, WIDTH)).astype(np.float32)
+    write_graph(
+        path,
+        [node("MatMul", f"{taken} w", "m"), node("Tanh", "m", answered)],
+        [tensor(taken, "batch", WIDTH)],
+        [tensor(answered, "batch", WIDTH)],
+        w=weight,
+    )
+    return model(
+        name,
+        task="tensors",
+        source={"onnx": f"networks/{name}.onnx", "sha256": sha256(path.read_bytes())},
+        engine={"precision": "fp32", "optimization_profiles": [{"batch": [1, 2, 4]}]},
+        accuracy={"dataset": f"models/data/{taken}.npz", "metric": "relative_error"},
+    )
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def ensemble(name, mean=0.99, **fields):
+    return {
+        "name": name,
+        "task": "ensemble",
+        "accuracy": {
+            "dataset": "models/data/x.npz",
+            "metric": "relative_error",
+            "budget": {"mean": mean},
+        },
+        "endpoint": {"instance_type": "ml.c7i.large"},
+        **fields,
+    }
+
+
+@pytest.fixture(scope="module")
+def store_of_models(tmp_path_factory):
+    """A tree and a store with the engines of two models, and no ensemble."""
+    root = tmp_path_factory.mktemp("ensemble")
+    (root / "models").mkdir()
+    (root / "models/code.py").write_text(CODE)
+    for name in ("x", "y"):
+        rows = np.random.default_rng(1).standard_normal((120, WIDTH)).astype(np.float32)
+        write_arrays(root, f"models/data/{name}", **{name: rows})
+    write_tree(
+        root,
+        network(root, "first", "x", "y"),
+        network(root, "second", "y", "z"),
+        ensemble("wired", **WIRED),
+        ensemble("called", bls=BLS | {"sha256": sha256(CODE.encode())}),
+    )
+    store = FolderStore(root / "store")
+    for name in ("first", "second"):
+        run(root, store, name)
+    return root, store
+
+
+def run(root, store, name):
+    tools = context(root, root / f"out-{name}", store=store, runner=StandInRunner(), model=name)
+    with tools.work:
+        return build(tools)
+
+
+@pytest.mark.parametrize("name", ["wired", "called"])
+def test_archive_holds_the_models_and_is_verified_as_a_whole(name, store_of_models):
+    root, store = store_of_models
+    result = run(root, store, name)
+    manifest = result.entry.manifest
+    assert result.status == "built" and manifest.ensemble is not None
+    assert set(manifest.ensemble.steps) == {"first", "second"}
+    assert {"first/1/model.onnx", "second/1/model.onnx", "manifest-first.json"} <= set(
+        manifest.files
+    )
+    (record,) = manifest.accuracy
+    assert (record.verdict, record.samples, record.mean) == ("pass", 120, 1.0)
+    assert manifest.max_batch_size == 4 and manifest.load_seconds > 0
+    assert [item.batch for item in manifest.benchmark] == [1, 2, 4]
+    assert run(root, store, name).status == "known"
+
+
+def test_refuses_an_ensemble_whose_answers_are_not_its_float_networks(store_of_models):
+    root, store = store_of_models
+    wired = (root / "models/wired.yaml").read_text()
+    (root / "models/other.yaml").write_text(wired.replace("name: wired", "name: other"))
+    tools = context(root, root / "out-other", store=store, runner=StandInRunner(), model="other")
+    key = next(step for step in tools.request.steps if step.model.name == "second").network_keys
+    record = store.path(network_path(key["float"], "network.json"))
+    good = record.read_bytes()
+    network(root, "other", "y", "z")
+    other = (root / "networks/other.onnx").read_bytes()
+    store.path(network_path(key["float"], "other.onnx")).write_bytes(other)
+    facts = json.loads(good)
+    facts["files"]["model.onnx"] = {"name": "other.onnx", "sha256": sha256(other)}
+    record.write_text(json.dumps(facts))
+    try:
+        with tools.work, pytest.raises(BudgetMissed, match=r"other: relative_error mean .*: fail"):
+            build(tools)
+    finally:
+        record.write_bytes(good)
+
+
+def test_refuses_an_ensemble_whose_model_is_not_built(store_of_models, tmp_path):
+    root, _ = store_of_models
+    tools = context(
+        root,
+        tmp_path / "out",
+        store=FolderStore(tmp_path / "none"),
+        runner=StandInRunner(),
+        model="wired",
+    )
+    with tools.work, pytest.raises(InputRefused, match=r"engine \w+ of first is not in .*none"):
+        build(tools)
+
+
+def test_refuses_a_changed_archive_of_a_model(store_of_models, tmp_path):
+    root, store = store_of_models
+    tools = context(root, tmp_path / "out", store=store, runner=StandInRunner(), model="called")
+    first = tools.request.steps[0]
+    path = store.path(engine_archive_path(first.engine_key))
+    good = path.read_bytes()
+    path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    try:
+        with tools.work, pytest.raises(InputRefused, match="of first is not in"):
+            run_steps(tools)
+    finally:
+        path.write_bytes(good)

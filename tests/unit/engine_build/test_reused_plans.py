@@ -1,0 +1,175 @@
+"""Engines that differ in packaging alone are made of one plan, which is compiled once."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import shutil
+import tarfile
+
+import pytest
+
+from engine_build.build import build
+from engine_build.errors import InputRefused
+from engine_build.options import PlanSource, options
+from engine_build.packaging.reused_plan import find_plan
+from engine_build.steps.package import OF_THE_PLAN
+from engine_build.store import FolderStore
+from onboarding.names import engine_archive_path, engine_record_path
+from tests.fixtures.signer import Signer
+from tests.unit.engine_build.stand_ins import StandInRunner, context
+from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine, install_runtime
+from tests.unit.engine_build.test_gpu_pipeline import Both
+from tests.unit.engine_build.tiny import model, write_tree
+
+BATCHING = (
+    {},
+    {"max_queue_delay_us": 100},
+    {"preferred_batch_sizes": [2]},
+    {"max_queue_delay_us": 200},
+)
+CELLS = tuple(itertools.product(BATCHING, (1, 2)))
+
+
+def build_cell(root, out, store, **changes):
+    """Build one model file; return its result and whether anything was compiled."""
+    spec = model(precision="fp32") | changes
+    tools = context(
+        write_tree(root, spec), out, store=store, runner=StandInRunner(), model=spec["name"]
+    )
+    with tools.work:
+        result = build(tools)
+    return result, "compile" in tools.log.seconds
+
+
+@pytest.fixture
+def store(tiny_build, tmp_path):
+    """A store with the networks of a build, and no engine."""
+    shutil.copytree(tiny_build.store / "networks", tmp_path / "store/networks")
+    return FolderStore(tmp_path / "store")
+
+
+def configuration(store, entry):
+    with tarfile.open(store.path(entry.archive.path)) as tar:
+        return tar.extractfile(f"{entry.manifest.model}/config.pbtxt").read().decode()
+
+
+def test_eight_batching_and_instance_cells_compile_one_plan_and_a_renamed_model_none(
+    store, tmp_path
+):
+    results = []
+    for number, (batching, instances) in enumerate(CELLS):
+        serving = {"dynamic_batching": batching, "instances_per_gpu": instances}
+        root, out = tmp_path / f"root-{number}", tmp_path / f"out-{number}"
+        results.append(build_cell(root, out, store, serving=serving))
+    results.append(build_cell(tmp_path / "root", tmp_path / "out", store, name="renamed"))
+    assert [compiled for _, compiled in results] == [True] + len(CELLS) * [False]
+    entries = [result.entry for result, _ in results]
+    assert len({entry.manifest.engine_key for entry in entries}) == len(entries)
+    assert len({entry.plan_key for entry in entries}) == 1
+    first, *others = (entry.manifest for entry in entries)
+    assert first.repackaged is None and others[-1].model == "renamed"
+    for manifest in others:
+        assert manifest.repackaged.engine_key in {item.manifest.engine_key for item in entries}
+        for name in OF_THE_PLAN:
+            assert getattr(manifest, name) == getattr(first, name)
+    assert len({configuration(store, entry) for entry in entries[:-1]}) == len(CELLS)
+
+
+@pytest.fixture
+def packaging(tiny_build, tmp_path):
+    """A build of the fixture's model with other batching; its store has the fixture's engine."""
+    shutil.copytree(tiny_build.store, tmp_path / "store")
+    serving = {"dynamic_batching": {"max_queue_delay_us": 7}}
+    return context(
+        write_tree(tmp_path / "root", model(serving=serving)),
+        tmp_path / "out",
+        store=FolderStore(tmp_path / "store"),
+        runner=StandInRunner(),
+    )
+
+
+def with_source(tools, engine_key, sha256=None, **changes):
+    request = dataclasses.replace(tools.request, **changes)
+    source = PlanSource(engine_key=engine_key, sha256=sha256)
+    return dataclasses.replace(tools, plan_source=source, request=request)
+
+
+def test_named_engine_s_plan_is_packaged_with_its_own_measurements(packaging, tiny_build):
+    entry = tiny_build.result.entry
+    tools = with_source(packaging, entry.manifest.engine_key, entry.archive.sha256)
+    with tools.work:
+        built = build(tools).entry
+    assert built.manifest.benchmark == entry.manifest.benchmark
+    assert built.manifest.quantization == entry.manifest.quantization
+    record = built.manifest.repackaged
+    assert (record.engine_key, record.archive_sha256) == (
+        entry.manifest.engine_key,
+        entry.archive.sha256,
+    )
+    assert tools.runner.commands == []
+    card = tools.destination.path(f"engines/{built.manifest.engine_key}/card.html").read_text()
+    assert f"--plan-from {entry.manifest.engine_key}:{entry.archive.sha256}" in card
+
+
+def test_refuses_an_engine_that_is_not_there_or_not_the_lock_s(packaging, tiny_build):
+    key = tiny_build.result.entry.manifest.engine_key
+    for source, fault in (
+        (("0" * 20,), "is not in .*store"),
+        ((key, "0" * 64), "is not the archive that its lock names"),
+    ):
+        tools = with_source(packaging, *source)
+        with tools.work, pytest.raises(InputRefused, match=fault):
+            build(tools)
+
+
+def test_refuses_a_plan_whose_archive_is_changed_or_unsigned_or_another_s(packaging, tiny_build):
+    key = tiny_build.result.entry.manifest.engine_key
+    profiles = packaging.request.model.engine.optimization_profiles
+    engine = packaging.request.model.engine.model_copy(
+        update={"optimization_profiles": (*profiles, *profiles)}
+    )
+    other = packaging.request.model.model_copy(update={"engine": engine})
+    for changes, fault in (
+        ({"trusted_signers": (Signer().public,)}, "is not reused: .*nobody signed it"),
+        ({"model": other}, "its optimization profiles is"),
+        ({"compute_capability": "8.6"}, "its compute capability is cpu"),
+    ):
+        tools = with_source(packaging, key, **changes)
+        with tools.work, pytest.raises(InputRefused, match=fault):
+            find_plan(tools)
+    archive = packaging.destination.path(engine_archive_path(key))
+    data = bytearray(archive.read_bytes())
+    data[len(data) // 2] ^= 1
+    archive.write_bytes(data)
+    with packaging.work:
+        # Not named, so nothing depends on it: what is damaged is compiled.
+        assert find_plan(packaging) is None
+    assert packaging.destination.path(engine_record_path(key)).is_file()
+
+
+def test_plan_of_a_gpu_is_packaged_where_there_is_none(wheel, tmp_path, monkeypatch):
+    install_runtime(monkeypatch)
+    store, machine = FolderStore(tmp_path / "store"), GpuMachine(tmp_path, monkeypatch)
+    tools = machine.context("fp16", store=store)
+    tools = dataclasses.replace(tools, runner=Both(tools.runner, StandInRunner(wheel)))
+    with tools.work:
+        first = build(tools).entry
+    serving = {"dynamic_batching": {"max_queue_delay_us": 7}}
+    tools = machine.context("fp16", store=store, out="again", changes={"serving": serving})
+    tools = dataclasses.replace(tools, runner=StandInRunner())
+    with tools.work:
+        again = build(tools).entry
+    assert tools.runner.commands == []
+    assert again.manifest.engine_key != first.manifest.engine_key
+    assert again.manifest.builder == first.manifest.builder
+    file = again.manifest.engine_file
+    assert again.manifest.files[file] == first.manifest.files[first.manifest.engine_file]
+    assert again.manifest.builder.gpu == "NVIDIA A10G"
+
+
+@pytest.mark.parametrize("text", ["", "abc", "0" * 20 + ":1", "0" * 21])
+def test_refuses_a_plan_source_that_is_no_engine_key(text):
+    arguments = ("--environment", "e", "--model", "m", "--out", "o", "--plan-from", text)
+    with pytest.raises(InputRefused, match="is no engine; allowed"):
+        options(arguments)
