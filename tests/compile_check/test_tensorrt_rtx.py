@@ -30,8 +30,6 @@ def test_command_builds_for_real_and_then_knows_the_key(wheel, tmp_path):
     assert json.loads(again.stdout)["status"] == "known"
 
 
-def test_float_and_qdq_networks_compile(tiny_build):
-    paths = sorted(tiny_build.store.glob("networks/*/*-model.onnx"))
-    assert len(paths) == 2
-    for path in paths:
-        assert_compiles(path)
+def test_published_network_of_a_cpu_build_compiles(tiny_build):
+    (path,) = tiny_build.store.glob("networks/*/*-model.onnx")
+    assert_compiles(path)
