@@ -194,12 +194,13 @@ def check_answers(network: Network, request: BuildRequest) -> Network:
                 f"the network gives {len(rows)} rows for {samples} samples; it must give one for "
                 "each: export it with the batch as the first axis of every output."
             )
-        if not np.isfinite(rows).all():
+        faults = rows.size - int(np.isfinite(rows).sum())
+        if faults:
             raise SourceFault(
-                f"{rows.size - int(np.isfinite(rows).sum())} of {rows.size} values that the network "
-                f"gives for {samples} samples are NaN or infinite; each must be finite: run the "
-                "source model on the first validation samples; if it gives them too, leave such "
-                "samples out, else export it again."
+                f"{faults} of {rows.size} values that the network gives for {samples} samples are "
+                "NaN or infinite; each must be finite: run the source model on the first "
+                "validation samples; if it gives them too, leave such samples out, else export it "
+                "again."
             )
         _refuse_mixing(session, feed, rows)
     outputs = observed_outputs(network.outputs, session, feeds)
