@@ -70,15 +70,19 @@ def profiles_take_every_batch(case: ModelCase) -> Iterator[Fault]:
 
 @rule("engine", "serving")
 def batches_fit_the_server(case: ModelCase) -> Iterator[Fault]:
-    """A profile larger than the server's maximum is compiled for nothing."""
+    """A profile that no batch of the server fits is compiled for nothing.
+
+    One whose largest batch alone is above the maximum is not: plans are compiled once, and served
+    with several maxima.
+    """
     maximum = case.spec.serving.dynamic_batching.max_batch_size
     for index, profile in enumerate(case.spec.engine.optimization_profiles):
-        if maximum is not None and profile.batch[2] > maximum:
+        if maximum is not None and profile.batch[0] > maximum:
             path: KeyPath = ("engine", "optimization_profiles", index, "batch")
             yield case.document.at_change(path, _MAXIMUM).fault(
-                f"'engine.optimization_profiles[{index}].batch' is above the server's maximum "
-                "batch",
-                value=profile.batch[2],
+                f"'engine.optimization_profiles[{index}].batch' begins above the server's "
+                "maximum batch",
+                value=profile.batch[0],
                 allowed=f"at most {maximum}, as serving.dynamic_batching.max_batch_size says",
                 way_out="lower the one or raise the other",
             )

@@ -13,8 +13,9 @@ from roundhouse.cli.options import Env, Form, Format, Root
 
 if TYPE_CHECKING:
     from roundhouse.compare.cells import Cell
-    from roundhouse.compare.comparison import CompareOptions, Comparison
+    from roundhouse.compare.comparison import Comparison
     from roundhouse.compare.document import Report as CompareReport
+    from roundhouse.compare.run import CompareOptions, Run
     from roundhouse.compare.tree import Subject
     from roundhouse.paths import Paths
     from roundhouse.report import Report
@@ -29,15 +30,30 @@ def compare(
     model: Annotated[str, typer.Argument(help="A model of the environment.")],
     env: Env,
     axes: Annotated[
-        str,
-        typer.Option(help="What varies: of precision, batching, instances, instance_type."),
-    ] = "precision,batching,instances",
+        str | None,
+        typer.Option(
+            help="What varies: of precision, batching, max_batch, queue_delay, instances, "
+            "instance_type; default: precision,batching,instances."
+        ),
+    ] = None,
     precision: Annotated[str | None, typer.Option(help="Precisions, with commas.")] = None,
     batching: Annotated[str | None, typer.Option(help="off, on.")] = None,
+    max_batch: Annotated[str | None, typer.Option(help="Rows of the largest batch.")] = None,
+    queue_delay: Annotated[
+        str | None, typer.Option(help="Microseconds that a request waits for others.")
+    ] = None,
     instances: Annotated[
         str | None, typer.Option(help="Engines at once on one GPU or CPU.")
     ] = None,
     instance_type: Annotated[str | None, typer.Option(help="Types, with commas.")] = None,
+    search: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Measure at most so many cells, climbing from the model file's own; default "
+            "axes then: max_batch,queue_delay,instances.",
+        ),
+    ] = None,
     demand: Annotated[
         str | None,
         typer.Option("--demand", "--requests-per-second", help="Such as 30000/min, or 500."),
@@ -61,6 +77,9 @@ def compare(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show cells, builds and cost.")
     ] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Only delete what a killed run left standing.")
+    ] = False,
     write: Annotated[
         str | None, typer.Option(help="Write this candidate into the model file; measures nothing.")
     ] = None,
@@ -75,23 +94,31 @@ def compare(
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
     deletes it. A run that was stopped goes on where it was. Exit code 6: none holds the SLO.
     """
-    from roundhouse.compare.comparison import CompareOptions, run_comparison
+    from roundhouse.compare.comparison import open_run, run_comparison, run_search
+    from roundhouse.compare.run import CompareOptions, delete_endpoints
     from roundhouse.compare.sizing import parse_demand
     from roundhouse.compare.tree import require_slo, subject
     from roundhouse.compare.write_back import write_candidate
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
-    from roundhouse.session import valid_tree
+    from roundhouse.session import open_session, valid_tree
+    from roundhouse.text import quantity
 
     paths, report = current_paths(root), open_report(form)
     found = subject(valid_tree(paths), env, model)
+    if clean:
+        deleted = delete_endpoints(open_session(paths, report, env), found)
+        report.print(f"{quantity(deleted, 'endpoint')} of candidates deleted.")
+        return
     given = {
         "precision": precision,
         "batching": batching,
+        "max_batch": max_batch,
+        "queue_delay": queue_delay,
         "instances": instances,
         "instance_type": instance_type,
     }
-    grid = _grid(axes, given, found)
+    grid = _grid(axes, given, found, is_searched=search is not None)
     if write is not None:
         report.print(write_candidate(paths, found, grid, write))
         return
@@ -103,20 +130,32 @@ def compare(
         input=input,
         rows_per_request=rows,
     )
+    run = open_run(paths, report, found, options)
     if dry_run:
-        _show_cost(paths, report, found, grid, options, form)
+        _show_cost(run, grid, search, form)
         return
-    done = run_comparison(paths, report, found, grid, options)
+    done = run_comparison(run, grid) if search is None else run_search(run, grid, search)
     result = _report(found, options, rate, done)
     _show(paths, report, result, output, form)
     if result.best is None:
         raise typer.Exit(SLO_MISSED)
 
 
-def _grid(axes: str, given: dict[str, str | None], found: Subject) -> tuple[Cell, ...]:
-    from roundhouse.compare.cells import cells, default_values
+def _grid(
+    axes: str | None, given: dict[str, str | None], found: Subject, *, is_searched: bool
+) -> tuple[Cell, ...]:
+    from roundhouse.compare.cells import (
+        MOST_CELLS,
+        MOST_SEARCHED,
+        cells,
+        default_axes,
+        default_values,
+    )
+    from roundhouse.compare.tree import require_instance_types
     from roundhouse.errors import UsageError
 
+    if axes is None:
+        axes = default_axes(found.candidate, is_searched=is_searched)
     chosen: dict[str, list[str]] = {}
     named = [axis for axis in axes.replace("-", "_").split(",") if axis.strip()]
     for axis in [*named, *(axis for axis, values in given.items() if values is not None)]:
@@ -128,7 +167,8 @@ def _grid(axes: str, given: dict[str, str | None], found: Subject) -> tuple[Cell
         )
     if not chosen:
         raise UsageError("--axes: names nothing that varies; give one, such as precision.")
-    return cells(chosen, found.candidate)
+    require_instance_types(found, chosen.get("instance_type", ()))
+    return cells(chosen, found.candidate, most=MOST_SEARCHED if is_searched else MOST_CELLS)
 
 
 def _report(
@@ -151,10 +191,12 @@ def _report(
     return Report(
         model=found.name,
         environment=found.environment,
+        region=found.region,
         candidate=found.candidate,
         slo_ms=options.slo_ms,
         demand=demand,
         rows=ranked(rows),
+        grid=done.grid,
         controls=done.controls,
         machine=where.machine,
         date=where.date,
@@ -169,13 +211,13 @@ def _show(
     import json
 
     from roundhouse.compare.document import (
-        COLUMNS,
         RIGHT,
-        cells_of,
         control_sentence,
         document,
         markdown,
         reasons,
+        sizing_sentence,
+        table_of,
     )
     from roundhouse.errors import RoundhouseError
     from roundhouse.paths import displayed_path
@@ -199,12 +241,14 @@ def _show(
         return
     if result.best is None:
         report.print(result.headline)
-    report.print_table(table(COLUMNS, map(cells_of, result.rows), right=RIGHT))
+    columns, rows = table_of(result)
+    report.print_table(table(columns, rows, right=RIGHT))
     for name, reason in reasons(result):
         report.print(f"  {name}: {reason}")
     report.print(control_sentence(result))
     if result.best is not None:
         report.print(result.headline)
+        report.print(sizing_sentence(result))
         name = result.best.cell.name
         report.print(f"Into the model file: {_without_load(result.command)} --write {name}")
     report.print(f"The report: {displayed_path(folder / 'report.html')}, report.md, report.json.")
@@ -215,22 +259,18 @@ def _without_load(command: str) -> str:
     return shlex.join(word for word in shlex.split(command) if word != "--again")
 
 
-def _show_cost(
-    paths: Paths,
-    report: Report,
-    found: Subject,
-    grid: tuple[Cell, ...],
-    options: CompareOptions,
-    form: Format,
-) -> None:
+def _show_cost(run: Run, grid: tuple[Cell, ...], search: int | None, form: Format) -> None:
     import dataclasses
 
+    from roundhouse.compare.cells import cells_without_order
     from roundhouse.compare.cost import COLUMNS, RIGHT, cell_costs, total_sentence
     from roundhouse.report import print_json, table
 
-    costs = cell_costs(paths, report, found, grid, options)
+    shown = grid if search is None else cells_without_order(grid)
+    costs = cell_costs(run, shown)
+    at_most = None if search is None else min(search, len(grid))
     if form is Format.json:
         print_json([dataclasses.asdict(cost) for cost in costs])
         return
-    report.print_table(table(COLUMNS, (cost.cells() for cost in costs), right=RIGHT))
-    report.print(total_sentence(costs))
+    run.report.print_table(table(COLUMNS, (cost.cells() for cost in costs), right=RIGHT))
+    run.report.print(total_sentence(costs, at_most))

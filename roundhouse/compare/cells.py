@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +14,24 @@ from roundhouse.errors import UsageError
 from roundhouse.text import choices
 
 Overrides = dict[str, Any]
-AXES = ("precision", "batching", "instances", "instance_type")
+AXES = ("precision", "batching", "max_batch", "queue_delay", "instances", "instance_type")
+ORDERED_AXES = ("batching", "max_batch", "queue_delay", "instances")
+"""Their values have an order, along which a search climbs."""
 MOST_CELLS = 64
 """Endpoints, each of which is built, deployed and loaded."""
+MOST_SEARCHED = 4096
+"""Cells of a grid of which a search measures some."""
 BATCHING = ("off", "on")
 DEFAULT_INSTANCES = ("1", "2")
-MOST_INSTANCES = 128
+DEFAULT_QUEUE_DELAYS = ("0", "100", "500", "2000")
+"""Microseconds."""
+COUNTS = {
+    "instances": ("engines at once on one GPU, or one CPU instance", 1, 128),
+    "max_batch": ("rows of the server's largest batch", 1, 65_536),
+    "queue_delay": ("microseconds that a request waits for a fuller batch", 0, 60_000_000),
+}
+"""Axes of whole numbers: what they count, the lowest and the highest."""
+WORDS = {"instances": "x{}", "max_batch": "batch{}", "queue_delay": "wait{}us"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +41,10 @@ class Candidate:
     is_gpu: bool
     has_calibration: bool
     instance_type: str
-    profiles: tuple[Mapping[str, Any], ...] = ()
-    """The file's optimization profiles."""
+    server: str = "triton"
+    largest_batch: int = 1
+    """Of the file's optimization profiles."""
+    preferred_batch_sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,22 +61,44 @@ class Cell:
         return "-".join(words) or "as-it-is"
 
 
-def cells(axes: Mapping[str, Sequence[str]], candidate: Candidate) -> tuple[Cell, ...]:
-    """Return the cells of a grid, first axis outermost. Raises UsageError for none or too many."""
+def cells(
+    axes: Mapping[str, Sequence[str]], candidate: Candidate, *, most: int = MOST_CELLS
+) -> tuple[Cell, ...]:
+    """Return the cells of a grid, first axis outermost. Raises UsageError for none or too many.
+
+    A server that batches nothing has no largest batch and no delay: such cells are one.
+    """
     for axis, values in axes.items():
         _require_values(axis, values)
-    names = [axis for axis in AXES if axis in axes]
-    grid = [
-        dict(zip(names, values, strict=True))
-        for values in itertools.product(*(dict.fromkeys(axes[name]) for name in names))
-    ]
-    found = {cell.name: cell for values in grid for cell in (_cell(values, candidate),)}
-    if len(found) > MOST_CELLS:
+    kept = {name: tuple(dict.fromkeys(axes[name])) for name in AXES if name in axes}
+    count = math.prod(map(len, kept.values()))
+    if count > most:
         raise UsageError(
-            f"the grid has {len(found):,} cells, and each is built, deployed and loaded; at most "
-            f"{MOST_CELLS} are compared: leave out values or an axis."
+            f"the grid has {count:,} cells, and each is built, deployed and loaded; at most "
+            f"{most:,} are compared: leave out values or an axis"
+            + (", or measure some of them, --search 16." if most == MOST_CELLS else ".")
         )
-    return tuple(found.values())
+    grid = [
+        _cell(dict(zip(kept, values, strict=True)), candidate)
+        for values in itertools.product(*kept.values())
+    ]
+    return tuple({cell.name: cell for cell in grid}.values())
+
+
+def cells_without_order(grid: Sequence[Cell]) -> tuple[Cell, ...]:
+    """Return the first cell of every choice along the axes without an order: one a build."""
+    first: dict[tuple[tuple[str, str], ...], Cell] = {}
+    for cell in grid:
+        first.setdefault(tuple(item for item in cell.values if item[0] not in ORDERED_AXES), cell)
+    return tuple(first.values())
+
+
+def default_axes(candidate: Candidate, *, is_searched: bool) -> str:
+    """Return what varies where no axis is named, with commas."""
+    if not is_searched:
+        return "precision,batching,instances"
+    delay = "queue_delay," if candidate.server == "triton" else ""
+    return f"max_batch,{delay}instances"
 
 
 def default_values(axis: str, candidate: Candidate) -> tuple[str, ...]:
@@ -71,6 +108,16 @@ def default_values(axis: str, candidate: Candidate) -> tuple[str, ...]:
         return (high, "int8") if candidate.has_calibration else (high,)
     if axis == "batching":
         return BATCHING
+    if axis == "max_batch":
+        powers = (str(2**power) for power in range(candidate.largest_batch.bit_length()))
+        return tuple(dict.fromkeys([*powers, str(candidate.largest_batch)]))
+    if axis == "queue_delay":
+        if candidate.server != "triton":
+            raise UsageError(
+                "--axes queue_delay: the Python server waits for no fuller batch; leave the axis "
+                "out, or write `serving: {server: triton}` into the model file."
+            )
+        return DEFAULT_QUEUE_DELAYS
     if axis == "instances":
         return DEFAULT_INSTANCES
     if axis == "instance_type":
@@ -87,17 +134,18 @@ def _require_values(axis: str, values: Sequence[str]) -> None:
     for value in values:
         if axis in known and value not in known[axis]:
             raise UsageError(f"{flag} {value}: not known; {choices(value, known[axis])}")
-        is_count = value.isdecimal() and 1 <= int(value) <= MOST_INSTANCES
-        if axis == "instances" and not is_count:
-            raise UsageError(
-                f"{flag} {value}: engines at once on one GPU, or one CPU instance, from 1 to "
-                f"{MOST_INSTANCES}."
-            )
+        if axis in COUNTS:
+            counted, least, most = COUNTS[axis]
+            if not (value.isdecimal() and least <= int(value) <= most):
+                raise UsageError(f"{flag} {value}: {counted}, from {least} to {most:,}.")
     if not values:
         raise UsageError(f"{flag}: has no value; give one, or leave it out.")
 
 
 def _cell(values: Mapping[str, str], candidate: Candidate) -> Cell:
+    if values.get("batching") == "off":
+        batchless = ("max_batch", "queue_delay")
+        values = {axis: value for axis, value in values.items() if axis not in batchless}
     overrides: Overrides = {}
     for part in _overrides(values, candidate):
         overrides = merge(overrides, part)
@@ -111,10 +159,18 @@ def _overrides(values: Mapping[str, str], candidate: Candidate) -> Iterator[Over
         if precision not in ("int8", "fp8", "auto"):
             yield {"engine": {"calibration": None, "sensitivity_search": None}}
     if values.get("batching") == "off":
-        # One row a batch is another engine: its profiles say so.
-        single = [{**profile, "batch": [1, 1, 1]} for profile in candidate.profiles]
-        yield {"engine": {"optimization_profiles": single}}
-        yield {"serving": {"dynamic_batching": None}}
+        # The same plan, served one row at a time.
+        batching = {"max_batch_size": 1, "preferred_batch_sizes": None, "max_queue_delay_us": None}
+        yield {"serving": {"dynamic_batching": batching}}
+    if "max_batch" in values:
+        most = int(values["max_batch"])
+        yield {"serving": {"dynamic_batching": {"max_batch_size": most}}}
+        preferred = [size for size in candidate.preferred_batch_sizes if size <= most]
+        if len(preferred) < len(candidate.preferred_batch_sizes):
+            yield {"serving": {"dynamic_batching": {"preferred_batch_sizes": preferred}}}
+    if "queue_delay" in values:
+        delay = int(values["queue_delay"])
+        yield {"serving": {"dynamic_batching": {"max_queue_delay_us": delay}}}
     if "instances" in values:
         yield {"serving": {"instances_per_gpu": int(values["instances"])}}
     if "instance_type" in values:
@@ -134,6 +190,6 @@ def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> Overrides:
 def _word(axis: str, value: str) -> str:
     if axis == "batching":
         return "batching" if value == "on" else "single"
-    if axis == "instances":
-        return f"x{value}"
+    if axis in WORDS:
+        return WORDS[axis].format(value)
     return re.sub(r"[^a-z0-9]+", "-", value.lower().removeprefix("ml."))

@@ -1,306 +1,59 @@
-"""Runs a comparison: builds what is missing, deploys cells as production would, loads each.
-
-Cells are endpoints of one instance in the environment itself, so that its images, roles and store
-of engines serve them, and what was built for the winner is not built again. A cell that fails is a
-row with its reason. What was measured is kept; the endpoints are deleted at the end.
-"""
+"""Compares every cell of a grid, or searches it within a budget of cells."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime
-import itertools
-import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from onboarding.deployment import Deployment, Target
-from onboarding.names import endpoint_name
-from roundhouse.aws.clients import calling
-from roundhouse.compare.cells import Cell
-from roundhouse.compare.result import (
-    CellResult,
-    State,
-    digest,
-    read_result,
-    with_engine,
-    write_result,
-)
-from roundhouse.compare.tree import MARK, Subject, cell_document, cell_model, write_tree
-from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
-from roundhouse.deploy.deployment import DeployOptions, deploy
-from roundhouse.deploy.destroy import delete_stacks, deployed_endpoints
-from roundhouse.errors import AwsError, RoundhouseError
-from roundhouse.load_test.knee import HOLD_SECONDS, LEVEL_SECONDS, Knee, KneeSearch
+from onboarding.prices import price
+from roundhouse.compare.cells import ORDERED_AXES, Cell
+from roundhouse.compare.result import CellResult, State
+from roundhouse.compare.run import CompareOptions, Control, Measure, Run
+from roundhouse.compare.search import Grid, Point, QuickSearch, Score
+from roundhouse.compare.tree import Subject, file_values
+from roundhouse.errors import RoundhouseError
+from roundhouse.load_test.knee import HOLD_SECONDS, Knee, KneeSearch
 from roundhouse.load_test.options import LoadOptions
-from roundhouse.load_test.served_engine import gpu_utilization_percent
 from roundhouse.load_test.subject import load_test, require_answer
 from roundhouse.paths import Paths
 from roundhouse.report import Report
 from roundhouse.session import Session, open_session
 
-IN_SERVICE = "InService"
-CONCURRENCY = 4
 GPU_HOLD_SECONDS = 150.0
 """A whole minute of metrics lies in it, wherever in a minute it begins."""
-LOAD_RECIPE = 1
-"""Raised by hand when the same cell would be measured in another way."""
-Measure = Callable[[Session, str, "CompareOptions"], Knee]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareOptions:
-    """How cells are measured.
-
-    `at_once`: endpoints that are deployed together. `again`: measure what an earlier run measured.
-    `input`: as of a load test; None: the model's accuracy dataset.
-    """
-
-    slo_ms: float
-    at_once: int = 12
-    again: bool = False
-    input: Path | None = None
-    rows_per_request: int = 1
-    seed: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Control:
-    """One cell measured twice in a run: how far two measurements of the same lie apart."""
-
-    name: str
-    first: float | None
-    second: float | None
+NOTHING: Score = (False, float("-inf"))
+"""The score of a cell of which nothing was measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The cells of a run, in the grid's order."""
+    """The cells of a run, in the order they were given or searched in; `grid`: those there are."""
 
     results: tuple[CellResult, ...]
+    grid: int
     controls: tuple[Control, ...] = ()
-
-
-@dataclass(kw_only=True)
-class Run:
-    """One comparison under way."""
-
-    session: Session
-    subject: Subject
-    options: CompareOptions
-    folder: Path
-    measure: Measure
-    results: dict[str, CellResult]
-    controls: list[Control]
-
-    def measure_group(self, group: Sequence[Cell], *, is_last: bool) -> None:
-        """Deploy, load and record cells that stand at the same time."""
-        session = self._of(group)
-        answering = self._deploy(session, group)
-        order = sorted(answering, key=lambda cell: cell.name)
-        random.Random(self.options.seed).shuffle(order)
-        for cell in order:
-            self._measure(session, cell)
-        measured = [cell for cell in order if self.results[cell.name].holds]
-        if is_last and measured:
-            cell = measured[0]
-            with self.session.report.step(f"{cell.name} again, as a control"):
-                knee = self.measure(session, cell_model(self.subject, cell), self.options)
-            first = self.results[cell.name].rate
-            self.controls.append(Control(name=cell.name, first=first, second=knee.rate))
-
-    def _of(self, group: Sequence[Cell]) -> Session:
-        return replace(
-            self.session, endpoints=tuple(cell_model(self.subject, cell) for cell in group)
-        )
-
-    def _deploy(self, session: Session, group: Sequence[Cell]) -> list[Cell]:
-        """Return the cells whose endpoints answer; the others' reasons are recorded."""
-        reasons: dict[str, str] = {}
-        built: dict[str, str] = {}
-        try:
-            deploy(session, _deploy_options())
-        except EnginesNotBuiltError as error:
-            built = {failure.model: failure.reason for failure in error.failures}
-        except RoundhouseError as error:
-            reasons = self._deploy_singly(group, " ".join(str(error).split()))
-        answering = []
-        for cell in group:
-            model = cell_model(self.subject, cell)
-            if model in built:
-                self.fail(cell, State.not_built, " ".join(built[model].split()))
-            elif self._is_in_service(model):
-                answering.append(cell)
-            else:
-                reason = reasons.get(cell.name, "its endpoint is not InService")
-                self.fail(cell, State.not_deployed, reason)
-        return answering
-
-    def _deploy_singly(self, group: Sequence[Cell], reason: str) -> dict[str, str]:
-        """Deploy what does not answer one at a time, so that one failure is one row's."""
-        if len(group) == 1:
-            return {group[0].name: reason}
-        reasons = {}
-        for cell in group:
-            if self._is_in_service(cell_model(self.subject, cell)):
-                continue
-            try:
-                deploy(self._of([cell]), _deploy_options())
-            except RoundhouseError as error:
-                reasons[cell.name] = " ".join(str(error).split())
-        return reasons
-
-    def _is_in_service(self, model: str) -> bool:
-        name = endpoint_name(self.session.environment, model)
-        try:
-            with calling(f"Endpoint {name}"):
-                shown = self.session.clients("sagemaker").describe_endpoint(EndpointName=name)
-        except AwsError:
-            return False
-        return bool(shown["EndpointStatus"] == IN_SERVICE)
-
-    def _measure(self, session: Session, cell: Cell) -> None:
-        model = cell_model(self.subject, cell)
-        deployment = next(item for item in session.deployments() if item.name == model)
-        target = deployment.targets[0]
-        result = _described(self.row(cell, State.failed), target)
-        try:
-            with session.report.step(f"Load on {cell.name}") as step:
-                begin = datetime.datetime.now(datetime.UTC)
-                knee = self.measure(session, model, self.options)
-                held = "nothing" if knee.rate is None else f"{knee.rate:,.1f} requests/s"
-                step.finish(f"{held} within {self.options.slo_ms:g} ms")
-        except RoundhouseError as error:
-            self.results[cell.name] = replace(result, reason=" ".join(str(error).split()))
-            return
-        result = replace(
-            result,
-            state=State.measured,
-            reason=knee.reason,
-            knee=knee,
-            gpu_percent=self._gpu_percent(session, deployment, begin),
-            date=begin.strftime("%Y-%m-%d %H:%M UTC"),
-        )
-        self.results[cell.name] = result
-        write_result(self.folder / "results", self.address(cell, target), result)
-
-    def _gpu_percent(
-        self, session: Session, deployment: Deployment, begin: datetime.datetime
-    ) -> float | None:
-        from stacks.capacity.engine import gpus_used
-
-        gpus = gpus_used(deployment, deployment.instance_type)
-        if not gpus or session.is_local:
-            return None
-        name = endpoint_name(session.environment, deployment.name)
-        end = datetime.datetime.now(datetime.UTC)
-        return gpu_utilization_percent(session.clients("cloudwatch"), name, gpus, begin, end)
-
-    def row(self, cell: Cell, state: State = State.failed, reason: str = "") -> CellResult:
-        """Return a cell's row with no measurement."""
-        document = cell_document(self.subject, cell, self.options.slo_ms)
-        return CellResult(
-            name=cell.name,
-            values=cell.values,
-            model=document["name"],
-            instance_type=document["endpoint"]["instance_type"],
-            state=state,
-            reason=reason,
-        )
-
-    def fail(self, cell: Cell, state: State, reason: str) -> None:
-        """Record why a cell has no measurement."""
-        self.results[cell.name] = self.row(cell, state, reason)
-
-    def address(self, cell: Cell, target: Target) -> str:
-        """Return the address of a cell's measurement."""
-        options = self.options
-        return digest(
-            {
-                "recipe": LOAD_RECIPE,
-                "engine": target.engine_key,
-                "model": cell_document(self.subject, cell, options.slo_ms),
-                "input": None if options.input is None else options.input.read_bytes().hex(),
-                "rows": options.rows_per_request,
-                "load": (LEVEL_SECONDS, HOLD_SECONDS, options.seed),
-            }
-        )
-
-    def recall(self, cells: Sequence[Cell]) -> list[Cell]:
-        """Take over what an earlier run measured; return the cells that are left."""
-        targets = {item.name: item.targets[0] for item in self._of(cells).deployments()}
-        left = []
-        for cell in cells:
-            target = targets[cell_model(self.subject, cell)]
-            address = self.address(cell, target)
-            known = None if self.options.again else read_result(self.folder / "results", address)
-            if known is None:
-                left.append(cell)
-            else:
-                self.results[cell.name] = known
-        return left
-
-
-def run_comparison(
-    paths: Paths,
-    report: Report,
-    subject: Subject,
-    cells: Sequence[Cell],
-    options: CompareOptions,
-    *,
-    measure: Measure | None = None,
-) -> Comparison:
-    """Measure every cell and delete its endpoint. Raises RoundhouseError before anything is built.
-
-    A cell that cannot be built, deployed or loaded is a row with its reason.
-    """
-    run, left = open_run(paths, report, subject, cells, options, measure=measure)
-    if len(left) < len(cells) - sum(r.state is State.refused for r in run.results.values()):
-        kept = len(run.results) - sum(r.state is State.refused for r in run.results.values())
-        report.print(f"– {kept} of {len(cells)} cells were measured by an earlier run and are kept")
-    groups = list(_batched(left, options.at_once))
-    try:
-        for number, group in enumerate(groups, 1):
-            run.measure_group(group, is_last=number == len(groups))
-            delete_endpoints(run.session, subject)
-    finally:
-        delete_endpoints(run.session, subject)
-    return Comparison(
-        results=tuple(run.results[cell.name] for cell in cells), controls=tuple(run.controls)
-    )
 
 
 def open_run(
     paths: Paths,
     report: Report,
     subject: Subject,
-    cells: Sequence[Cell],
     options: CompareOptions,
     *,
     measure: Measure | None = None,
-) -> tuple[Run, list[Cell]]:
-    """Write the tree, and return the run with what is known, and the cells that are to be measured.
-
-    Raises RoundhouseError, FaultsError.
-    """
+) -> Run:
+    """Return a run with nothing prepared. Raises RoundhouseError."""
     folder = paths.build / "compare" / subject.environment / subject.name
-    folder.mkdir(parents=True, exist_ok=True)
-    own, refused = write_tree(paths, folder / "tree", subject, cells, options.slo_ms)
-    run = Run(
-        session=open_session(own, report, subject.environment),
+    return Run(
+        paths=paths,
+        report=report,
+        session=open_session(paths, report, subject.environment),
         subject=subject,
         options=options,
         folder=folder,
         measure=measure_knee if measure is None else measure,
-        results={},
-        controls=[],
     )
-    for cell in cells:
-        if cell.name in refused:
-            run.fail(cell, State.refused, refused[cell.name])
-    possible = [cell for cell in cells if cell.name not in refused]
-    return run, run.recall(possible) if possible else []
 
 
 def measure_knee(session: Session, model: str, options: CompareOptions) -> Knee:
@@ -325,26 +78,111 @@ def measure_knee(session: Session, model: str, options: CompareOptions) -> Knee:
     return knee
 
 
-def delete_endpoints(session: Session, subject: Subject) -> None:
-    """Delete the endpoints of a subject's cells, those of an interrupted run too."""
-    prefix = cell_model(subject, Cell(values=(), overrides={})).rpartition(MARK)[0] + MARK
-    stacks = [
-        stack for name, stack in deployed_endpoints(session).items() if name.startswith(prefix)
+def run_comparison(run: Run, cells: Sequence[Cell]) -> Comparison:
+    """Measure every cell and delete its endpoint. Raises RoundhouseError before anything is built.
+
+    A cell that cannot be built, deployed or loaded is a row with its reason.
+    """
+    left = run.prepare(cells)
+    _require_possible(run, cells)
+    try:
+        run.measure_all(left, has_control=True)
+    finally:
+        run.clean_up()
+    results = tuple(run.results[cell.name] for cell in cells)
+    return Comparison(results=results, grid=len(cells), controls=tuple(run.controls))
+
+
+def run_search(run: Run, cells: Sequence[Cell], budget: int) -> Comparison:
+    """Measure at most `budget` cells of a grid, from the model file's own values on.
+
+    Cells that an earlier run measured count, so that a search that was stopped goes on as it would
+    have. Raises RoundhouseError where `check` refuses all of them.
+    """
+    by_name = {cell.name: cell for cell in cells}
+    order: list[str] = []
+
+    def measure(names: Sequence[str]) -> Mapping[str, Score]:
+        group = [by_name[name] for name in names]
+        left = run.prepare(group)
+        order.extend(names)
+        run.measure_all(left, has_control=not run.controls)
+        run.report.print(f"– Searched: {len(order)} of at most {budget} cells")
+        return {name: score(run.results[name], prices) for name in names}
+
+    types = {run.row(cell).instance_type for cell in cells}
+    hourly = {name: price(run.subject.region, "hosting", name) for name in types}
+    prices = {name: usd for name, usd in hourly.items() if usd is not None}
+    prices = prices if len(prices) == len(types) else {}
+    grid, start = search_grid(cells, file_values(run.subject))
+    try:
+        QuickSearch(grid=grid, budget=budget, measure=measure).run(start)
+    finally:
+        run.clean_up()
+    _require_possible(run, [by_name[name] for name in order])
+    results = tuple(run.results[name] for name in order)
+    return Comparison(results=results, grid=len(cells), controls=tuple(run.controls))
+
+
+def search_grid(cells: Sequence[Cell], start: Mapping[str, str]) -> tuple[Grid, Point]:
+    """Return cells as points of a grid, and the point of the values where a search begins.
+
+    An axis that a cell lacks, such as the largest batch of one that batches nothing, has every
+    value there.
+    """
+    axes: dict[str, list[str]] = {}
+    for cell in cells:
+        for axis, value in cell.values:
+            if value not in axes.setdefault(axis, []):
+                axes[axis].append(value)
+    for axis in ORDERED_AXES:
+        if axis in axes and axis != "batching":
+            axes[axis].sort(key=int)
+    names: dict[Point, str] = {}
+    for cell in cells:
+        for point in _points(dict(cell.values), axes):
+            names[point] = cell.name
+    grid = Grid(
+        sizes=tuple(map(len, axes.values())),
+        is_ordered=tuple(axis in ORDERED_AXES for axis in axes),
+        names=names,
+    )
+    places = [
+        values.index(start[axis]) if start.get(axis) in values else 0
+        for axis, values in axes.items()
     ]
-    if stacks:
-        delete_stacks(session, stacks)
+    return grid, tuple(places)
 
 
-def _deploy_options() -> DeployOptions:
-    return DeployOptions(yes=True, concurrency=CONCURRENCY, rebuild_gone=True, allow_dirty=True)
+def _points(values: Mapping[str, str], axes: Mapping[str, Sequence[str]]) -> list[Point]:
+    points: list[Point] = [()]
+    for axis, known in axes.items():
+        places = [known.index(values[axis])] if axis in values else range(len(known))
+        points = [(*point, place) for point in points for place in places]
+    return points
 
 
-def _described(result: CellResult, target: Target) -> CellResult:
-    entry = target.lock_entry
-    return result if entry is None else with_engine(result, entry)
+def score(result: CellResult, prices: Mapping[str, float]) -> Score:
+    """Return how well a cell does: requests a second for each USD an hour, within the SLO.
+
+    `prices`: of every instance type; none where one of them is not known, and the rate alone
+    counts. Where nothing holds, it is the p99 of one user, negative.
+    """
+    if result.knee is None:
+        return NOTHING
+    if result.rate is None:
+        late = result.knee.p99_ms or result.knee.p95_ms or result.knee.p50_ms
+        return NOTHING if late is None else (False, -late)
+    return True, result.rate / prices.get(result.instance_type, 1.0)
 
 
-def _batched(cells: Sequence[Cell], size: int) -> Iterator[Sequence[Cell]]:
-    items = iter(cells)
-    while group := tuple(itertools.islice(items, size)):
-        yield group
+def _require_possible(run: Run, cells: Sequence[Cell]) -> None:
+    """Raise RoundhouseError where `check` refuses every cell: there is nothing to build."""
+    states = [run.results.get(cell.name) for cell in cells]
+    refused = [result for result in states if result and result.state is State.refused]
+    if len(refused) == len(cells):
+        first = refused[0]
+        raise RoundhouseError(
+            f"{run.subject.name}: `check` refuses every candidate, so nothing is built; "
+            f"{first.name}: {first.reason}"
+        )

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from onboarding.prices import price
 from roundhouse.compare.cells import Cell
-from roundhouse.compare.comparison import CompareOptions, open_run
-from roundhouse.compare.tree import Subject, cell_model
+from roundhouse.compare.run import Run
+from roundhouse.compare.tree import cell_model
 from roundhouse.deploy.builds.engines import missing_engines
 from roundhouse.gitops.build_preview import build_preview
-from roundhouse.paths import Paths
-from roundhouse.report import Report
 from roundhouse.text import quantity
 
 COLUMNS = ("candidate", "what is done", "build minutes", "build USD", "endpoint USD")
@@ -27,6 +25,7 @@ class CellCost:
 
     name: str
     action: str
+    is_measured: bool = False
     build_minutes: float | None = 0.0
     build_usd: float | None = 0.0
     endpoint_usd: float | None = 0.0
@@ -38,20 +37,14 @@ class CellCost:
         return self.name, self.action, *texts
 
 
-def cell_costs(
-    paths: Paths,
-    report: Report,
-    subject: Subject,
-    cells: Sequence[Cell],
-    options: CompareOptions,
-) -> tuple[CellCost, ...]:
+def cell_costs(run: Run, cells: Sequence[Cell]) -> tuple[CellCost, ...]:
     """Return what each cell would take; nothing is built. Raises RoundhouseError, FaultsError."""
-    run, left = open_run(paths, report, subject, cells, options)
+    subject, left = run.subject, run.prepare(cells)
     names = [cell_model(subject, cell) for cell in left]
     previews = {
         preview.model: preview
         for preview in (
-            build_preview(run.session, request)
+            build_preview(run.session, request, like=subject.name)
             for request in (missing_engines(run.session, names) if names else ())
         )
     }
@@ -70,6 +63,7 @@ def cell_costs(
             CellCost(
                 name=cell.name,
                 action="measure" if preview is None else "build and measure",
+                is_measured=True,
                 build_minutes=0.0 if preview is None else preview.minutes,
                 build_usd=0.0 if preview is None else preview.usd,
                 endpoint_usd=None if hourly is None else hourly * MINUTES / 60,
@@ -78,11 +72,27 @@ def cell_costs(
     return tuple(costs)
 
 
-def total_sentence(costs: Sequence[CellCost]) -> str:
-    """Return the sum in one sentence."""
-    known = [(cost.build_usd, cost.endpoint_usd) for cost in costs]
-    cells = quantity(len(costs), "cell")
-    if any(None in pair for pair in known):
-        return f"{cells}; the cost is not known, since a price or the time of a build is not."
-    total = sum((build or 0.0) + (endpoint or 0.0) for build, endpoint in known)
-    return f"{cells}, at most {total:,.2f} USD with {MINUTES} minutes of an endpoint each."
+def total_sentence(costs: Sequence[CellCost], at_most: int | None = None) -> str:
+    """Return the sum in one sentence.
+
+    `at_most`: cells of a search, of which the dearest are counted; None: all.
+    """
+    built = [cost for cost in costs if cost.is_measured]
+    count = len(built) if at_most is None else at_most
+    cells = quantity(count, "cell") if at_most is None else f"At most {quantity(count, 'cell')}"
+    hours = count * MINUTES / 60
+    if not count:
+        return f"{quantity(len(costs), 'cell')}, none of which is to be measured: 0 USD."
+    known = [
+        cost.build_usd + cost.endpoint_usd
+        for cost in built
+        if cost.build_usd is not None and cost.endpoint_usd is not None
+    ]
+    if len(known) < len(built):
+        return (
+            f"{cells} to measure, at most {hours:.1f} hours of an instance; the cost is not known, "
+            "since the price of an instance or the time of a build is not (`roundhouse prices "
+            "--update` writes prices)."
+        )
+    total = sum(known) if at_most is None else count * max(known)
+    return f"{cells} to measure, at most {total:,.2f} USD with {MINUTES} minutes of each endpoint."

@@ -8,8 +8,8 @@ from typing import Any
 
 from engine_build.card.render import milliseconds, per_second
 from roundhouse.compare.cells import Candidate
-from roundhouse.compare.comparison import Control
 from roundhouse.compare.result import Row, State, pareto
+from roundhouse.compare.run import Control
 
 NOTHING = "–"
 COLUMNS = (
@@ -27,10 +27,13 @@ class Report:
     model: str
     environment: str
     candidate: Candidate
+    region: str
     slo_ms: float
     demand: float | None
     """Requests a second; None: each row is sized for its own rate."""
     rows: tuple[Row, ...]
+    grid: int
+    """Cells that there are; a search measures some of them."""
     controls: tuple[Control, ...]
     machine: str
     date: str
@@ -56,12 +59,32 @@ class Report:
         assert sizing is not None
         cost = "a price that is not known" if usd is None else f"{usd:,.4g} USD an hour"
         held = sum(item.cell.holds for item in self.rows)
+        searched = "" if self.grid == len(self.rows) else f" of a grid of {self.grid:,}"
         demand = f"{per_second(sizing.demand)} requests/s"
         return (
             f"{row.cell.name}: {demand} within {slo} take {sizing.instances} x "
             f"{row.cell.instance_type} (one may be lost), {cost}. {held} of {len(self.rows)} "
-            "candidates hold it."
+            f"candidates{searched} hold it."
         )
+
+
+def sizing_sentence(report: Report) -> str:
+    """Return the first row's instances, price and scaling target; nothing where none holds."""
+    row = report.best
+    if row is None or row.sizing is None:
+        return ""
+    sizing = row.sizing
+    price = "is not known"
+    if sizing.usd_an_hour is not None:
+        usd = f"{sizing.usd_an_hour / sizing.instances:,.4g} USD an hour"
+        price = f"is {usd} (list of {report.prices_date})"
+    return (
+        f"Sizing: {sizing.instances} x {row.cell.instance_type}; with one lost, "
+        f"{sizing.least_instances} hold {per_second(sizing.demand)} requests/s and "
+        f"{sizing.spare_share:.0%} more. The price of one in {report.region} {price}. Scaling "
+        f"target: {sizing.target_per_minute:,.0f} InvocationsPerInstance a minute, at which the "
+        f"demand runs on {sizing.scaled_instances}."
+    )
 
 
 def cells_of(row: Row) -> tuple[str, ...]:
@@ -106,14 +129,16 @@ def reasons(report: Report) -> list[tuple[str, str]]:
 
 def markdown(report: Report) -> str:
     """Return the comparison as Markdown, to be pasted into a pull request."""
+    columns, rows = table_of(report)
     lines = [
         f"# {report.model} in {report.environment}",
         "",
         report.headline,
+        *(["", sizing] if (sizing := sizing_sentence(report)) else []),
         "",
-        _line(COLUMNS),
-        _line("---:" if column in RIGHT else "---" for column in COLUMNS),
-        *(_line(cells_of(row)) for row in report.rows),
+        _line(columns),
+        _line("---:" if column in RIGHT else "---" for column in columns),
+        *map(_line, rows),
         "",
         *(f"- {name}: {reason}" for name, reason in reasons(report)),
         "",
@@ -126,14 +151,22 @@ def markdown(report: Report) -> str:
 
 def control_sentence(report: Report) -> str:
     """Return how far two measurements of one cell lay apart."""
-    ratios = [
-        (control.name, control.second / control.first)
-        for control in report.controls
-        if control.first and control.second
-    ]
-    if not ratios:
-        return "No cell was measured twice in this run."
-    return " ".join(f"{name} measured again: {ratio:.2f} of its rate." for name, ratio in ratios)
+    results: list[str] = []
+    for control in report.controls:
+        if control.first and control.second:
+            ratio = f"{control.second / control.first:.2f} of its rate"
+            results.append(f"{control.name} measured again: {ratio}.")
+        elif control.first:
+            results.append(f"{control.name} measured again: held no rate.")
+    return " ".join(results) or "No cell was measured twice in this run."
+
+
+def table_of(report: Report) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the columns and cells of the report's table, without columns that hold nothing."""
+    rows = [cells_of(row) for row in report.rows]
+    kept = [place for place in range(len(COLUMNS)) if any(row[place] != NOTHING for row in rows)]
+    columns = tuple(COLUMNS[place] for place in kept)
+    return columns, [tuple(row[place] for place in kept) for row in rows]
 
 
 def _line(cells: Any) -> str:
@@ -147,9 +180,11 @@ def document(report: Report) -> dict[str, Any]:
         "version": 1,
         "model": report.model,
         "environment": report.environment,
+        "region": report.region,
         "slo_ms": report.slo_ms,
         "demand_per_second": report.demand,
         "headline": report.headline,
+        "grid": report.grid,
         "rows": [_row(row, best) for row in report.rows],
         "controls": [asdict(control) for control in report.controls],
         "machine": report.machine,
@@ -161,7 +196,15 @@ def document(report: Report) -> dict[str, Any]:
 
 def _row(row: Row, best: set[str]) -> dict[str, Any]:
     sizing = row.sizing
-    sized = None if sizing is None else {**asdict(sizing), "usd_a_month": sizing.usd_a_month}
+    sized = (
+        None
+        if sizing is None
+        else {
+            **asdict(sizing),
+            "usd_a_month": sizing.usd_a_month,
+            "scaled_instances": sizing.scaled_instances,
+        }
+    )
     return {
         **asdict(row.cell),
         "values": dict(row.cell.values),

@@ -56,6 +56,16 @@ class Sizing:
     usd_a_million: float | None
 
     @property
+    def spare_share(self) -> float:
+        """Return what is left over with one instance lost, as a share of the demand."""
+        return self.least_instances * self.capacity / self.demand - 1
+
+    @property
+    def scaled_instances(self) -> int:
+        """Return on how many instances the demand runs where target tracking scales them."""
+        return max(1, math.ceil(self.demand * 60 / max(1.0, self.target_per_minute) - 1e-9))
+
+    @property
     def usd_a_month(self) -> float | None:
         """Return what the instances cost in a month of AWS's own calculators."""
         return None if self.usd_an_hour is None else self.usd_an_hour * HOURS_A_MONTH

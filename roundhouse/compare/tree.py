@@ -23,8 +23,11 @@ from roundhouse.text import choices
 
 MARK = "-cmp-"
 """In the names of cells' models and endpoints, by which they are found again."""
-LETTERS, DIGITS = 24, 8
-"""Of a model's name, and of the cell's digest: SageMaker's names are 63 letters at most."""
+LETTERS, MODEL_DIGITS, CELL_DIGITS = 24, 3, 7
+"""Of a model's name, and of the digests of its whole name and of the cell's.
+
+SageMaker's names are 63 letters at most.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,9 +69,26 @@ def subject(tree: Tree, environment: str, name: str) -> Subject:
             is_gpu=instance.is_gpu,
             has_calibration=spec.engine.calibration is not None,
             instance_type=instance.name,
-            profiles=tuple(checked.document.data["engine"]["optimization_profiles"]),
+            server=spec.serving.server,
+            largest_batch=max((p.batch[2] for p in spec.engine.optimization_profiles), default=1),
+            preferred_batch_sizes=spec.serving.dynamic_batching.preferred_batch_sizes,
         ),
     )
+
+
+def require_instance_types(subject: Subject, names: Sequence[str]) -> None:
+    """Raise UsageError for an instance type that is not known, or that the region lacks."""
+    types = instance_types()
+    for name in names:
+        if name not in types:
+            raise UsageError(f"--instance-type {name}: no such type; {choices(name, types)}")
+        if types[name].is_missing_in(subject.region):
+            regions = ", ".join(types[name].regions or ())
+            raise UsageError(
+                f"--instance-type {name}: SageMaker does not host it in {subject.region}, only in "
+                f"{regions}; choose another type, or add the region with its source to "
+                "onboarding/data/instance_regions.yaml."
+            )
 
 
 def _endpoint(view: EnvironmentView, spec: ModelSpec) -> EndpointSpec:
@@ -88,10 +108,33 @@ def _endpoint(view: EnvironmentView, spec: ModelSpec) -> EndpointSpec:
     return endpoint
 
 
+def cell_prefix(subject: Subject) -> str:
+    """Return how the names of all cells' models of a subject begin, and no other model's do."""
+    return f"{subject.name[:LETTERS].rstrip('-')}{MARK}{_digest(subject.name, MODEL_DIGITS)}"
+
+
 def cell_model(subject: Subject, cell: Cell) -> str:
     """Return the name of a cell's model, which is its endpoint's too."""
-    digest = hashlib.sha256(f"{subject.name} {cell.name}".encode()).hexdigest()
-    return f"{subject.name[:LETTERS].rstrip('-')}{MARK}{digest[:DIGITS]}"
+    return cell_prefix(subject) + _digest(f"{subject.name} {cell.name}", CELL_DIGITS)
+
+
+def _digest(text: str, digits: int) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+
+
+def file_values(subject: Subject) -> dict[str, str]:
+    """Return the values of the axes that the model has as the environment has it."""
+    serving = subject.spec.serving
+    batching = serving.dynamic_batching
+    most = batching.max_batch_size
+    return {
+        "precision": subject.spec.engine.precision,
+        "batching": "off" if most == 1 else "on",
+        "max_batch": str(subject.candidate.largest_batch if most is None else most),
+        "queue_delay": str(batching.max_queue_delay_us),
+        "instances": str(serving.instances_per_gpu),
+        "instance_type": subject.endpoint.instance_type,
+    }
 
 
 def cell_document(subject: Subject, cell: Cell, slo_ms: float) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def delete_stacks(
     deleted, for a stack that is being updated; at the end, for those that could not be deleted.
     """
     client = session.clients("cloudformation")
-    busy = [stack for stack in stacks if _is_updated(stack)]
+    busy = [stack for stack in stacks if is_changing(stack)]
     if busy:
         listed = ", ".join(f"{stack.name} is {stack.status}" for stack in busy)
         raise DeployFailedError(
@@ -164,7 +164,8 @@ def failure_reasons(client: Client, stack: str) -> Iterator[str]:
                 yield f"{event['LogicalResourceId']}: {event['ResourceStatusReason']}"
 
 
-def _is_updated(stack: StackSummary) -> bool:
+def is_changing(stack: StackSummary) -> bool:
+    """Return whether CloudFormation creates or updates a stack, which it does not delete then."""
     is_busy = stack.status.endswith("_IN_PROGRESS") and stack.status != "DELETE_IN_PROGRESS"
     return is_busy and stack.status not in NEVER_DEPLOYED
 

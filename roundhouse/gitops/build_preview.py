@@ -39,8 +39,13 @@ class BuildPreview:
         return self.model, self.engine_key, self.why, self.machine, minutes, usd
 
 
-def build_preview(session: Session, request: EngineRequest) -> BuildPreview:
-    """Return where an engine is built, and what its model's last build took."""
+def build_preview(
+    session: Session, request: EngineRequest, *, like: str | None = None
+) -> BuildPreview:
+    """Return where an engine is built, and what its model's last build took.
+
+    `like`: another model whose last build counts where this one has none.
+    """
     environment, instance = session.environment, request.target.instance_type
     route = build_route(
         instance.compute_capability,
@@ -48,7 +53,10 @@ def build_preview(session: Session, request: EngineRequest) -> BuildPreview:
         fleet=environment.gpu_fleet_arn is not None,
     )
     model = request.target.model.name
-    estimate = build_estimate(environment.region, route, instance.name, _last(session, model))
+    last = _last(session, model)
+    if last is None and like is not None:
+        last = _last(session, like)
+    estimate = build_estimate(environment.region, route, instance.name, last)
     machine = MACHINES[route]
     return BuildPreview(
         model=model,

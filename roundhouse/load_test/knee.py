@@ -17,7 +17,7 @@ from roundhouse.load_test.destination import Requests, signer
 from roundhouse.load_test.driver import Driver, open_driver
 from roundhouse.load_test.load_test import LoadTest, Runner, closed_phase
 from roundhouse.load_test.measurement import Measurement, Outcome, samples_needed
-from roundhouse.load_test.options import Loop, Phase
+from roundhouse.load_test.options import LatencyStop, Loop, Phase
 from roundhouse.load_test.saturation import SLO_PERCENTILE, verdict
 
 USERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -26,9 +26,9 @@ PERCENTILE = 95.0
 """Of a level's answers: what Inference Recommender's latency threshold is of."""
 FLAT = 1.05
 """Twice the users that bring less than this much more are the last."""
-FIRST_SHARE, NEXT_SHARE, TRIES = 0.9, 0.85, 5
+FIRST_SHARE, NEXT_SHARE, TRIES = 0.9, 0.85, 4
 """Of the best level's rate: what the open loop begins with, and what it tries after a miss."""
-HOLD_SECONDS, LONGEST_HOLD_SECONDS = 6.0, 30.0
+HOLD_SECONDS, LONGEST_HOLD_SECONDS = 6.0, 16.0
 SURPLUS = 1.15
 
 
@@ -99,6 +99,7 @@ class KneeSearch:
         if best is None:
             return
         rate = FIRST_SHARE * best.answered_per_second
+        hopeless = LatencyStop(percentile=50, milliseconds=slo_ms)
         for _ in range(TRIES):
             needed = samples_needed(SLO_PERCENTILE) * SURPLUS / rate
             seconds = math.ceil(min(max(self.hold_seconds, needed), LONGEST_HOLD_SECONDS))
@@ -106,7 +107,9 @@ class KneeSearch:
                 seconds = math.ceil(self.hold_seconds)
             name = f"{per_second(rate)}/s"
             phase = Phase(name=name, loop=Loop.open, start=rate, seconds=float(seconds))
-            hold = await runner.run_phase(driver, phase)
+            hold = await runner.run_phase(
+                driver, phase, lambda m: str(hopeless) if m.is_above(hopeless) else None
+            )
             hold.verdict = verdict(hold, slo_ms)
             self.holds.append(hold)
             self.on_phase(hold)

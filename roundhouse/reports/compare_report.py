@@ -10,12 +10,12 @@ from markupsafe import Markup
 from engine_build.card.charts import Frame, Line, Mark, axis, line_chart, scale
 from engine_build.card.render import render
 from roundhouse.compare.document import (
-    COLUMNS,
     RIGHT,
     Report,
-    cells_of,
     control_sentence,
     reasons,
+    sizing_sentence,
+    table_of,
 )
 from roundhouse.compare.result import Row, pareto
 
@@ -25,12 +25,12 @@ FRAME = Frame(width=760, height=330, left=58, right=740, top=24, bottom=280)
 
 def compare_page(report: Report) -> bytes:
     """Return UTF-8 HTML."""
-    columns = [(column, "number" if column in RIGHT else "") for column in COLUMNS]
+    shown, cells = table_of(report)
+    columns = [(column, "number" if column in RIGHT else "") for column in shown]
 
     def rows(badge: Callable[[str], Markup]) -> list[tuple[list[str], bool]]:
         result = []
-        for row in report.rows:
-            name, held, *more = cells_of(row)
+        for row, (name, held, *more) in zip(report.rows, cells, strict=True):
             verdict = badge({"yes": "held", "no": "missed"}.get(held, held))
             result.append(([name, verdict, *more], row is report.best))
         return result
@@ -42,6 +42,7 @@ def compare_page(report: Report) -> bytes:
         "chart": pareto_chart(report),
         "reasons": [([name, reason], False) for name, reason in reasons(report)],
         "control": control_sentence(report),
+        "sizing": sizing_sentence(report),
     }
     return render("compare_report.html.j2", values, folder=TEMPLATES).encode()
 

@@ -130,9 +130,16 @@ def was_measured_on(gpu: str | None, instance: InstanceType) -> bool:
 
 
 def _records_as_served(manifest: Manifest) -> Sequence[BenchmarkRecord]:
-    """The engine's records at its longest tuned sequence, else at the longest measured one."""
+    """The engine's records at its longest tuned sequence, else at the longest measured one.
+
+    The server forms no batch above its maximum, so records of larger ones do not count.
+    """
     served = (manifest.runtime.name, manifest.precision)
-    own = [record for record in manifest.benchmark if (record.runtime, record.precision) == served]
+    own = [
+        record
+        for record in manifest.benchmark
+        if (record.runtime, record.precision) == served and record.batch <= manifest.max_batch_size
+    ]
     tuned = {
         profile.sequence[1]
         for profile in manifest.optimization_profiles

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from roundhouse.compare.cells import Candidate, cells, default_values, merge
+from roundhouse.compare.cells import (
+    MOST_SEARCHED,
+    Candidate,
+    cells,
+    cells_without_order,
+    default_axes,
+    default_values,
+    merge,
+)
 from roundhouse.errors import UsageError
 
-PROFILE = {"batch": [1, 8, 32], "sequence": [8, 64, 128]}
 CANDIDATE = Candidate(
-    is_gpu=False, has_calibration=True, instance_type="ml.c7i.large", profiles=(PROFILE,)
+    is_gpu=False,
+    has_calibration=True,
+    instance_type="ml.c7i.large",
+    largest_batch=24,
+    preferred_batch_sizes=(4, 8, 24),
 )
 
 
@@ -28,10 +41,44 @@ def test_a_float_cell_takes_the_calibration_away():
     assert cell.overrides["engine"]["calibration"] is None
 
 
-def test_without_batching_every_profile_has_one_row():
+def test_without_batching_the_same_plan_is_served_one_row_at_a_time():
     off, on = cells({"batching": ["off", "on"]}, CANDIDATE)
-    assert off.overrides["engine"]["optimization_profiles"] == [{**PROFILE, "batch": [1, 1, 1]}]
+    batching = {"max_batch_size": 1, "preferred_batch_sizes": None, "max_queue_delay_us": None}
+    assert off.overrides == {"serving": {"dynamic_batching": batching}}
     assert on.overrides == {}
+
+
+def test_a_largest_batch_leaves_out_preferred_sizes_above_it():
+    eight, largest = cells({"max_batch": ["8", "24"]}, CANDIDATE)
+    batching = {"max_batch_size": 8, "preferred_batch_sizes": [4, 8]}
+    assert eight.overrides == {"serving": {"dynamic_batching": batching}}
+    assert largest.overrides == {"serving": {"dynamic_batching": {"max_batch_size": 24}}}
+    assert (eight.name, largest.name) == ("batch8", "batch24")
+
+
+def test_a_server_that_batches_nothing_is_one_cell_whatever_its_largest_batch():
+    axes = {"batching": ["off", "on"], "max_batch": ["2", "4"], "queue_delay": ["0", "100"]}
+    names = [cell.name for cell in cells(axes, CANDIDATE)]
+    waits = [f"batching-batch{most}-wait{delay}us" for most in (2, 4) for delay in (0, 100)]
+    assert names == ["single", *waits]
+
+
+def test_largest_batches_are_powers_of_two_up_to_the_profiles():
+    assert default_values("max_batch", CANDIDATE) == ("1", "2", "4", "8", "16", "24")
+    assert default_values("queue_delay", CANDIDATE)[0] == "0"
+
+
+def test_a_search_varies_what_is_served_and_the_python_server_has_no_delay():
+    on_python = dataclasses.replace(CANDIDATE, server="python")
+    assert default_axes(CANDIDATE, is_searched=True) == "max_batch,queue_delay,instances"
+    assert default_axes(on_python, is_searched=True) == "max_batch,instances"
+    with pytest.raises(UsageError, match="the Python server waits for no fuller batch"):
+        default_values("queue_delay", on_python)
+
+
+def test_one_cell_stands_for_those_that_differ_in_order_alone():
+    grid = cells({"precision": ["fp32", "int8"], "instances": ["1", "2"]}, CANDIDATE)
+    assert [cell.name for cell in cells_without_order(grid)] == ["fp32-x1", "int8-x1"]
 
 
 def test_precisions_without_a_calibration_are_floats():
@@ -47,12 +94,22 @@ def test_precisions_without_a_calibration_are_floats():
         ({"batching": ["maybe"]}, "--batching maybe"),
         ({"instances": ["0"]}, "--instances 0"),
         ({"instances": []}, "--instances: has no value"),
-        ({"instances": [str(n) for n in range(1, 101)]}, "at most 64"),
+        ({"max_batch": ["0"]}, "--max-batch 0: rows of the server's largest batch, from 1"),
+        ({"queue_delay": ["1s"]}, "--queue-delay 1s: microseconds"),
+        ({"instances": [str(n) for n in range(1, 101)]}, "has 100 cells.*at most 64"),
     ],
 )
 def test_refuses_values_that_no_candidate_has(axes, words):
     with pytest.raises(UsageError, match=words):
         cells(axes, CANDIDATE)
+
+
+def test_refuses_ten_thousand_cells_before_any_is_made():
+    numbers = [str(n) for n in range(1, 101)]
+    with pytest.raises(UsageError, match=r"10,000 cells.*leave out values or an axis, or measure"):
+        cells({"max_batch": numbers, "queue_delay": numbers}, CANDIDATE)
+    with pytest.raises(UsageError, match=r"10,000 cells.*at most 4,096.*an axis.$"):
+        cells({"max_batch": numbers, "queue_delay": numbers}, CANDIDATE, most=MOST_SEARCHED)
 
 
 def test_refuses_an_unknown_axis_and_types_that_are_not_named():

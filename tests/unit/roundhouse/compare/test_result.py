@@ -8,8 +8,7 @@ import json
 import pytest
 
 from roundhouse.compare.cells import Candidate
-from roundhouse.compare.comparison import Control
-from roundhouse.compare.document import Report, document, kendall_tau, markdown
+from roundhouse.compare.document import Report, document, kendall_tau, markdown, sizing_sentence
 from roundhouse.compare.result import (
     CellResult,
     Row,
@@ -19,6 +18,7 @@ from roundhouse.compare.result import (
     read_result,
     write_result,
 )
+from roundhouse.compare.run import Control
 from roundhouse.load_test.knee import Knee
 from roundhouse.reports.compare_report import compare_page
 
@@ -44,7 +44,8 @@ def failure(name) -> Row:
 
 def report(*rows) -> Report:
     return Report(
-        model="m", environment="dev", slo_ms=50.0, demand=300.0, rows=ranked(rows),
+        model="m", environment="dev", region="us-east-1", slo_ms=50.0, demand=300.0,
+        rows=ranked(rows), grid=len(rows),
         candidate=Candidate(is_gpu=False, has_calibration=False, instance_type="ml.c7i.large"),
         controls=(Control(name="a", first=100.0, second=98.0),), machine="here",
         date="2026-11-23", prices_date=None, command="roundhouse compare m",
@@ -75,6 +76,15 @@ def test_the_pareto_line_leaves_out_what_is_dearer_and_slower():
 
 def test_the_headline_begins_with_that_nothing_holds():
     assert report(row(cell("a", rate=None)), failure("b")).headline.startswith("None of 2")
+
+
+def test_the_sizing_has_count_price_headroom_and_the_scaling_target():
+    sentence = sizing_sentence(report(row(cell("a", rate=125.0), price=2.0)))
+    assert "4 x ml.c7i.large; with one lost, 3 hold 300 requests/s and 25% more" in sentence
+    assert "in us-east-1 is 2 USD an hour (list of" in sentence
+    assert "3,750 InvocationsPerInstance a minute, at which the demand runs on 5" in sentence
+    assert "is not known" in sizing_sentence(report(row(cell("a"), price=None)))
+    assert sizing_sentence(report(row(cell("a", rate=None)))) == ""
 
 
 def test_every_form_has_every_row_and_the_reasons():

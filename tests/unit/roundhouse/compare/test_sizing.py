@@ -2,27 +2,62 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from onboarding.prices import price
 from roundhouse.compare.sizing import parse_demand, size
 from roundhouse.errors import UsageError
 
-PUBLISHED = [
-    # invocations a minute, instances for 30,000 a minute, USD an hour of all, of one
-    (490, 62, 45.66, 0.7364),
-    (1078, 28, 20.62, 0.7364),
-    (3192, 10, 7.36, 0.7364),
-    (1335, 23, 21.62, 0.94),
-    (5356, 6, 29.34, 4.89),
-]
-"""Rows of Inference Recommender's results for BERT-large, as AWS's blog printed them."""
+BENCHMARKS = Path(__file__).parents[4] / "docs" / "benchmarks"
+PUBLISHED = json.loads((BENCHMARKS / "recommender-bert-large.json").read_text(encoding="utf-8"))
+"""Inference Recommender's results for BERT-large: 8 configurations on 3 instance types."""
+PRICES = PUBLISHED["usd_an_hour_of_one"]
 
 
-@pytest.mark.parametrize(("invocations", "instances", "usd", "price"), PUBLISHED)
-def test_the_least_instances_are_those_of_the_published_rows(invocations, instances, usd, price):
-    sizing = size(500.0, invocations / 60, price=price, safety_factor=1.0)
-    assert sizing.least_instances == instances
-    assert sizing.least_instances * price == pytest.approx(usd, abs=0.01)
+def is_held(row):
+    return row["latency_ms"] < PUBLISHED["slo_ms"]
+
+
+@pytest.mark.parametrize(
+    "row", PUBLISHED["rows"], ids=lambda row: "{configuration}-{instance_type}".format(**row)
+)
+def test_the_least_instances_and_their_price_are_those_of_the_published_rows(row):
+    price = PRICES[row["instance_type"]]
+    demand = PUBLISHED["demand_a_minute"] / 60
+    sizing = size(demand, row["invocations_a_minute"] / 60, price=price, safety_factor=1.0)
+    assert sizing.least_instances == row["instances"]
+    assert sizing.least_instances * price == pytest.approx(row["usd_an_hour"], abs=0.01)
+    assert sizing.instances == row["instances"] + 1
+
+
+def test_the_published_prices_are_those_of_the_price_list():
+    assert {name: price("us-east-1", "hosting", name) for name in PRICES} == PRICES
+
+
+def test_five_of_the_published_rows_hold_the_slo_and_the_cheapest_of_all_does_not():
+    rows = PUBLISHED["rows"]
+    held = [row for row in rows if is_held(row)]
+    assert (len(rows), len(held)) == (24, 5)
+    assert not is_held(min(rows, key=lambda row: row["usd_an_hour"]))
+    best = min(held, key=lambda row: row["usd_an_hour"])
+    assert (best["configuration"], best["instance_type"]) == ("trt-db", "ml.g4dn.2xlarge")
+
+
+def test_the_published_table_of_the_docs_is_that_of_the_data():
+    page = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
+    for name in dict.fromkeys(row["configuration"] for row in PUBLISHED["rows"]):
+        cells = [
+            f"{row['invocations_a_minute']}, {row['latency_ms']}, {row['instances']}, "
+            f"{row['usd_an_hour']:.2f}"
+            for row in PUBLISHED["rows"]
+            if row["configuration"] == name
+        ]
+        held = [is_held(row) for row in PUBLISHED["rows"] if row["configuration"] == name]
+        shown = [f"**{text}**" if holds else text for text, holds in zip(cells, held, strict=True)]
+        assert f"| {name} | {' | '.join(shown)} |" in page
 
 
 def test_one_instance_may_be_lost():

@@ -1,0 +1,66 @@
+"""One comparison in a process of its own, whose loads are a few requests each.
+
+`python compared.py AXES [BUDGET]`, in the folder of a repository's copy with a tiny session's tree;
+AXES is JSON. Every load is a line of the file `loads`; the one whose number stands in the file
+`stop` waits until the process ends.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+from roundhouse import interruption, invocation
+from roundhouse.compare.cells import cells
+from roundhouse.compare.comparison import open_run, run_comparison, run_search
+from roundhouse.compare.run import CompareOptions
+from roundhouse.compare.tree import subject
+from roundhouse.load_test.knee import Knee
+from roundhouse.paths import find_paths
+from roundhouse.report import open_report
+from roundhouse.session import LOCAL, Session, valid_tree
+
+MODEL, SLO_MS, REQUESTS = "tiny", 1000.0, 5
+
+
+def measure(session: Session, model: str, options: CompareOptions) -> Knee:
+    """Return the knee of a server that answers one user alone: what that user got."""
+    place = session.paths.build.parent
+    with (place / "loads").open("a") as loads:
+        loads.write(f"{model}\n")
+    count = len((place / "loads").read_text().splitlines())
+    if (place / "stop").exists() and count == int((place / "stop").read_text()):
+        threading.Event().wait()
+    address = invocation.Address(endpoint=f"{LOCAL}-{model}", target_model=None)
+    took = []
+    for _ in range(REQUESTS):
+        begin = time.perf_counter()
+        invocation.invoke_texts(session.clients("sagemaker-runtime"), address, ["a red train"])
+        took.append(1000 * (time.perf_counter() - begin))
+    took.sort()
+    return Knee(
+        rate=1000 * REQUESTS / sum(took), reason="one user alone", users=1, users_per_second=None,
+        p50_ms=took[REQUESTS // 2], p95_ms=None, p99_ms=None, errors=0, seconds=sum(took) / 1000,
+    )  # fmt: skip
+
+
+def main(axes: str, budget: str | None = None) -> int:
+    """Compare cells of the tiny model, all of them or as many as a search measures."""
+    paths = find_paths(Path.cwd())
+    model = subject(valid_tree(paths), LOCAL, MODEL)
+    run = open_run(paths, open_report(), model, CompareOptions(slo_ms=SLO_MS), measure=measure)
+    grid = cells(json.loads(axes), model.candidate)
+    done = run_comparison(run, grid) if budget is None else run_search(run, grid, int(budget))
+    print("results:", json.dumps({row.name: [row.state, row.reason] for row in done.results}))
+    return 0
+
+
+if __name__ == "__main__":
+    interruption.install()
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,62 @@
+"""Bad input of `roundhouse compare`: one sentence with the way out, before anything is asked."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from roundhouse.cli import app as cli
+from tests.unit.roundhouse.engines import copied_tree
+
+pytestmark = pytest.mark.unit
+NUMBERS = ",".join(map(str, range(1, 101)))
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    return copied_tree(tmp_path_factory.mktemp("compare") / "tree")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--demand", "0"), "--demand 0: comes to 0 requests a second; allowed is more than 0"),
+        (("--demand", "many"), "--demand many: write requests and their time, such as 30000/min"),
+        (("--axes", ""), "--axes: names nothing that varies; give one, such as precision"),
+        (("--precision", ","), "--precision: has no value; give one, or leave it out"),
+        (("--axes", "colour"), "--axes colour: no such axis; "),
+        (
+            ("--max-batch", NUMBERS, "--queue-delay", NUMBERS, "--axes", "max_batch,queue_delay"),
+            "the grid has 10,000 cells, and each is built, deployed and loaded; at most 64",
+        ),
+        (
+            ("--instance-type", "ml.p5.4xlarge"),
+            "--instance-type ml.p5.4xlarge: SageMaker does not host it in us-east-1, only in "
+            "ap-northeast-1",
+        ),
+        (("--instance-type", "ml.g5.xxl"), "--instance-type ml.g5.xxl: no such type; "),
+        (("--search", "0"), "--search"),
+        (("--slo", "0"), "--slo"),
+        (("--write", "best"), "--write best: no such candidate of these axes; "),
+    ],
+)
+def test_refuses_input_that_no_comparison_has(tree, capsys, monkeypatch, words, sentence):
+    before = {path: path.read_bytes() for path in tree.rglob("*.yaml")}
+    command = ("compare", "sentence-embedder", "--env", "dev", "--root", str(tree), *words)
+    monkeypatch.setattr(sys, "argv", ["roundhouse", *command])
+    assert cli.exit_code() == 2
+    error = capsys.readouterr().err
+    assert sentence in " ".join(error.split()) and "Traceback" not in error
+    assert {path: path.read_bytes() for path in tree.rglob("*.yaml")} == before
+
+
+def test_refuses_a_model_and_an_environment_that_are_not_there(tree, capsys, monkeypatch):
+    for model, env, sentence in (
+        ("embedder", "dev", "embedder: no such model in environment dev; "),
+        ("sentence-embedder", "live", "--env live: no such environment; "),
+    ):
+        command = ("compare", model, "--env", env, "--root", str(tree))
+        monkeypatch.setattr(sys, "argv", ["roundhouse", *command])
+        assert cli.exit_code() == 2
+        assert sentence in capsys.readouterr().err
