@@ -152,7 +152,9 @@ def flattened(outputs: Sequence[Array]) -> Array:
     if len({len(output) if output.ndim else 0 for output in outputs}) != 1:
         shapes = ", ".join(str(list(output.shape)) for output in outputs)
         raise SourceFault(
-            f"the network's outputs have shapes {shapes}; each needs the batch as its first axis."
+            f"the network's outputs have shapes {shapes}; each needs the batch as its first axis: "
+            "transpose it there before the export, or leave an output out that is no answer to a "
+            "sample (onnx.utils.extract_model writes a network of chosen outputs)."
         )
     rows = [np.asarray(output, dtype=np.float32).reshape(len(output), -1) for output in outputs]
     beside: Array = rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1)

@@ -11,7 +11,7 @@ from onboarding.values import TEXT_TASKS, Task, Value
 
 MOST_CAPTURE_HOURS = 24 * 30
 """Captures are kept for so long."""
-CAPTURE_TASKS: tuple[Task, ...] = (*TEXT_TASKS, "tensors")
+CAPTURE_TASKS: tuple[Task, ...] = (*TEXT_TASKS, "image-classification", "tensors")
 """Tasks whose captures are compared with the source model."""
 
 InstanceCount = Annotated[int, Field(ge=0, le=10_000)]

@@ -53,7 +53,8 @@ class Message:
 
     document: Mapping[str, Any]
     tensors: Mapping[str, Array]
-    """By name, in their shape; BYTES are texts. Empty for plain JSON."""
+    """By name, in their shape; BYTES are texts, or bytes where they were read so. Empty for plain
+    JSON."""
 
     def parameter(self, name: str) -> Any:
         """Return a parameter of the request; None where it has none."""
@@ -76,10 +77,11 @@ def captured_lines(text: str) -> Iterator[Captured | None]:
             yield None
 
 
-def read_message(body: Body, kind: str) -> Message:
+def read_message(body: Body, kind: str, *, files: bool = False) -> Message:
     """Return a body's document and its tensors, under `kind` (inputs, outputs). Raises Unreadable.
 
     Tensors in plain JSON are none: `inputs` of texts, and `outputs` of rows, stay in the document.
+    `files`: BYTES of a binary tail are files, and stay bytes.
     """
     header, tail = _split(body)
     try:
@@ -93,7 +95,7 @@ def read_message(body: Body, kind: str) -> Message:
         return Message(document=document, tensors={})
     tensors = {}
     for entry in entries:
-        tensors[str(entry["name"])], tail = _tensor(entry, tail)
+        tensors[str(entry["name"])], tail = _tensor(entry, tail, files=files)
     return Message(document=document, tensors=tensors)
 
 
@@ -117,7 +119,7 @@ def _split(body: Body) -> tuple[bytes, bytes]:
     return body.data, b""
 
 
-def _tensor(entry: Mapping[str, Any], tail: bytes) -> tuple[Array, bytes]:
+def _tensor(entry: Mapping[str, Any], tail: bytes, *, files: bool) -> tuple[Array, bytes]:
     """Return a tensor, and what is left of the binary tail."""
     datatype, shape = entry["datatype"], entry.get("shape")
     parameters = entry.get("parameters")
@@ -130,11 +132,11 @@ def _tensor(entry: Mapping[str, Any], tail: bytes) -> tuple[Array, bytes]:
             values = flat if datatype == "BYTES" else _numbers(flat, DATATYPES[datatype])
         else:
             data, rest = tail[:size], tail[size:]
-            values = (
-                np.array(list(_texts(data)), dtype=object)
-                if datatype == "BYTES"
-                else np.frombuffer(data, DATATYPES[datatype])
-            )
+            if datatype == "BYTES":
+                parts = list(_parts(data))
+                values = np.array(parts if files else [part.decode() for part in parts], object)
+            else:
+                values = np.frombuffer(data, DATATYPES[datatype])
         return values.reshape([int(length) for length in shape or [len(values)]]), rest
     except (KeyError, TypeError, ValueError, OverflowError, struct.error) as error:
         raise Unreadable("a tensor's values do not follow its datatype and shape") from error
@@ -147,12 +149,12 @@ def _numbers(flat: Array, datatype: np.dtype[Any]) -> Array:
     return flat.astype(datatype)
 
 
-def _texts(data: bytes) -> Iterator[str]:
+def _parts(data: bytes) -> Iterator[bytes]:
     begin = 0
     while begin < len(data):
         (length,) = struct.unpack_from("<I", data, begin)
-        text = data[begin + 4 : begin + 4 + length]
-        if len(text) != length:
+        part = data[begin + 4 : begin + 4 + length]
+        if len(part) != length:
             raise ValueError("cut short")
-        yield text.decode()
+        yield part
         begin += 4 + length

@@ -18,10 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from container.triton.images import ImageProcessor as Processor
+from container.triton.images import ImageRefused, decoded_image
 from engine_build.datasets.dataset import Array, Sample
 from engine_build.datasets.text import read_tokenizer
 from engine_build.onnx_graph.network_store import Network
 from onboarding.coverage import script
+from onboarding.manifest import ImageProcessor
 from onboarding.names import MAJOR_SHIFT
 
 BINS = 10
@@ -31,6 +34,13 @@ SMOOTHING = 0.5
 NO_LETTERS = "no letters"
 UNKNOWN_SHARES = (0.0, 0.05, 0.2)
 """Bins of the share of unknown tokens: none, few, some, most."""
+
+IMAGE_PROPERTIES = (
+    "width of an image", "height of an image", "brightness of an image", "contrast of an image",
+)  # fmt: skip
+"""Pixels, pixels, mean and standard deviation of the network's values."""
+MOST_IMAGES = 1_000
+"""Whose properties are compared: each is decoded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +72,16 @@ def input_distances(
     """Return the distance of each property of the inputs; () where a side has none."""
     if not captured or not data:
         return ()
+    if network.image_processor is not None:
+        sides = [
+            _image_properties(network.image_processor, side[:MOST_IMAGES])
+            for side in (captured, data)
+        ]
+        return tuple(
+            numeric_distance(name, *(side[:, column] for side in sides))
+            for column, name in enumerate(IMAGE_PROPERTIES)
+            if all(map(len, sides))
+        )
     if network.tokenizer is None:
         return tuple(_of_arrays(network, captured, data))
     return tuple(_of_texts(network, captured, data))
@@ -136,6 +156,21 @@ def _script(sample: Sample) -> str:
     assert isinstance(sample, str | tuple)
     counts = Counter(filter(None, (script(letter) for letter in "".join(sample))))
     return counts.most_common(1)[0][0] if counts else NO_LETTERS
+
+
+def _image_properties(description: ImageProcessor, side: Sequence[Sample]) -> Array:
+    """Return float64 [images, properties] of those that can be decoded."""
+    processor, rows = Processor(description.model_dump(mode="json")), []
+    for file in side:
+        assert isinstance(file, bytes)
+        try:
+            image = decoded_image(file)
+            pixels = processor.pixels(image)
+        except ImageRefused:
+            continue
+        rows.append((*image.size, pixels.mean(), pixels.std()))
+    values: Array = np.array(rows, np.float64).reshape(-1, len(IMAGE_PROPERTIES))
+    return values
 
 
 def _of_arrays(

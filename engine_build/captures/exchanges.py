@@ -6,18 +6,21 @@ judges whatever form a client asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from container.triton.images import file_bytes, pixel_count
 from engine_build.captures.bodies import Body, Captured, Message, Unreadable, read_message
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Encoder, Sample
 from engine_build.datasets.text import TextEncoder
 from engine_build.onnx_graph.network_store import Network
 from onboarding.values import Task
 
+FILE_TYPES = ("image/jpeg", "image/png")
+"""Content types of a body that is one image file."""
 SMALLEST = 1e-7
 """Scores are clipped there: a float32 softmax has no smaller ones of use."""
 
@@ -44,6 +47,9 @@ def read_request(captured: Captured, network: Network, task: Task) -> Request:
     """Return a captured request's samples. Raises Unreadable."""
     if captured.request is None:
         raise Unreadable("the request was not captured")
+    if task == "image-classification":
+        samples: tuple[Sample, ...] = tuple(_files(captured.request))
+        return _request(samples, captured)
     message = read_message(captured.request, "inputs")
     if task == "tensors":
         samples = _arrays(message, network)
@@ -51,9 +57,7 @@ def read_request(captured: Captured, network: Network, task: Task) -> Request:
         samples = _pairs(message)
     else:
         samples = tuple(_prompt(message, network) + text for text in _texts(message))
-    if not samples:
-        raise Unreadable("the request has no rows")
-    return Request(samples=samples, answer=captured.answer)
+    return _request(samples, captured)
 
 
 def read_rows(request: Request, network: Network, task: Task, encoder: Encoder) -> Rows:
@@ -78,6 +82,32 @@ def read_rows(request: Request, network: Network, task: Task, encoder: Encoder) 
         labels = message.tensors.get("labels")
         return _score_rows(network, labels, message.tensors["scores"], count)
     return _plain_rows(message.document.get("outputs"), network, task, count)
+
+
+def _request(samples: tuple[Sample, ...], captured: Captured) -> Request:
+    if not samples:
+        raise Unreadable("the request has no rows")
+    return Request(samples=samples, answer=captured.answer)
+
+
+def _files(body: Body) -> Iterator[bytes]:
+    """Yield the image files of a request, in each form that the servers take."""
+    if body.content_type.partition(";")[0].strip().lower() in FILE_TYPES:
+        values: Any = [body.data]
+    else:
+        message = read_message(body, "inputs", files=True)
+        if message.tensors:
+            values = [value for tensor in message.tensors.values() for value in tensor.reshape(-1)]
+        else:
+            inputs: Any = message.document.get("inputs")
+            values = [inputs] if isinstance(inputs, str) else inputs
+    if not isinstance(values, list) or not all(isinstance(item, str | bytes) for item in values):
+        raise Unreadable("it has no images")
+    for value in values:
+        file = file_bytes(value.encode() if isinstance(value, str) else value)
+        if not pixel_count(file):
+            raise Unreadable("it has an image that is no JPEG or PNG file")
+        yield file
 
 
 def _texts(message: Message) -> list[str]:

@@ -189,11 +189,18 @@ def check_answers(network: Network, request: BuildRequest) -> Network:
     feeds = _feeds(encoder, request)
     for feed in feeds:
         rows, samples = _rows(session, feed), len(next(iter(feed.values())))
-        if len(rows) != samples or not np.isfinite(rows).all():
+        if len(rows) != samples:
             raise SourceFault(
-                f"the network gives {len(rows)} rows for {samples} samples, "
-                f"{int(np.isfinite(rows).sum())} of {rows.size} values "
-                "finite; it must give one finite row for each."
+                f"the network gives {len(rows)} rows for {samples} samples; it must give one for "
+                "each: export it with the batch as the first axis of every output."
+            )
+        faults = rows.size - int(np.isfinite(rows).sum())
+        if faults:
+            raise SourceFault(
+                f"{faults} of {rows.size} values that the network gives for {samples} samples are "
+                "NaN or infinite; each must be finite: run the source model on the first "
+                "validation samples; if it gives them too, leave such samples out, else export it "
+                "again."
             )
         _refuse_mixing(session, feed, rows)
     outputs = observed_outputs(network.outputs, session, feeds)

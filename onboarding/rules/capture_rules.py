@@ -61,7 +61,7 @@ def capture_check_is_of_one_model(case: EndpointCase) -> Iterator[Fault]:
 
 @rule("task", "endpoint")
 def capture_check_is_of_a_compared_task(case: ModelCase) -> Iterator[Fault]:
-    """`check-captures` reads the rows of texts and of arrays alone."""
+    """`check-captures` reads the rows of texts, images and arrays alone."""
     endpoint = case.spec.endpoint
     capture = endpoint.data_capture if isinstance(endpoint, EndpointSpec) else None
     if capture is not None and capture.check is not None and case.spec.task not in CAPTURE_TASKS:

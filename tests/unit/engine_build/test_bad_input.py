@@ -175,7 +175,7 @@ FAULTS = {
     "nan weight": (5, "weight w holds NaN or Inf", linear_tree(weight=NAN_WEIGHT)),
     "nan answer": (
         5,
-        "it must give one finite row for each",
+        "are NaN or infinite; each must be finite",
         network_tree(LOG, rows=-np.abs(ROWS)),
     ),
     "late nan answer": (
@@ -234,6 +234,11 @@ FAULTS = {
         5,
         "answers a sample differently alone and in a batch of 3",
         network_tree(MEAN, node("Sub", "x mean", "y")),
+    ),
+    "fewer rows than samples": (
+        5,
+        "gives 1 rows for 3 samples; it must give one for each: export it with the batch",
+        network_tree(node("ReduceMean", "x", "y", axes=[0], keepdims=1)),
     ),
     "chance": (5, "nor on chance", network_tree(NOISE, node("Add", "x noise", "y"))),
     "profile without its axis": (

@@ -16,6 +16,7 @@ from engine_build.datasets.tensors import TensorEncoder
 from engine_build.datasets.text import TextEncoder
 from engine_build.onnx_graph.network_store import Network
 from onboarding.manifest import Prompts, TensorRecord
+from tests.unit.engine_build.pictures import picture_files
 from tests.unit.engine_build.tiny import word_tokenizer
 
 pytestmark = pytest.mark.unit
@@ -163,6 +164,50 @@ def test_arrays_are_rows_of_each_input_and_outputs_side_by_side():
     samples, rows = exchange(request, answer, of, "tensors")
     assert [samples[0][name].tolist() for name in ("x", "y")] == [[1, 2], [5.0]]
     assert rows == [[1.0, 2.0, 3.0]]
+
+
+FILES = picture_files(2)
+TEXTS = [base64.b64encode(file).decode() for file in FILES]
+FILE_TAIL = b"".join(struct.pack("<I", len(file)) + file for file in FILES)
+FILE_TENSOR = {
+    "name": "image",
+    "datatype": "BYTES",
+    "shape": [2, 1],
+    "parameters": {"binary_data_size": len(FILE_TAIL)},
+}
+GOOD = [{"label": "good", "score": 0.75}, {"label": "bad", "score": 0.25}]
+
+
+@pytest.mark.parametrize(
+    ("request_", "files"),
+    [
+        (Body(data=FILES[0], content_type="image/png"), FILES[:1]),
+        (body({"inputs": TEXTS}), FILES),
+        (body({"inputs": TEXTS[1]}), FILES[1:]),
+        (body({"inputs": [tensor("image", "BYTES", TEXTS)]}), FILES),
+        (body({"inputs": [FILE_TENSOR]}, tail=FILE_TAIL), FILES),
+    ],
+)
+def test_images_are_read_in_every_form(request_, files):
+    of = network(labels=("bad", "good"), facts={"activation": "softmax"})
+    answer = body({"outputs": [GOOD] * len(files)})
+    samples, rows = exchange(request_, answer, of, "image-classification")
+    assert samples == tuple(files)
+    assert np.exp(rows) == pytest.approx(np.array([[0.25, 0.75]] * len(files)))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        Body(data=b"GIF89a", content_type="image/jpeg"),
+        body({"inputs": ["no image"]}),
+        body({"inputs": [1]}),
+        Body(data=FILES[0], content_type="application/json"),
+    ],
+)
+def test_refuses_what_is_no_image(request_):
+    with pytest.raises(Unreadable, match=r"no images|no JPEG or PNG|no JSON"):
+        exchange(request_, body({"outputs": [GOOD]}), task="image-classification")
 
 
 REFUSED = {
