@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.bert_large import bert_large
+from benchmarks.compare import compare
 from benchmarks.context import Context
 from benchmarks.deploys import deploys
 from benchmarks.engine_build import engine_build
@@ -23,6 +24,7 @@ from benchmarks.scaling_run import scaling
 from benchmarks.server_cpu import server_cpu, server_cpu_wide
 from benchmarks.server_echo import server_echo
 from benchmarks.server_memory import server_memory
+from benchmarks.sizing import sizing
 from benchmarks.soak import soak
 from benchmarks.synth import synth
 from benchmarks.triton_front import triton_front
@@ -47,6 +49,8 @@ BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "synth": synth,
     "gitops": gitops,
     "deploys": deploys,
+    "compare": compare,
+    "sizing": sizing,
 }
 
 

@@ -57,7 +57,7 @@ class Report:
         row = self.best
         sizing, usd = row.sizing, row.usd_an_hour
         assert sizing is not None
-        cost = "a price that is not known" if usd is None else f"{usd:,.4g} USD an hour"
+        cost = "a price that is not known" if usd is None else f"{_usd(usd)} USD an hour"
         held = sum(item.cell.holds for item in self.rows)
         searched = "" if self.grid == len(self.rows) else f" of a grid of {self.grid:,}"
         demand = f"{per_second(sizing.demand)} requests/s"
@@ -77,7 +77,8 @@ def sizing_sentence(report: Report) -> str:
     price = "is not known"
     if sizing.usd_an_hour is not None:
         usd = f"{sizing.usd_an_hour / sizing.instances:,.4g} USD an hour"
-        price = f"is {usd} (list of {report.prices_date})"
+        dated = f" ({report.prices_date})" if report.prices_date else ""
+        price = f"is {usd}{dated}"
     return (
         f"Sizing: {sizing.instances} x {row.cell.instance_type}; with one lost, "
         f"{sizing.least_instances} hold {per_second(sizing.demand)} requests/s and "
@@ -119,7 +120,9 @@ def _memory(row: Row) -> str:
 
 
 def _usd(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:,.4g}"
+    if value is None:
+        return NOTHING
+    return f"{value:,.2f}" if value >= 1 else f"{value:.3g}"
 
 
 def reasons(report: Report) -> list[tuple[str, str]]:

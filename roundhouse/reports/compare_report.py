@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
 
-from engine_build.card.charts import Frame, Line, Mark, axis, line_chart, scale
+from engine_build.card.charts import Frame, Line, axis, element, plot, scale
 from engine_build.card.render import render
 from roundhouse.compare.document import (
     RIGHT,
@@ -17,10 +17,13 @@ from roundhouse.compare.document import (
     sizing_sentence,
     table_of,
 )
-from roundhouse.compare.result import Row, pareto
+from roundhouse.compare.result import pareto
 
 TEMPLATES = Path(__file__).parent / "templates"
 FRAME = Frame(width=760, height=330, left=58, right=740, top=24, bottom=280)
+MOST_NAMES = 16
+"""Points that all have their names; of more, those alone that the line joins."""
+LETTER_WIDTH, LABEL_HEIGHT, GAP = 6.6, 13.0, 9.0
 
 
 def compare_page(report: Report) -> bytes:
@@ -61,23 +64,52 @@ def pareto_chart(report: Report) -> Markup | None:
     }
     if len(known) < 2:
         return None
-    best = [known[row.cell.name] for row in pareto(report.rows) if row.cell.name in known]
+    joined = [row.cell.name for row in pareto(report.rows) if row.cell.name in known]
     lines = [
         Line(name=name, points=[point], kind="plain", radius=4, joined=False)
         for name, point in known.items()
     ]
-    lines.append(Line(name="no other is cheaper and faster", points=best, kind="high", radius=5))
+    lines.append(
+        Line(
+            name="no other is cheaper and faster",
+            points=[known[name] for name in joined],
+            kind="high",
+            radius=5,
+        )
+    )
     dearest = max(usd for usd, _ in known.values())
     slowest = max(p50 for _, p50 in known.values())
     across = axis(scale(0.0, dearest, FRAME.left, FRAME.right, ticks=5), "USD an hour")
     up = axis(scale(0.0, slowest, FRAME.bottom, FRAME.top, ticks=5), "p50, ms")
-    names = [
-        Mark(value=known[row.cell.name][0], label=row.cell.name, kind="point", upright=True)
-        for row in (_first(report),)
-        if row is not None and row.cell.name in known
-    ]
-    return line_chart("Price against latency", lines, FRAME, across, up, names)
+    named = known if len(known) <= MOST_NAMES else {name: known[name] for name in joined}
+    labels = _labels(
+        [(name, across.position(usd), up.position(p50)) for name, (usd, p50) in named.items()]
+    )
+    return element(
+        "svg",
+        element("title", f"Price against latency of {len(known)} candidates"),
+        plot(lines, FRAME, across, up),
+        labels,
+        viewBox=f"0 0 {FRAME.width:g} {FRAME.height:g}",
+        role="img",
+    )
 
 
-def _first(report: Report) -> Row | None:
-    return report.best
+def _labels(points: Sequence[tuple[str, float, float]]) -> list[Markup]:
+    """Return a name beside each point, one below the other where two would meet."""
+    drawn: list[Markup] = []
+    taken: list[tuple[float, float, float]] = []
+    for name, x, y in sorted(points, key=lambda point: (point[2], point[1])):
+        is_left = x > (FRAME.left + FRAME.right) / 2
+        width = LETTER_WIDTH * len(name)
+        begin = x - GAP - width if is_left else x + GAP
+        while any(
+            abs(other - y) < LABEL_HEIGHT and first < begin + width and begin < last
+            for first, last, other in taken
+        ):
+            y += 1
+        taken.append((begin, begin + width, y))
+        anchor = "end" if is_left else None
+        place = {"x": x - GAP if is_left else x + GAP, "y": y + 4}
+        drawn.append(element("text", name, **place, text_anchor=anchor, class_="word"))
+    return drawn
