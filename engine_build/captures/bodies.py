@@ -67,7 +67,8 @@ def captured_lines(text: str) -> Iterator[Captured | None]:
 
     Source: SageMaker developer guide, "Capture data from real-time endpoint".
     """
-    for line in text.splitlines():
+    # Texts may hold other ends of lines, such as U+2028, as they are.
+    for line in filter(str.strip, text.split("\n")):
         try:
             sides = json.loads(line)["captureData"]
             yield Captured(

@@ -17,6 +17,7 @@ from engine_build.captures.bodies import Body, Captured, Message, Unreadable, re
 from engine_build.datasets.dataset import ATTENTION_MASK, Array, Encoder, Sample
 from engine_build.datasets.text import TextEncoder
 from engine_build.onnx_graph.network_store import Network
+from onboarding.manifest import Prompts
 from onboarding.values import Task
 
 FILE_TYPES = ("image/jpeg", "image/png")
@@ -54,9 +55,10 @@ def read_request(captured: Captured, network: Network, task: Task) -> Request:
     if task == "tensors":
         samples = _arrays(message, network)
     elif task == "text-ranking":
-        samples = _pairs(message)
+        samples = request_pairs(message)
     else:
-        samples = tuple(_prompt(message, network) + text for text in _texts(message))
+        prompt = request_prompt(message, network.prompts)
+        samples = tuple(prompt + text for text in request_texts(message))
     return _request(samples, captured)
 
 
@@ -110,7 +112,8 @@ def _files(body: Body) -> Iterator[bytes]:
         yield file
 
 
-def _texts(message: Message) -> list[str]:
+def request_texts(message: Message) -> list[str]:
+    """Return the texts of a request. Raises Unreadable."""
     texts: Any
     if message.tensors:
         if len(message.tensors) != 1:
@@ -125,16 +128,18 @@ def _texts(message: Message) -> list[str]:
     return texts
 
 
-def _prompt(message: Message, network: Network) -> str:
-    if network.prompts is None:
+def request_prompt(message: Message, prompts: Prompts | None) -> str:
+    """Return what stands before each text of a request. Raises Unreadable."""
+    if prompts is None:
         return ""
     name = message.parameter("prompt_name") or message.document.get("prompt_name")
-    if name is not None and name not in network.prompts.texts:
+    if name is not None and name not in prompts.texts:
         raise Unreadable("it names a prompt that the network does not have")
-    return network.prompts.prefix(name)
+    return prompts.prefix(name)
 
 
-def _pairs(message: Message) -> tuple[Sample, ...]:
+def request_pairs(message: Message) -> tuple[tuple[str, str], ...]:
+    """Return the query with each text of a request. Raises Unreadable."""
     if message.tensors:
         queries, texts = (
             message.tensors.get(name, np.empty(0)).reshape(-1).tolist()

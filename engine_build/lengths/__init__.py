@@ -1,1 +1,1 @@
-"""Lengths of a model's real texts, the cost of padding them, and cheaper profiles and buckets."""
+"""Lengths of a model's real requests, and the time of its engine at their shapes."""

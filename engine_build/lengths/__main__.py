@@ -1,185 +1,152 @@
-"""`python -m engine_build.lengths`: a model's real text lengths, and profiles and buckets for them.
+"""`python -m engine_build.lengths`: what `roundhouse lengths` asks of the builder's environment.
 
-It says what padding costs with the present profiles, and with those that it proposes.
+`count` counts the tokens of a file of requests, `time` times an engine at given shapes. The last
+line of standard output is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import json
+import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
+from engine_build.captures.bodies import Unreadable
+from engine_build.datasets.text import TEXT_INPUTS, read_tokenizer
 from engine_build.errors import BuildError, InputRefused
-from engine_build.lengths.proposal import as_data, as_text, proposal
+from engine_build.evaluation.runtimes import RuntimeName, close, load_engine
+from engine_build.lengths.counts import Counts, TokenCounter
+from engine_build.lengths.requests import RequestFile
+from engine_build.lengths.timing import Timer
 from engine_build.log import Log
 from engine_build.options import Parser
-from engine_build.runner import ProcessRunner, Runner
-from onboarding.deployment import Target
-from onboarding.environment_spec import EnvironmentSpec
-from onboarding.fault import FaultsError
-from onboarding.manifest import BenchmarkRecord
-from onboarding.model_spec import ModelSpec
-from onboarding.resolve import target
-from onboarding.tree import read_tree
+from engine_build.packaging.engine_archive import read_engine_archive
+from engine_build.store import sha256_of, store_at
+from onboarding.manifest import MANIFEST_NAME, Manifest
+from onboarding.names import ARCHIVE_NAME, engine_archive_path
 
-AT_ONCE = 1024
-TOKENIZER = "tokenizer.json"
-TokenCounts = Callable[[Sequence[str]], Sequence[int]]
+ENGINE_FOLDER = "engine"
 
 
-def main(
-    arguments: Sequence[str], stdout: TextIO, stderr: TextIO, *, runner: Runner | None = None
-) -> int:
-    """0: proposed; otherwise as in errors.py."""
-    runner = ProcessRunner(Log(stderr)) if runner is None else runner
+def main(arguments: Sequence[str], stdout: TextIO, stderr: TextIO) -> int:
+    """0: counted or timed; otherwise as in errors.py."""
     try:
         parsed = _parser().parse_args(arguments)
-        try:
-            tree = read_tree(parsed.root)
-            deployment, wanted = target(tree, parsed.environment, parsed.model)
-        except FaultsError as error:
-            raise InputRefused(" ".join(map(str, error.faults))) from error
-        environment = deployment.environment
-        with tempfile.TemporaryDirectory() as folder:
-            counter = partial(_token_counter, parsed, wanted, environment, Path(folder), runner)
-            lengths = token_counts(parsed.texts, counter)
-        result = proposal(lengths, wanted.model.engine.optimization_profiles, parsed.buckets)
-    except BuildError as error:
+        log = Log(stderr)
+        result = _count(parsed, log) if parsed.action == "count" else _time(parsed, log)
+    except (BuildError, Unreadable) as error:
         print(f"FAILED: {error}", file=stderr)
-        return error.exit_code
-    records = _records(wanted)
-    if parsed.format == "json":
-        print(json.dumps(as_data(result, records), indent=2), file=stdout)
-    else:
-        print(as_text(result, records), file=stdout)
+        return getattr(error, "exit_code", 1)
+    print(json.dumps(result), file=stdout)
     return 0
-
-
-def token_counts(path: Path, counter: Callable[[], TokenCounts]) -> tuple[int, ...]:
-    """Tokens of every line: the number it is when all are, or else what the tokenizer makes of it.
-
-    Raises InputRefused.
-    """
-    try:
-        lines = list(filter(None, map(str.strip, path.read_text(encoding="utf-8").splitlines())))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputRefused(
-            f"{path} cannot be read ({error}); give a UTF-8 file, one text or one length a line."
-        ) from error
-    if not lines:
-        raise InputRefused(f"{path} is empty; give one text or one length a line.")
-    if all(line.isascii() and line.isdigit() for line in lines):
-        lengths = tuple(map(int, lines))
-        if min(lengths) < 1:
-            raise InputRefused(f"{path} has a length of 0; a text has at least one token.")
-        return lengths
-    count = counter()
-    batches = (lines[begin : begin + AT_ONCE] for begin in range(0, len(lines), AT_ONCE))
-    return tuple(tokens for batch in batches for tokens in count(batch))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m engine_build.lengths", description=__doc__, allow_abbrev=False)
-    option = parser.add_argument
-    root = "onboarding root: models/, endpoints/, environments/"
-    option("--root", type=Path, default=Path(), help=root)
-    option("--environment", required=True, help="a file of environments/, without .yaml")
-    option("--model", required=True, help="a file of models/, without .yaml")
-    texts = "real texts, one a line; or their lengths in tokens, one a line"
-    option("--texts", type=Path, required=True, help=texts)
-    tokenizer = "tokenizer.json; default: the source's own, fetched"
-    option("--tokenizer", type=Path, metavar="FILE", help=tokenizer)
-    prompt = "the prompt before every text; default: that of requests that name none"
-    option("--prompt-name", metavar="NAME", help=prompt)
-    option("--buckets", type=_count, default=4, help="most buckets; default 4")
-    form = "what stdout looks like"
-    option("--format", choices=("text", "json"), default="text", help=form)
+    actions = parser.add_subparsers(dest="action", required=True, parser_class=Parser)
+    count = actions.add_parser("count", allow_abbrev=False)
+    count.add_argument("--store", required=True, help="s3://BUCKET, or a folder like it")
+    count.add_argument("--region", required=True)
+    count.add_argument("--engine-key", required=True)
+    count.add_argument("--sha256", required=True, help="of the archive, by the lock")
+    count.add_argument("--requests", type=Path, required=True)
+    count.add_argument("--splits", action="store_true", help="the server splits large requests")
+    count.add_argument("--out", type=Path, required=True, help="folder of the engine, unpacked")
+    timed = actions.add_parser("time", allow_abbrev=False)
+    timed.add_argument("--out", type=Path, required=True, help="folder of the engine, unpacked")
+    timed.add_argument("--plan", type=Path, required=True, help="JSON: shapes, replays, words")
+    timed.add_argument("--seconds", type=float, required=True)
     return parser
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no count; give 1 or more")
-    return int(text)
-
-
-def _token_counter(
-    parsed: argparse.Namespace,
-    wanted: Target,
-    environment: EnvironmentSpec,
-    folder: Path,
-    runner: Runner,
-) -> TokenCounts:
-    """Token counts by the tokenizer, of prompt and text; nothing padded and nothing cut."""
-    from engine_build.datasets.text import read_tokenizer
-
-    path, source = parsed.tokenizer, None
-    if path is None:
-        source = _fetch_source(parsed.root, wanted, environment, folder, runner)
-        path = source / TOKENIZER if source.is_dir() else source.with_name(TOKENIZER)
-        if not path.is_file():
-            raise InputRefused(
-                f"the source of {wanted.model.name} has no {TOKENIZER}; give one with --tokenizer."
-            )
-    # A checkpoint's prompts lie beside its tokenizer.
-    prompt = _prompt(path.parent if source is None else source, wanted.model, parsed.prompt_name)
-    tokenizer = read_tokenizer(path)
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return lambda texts: [
-        len(encoding.ids)
-        for encoding in tokenizer.encode_batch_fast([prompt + text for text in texts])
-    ]
-
-
-def _prompt(source: Path, model: ModelSpec, name: str | None) -> str:
-    """Return what stands before every text. Raises BuildError."""
-    from engine_build.sources.prompts import served_prompts
-
-    prompts = served_prompts(source, model)
-    if name is not None and (prompts is None or name not in prompts.texts):
-        known = [] if prompts is None else sorted(prompts.texts)
+def _count(parsed: argparse.Namespace, log: Log) -> dict[str, Any]:
+    manifest = _unpack(parsed, log)
+    sequences = [p.sequence for p in manifest.optimization_profiles if p.sequence is not None]
+    tokenizer = manifest.tokenizer_file
+    if tokenizer is None or not sequences or manifest.preprocessing is not None:
         raise InputRefused(
-            f"--prompt-name is {name!r}, but the prompts of {model.name} are "
-            f"{', '.join(known) or 'none'}; name one of them, or add it to `source.prompts` in "
-            "the model file."
+            f"{manifest.model} takes no texts that its archive's tokenizer reads, so nothing is "
+            "padded: arrays and images keep their sizes; choose a text model."
         )
-    return "" if prompts is None else prompts.prefix(name)
-
-
-def _fetch_source(
-    root: Path, wanted: Target, environment: EnvironmentSpec, folder: Path, runner: Runner
-) -> Path:
-    from engine_build.sources.bucket_source import BucketAccess
-    from engine_build.sources.private import PrivateSources, secret_reader
-    from engine_build.sources.source import FetchContext, fetch
-    from engine_build.store import store_at
-
-    region = environment.region
-    context = FetchContext(
-        root=root,
-        folder=folder,
-        runner=runner,
-        access=BucketAccess(bucket=partial(store_at, region=region)),
-        private=PrivateSources(spec=environment.source_secrets, read=secret_reader(region)),
+    counts = Counts(
+        longest=max(sequence[2] for sequence in sequences),
+        truncates=manifest.auto_truncate,
+        most_rows=manifest.max_batch_size,
+        splits=parsed.splits,
     )
-    return fetch(wanted.model.source, context)
-
-
-def _records(wanted: Target) -> tuple[BenchmarkRecord, ...]:
-    """What the lock says of the engine's own speed."""
-    if wanted.lock_entry is None:
-        return ()
-    manifest = wanted.lock_entry.manifest
-    engine = (manifest.runtime.name, manifest.precision)
-    return tuple(
-        record for record in manifest.benchmark if (record.runtime, record.precision) == engine
+    file = RequestFile(
+        path=parsed.requests,
+        task=manifest.task,
+        prompts=manifest.prompts,
+        progress=lambda share: log.progress(f"{share:.0%} of {parsed.requests.name} counted"),
     )
+    counter = TokenCounter(read_tokenizer(parsed.out / ENGINE_FOLDER / tokenizer))
+    for request, lengths in counter.count(file.requests()):
+        counts.add(request, lengths)
+    if not counts.requests:
+        raise InputRefused(f"{parsed.requests} has no requests; give one on each line.")
+    return {
+        **counts.as_data(),
+        "skipped": file.skipped,
+        "words": counter.words,
+        "sample": [
+            {
+                "lengths": part.lengths,
+                "content_type": part.content_type,
+                "body": None if part.body is None else base64.b64encode(part.body).decode(),
+            }
+            for part in counts.sample
+        ],
+    }
+
+
+def _unpack(parsed: argparse.Namespace, log: Log) -> Manifest:
+    """Return the manifest of the archive that the lock names, unpacked into a folder."""
+    folder, packed = parsed.out / ENGINE_FOLDER, parsed.out / ARCHIVE_NAME
+    parsed.out.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    packed.unlink(missing_ok=True)
+    name, store = engine_archive_path(parsed.engine_key), store_at(
+        parsed.store, region=parsed.region
+    )  # fmt: skip
+    log.progress(f"fetching {store.place}/{name}")
+    if not store.download(name, packed):
+        raise InputRefused(
+            f"{store.place}/{name} is not there; `roundhouse build` publishes the engine."
+        )
+    if sha256_of(packed) != parsed.sha256:
+        raise InputRefused(
+            f"{store.place}/{name} is not the archive that the lock names; build the engine again."
+        )
+    manifest = read_engine_archive(packed, folder).manifest
+    packed.unlink()
+    return manifest
+
+
+def _time(parsed: argparse.Namespace, log: Log) -> dict[str, Any]:
+    plan = json.loads(parsed.plan.read_text(encoding="utf-8"))
+    folder = parsed.out / ENGINE_FOLDER
+    manifest = Manifest.from_bytes((folder / MANIFEST_NAME).read_bytes())
+    runtime: RuntimeName = "tensorrt" if manifest.runtime.name == "tensorrt" else "onnxruntime"
+    engine = load_engine(runtime, folder / manifest.engine_file)
+    try:
+        inputs = getattr(engine, "inputs", TEXT_INPUTS)
+        timer = Timer(engine, tuple(inputs), plan["words"], progress=log.progress)
+        shapes = [(int(rows), int(tokens)) for rows, tokens in plan["shapes"]]
+        replays = {
+            name: [(lengths, (rows, tokens)) for lengths, rows, tokens in runs]
+            for name, runs in plan["replays"].items()
+        }
+        return {
+            "shapes": timer.shapes(shapes, parsed.seconds) if shapes else [],
+            "replays": timer.replays(replays, parsed.seconds) if replays else {},
+        }
+    finally:
+        close(engine)
 
 
 if __name__ == "__main__":

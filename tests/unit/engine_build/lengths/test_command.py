@@ -1,4 +1,4 @@
-"""`python -m engine_build.lengths` on a tiny tree."""
+"""`python -m engine_build.lengths` on a built engine: counted, timed, replayed."""
 
 from __future__ import annotations
 
@@ -7,106 +7,95 @@ import json
 
 import pytest
 
-from engine_build.errors import InputRefused
-from engine_build.lengths.__main__ import main, token_counts
-from tests.unit.engine_build.stand_ins import StandInRunner
-from tests.unit.engine_build.tiny import (
-    INSIDE,
-    PIN,
-    model,
-    sample_texts,
-    word_tokenizer,
-    write_tree,
-)
+from engine_build.lengths.__main__ import main
+from engine_build.store import sha256_of
+from tests.unit.engine_build.tiny import sample_texts
+
+pytestmark = pytest.mark.unit
 
 
-def no_tokenizer():
-    raise AssertionError("lengths need no tokenizer")
-
-
-def run(root, *arguments, model="tiny", runner=None):
+def run(*arguments):
     stdout, stderr = io.StringIO(), io.StringIO()
-    common = ("--root", root, "--environment", "desk", "--model", model)
-    code = main(list(map(str, (*common, *arguments))), stdout, stderr, runner=runner)
+    code = main(list(map(str, arguments)), stdout, stderr)
     return code, stdout.getvalue(), stderr.getvalue()
 
 
 @pytest.fixture
-def root(tmp_path):
-    return write_tree(tmp_path / "root")
+def engine(tiny_build, tmp_path):
+    key = tiny_build.result.entry.manifest.engine_key
+    where = ("--store", tiny_build.store, "--region", "us-east-1", "--engine-key", key)
+    return (*where, "--sha256", tiny_build.result.entry.archive.sha256, "--out", tmp_path / "out")
 
 
 @pytest.fixture
-def texts(tmp_path):
-    return tmp_path / "texts.txt"
+def requests(tmp_path):
+    """Thirty requests of two texts each, and one that is cut at 16 tokens."""
+    texts = sample_texts(60, seed=21)
+    pairs = [texts[at : at + 2] for at in range(0, 60, 2)]
+    lines = [{"inputs": pair} for pair in pairs] + [{"inputs": ["a cat " * 20]}]
+    path = tmp_path / "requests.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
 
 
-def test_lengths_are_taken_as_they_are(texts):
-    texts.write_text("4\n\n17\n 9 \n")
-    assert token_counts(texts, no_tokenizer) == (4, 17, 9)
+def test_lengths_are_replayed_through_the_built_engine(engine, requests, tmp_path):
+    code, stdout, stderr = run("count", *engine, "--requests", requests)
+    assert code == 0, stderr
+    found = json.loads(stdout)
+    assert (found["requests"], found["texts"], found["truncated_requests"]) == (31, 61, 1)
+    assert found["lost_tokens"] == 42 - 16 and found["percentiles"]["max"] == 42
+    assert sum(count for _, _, count, _ in found["parts"]) == 31
+    assert sum(useful for *_, useful in found["parts"]) == found["tokens"] - found["lost_tokens"]
+    assert len(found["sample"]) == 31 and found["sample"][0]["body"]
+
+    longest = [(item["lengths"], len(item["lengths"]), 16) for item in found["sample"]]
+    exact = [(lengths, rows, max(lengths)) for lengths, rows, _ in longest]
+    plan = tmp_path / "plan.json"
+    shapes = [[1, 4], [2, 16], [4, 16]]
+    replays = {"exact": exact, "longest": longest}
+    plan.write_text(json.dumps({"shapes": shapes, "replays": replays, "words": found["words"]}))
+    timing = ("time", "--out", tmp_path / "out", "--plan", plan, "--seconds", "0.2")
+    code, stdout, stderr = run(*timing)
+    assert code == 0, stderr
+    timed = json.loads(stdout)
+    assert [[item["rows"], item["tokens"]] for item in timed["shapes"]] == shapes
+    assert all(item["ms"] > 0 and item["runs"] >= 3 for item in timed["shapes"])
+    assert set(timed["replays"]) == {"exact", "longest"}
+    for times in timed["replays"].values():
+        assert 0 < times["least_ms"] <= times["ms"] <= times["most_ms"] and times["rounds"] >= 3
 
 
-def test_texts_are_counted_with_their_special_tokens_and_no_padding(root, texts, tmp_path):
-    tokenizer = tmp_path / "tokenizer.json"
-    word_tokenizer().save(str(tokenizer))
-    texts.write_text("the cat\nthe red cat sat\n")
-    options = ("--texts", texts, "--tokenizer", tokenizer, "--format", "json")
-    code, stdout, _ = run(root, *options)
-    data = json.loads(stdout)
-    assert code == 0 and (data["tokens"]["min"], data["tokens"]["max"]) == (4, 6)
-    rate = data["ways"][0]["estimated_useful_tokens_per_second"]
-    assert rate is None, "nothing is built, so nothing was measured"
+def test_refuses_an_archive_that_is_not_the_locks(engine, requests):
+    place = engine.index("--sha256") + 1
+    other = (*engine[:place], "0" * 64, *engine[place + 1 :])
+    code, _, stderr = run("count", *other, "--requests", requests)
+    assert code == 1 and "is not the archive that the lock names" in stderr
 
 
-@pytest.fixture
-def prompted(tmp_path, texts):
-    """Two texts, a checkpoint's tokenizer with its prompts, and a model with one of its own."""
-    source = {"python_package": PIN, "path": INSIDE, "prompts": {"own": "a slow "}}
-    root, folder = write_tree(tmp_path / "root", model("tiny", source=source)), tmp_path / "saved"
-    folder.mkdir()
-    word_tokenizer().save(str(folder / "tokenizer.json"))
-    declared = {"prompts": {"query": "the old red ", "no": ""}, "default_prompt_name": "query"}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(declared))
-    texts.write_text("the cat\nthe red cat sat\n")
-
-    def least_and_most(*options):
-        files = ("--texts", texts, "--tokenizer", folder / "tokenizer.json", "--format", "json")
-        code, stdout, stderr = run(root, *files, *options)
-        return stderr if code else [json.loads(stdout)["tokens"][end] for end in ("min", "max")]
-
-    return least_and_most
+def test_refuses_an_engine_that_is_not_published(engine, requests):
+    place = engine.index("--engine-key") + 1
+    other = (*engine[:place], "0" * 20, *engine[place + 1 :])
+    code, _, stderr = run("count", *other, "--requests", requests)
+    assert code == 1 and "is not there; `roundhouse build`" in stderr
 
 
-def test_tokens_of_the_prompt_are_counted(prompted):
-    assert prompted() == [7, 9]
-    assert prompted("--prompt-name", "own") == [6, 8]
-    assert prompted("--prompt-name", "no") == [4, 6]
+def test_refuses_a_file_without_requests(engine, tmp_path):
+    path = tmp_path / "empty.jsonl"
+    path.write_text("\n")
+    code, _, stderr = run("count", *engine, "--requests", path)
+    assert code == 1 and "has no requests" in stderr
 
 
-def test_refuses_a_prompt_that_there_is_not(prompted):
-    assert "'mine', but the prompts of tiny are no, own, query; name one" in prompted(
-        "--prompt-name", "mine"
-    )
+def test_refuses_faulty_lines(engine, tmp_path):
+    path = tmp_path / "requests.jsonl"
+    path.write_text('{"inputs": ["a"]}\n{"inputs": 3}\n')
+    code, _, stderr = run("count", *engine, "--requests", path)
+    assert code == 1 and f"FAILED: 1 of its lines are no requests:\n{path}:2: " in stderr
 
 
-def test_tokenizer_comes_from_the_source_when_none_is_given(root, wheel, texts):
-    runner = StandInRunner(wheel)
-    texts.write_text("\n".join(sample_texts(30, seed=9)))
-    code, stdout, _ = run(root, "--texts", texts, "--buckets", "2", runner=runner)
-    assert code == 0 and runner.ran("pip") == 1
-    assert "batcher buckets: 8, 16" in stdout and "sequence: [4, 8, 8]" in stdout
-
-
-@pytest.mark.parametrize(("content", "reason"), [("", "is empty"), ("3\n0\n", "has a length of 0")])
-def test_refuses_files_without_lengths(content, reason, texts):
-    texts.write_text(content)
-    with pytest.raises(InputRefused, match=reason):
-        token_counts(texts, no_tokenizer)
-
-
-@pytest.mark.parametrize(
-    ("model", "reason"), [("tiny", "texts.txt cannot be read"), ("tinny", "tinny")]
-)
-def test_refuses_a_file_or_a_model_that_does_not_exist(root, texts, model, reason):
-    code, _, stderr = run(root, "--texts", texts, model=model)
-    assert code == 1 and reason in stderr
+def test_archive_is_unpacked_once_more_for_each_count(engine, requests, tmp_path):
+    for _ in range(2):
+        assert run("count", *engine, "--requests", requests)[0] == 0
+    assert not list((tmp_path / "out").glob("*.tar.gz"))
+    network = next((tmp_path / "out" / "engine").rglob("*.onnx"))
+    assert sha256_of(network)
