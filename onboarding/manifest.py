@@ -209,14 +209,15 @@ class RuntimeRecord(Value):
     load_seconds: float
     host_memory_mib: float
     device_memory_mib: float | None = None
+    engine_bytes: int | None = Field(None, exclude_if=lambda size: size is None)
+    weights_bytes: int | None = Field(None, exclude_if=lambda size: size is None)
+    """Of the engine's files, of a network's weights; None, not written: a plan's are not known."""
 
 
 class QuantizationRecord(Value):
-    """How eight bits were made; the engine card holds each layer's own cost.
+    """How eight bits were made; fields named int8 are of FP8 where `precision` says so.
 
-    Fields named int8 are of FP8 where `precision` says so. Mode source: by the Q/DQ nodes that the
-    source network holds, without calibration here. Mode dynamic: by ONNX Runtime, which finds the
-    ranges of each batch.
+    Mode source: by the source network's Q/DQ nodes. Mode dynamic: ranges of each batch.
     """
 
     mode: QuantizationMode | Literal["source", "dynamic"]
@@ -277,8 +278,7 @@ class ServedModel(Value):
     labels: tuple[str, ...] | None = None
     """Class names of a classifier, in the order of its logits."""
     activation: Activation | None = Field(None, exclude_if=lambda activation: activation is None)
-    """What makes scores of the logits; None, not written, for a task without a head, and for older
-    classifiers, which answer logits alone."""
+    """What makes scores of logits; None, not written: no head, or an older classifier's logits."""
     optimization_profiles: tuple[ProfileRecord, ...]
     max_batch_size: int
     warm_up: bool = True
@@ -290,8 +290,7 @@ class ServedModel(Value):
     """Prefixes that a request may name; None, not written, where there are none."""
     preprocessing: ProcessingRecord | None = Field(None, exclude_if=lambda record: record is None)
     postprocessing: ProcessingRecord | None = Field(None, exclude_if=lambda record: record is None)
-    """Code around the model, whose own tensors are then `inputs` or `outputs`; None, not written,
-    where there is none."""
+    """Code around the model, whose own tensors are then `inputs` or `outputs`; else not written."""
     ensemble: EnsembleRecord | None = Field(None, exclude_if=lambda record: record is None)
     """The models of `task: ensemble`; None, not written, of one network."""
     image_processor: ImageProcessor | None = Field(
@@ -339,6 +338,8 @@ class Manifest(ServedModel):
     benchmark: tuple[BenchmarkRecord, ...]
     speedups: tuple[SpeedupRecord, ...] = ()
     runtimes: tuple[RuntimeRecord, ...] = ()
+    left_out: dict[Precision, str] = Field({}, exclude_if=lambda reasons: not reasons)
+    """Why a precision has no engine, or no sound one; empty, not written, in older manifests."""
     quantization: QuantizationRecord | None = None
     plan: PlanRecord | None = None
     load_seconds: float

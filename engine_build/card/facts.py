@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,9 +9,6 @@ from typing import Any
 from onboarding.lock import LockEntry
 from onboarding.manifest import BenchmarkRecord, Manifest
 from onboarding.source_spec import SourceSpec
-
-VERSION = 1
-"""Of the JSON's layout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,15 +73,3 @@ class CardFacts:
         ]
         found = [*exact, *mine]
         return found[0] if found else None
-
-
-def card_data(facts: CardFacts) -> bytes:
-    """All that the card shows, as JSON: the same facts give the same bytes."""
-    document = {
-        "version": VERSION,
-        "environment": facts.environment,
-        "source": facts.source.model_dump(mode="json", exclude_none=True),
-        "entry": facts.entry.model_dump(mode="json"),
-        "networks": {name: dict(item) for name, item in facts.networks.items()},
-    }
-    return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from engine_build.card.facts import CardFacts, card_data
-from engine_build.card.page import card_page
+from engine_build.card.facts import CardFacts
+from engine_build.card.page import card_data, card_page
 from engine_build.onnx_graph.network_store import RECORD_NAME, NetworkRecord
 from engine_build.request import BuildRequest
 from engine_build.store import Store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from engine_build.card.formats import (
     table,
 )
 from engine_build.card.int8 import int8_values
+from engine_build.card.precisions import COLUMNS as PRECISION_COLUMNS
+from engine_build.card.precisions import PUBLISHED, precision_data, precision_rows
 from engine_build.card.render import macro, milliseconds, per_second, render
 from onboarding.manifest import (
     AccuracyRecord,
@@ -29,6 +32,8 @@ from onboarding.manifest import (
     RuntimeRecord,
 )
 
+VERSION = 1
+"""Of the JSON's layout."""
 METRICS = {
     "cosine": "cosine to the source model's output",
     "agreement": "agreement with the source model's class",
@@ -72,6 +77,9 @@ def card_page(facts: CardFacts) -> bytes:
         "commands": commands(facts),
         "accuracy_charts": _accuracy_charts(manifest.accuracy) if manifest.accuracy else [],
         "accuracy": table(ACCURACY, manifest.accuracy, lambda r: r is manifest.accuracy[-1]),
+        "precisions": table(
+            PRECISION_COLUMNS, precision_rows(facts), lambda r: r.state == PUBLISHED
+        ),
         "checks": table(CHECKS, manifest.compile_checks),
         "tensors": table(TENSORS, _tensors(input=manifest.inputs, output=manifest.outputs)),
         "files": table(FILES, sorted(manifest.files.items())),
@@ -81,6 +89,19 @@ def card_page(facts: CardFacts) -> bytes:
         **int8_values(facts),
     }
     return render("card.html.j2", values, filters=FILTERS).encode()
+
+
+def card_data(facts: CardFacts) -> bytes:
+    """All that the card shows, as JSON: the same facts give the same bytes."""
+    document = {
+        "version": VERSION,
+        "environment": facts.environment,
+        "source": facts.source.model_dump(mode="json", exclude_none=True),
+        "entry": facts.entry.model_dump(mode="json"),
+        "precisions": precision_data(facts),
+        "networks": {name: dict(item) for name, item in facts.networks.items()},
+    }
+    return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
 
 
 def commands(facts: CardFacts) -> tuple[str, ...]:

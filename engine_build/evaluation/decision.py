@@ -78,6 +78,8 @@ class Evaluation:
     benchmark: tuple[BenchmarkRecord, ...]
     speedups: tuple[SpeedupRecord, ...]
     runtimes: tuple[RuntimeRecord, ...]
+    left_out: Mapping[Precision, str] = field(default_factory=dict)
+    """Why a precision has no engine, or no sound one."""
 
     @property
     def footprint(self) -> RuntimeRecord:

@@ -6,13 +6,15 @@ something else had loaded its library.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Feed, Shape
 from engine_build.errors import BuildError, one_line
+from engine_build.evaluation.candidates import left_out, with_sizes
 from engine_build.evaluation.comparison import format_footprints
 from engine_build.evaluation.decision import (
     EIGHT_BITS,
@@ -82,6 +84,10 @@ def choose_candidate(
     )
     context.log.line(f"decision: {decision.sentence}")
     precision = decision.precision
+    runtime = context.request.runtime.name
+    paths: dict[tuple[str, str], Path] = {
+        (runtime, item.precision): item.path for item in verified.candidates
+    }
     others = [record for name, record in findings.accuracy.items() if name != precision]
     return Evaluation(
         chosen=next(item for item in verified.candidates if item.precision == precision),
@@ -90,10 +96,21 @@ def choose_candidate(
         benchmark=summary,
         speedups=speedups,
         runtimes=tuple(
-            RuntimeRecord(runtime=engine.runtime, precision=engine.precision, **asdict(footprint))
-            for engine, footprint in footprints
+            _runtime_record(engine, footprint, paths) for engine, footprint in footprints
+        ),
+        left_out=left_out(
+            spec.precision, findings, is_cpu=context.request.is_cpu, is_given=given is not None
         ),
     )
+
+
+def _runtime_record(
+    engine: Engine, footprint: Footprint, paths: Mapping[tuple[str, str], Path]
+) -> RuntimeRecord:
+    """Return what it takes to hold an engine; of the build's own, which have paths, their sizes."""
+    record = RuntimeRecord(runtime=engine.runtime, precision=engine.precision, **asdict(footprint))
+    path = paths.get((engine.runtime, engine.precision))
+    return record if path is None else with_sizes(record, path)
 
 
 def _measure(

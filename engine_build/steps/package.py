@@ -36,7 +36,7 @@ DIRTY = "-dirty"
 
 OF_THE_PLAN = (
     *("precision", "decision", "opset", "accuracy", "reference", "benchmark", "speedups"),
-    *("runtimes", "quantization", "plan", "load_seconds", "host_memory_mib"),
+    *("runtimes", "left_out", "quantization", "plan", "load_seconds", "host_memory_mib"),
     *("device_memory_mib", "compile_checks", "builder"),
 )
 """Fields of a manifest that no packaging changes."""
@@ -178,6 +178,7 @@ def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]
         "benchmark": evaluation.benchmark,
         "speedups": evaluation.speedups,
         "runtimes": evaluation.runtimes,
+        "left_out": dict(evaluation.left_out),
         "quantization": quantization(
             request,
             state.networks.get(evaluation.chosen.precision, state.networks.get("int8")),

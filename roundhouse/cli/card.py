@@ -10,6 +10,7 @@ import typer
 from roundhouse.cli.options import Env, Root
 
 if TYPE_CHECKING:
+    from engine_build.card.precisions import PrecisionRow
     from onboarding.deployment import Target
     from roundhouse.session import Session
 
@@ -23,16 +24,40 @@ def card(
 ) -> None:
     """Fetch an engine's card.
 
-    One HTML page: accuracy, latency, which layers are INT8, how to reproduce it.
+    One HTML page: accuracy, latency, which layers are INT8, how to reproduce it. Its table of
+    precisions lies beside it as Markdown.
     """
+    from engine_build.card.precisions import COLUMNS
     from roundhouse.paths import current_paths, displayed_path
-    from roundhouse.report import open_report
+    from roundhouse.report import open_report, table
     from roundhouse.session import open_session
 
     paths, report = current_paths(root), open_report()
     page = fetch_card(open_session(paths, report, env), model, paths.build / "cards")
     data = displayed_path(page.with_suffix(".json"))
+    rows = write_precisions(page)
+    if rows:
+        columns = [head for head, _, _ in COLUMNS]
+        right = [head for head, kind, _ in COLUMNS if kind == "number"]
+        cells = ([str(cell(row)) for _, _, cell in COLUMNS] for row in rows)
+        report.print_table(table(columns, cells, right=right))
     report.print(f"{displayed_path(page)}: open it in a browser; its numbers are in {data}.")
+
+
+def write_precisions(page: Path) -> tuple[PrecisionRow, ...]:
+    """Write the table of precisions beside a fetched page and return its rows.
+
+    Older cards have none.
+    """
+    import json
+
+    from engine_build.card.precisions import PrecisionRow, precisions_markdown
+
+    document = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+    rows = tuple(PrecisionRow(**row) for row in document.get("precisions", ()))
+    if rows:
+        page.with_suffix(".md").write_text(precisions_markdown(rows), encoding="utf-8")
+    return rows
 
 
 def fetch_card(session: Session, model: str, folder: Path) -> Path:
