@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
 from roundhouse.cli.options import Env, Form, Format, Root
+
+if TYPE_CHECKING:
+    from roundhouse.paths import Paths
+    from roundhouse.report import Report
 
 EXAMPLE = "roundhouse status --env dev --format json"
 
 
-def status(env: Env = "local", root: Root = None, form: Form = Format.text) -> None:
+def status(
+    env: Env = "local",
+    root: Root = None,
+    form: Form = Format.text,
+    savings: Annotated[
+        bool,
+        typer.Option(
+            "--savings", help="Only what runs against these files: USD a month, break-even."
+        ),
+    ] = False,
+    endpoint: Annotated[
+        str | None, typer.Option(help="With --savings: only this endpoint.")
+    ] = None,
+    demand: Annotated[
+        str | None,
+        typer.Option(help="With --savings: size it for such as 30000/min, with one instance lost."),
+    ] = None,
+) -> None:
     """Show engines, locks, what runs, and drift.
 
     What runs: endpoint configs, engines, images, instances, alarms, and how they differ from the
     files.
     """
+    from roundhouse.errors import UsageError
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.status.state import state_of
@@ -26,6 +52,11 @@ def status(env: Env = "local", root: Root = None, form: Form = Format.text) -> N
     )
 
     report = open_report(form)
+    if savings:
+        show_savings(current_paths(root), report, env, endpoint, demand, form)
+        return
+    if endpoint is not None or demand is not None:
+        raise UsageError("--endpoint and --demand: are of --savings; add it.")
     state = state_of(current_paths(root), report, env)
     if form is Format.json:
         print_json(state.as_dict())
@@ -40,4 +71,24 @@ def status(env: Env = "local", root: Root = None, form: Form = Format.text) -> N
         report.print(line)
     report.print_table(endpoints_table(state.endpoints))
     for line in endpoint_lines(state.endpoints):
+        report.print(line)
+
+
+def show_savings(
+    paths: Paths, report: Report, env: str, endpoint: str | None, demand: str | None, form: Format
+) -> None:
+    """Print the return on investment of each endpoint, or of one."""
+    from roundhouse.compare.sizing import parse_demand
+    from roundhouse.report import print_json
+    from roundhouse.savings.environment import investments, savings_lines, savings_table
+    from roundhouse.session import open_session
+
+    rate = None if demand is None else parse_demand(demand)
+    endpoints = () if endpoint is None else (endpoint,)
+    found = investments(open_session(paths, report, env, endpoints=endpoints), rate)
+    if form is Format.json:
+        print_json([item.as_dict() for item in found])
+        return
+    report.print_table(savings_table(found))
+    for line in savings_lines(found):
         report.print(line)

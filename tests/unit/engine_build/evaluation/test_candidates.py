@@ -54,7 +54,7 @@ def test_precisions_with_an_engine_have_no_reason():
     assert set(reasons) == {"fp32", "fp8"}
 
 
-def test_one_precision_is_asked_for_or_given():
+def test_one_precision_alone_leaves_the_others_out():
     reasons = left_out("fp16", findings("fp16"), is_cpu=False, is_given=False)
     assert set(reasons.values()) == {"the model file asks for fp16"}
     given = left_out("auto", findings("int8"), is_cpu=True, is_given=True)

@@ -1,0 +1,1 @@
+"""Return on investment: what runs against what the files propose."""
