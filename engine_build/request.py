@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from engine_build.datasets.dataset import Samples, Shape, samples
 from engine_build.errors import InputRefused
@@ -21,7 +22,7 @@ from onboarding.plugin_spec import PluginSpec
 from onboarding.resolve import quantization_mode, runtime_identity, target
 from onboarding.source_access import SourceSecretsSpec
 from onboarding.tree import Tree, read_tree
-from onboarding.values import QuantizationMode
+from onboarding.values import QuantizationMode, runtime_library
 
 ENOUGH_SAMPLES = 100
 """Fewer validation samples than this judge nothing."""
@@ -74,8 +75,18 @@ class BuildRequest:
 
     @property
     def is_cpu(self) -> bool:
-        """True when ONNX Runtime is the engine."""
+        """True when a CPU serves the engine."""
         return self.compute_capability == "cpu"
+
+    @property
+    def library(self) -> Literal["onnxruntime", "pytorch", "tensorrt"]:
+        """What executes the engine: on the GPU of this machine a plan, on its CPU the others."""
+        return runtime_library(self.runtime.name)
+
+    @property
+    def is_plan(self) -> bool:
+        """True when a plan is compiled, on the GPU model that serves it."""
+        return self.library == "tensorrt"
 
     def network_key(self, precision: str) -> str:
         """Return the key under which what belongs to a network is kept.
@@ -87,7 +98,7 @@ class BuildRequest:
     @property
     def plugins(self) -> tuple[PluginSpec, ...]:
         """Libraries of custom operators; none where ONNX Runtime runs the operators' functions."""
-        return () if self.is_cpu else self.model.engine.plugins
+        return self.model.engine.plugins if self.is_plan else ()
 
     @property
     def longest_sequence(self) -> int | None:
@@ -139,7 +150,7 @@ def build_request(options: Options, log: Log) -> BuildRequest:
         platform=deployment.platform,
         compute_capability=instance.compute_capability,
         gpu=engine.plan_gpu,
-        runtime=runtime_identity(deployment.platform, instance),
+        runtime=runtime_identity(model, deployment.platform, instance),
         quantization=quantization_mode(model, deployment.platform),
         engine_key=engine.engine_key,
         plan_key=engine.plan_key,

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from onboarding.dataset import Datasets, is_inside
-from onboarding.document import KeyPath
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_view import (
     EnvironmentView,
@@ -14,11 +13,21 @@ from onboarding.environment_view import (
     model_server,
     own_endpoint,
     serving_server,
-    shared_endpoint_name,
 )
 from onboarding.fault import Fault
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
-from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
+from onboarding.placed_types import (
+    Placed,
+    endpoint_types,
+    host_driver,
+    joined_type,
+    own_type,
+    serving_types,
+)
+from onboarding.platform import (
+    ServingPlatform,
+    serving_platforms,
+)
 from onboarding.rules import (
     between_environments,
     capture_rules,
@@ -34,6 +43,7 @@ from onboarding.rules import (
     processing_rules,
     profile_rules,
     quantized_rules,
+    runtime_rules,
     scaling_rules,
     source_access_rules,
     source_rules,
@@ -63,6 +73,7 @@ MODEL_RULES = (
     + precision_rules.RULES
     + quantized_rules.RULES
     + plugin_rules.RULES
+    + runtime_rules.RULES
     + dataset_rules.RULES
     + task_rules.RULES
     + tensor_rules.RULES
@@ -70,7 +81,7 @@ MODEL_RULES = (
     + capture_rules.MODEL_RULES
 )
 ENDPOINT_RULES = endpoint_rules.RULES + capture_rules.RULES
-ENGINE_RULES = precision_rules.ENGINE_RULES + plugin_rules.ENGINE_RULES
+ENGINE_RULES = precision_rules.ENGINE_RULES + plugin_rules.ENGINE_RULES + runtime_rules.ENGINE_RULES
 ENVIRONMENT_RULES = environment_rules.RULES + source_access_rules.RULES
 
 
@@ -181,28 +192,25 @@ def _scaling_faults(case: ScalingCase) -> Iterator[Fault]:
     yield from apply_rules(scaling_rules.RULES, case, frozenset({"scaling"}))
 
 
-Placed = tuple[KeyPath, InstanceType]
-
-
 def placements(view: EnvironmentView) -> Iterator[PlacementCase]:
     """Return every instance type of every endpoint, where type and platform are known."""
     for name, endpoint in view.own_endpoints.items():
         yield from _placements(
             view,
             view.models[name],
-            _instance_type_paths(endpoint, ("endpoint",)),
+            endpoint_types(endpoint, ("endpoint",)),
             model_server(view.models[name]),
         )
     for name, model in view.models.items():
         yield from _placements(
             view,
             model,
-            _joined_type(view, name),
+            joined_type(view, name),
             model_server(view.models.get(_joins(view, name), model)),
         )
     for shared in view.endpoints.values():
         server: Server = shared.spec.server if "server" in shared.sections else "triton"
-        yield from _placements(view, shared, _own_type(shared, ()), server, multi_model=True)
+        yield from _placements(view, shared, own_type(shared, ()), server, multi_model=True)
 
 
 def engine_cases(
@@ -214,7 +222,7 @@ def engine_cases(
         return
     for name, model in view.models.items():
         users = (name, *view.ensembles_of(name))
-        placed = tuple(place for user in users for place in _serving(view, user))
+        placed = tuple(place for user in users for place in serving_types(view, user))
         instances = tuple(instance for _, instance in placed)
         server, multi_model = serving_server(view, name)
         for path, instance in placed:
@@ -231,6 +239,8 @@ def engine_cases(
                     multi_model=multi_model,
                     has_signers="trusted_signers" in view.environment.sections
                     and bool(view.environment.spec.trusted_signers),
+                    driver=host_driver(view, platform),
+                    is_called=len(users) > 1,
                     library=datasets.shared_library,
                 ),
             )
@@ -294,46 +304,6 @@ def _placements(
             server_path=("server",) if multi_model else ("serving", "server"),
             multi_model=multi_model,
         )
-
-
-def _serving(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
-    """Every instance type that serves a model, and where its file says so."""
-    if name in view.own_endpoints:
-        return _instance_type_paths(view.own_endpoints[name], ("endpoint",))
-    if name in view.joins:
-        if view.joins[name].instance_type is not None:
-            return _joined_type(view, name)
-        inherited: Checked[EndpointSpec] | None = view.own_endpoints.get(view.joins[name].joins)
-    else:
-        inherited = view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
-    return () if inherited is None else _own_type(inherited, ("endpoint",))
-
-
-def _instance_type_paths(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
-    """The instance types of an endpoint that have a row: its own, then its pools'."""
-    pools = endpoint.spec.instance_pools if "instance_pools" in endpoint.sections else ()
-    named = (
-        ((*inside, "instance_pools", index, "instance_type"), pool.instance_type)
-        for index, pool in enumerate(pools)
-    )
-    known = ((path, instance_types()[name]) for path, name in named if name in instance_types())
-    return (*_own_type(endpoint, inside), *known)
-
-
-def _own_type(endpoint: Checked[EndpointSpec], inside: KeyPath) -> tuple[Placed, ...]:
-    known = (
-        instance_types().get(endpoint.spec.instance_type)
-        if "instance_type" in endpoint.sections
-        else None
-    )
-    return () if known is None else (((*inside, "instance_type"), known),)
-
-
-def _joined_type(view: EnvironmentView, name: str) -> tuple[Placed, ...]:
-    """The instance type that a model names which joins another."""
-    named = view.joins[name].instance_type if name in view.joins else None
-    known = None if named is None else instance_types().get(named)
-    return () if known is None else ((("endpoint", "instance_type"), known),)
 
 
 def _joins(view: EnvironmentView, name: str) -> str:

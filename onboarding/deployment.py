@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
 from onboarding.hosting_spec import ScalingSpec
-from onboarding.keys import plan_gpu
+from onboarding.keys import plan_gpu, runtime_name
 from onboarding.lock import LockEntry
 from onboarding.model_spec import EndpointSpec, ModelSpec
 from onboarding.platform import InstanceType, ServingPlatform
@@ -18,7 +18,7 @@ from onboarding.signature import (
     parse_public_key,
     verify_statement,
 )
-from onboarding.values import Role, Server
+from onboarding.values import Role, Runtime, Server
 
 VARIANT = "AllTraffic"
 """The variant of the endpoint's own model.
@@ -46,6 +46,16 @@ class Target:
     """The models of an ensemble on the same instance type; its archive holds copies of theirs."""
 
     @property
+    def runtime(self) -> Runtime:
+        """What executes the engine."""
+        return runtime_name(self.model, self.instance_type)
+
+    @property
+    def build_capability(self) -> str:
+        """Compute capability of the machine that builds the engine: `cpu` but for plans."""
+        return self.instance_type.compute_capability if self.runtime == "tensorrt" else "cpu"
+
+    @property
     def plan_gpu(self) -> str | None:
         """GPU model that the plan runs on alone; None for a CPU or a compatible plan."""
         return plan_gpu(self.model, self.instance_type)
@@ -67,6 +77,8 @@ class Variant:
 
     name: str
     role: Role
+    server: Server
+    """The endpoint's, but for a model that joins with a baseline runtime."""
     weight: float
     scaling: ScalingSpec
     pools: tuple[Pool, ...]
@@ -90,7 +102,6 @@ class Deployment:
     environment: EnvironmentSpec
     name: str
     endpoint: EndpointSpec
-    server: Server
     multi_model: bool
     platform: ServingPlatform
     inference_ami_version: str | None
@@ -106,9 +117,23 @@ class Deployment:
         return self.variants[0]
 
     @property
+    def server(self) -> Server:
+        """Of the own variant."""
+        return self.own.server
+
+    @property
     def instance_type(self) -> InstanceType:
         """Of the own variant's first pool."""
         return self.own.instance_type
+
+    def variant_of(self, target: Target) -> Variant:
+        """Return the variant that an engine of the endpoint answers in."""
+        return next(
+            variant
+            for variant in self.variants
+            for pool in variant.pools
+            if target.engine_key in (held.engine_key for held in pool.targets)
+        )
 
     @property
     def targets(self) -> tuple[Target, ...]:

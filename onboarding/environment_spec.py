@@ -121,9 +121,17 @@ class GatesSpec(Value):
     )
 
 
-ServingImage = Literal["python-server", "python-server-gpu", "triton"]
+ServingImage = Literal[
+    "python-server",
+    "python-server-baseline",
+    "python-server-gpu",
+    "python-server-gpu-baseline",
+    "triton",
+]
 """An image that answers requests."""
-PLATFORM_IMAGES: frozenset[ServingImage] = frozenset({"python-server-gpu", "triton"})
+PLATFORM_IMAGES: frozenset[ServingImage] = frozenset(
+    {"python-server-gpu", "python-server-gpu-baseline", "triton"}
+)
 """Those that start from the serving platform's base image."""
 
 
@@ -138,8 +146,8 @@ class ImagePinSpec(Value):
     )
     platform: str | None = Field(
         None,
-        description="The serving platform that it starts from; to be named of triton and "
-        "python-server-gpu",
+        description="The serving platform that it starts from; to be named of triton, "
+        "python-server-gpu and python-server-gpu-baseline",
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
+from onboarding.serving_spec import server_beside
 from onboarding.validation import Checked, validate
 from onboarding.values import Server, Value
 
@@ -135,8 +136,12 @@ def serving_server(view: EnvironmentView, name: str) -> tuple[Server, bool]:
     shared = view.endpoints.get(shared_endpoint_name(view.models[name]) or "")
     if shared is not None:
         return (shared.spec.server if "server" in shared.sections else "triton"), True
-    joined = view.joins[name].joins if name in view.joins else name
-    return model_server(view.models.get(joined, view.models[name])), False
+    model = view.models[name]
+    if name not in view.joins:
+        return model_server(model), False
+    server = model_server(view.models.get(view.joins[name].joins, model))
+    is_valid = "serving" in model.sections
+    return server_beside(model.spec.serving, server) if is_valid else server, False
 
 
 def model_server(model: Checked[ModelSpec]) -> Server:

@@ -8,10 +8,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from onboarding.manifest import RuntimeIdentity
-from onboarding.model_spec import AccuracySpec, ModelSpec, SensitivitySearchSpec, ServingSpec
+from onboarding.model_spec import AccuracySpec, ModelSpec, SensitivitySearchSpec
 from onboarding.platform import InstanceType
+from onboarding.serving_spec import ServingSpec
 from onboarding.source_spec import SourceSpec
-from onboarding.values import EXPORT_OPSET, LEAST_FP8, TEXT_TASKS, Precision, QuantizationMode
+from onboarding.values import (
+    EXPORT_OPSET,
+    LEAST_FP8,
+    TEXT_TASKS,
+    Precision,
+    QuantizationMode,
+    Runtime,
+)
 
 RECIPE_VERSION = 4
 """Raised by hand when the same inputs must give other bytes: a changed exporter, quantizer,
@@ -115,13 +123,22 @@ def plugin_operators(spec: ModelSpec) -> frozenset[str]:
     return frozenset(name for plugin in spec.engine.plugins for name in plugin.operators)
 
 
+def runtime_name(spec: ModelSpec, instance: InstanceType) -> Runtime:
+    """Return what executes a model on an instance type, where its file leaves it open too."""
+    given = spec.serving.runtime
+    if given is not None:
+        return given
+    return "tensorrt" if instance.is_gpu else "onnxruntime"
+
+
 def plan_gpu(spec: ModelSpec, instance: InstanceType) -> str | None:
     """Return the GPU model that a plan built for an instance type runs on alone.
 
-    None: the engine of a CPU, or a plan that its hardware compatibility lets run on other models.
+    None: no TensorRT plan, or one that its hardware compatibility lets run on other models.
     TensorRT plans are specific to the GPU model, unless a hardware compatibility level is set.
     """
-    return instance.gpu if spec.engine.hardware_compatibility == "none" else None
+    is_plan = runtime_name(spec, instance) == "tensorrt"
+    return instance.gpu if is_plan and spec.engine.hardware_compatibility == "none" else None
 
 
 def engine_key(
@@ -271,8 +288,8 @@ def _compiler(spec: ModelSpec) -> dict[str, Any]:
 
 def _packaged(serving: ServingSpec) -> dict[str, Any]:
     # `auto_truncate` is younger than its recipe: its default is left out, so that no key of before
-    # changes.
-    unsaid = {"server", "auto_truncate"} if serving.auto_truncate else {"server"}
+    # changes. The runtime is a part of what is compiled.
+    unsaid = {"server", "runtime", *(["auto_truncate"] if serving.auto_truncate else [])}
     fields = serving.model_dump(mode="json", exclude=unsaid | set(_PROCESSING))
     # A file is its digest, wherever it lies.
     own = serving.model_dump(

@@ -18,6 +18,7 @@ from onboarding.values import (
     Precision,
     QuantizationMode,
     RequestedPrecision,
+    Runtime,
     Task,
     Value,
 )
@@ -26,7 +27,7 @@ from onboarding.values import (
 class RuntimeIdentity(Value):
     """The software that executes the engine: exactly this build or nothing."""
 
-    name: Literal["tensorrt", "onnxruntime"]
+    name: Runtime
     version: str
 
 

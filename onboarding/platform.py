@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-from onboarding.values import QuantizationMode, Value
+from onboarding.values import PYTORCH_RUNTIMES, QuantizationMode, Runtime, Value
 from onboarding.yaml_text import load_yaml
 
 BuildRoute = Literal["cpu", "gpu", "fleet", "training-job"]
@@ -65,7 +65,23 @@ class ServingPlatform(Value):
     minimum_driver: int | None
     inference_ami_version: str | None
     onnxruntime: str
+    onnxruntime_tensorrt: str | None
+    """The TensorRT that ONNX Runtime's provider loads; None where the platform has none that it
+    does."""
+    pytorch: str | None
+    baseline_minimum_driver: int | None
+    """NVIDIA driver that the CUDA builds of torch and ONNX Runtime need."""
     quantization: QuantizationMode
+
+    def runtime_version(self, runtime: Runtime) -> str | None:
+        """Return the version of a runtime's library; None where the platform has none."""
+        if runtime == "tensorrt":
+            return self.tensorrt
+        if runtime in PYTORCH_RUNTIMES:
+            return self.pytorch
+        if runtime == "onnxruntime-tensorrt" and self.onnxruntime_tensorrt is None:
+            return None
+        return self.onnxruntime
 
 
 class HostImage(Value):

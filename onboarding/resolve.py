@@ -13,14 +13,15 @@ from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault, FaultsError
-from onboarding.keys import engine_key, network_key, network_precisions, plan_key
+from onboarding.keys import engine_key, network_key, network_precisions, plan_key, runtime_name
 from onboarding.lock import LockEntry, LockError, lock_path, read_lock
 from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
+from onboarding.serving_spec import server_beside
 from onboarding.tree import Tree
-from onboarding.values import QuantizationMode
+from onboarding.values import QuantizationMode, Server
 
 
 def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tuple[Deployment, ...]:
@@ -88,13 +89,18 @@ def target(
     )
 
 
-def runtime_identity(platform: ServingPlatform, instance: InstanceType) -> RuntimeIdentity:
-    """Return the runtime of an instance type: TensorRT on a GPU, ONNX Runtime on a CPU."""
-    if not instance.is_gpu:
-        return RuntimeIdentity(name="onnxruntime", version=platform.onnxruntime)
-    if platform.tensorrt is None:
-        raise ValueError(f"platform {platform.name} has no TensorRT for {instance.name}")
-    return RuntimeIdentity(name="tensorrt", version=platform.tensorrt)
+def runtime_identity(
+    model: ModelSpec, platform: ServingPlatform, instance: InstanceType
+) -> RuntimeIdentity:
+    """Return the runtime of a model on an instance type, in the platform's version of it.
+
+    Raises ValueError where the platform has none.
+    """
+    name = runtime_name(model, instance)
+    version = platform.runtime_version(name)
+    if version is None:
+        raise ValueError(f"platform {platform.name} has no {name} for {instance.name}")
+    return RuntimeIdentity(name=name, version=version)
 
 
 def quantization_mode(model: ModelSpec, platform: ServingPlatform) -> QuantizationMode:
@@ -208,8 +214,9 @@ def _endpoint_deployment(
 ) -> Deployment:
     resolve, own = _Resolver(tree, view, entries), models[0].endpoint
     if isinstance(own, EndpointSpec):
-        joined = (resolve.joined_variant(model, own) for model in models[1:])
-        return _deployment(view, name, own, (resolve.own_variant(own, models[:1]), *joined))
+        first = resolve.own_variant(own, models[:1])
+        joined = (resolve.joined_variant(model, own, first.server) for model in models[1:])
+        return _deployment(view, name, own, (first, *joined))
     shared = view.endpoints[name].spec
     return _deployment(view, name, shared, (resolve.own_variant(shared, models),))
 
@@ -224,9 +231,6 @@ def _deployment(
         environment=environment,
         name=name,
         endpoint=endpoint,
-        server=endpoint.server
-        if isinstance(endpoint, SharedEndpointSpec)
-        else variants[0].targets[0].model.serving.server,
         multi_model=shared,
         platform=platform,
         inference_ami_version=_host_image(environment, platform)
@@ -253,12 +257,15 @@ class _Resolver:
         return Variant(
             name=VARIANT,
             role="variant",
+            server=endpoint.server
+            if isinstance(endpoint, SharedEndpointSpec)
+            else models[0].serving.server,
             weight=endpoint.weight,
             scaling=endpoint.scaling,
             pools=tuple(pools),
         )
 
-    def joined_variant(self, model: ModelSpec, endpoint: EndpointSpec) -> Variant:
+    def joined_variant(self, model: ModelSpec, endpoint: EndpointSpec, server: Server) -> Variant:
         """The variant of a model that joins another's endpoint."""
         join = model.endpoint
         assert isinstance(join, JoinSpec)
@@ -266,6 +273,7 @@ class _Resolver:
         return Variant(
             name=model.name,
             role=join.role,
+            server=server_beside(model.serving, server),
             weight=join.weight,
             scaling=endpoint.scaling if join.scaling is None else join.scaling,
             pools=(self._pool(1, instance, (model,)),),
@@ -291,7 +299,7 @@ class _Resolver:
             plan = None
         else:
             inputs: dict[str, Any] = {
-                "runtime": runtime_identity(platform, instance),
+                "runtime": runtime_identity(model, platform, instance),
                 "instance": instance,
                 "quantization": quantization,
                 "dataset_digests": digests,

@@ -19,6 +19,15 @@ Task = Literal[
     "ensemble",
 ]
 Server = Literal["python", "triton"]
+Runtime = Literal[
+    "onnxruntime",
+    "onnxruntime-cuda",
+    "onnxruntime-tensorrt",
+    "pytorch",
+    "pytorch-compile",
+    "tensorrt",
+]
+"""What executes an engine; ONNX Runtime by its execution provider."""
 QuantizationMode = Literal["explicit", "calibration-cache"]
 CalibrationMethod = Literal["entropy", "percentile", "max"]
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
@@ -33,6 +42,19 @@ Sparsity = Literal["disable", "enable"]
 Rollout = Literal["canary", "linear", "rolling", "all-at-once"]
 Role = Literal["variant", "shadow"]
 Activation = Literal["softmax", "sigmoid", "identity"]
+
+PYTORCH_RUNTIMES: tuple[Runtime, ...] = ("pytorch", "pytorch-compile")
+BASELINE_RUNTIMES: tuple[Runtime, ...] = (
+    "onnxruntime-cuda",
+    "onnxruntime-tensorrt",
+    *PYTORCH_RUNTIMES,
+)
+"""Runtimes that engines are compared with: the Python server has them alone, and their engines are
+built on a CPU, whatever serves them.
+"""
+
+STARTS_BY_COMPILING: tuple[Runtime, ...] = ("onnxruntime-tensorrt", "pytorch-compile")
+"""Baselines whose library compiles the engine each time that a server starts."""
 
 TEXT_TASKS: tuple[Task, ...] = (
     "text-classification",
@@ -59,6 +81,13 @@ OWN, SHARED, JOINED = "own", "shared", "joined"
 """Tags of `ModelSpec.endpoint`: an endpoint of the model's own, the name of a shared one, or a
 place beside another model.
 """
+
+
+def runtime_library(runtime: Runtime) -> Literal["onnxruntime", "pytorch", "tensorrt"]:
+    """Return the library that a runtime is of."""
+    if runtime in PYTORCH_RUNTIMES:
+        return "pytorch"
+    return "tensorrt" if runtime == "tensorrt" else "onnxruntime"
 
 
 class Value(BaseModel):

@@ -29,6 +29,8 @@ KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
 REPOSITORIES = {
     "PythonServer": "python-server",
     "PythonServerGpu": "python-server-gpu",
+    "PythonServerBaseline": "python-server-baseline",
+    "PythonServerGpuBaseline": "python-server-gpu-baseline",
     "Triton": "triton",
     "BuilderCpu": "builder-cpu",
     "BuilderGpu": "builder-gpu",

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import Deployment
+from onboarding.deployment import Deployment, Pool, Target
 from onboarding.environment_spec import EnvironmentSpec, ImagePinSpec
-from onboarding.platform import InstanceType, ServingPlatform, registry_host, triton_registries
-from onboarding.values import Server
+from onboarding.platform import ServingPlatform, registry_host, triton_registries
+from onboarding.values import BASELINE_RUNTIMES, Server
 
 DOCKERFILES: Mapping[str, str] = {
     "python-server": "container/Dockerfile.server",
     "python-server-gpu": "container/Dockerfile.server_gpu",
+    "python-server-baseline": "container/Dockerfile.server_baseline",
+    "python-server-gpu-baseline": "container/Dockerfile.server_gpu_baseline",
     "triton": "container/triton/Dockerfile",
     "builder-cpu": "engine_build/image/cpu/Dockerfile",
     "builder-gpu": "engine_build/image/gpu/Dockerfile",
@@ -35,7 +37,7 @@ NVIDIA_IMAGE = "nvcr.io/nvidia/tritonserver"
 """NVIDIA's Triton image, public, with SageMaker's `serve` inside."""
 AWS_TRITON_REPOSITORY = "sagemaker-tritonserver"
 
-_HAS_TORCH = ("builder-cpu", "builder-gpu")
+_HAS_CPU_TORCH = ("python-server-baseline", "builder-cpu", "builder-gpu")
 _HAS_BINDINGS = ("python-server-gpu", "builder-gpu")
 
 
@@ -96,7 +98,7 @@ def needed_images(platform: ServingPlatform, deployments: Iterable[Deployment]) 
     for deployment in deployments:
         found.update(set(serving_images(deployment)) - pinned_images([deployment]).keys())
         if platform.tensorrt is not None and any(
-            target.instance_type.is_gpu for target in deployment.targets
+            target.build_capability != "cpu" for target in deployment.built_targets
         ):
             found.add("builder-gpu")
     return tuple(sorted(found))
@@ -160,23 +162,33 @@ def build_arguments(
         if platform.tensorrt is None:
             raise ValueError(f"platform {platform.name} has no TensorRT for the image {image}")
         arguments["TENSORRT"] = platform.tensorrt
-    if image in _HAS_TORCH:
+    if image in _HAS_CPU_TORCH:
         arguments["TORCH_INDEX"] = TORCH_INDEX
     return arguments
 
 
-def serving_image(server: Server, instance: InstanceType) -> str:
-    """The name of the image that one instance type runs."""
+def serving_image(server: Server, pool: Pool) -> str:
+    """The name of the image that runs one instance type's engines."""
     if server == "triton":
         return "triton"
-    return "python-server-gpu" if instance.is_gpu else "python-server"
+    suffix = "-baseline" if any(map(_needs_baseline_image, pool.targets)) else ""
+    kind = "-gpu" if pool.instance_type.is_gpu else ""
+    return f"python-server{kind}{suffix}"
+
+
+def _needs_baseline_image(target: Target) -> bool:
+    """ONNX Runtime on a CPU is in every image of the Python server."""
+    return target.runtime in BASELINE_RUNTIMES
 
 
 def serving_images(deployment: Deployment) -> tuple[str, ...]:
     """Every image of an endpoint, once: variants on a CPU and on a GPU may run different ones."""
-    pools = [pool for variant in deployment.variants for pool in variant.pools]
     return tuple(
-        dict.fromkeys(serving_image(deployment.server, pool.instance_type) for pool in pools)
+        dict.fromkeys(
+            serving_image(variant.server, pool)
+            for variant in deployment.variants
+            for pool in variant.pools
+        )
     )
 
 
@@ -193,20 +205,31 @@ _TRAINING_ENTRY = ("engine_build/training_job.py", "engine_build/image/train")
 _SERVER = (
     "container/__init__.py",
     "container/archive.py",
+    "container/pytorch/**/*",
     "container/server/**/*",
     "container/tensorrt/**/*",
     "container/triton/heads.py",
     "container/triton/images.py",
     *_ENGINE_MANIFEST,
-    "requirements/server.txt",
 )
 
 IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
-    "python-server": ("container/Dockerfile.server", *_SERVER),
+    "python-server": ("container/Dockerfile.server", *_SERVER, "requirements/server.txt"),
     "python-server-gpu": (
         "container/Dockerfile.server_gpu",
         *_SERVER,
+        "requirements/server.txt",
         "requirements/bindings-*.txt",
+    ),
+    "python-server-baseline": (
+        "container/Dockerfile.server_baseline",
+        *_SERVER,
+        "requirements/server-baseline.txt",
+    ),
+    "python-server-gpu-baseline": (
+        "container/Dockerfile.server_gpu_baseline",
+        *_SERVER,
+        "requirements/server-baseline-gpu.txt",
     ),
     "triton": (
         "container/triton/Dockerfile",
@@ -234,7 +257,9 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
 A build of the image brings no other file, and its tag is their digest.
 """
 
-FROM_PLATFORM = frozenset({"triton", "python-server-gpu", "builder-gpu"})
+FROM_PLATFORM = frozenset(
+    {"triton", "python-server-gpu", "python-server-gpu-baseline", "builder-gpu"}
+)
 """Images that start from the serving platform's base image.
 
 What compiles an engine is what serves it.

@@ -17,7 +17,7 @@ from onboarding.aws_limits import (
 )
 from onboarding.deployment import Deployment, Variant
 from onboarding.lock import LockEntry
-from onboarding.values import Rollout
+from onboarding.values import STARTS_BY_COMPILING, Rollout
 from stacks.template import Properties
 
 WAIT_SECONDS = 300
@@ -36,6 +36,8 @@ DOWNLOAD_MIB_PER_SECOND = 20
 LEAST_DOWNLOAD_SECONDS = 300
 """Pulling and extracting an archive on a busy host takes minutes, however small the archive is."""
 CONTAINER_SECONDS = 60
+COMPILING_SECONDS = 1800
+"""For a baseline that its server compiles; no build measures how long that takes."""
 OWN_START_UP_SECONDS = 480
 """SageMaker's own limit for a container ("the 8 minutes after startup", developer guide, "Custom
 inference code with hosting services"), and the least here: a host that has just pulled an image of
@@ -94,9 +96,12 @@ def variant_timeouts(deployment: Deployment, variant: Variant) -> tuple[int, int
     rollout; its container starts without one.
     """
     entries = () if deployment.multi_model else locked_entries(variant)
+    targets = [target for pool in variant.pools for target in pool.targets]
+    compiles = any(target.runtime in STARTS_BY_COMPILING for target in targets)
+    loads = [entry.manifest.load_seconds for entry in entries]
     return (
         download_timeout_seconds([entry.archive.size_bytes for entry in entries]),
-        start_up_timeout_seconds([entry.manifest.load_seconds for entry in entries]),
+        COMPILING_SECONDS if compiles else start_up_timeout_seconds(loads),
     )
 
 

@@ -43,7 +43,7 @@ Built = Callable[[Deployment, Target], LockEntry]
 
 def measured_entry(deployment: Deployment, target: Target, **archive: Any) -> LockEntry:
     """Return a lock entry as long as a real one; `archive` is its digest and size, if it exists."""
-    runtime = runtime_identity(deployment.platform, target.instance_type).name
+    runtime = runtime_identity(target.model, deployment.platform, target.instance_type).name
     return lock_entry(deployment, target, **archive, **_measured_fields(target, runtime))
 
 
@@ -56,7 +56,7 @@ def lock_entry(
     **manifest_fields: Any,
 ) -> LockEntry:
     """Return the lock entry of a target, with these fields of its manifest."""
-    runtime = runtime_identity(deployment.platform, target.instance_type)
+    runtime = runtime_identity(target.model, deployment.platform, target.instance_type)
     fields = {
         "task": target.model.task,
         "engine_key": target.engine_key,

@@ -9,6 +9,7 @@ from typing import Any
 from onboarding.lock import LockEntry
 from onboarding.manifest import BenchmarkRecord, Manifest
 from onboarding.source_spec import SourceSpec
+from onboarding.values import runtime_library
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class CardFacts:
     @property
     def subject(self) -> tuple[str, str]:
         """Runtime and precision of the published engine, as the benchmark names them."""
-        return self.manifest.runtime.name, self.manifest.precision
+        return runtime_library(self.manifest.runtime.name), self.manifest.precision
 
     @property
     def at_opt(self) -> BenchmarkRecord | None:

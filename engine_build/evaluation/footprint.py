@@ -108,7 +108,8 @@ def main(arguments: Sequence[str]) -> int:
     engine, path = Path(arguments[0]), arguments[1]
     with np.load(path, allow_pickle=False) as file:
         feed = dict(file)
-    runtime: RuntimeName = "tensorrt" if engine.suffix == ".plan" else "onnxruntime"
+    runtimes: dict[str, RuntimeName] = {".plan": "tensorrt", ".pt2": "pytorch"}
+    runtime = runtimes.get(engine.suffix, "onnxruntime")
     import_runtime(runtime)
     _, footprint = load_measured(partial(load_engine, runtime, engine, as_served=False), feed)
     print(json.dumps(asdict(footprint)))

@@ -26,7 +26,7 @@ DRIVER = "libcuda.so.1"
 MODULES: dict[RuntimeName, tuple[str, ...]] = {
     "onnxruntime": ("engine_build.ort",),
     "onnxruntime CUDA": ("engine_build.ort",),
-    "pytorch": (),
+    "pytorch": ("engine_build.exported", "torch.export"),
     "pytorch CUDA": (),
     "tensorrt": ("engine_build.tensorrt.network", "cuda.bindings.runtime"),
 }
@@ -204,12 +204,19 @@ def import_runtime(runtime: RuntimeName) -> None:
 
 
 def load_engine(runtime: RuntimeName, path: Path, *, as_served: bool = True) -> Running:
-    """Load a network or plan in a runtime. Raises SourceFault, InputRefused and NetworkRefused."""
+    """Load a network, plan or program in a runtime.
+
+    Raises SourceFault, InputRefused and NetworkRefused.
+    """
     if runtime == "tensorrt":
         from engine_build.tensorrt.network import load_plan
 
         # Plans measured here were compiled here: the code in a version-compatible one is ours.
         return load_plan(path, host_code=True)
+    if runtime == "pytorch":
+        from engine_build.exported import ExportedProgram
+
+        return ExportedProgram(path)
     from engine_build.ort import BoundNetwork, OrtNetwork
 
     if runtime == "onnxruntime CUDA":

@@ -21,8 +21,10 @@ from engine_build.packaging.archive import (
     TOKENIZER,
     backend_file,
 )
+from engine_build.packaging.configuration_rules import check_served
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.served import Served, member, processing_file
+from onboarding.values import BASELINE_RUNTIMES, Runtime
 
 ENSEMBLE = "An ensemble has no file of its own, and Triton wants its version folder.\n"
 
@@ -41,14 +43,17 @@ def repository(
     engine: Path,
     tokenizer: Path | None,
     *,
-    is_cpu: bool,
+    runtime: Runtime,
     code_roots: tuple[Path, ...],
 ) -> Repository:
     """One model folder; those of an ensemble for an encoder on a GPU, and around a user's code.
 
-    A network's data file lies beside it; a user's files are of the first root. Raises InputRefused.
+    A baseline has no model configuration. A network's data file lies beside it; a user's files are
+    of the first root. Raises InputRefused.
     """
-    model = served.model
+    model, is_cpu = served.model, runtime == "onnxruntime"
+    if runtime in BASELINE_RUNTIMES:
+        return _baseline(served, engine, tokenizer)
     files: dict[str, Path | str] = {**configurations(served, is_cpu=is_cpu)}
     plan_folder = code_folder = f"{model}/1"
     part = None if is_cpu else served.encoder
@@ -67,6 +72,20 @@ def repository(
     tokenizer_file = None
     if tokenizer is not None:
         tokenizer_file = f"{code_folder}/tokenizer.json"
+        files[tokenizer_file] = tokenizer
+    return Repository(files=files, engine_file=engine_file, tokenizer_file=tokenizer_file)
+
+
+def _baseline(served: Served, engine: Path, tokenizer: Path | None) -> Repository:
+    """Return the engine and its tokenizer alone: Triton has no model of it, and loads none."""
+    check_served(served, is_cpu=True)
+    folder = f"{served.model}/1"
+    engine_file = f"{folder}/model{engine.suffix}"
+    files: dict[str, Path | str] = {engine_file: engine}
+    if (data := data_file(engine)) is not None:
+        files[f"{folder}/{DATA_NAME}"] = data
+    tokenizer_file = None if tokenizer is None else f"{folder}/tokenizer.json"
+    if tokenizer is not None and tokenizer_file is not None:
         files[tokenizer_file] = tokenizer
     return Repository(files=files, engine_file=engine_file, tokenizer_file=tokenizer_file)
 

@@ -67,7 +67,7 @@ def given_network(network: Network, request: BuildRequest, encoder: Encoder) -> 
     given = given_quantization(model)
     precision = kept_precision(given)
     refuse_other_request(request, precision, int(network.facts["qdq_nodes"]))
-    if not request.is_cpu:
+    if request.is_plan:
         refuse_for_tensorrt(given, precision, request.compute_capability)
     opt = request.opt_shape
     row = encoder.shaped(request.validation.values, dataclasses.replace(opt, batch=1))

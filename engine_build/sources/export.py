@@ -16,6 +16,7 @@ import torch
 from engine_build.datasets.dataset import Feed, Sample, Shape, by_length
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault, one_line
+from engine_build.exported import ExportedProgram
 from engine_build.onnx_graph.external_data import pack_network
 from engine_build.onnx_graph.network_store import Network, observed_outputs
 from engine_build.onnx_graph.onnx_file import qdq_node_count, read_model, tensor_records
@@ -107,7 +108,9 @@ def comparison_feeds(encoder: TextEncoder, texts: Sequence[Sample], longest: int
     return [*map(encoder.feed, batches), row]
 
 
-def largest_difference(source: Exported, network: OrtNetwork, feeds: Sequence[Feed]) -> float:
+def largest_difference(
+    source: Exported, network: OrtNetwork | ExportedProgram, feeds: Sequence[Feed]
+) -> float:
     """Return the largest absolute difference of any element.
 
     Raises SourceFault beyond the tolerance, and for NaN and Inf.

@@ -150,17 +150,23 @@ def _shape(profile: OptimizationProfileSpec, size: int) -> Shape:
 
 
 def _other_artifacts(context: BuildContext, state: BuildState) -> Artifacts:
-    """Return what is no candidate: the source model, and on a GPU the float network."""
-    if context.request.is_cpu or state.given_precision is not None:
+    """Return what is no candidate: the source model, and beside a plan the float network.
+
+    A program's candidates are the source model's own.
+    """
+    networks = {"fp32": state.networks["float"].path}
+    if context.request.library == "pytorch":
+        return Artifacts(networks=networks)
+    if not context.request.is_plan or state.given_precision is not None:
         return Artifacts(source=state.model)
-    return Artifacts(networks={"fp32": state.networks["float"].path}, source=state.model)
+    return Artifacts(networks=networks, source=state.model)
 
 
 def _load_candidates(
     context: BuildContext, candidates: Sequence[Candidate], feed: Feed, load: Load, stack: ExitStack
 ) -> Measured:
     """Load the candidates, and a second copy of the first: memory's layout differs by copy."""
-    runtime, scratch = context.request.runtime.name, context.work.scratch("benchmark")
+    runtime, scratch = context.request.library, context.work.scratch("benchmark")
     # Each in a process of its own, before this one fills its memory and the GPU's.
     subjects: list[tuple[str, Candidate, Footprint | None]] = [
         (item.precision, item, measure_in_child(item.path, feed, scratch, context.runner))

@@ -217,7 +217,7 @@ def run(context: BuildContext, state: BuildState) -> None:
         for network in missing:
             try:
                 new += compile_checks(
-                    [network], profiles, context.runner, log, is_gate=not request.is_cpu
+                    [network], profiles, context.runner, log, is_gate=request.is_plan
                 )
             except NetworkRefused as error:
                 precision = halves.get(network.precision)
@@ -234,4 +234,4 @@ def run(context: BuildContext, state: BuildState) -> None:
     state.checks = (*known.values(), *new)
 
 
-CHECK = Step(name="check", run=run)
+CHECK = Step(name="check", run=run, applies=lambda context: context.request.library != "pytorch")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from engine_build import exported
 from engine_build.context import BuildContext
 from engine_build.errors import InputRefused, NetworkRefused, NothingForInt8
 from engine_build.evaluation.decision import Candidate
@@ -17,6 +18,7 @@ from engine_build.quantization.dynamic import quantize_dynamically
 from engine_build.quantization.given_qdq import given_precision
 from engine_build.request import BuildRequest
 from engine_build.runner import Runner
+from engine_build.steps.baseline import baseline_candidate
 from engine_build.steps.step import BuildState, Step
 from engine_build.tensorrt.compilation import Compilation
 from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_version
@@ -29,11 +31,13 @@ from onboarding.values import Precision
 def check_machine(
     request: BuildRequest, runner: Runner, *, forward_compatible: bool = False
 ) -> GpuHost | None:
-    """Return the GPU that builds; None for a CPU engine.
+    """Return the GPU that builds; None where a CPU does.
 
     Refuses, before anything is fetched, what this machine cannot make.
     """
     precision = request.model.engine.precision
+    if not request.is_plan and not request.is_cpu:
+        return None
     on_gpu = () if request.is_cpu else ("fp16", "bf16")
     allowed = ("fp32", *on_gpu, "int8", "fp8", "auto")
     if precision not in allowed:
@@ -68,7 +72,7 @@ def compile_candidates(
     """
     refused = {} if refused is None else refused
     precisions = _precisions(context.request, networks, refused)
-    if not context.request.is_cpu:
+    if context.request.is_plan:
         return _plans(context, networks, precisions, refused)
     folder, network, candidates = context.work.scratch("engines"), networks["float"].path, []
     for precision in precisions:
@@ -114,7 +118,7 @@ def _precisions(
 
 def fallback(context: BuildContext, networks: Mapping[str, Network]) -> Candidate | None:
     """Compile what `auto` may still take where FP16 misses the budget: FP32 on a GPU."""
-    if context.request.is_cpu or context.request.model.engine.precision != "auto":
+    if not context.request.is_plan or context.request.model.engine.precision != "auto":
         return None
     return _plans(context, networks, ("fp32",), {})[0]
 
@@ -151,9 +155,10 @@ def refuse_unfit_machine(context: BuildContext) -> None:
     """Refuse, before anything is fetched, what this machine cannot build. Raises InputRefused."""
     request = context.request
     check_machine(request, context.runner, forward_compatible=context.settings.forward_compatible)
-    if request.is_cpu and version() != request.runtime.version:
+    has = exported.version() if request.library == "pytorch" else version()
+    if not request.is_plan and has != request.runtime.version:
         raise InputRefused(
-            f"this machine has {request.runtime.name} {version()}, but platform "
+            f"this machine has {request.library} {has}, but platform "
             f"{request.platform.name} serves {request.runtime.version}; "
             "build with the environment of requirements/builder.txt."
         )
@@ -164,7 +169,12 @@ def run(context: BuildContext, state: BuildState) -> None:
     """Compile every candidate. Raises InputRefused and NetworkRefused."""
     precisions = ", ".join(_precisions(context.request, state.networks, state.refused))
     with context.log.step("compile", f"{precisions} for {context.request.runtime.name}"):
-        state.candidates = compile_candidates(context, state.networks, state.refused)
+        if context.request.library == "pytorch" or not (
+            context.request.is_plan or context.request.is_cpu
+        ):
+            state.candidates = (baseline_candidate(context, state),)
+        else:
+            state.candidates = compile_candidates(context, state.networks, state.refused)
 
 
 COMPILE = Step(name="compile", run=run)

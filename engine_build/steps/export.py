@@ -38,7 +38,7 @@ def run(context: BuildContext, state: BuildState) -> None:
         network = state.network_store.keep(request.network_keys["float"], network)
     if "opset" in network.facts:
         check_opset(context, state, int(network.facts["opset"]))
-    if request.model.engine.sparsity == "enable" and not request.is_cpu:
+    if request.model.engine.sparsity == "enable" and request.is_plan:
         context.log.line(f"  {refuse_dense_network(network)}")
     state.networks["float"] = network
     state.encoder = encoder_for(network, request.longest_sequence)

@@ -30,7 +30,8 @@ def run(context: BuildContext, state: BuildState) -> None:
     if network is not None:
         state.networks["float"] = network
         state.reference = stored_reference(context.stores, request)
-        if state.reference is not None:
+        # A program is exported of the source itself.
+        if state.reference is not None and request.library != "pytorch":
             return
     with context.log.step("fetch", source_name(request.model.source)):
         state.source = fetch(request.model.source, _fetch_context(context, "source"))

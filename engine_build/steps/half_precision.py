@@ -39,7 +39,7 @@ PREFIX = "half-"
 
 def half_precisions(request: BuildRequest) -> tuple[Precision, ...]:
     """Return the precisions of a request whose engines are compiled from networks in FP16."""
-    if request.is_cpu:
+    if request.is_cpu or request.library == "pytorch":
         return ()
     requested = request.model.engine.precision
     precisions: list[Precision] = ["fp16"] if requested in ("fp16", "auto") else []

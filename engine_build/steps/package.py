@@ -52,7 +52,7 @@ def run(context: BuildContext, state: BuildState) -> None:
             served,
             state.evaluation.chosen.path if state.reused is None else state.reused.engine,
             network.tokenizer,
-            is_cpu=request.is_cpu,
+            runtime=request.runtime.name,
             code_roots=(request.root, context.code_root),
         )
         # Beside the manifest, where Triton looks for no model.
@@ -224,7 +224,7 @@ def quantization(
 def builder_record(context: BuildContext) -> BuilderRecord:
     """Return the machine and software of this build."""
     settings = context.settings
-    host = None if context.request.is_cpu else gpu_host(context.runner)
+    host = gpu_host(context.runner) if context.request.is_plan else None
     return BuilderRecord(
         machine=machine.description(),
         gpu=None if host is None else host.gpu,

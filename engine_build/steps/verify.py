@@ -113,7 +113,7 @@ class _Verification:
         request, precision = self._context.request, candidate.precision
         dynamic = precision == "int8" and self._state.given_precision is None
         as_served = request.is_cpu and dynamic
-        rows = self._rows(request.runtime.name, candidate.path, as_served=as_served)
+        rows = self._rows(request.library, candidate.path, as_served=as_served)
         try:
             self._accuracy[precision] = self._record(f"{precision} engine", rows)
         except BrokenAnswers as error:

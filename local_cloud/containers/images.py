@@ -12,6 +12,7 @@ import yaml
 
 from local_cloud.settings import Settings
 
+BASELINE = "python-server-baseline"
 OVERRIDES_FILE = "images.yaml"
 TRITON_SERVE = Path(__file__).with_name("triton_serve.py")
 TRAIN = Path(__file__).parents[1] / "sagemaker" / "training" / "train.py"
@@ -28,6 +29,8 @@ class LocalImage:
     environment_folder: Path
     command: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    packages: tuple[Path, ...] = ()
+    """Folders of packages that the environment lacks."""
     startup_seconds: float | None = None
 
     def base_environment(self, root: Path) -> dict[str, str]:
@@ -35,7 +38,7 @@ class LocalImage:
         return {
             "PATH": f"{self.environment_folder}/bin:/usr/bin:/bin",
             "VIRTUAL_ENV": str(self.environment_folder),
-            "PYTHONPATH": str(root),
+            "PYTHONPATH": ":".join(map(str, (root, *self.packages))),
             "PYTHONUNBUFFERED": "1",
             "LANG": "C.UTF-8",
             **self.variables,
@@ -64,6 +67,8 @@ def _table(settings: Settings) -> dict[str, LocalImage]:
     triton = ("--triton", environments / "triton", "--backends", settings.state / "backends")
     commands = {
         "python-server": ("server", "-m", "container.server", "serve"),
+        # torch is the builder's; what else the server imports is the server's own.
+        "python-server-baseline": ("builder", "-m", "container.server", "serve"),
         "triton": ("triton", "-I", "-S", TRITON_SERVE, *triton),
         "builder-cpu": ("builder", TRAIN, settings.root / "engine_build" / "training_job.py"),
     }
@@ -71,9 +76,14 @@ def _table(settings: Settings) -> dict[str, LocalImage]:
         name: LocalImage(
             environment_folder=environments / environment,
             command=(str(environments / environment / "bin" / "python"), *map(str, arguments)),
+            packages=_site_packages(environments / "server") if name == BASELINE else (),
         )
         for name, (environment, *arguments) in commands.items()
     }
+
+
+def _site_packages(environment: Path) -> tuple[Path, ...]:
+    return tuple(sorted(environment.glob("lib/python3*/site-packages")))
 
 
 def _overrides(settings: Settings) -> dict[str, LocalImage]:

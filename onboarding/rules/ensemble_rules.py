@@ -11,12 +11,13 @@ from onboarding.environment_view import EnvironmentView, SpecFiles, serving_serv
 from onboarding.example_row import row_problem
 from onboarding.fault import Fault
 from onboarding.manifest import TensorRecord
-from onboarding.model_spec import ModelSpec, ServingSpec
+from onboarding.model_spec import ModelSpec
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.onnx_header import NetworkTensor, OnnxHeader
 from onboarding.processing_spec import ProcessedTensorSpec
 from onboarding.rules.processing_rules import code_faults, file_faults
 from onboarding.rules.rule import ModelCase, rule, rules_of
+from onboarding.serving_spec import ServingSpec
 from onboarding.validation import Checked
 from onboarding.values import TEXT_TASKS, Task
 from onboarding.wiring import Interface, wiring_problems

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from onboarding.deployment import VARIANT
 from onboarding.document import Document
 from onboarding.fault import Fault
-from onboarding.model_spec import EndpointSpec, JoinSpec, ServingSpec
+from onboarding.model_spec import EndpointSpec, JoinSpec
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import instance_types
 from onboarding.rules.endpoint_rules import unknown_instance_type
 from onboarding.rules.rule import JoinCase, rule, rules_of
+from onboarding.serving_spec import ServingSpec, server_beside
 from onboarding.values import Server
 
 
@@ -100,9 +101,14 @@ def joined_model_has_the_same_task(case: JoinCase) -> Iterator[Fault]:
 
 @rule("endpoint", "serving")
 def joined_model_has_the_same_server(case: JoinCase) -> Iterator[Fault]:
-    """The endpoint's server serves every variant; a server that the file leaves out is that one."""
+    """The endpoint's server serves every variant but a baseline.
+
+    A server that the file leaves out is the right one.
+    """
     other, serving = case.other, case.model.serving
     if other is None or "serving" not in other.sections or "server" not in serving.model_fields_set:
+        return
+    if serving.is_baseline:  # runtime_rules
         return
     if serving.server != other.spec.serving.server:
         yield case.document.at_change(("serving", "server"), ("endpoint", "joins")).fault(
@@ -120,7 +126,7 @@ def joined_cache_is_tritons(case: JoinCase) -> Iterator[Fault]:
     if (
         other is not None
         and "serving" in other.sections
-        and cache_has_no_server(serving, other.spec.serving.server)
+        and cache_has_no_server(serving, server_beside(serving, other.spec.serving.server))
     ):
         yield cache_fault(case.document, f"the server of {case.spec.joins}, which the model joins,")
 

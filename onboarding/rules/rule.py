@@ -144,6 +144,10 @@ class EngineCase:
     multi_model: bool = False
     has_signers: bool = False
     """True where endpoints take signed engines alone."""
+    driver: int | None = None
+    """NVIDIA's, of the environment's host image; None where it is not known."""
+    is_called: bool = False
+    """True where an ensemble calls the model."""
     library: Callable[[str], SharedLibrary | str | None] = lambda path: None
     """A shared library of the tree, or what is wrong with it."""
 

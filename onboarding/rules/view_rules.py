@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from onboarding.document import KeyPath, Place
-from onboarding.environment_view import EnvironmentView, shared_endpoint_name
+from onboarding.environment_view import (
+    EnvironmentView,
+    serving_server,
+    shared_endpoint_name,
+)
 from onboarding.fault import Fault
 from onboarding.hosting_spec import ScalingSpec
 from onboarding.model_spec import EndpointSpec, ModelSpec
@@ -236,4 +240,6 @@ def _server(view: EnvironmentView, name: str) -> Server | None:
         endpoint = view.endpoints.get(shared)
         return endpoint.spec.server if endpoint and "server" in endpoint.sections else None
     first = view.models.get(view.joins[name].joins if name in view.joins else name)
-    return first.spec.serving.server if first and "serving" in first.sections else None
+    if first is None or "serving" not in first.sections:
+        return None
+    return serving_server(view, name)[0]

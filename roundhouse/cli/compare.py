@@ -32,10 +32,11 @@ def compare(
     axes: Annotated[
         str | None,
         typer.Option(
-            help="What varies: of precision, batching, max_batch, queue_delay, instances, "
-            "instance_type; default: precision,batching,instances."
+            help="What varies: of runtime, precision, batching, max_batch, queue_delay, "
+            "instances, instance_type; default: precision,batching,instances."
         ),
     ] = None,
+    runtime: Annotated[str | None, typer.Option(help="Runtimes, with commas.")] = None,
     precision: Annotated[str | None, typer.Option(help="Precisions, with commas.")] = None,
     batching: Annotated[str | None, typer.Option(help="off, on.")] = None,
     max_batch: Annotated[str | None, typer.Option(help="Rows of the largest batch.")] = None,
@@ -111,6 +112,7 @@ def compare(
         report.print(f"{quantity(deleted, 'endpoint')} of candidates deleted.")
         return
     given = {
+        "runtime": runtime,
         "precision": precision,
         "batching": batching,
         "max_batch": max_batch,

@@ -9,12 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from onboarding.values import RequestedPrecision
+from onboarding.values import BASELINE_RUNTIMES, PYTORCH_RUNTIMES, RequestedPrecision, Runtime
 from roundhouse.errors import UsageError
 from roundhouse.text import choices
 
 Overrides = dict[str, Any]
-AXES = ("precision", "batching", "max_batch", "queue_delay", "instances", "instance_type")
+AXES = (
+    "runtime",
+    "precision",
+    "batching",
+    "max_batch",
+    "queue_delay",
+    "instances",
+    "instance_type",
+)
 ORDERED_AXES = ("batching", "max_batch", "queue_delay", "instances")
 """Their values have an order, along which a search climbs."""
 MOST_CELLS = 64
@@ -22,6 +30,14 @@ MOST_CELLS = 64
 MOST_SEARCHED = 4096
 """Cells of a grid of which a search measures some."""
 BATCHING = ("off", "on")
+GPU_RUNTIMES: tuple[Runtime, ...] = ("tensorrt", "onnxruntime-cuda", "pytorch")
+CPU_RUNTIMES: tuple[Runtime, ...] = ("onnxruntime", "pytorch")
+PYTHON_SERVER: Overrides = {
+    "server": "python",
+    "response_cache": False,
+    "dynamic_batching": {"preferred_batch_sizes": [], "max_queue_delay_us": 0},
+}
+"""What baselines are served with, whatever the file says of Triton."""
 DEFAULT_INSTANCES = ("1", "2")
 DEFAULT_QUEUE_DELAYS = ("0", "100", "500", "2000")
 """Microseconds."""
@@ -103,6 +119,8 @@ def default_axes(candidate: Candidate, *, is_searched: bool) -> str:
 
 def default_values(axis: str, candidate: Candidate) -> tuple[str, ...]:
     """Return what an axis varies over where no values are given. Raises UsageError."""
+    if axis == "runtime":
+        return GPU_RUNTIMES if candidate.is_gpu else CPU_RUNTIMES
     if axis == "precision":
         high = "fp16" if candidate.is_gpu else "fp32"
         return (high, "int8") if candidate.has_calibration else (high,)
@@ -127,6 +145,7 @@ def default_values(axis: str, candidate: Candidate) -> tuple[str, ...]:
 
 def _require_values(axis: str, values: Sequence[str]) -> None:
     known: dict[str, Sequence[str]] = {
+        "runtime": get_args(Runtime),
         "precision": get_args(RequestedPrecision),
         "batching": BATCHING,
     }
@@ -153,11 +172,7 @@ def _cell(values: Mapping[str, str], candidate: Candidate) -> Cell:
 
 
 def _overrides(values: Mapping[str, str], candidate: Candidate) -> Iterator[Overrides]:
-    precision = values.get("precision")
-    if precision is not None:
-        yield {"engine": {"precision": precision}}
-        if precision not in ("int8", "fp8", "auto"):
-            yield {"engine": {"calibration": None, "sensitivity_search": None}}
+    yield from _engine_overrides(values.get("runtime"), values.get("precision"))
     if values.get("batching") == "off":
         # The same plan, served one row at a time.
         batching = {"max_batch_size": 1, "preferred_batch_sizes": None, "max_queue_delay_us": None}
@@ -175,6 +190,25 @@ def _overrides(values: Mapping[str, str], candidate: Candidate) -> Iterator[Over
         yield {"serving": {"instances_per_gpu": int(values["instances"])}}
     if "instance_type" in values:
         yield {"endpoint": {"instance_type": values["instance_type"]}}
+
+
+def _engine_overrides(runtime: str | None, precision: str | None) -> Iterator[Overrides]:
+    if runtime is not None:
+        yield {"serving": {"runtime": runtime}}
+    if runtime in BASELINE_RUNTIMES:
+        yield {"serving": PYTHON_SERVER}
+    precision = _own_precision(runtime) if precision is None else precision
+    if precision is not None:
+        yield {"engine": {"precision": precision}}
+        if precision not in ("int8", "fp8", "auto"):
+            yield {"engine": {"calibration": None, "sensitivity_search": None}}
+
+
+def _own_precision(runtime: str | None) -> str | None:
+    """Return what a runtime computes in where the axis of precisions leaves it open."""
+    if runtime in PYTORCH_RUNTIMES:
+        return "fp32"
+    return "fp16" if runtime in BASELINE_RUNTIMES else None
 
 
 def merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> Overrides:

@@ -242,7 +242,7 @@ def _training_types(session: Session, requests: Sequence[EngineRequest]) -> Iter
     for request in requests:
         instance = request.target.instance_type
         route = build_route(
-            instance.compute_capability,
+            request.target.build_capability,
             codebuild_gpu=environment.has_codebuild_gpu,
             fleet=environment.gpu_fleet_arn is not None,
         )

@@ -74,7 +74,7 @@ def lock_fault(deployment: Deployment, target: Target, entry: LockEntry) -> str 
             f"{where}: the engine was made for GPU model {locked}, "
             f"{target.instance_type.name} needs {needed}; {again}."
         )
-    runtime = runtime_identity(deployment.platform, target.instance_type)
+    runtime = runtime_identity(target.model, deployment.platform, target.instance_type)
     if manifest.runtime != runtime:
         built_by = f"{manifest.runtime.name} {manifest.runtime.version}"
         return (

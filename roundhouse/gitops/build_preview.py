@@ -48,7 +48,7 @@ def build_preview(
     """
     environment, instance = session.environment, request.target.instance_type
     route = build_route(
-        instance.compute_capability,
+        request.target.build_capability,
         codebuild_gpu=environment.has_codebuild_gpu,
         fleet=environment.gpu_fleet_arn is not None,
     )

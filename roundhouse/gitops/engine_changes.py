@@ -10,10 +10,10 @@ from onboarding.deployment import Deployment, Target
 from onboarding.document import Document, KeyPath
 from onboarding.ensemble_keys import ensemble_key
 from onboarding.ensemble_spec import EnsembleSpec
-from onboarding.keys import engine_key
+from onboarding.keys import engine_key, runtime_name
 from onboarding.lock import LockEntry
 from onboarding.model_spec import ModelSpec
-from onboarding.platform import ServingPlatform, build_route
+from onboarding.platform import InstanceType, ServingPlatform, build_route
 from onboarding.prices import price
 from onboarding.resolve import deployments, quantization_mode, runtime_identity
 from onboarding.spec_faults import path_text
@@ -88,13 +88,7 @@ def key_causes(
             return None
         if isinstance(checked.spec, EnsembleSpec):
             return ensemble_key(checked.spec, _step_keys(target), digests)
-        return engine_key(
-            checked.spec,
-            runtime=runtime_identity(platform, instance),
-            instance=instance,
-            quantization=quantization_mode(checked.spec, platform),
-            dataset_digests=digests,
-        )
+        return _key(checked.spec, platform, instance, digests)
 
     for path, before, after in _differences(old.data, new.data, ()):
         digests = {**base.dataset_digests, **head.dataset_digests}
@@ -147,12 +141,27 @@ def evidence(target: Target | None) -> EngineEvidence | None:
     )
 
 
+def _key(
+    spec: ModelSpec, platform: ServingPlatform, instance: InstanceType, digests: Mapping[str, str]
+) -> str | None:
+    """Return an engine's key; None where the platform has no such runtime."""
+    if platform.runtime_version(runtime_name(spec, instance)) is None:
+        return None
+    return engine_key(
+        spec,
+        runtime=runtime_identity(spec, platform, instance),
+        instance=instance,
+        quantization=quantization_mode(spec, platform),
+        dataset_digests=digests,
+    )
+
+
 def _change(
     base: Tree | None, head: Tree, deployment: Deployment, target: Target, previous: Target | None
 ) -> EngineChange:
     environment, instance = deployment.environment, target.instance_type
     route = build_route(
-        instance.compute_capability,
+        target.build_capability,
         codebuild_gpu=environment.has_codebuild_gpu,
         fleet=environment.gpu_fleet_arn is not None,
     )

@@ -171,7 +171,7 @@ def _stand_in(deployment: Deployment, target: Target, entry: LockEntry) -> LockE
             "network_keys": target.network_keys,
             "compute_capability": target.instance_type.compute_capability,
             "gpu": target.plan_gpu,
-            "runtime": runtime_identity(deployment.platform, target.instance_type),
+            "runtime": runtime_identity(target.model, deployment.platform, target.instance_type),
         }
     )
     archive = entry.archive.model_copy(update={"path": path})

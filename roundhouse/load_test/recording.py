@@ -79,7 +79,7 @@ def record(
             "measure it again."
         )
     (phase,), test = held.result.phases, held.result.test
-    gpus, percent = gpus_used(deployment, target.instance_type), None
+    gpus, percent = gpus_used(deployment.variant_of(target), target.instance_type), None
     if gpus and not session.is_local:
         begin = end - datetime.timedelta(seconds=phase.seconds)
         with session.report.step("Reading the GPUs' utilization") as step:
@@ -93,7 +93,7 @@ def record(
         slo_ms=test.slo_ms,
         percentile=SLO_PERCENTILE,
         instance_type=served.instance_type,
-        server=deployment.server,
+        server=deployment.variant_of(target).server,
         gpu_utilization_percent=percent,
         endpoint=name,
         date=held.result.circumstances.date[:10],

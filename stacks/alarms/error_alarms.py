@@ -19,7 +19,7 @@ LEAST_FAILED = 3
 
 def error_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     """Yield alarms on errors of the server, of clients, and on requests without an answer."""
-    mixed = mixed_metric(deployment)
+    mixed = mixed_metric(deployment, variant)
     for metric, noun, status in (
         (SERVER_ERRORS, "server", "5xx"),
         (CLIENT_ERRORS, "client", "4xx"),
@@ -34,13 +34,13 @@ def error_alarms(deployment: Deployment, variant: Variant) -> Iterator[Alarm]:
     yield _no_answers(deployment, variant)
 
 
-def mixed_metric(deployment: Deployment) -> str | None:
+def mixed_metric(deployment: Deployment, variant: Variant) -> str | None:
     """Return the metric in which a broken engine and a client's mistake look alike.
 
     None where the server keeps them apart. Triton says 500 to a malformed request of a single-model
     endpoint, and 400 to every failed inference of a multi-model one.
     """
-    if deployment.server != "triton":
+    if variant.server != "triton":
         return None
     return CLIENT_ERRORS if deployment.multi_model else SERVER_ERRORS
 
@@ -64,7 +64,7 @@ def _errors(
     *,
     rolls_back: bool,
 ) -> Alarm:
-    is_mixed = metric == mixed_metric(deployment)
+    is_mixed = metric == mixed_metric(deployment, variant)
     mixed = " (Triton counts clients' malformed requests there too)" if is_mixed else ""
     return Alarm(
         part=part,

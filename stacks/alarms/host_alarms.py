@@ -75,7 +75,7 @@ def used_gpus(deployment: Deployment, variant: Variant) -> int:
 
     Of several instance types the most, so that no alarm trips too early.
     """
-    return max(1, *(gpus_used(deployment, pool.instance_type) for pool in variant.pools))
+    return max(1, *(gpus_used(variant, pool.instance_type) for pool in variant.pools))
 
 
 def _memory_of_one_gpu(memory: Metric, gpus: int) -> Metric | Computed:

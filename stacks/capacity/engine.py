@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import Deployment, Target, Variant
 from onboarding.manifest import BenchmarkRecord, Manifest
 from onboarding.platform import InstanceType, is_gpu_model
+from onboarding.values import BASELINE_RUNTIMES
 
 USUAL_SHARE = 0.5
 """AWS's safety factor: the share of a capacity at which one more instance is asked for."""
@@ -41,7 +42,7 @@ def engine_capacity(deployment: Deployment, target: Target) -> Capacity | str:
     best = best_record(deployment, target)
     if isinstance(best, str):
         return best
-    gpus = gpus_used(deployment, target.instance_type)
+    gpus = gpus_used(deployment.variant_of(target), target.instance_type)
     share = Decimal(str(share_of(deployment, target, best)))
     return Capacity(
         requests_per_second=float(Decimal(str(best.rows_per_second)) * max(1, gpus) * share),
@@ -60,6 +61,11 @@ def best_record(deployment: Deployment, target: Target) -> BenchmarkRecord | str
         return f"model '{model}' is not built"
     manifest, instance = entry.manifest, target.instance_type
     records = _records_as_served(manifest)
+    if target.runtime in BASELINE_RUNTIMES and (instance.is_gpu or not records):
+        return (
+            f"the engine of model '{model}' was not timed by {target.runtime}; measure it on"
+            f" {instance.name} (`roundhouse bench {deployment.name} --record`)"
+        )
     if not records:
         return f"the lock of model '{model}' has no benchmark of its own engine; build it again"
     if not was_measured_on(manifest.builder.gpu, instance):
@@ -91,9 +97,9 @@ def share_of(deployment: Deployment, target: Target, record: BenchmarkRecord) ->
     return counted_share(record.batch, left_ms / record.p99_ms)
 
 
-def gpus_used(deployment: Deployment, instance: InstanceType) -> int:
+def gpus_used(served: Deployment | Variant, instance: InstanceType) -> int:
     """GPUs that the server uses: all with Triton, the first alone with the Python server."""
-    return instance.gpu_count if deployment.server == "triton" else min(1, instance.gpu_count)
+    return instance.gpu_count if served.server == "triton" else min(1, instance.gpu_count)
 
 
 def latency_ms(deployment: Deployment, target: Target, p99_ms: float) -> float:
@@ -108,7 +114,7 @@ def latency_ms(deployment: Deployment, target: Target, p99_ms: float) -> float:
 
 def queue_ms(deployment: Deployment, target: Target) -> float:
     """How long a request may wait for others; the Python server takes whatever waits, at once."""
-    if deployment.server != "triton":
+    if deployment.variant_of(target).server != "triton":
         return 0.0
     return target.model.serving.dynamic_batching.max_queue_delay_us / 1000
 
@@ -116,7 +122,7 @@ def queue_ms(deployment: Deployment, target: Target) -> float:
 def copies(deployment: Deployment, target: Target) -> int:
     """Batches that run at once on one GPU; a second one of the Python server mostly copies."""
     serving = target.model.serving
-    if deployment.server == "triton":
+    if deployment.variant_of(target).server == "triton":
         return serving.instances_per_gpu
     return 1 if serving.slots is None else serving.slots
 

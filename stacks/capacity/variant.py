@@ -90,7 +90,11 @@ def served_capacity(deployment: Deployment, target: Target) -> ServedCapacity | 
     if entry is None or entry.capacity is None or entry.manifest.engine_key != target.engine_key:
         return None
     served = entry.capacity.get(target.instance_type.name)
-    return served if served is not None and served.server == deployment.server else None
+    return (
+        served
+        if served is not None and served.server == deployment.variant_of(target).server
+        else None
+    )
 
 
 def measurement_text(served: ServedCapacity) -> str:

@@ -121,7 +121,7 @@ def _load(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[Gr
 
 
 def _hosts(deployment: Deployment, variant: Variant, shown: Shown) -> Iterator[Graph]:
-    gpus, memory = lines.gpu_counts(deployment, [variant]), lines.memory_lines(deployment)
+    gpus, memory = lines.gpu_counts([variant]), lines.memory_lines(deployment)
     if gpus:
         yield instance_graphs.gpu_use(shown, gpus, lines.gpu_lines(deployment, variant))
         yield instance_graphs.gpu_memory(shown, gpus, memory)

@@ -172,7 +172,7 @@ class _SelectedEndpoint:
         ]
 
     def _hosts(self) -> list[Widget]:
-        counts = [gpu_counts(deployment, [deployment.own]) for deployment in self._deployments]
+        counts = [gpu_counts([deployment.own]) for deployment in self._deployments]
         gpus = sorted({count for own in counts for count in own})
         widgets: list[Widget] = []
         if gpus:

@@ -96,7 +96,7 @@ def gpu_lines(deployment: Deployment, variant: Variant) -> list[Line]:
 
     None where instance types differ in their GPUs.
     """
-    target, counts = gpu_target(deployment, variant), gpu_counts(deployment, [variant])
+    target, counts = gpu_target(deployment, variant), gpu_counts([variant])
     if target is None or len(counts) > 1 or deployment.endpoint.asynchronous is not None:
         return []
     return _target(deployment, variant, round(target.value / counts[0], 1))
@@ -116,10 +116,10 @@ def backlog_lines(deployment: Deployment) -> list[Line]:
     return [] if target is None else _target(deployment, deployment.own, target.value)
 
 
-def gpu_counts(deployment: Deployment, variants: Sequence[Variant]) -> list[int]:
+def gpu_counts(variants: Sequence[Variant]) -> list[int]:
     """Distinct counts of GPUs that the server uses, over the instance types with GPUs."""
-    types = [pool.instance_type for variant in variants for pool in variant.pools]
-    return sorted({gpus_used(deployment, instance) for instance in types if instance.is_gpu})
+    pairs = [(variant, pool.instance_type) for variant in variants for pool in variant.pools]
+    return sorted({gpus_used(variant, instance) for variant, instance in pairs if instance.is_gpu})
 
 
 def memory_lines(deployment: Deployment) -> list[Line]:

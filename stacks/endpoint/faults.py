@@ -34,7 +34,8 @@ def _comparisons(
     deployment: Deployment, target: Target, entry: LockEntry
 ) -> Iterator[tuple[str, str, str]]:
     manifest, instance = entry.manifest, target.instance_type
-    built, needed = manifest.runtime, runtime_identity(deployment.platform, instance)
+    built = manifest.runtime
+    needed = runtime_identity(target.model, deployment.platform, instance)
     yield "compute capability", manifest.compute_capability, instance.compute_capability
     yield "GPU model", manifest.gpu or "any", target.plan_gpu or "any"
     yield "runtime", f"{built.name} {built.version}", f"{needed.name} {needed.version}"

@@ -15,6 +15,7 @@ from onboarding.serve_environment import (
     serve_environment,
     signers_environment,
 )
+from onboarding.values import Server
 from stacks.access import arns
 from stacks.images import endpoint_image_uri, serving_image
 from stacks.rollout import PROVISION_SECONDS, variant_timeouts
@@ -180,22 +181,22 @@ def variant_models(
     """The model of each pool, in their order; pools with the same engine have the same model."""
     models: list[EndpointModel] = []
     for pool in variant.pools:
-        content = model_properties(deployment, pool, image_uris)
+        content = model_properties(deployment, variant.server, pool, image_uris)
         same = next((model for model in models if model.properties == content), None)
         models.append(same or _model(deployment, _logical_id(variant, pool), content))
     return tuple(models)
 
 
 def model_properties(
-    deployment: Deployment, pool: Pool, image_uris: Mapping[str, str]
+    deployment: Deployment, server: Server, pool: Pool, image_uris: Mapping[str, str]
 ) -> dict[str, Any]:
     """An `AWS::SageMaker::Model` without its name and role."""
     network = deployment.environment.network
-    image = serving_image(deployment.server, pool.instance_type)
+    image = serving_image(server, pool)
     properties: dict[str, Any] = {
         "PrimaryContainer": {
             "Image": endpoint_image_uri(deployment, image, image_uris),
-            **(_multi_model if deployment.multi_model else _single_model)(deployment, pool),
+            **(_multi_model if deployment.multi_model else _single_model)(deployment, server, pool),
         },
         "EnableNetworkIsolation": deployment.endpoint.network_isolation,
     }
@@ -228,7 +229,7 @@ def _logical_id(variant: Variant, pool: Pool) -> str:
     return f"PoolModel{family[:1].upper()}{family[1:]}{size[:1].upper()}{size[1:]}{suffix}"
 
 
-def _single_model(deployment: Deployment, pool: Pool) -> dict[str, Any]:
+def _single_model(deployment: Deployment, server: Server, pool: Pool) -> dict[str, Any]:
     (target,) = pool.targets
     assert target.lock_entry is not None
     bucket = names.artifact_bucket(deployment.environment)
@@ -236,24 +237,26 @@ def _single_model(deployment: Deployment, pool: Pool) -> dict[str, Any]:
     return {
         "Mode": "SingleModel",
         "ModelDataUrl": f"s3://{bucket}/{names.engine_archive_path(target.engine_key)}",
-        "Environment": {**pinned, **_environment(deployment, pool, target.model.name)},
+        "Environment": {**pinned, **_environment(deployment, server, pool, target.model.name)},
     }
 
 
-def _multi_model(deployment: Deployment, pool: Pool) -> dict[str, Any]:
+def _multi_model(deployment: Deployment, server: Server, pool: Pool) -> dict[str, Any]:
     bucket = names.artifact_bucket(deployment.environment)
     return {
         "Mode": "MultiModel",
         "ModelDataUrl": f"s3://{bucket}/{names.ENGINES_PREFIX}/",
-        "Environment": _environment(deployment, pool, None),
+        "Environment": _environment(deployment, server, pool, None),
     }
 
 
-def _environment(deployment: Deployment, pool: Pool, model: str | None) -> dict[str, str]:
+def _environment(
+    deployment: Deployment, server: Server, pool: Pool, model: str | None
+) -> dict[str, str]:
     """Return the variables of the server; no model is a multi-model endpoint."""
     signers = signers_environment(deployment.environment.trusted_signers)
     asynchronous = deployment.endpoint.asynchronous is not None
-    if deployment.server != "triton":
+    if server != "triton":
         slots = None if model is None else pool.targets[0].model.serving.slots
         return python_server_environment(asynchronous=asynchronous, slots=slots) | signers
     targets = [target for owner in pool.targets for target in (*owner.steps, owner)]

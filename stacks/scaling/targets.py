@@ -81,7 +81,7 @@ def _share_of_a_minute(deployment: Deployment, variant: Variant, unit: str) -> T
 
 def _pool_gpu_target(deployment: Deployment, variant: Variant, pool: Pool) -> TargetValue:
     percent, origin = _saturation_percent(deployment, variant, pool)
-    gpus, instance = gpus_used(deployment, pool.instance_type), pool.instance_type
+    gpus, instance = gpus_used(variant, pool.instance_type), pool.instance_type
     which = (
         ""
         if gpus == instance.gpu_count

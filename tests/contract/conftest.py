@@ -26,6 +26,8 @@ from tests.contract.replies import KINDS, is_multi_model
 from tests.fixtures.tiny_embedder.archive import EMBEDDER, REPOSITORY, Tiny, write_archive
 
 SECONDS = 180.0
+COMPILING = 900.0
+"""torch.compile makes two variants of a program, each by g++: a minute of one core in all."""
 POLL_SECONDS = 0.02
 TARGET_HEADER = "X-Amzn-SageMaker-Target-Model"
 TARGET_MODEL = "0123456789abcdef/model.tar.gz"
@@ -33,6 +35,8 @@ TRITON = REPOSITORY / ".venvs" / "triton"
 SERVER = REPOSITORY / ".venvs" / "server"
 PYTHON = {"python-server": SERVER, "python-mme": SERVER, "triton-sme": TRITON, "triton-mme": TRITON}
 PYTHON["triton-kserve"] = TRITON
+BASELINE = "python-baseline"
+PYTHON[BASELINE] = REPOSITORY / ".venvs" / "builder"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +59,9 @@ class Served:
 def command(kind: str, folder: Path) -> tuple[str, ...]:
     """What the image of a server runs."""
     python = str(PYTHON[kind] / "bin" / "python")
+    if kind == BASELINE:
+        # torch's own warnings are no faults of ours.
+        return (python, "-m", "container.server", "serve")
     if kind.startswith("python-"):
         return (python, "-W", "error", "-m", "container.server", "serve")
     serve = REPOSITORY / "local_cloud" / "containers" / "triton_serve.py"
@@ -77,6 +84,9 @@ def environment(
     }
     if is_multi_model(kind):
         variables["SAGEMAKER_MULTI_MODEL"] = "true"
+    if kind == BASELINE:
+        packages = next(SERVER.glob("lib/python3*/site-packages"))
+        variables["PYTHONPATH"] = f"{REPOSITORY}:{packages}"
     if kind.startswith("triton-"):
         variables |= serve_environment(None if is_multi_model(kind) else model)
     return variables | extra
@@ -97,9 +107,11 @@ def start(
     )
 
 
-def wait_until_healthy(container: Container, client: ServerClient, path: str = "/ping") -> None:
+def wait_until_healthy(
+    container: Container, client: ServerClient, path: str = "/ping", *, seconds: float = SECONDS
+) -> None:
     """Poll its health; a server that ends or takes too long fails the test with its log."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and container.exit_status() is None:
         try:
             if client.request("GET", path, timeout_seconds=5).status == 200:
@@ -148,7 +160,7 @@ def serving(
     container = start(kind, root, folder, model=model, **extra)
     client = ServerClient(container.connection)
     try:
-        wait_until_healthy(container, client)
+        wait_until_healthy(container, client, seconds=COMPILING if kind == BASELINE else SECONDS)
         served = Served(kind=kind, container=container, client=client)
         if is_multi_model(kind):
             answer = load(client, archive)

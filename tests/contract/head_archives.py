@@ -16,7 +16,7 @@ from engine_build.packaging.repository import Repository, repository
 from engine_build.packaging.served import Served, member
 from local_cloud.containers.server_client import Response
 from onboarding.manifest import ImageProcessor, ProfileRecord, TensorRecord
-from onboarding.model_spec import ServingSpec
+from onboarding.serving_spec import ServingSpec
 from tests.contract.conftest import TARGET_HEADER, load, serving
 from tests.contract.conftest import Served as Server
 from tests.contract.test_ensemble import STAND_IN, on_a_cpu

@@ -18,8 +18,8 @@ import pytest
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.served import member
 from onboarding.manifest import Manifest
-from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 from onboarding.serve_environment import serve_environment
+from onboarding.serving_spec import DynamicBatchingSpec, ServingSpec
 from tests.contract.conftest import TARGET_HEADER, TARGET_MODEL, end_of, load, rows, serving
 from tests.contract.model_config import PROTOBUF, format_configuration, parse_configuration
 from tests.contract.requests import binary_request, json_request

@@ -16,7 +16,7 @@ import pytest
 from engine_build.packaging.archive import model_repository
 from engine_build.packaging.repository import repository
 from engine_build.packaging.served import ANSWERS, member
-from onboarding.model_spec import ServingSpec
+from onboarding.serving_spec import ServingSpec
 from tests.contract.conftest import rows, serving
 from tests.contract.replies import KINDS
 from tests.contract.requests import binary_request, json_request

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from onboarding.model_spec import ServingSpec
+from onboarding.serving_spec import ServingSpec
 from tests.contract.conftest import end_of, rows, serving
 from tests.contract.requests import json_request
 from tests.fixtures.processing.archive import write_processed_archive

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from container.wire import array_request, arrays_of, image_request
-from onboarding.model_spec import ServingSpec
+from onboarding.serving_spec import ServingSpec
 from tests.contract.head_archives import several, with_stand_in
 from tests.contract.test_images import chunk
 from tests.fixtures.processing.archive import write_processed_archive

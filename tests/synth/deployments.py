@@ -12,6 +12,7 @@ from onboarding.deployment import Deployment, Pool, Target
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
+from onboarding.values import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = read_tree(ROOT)
@@ -52,6 +53,12 @@ def with_locks(deployment: Deployment, **manifest_fields: Any) -> Deployment:
 def with_fields(deployment: Deployment, **fields: Any) -> Deployment:
     """A deployment with other fields."""
     return dataclasses.replace(deployment, **fields)
+
+
+def with_server(deployment: Deployment, server: Server) -> Deployment:
+    """A deployment whose every variant runs in another server."""
+    variants = tuple(dataclasses.replace(variant, server=server) for variant in deployment.variants)
+    return with_fields(deployment, variants=variants)
 
 
 def of_targets(deployment: Deployment, targets: tuple[Target, ...]) -> Deployment:

@@ -48,7 +48,7 @@ def _manifest(name: str, root: Path, *, cpu: bool) -> Manifest:
         profile=PROFILE,
         network_keys={precision: "1" * 20},
         platform="random-weights",
-        runtime=RuntimeIdentity(name="onnxruntime", version=onnxruntime.__version__),
+        runtime=RuntimeIdentity(name="onnxruntime-cuda", version=onnxruntime.__version__),
         compute_capability=capability,
         requested_precision=precision,
         precision=precision,

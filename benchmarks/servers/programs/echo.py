@@ -79,7 +79,7 @@ def echo_model() -> Model:
     """Return the echo as the server's model."""
     return Model(
         signature=model_signature(MANIFEST),
-        platform=PLATFORMS[MANIFEST.runtime.name],
+        platform=PLATFORMS["onnxruntime"],
         encoder=EchoEncoder(),
         probe=[ROW],
         max_tokens=MAX_ROWS * len(ROW),

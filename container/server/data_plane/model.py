@@ -31,11 +31,16 @@ from container.server.types import (
     TensorSignature,
 )
 from onboarding.manifest import Manifest
+from onboarding.values import runtime_library
 
 UNBOUNDED_SEQUENCE = 512
 """Tokens of a row whose engine sets no limit."""
-PLATFORMS = {"onnxruntime": "onnxruntime_onnx", "tensorrt": "tensorrt_plan"}
-"""The names of runtimes in Triton's and KServe's metadata."""
+PLATFORMS = {
+    "onnxruntime": "onnxruntime_onnx",
+    "pytorch": "pytorch_libtorch",
+    "tensorrt": "tensorrt_plan",
+}
+"""The names of runtimes' libraries in Triton's and KServe's metadata."""
 ENCODERS: dict[str, type[TextEncoder]] = {
     "text-ranking": PairEncoder,
     "token-classification": SpanEncoder,
@@ -124,7 +129,7 @@ def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[]
     most = settings.max_batch_tokens
     return Model(
         signature=model_signature(manifest),
-        platform=PLATFORMS[manifest.runtime.name],
+        platform=PLATFORMS[runtime_library(manifest.runtime.name)],
         encoder=encoder,
         probe=probe,
         max_tokens=manifest.max_batch_size * row_tokens if most is None else most,

@@ -4,29 +4,44 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import onnxruntime
 
 from container.archive import CPU, EngineArchive, SupportedRuntimes
+from container.pytorch.library import CPU_BUILD, torch_version
+from container.pytorch.program import DeviceName as ProgramDevice
 from container.server.engines.bucket_engine import BucketEngine
 from container.server.engines.buckets import Buckets, ladder
 from container.server.engines.engine import Engine, longest_sequence, warm_up_sizes
 from container.server.engines.onnxruntime_cpu import TensorEngine, TokenEngine
-from container.server.engines.onnxruntime_cuda import CUDA, DeviceName, OnnxRunner
+from container.server.engines.onnxruntime_cuda import (
+    CUDA,
+    TENSORRT,
+    DeviceName,
+    OnnxRunner,
+    SeveralRunners,
+    tensorrt_options,
+)
+from container.server.engines.pytorch import ProgramRunner, ProgramSession
 from container.server.engines.shaping import Shapes, Shaping, Tensor, TensorShaping, TokenShaping
 from container.server.engines.tensorrt_plan import PlanRunner
 from container.server.engines.token_classes import TokenClassEngine
 from container.tensorrt.bindings import bindings
 from container.tensorrt.faults import NoBindings
 from onboarding.manifest import Manifest, RuntimeIdentity, TensorRecord
+from onboarding.values import PYTORCH_RUNTIMES, Runtime
 
 DRIVER = "libcuda.so.1"
 MAJOR, MINOR = 75, 76
 """CUdevice_attribute: COMPUTE_CAPABILITY_MAJOR and _MINOR, cuda.h."""
 PLAN_SLOTS = 2
 """One batch is copied while the other computes."""
+COMPILED: Runtime = "pytorch-compile"
+PROVIDERS: Mapping[Runtime, str] = {"onnxruntime-cuda": CUDA, "onnxruntime-tensorrt": TENSORRT}
+"""ONNX Runtime's execution providers of a GPU, by the runtimes that they are."""
 Report = Callable[[str], None]
 Bindings = Callable[[], tuple[Any, Any]]
 
@@ -54,24 +69,51 @@ def running(
     *,
     providers: Callable[[], Sequence[str]] = onnxruntime.get_available_providers,
     installed: Bindings = bindings,
+    torch: Callable[[], str | None] = torch_version,
 ) -> SupportedRuntimes:
-    """Return the runtimes of this process; TensorRT is imported only on a machine with a GPU."""
-    onnx = RuntimeIdentity(name="onnxruntime", version=onnxruntime.__version__)
-    pairs, gpu = [(onnx, CPU)], capability()
+    """Return the runtimes of this process.
+
+    TensorRT is imported only on a machine with a GPU, torch for an engine of it alone.
+    """
+    gpu, version = capability(), onnxruntime.__version__
+    pairs = [(RuntimeIdentity(name="onnxruntime", version=version), CPU)]
+    absences: dict[str, str] = {}
+    _add_pytorch(pairs, absences, gpu, torch())
     if gpu is None:
-        absences = dict.fromkeys(("tensorrt", "onnxruntime"), "there is no NVIDIA GPU")
+        absences |= dict.fromkeys(("tensorrt", *PROVIDERS), "there is no NVIDIA GPU")
         return SupportedRuntimes(pairs=tuple(pairs), absences=absences)
-    absences = {}
-    if CUDA in providers():
-        pairs.append((onnx, gpu))
-    else:
-        absences["onnxruntime"] = f"this build has no {CUDA}"
+    known = providers()
+    for name, provider in PROVIDERS.items():
+        if provider in known:
+            pairs.append((RuntimeIdentity(name=name, version=version), gpu))
+        else:
+            absences[name] = f"this build of ONNX Runtime has no {provider}"
     try:
         trt, _ = installed()
         pairs.append((RuntimeIdentity(name="tensorrt", version=str(trt.__version__)), gpu))
     except NoBindings as fault:
         absences["tensorrt"] = str(fault)
     return SupportedRuntimes(pairs=tuple(pairs), absences=absences)
+
+
+def _add_pytorch(
+    pairs: list[tuple[RuntimeIdentity, str]],
+    absences: dict[str, str],
+    gpu: str | None,
+    version: str | None,
+) -> None:
+    for name in PYTORCH_RUNTIMES:
+        if version is None:
+            absences[name] = "this Python has no torch"
+            continue
+        identity = RuntimeIdentity(name=name, version=version.partition("+")[0])
+        pairs.append((identity, CPU))
+        if gpu is not None and not version.endswith(CPU_BUILD):
+            pairs.append((identity, gpu))
+        else:
+            absences[name] = (
+                "there is no NVIDIA GPU" if gpu is None else f"torch {version} is a build for CPUs"
+            )
 
 
 def print_warning(sentence: str) -> None:
@@ -91,7 +133,7 @@ def load_engine(
     """Return the engine of a verified archive, not yet warm.
 
     Raises EngineOutOfMemory, and whatever the runtime raises. `slots` None: `cores` on a CPU, 2 for
-    TensorRT; ONNX Runtime has one on a GPU. `threads` None: one, of each CPU slot.
+    TensorRT, 1 for other runtimes of a GPU. `threads` None: one, of each CPU slot.
     """
     manifest = archive.manifest
     if manifest.runtime.name == "tensorrt":
@@ -100,8 +142,10 @@ def load_engine(
     elif manifest.compute_capability == CPU:
         count = cores if slots is None else slots
         engine = cpu_engine(archive, slots=count, threads=1 if threads is None else threads)
+    elif manifest.runtime.name in PYTORCH_RUNTIMES:
+        engine = program_engine(archive, slots=1 if slots is None else slots)
     else:
-        engine = cuda_engine(archive, warn=warn)
+        engine = cuda_engine(archive, slots=1 if slots is None else slots, warn=warn)
     longest = longest_sequence(manifest.optimization_profiles)
     if manifest.task == "token-classification" and longest is not None:
         return TokenClassEngine(engine, longest=longest)
@@ -109,14 +153,17 @@ def load_engine(
 
 
 def cpu_engine(archive: EngineArchive, *, slots: int, threads: int) -> Engine:
-    """Load a network in ONNX Runtime on the CPU."""
+    """Load a network in ONNX Runtime on the CPU, or a program in PyTorch."""
     manifest = archive.manifest
-    options = {
+    options: dict[str, Any] = {
         "slots": slots,
         "threads": threads,
         "max_rows": manifest.max_batch_size,
         "sizes": warm_up_sizes(manifest),
     }
+    if manifest.runtime.name in PYTORCH_RUNTIMES:
+        is_compiled = manifest.runtime.name == COMPILED
+        options["load"] = partial(ProgramSession, is_compiled=is_compiled)
     if archive.tokenizer is not None:
         return TokenEngine(archive.engine, **options)
     inputs, outputs = network_records(manifest)
@@ -134,11 +181,26 @@ def network_records(
 
 
 def cuda_engine(
-    archive: EngineArchive, *, device: DeviceName = "cuda", warn: Report = print_warning
+    archive: EngineArchive,
+    *,
+    slots: int = 1,
+    device: DeviceName = "cuda",
+    warn: Report = print_warning,
 ) -> Engine:
-    """Load a network in ONNX Runtime on the GPU."""
+    """Load a network in ONNX Runtime on the GPU, in its CUDA or its TensorRT provider.
+
+    Each slot has a session of its own, with weights of its own.
+    """
     manifest = archive.manifest
-    runner = OnnxRunner(archive.engine, device=device, warn=warn)
+    tensorrt = None
+    if manifest.runtime.name == "onnxruntime-tensorrt":
+        tensorrt = tensorrt_options(manifest, _network_shapes(archive))
+    runner = SeveralRunners(
+        [
+            OnnxRunner(archive.engine, device=device, warn=warn, tensorrt=tensorrt)
+            for _ in range(slots)
+        ]
+    )
     shaping = _shaping(manifest, runner.inputs, runner.outputs, lambda shapes: True)
     # A text task answers with the first output.
     outputs = (
@@ -147,6 +209,30 @@ def cuda_engine(
         else runner.outputs[:1]
     )
     runner.declare(_declared(shaping), outputs=outputs)
+    return BucketEngine(runner, shaping, warm=manifest.warm_up)
+
+
+def _network_shapes(archive: EngineArchive) -> tuple[Shapes, ...]:
+    """Return what the network will run at, its inputs read on the CPU."""
+    probe = OnnxRunner(archive.engine, device="cpu")
+    try:
+        return _declared(
+            _shaping(archive.manifest, probe.inputs, probe.outputs, lambda shapes: True)
+        )
+    finally:
+        probe.close()
+
+
+def program_engine(archive: EngineArchive, *, slots: int, device: ProgramDevice = "cuda") -> Engine:
+    """Load a program in PyTorch on the GPU."""
+    manifest = archive.manifest
+    runner = ProgramRunner(
+        archive.engine,
+        slots=slots,
+        is_compiled=manifest.runtime.name == COMPILED,
+        device=device,
+    )
+    shaping = _shaping(manifest, runner.inputs, runner.outputs, lambda shapes: True)
     return BucketEngine(runner, shaping, warm=manifest.warm_up)
 
 

@@ -55,15 +55,17 @@ class CpuEngine:
         max_rows: int,
         sizes: Iterable[Size] = (),
         clock: Callable[[], float] = time.perf_counter,
+        load: Callable[[Path, int], Any] | None = None,
     ) -> None:
         """`threads` are one slot's; `sizes` are run at warm-up, which `clock` times in seconds.
 
-        Raises EngineOutOfMemory, and what ONNX Runtime raises.
+        `load` opens the session; default: of ONNX Runtime. Raises EngineOutOfMemory, and what the
+        library raises.
         """
         self.slots, self.max_rows = slots, max_rows
         # A run on the event loop would block other slots.
         self.inline_rows = max_rows if slots == 1 else 0
-        self._session = open_session(path, threads)
+        self._session: Any = (open_session if load is None else load)(path, threads)
         self._sizes, self._clock = tuple(sizes), clock
 
     def warm_up(self) -> Costs:

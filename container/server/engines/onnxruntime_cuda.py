@@ -1,14 +1,18 @@
-"""ONNX networks in ONNX Runtime's CUDA provider.
+"""ONNX networks in ONNX Runtime's CUDA and TensorRT providers.
 
 Arrays stay where they are on the device, every bucket is a CUDA graph. Sources: onnxruntime.ai,
 CUDA execution provider, "Using CUDA Graphs"; onnxruntime_run_options_config_keys.h, `gpu_graph_id`;
 cuda_execution_provider.h, PerThreadContext: a graph belongs to the thread that recorded it, so
 there is one slot, and warming up belongs in its thread; elsewhere the slot would record everything
-again, at its first requests.
+again, at its first requests. Further slots are sessions of their own, which do so.
+TensorRT's provider compiles when the session opens, for the shapes that it is told; options:
+onnxruntime.ai, TensorRT execution provider.
 """
 
 from __future__ import annotations
 
+import math
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +23,13 @@ import onnxruntime
 from container.server.engines.onnxruntime_cpu import raise_memory_shortage
 from container.server.engines.shaping import Part, Shapes, Tensor
 from container.server.types import Array
+from onboarding.manifest import Manifest
 
 DeviceName = Literal["cuda", "cpu"]
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+TENSORRT = "TensorrtExecutionProvider"
+ENGINE_CACHE = "tensorrt-engines"
+"""A folder beside other temporary files: a second session loads what the first compiled."""
 UNRECORDABLE = ("have not been partitioned", "graph capture feature", "CUDA Graph feature")
 """What ONNX Runtime says of a network whose nodes are not all on the GPU, or that branches."""
 TYPES = {"float": "float32", "float16": "float16", "double": "float64", "bool": "bool"} | {
@@ -47,9 +55,14 @@ class OnnxRunner:
         *,
         device: DeviceName = "cuda",
         warn: Callable[[str], None] = print,
+        tensorrt: Mapping[str, str] | None = None,
         open_session: Callable[[str, Any, list[Any]], Any] = onnxruntime.InferenceSession,
     ) -> None:
-        """Raises EngineOutOfMemory, ValueError, and what ONNX Runtime raises."""
+        """`tensorrt`: options of TensorRT's provider; None: CUDA's runs the network.
+
+        Raises EngineOutOfMemory, ValueError, and what ONNX Runtime raises.
+        """
+        self._tensorrt = tensorrt
         self._path, self._device, self._open_session = path, device, open_session
         try:
             self._session, self._records = self._open(warn)
@@ -109,6 +122,8 @@ class OnnxRunner:
         """Return the session, and whether its runs are recorded."""
         if self._device == "cpu":
             return self._session_on([CPU]), False
+        if self._tensorrt is not None:
+            return self._on_tensorrt(self._tensorrt), False
         try:
             return self._on_gpu({"enable_cuda_graph": "1"}), True
         except Exception as fault:
@@ -120,6 +135,15 @@ class OnnxRunner:
             "node by node, which is slower for small batches. Fused networks can be recorded."
         )
         return self._on_gpu({}), False
+
+    def _on_tensorrt(self, options: Mapping[str, str]) -> Any:
+        cuda = (CUDA, {"device_id": "0"})
+        session = self._session_on([(TENSORRT, {"device_id": "0", **options}), cuda, CPU])
+        if TENSORRT not in session.get_providers():
+            raise ValueError(
+                f"ONNX Runtime has no {TENSORRT} here, or TensorRT's libraries do not load"
+            )
+        return session
 
     def _on_gpu(self, options: Mapping[str, str]) -> Any:
         session = self._session_on([(CUDA, {"device_id": "0", **options}), CPU])
@@ -135,6 +159,67 @@ class OnnxRunner:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         return self._open_session(str(self._path), options, providers)
+
+
+class SeveralRunners:
+    """Sessions of one network, one a slot; each has weights and graphs of its own."""
+
+    def __init__(self, runners: Sequence[OnnxRunner]) -> None:
+        self._runners = tuple(runners)
+        self.slots = len(self._runners)
+        self.inputs, self.outputs = self._runners[0].inputs, self._runners[0].outputs
+
+    def declare(self, shapes: Sequence[Shapes], *, outputs: tuple[str, ...]) -> None:
+        """Give these shapes arrays and a graph of their own in every slot."""
+        for runner in self._runners:
+            runner.declare(shapes, outputs=outputs)
+
+    def run(self, part: Part, slot: int) -> Mapping[str, Array]:
+        """Return the part's own rows of the outputs.
+
+        Raises EngineOutOfMemory, and what ONNX Runtime raises.
+        """
+        return self._runners[slot].run(part, 0)
+
+    def close(self) -> None:
+        """Forget every session."""
+        for runner in self._runners:
+            runner.close()
+
+
+def tensorrt_options(manifest: Manifest, shapes: Sequence[Shapes]) -> dict[str, str]:
+    """Return the options of TensorRT's provider for a network that runs at these shapes.
+
+    One optimization profile spans them all; it is tuned for the smallest that takes the manifest's
+    first opt shape.
+    """
+    profile = manifest.optimization_profiles[0]
+    opt = (profile.batch[1], 1 if profile.sequence is None else profile.sequence[1])
+    rising = sorted(shapes, key=lambda shape: [math.prod(sizes) for sizes in shape.values()])
+
+    def takes(shape: Shapes) -> bool:
+        rows, *sizes = next(iter(shape.values()))
+        return rows >= opt[0] and (profile.sequence is None or sizes[:1] >= [opt[1]])
+
+    tuned = next(filter(takes, rising), rising[-1])
+    sizes_of = {name: list(zip(*(shape[name] for shape in shapes), strict=True)) for name in tuned}
+    ends = {
+        "min": {name: tuple(map(min, axes)) for name, axes in sizes_of.items()},
+        "opt": tuned,
+        "max": {name: tuple(map(max, axes)) for name, axes in sizes_of.items()},
+    }
+    is_half, is_int8 = manifest.precision == "fp16", manifest.precision == "int8"
+    return {
+        "trt_fp16_enable": str(is_half or is_int8),
+        "trt_int8_enable": str(is_int8),
+        "trt_engine_cache_enable": "True",
+        "trt_engine_cache_path": str(Path(tempfile.gettempdir()) / ENGINE_CACHE),
+        **{f"trt_profile_{end}_shapes": _shapes_text(shape) for end, shape in ends.items()},
+    }
+
+
+def _shapes_text(shapes: Shapes) -> str:
+    return ",".join(f"{name}:{'x'.join(map(str, sizes))}" for name, sizes in shapes.items())
 
 
 def numpy_type(tensor: Any) -> Any:

@@ -159,14 +159,13 @@ def _batches(
 
 def _engine(request: EngineRequest) -> dict[str, Any]:
     """Return an engine as the state machine's input has it."""
-    capability = request.target.instance_type.compute_capability
     environment = request.deployment.environment
     return {
         "engineKey": request.engine_key,
         "model": request.target.model.name,
-        "computeCapability": capability,
+        "computeCapability": request.target.instance_type.compute_capability,
         "route": build_route(
-            capability,
+            request.target.build_capability,
             codebuild_gpu=environment.has_codebuild_gpu,
             fleet=environment.gpu_fleet_arn is not None,
         ),

@@ -29,7 +29,7 @@ def with_example_locks(deployment: Deployment) -> Deployment:
 
 
 def _lock_entry(deployment: Deployment, target: Target) -> LockEntry:
-    runtime = runtime_identity(deployment.platform, target.instance_type)
+    runtime = runtime_identity(target.model, deployment.platform, target.instance_type)
     benchmark = tuple(
         BenchmarkRecord(
             runtime=runtime.name,

@@ -85,7 +85,7 @@ def variant_day(deployment: Deployment, variant: Variant) -> tuple[Minute, ...]:
                 expected_ms=UNMEASURED_MS if expected is None else expected.milliseconds,
                 noise=noise[minute],
                 models=len(variant.targets),
-                gpus=gpus_used(deployment, variant.instance_type),
+                gpus=gpus_used(variant, variant.instance_type),
                 vcpus=variant.instance_type.vcpus or 4,
             )
         )

@@ -13,7 +13,11 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[3]
 DOCKERFILES = [
-    REPOSITORY / "container" / name for name in ("Dockerfile.server", "Dockerfile.server_gpu")
+    REPOSITORY / "container" / name
+    for name in (
+        *("Dockerfile.server", "Dockerfile.server_gpu"),
+        *("Dockerfile.server_baseline", "Dockerfile.server_gpu_baseline"),
+    )
 ]
 each_image = pytest.mark.parametrize("dockerfile", DOCKERFILES, ids=lambda path: path.name)
 

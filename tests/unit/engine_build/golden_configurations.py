@@ -11,13 +11,13 @@ from typing import Any
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.served import Served
 from onboarding.manifest import ProfileRecord, TensorRecord
-from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 from onboarding.processing_spec import (
     ClientTensorSpec,
     PostprocessingSpec,
     PreprocessingSpec,
     ProcessedTensorSpec,
 )
+from onboarding.serving_spec import DynamicBatchingSpec, ServingSpec
 
 GOLDEN = Path(__file__).with_name("golden")
 TOKENS = tuple(

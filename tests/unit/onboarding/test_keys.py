@@ -83,6 +83,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "accuracy.reference": ({"onnx": "float.onnx", "sha256": "c" * 64}, "int8 network"),
     "labels": ({"team": "search"}, "nothing"),
     "serving.server": ("python", "nothing"),  # every archive suits both
+    "serving.runtime": ("onnxruntime-cuda", "engine"),
     "serving.dynamic_batching.preferred_batch_sizes": ([2], "packaging"),
     "serving.dynamic_batching.max_queue_delay_us": (0, "packaging"),
     "serving.dynamic_batching.max_batch_size": (4, "packaging"),
@@ -148,7 +149,7 @@ def keys(
         for name in network_precisions(spec, instance, mode)
     }
     inputs: dict[str, Any] = {
-        "runtime": runtime_identity(row, instance),
+        "runtime": runtime_identity(spec, row, instance),
         "instance": instance,
         "quantization": mode,
         "dataset_digests": digests,
@@ -232,6 +233,7 @@ def test_keys_are_the_same_in_another_order_of_the_file():
 def test_keys_are_the_same_for_a_default_written_out():
     assert keys(with_value("serving.warm_up", True)) == keys(MODEL)
     assert keys(with_value("serving.auto_truncate", True)) == keys(MODEL)
+    assert keys(with_value("serving.runtime", "tensorrt")) == keys(MODEL)
     assert keys(with_value("accuracy.budget.neighbours", None)) == keys(MODEL)
     assert keys(with_value("engine.sparsity", "disable")) == keys(MODEL)
     assert keys(with_value("engine.opset", 17)) == keys(MODEL)

@@ -12,7 +12,7 @@ from onboarding.platform import instance_types, serving_platforms
 from onboarding.resolve import deployments, runtime_identity, target
 from onboarding.tree import read_tree
 from tests.unit.onboarding.manifests import lock_entry
-from tests.unit.onboarding.trees import tree_root
+from tests.unit.onboarding.trees import FIXTURES, tree_root
 
 MODEL, CLOUD, SHARED, JOINER = (
     "models/example.yaml",
@@ -252,9 +252,10 @@ def test_refuses_every_broken_lock_at_once(tmp_path):
 
 def test_runtime_is_onnxruntime_on_a_cpu_and_tensorrt_on_a_gpu():
     platform, instances = serving_platforms()["triton-26.05"], instance_types()
-    assert runtime_identity(platform, instances["ml.c7i.large"]) == RuntimeIdentity(
+    model = read_tree(FIXTURES / "base").models["example"]
+    assert runtime_identity(model, platform, instances["ml.c7i.large"]) == RuntimeIdentity(
         name="onnxruntime", version=platform.onnxruntime
     )
-    assert runtime_identity(platform, instances["ml.g5.xlarge"]) == RuntimeIdentity(
+    assert runtime_identity(model, platform, instances["ml.g5.xlarge"]) == RuntimeIdentity(
         name="tensorrt", version="10.16.1.11"
     )

@@ -36,7 +36,7 @@ def entry_for(deployment: Deployment, target: Target, **changes) -> LockEntry:
         engine_key=target.engine_key,
         network_keys=target.network_keys,
         platform=deployment.platform.name,
-        runtime=runtime_identity(deployment.platform, target.instance_type),
+        runtime=runtime_identity(target.model, deployment.platform, target.instance_type),
         compute_capability=target.instance_type.compute_capability,
         gpu=target.plan_gpu,
         requested_precision=target.model.engine.precision,

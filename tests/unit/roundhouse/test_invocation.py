@@ -32,6 +32,7 @@ from roundhouse.invocation import (
     most_asynchronous_rows,
     output_name,
 )
+from tests.synth.deployments import with_server
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 from tests.unit.roundhouse.load_test.answering import Answer, serve
@@ -355,7 +356,7 @@ def test_refuses_lines_of_missing_files(tmp_path):
 def test_queued_request_holds_a_batch_for_triton_and_many_for_the_python_server(deployments):
     deployment = find_deployment(deployments, "sentence-embedder")
     rows = {
-        server: most_asynchronous_rows(dataclasses.replace(deployment, server=server), 32)
+        server: most_asynchronous_rows(with_server(deployment, server), 32)
         for server in ("python", "triton")
     }
     assert rows == {"python": ASYNCHRONOUS_ROWS, "triton": 32}

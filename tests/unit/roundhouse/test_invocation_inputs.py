@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onboarding.model_spec import ServingSpec
+from onboarding.serving_spec import ServingSpec
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.invocation_inputs import require_inputs
 from tests.unit.roundhouse.engines import copied_tree, local_deployments

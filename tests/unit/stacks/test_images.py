@@ -34,6 +34,7 @@ def test_base_image_matters_only_to_images_made_from_it():
     assert {image for image in files if before[image] != after[image]} == {
         "triton",
         "python-server-gpu",
+        "python-server-gpu-baseline",
         "builder-gpu",
     }
 

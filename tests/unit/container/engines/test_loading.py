@@ -20,7 +20,13 @@ from tests.fixtures.recorded_gpu.tensorrt import embedder
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, write_archive
 from tests.unit.container.engines.plan_archives import GpuMachine, plan_record, text_archive
 
-ONNX = RuntimeIdentity(name="onnxruntime", version=onnxruntime.__version__)
+ONNX, CUDA, PROVIDER = (
+    RuntimeIdentity(name=name, version=onnxruntime.__version__)
+    for name in ("onnxruntime", "onnxruntime-cuda", "onnxruntime-tensorrt")
+)
+TORCH = tuple(
+    RuntimeIdentity(name=name, version="2.13.0") for name in ("pytorch", "pytorch-compile")
+)
 TENSORRT = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
 H200 = "9.0"
 PROFILE = ((1, 2, 4), (4, 8, 16))
@@ -34,8 +40,16 @@ def absent():
     raise NoBindings("cuda")
 
 
-def on(gpu, *, providers=("CUDAExecutionProvider", "CPUExecutionProvider"), bindings=installed):
-    return running(lambda: gpu, providers=lambda: providers, installed=bindings)
+def on(
+    gpu,
+    *,
+    providers=("CUDAExecutionProvider", "CPUExecutionProvider"),
+    bindings=installed,
+    torch=None,
+):
+    return running(
+        lambda: gpu, providers=lambda: providers, installed=bindings, torch=lambda: torch
+    )
 
 
 def load(archive, **more):
@@ -48,19 +62,34 @@ def test_machine_without_a_gpu_serves_cpu_engines_and_looks_for_no_bindings():
 
     runtimes = on(None, bindings=fail)
     assert runtimes.pairs == ((ONNX, "cpu"),)
-    assert set(runtimes.absences.values()) == {"there is no NVIDIA GPU"}
+    assert {runtimes.absences[name] for name in ("tensorrt", CUDA.name, PROVIDER.name)} == {
+        "there is no NVIDIA GPU"
+    }
+    assert {runtimes.absences[item.name] for item in TORCH} == {"this Python has no torch"}
 
 
 def test_gpu_machine_serves_what_it_has():
-    assert on(H200).pairs == ((ONNX, "cpu"), (ONNX, "9.0"), (TENSORRT, "9.0"))
-    assert on(H200).absences == {}
+    providers = ("TensorrtExecutionProvider", "CUDAExecutionProvider")
+    runtimes = on(H200, providers=providers, torch="2.13.0")
+    torch = [(item, where) for item in TORCH for where in ("cpu", "9.0")]
+    plans = [(CUDA, "9.0"), (PROVIDER, "9.0"), (TENSORRT, "9.0")]
+    assert runtimes.pairs == ((ONNX, "cpu"), *torch, *plans)
+    assert runtimes.absences == {}
+
+
+def test_build_of_torch_for_cpus_serves_programs_of_cpus_alone():
+    runtimes = on(H200, torch="2.13.0+cpu")
+    assert [pair for pair in runtimes.pairs if pair[0] in TORCH] == [(t, "cpu") for t in TORCH]
+    assert runtimes.absences["pytorch"] == "torch 2.13.0+cpu is a build for CPUs"
 
 
 def test_gpu_machine_says_what_it_lacks():
     runtimes = on(H200, providers=("CPUExecutionProvider",), bindings=absent)
     assert runtimes.pairs == ((ONNX, "cpu"),)
     assert runtimes.absences == {
-        "onnxruntime": "this build has no CUDAExecutionProvider",
+        "onnxruntime-cuda": "this build of ONNX Runtime has no CUDAExecutionProvider",
+        "onnxruntime-tensorrt": "this build of ONNX Runtime has no TensorrtExecutionProvider",
+        **{item.name: "this Python has no torch" for item in TORCH},
         "tensorrt": "this Python has no cuda",
     }
 
@@ -69,7 +98,7 @@ def test_gpu_machine_says_what_it_lacks():
     ("running_here", "reason"),
     [
         (on(None), r"runs onnxruntime \S+ \(there is no NVIDIA GPU\); build it for this platform"),
-        (on(H200, bindings=absent), r"runs onnxruntime \S+ \(this Python has no cuda\)"),
+        (on(H200, bindings=absent), r"onnxruntime-cuda \S+ \(this Python has no cuda\)"),
         (on("8.6"), r"made for compute capability 9\.0, this server runs 8\.6;"),
     ],
 )

@@ -31,7 +31,13 @@ def publish_test_archive(
     (out / "plan").write_bytes(b"plan for " + capability.encode())
     (out / "tokenizer.json").write_bytes(tokenizer)
     token_file = out / "tokenizer.json" if shown.is_text else None
-    laid = repository(shown, out / "plan", token_file, is_cpu=is_cpu, code_roots=(ROOT,))
+    laid = repository(
+        shown,
+        out / "plan",
+        token_file,
+        runtime="onnxruntime" if is_cpu else "tensorrt",
+        code_roots=(ROOT,),
+    )
     files = model_repository(out / "archive", laid.files)
     fields = {
         "model": shown.model,

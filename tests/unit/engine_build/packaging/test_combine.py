@@ -11,7 +11,7 @@ from engine_build.errors import InputRefused
 from engine_build.packaging.combine import DEFAULT_FILE, combine_archives, main
 from onboarding.combined_manifest import CombinedManifest
 from onboarding.manifest import MANIFEST_NAME, Manifest, ProfileRecord, Prompts, RuntimeIdentity
-from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
+from onboarding.serving_spec import DynamicBatchingSpec, ServingSpec
 from onboarding.signature import ENVELOPE_NAME
 from tests.unit.engine_build import golden_configurations as golden
 from tests.unit.engine_build.packaging.archives import (

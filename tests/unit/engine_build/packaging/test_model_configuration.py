@@ -10,8 +10,8 @@ from engine_build.errors import InputRefused
 from engine_build.packaging.model_configuration import configurations
 from engine_build.packaging.pbtxt import TRUE, Word, entry, text
 from onboarding.manifest import ProfileRecord, Prompts, TensorRecord
-from onboarding.model_spec import DynamicBatchingSpec, ServingSpec
 from onboarding.processing_spec import ClientTensorSpec, PreprocessingSpec
+from onboarding.serving_spec import DynamicBatchingSpec, ServingSpec
 from tests.unit.engine_build import golden_configurations
 from tests.unit.engine_build.golden_configurations import (
     CASES,

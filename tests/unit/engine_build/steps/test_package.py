@@ -38,8 +38,8 @@ from engine_build.settings import Settings
 from engine_build.steps.package import quantization, served_engine, source_commit
 from engine_build.store import FolderStore, sha256_of
 from onboarding.manifest import MANIFEST_NAME, TensorRecord
-from onboarding.model_spec import ServingSpec
 from onboarding.names import engine_card_data_path, engine_card_path
+from onboarding.serving_spec import ServingSpec
 from tests.unit.engine_build import golden_configurations as golden
 from tests.unit.engine_build.quantization.graphs import chain
 from tests.unit.engine_build.stand_ins import ROOT, StandInRunner, context
@@ -55,7 +55,13 @@ def lay_out(tmp_path):
     def lay_out(*, is_cpu, has_tokenizer=True, **changes):
         tokenizer = tmp_path / "tokenizer.json" if has_tokenizer else None
         served, engine = golden.served_model(**changes), tmp_path / "engine"
-        return repository(served, engine, tokenizer, is_cpu=is_cpu, code_roots=(ROOT,))
+        return repository(
+            served,
+            engine,
+            tokenizer,
+            runtime="onnxruntime" if is_cpu else "tensorrt",
+            code_roots=(ROOT,),
+        )
 
     return lay_out
 

@@ -81,6 +81,38 @@ def test_one_cell_stands_for_those_that_differ_in_order_alone():
     assert [cell.name for cell in cells_without_order(grid)] == ["fp32-x1", "int8-x1"]
 
 
+@pytest.mark.parametrize("runtime", ["pytorch", "pytorch-compile"])
+def test_pytorch_is_fp32_in_the_python_server_without_calibration(runtime):
+    (cell,) = cells({"runtime": [runtime]}, CANDIDATE)
+    assert (cell.name, cell.overrides["serving"]["runtime"]) == (runtime, runtime)
+    assert cell.overrides["serving"]["server"] == "python"
+    assert cell.overrides["serving"]["dynamic_batching"]["max_queue_delay_us"] == 0
+    nothing = {"calibration": None, "sensitivity_search": None}
+    assert cell.overrides["engine"] == {"precision": "fp32", **nothing}
+
+
+def test_default_runtimes_keep_the_files_server_and_precision():
+    (cell,) = cells({"runtime": ["onnxruntime"]}, CANDIDATE)
+    assert cell.overrides == {"serving": {"runtime": "onnxruntime"}}
+
+
+def test_axis_of_precisions_decides_beside_that_of_runtimes():
+    axes = {"precision": ["fp32", "int8"], "runtime": ["onnxruntime-tensorrt"], "batching": ["off"]}
+    grid = cells(axes, CANDIDATE)
+    assert [cell.name for cell in grid] == [
+        "onnxruntime-tensorrt-fp32-single",
+        "onnxruntime-tensorrt-int8-single",
+    ]
+    assert [cell.overrides["engine"]["precision"] for cell in grid] == ["fp32", "int8"]
+    assert {cell.overrides["serving"]["dynamic_batching"]["max_batch_size"] for cell in grid} == {1}
+
+
+def test_runtimes_by_default_are_those_of_the_hardware():
+    on_gpu = Candidate(is_gpu=True, has_calibration=False, instance_type="ml.g5.xlarge")
+    assert default_values("runtime", CANDIDATE) == ("onnxruntime", "pytorch")
+    assert default_values("runtime", on_gpu) == ("tensorrt", "onnxruntime-cuda", "pytorch")
+
+
 def test_precisions_without_a_calibration_are_floats():
     without = Candidate(is_gpu=True, has_calibration=False, instance_type="ml.g5.xlarge")
     assert default_values("precision", without) == ("fp16",)
@@ -91,6 +123,7 @@ def test_precisions_without_a_calibration_are_floats():
     ("axes", "words"),
     [
         ({"precision": ["int9"]}, "--precision int9"),
+        ({"runtime": ["torch"]}, "--runtime torch"),
         ({"batching": ["maybe"]}, "--batching maybe"),
         ({"instances": ["0"]}, "--instances 0"),
         ({"instances": []}, "--instances: has no value"),

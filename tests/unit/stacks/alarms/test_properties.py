@@ -17,10 +17,10 @@ from stacks.rollout import WAIT_SECONDS, deployment_config
 from tests.synth.deployments import (
     one,
     with_endpoint,
-    with_fields,
     with_instance_type,
     with_locks,
     with_scaling,
+    with_server,
 )
 from tests.synth.endpoint_cases import (
     BESIDE,
@@ -247,7 +247,7 @@ def test_gpu_memory_is_of_one_gpu(instance, gpus):
 
 
 def test_python_server_fills_the_first_gpu_alone():
-    server = with_fields(with_instance_type(OWN, gpu_count=4), server="python")
+    server = with_server(with_instance_type(OWN, gpu_count=4), "python")
     assert alarms(server)["GpuMemory"]["MetricName"] == "GPUMemoryUtilization"
 
 

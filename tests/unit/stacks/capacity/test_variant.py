@@ -16,9 +16,9 @@ from tests.synth.deployments import (
     one,
     unlocked,
     with_endpoint,
-    with_fields,
     with_instance_type,
     with_locks,
+    with_server,
 )
 from tests.synth.scaled import (
     instance_capacity,
@@ -94,7 +94,7 @@ def test_lower_rate_counts_where_more_of_it_keeps_the_slo():
 
 
 def test_python_server_waits_for_no_queue_delay():
-    assert rate(with_endpoint(with_fields(embedder(), server="python"), latency_slo_ms=40.0)) == 400
+    assert rate(with_endpoint(with_server(embedder(), "python"), latency_slo_ms=40.0)) == 400
     assert rate(with_endpoint(embedder(), latency_slo_ms=40.0)) == 200
 
 
@@ -108,14 +108,14 @@ def test_copies_on_one_gpu_share_it_and_add_no_rate():
     two = with_serving(embedder(), instances_per_gpu=2)
     # One batch of 8 ends every 20 ms, and each takes 2 x 20 ms: 20 + 40 + 0.1.
     assert [rate(with_endpoint(two, latency_slo_ms=slo)) for slo in (60.0, 60.1)] == [200, 400]
-    python = with_fields(two, server="python")
+    python = with_server(two, "python")
     assert [rate(with_endpoint(python, latency_slo_ms=slo)) for slo in (59.9, 60.0)] == [200, 400]
 
 
 def test_triton_uses_every_gpu_and_the_python_server_one():
     four = with_instance_type(embedder(), gpu_count=4)
     assert rate(four) == 4 * 400
-    assert rate(with_fields(four, server="python")) == 400
+    assert rate(with_server(four, "python")) == 400
     assert "x 4 GPUs" in instance_capacity(four).derivation
 
 

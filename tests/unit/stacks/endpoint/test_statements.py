@@ -28,6 +28,7 @@ from tests.synth.deployments import (
     with_engine_key,
     with_fields,
     with_scaling,
+    with_server,
 )
 from tests.synth.endpoint_cases import (
     BESIDE,
@@ -136,7 +137,7 @@ def test_old_version_keeps_its_archives_until_the_new_one_has_taken_over():
 
 
 def test_old_version_keeps_its_image_where_the_server_changes():
-    old, new = (version_policy(with_fields(OWN, server=server)) for server in ("triton", "python"))
+    old, new = (version_policy(with_server(OWN, server)) for server in ("triton", "python"))
     assert not old.keys() & new.keys()
     assert "/triton" in str(old)
     assert "/python-server-gpu" in str(new)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onboarding.manifest import BenchmarkRecord
 from stacks.scaling.targets import gpu_target, invocations_target
-from tests.synth.deployments import benchmark, one, with_endpoint, with_instance_type, with_locks
+from tests.synth.deployments import (
+    benchmark,
+    one,
+    with_endpoint,
+    with_instance_type,
+    with_locks,
+    with_server,
+)
 from tests.synth.scaled import with_served, with_serving
 
 pytestmark = pytest.mark.unit
@@ -82,7 +87,7 @@ def test_faster_engine_never_lowers_the_target(measured, slo, copies, speedups):
     server=st.sampled_from(["triton", "python"]),
 )
 def test_more_gpus_never_lower_a_target(measured, slo, gpus, more, server):
-    deployment = dataclasses.replace(EMBEDDER, server=server)
+    deployment = with_server(EMBEDDER, server)
     few, many = (with_instance_type(deployment, gpu_count=count) for count in (gpus, gpus + more))
     assert target(many, measured, slo) >= target(few, measured, slo)
     assert gpu_target(many, many.own).value >= gpu_target(few, few.own).value

@@ -9,10 +9,10 @@ from tests.synth.deployments import (
     benchmark,
     of_targets,
     one,
-    with_fields,
     with_instance_type,
     with_locks,
     with_scaling,
+    with_server,
 )
 from tests.synth.scaled import served_capacity, with_own, with_own_pools, with_served, with_variant
 
@@ -91,7 +91,7 @@ def test_backlog_target_is_the_work_of_a_minute():
     ("gpus", "server", "expected"), [(1, "triton", 70), (4, "triton", 280), (4, "python", 70)]
 )
 def test_gpu_target_is_the_percent_times_the_gpus_that_the_server_uses(gpus, server, expected):
-    deployment = with_fields(with_instance_type(embedder(), gpu_count=gpus), server=server)
+    deployment = with_server(with_instance_type(embedder(), gpu_count=gpus), server)
     target = gpu_target(deployment, deployment.own)
     assert target is not None and target.value == expected
     assert target.derivation.startswith("70 % (scaling.gpu_utilization_percent) x ")

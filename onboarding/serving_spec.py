@@ -1,0 +1,84 @@
+"""The section `serving` of a model file: what answers, inside the endpoint."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from onboarding.processing_spec import PostprocessingSpec, PreprocessingSpec
+from onboarding.values import BASELINE_RUNTIMES, Runtime, Server, Value
+
+LARGEST_COUNT = (1 << 31) - 1
+"""Of the dimensions of TensorRT and Triton and the counts of AWS's APIs: 32 bits with a sign."""
+PositiveInt = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+
+
+class DynamicBatchingSpec(Value):
+    """How the server groups requests."""
+
+    preferred_batch_sizes: tuple[PositiveInt, ...] = Field(
+        (),
+        description="Batch sizes the server waits for, within max_queue_delay_us; Triton only",
+    )
+    max_queue_delay_us: Annotated[int, Field(ge=0, le=60_000_000)] = Field(
+        0,
+        description="Longest wait for a fuller batch, in microseconds; SageMaker gives an "
+        "answer up after a minute; Triton only",
+    )
+    max_batch_size: PositiveInt | None = Field(
+        None, description="Rows; default: the largest batch of the optimization profiles"
+    )
+
+
+class ServingSpec(Value):
+    """What answers, inside the endpoint."""
+
+    server: Server = Field(
+        "triton", description="triton, or python: the small server of container/server"
+    )
+    runtime: Runtime | None = Field(
+        None,
+        description="What executes the engine; default: tensorrt on a GPU, onnxruntime on a CPU. "
+        "The others are baselines to compare with, in the Python server",
+    )
+    dynamic_batching: DynamicBatchingSpec = Field(
+        DynamicBatchingSpec(), description="How requests are grouped"
+    )
+    instances_per_gpu: Annotated[int, Field(ge=1, le=128)] = Field(
+        1,
+        description="Copies of the engine that run at once on one GPU, or on a CPU instance; the "
+        "Python server's batches at once, by default 2 on a GPU and one a core on a CPU",
+    )
+    warm_up: bool = Field(
+        True, description="Run every profile's sizes once before the endpoint is healthy"
+    )
+    response_cache: bool = Field(
+        False, description="Answer a repeated request from memory; Triton only"
+    )
+    auto_truncate: bool = Field(
+        True,
+        description="Cut texts of more tokens than the largest sequence; false: refuse their "
+        "requests, naming the texts",
+    )
+    preprocessing: PreprocessingSpec | None = Field(
+        None, description="Code of your own before the model; Triton only"
+    )
+    postprocessing: PostprocessingSpec | None = Field(
+        None, description="Code of your own behind the model; Triton only"
+    )
+
+    @property
+    def slots(self) -> int | None:
+        """Batches that the Python server runs at once; None where the file leaves it the choice."""
+        return self.instances_per_gpu if "instances_per_gpu" in self.model_fields_set else None
+
+    @property
+    def is_baseline(self) -> bool:
+        """True for a runtime that the Python server has alone."""
+        return self.runtime in BASELINE_RUNTIMES
+
+
+def server_beside(serving: ServingSpec, server: Server) -> Server:
+    """Return the server of a model that joins an endpoint of `server`; a baseline has its own."""
+    return "python" if serving.is_baseline else server
