@@ -46,6 +46,9 @@ NEW_ROW = """\
     minimum_driver: null
     inference_ami_version: null      # a host image whose driver is new enough
     onnxruntime: {onnxruntime}
+    onnxruntime_tensorrt: null       # `tensorrt`, where ONNX Runtime's provider links to that major
+    pytorch: {pytorch}
+    baseline_minimum_driver: null    # of the CUDA that the wheels of torch and onnxruntime-gpu bring
     quantization: {quantization}
 """
 
@@ -201,6 +204,7 @@ def _triton(
             triton=newest,
             image=image,
             onnxruntime=present.onnxruntime,
+            pytorch=present.pytorch or "null",
             quantization=present.quantization,
         )
         texts[PLATFORMS] = text.replace("\nrows:\n", f"\nrows:\n{new}", 1)
