@@ -48,7 +48,7 @@ NEW_ROW = """\
     onnxruntime: {onnxruntime}
     onnxruntime_tensorrt: null       # `tensorrt`, where ONNX Runtime's provider links to that major
     pytorch: {pytorch}
-    baseline_minimum_driver: null    # of the CUDA that the wheels of torch and onnxruntime-gpu bring
+    baseline_minimum_driver: null    # of the CUDA that wheels of torch and onnxruntime-gpu bring
     quantization: {quantization}
 """
 
