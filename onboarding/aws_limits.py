@@ -62,6 +62,7 @@ EXECUTION_SECONDS: Final = Bounds(600, 28800)  # MaximumExecutionTimeoutInSecond
 ROLLBACK_ALARM_COUNT: Final = 10  # AutoRollbackAlarms
 ENVIRONMENT_VARIABLE_COUNT: Final = 100  # EnvironmentMap
 ENVIRONMENT_VALUE_LENGTH: Final = 1024  # EnvironmentValue
+ENVIRONMENT_BYTES: Final = 32 * 1024  # ContainerDefinition.Environment: names and values together
 
 BUILD_MINUTES: Final = Bounds(5, 2160)  # CodeBuild: timeoutInMinutes
 TRAINING_VOLUME_GIB: Final = Bounds(1, 16384)  # VolumeSizeInGB of ResourceConfig

@@ -87,10 +87,10 @@ ENVIRONMENT_RULES = environment_rules.RULES + source_access_rules.RULES
 
 def file_faults(files: SpecFiles, datasets: Datasets, root: Path) -> Iterator[Fault]:
     """Return the faults of the files themselves, whatever the environment."""
-    yield from name_rules.file_names(files.models)
+    yield from name_rules.file_names(files.every_model)
     yield from name_rules.file_names(files.endpoints)
     yield from name_rules.file_names(files.environments)
-    yield from name_rules.sagemaker_names(files.models)
+    yield from name_rules.sagemaker_names(files.every_model)
     yield from name_rules.sagemaker_names(files.endpoints)
     yield from name_rules.no_model_is_called_like_a_key(files)
     yield from between_environments.environments_do_not_meet(files)
@@ -120,7 +120,7 @@ def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fa
     """Return the faults of one environment: its names, its hardware, its platform."""
     environment = view.environment.spec
     if "name" in view.environment.sections:
-        yield from name_rules.name_lengths(view.models, environment.name)
+        yield from name_rules.name_lengths(view.every_model, environment.name)
         yield from name_rules.name_lengths(view.endpoints, environment.name)
     yield from name_rules.shared_endpoints_are_there(view)
     yield from name_rules.endpoints_do_not_collide(view)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
@@ -11,6 +11,7 @@ from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
 from onboarding.serving_spec import server_beside
+from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.validation import Checked, validate
 from onboarding.values import Server, Value
 
@@ -26,6 +27,13 @@ class SpecFiles:
     environments: Mapping[str, Checked[EnvironmentSpec]]
     unread: frozenset[str] = frozenset()
     """Files that are there and hold no readable document, as `models/name`."""
+    generators: Mapping[str, Checked[TextGenerationSpec]] = field(default_factory=dict)
+    """Files of models/ whose task is text-generation; `models` has the others."""
+
+    @property
+    def every_model(self) -> Mapping[str, Checked[ModelSpec] | Checked[TextGenerationSpec]]:
+        """Every file of models/."""
+        return {**self.models, **self.generators}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +47,13 @@ class EnvironmentView:
     """As of the files."""
     left_out: frozenset[str] = frozenset()
     """Models that the environment's `models` leaves out, by `only` or `except`."""
+    generators: Mapping[str, Checked[TextGenerationSpec]] = field(default_factory=dict)
+    """As of the files."""
+
+    @property
+    def every_model(self) -> Mapping[str, Checked[ModelSpec] | Checked[TextGenerationSpec]]:
+        """Every model of the environment."""
+        return {**self.models, **self.generators}
 
     @cached_property
     def own_endpoints(self) -> Mapping[str, Checked[EndpointSpec]]:
@@ -82,19 +97,31 @@ class EnvironmentView:
 def environment_view(files: SpecFiles, environment: str) -> EnvironmentView:
     """The files of one environment."""
     own = files.environments[environment]
-    left_out = models_left_out(files.models, own)
-    models = {name: model for name, model in files.models.items() if name not in left_out}
+    left_out = models_left_out(files.every_model, own)
+    models = {name: model for name, model in files.every_model.items() if name not in left_out}
+    others, generators = split_models(_with_overrides(ModelSpec, models, own, "models"))
     return EnvironmentView(
         environment=own,
-        models=_with_overrides(ModelSpec, models, own, "models"),
+        models=others,
+        generators=generators,
         endpoints=_with_overrides(SharedEndpointSpec, files.endpoints, own, "endpoints"),
         unread=files.unread,
         left_out=left_out,
     )
 
 
+def split_models(
+    models: Mapping[str, Checked[Any]],
+) -> tuple[dict[str, Checked[ModelSpec]], dict[str, Checked[TextGenerationSpec]]]:
+    """Return the models that engines are built for, and the text generators."""
+    generators = {
+        name: model for name, model in models.items() if isinstance(model.spec, TextGenerationSpec)
+    }
+    return {name: model for name, model in models.items() if name not in generators}, generators
+
+
 def models_left_out(
-    models: Mapping[str, Checked[ModelSpec]], environment: Checked[EnvironmentSpec]
+    models: Mapping[str, Checked[Any]], environment: Checked[EnvironmentSpec]
 ) -> frozenset[str]:
     """Return the models that an environment does not deploy, by its `only` and `except`."""
     if "models" not in environment.sections:
@@ -104,9 +131,7 @@ def models_left_out(
     return frozenset(set(models) - kept | selected_models(models, spec.except_ or ()))
 
 
-def selected_models(
-    models: Mapping[str, Checked[ModelSpec]], selectors: Iterable[str]
-) -> frozenset[str]:
+def selected_models(models: Mapping[str, Checked[Any]], selectors: Iterable[str]) -> frozenset[str]:
     """Return the models that selectors choose: by name, or by a label written `label=value`."""
     wanted = frozenset(selectors)
     return frozenset(
@@ -159,7 +184,7 @@ def is_part_of_a_shared_endpoint(written: Mapping[str, Any], override: Mapping[s
 
 def _with_overrides(
     spec_type: type[SpecT],
-    specs: Mapping[str, Checked[SpecT]],
+    specs: Mapping[str, Checked[Any]],
     environment: Checked[EnvironmentSpec],
     section: Literal["models", "endpoints"],
 ) -> dict[str, Checked[SpecT]]:

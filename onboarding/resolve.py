@@ -20,6 +20,7 @@ from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpo
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
 from onboarding.serving_spec import server_beside
+from onboarding.text_generation.plan import NOT_SERVED
 from onboarding.tree import Tree
 from onboarding.values import QuantizationMode, Server
 
@@ -35,6 +36,8 @@ def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tup
     unknown = [
         _left_out(environment, name)
         if name in view.left_out
+        else _planned_alone(view, name)
+        if name in view.generators
         else _unknown("models", "endpoint", name, behind)
         for name in only
         if name not in behind
@@ -72,6 +75,8 @@ def target(
                     return deployment, candidate
     if model in tree.views[environment].left_out:
         raise FaultsError([_left_out(environment, model)])
+    if model in tree.views[environment].generators:
+        raise FaultsError([_planned_alone(tree.views[environment], model)])
     if not known:
         raise FaultsError([_unknown("models", "model", model, tree.models)])
     what = f"model {model} is not served on that compute capability in environment {environment}"
@@ -137,6 +142,17 @@ def _left_out(environment: str, name: str) -> Fault:
         what="`models` leaves this model out, so it is not deployed here",
         value=name,
         way_out="take it into `models: only`, or out of `models: except`",
+    )
+
+
+def _planned_alone(view: EnvironmentView, name: str) -> Fault:
+    """Return the fault of a text generator where something deployed is asked for."""
+    document = view.generators[name].document
+    return Fault(
+        file=document.file,
+        line=document.at("task").line,
+        what=f"'{name}' has no endpoint: {NOT_SERVED}",
+        way_out="name another model",
     )
 
 

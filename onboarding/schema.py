@@ -12,6 +12,8 @@ from typing import Any
 from onboarding.ensemble_spec import OF_STEPS, TASK, EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
+from onboarding.text_generation import spec as text_generation
+from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.values import Value
 
 FOLDER = Path(__file__).parent.parent / "schemas"
@@ -72,16 +74,23 @@ def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
 
 
 def _model_schema() -> dict[str, Any]:
-    """Return the schema of one network's file, and where its task is ensemble of an ensemble's."""
+    """Return the schema of one network's file, of an ensemble's and of a text generator's."""
     model = _schema(ModelSpec, "A model: models/<name>.yaml")
     ensemble = EnsembleSpec.model_json_schema()
-    definitions = model.pop("$defs") | ensemble.pop("$defs")
+    generator = TextGenerationSpec.model_json_schema()
+    definitions = model.pop("$defs") | ensemble.pop("$defs") | generator.pop("$defs")
     for key in OF_STEPS:
         del ensemble["properties"][key]
     outer = {key: model.pop(key) for key in ("$schema", "title")}
     task = {"const": TASK, "description": "An archive of several models"}
     condition = {"properties": {"task": task}, "required": ["task"]}
-    return {**outer, "$defs": definitions, "if": condition, "then": ensemble, "else": model}
+    generation = {"const": text_generation.TASK, "description": "A text generator"}
+    other = {
+        "if": {"properties": {"task": generation}, "required": ["task"]},
+        "then": generator,
+        "else": model,
+    }
+    return {**outer, "$defs": definitions, "if": condition, "then": ensemble, "else": other}
 
 
 def _schema(spec_type: type[Value], title: str) -> dict[str, Any]:
@@ -95,6 +104,7 @@ def _environment_schema() -> dict[str, Any]:
     # An ensemble's keys beside a model's: an override has no task by which to tell them apart.
     kinds: tuple[tuple[str, str, type[Value]], ...] = (
         ("models", "ModelSpec", EnsembleSpec),
+        ("models", "TextGenerationSpec", TextGenerationSpec),
         ("endpoints", "SharedEndpointSpec", SharedEndpointSpec),
     )
     for section, name, spec_type in kinds:
@@ -113,7 +123,12 @@ def _environment_schema() -> dict[str, Any]:
         }
         definitions[f"{name}{OVERRIDE}"] = override
         holder = definitions["ModelsSpec"] if section == "models" else schema["properties"][section]
-        holder["additionalProperties"] = {"$ref": f"{_REFERENCE}{name}{OVERRIDE}"}
+        reference = {"$ref": f"{_REFERENCE}{name}{OVERRIDE}"}
+        holder["additionalProperties"] = (
+            {"anyOf": [holder["additionalProperties"], reference]}
+            if spec_type is TextGenerationSpec
+            else reference
+        )
     return {**schema, "$defs": definitions}
 
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from onboarding.checks import environment_faults, file_faults, override_faults
 from onboarding.dataset import Datasets
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.environment_view import EnvironmentView, SpecFiles, environment_view
+from onboarding.environment_view import (
+    EnvironmentView,
+    SpecFiles,
+    environment_view,
+    split_models,
+)
 from onboarding.fault import Fault, sorted_faults
+from onboarding.generation_checks import generator_faults, generator_placement_faults
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
 from onboarding.source_yaml import read_document
+from onboarding.text_generation.spec import TASK, TextGenerationSpec
 from onboarding.validation import Checked, validate
 from onboarding.values import Value
 
@@ -41,6 +49,8 @@ class Tree:
     dataset_digests: dict[str, str]
     faults: tuple[Fault, ...]
     views: Mapping[str, EnvironmentView] = field(default_factory=dict)
+    generators: Mapping[str, TextGenerationSpec] = field(default_factory=dict)
+    """Models whose task is text-generation; `models` has the others."""
 
 
 def read_tree(root: Path) -> Tree:
@@ -51,13 +61,15 @@ def read_tree(root: Path) -> Tree:
     model_files = read_folder(root, "models", ModelSpec)
     endpoint_files = read_folder(root, "endpoints", SharedEndpointSpec, optional=True)
     environment_files = read_folder(root, "environments", EnvironmentSpec)
-    models, endpoints = model_files.specs, endpoint_files.specs
+    models, generators = split_models(model_files.specs)
+    endpoints = endpoint_files.specs
     environments = environment_files.specs
     files = SpecFiles(
         models=models,
         endpoints=endpoints,
         environments=environments,
         unread=frozenset(model_files.unread + endpoint_files.unread),
+        generators=generators,
     )
     views = {
         name: environment_view(files, name)
@@ -66,9 +78,11 @@ def read_tree(root: Path) -> Tree:
     }
     datasets = Datasets(root)
     yaml_faults = [*model_files.faults, *endpoint_files.faults, *environment_files.faults]
-    faults = [*file_faults(files, datasets, root)]
+    faults = [*file_faults(files, datasets, root), *generator_faults(generators, root)]
     for view in views.values():
-        faults.extend(override_faults(_only_overridden(files, view), datasets))
+        overridden = _only_overridden(files, view)
+        faults.extend(override_faults(overridden, datasets))
+        faults.extend(generator_faults(overridden.generators, root))
     faults.extend(_by_environment(views, datasets))
     return Tree(
         root=root,
@@ -78,6 +92,7 @@ def read_tree(root: Path) -> Tree:
         dataset_digests=datasets.digests(),
         faults=sorted_faults([*yaml_faults, *_elsewhere(faults, yaml_faults)]),
         views=views,
+        generators=_valid(generators),
     )
 
 
@@ -88,18 +103,29 @@ def _overrides_are_readable(environment: Checked[EnvironmentSpec]) -> bool:
 
 def _only_overridden(files: SpecFiles, view: EnvironmentView) -> EnvironmentView:
     """Return an environment's view with only the files that it overrides."""
-    models = {name: file for name, file in view.models.items() if file is not files.models[name]}
+    models = {
+        name: file for name, file in view.models.items() if file is not files.models.get(name)
+    }
+    generators = {
+        name: file
+        for name, file in view.generators.items()
+        if file is not files.generators.get(name)
+    }
     endpoints = {
         name: file for name, file in view.endpoints.items() if file is not files.endpoints[name]
     }
-    return replace(view, models=models, endpoints=endpoints)
+    return replace(view, models=models, endpoints=endpoints, generators=generators)
 
 
 def _by_environment(views: Mapping[str, EnvironmentView], datasets: Datasets) -> Iterator[Fault]:
     """Return each fault once, naming its environments unless all have it."""
     found: dict[Fault, list[str]] = {}
     for name, view in views.items():
-        for fault in dict.fromkeys(environment_faults(view, datasets)):
+        of_view = (
+            environment_faults(view, datasets),
+            generator_placement_faults(view, datasets.root),
+        )
+        for fault in dict.fromkeys(chain(*of_view)):
             found.setdefault(fault, []).append(name)
     for fault, names in found.items():
         if fault.file.startswith("environments/") or len(names) == len(views):
@@ -193,6 +219,8 @@ def _other_kind(data: Mapping[str, Any], folder: str) -> str | None:
 
     It has at least two keys that only the other kind knows, and none that only this kind knows.
     """
+    if folder == "models" and data.get("task") == TASK:
+        return None
     own = KINDS[folder].model_fields.keys()
     for other, spec_type in KINDS.items():
         theirs = spec_type.model_fields.keys()

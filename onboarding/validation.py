@@ -16,6 +16,7 @@ from onboarding.fault import Fault, sorted_faults
 from onboarding.model_spec import ModelSpec
 from onboarding.nearest import nearest
 from onboarding.spec_faults import known_keys, spec_fault, written_path
+from onboarding.text_generation import spec as text_generation
 from onboarding.values import Value
 
 SpecT = TypeVar("SpecT", bound=Value)
@@ -45,10 +46,13 @@ def validate(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
     """Validate a document.
 
     A misspelt key is a fault, and yet read as the key it resembles, so that its value is checked
-    too. A model file with `task: ensemble` has the spec of one.
+    too. A model file with `task: ensemble` has the spec of one, and so has one with `task:
+    text-generation`.
     """
     if spec_type is ModelSpec and document.data.get("task") == TASK:
         return cast(Checked[SpecT], _ensemble(document))
+    if spec_type is ModelSpec and document.data.get("task") == text_generation.TASK:
+        return cast(Checked[SpecT], _validated(text_generation.TextGenerationSpec, document))
     return _validated(spec_type, document)
 
 

@@ -85,10 +85,10 @@ def overrides_are_of_something(
 ) -> Iterator[Fault]:
     """An override names a file that is there, and never renames it."""
     known: dict[Literal["models", "endpoints"], tuple[str, ...]] = {
-        "models": tuple(files.models),
+        "models": tuple(files.every_model),
         "endpoints": tuple(files.endpoints),
     }
-    left_out = models_left_out(files.models, environment)
+    left_out = models_left_out(files.every_model, environment)
     for section, names in known.items():
         if section not in environment.sections:
             continue
@@ -131,13 +131,13 @@ def selected_models_are_there(
         )
     labels = {
         f"{label}={value}"
-        for model in files.models.values()
+        for model in files.every_model.values()
         if "labels" in model.sections
         for label, value in model.spec.labels.items()
     }
     for key, selectors in (("only", spec.only or ()), ("except", spec.except_ or ())):
         for index, selector in enumerate(selectors):
-            known = tuple(sorted(labels)) if "=" in selector else tuple(files.models)
+            known = tuple(sorted(labels)) if "=" in selector else tuple(files.every_model)
             if selector not in known and f"models/{selector}" not in files.unread:
                 yield document.at("models", key, index).fault(
                     f"'models.{key}' names no model and no label of one",
@@ -150,9 +150,9 @@ def selected_models_are_there(
 def no_model_is_called_like_a_key(files: SpecFiles) -> Iterator[Fault]:
     """`only` and `except` are keys of an environment's `models`."""
     for name in ("only", "except"):
-        if name in files.models:
+        if name in files.every_model:
             yield (
-                files.models[name]
+                files.every_model[name]
                 .document.at("name")
                 .fault(
                     f"'{name}' is a key of `models` in environment files, so no model can be "
@@ -169,7 +169,7 @@ def _override_of_a_shared_endpoint(
     name: str,
     override: Mapping[str, object],
 ) -> Iterator[Fault]:
-    written = files.models[name].document.data
+    written = files.every_model[name].document.data
     if is_part_of_a_shared_endpoint(written, override):
         shared = written["endpoint"]
         yield environment.document.at("models", name, "endpoint").fault(
@@ -223,8 +223,8 @@ def _server_conflict(
 def endpoints_do_not_collide(view: EnvironmentView) -> Iterator[Fault]:
     """A model's own endpoint is called like the model, so no shared endpoint may be."""
     shared = {name.lower(): name for name in view.endpoints}
-    for name, model in view.models.items():
-        if name.lower() in shared and name in view.own_endpoints:
+    for name, model in view.every_model.items():
+        if name.lower() in shared and (name in view.own_endpoints or name in view.generators):
             yield model.document.at("name").fault(
                 f"duplicate name: endpoints/{shared[name.lower()]}.yaml is called the same as "
                 "the model's own endpoint",

@@ -26,6 +26,7 @@ from roundhouse.cli import (
     drift,
     environments,
     gitops,
+    headers,
     images,
     invoke,
     lengths,
@@ -64,6 +65,7 @@ app = typer.Typer(
 )
 for function, example in (
     (new.new, new.EXAMPLE),
+    (headers.headers, headers.EXAMPLE),
     (check.check, check.EXAMPLE),
     (build.build, build.EXAMPLE),
     (plan.plan, plan.EXAMPLE),

@@ -32,15 +32,17 @@ def build(
     """
     import dataclasses
 
+    from onboarding.generation_findings import refuse_generators
     from roundhouse.deploy.builds import engines
     from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError, outcome
     from roundhouse.gitops.build_preview import COLUMNS, build_preview
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json, table
-    from roundhouse.session import open_session
+    from roundhouse.session import open_session, valid_tree
 
-    report = open_report(form)
-    session = open_session(current_paths(root), report, env)
+    report, paths = open_report(form), current_paths(root)
+    session = open_session(paths, report, env)
+    refuse_generators(valid_tree(session.paths), env, tuple(model or ()))
     requests = engines.missing_engines(session, tuple(model or ()))
     if dry_run:
         previews = [build_preview(session, request) for request in requests]

@@ -22,6 +22,7 @@ def check(root: Root = None, form: Form = Format.text) -> None:
     Each with file and line, what is wrong, what is allowed, the way out.
     """
     from onboarding.dataset_findings import dataset_notes
+    from onboarding.generation_findings import generation_plans, plan_line
     from onboarding.memory_findings import memory_findings
     from onboarding.tree import read_tree
     from roundhouse.paths import current_folder, current_paths
@@ -43,10 +44,14 @@ def check(root: Root = None, form: Form = Format.text) -> None:
                 report.print(line)
         report.print(f"{quantity(len(faults), 'fault')}{elsewhere}.")
     else:
-        count = len(tree.models) + len(tree.endpoints) + len(tree.environments)
+        models = len(tree.models) + len(tree.generators)
+        count = models + len(tree.endpoints) + len(tree.environments)
         report.print(f"{quantity(count, 'file')}{elsewhere}, no fault.")
     for note in (*planning.notes, *dataset_notes(tree)):
         report.print(f"Note: {note}")
+    for environment in tree.views:
+        for plan in generation_plans(tree, environment):
+            report.print(f"Plan: {plan_line(plan)}")
     if faults:
         raise typer.Exit(1)
 

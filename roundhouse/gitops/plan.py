@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from onboarding import names
 from onboarding.deployment import Deployment, Target, signature_faults
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
+from onboarding.generation_findings import generation_plans
 from onboarding.lock import LockEntry
 from onboarding.prices import price, prices_date
 from onboarding.resolve import deployments, runtime_identity
@@ -120,6 +121,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         prices_date=prices_date(region),
         digests=dict(sorted(digests.items())),
         inputs=inputs,
+        text_generation=generation_plans(change.head, name),
     )
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord
 from onboarding.platform import BuildRoute
+from onboarding.text_generation.plan import TextGenerationPlan
 from onboarding.values import Precision, Value
 
 ResourceClass = Literal["added", "removed", "in-place", "new-version", "replaced", "outage"]
@@ -179,6 +180,8 @@ class EnvironmentPlan(Value):
     """sha256 of the template before and after, of every stack that changes, by its name."""
     inputs: dict[str, str] = Field(default_factory=dict)
     """Digests of the environment's file, its lock entries and its region's prices."""
+    text_generation: tuple[TextGenerationPlan, ...] = ()
+    """What would serve each text generator; `deploy` does nothing of it yet."""
 
     @property
     def missing(self) -> tuple[EngineChange, ...]:

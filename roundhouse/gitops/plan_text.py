@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from roundhouse.gitops.plan_document import (
@@ -16,19 +15,11 @@ from roundhouse.gitops.plan_document import (
     ResourceChange,
     RolloutPlan,
 )
+from roundhouse.gitops.plan_generation import generation_notes, generation_sections
+from roundhouse.gitops.plan_section import Section
 from roundhouse.text import quantity
 
 SHOWN_VALUE = 60
-
-
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """One table of a plan. A section with `folded` is closed at first where that is possible."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    folded: bool = False
 
 
 def headline(plan: EnvironmentPlan) -> str:
@@ -102,6 +93,7 @@ def sections(plan: EnvironmentPlan) -> Iterator[Section]:
                 for moved in item.scaling
             ),
         ),
+        *generation_sections(plan.text_generation),
         Section(
             title="Permissions",
             columns=("stack", "", "grant"),
@@ -126,6 +118,7 @@ def sections(plan: EnvironmentPlan) -> Iterator[Section]:
 def notes(plan: EnvironmentPlan) -> Iterator[str]:
     """Yield what no table says."""
     yield f"Not touched: {quantity(plan.unchanged_endpoints, 'endpoint')}."
+    yield from generation_notes(plan.text_generation)
     estimated = [item.name for item in plan.endpoints if item.is_estimated and item.resources]
     if estimated:
         yield (

@@ -18,6 +18,8 @@ from roundhouse.inspection.source_files import SourceFiles
 HUB = "https://huggingface.co"
 SECONDS = 30
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?", re.ASCII)
+PARTIAL = 206
+"""The status of an answer that is the part that was asked for."""
 PRIVATE = (401, 403)
 """What the hub answers for a private or gated repository, and for one that is not there."""
 
@@ -52,10 +54,15 @@ def hub_files(pin: str, path: str | None, variables: Mapping[str, str]) -> Sourc
         file = urllib.parse.quote(f"{folder}{name}")
         return _get(f"{base}/{repository}/resolve/{commit}/{file}", pin, token)
 
+    def read_range(name: str, first: int, count: int) -> bytes:
+        file = urllib.parse.quote(f"{folder}{name}")
+        part = f"bytes={first}-{first + count - 1}"
+        return _get(f"{base}/{repository}/resolve/{commit}/{file}", pin, token, part)
+
     pins = {"huggingface": f"{repository}@{commit}"}
     if path is not None:
         pins["path"] = PurePosixPath(path).as_posix()
-    return SourceFiles(pins=pins, names=frozenset(names), read=read)
+    return SourceFiles(pins=pins, names=frozenset(names), read=read, read_range=read_range)
 
 
 class _OwnHost(urllib.request.HTTPRedirectHandler):
@@ -76,12 +83,17 @@ class _OwnHost(urllib.request.HTTPRedirectHandler):
         return request
 
 
-def _get(url: str, pin: str, token: str | None) -> bytes:
+def _get(url: str, pin: str, token: str | None, part: str | None = None) -> bytes:
+    """Return an answer's content, or of it the `part` that an HTTP Range names."""
     request = urllib.request.Request(url)
+    if part is not None:
+        request.add_header("Range", part)
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.build_opener(_OwnHost).open(request, timeout=SECONDS) as answer:
+            if part is not None and answer.status != PARTIAL:
+                raise NotReadyError(f"--huggingface {pin}: the hub gives no part of a file.")
             data: bytes = answer.read()
             return data
     except urllib.error.HTTPError as error:

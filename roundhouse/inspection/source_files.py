@@ -49,6 +49,8 @@ class SourceFiles:
     """A small file by its name; None where there is none."""
     network: Path | None = None
     """The ONNX file on this machine; None for a checkpoint."""
+    read_range: Callable[[str, int, int], bytes] | None = None
+    """Bytes of a large file: its name, the first byte, how many; None: not to be had in parts."""
 
     @property
     def title(self) -> str:
@@ -215,6 +217,27 @@ def bucket_files(given: str, clients: Clients) -> SourceFiles:
         },
         names=frozenset(keys),
         read=lambda name: _object(s3, bucket, keys[name]) if name in keys else None,
+    )
+
+
+def bucket_parts(given: str, clients: Clients) -> SourceFiles:
+    """Return a checkpoint under a prefix of a bucket, read in parts and without its digest."""
+    bucket, prefix = split_s3(given)
+    s3 = clients("s3")
+    names = {key.removeprefix(prefix) for key in _keys(s3, bucket, prefix)}
+
+    def read_range(name: str, first: int, count: int) -> bytes:
+        with calling(f"Reading s3://{bucket}/{prefix}{name}"):
+            part = f"bytes={first}-{first + count - 1}"
+            answer = s3.get_object(Bucket=bucket, Key=f"{prefix}{name}", Range=part)
+            data: bytes = answer["Body"].read()
+            return data
+
+    return SourceFiles(
+        pins={"checkpoint": given},
+        names=frozenset(names),
+        read=lambda name: _object(s3, bucket, f"{prefix}{name}") if name in names else None,
+        read_range=read_range,
     )
 
 

@@ -83,7 +83,21 @@ def test_files_of_ensembles_and_their_overrides_have_their_keys():
     model = json.loads(schema.schemas()["model.schema.json"])
     assert {"steps", "bls", "outputs"} <= model["then"]["properties"].keys()
     assert not {"source", "engine"} & model["then"]["properties"].keys()
-    assert "source" in model["else"]["required"] and "steps" not in model["else"]["properties"]
+    network = model["else"]["else"]
+    assert "source" in network["required"] and "steps" not in network["properties"]
     text = schema.schemas()["environment.schema.json"]
     override = json.loads(text)["$defs"]["ModelSpecOverride"]["properties"]
     assert {"steps", "source", "serving"} <= override.keys()
+
+
+def test_files_of_text_generators_and_their_overrides_have_their_keys():
+    model = json.loads(schema.schemas()["model.schema.json"])
+    generator = model["else"]["then"]
+    assert model["else"]["if"]["properties"]["task"]["const"] == "text-generation"
+    assert {"context", "slo", "quantization"} <= generator["properties"].keys()
+    assert "engine" not in generator["properties"] and "context" in generator["required"]
+    definitions = json.loads(schema.schemas()["environment.schema.json"])["$defs"]
+    forms = definitions["ModelsSpec"]["additionalProperties"]["anyOf"]
+    names = ["ModelSpecOverride", "TextGenerationSpecOverride"]
+    assert [form["$ref"].rpartition("/")[2] for form in forms] == names
+    assert "required" not in definitions["TextGenerationSpecOverride"]

@@ -20,7 +20,7 @@ from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
 VERBS = ("new", "check", "build", "deploy", "invoke", "bench", "card")
-VERBS += ("up", "down", "status", "images", "prune", "demo")
+VERBS += ("up", "down", "status", "images", "prune", "demo", "headers")
 
 
 def _run(*words: str):

@@ -57,9 +57,9 @@ def test_refuses_to_guess_a_task(architectures):
 @pytest.mark.parametrize(
     ("architecture", "way_out"),
     [
-        ("LlamaForCausalLM", "AWS's vLLM"),
-        ("GPT2LMHeadModel", "AWS's vLLM"),
-        ("T5ForConditionalGeneration", "AWS's vLLM"),
+        ("LlamaForCausalLM", "docs/text-generation.md"),
+        ("GPT2LMHeadModel", "docs/text-generation.md"),
+        ("T5ForConditionalGeneration", "docs/text-generation.md"),
     ],
 )
 def test_refuses_a_task_that_no_engine_is_built_for(architecture, way_out):

@@ -1,0 +1,119 @@
+"""Plans of a tree's text generators: what would serve each of them in each environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onboarding.fault import Fault, FaultsError
+from onboarding.generation_checks import placement_cases
+from onboarding.rules.generation_case import GenerationPlacementCase
+from onboarding.rules.generation_placement_rules import placement_request
+from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.text_generation.plan import NOT_SERVED, Candidate, TextGenerationPlan
+from onboarding.text_generation.planner import GIB, choose
+from onboarding.text_generation.platforms import gpus
+from onboarding.tree import Tree
+
+MOST_WITHOUT_NVLINK = 4
+
+
+def generation_plans(tree: Tree, environment: str) -> tuple[TextGenerationPlan, ...]:
+    """Return the plan of every text generator of an environment; none of a tree with faults."""
+    if tree.faults or environment not in tree.views:
+        return ()
+    return tuple(
+        _plan(case, environment) for case in placement_cases(tree.views[environment], tree.root)
+    )
+
+
+def refuse_generators(tree: Tree, environment: str, only: tuple[str, ...] = ()) -> None:
+    """Raise FaultsError where an environment, or `only` some endpoints, has text generators."""
+    if environment not in tree.views:
+        return
+    faults = [
+        Fault(
+            file=file.document.file,
+            line=file.document.at("task").line,
+            what=f"'{name}' cannot be built or deployed yet: {NOT_SERVED}",
+            way_out=f"name the other endpoints, or leave it out of environments/{environment}.yaml "
+            f"with `models: {{except: [{name}]}}`",
+        )
+        for name, file in tree.views[environment].generators.items()
+        if not only or name in only
+    ]
+    if faults:
+        raise FaultsError(faults)
+
+
+def plan_line(plan: TextGenerationPlan) -> str:
+    """Return a plan in one sentence."""
+    begin = f"{plan.environment}: text generator '{plan.model}'"
+    item = plan.chosen
+    if item is None:
+        return f"{begin}: {' '.join(plan.notes)}"
+    money = "price unknown" if item.usd_an_hour is None else f"{item.usd_an_hour:.2f} USD an hour"
+    if item.usd_a_million_tokens is not None:
+        money += f", {item.usd_a_million_tokens:.2f} USD a million output tokens"
+    times = "times unknown" if item.itl_ms is None or item.ttft_ms is None else (
+        f"about {item.itl_ms:.0f} ms a token and {item.ttft_ms:.0f} ms to the first"
+    )  # fmt: skip
+    return (
+        f"{begin}: {item.instances} x {item.instance_type}, {item.scheme}, tensor parallel "
+        f"{item.tensor_parallel}, {item.copies} copies of {item.expected_requests} requests each; "
+        f"{item.kv_tokens:,} KV tokens a copy, {times}; {money}."
+    )
+
+
+def _plan(case: GenerationPlacementCase, environment: str) -> TextGenerationPlan:
+    model = case.model
+    plan = TextGenerationPlan(
+        model=model.spec.name,
+        environment=environment,
+        platform=model.spec.serving.platform,
+        engine_version=model.engine_version,
+    )
+    request = placement_request(case)
+    if request is None:
+        note = (
+            "not planned: its checkpoint is not in the tree, and 'source.headers' names no file of "
+            "its headers; `roundhouse headers` writes one."
+        )
+        return plan.model_copy(update={"notes": (note,)})
+    types = tuple(case.candidates())
+    if not types:
+        return plan.model_copy(update={"notes": ("not planned: the region has no GPU type.",)})
+    chosen, *others = choose(request, types)
+    return plan.model_copy(
+        update={
+            "checkpoint_gib": request.checkpoint.bytes / GIB,
+            "chosen": chosen,
+            "others": tuple(others),
+            "notes": tuple(_notes(case, request.checkpoint, chosen)),
+        }
+    )
+
+
+def _notes(
+    case: GenerationPlacementCase, checkpoint: Checkpoint, chosen: Candidate
+) -> Iterator[str]:
+    serving = case.model.spec.serving
+    if not chosen.is_measured:
+        yield (
+            f"Memory and times of vLLM {case.model.engine_version} on {chosen.gpu} GPUs were not "
+            "measured: assumed from vLLM 0.26.0 on an H200, with half a GiB more of overhead."
+        )
+    gpu = gpus().get(chosen.gpu or "")
+    if gpu is not None and not gpu.nvlink and chosen.tensor_parallel > MOST_WITHOUT_NVLINK:
+        yield f"{chosen.tensor_parallel} GPUs of a {chosen.instance_type} talk over PCIe alone."
+    heads = checkpoint.text_config.get("num_key_value_heads")
+    if isinstance(heads, int) and heads < chosen.tensor_parallel:
+        yield (
+            f"{heads} heads of keys and values are copied to {chosen.tensor_parallel} GPUs: more "
+            "of them hold no more tokens."
+        )
+    if serving.speculative is not None and serving.speculative.model is not None:
+        yield "The draft model's memory and the speed-up are not counted."
+    if serving.adapters:
+        yield "The adapters' memory is not counted."
+    if serving.max_num_queued_reqs is None:
+        yield "The queue is unbounded: set serving.max_num_queued_reqs (vLLM 0.30.0)."

@@ -1,0 +1,289 @@
+"""Rules of a text generator's lengths, SLO, arguments and environment variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onboarding.aws_limits import (
+    ENVIRONMENT_BYTES,
+    ENVIRONMENT_VALUE_LENGTH,
+    ENVIRONMENT_VARIABLE_COUNT,
+    REAL_TIME_SECONDS,
+)
+from onboarding.dataset import is_inside
+from onboarding.fault import Fault
+from onboarding.nearest import comma_list, did_you_mean
+from onboarding.rules.generation_case import GenerationCase
+from onboarding.rules.generation_source_rules import REPOSITORY, S3_FOLDER
+from onboarding.rules.rule import rule, rules_of
+from onboarding.text_generation.arguments import (
+    PLANNED,
+    RESERVED_PREFIXES,
+    RESERVED_VARIABLES,
+    ROUTED,
+    container_environment,
+)
+from onboarding.text_generation.platforms import (
+    generation_platforms,
+    known_arguments,
+    versions_with,
+)
+
+WHOLE_ANSWER_SECONDS = REAL_TIME_SECONDS - 5
+"""A whole answer must be there by then: a real-time endpoint gives a request up after 60 s."""
+CALIBRATED = ("int8", "awq", "gptq", "nvfp4", "w4a8-fp8")
+"""Schemes whose ranges are set by texts."""
+DRAFTED = ("eagle", "eagle3", "draft-model", "medusa")
+
+
+@rule("context")
+def lengths_fit_the_model(case: GenerationCase) -> Iterator[Fault]:
+    """Prompt and answer share max_model_len, and a mean lies below its 95th percentile."""
+    context = case.spec.context
+    total = context.prompt_p95 + context.output_p95
+    if total > context.max_model_len:
+        yield case.document.at("context", "max_model_len").fault(
+            f"prompt_p95 and output_p95 are {total} tokens together, above 'context.max_model_len'",
+            value=context.max_model_len,
+            allowed=f"{total} or more",
+            way_out="raise max_model_len, or declare shorter prompts or answers",
+        )
+    for kind in ("prompt", "output"):
+        mean, most = getattr(context, f"{kind}_mean"), getattr(context, f"{kind}_p95")
+        if mean is not None and mean > most:
+            yield case.document.at("context", f"{kind}_mean").fault(
+                f"'context.{kind}_mean' is above '{kind}_p95'",
+                value=mean,
+                allowed=f"at most {most}",
+                way_out="lower it, or raise the 95th percentile",
+            )
+
+
+@rule("context", "slo")
+def whole_answers_come_within_a_minute(case: GenerationCase) -> Iterator[Fault]:
+    """SageMaker gives a request up after 60 s; a stream is not held to it."""
+    slo, context = case.spec.slo, case.spec.context
+    seconds = (context.output_p95 * slo.itl_p95_ms + slo.ttft_p95_ms) / 1000
+    if not slo.streaming and seconds >= WHOLE_ANSWER_SECONDS:
+        yield case.document.at("slo", "streaming").fault(
+            f"an answer of {context.output_p95} tokens may take {seconds:.0f} s at this SLO, and "
+            f"SageMaker gives a request up after {REAL_TIME_SECONDS} s",
+            value="false",
+            allowed=f"less than {WHOLE_ANSWER_SECONDS} s, or streaming: true",
+            way_out="stream, or lower output_p95 or itl_p95_ms",
+        )
+
+
+@rule("quantization")
+def calibration_and_task_files_are_there(case: GenerationCase) -> Iterator[Fault]:
+    """Ranges of some schemes come from texts, and a task's score from a file."""
+    quantization = case.spec.quantization
+    needy = [name for name in quantization.schemes if name in CALIBRATED]
+    calibration, task = quantization.calibration, quantization.budget.task
+    if needy and calibration is None:
+        yield case.document.at("quantization", "schemes").fault(
+            f"'quantization.calibration' is missing, which {', '.join(needy)} needs",
+            way_out="add `calibration: {dataset: models/data/chat.jsonl}`, or leave the scheme out",
+        )
+    for path, file in (
+        (("quantization", "calibration", "dataset"), calibration and calibration.dataset),
+        (("quantization", "budget", "task", "file"), task and task.file),
+    ):
+        if file and not (is_inside(case.root, file) and (case.root / file).is_file()):
+            yield case.document.at(*path).fault(
+                f"'{'.'.join(path)}' is no file under the onboarding root",
+                value=file,
+                way_out="add the file, or correct the path",
+            )
+
+
+@rule("serving")
+def generation_platform_is_known(case: GenerationCase) -> Iterator[Fault]:
+    """A platform has a row, and its engine's version is known from it or from the file."""
+    serving, row = case.spec.serving, case.platform
+    if row is None:
+        names = tuple(generation_platforms())
+        yield case.document.at("serving", "platform").fault(
+            "'serving.platform' has no row in generation_platforms.yaml",
+            value=serving.platform,
+            allowed=comma_list(names),
+            way_out=did_you_mean(serving.platform, names, "choose one of these"),
+        )
+    elif row.engine_version is None and serving.engine_version is None:
+        yield case.document.at("serving", "platform").fault(
+            f"which vLLM {row.image} carries is not known",
+            value=serving.platform,
+            way_out="add `engine_version:` as the image's changelog says, or choose another row",
+        )
+    elif row.engine_version is not None and serving.engine_version not in (
+        None,
+        row.engine_version,
+    ):
+        yield case.document.at("serving", "engine_version").fault(
+            f"'serving.engine_version' is not that of {row.image}",
+            value=serving.engine_version,
+            allowed=row.engine_version,
+            way_out="take the line out",
+        )
+
+
+@rule("serving", "source", "context", "quantization")
+def arguments_are_the_engines(case: GenerationCase) -> Iterator[Fault]:
+    """The server exits at once for a flag that its version does not know."""
+    version = case.engine_version
+    known = None if version is None else known_arguments(version)
+    for name in case.spec.serving.arguments:
+        place = case.document.at("serving", "arguments", name)
+        if name in ("quantization", "quantization_config"):
+            yield place.fault(
+                "'serving.arguments.quantization' would quantize while the server starts, without "
+                "a check of accuracy",
+                way_out="name the format in quantization.schemes",
+            )
+        elif name in PLANNED or name in ROUTED:
+            way_out = f"use {PLANNED[name]}" if name in PLANNED else "take it out"
+            yield place.fault(f"'serving.arguments.{name}' is set by the plan", way_out=way_out)
+        elif known is not None and name not in known:
+            since = versions_with(name)
+            yield place.fault(
+                f"vLLM {version} has no argument --{name.replace('_', '-')}",
+                value=name,
+                allowed=f"versions that have it: {', '.join(since)}" if since else None,
+                way_out=f"choose a platform with vLLM {since[-1]}, or take it out"
+                if since
+                else did_you_mean(name, known, "take it out"),
+            )
+    queued = "max_num_queued_reqs"
+    if case.spec.serving.max_num_queued_reqs is not None and known and queued not in known:
+        yield case.document.at("serving", queued).fault(
+            f"vLLM {version} has no bound of its queue",
+            allowed=f"vLLM {', '.join(versions_with(queued))}",
+            way_out="choose a platform of that version, or take it out: the queue is unbounded "
+            "there",
+        )
+
+
+@rule("serving")
+def variables_are_not_the_plans(case: GenerationCase) -> Iterator[Fault]:
+    """Variables that configure the engine come from the plan alone."""
+    for name in case.spec.serving.environment:
+        place = case.document.at("serving", "environment", name)
+        if name == "VLLM_ALLOW_LONG_MAX_MODEL_LEN":
+            yield place.fault(
+                f"'{name}' lets a model answer beyond the positions it was trained for",
+                way_out="take it out, and lower context.max_model_len",
+            )
+        elif name in RESERVED_VARIABLES or name.startswith(RESERVED_PREFIXES):
+            yield place.fault(
+                f"'serving.environment.{name}' is set by the plan",
+                way_out="take it out; engine arguments go to serving.arguments",
+            )
+
+
+@rule("name", "source", "context", "quantization", "serving")
+def environment_is_within_sagemakers_limits(case: GenerationCase) -> Iterator[Fault]:
+    """CreateModel refuses a larger environment; the engine's arguments are part of it."""
+    if case.platform is None:
+        return
+    given = case.spec.serving
+    size = given.tensor_parallel if given.tensor_parallel != "auto" else 1
+    values = container_environment(case.spec, case.platform, size)
+    place = case.document.at("serving")
+    for name, value in values.items():
+        longest = max(len(name.encode()), len(value.encode()))
+        if longest > ENVIRONMENT_VALUE_LENGTH:
+            argument = name.removeprefix("SM_VLLM_").removeprefix("OPTION_").lower()
+            own = ("arguments", argument) if argument in given.arguments else ("environment", name)
+            yield case.document.at("serving", *own).fault(
+                f"environment variable {name} has {longest} bytes",
+                allowed=f"at most {ENVIRONMENT_VALUE_LENGTH}",
+                way_out="put the text into a file of the checkpoint, and name its path under "
+                "/opt/ml/model",
+            )
+    if len(values) > ENVIRONMENT_VARIABLE_COUNT:
+        yield place.fault(
+            f"the container would have {len(values)} environment variables",
+            allowed=f"at most {ENVIRONMENT_VARIABLE_COUNT}",
+            way_out="take some out of serving.environment or serving.arguments",
+        )
+    total = sum(len(name.encode()) + len(value.encode()) for name, value in values.items())
+    if total > ENVIRONMENT_BYTES:
+        yield place.fault(
+            f"the container's environment would have {total} bytes",
+            allowed=f"at most {ENVIRONMENT_BYTES}",
+            way_out="put long texts into files of the checkpoint, and name their paths",
+        )
+
+
+@rule("serving", "source")
+def sizes_are_divisible(case: GenerationCase) -> Iterator[Fault]:
+    """Each GPU takes as many heads and as wide a part of each layer as the others."""
+    size = case.spec.serving.tensor_parallel
+    if size == "auto" or case.headers is None:
+        return
+    config = case.headers.text_config
+    place = case.document.at("serving", "tensor_parallel")
+    for key, title in (
+        ("num_attention_heads", "attention heads"),
+        ("intermediate_size", "columns of its feed-forward layers"),
+    ):
+        number = config.get(key)
+        if isinstance(number, int) and number % size:
+            fitting = [count for count in (1, 2, 4, 8) if number % count == 0]
+            yield place.fault(
+                f"the model has {number} {title}, which tensor_parallel {size} does not divide",
+                allowed=", ".join(map(str, fitting)),
+                way_out="choose one of these, or auto",
+            )
+
+
+@rule("serving")
+def guesses_have_their_model(case: GenerationCase) -> Iterator[Fault]:
+    """Some ways of guessing need a draft model, which is pinned; others take none."""
+    guess = case.spec.serving.speculative
+    if guess is None:
+        return
+    place = case.document.at("serving", "speculative")
+    if guess.method in DRAFTED and guess.model is None:
+        yield place.fault(
+            f"speculative method {guess.method} needs a draft model",
+            way_out="add `model: owner/name@<commit>`, or choose ngram",
+        )
+    elif guess.method not in DRAFTED and guess.model is not None:
+        yield place.fault(
+            f"speculative method {guess.method} takes no draft model",
+            value=guess.model,
+            way_out="take `model:` out",
+        )
+    elif guess.model is not None and not REPOSITORY.fullmatch(guess.model):
+        yield place.fault(
+            "unpinned source: 'serving.speculative.model' has no full commit",
+            value=guess.model,
+            allowed="owner/name@<40 hex digits>",
+            way_out="add @<commit>",
+        )
+
+
+@rule("serving")
+def adapters_are_pinned_and_distinct(case: GenerationCase) -> Iterator[Fault]:
+    """An adapter's name is what clients ask for, and its files are those that were judged."""
+    seen: set[str] = set()
+    for index, adapter in enumerate(case.spec.serving.adapters):
+        if adapter.name in seen:
+            yield case.document.at("serving", "adapters", index, "name").fault(
+                "duplicate name of an adapter", value=adapter.name, way_out="rename one of them"
+            )
+        seen.add(adapter.name)
+        source = adapter.source
+        inside = "://" not in source and "@" not in source and is_inside(case.root, source)
+        is_folder = inside and (case.root / source).is_dir()
+        if not (REPOSITORY.fullmatch(source) or S3_FOLDER.fullmatch(source) or is_folder):
+            yield case.document.at("serving", "adapters", index, "source").fault(
+                "'source' of an adapter is neither pinned nor there",
+                value=source,
+                allowed="owner/name@<40 hex digits>, s3://BUCKET/PREFIX/, or a folder of the tree",
+                way_out="add the commit, end the prefix in /, or copy the folder here",
+            )
+
+
+RULES = rules_of(globals())

@@ -1,0 +1,83 @@
+"""Environment variables of the container that a plan fixes, and what of them a file may set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from onboarding.text_generation.platforms import GenerationPlatform
+from onboarding.text_generation.spec import Argument, TextGenerationSpec
+
+VLLM_PREFIX, LMI_PREFIX = "SM_VLLM_", "OPTION_"
+RESERVED_PREFIXES = (VLLM_PREFIX, LMI_PREFIX, "SERVING_", "SAGEMAKER_")
+"""Of environment variables that the plan alone sets."""
+RESERVED_VARIABLES = ("STANDARD_AUTO_INSTALL_REQ", "HF_MODEL_ID", "VLLM_ALLOW_LONG_MAX_MODEL_LEN")
+PLANNED = {
+    "model": "source",
+    "revision": "source.huggingface",
+    "trust_remote_code": "source.trust_remote_code",
+    "served_model_name": "name",
+    "tensor_parallel_size": "serving.tensor_parallel",
+    "max_model_len": "context.max_model_len",
+    "kv_cache_dtype": "quantization.kv_cache",
+    "gpu_memory_utilization": "serving.gpu_memory_utilization",
+    "max_num_seqs": "serving.max_num_seqs",
+    "max_num_batched_tokens": "serving.max_num_batched_tokens",
+    "max_num_queued_reqs": "serving.max_num_queued_reqs",
+    "speculative_config": "serving.speculative",
+    "enable_lora": "serving.adapters",
+    "max_loras": "serving.adapters",
+    "max_lora_rank": "serving.adapters",
+    "lora_modules": "serving.adapters",
+}
+"""Arguments with a key of their own in the file."""
+ROUTED = ("host", "port", "uds", "middleware", "root_path", "ssl_keyfile", "ssl_certfile")
+"""Arguments that SageMaker's routes depend on."""
+
+
+def engine_arguments(spec: TextGenerationSpec, tensor_parallel: int) -> dict[str, Argument]:
+    """Return the engine's arguments by vLLM's names with underscores; no quantization is set."""
+    serving = spec.serving
+    found: dict[str, Argument | None] = {
+        "served_model_name": spec.name,
+        "tensor_parallel_size": tensor_parallel,
+        "max_model_len": spec.context.max_model_len,
+        "gpu_memory_utilization": serving.gpu_memory_utilization,
+        "kv_cache_dtype": "fp8" if spec.quantization.kv_cache == "fp8" else "auto",
+        "max_num_seqs": serving.max_num_seqs,
+        "max_num_batched_tokens": serving.max_num_batched_tokens,
+        "max_num_queued_reqs": serving.max_num_queued_reqs,
+        "trust_remote_code": True if spec.source.trust_remote_code else None,
+    }
+    if serving.speculative is not None:
+        guess: dict[str, object] = {
+            "method": serving.speculative.method,
+            "num_speculative_tokens": serving.speculative.tokens,
+        }
+        if serving.speculative.model is not None:
+            guess["model"] = serving.speculative.model
+        found["speculative_config"] = json.dumps(guess, separators=(",", ":"))
+    if serving.adapters:
+        found |= {
+            "enable_lora": True,
+            "max_loras": len(serving.adapters),
+            "max_lora_rank": max(adapter.rank for adapter in serving.adapters),
+        }
+    set_ones = {name: value for name, value in found.items() if value is not None}
+    return set_ones | dict(serving.arguments)
+
+
+def container_environment(
+    spec: TextGenerationSpec, platform: GenerationPlatform, tensor_parallel: int
+) -> Mapping[str, str]:
+    """Return the container's environment: the engine's arguments, and the file's variables.
+
+    AWS's vLLM images read SM_VLLM_X as --x, LMI reads OPTION_X.
+    """
+    prefix = LMI_PREFIX if platform.name.startswith("lmi") else VLLM_PREFIX
+    values = {
+        f"{prefix}{name.upper()}": str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in engine_arguments(spec, tensor_parallel).items()
+    }
+    fixed = {} if prefix == LMI_PREFIX else {"STANDARD_AUTO_INSTALL_REQ": "false"}
+    return {**values, **fixed, **spec.serving.environment}

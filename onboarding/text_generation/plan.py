@@ -1,0 +1,57 @@
+"""The serving plan of a text generator, as `check`, `plan` and JSON show it."""
+
+from __future__ import annotations
+
+from onboarding.values import Value
+
+NOT_SERVED = (
+    "text-generation models are planned, not built or deployed, by this version: `roundhouse "
+    "check` and `roundhouse plan` show what would serve them"
+)
+
+
+class Candidate(Value):
+    """One way to serve: an instance type with a number format and a tensor parallel size.
+
+    Memory in GiB of one GPU, times in milliseconds, money in USD. `holds` False: `reason` says why.
+    """
+
+    instance_type: str
+    gpu: str | None
+    scheme: str
+    kv_cache: str
+    tensor_parallel: int
+    copies_per_instance: int
+    holds: bool
+    reason: str | None = None
+    weights_gib: float | None = None
+    overhead_gib: float | None = None
+    kv_gib: float | None = None
+    kv_tokens: int | None = None
+    longest_requests: float | None = None
+    """Requests of max_model_len tokens that fit at once, as vLLM's log has it."""
+    expected_requests: int | None = None
+    """Requests of the declared mean lengths that one copy answers at once within the SLO."""
+    copies: int | None = None
+    instances: int | None = None
+    itl_ms: float | None = None
+    ttft_ms: float | None = None
+    usd_an_hour: float | None = None
+    usd_a_million_tokens: float | None = None
+    """Of output tokens, at the SLO's concurrency; None: the price is not known."""
+    is_measured: bool = False
+    """True where memory and rates of this GPU with this engine version were measured."""
+
+
+class TextGenerationPlan(Value):
+    """What would serve one model in one environment; nothing is deployed from it yet."""
+
+    model: str
+    environment: str
+    platform: str
+    engine_version: str | None
+    checkpoint_gib: float | None = None
+    chosen: Candidate | None = None
+    others: tuple[Candidate, ...] = ()
+    """Instance types that were not chosen, each with its reason."""
+    notes: tuple[str, ...] = ()

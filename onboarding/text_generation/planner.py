@@ -1,0 +1,305 @@
+"""Proposes the cheapest instance type that serves a text generator within its SLO.
+
+Pure: a spec, a checkpoint's headers, platform rows and prices in; a plan out. Memory in bytes
+unless a name says GiB.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from onboarding.platform import InstanceType
+from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.text_generation.kv_cache import CacheLayers, CacheSize, cache_layers, cache_size
+from onboarding.text_generation.plan import Candidate
+from onboarding.text_generation.platforms import KV_FP8, Gpu, gpus, overhead, schemes
+from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.text_generation.speed import Speed
+from onboarding.text_generation.weights import Weights, count_weights
+
+GIB = 1 << 30
+TOKENS_A_MILLION = 1_000_000
+STEP_TOKENS = ((160, 16384), (70, 8192), (0, 2048))
+"""vLLM's max_num_batched_tokens by the GPU's memory in GiB, the first that is not above it."""
+ACTIVATIONS_8_BIT = ("fp8", "w4a8-fp8", "mxfp8")
+BLACKWELL = 10.0
+Price = Callable[[str], float | None]
+"""USD an hour of an instance type; None: not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuMemory:
+    """What one GPU holds: bytes of weights, and what is left for the cache."""
+
+    total_gib: float
+    overhead_gib: float
+    weights: Weights
+    cache_bytes: float
+    is_measured: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One model as it is planned for."""
+
+    spec: TextGenerationSpec
+    checkpoint: Checkpoint
+    engine_version: str | None
+    price: Price
+
+    @property
+    def layers(self) -> tuple[CacheLayers, ...]:
+        """Layers that cache. Raises ArchitectureError."""
+        return cache_layers(self.checkpoint.text_config)
+
+
+def gpu_memory(
+    weights: Weights, gpu: Gpu, engine_version: str | None, utilization: float
+) -> GpuMemory | None:
+    """Return how one GPU's memory is divided; None where its size is not known.
+
+    cache = total x utilization - weights - overhead. The cache may be negative.
+    """
+    if gpu.memory_gib is None:
+        return None
+    row = overhead(engine_version, gpu.name)
+    left = gpu.memory_gib * utilization - row.gib
+    return GpuMemory(
+        total_gib=gpu.memory_gib,
+        overhead_gib=row.gib,
+        weights=weights,
+        cache_bytes=left * GIB - weights.gpu_bytes,
+        is_measured=row.measured,
+    )
+
+
+def kv_cache_format(spec: TextGenerationSpec, scheme: str) -> str:
+    """Return bf16 or fp8: what the file says; auto stays with 16 bits, which needs no gate."""
+    wanted = spec.quantization.kv_cache
+    return "fp8" if wanted == "fp8" else "fp16" if scheme == "fp16" else "bf16"
+
+
+def scheme_problem(name: str, instance: InstanceType, measured: Sequence[str] = ()) -> str | None:
+    """Return why a number format is not for an instance type's GPU; None: it is."""
+    row, capability = schemes()[name], float(instance.compute_capability)
+    where = f"{instance.gpu} has compute capability {instance.compute_capability}"
+    title = "an FP8 KV cache" if name == KV_FP8 else name
+    if capability < row.loads_from:
+        return f"{title} needs compute capability {row.loads_from:g}, and {where}"
+    if row.only is not None and capability != row.only:
+        return f"{title} is computed on {row.only:g} alone, and {where}"
+    if capability < row.least and not row.weight_only:
+        return f"{title} would run weight-only below {row.least:g}, and {where}"
+    if (
+        row.unmeasured_from is not None
+        and capability >= row.unmeasured_from
+        and name not in measured
+    ):
+        return f"whether {title} is fast from {row.unmeasured_from:g} on is not known, and {where}"
+    return None
+
+
+def tensor_parallel_sizes(request: Request, instance: InstanceType) -> tuple[int, ...]:
+    """Return the sizes to try on an instance type: the given one, or those that divide all."""
+    wanted = request.spec.serving.tensor_parallel
+    if wanted != "auto":
+        return (wanted,)
+    heads = request.checkpoint.text_config.get("num_attention_heads")
+    return tuple(
+        size
+        for size in (1, 2, 4, 8)
+        if size <= instance.gpu_count
+        and instance.gpu_count % size == 0
+        and (not isinstance(heads, int) or heads % size == 0)
+    )
+
+
+def best_candidate(request: Request, instance: InstanceType) -> Candidate:
+    """Return the best way to serve on an instance type, or the one that fails last."""
+    found = list(_candidates(request, instance))
+    holding = [item for item in found if item.holds]
+    if holding:
+        return min(holding, key=lambda item: (item.instances or 0, item.tensor_parallel))
+    fitting = [item for item in found if item.kv_tokens]
+    return max(fitting or found, key=lambda item: item.kv_tokens or 0)
+
+
+def choose(request: Request, instances: Sequence[InstanceType]) -> tuple[Candidate, ...]:
+    """Return a candidate for each instance type, the chosen one first, the others with reasons.
+
+    The cheapest of those that hold; where a price is not known, behind those that have one.
+    """
+    found = [best_candidate(request, instance) for instance in instances]
+    holding = sorted((item for item in found if item.holds), key=_cost)
+    failing = [item for item in found if not item.holds]
+    if not holding:
+        return tuple(failing)
+    first = holding[0]
+    return (first, *(_dearer(item, first) for item in holding[1:]), *failing)
+
+
+def _cost(item: Candidate) -> tuple[float, int, float, str]:
+    price = math.inf if item.usd_an_hour is None else item.usd_an_hour
+    return price, item.instances or 0, (item.weights_gib or 0.0), item.instance_type
+
+
+def _dearer(item: Candidate, first: Candidate) -> Candidate:
+    if item.usd_an_hour is None:
+        reason = "holds the SLO; its price is not known"
+    elif first.usd_an_hour is not None and item.usd_an_hour > first.usd_an_hour:
+        reason = f"holds the SLO at {item.usd_an_hour:.2f} USD an hour, not {first.usd_an_hour:.2f}"
+    else:
+        reason = "holds the SLO, and is no cheaper"
+    return item.model_copy(update={"holds": True, "reason": reason})
+
+
+def _candidates(request: Request, instance: InstanceType) -> Iterator[Candidate]:
+    spec = request.spec
+    already = request.checkpoint.scheme
+    for scheme in spec.quantization.schemes if already is None else (already,):
+        base = Candidate(
+            instance_type=instance.name,
+            gpu=instance.gpu,
+            scheme=scheme,
+            kv_cache=kv_cache_format(spec, scheme),
+            tensor_parallel=1,
+            copies_per_instance=1,
+            holds=False,
+        )
+        problem = scheme_problem(scheme, instance, spec.quantization.measured)
+        if problem is None and base.kv_cache == "fp8":
+            problem = scheme_problem(KV_FP8, instance, spec.quantization.measured)
+        gpu = gpus().get(instance.gpu or "")
+        if problem is not None or gpu is None or gpu.memory_gib is None:
+            reason = problem or f"the memory that CUDA reports of a {instance.gpu} is not known"
+            yield base.model_copy(update={"reason": reason})
+            continue
+        sizes = tensor_parallel_sizes(request, instance)
+        for size in sizes:
+            if size > instance.gpu_count or instance.gpu_count % size:
+                reason = f"tensor_parallel {size} leaves GPUs of {instance.gpu_count} idle"
+                yield base.model_copy(update={"reason": reason, "tensor_parallel": size})
+            else:
+                yield _sized(request, base, instance, gpu, size)
+        if not sizes:
+            yield base.model_copy(update={"reason": "no tensor parallel size divides its heads"})
+
+
+def _sized(
+    request: Request, base: Candidate, instance: InstanceType, gpu: Gpu, size: int
+) -> Candidate:
+    """Return a candidate with its memory, and where that fits with its times and cost."""
+    spec, context = request.spec, request.spec.context
+    weights = count_weights(request.checkpoint, schemes()[base.scheme], size)
+    memory = gpu_memory(weights, gpu, request.engine_version, spec.serving.gpu_memory_utilization)
+    assert memory is not None
+    kv_bytes = 1 if base.kv_cache == "fp8" else 2
+    speed = Speed(
+        gpu=gpu,
+        weights=weights,
+        layers=request.layers,
+        scheme=schemes()[base.scheme],
+        kv_bytes=kv_bytes,
+        tensor_parallel=size,
+        mean_prompt=context.mean_prompt,
+        mean_output=context.mean_output,
+    )
+
+    def cache(length: int) -> CacheSize:
+        return cache_size(
+            speed.layers,
+            memory.cache_bytes,
+            length=length,
+            tensor_parallel=size,
+            dtype_bytes=kv_bytes,
+            step_tokens=step_tokens(spec, gpu),
+        )
+
+    longest = cache(context.max_model_len)
+    per_instance = instance.gpu_count // size if spec.endpoint.kind != "model" else 1
+    sized = base.model_copy(
+        update={
+            "tensor_parallel": size,
+            "copies_per_instance": per_instance,
+            "weights_gib": weights.gpu_bytes / GIB,
+            "overhead_gib": memory.overhead_gib,
+            "kv_gib": max(0.0, memory.cache_bytes) / GIB,
+            "kv_tokens": longest.tokens,
+            "longest_requests": longest.concurrency,
+            "is_measured": memory.is_measured and gpu.measured,
+        }
+    )
+    if longest.concurrency <= 1:
+        return sized.model_copy(update={"reason": _too_small(sized, memory, context.max_model_len),
+                                        "kv_tokens": 0})  # fmt: skip
+    fitting = int(cache(context.mean_prompt + context.mean_output).concurrency)
+    return _priced(request, sized, speed, fitting)
+
+
+def step_tokens(spec: TextGenerationSpec, gpu: Gpu) -> int:
+    """Return max_num_batched_tokens: the file's, or vLLM's own for the GPU."""
+    if spec.serving.max_num_batched_tokens is not None:
+        return spec.serving.max_num_batched_tokens
+    return next(tokens for least, tokens in STEP_TOKENS if (gpu.memory_gib or 0) >= least)
+
+
+def _too_small(item: Candidate, memory: GpuMemory, length: int) -> str:
+    usable = memory.cache_bytes / GIB + (item.weights_gib or 0) + memory.overhead_gib
+    return (
+        f"{item.scheme} weights of {item.weights_gib:.1f} GiB a GPU, {memory.overhead_gib:.1f} GiB "
+        f"of overhead and a KV cache for one request of {length} tokens do not fit into "
+        f"{usable:.1f} GiB (tensor parallel {item.tensor_parallel})"
+    )
+
+
+def _priced(request: Request, item: Candidate, speed: Speed, fitting: int) -> Candidate:
+    spec, slo = request.spec, request.spec.slo
+    most = fitting
+    if spec.serving.max_num_seqs is not None:
+        most = min(most, spec.serving.max_num_seqs)
+    if speed.is_known:
+        most = min(most, speed.largest_concurrency(slo.itl_p95_ms / 1000))
+        if most < 1:
+            alone = 1000 * speed.token_seconds(1)
+            return item.model_copy(
+                update={
+                    "itl_ms": alone,
+                    "reason": f"a token takes {alone:.0f} ms even alone, and slo.itl_p95_ms is "
+                    f"{slo.itl_p95_ms:g}",
+                }
+            )
+    if most < 1:
+        return item.model_copy(update={"reason": "not one request of the mean lengths fits"})
+    copies = max(math.ceil(slo.concurrency / most), spec.endpoint.copies.min, 1)
+    instances = math.ceil(copies / item.copies_per_instance)
+    hourly = request.price(item.instance_type)
+    at_once = math.ceil(slo.concurrency / copies)
+    changes: dict[str, object] = {
+        "expected_requests": most,
+        "copies": copies,
+        "instances": instances,
+        "usd_an_hour": None if hourly is None else hourly * instances,
+        "holds": True,
+    }
+    if speed.is_known:
+        token = speed.token_seconds(at_once)
+        first = 1000 * speed.first_token_seconds(spec.context.prompt_p95, at_once)
+        changes |= {"itl_ms": 1000 * token, "ttft_ms": first}
+        if hourly is not None:
+            rate = slo.concurrency / token
+            changes["usd_a_million_tokens"] = hourly * instances / 3600 / rate * TOKENS_A_MILLION
+        if first > slo.ttft_p95_ms:
+            reason = (
+                f"a prompt of {spec.context.prompt_p95} tokens takes {first:.0f} ms to its first "
+                f"token, and slo.ttft_p95_ms is {slo.ttft_p95_ms:g}"
+            )
+            changes |= {"holds": False, "reason": reason}
+    if copies > spec.endpoint.copies.max:
+        reason = (
+            f"{slo.concurrency} requests at once need {copies} copies of {most}, and "
+            f"endpoint.copies.max is {spec.endpoint.copies.max}"
+        )
+        changes |= {"holds": False, "reason": reason}
+    return item.model_copy(update=changes)

@@ -1,0 +1,141 @@
+"""Platform data of text generation: images, arguments, number formats, GPUs, overheads.
+
+`None` is "unknown", never a guess.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from onboarding.values import Value
+from onboarding.yaml_text import load_yaml
+
+KV_FP8 = "kv-fp8"
+ANY = "*"
+
+
+class GenerationPlatform(Value):
+    """One image that serves text generators, and the host AMI that its CUDA needs."""
+
+    name: str
+    engine: str
+    engine_version: str | None
+    image: str
+    cuda: str | None
+    inference_ami_version: str | None
+
+
+class SchemeRow(Value):
+    """One number format; compute capabilities as numbers, 8.9."""
+
+    name: str
+    weight_bits: float
+    """Of one weight of a linear layer, its share of the scales included."""
+    least: float
+    loads_from: float
+    only: float | None = None
+    weight_only: bool = False
+    unmeasured_from: float | None = None
+    instead: str
+
+
+class Gpu(Value):
+    """One GPU: memory that CUDA reports (GiB), bandwidth (10^9 bytes/s), rate (10^12 FLOP/s)."""
+
+    name: str
+    memory_gib: float | None
+    gigabytes_per_second: float | None
+    bf16_teraflops: float | None
+    measured: bool
+    nvlink: bool
+
+
+class Overhead(Value):
+    """Memory of one GPU beside weights and KV cache, in GiB."""
+
+    engine_version: str
+    gpu: str
+    gib: float
+    measured: bool
+
+
+class Efficiency(Value):
+    """Shares of bandwidth (decode) and of the BF16 rate (prefill) that are reached."""
+
+    decode: float
+    prefill: float
+
+
+def _content(name: str) -> Any:
+    return load_yaml(resources.files("onboarding.data").joinpath(name).read_text(encoding="utf-8"))
+
+
+@cache
+def generation_platforms() -> dict[str, GenerationPlatform]:
+    """Every image known, by name."""
+    rows = _content("generation_platforms.yaml")["rows"]
+    return {row.name: row for row in map(GenerationPlatform.model_validate, rows)}
+
+
+@cache
+def scale_to_zero_regions() -> tuple[frozenset[str], frozenset[str]]:
+    """Regions that took an endpoint without instances, and those that refused it."""
+    regions = _content("generation_platforms.yaml")["scale_to_zero"]
+    return frozenset(regions["accepted"]), frozenset(regions["refused"])
+
+
+@cache
+def schemes() -> dict[str, SchemeRow]:
+    """Every number format, by name; `kv-fp8` is that of the KV cache."""
+    rows = _content("generation_schemes.yaml")["rows"]
+    return {row.name: row for row in (SchemeRow.model_validate(_numbers(row)) for row in rows)}
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: float(value) if type(value) is int else value for key, value in row.items()}
+
+
+@cache
+def gpus() -> dict[str, Gpu]:
+    """Every GPU, by the name that instance types give it."""
+    rows = _content("generation_gpus.yaml")["gpus"]
+    return {row.name: row for row in (Gpu.model_validate(_numbers(row)) for row in rows)}
+
+
+@cache
+def _overheads() -> tuple[Overhead, ...]:
+    return tuple(map(Overhead.model_validate, _content("generation_gpus.yaml")["overheads"]))
+
+
+def overhead(engine_version: str | None, gpu: str) -> Overhead:
+    """Return the first row that fits an engine version and a GPU; the last one fits all."""
+    return next(
+        row
+        for row in _overheads()
+        if row.engine_version in (engine_version, ANY) and row.gpu in (gpu, ANY)
+    )
+
+
+@cache
+def efficiency(name: str) -> Efficiency:
+    """Return a row of efficiencies: sixteen_bit, eight_bit, datasheet."""
+    return Efficiency.model_validate(_content("generation_gpus.yaml")["efficiency"][name])
+
+
+@cache
+def known_arguments(version: str) -> frozenset[str] | None:
+    """Return the arguments of a version of vLLM; None for a version that was not read."""
+    content = _content("vllm_arguments.yaml")
+    if version not in content["versions"]:
+        return None
+    own = (row["arguments"] for row in content["only"] if version in row["versions"])
+    return frozenset(content["every"]).union(*own)
+
+
+@cache
+def versions_with(argument: str) -> tuple[str, ...]:
+    """Return the versions of vLLM, of those that were read, that know an argument."""
+    versions: list[str] = _content("vllm_arguments.yaml")["versions"]
+    return tuple(name for name in versions if argument in (known_arguments(name) or ()))

@@ -1,0 +1,51 @@
+"""`roundhouse headers`: the headers of a text generator's checkpoint, for `check` and `plan`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from roundhouse.cli.options import Root
+
+EXAMPLE = "roundhouse headers support-chat"
+
+
+def headers(
+    name: Annotated[str, typer.Argument(help="Text-generation model: a file in models/.")],
+    root: Root = None,
+) -> None:
+    """Fetch a text generator's tensor headers.
+
+    Its config.json and the headers of its safetensors files, from which `check` and `plan` count
+    bytes; kilobytes, whatever the size of the weights.
+    """
+    from onboarding.tree import read_tree
+    from roundhouse.aws.clients import aws_clients
+    from roundhouse.inspection.headers import (
+        fetch_headers,
+        folder_headers,
+        headers_path,
+        open_files,
+        source_of,
+    )
+    from roundhouse.paths import current_paths
+    from roundhouse.report import open_report
+    from roundhouse.settings import inherited
+
+    paths, report = current_paths(root), open_report()
+    tree = read_tree(paths.tree)
+    file, source = headers_path(tree, name), source_of(tree, name)
+    if source.checkpoint is not None and "://" not in source.checkpoint:
+        found = folder_headers(paths.tree / source.checkpoint / (source.path or ""))
+    else:
+        region = next((spec.region for spec in tree.environments.values()), "us-east-1")
+        found = fetch_headers(open_files(source, aws_clients(region), dict(inherited())))
+    place = paths.tree / file
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(found.document(), encoding="utf-8")
+    report.print(
+        f"{file}: {len(found.tensors)} tensors, {found.bytes / (1 << 30):.1f} GiB of weights."
+    )
+    if source.headers is None:
+        report.print(f"Add `headers: {file}` to `source` of models/{name}.yaml.")

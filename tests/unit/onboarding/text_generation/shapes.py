@@ -1,0 +1,69 @@
+"""Checkpoints of known shapes, as headers alone, and trees that hold a text generator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
+from tests.unit.onboarding.trees import Change, tree_root
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def llama(
+    hidden: int, layers: int, heads: int, kv_heads: int, wide: int, **config: Any
+) -> Checkpoint:
+    """Return a Llama-shaped checkpoint in BF16 with 128,256 words."""
+    size, words = hidden // heads, 128_256
+    tensors = {
+        "model.embed_tokens.weight": (words, hidden),
+        "lm_head.weight": (words, hidden),
+        "model.norm.weight": (hidden,),
+    }
+    for layer in range(layers):
+        for name, shape in {
+            "self_attn.q_proj": (hidden, hidden),
+            "self_attn.k_proj": (kv_heads * size, hidden),
+            "self_attn.v_proj": (kv_heads * size, hidden),
+            "self_attn.o_proj": (hidden, hidden),
+            "mlp.gate_proj": (wide, hidden),
+            "mlp.up_proj": (wide, hidden),
+            "mlp.down_proj": (hidden, wide),
+            "input_layernorm": (hidden,),
+            "post_attention_layernorm": (hidden,),
+        }.items():
+            tensors[f"model.layers.{layer}.{name}.weight"] = shape
+    own = {
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "intermediate_size": wide,
+        "vocab_size": words,
+        "max_position_embeddings": 131_072,
+    }
+    return Checkpoint(
+        config={**own, **config},
+        tensors={name: TensorHeader(dtype="BF16", shape=shape) for name, shape in tensors.items()},
+    )
+
+
+LLAMA_8B = llama(4096, 32, 32, 8, 14_336)
+LLAMA_70B = llama(8192, 80, 64, 8, 28_672)
+SMOLLM = llama(576, 30, 9, 3, 1536)
+SHAPES = {
+    "8b": LLAMA_8B,
+    "70b": LLAMA_70B,
+    "smollm": SMOLLM,
+    "8b-fp8": llama(4096, 32, 32, 8, 14_336, quantization_config={"quant_method": "fp8"}),
+    "mamba": llama(4096, 32, 32, 8, 14_336, mamba_d_state=16),
+    "torn": llama(4096, 32, 32, 8, 14_336, hidden_size=2048),
+}
+
+
+def generator_tree(folder: Path, text: str, changes: dict[str, Change] | None = None) -> Path:
+    """Return a tree with models/chat.yaml, the headers of every shape and an environment."""
+    headers = {f"models/data/{name}.json": shape.document() for name, shape in SHAPES.items()}
+    return tree_root(folder, {"models/chat.yaml": text, **headers, **(changes or {})})

@@ -1,0 +1,228 @@
+"""The planner proposes the cheapest type that holds the SLO, and says why the others do not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from onboarding.generation_findings import generation_plans, plan_line
+from onboarding.platform import instance_types
+from onboarding.text_generation.arguments import container_environment, engine_arguments
+from onboarding.text_generation.kv_cache import cache_layers
+from onboarding.text_generation.planner import Request, choose, scheme_problem
+from onboarding.text_generation.platforms import (
+    generation_platforms,
+    gpus,
+    known_arguments,
+    overhead,
+    schemes,
+    versions_with,
+)
+from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.text_generation.speed import Speed
+from onboarding.text_generation.weights import count_weights
+from onboarding.tree import read_tree
+from tests.unit.onboarding.text_generation.shapes import (
+    FIXTURES,
+    LLAMA_8B,
+    LLAMA_70B,
+    SMOLLM,
+    generator_tree,
+)
+
+BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
+H200 = json.loads((FIXTURES / "vllm_kv_cache" / "h200.json").read_text())
+PRICES = {"ml.g5.2xlarge": 1.5, "ml.g5.12xlarge": 7.0, "ml.g6.2xlarge": 1.2, "ml.p5en.48xlarge": 60}
+TYPES = ("ml.g5.2xlarge", "ml.g5.12xlarge", "ml.g6.2xlarge", "ml.g6e.2xlarge")
+
+
+def _spec(**changes) -> TextGenerationSpec:
+    data = yaml.safe_load(BASE)
+    for section, values in changes.items():
+        data[section] = {**data[section], **values}
+    return TextGenerationSpec.model_validate_json(json.dumps(data))
+
+
+def _choose(spec, checkpoint=LLAMA_8B, types=TYPES, prices=PRICES):
+    request = Request(
+        spec=spec, checkpoint=checkpoint, engine_version="0.30.0", price=dict(prices).get
+    )
+    return choose(request, [instance_types()[name] for name in types])
+
+
+def test_cheapest_that_holds_comes_first_and_others_say_why():
+    first, *others = _choose(_spec())
+    assert first.instance_type == "ml.g5.2xlarge" and first.holds and first.reason is None
+    assert first.usd_an_hour == pytest.approx(1.5 * first.instances)
+    reasons = {item.instance_type: item.reason for item in others}
+    assert "USD an hour" in reasons["ml.g5.12xlarge"]
+    assert "price is not known" in reasons["ml.g6e.2xlarge"]
+    assert "even alone" in reasons["ml.g6.2xlarge"]
+
+
+def test_cost_of_a_million_tokens_is_the_hours_over_their_tokens():
+    first = _choose(_spec())[0]
+    rate = 8 / (first.itl_ms / 1000)
+    assert first.usd_a_million_tokens == pytest.approx(first.usd_an_hour / 3600 / rate * 1e6)
+
+
+def test_unknown_price_stays_unknown():
+    first = _choose(_spec(), prices={})[0]
+    assert first.holds and first.usd_an_hour is None and first.usd_a_million_tokens is None
+
+
+def test_copies_are_as_many_as_the_concurrency_needs():
+    one = _choose(_spec(slo={"concurrency": 1}), types=("ml.g5.2xlarge",))[0]
+    spec = _spec(slo={"concurrency": one.expected_requests + 1})
+    two = _choose(spec, types=("ml.g5.2xlarge",))[0]
+    assert (one.copies, one.instances, two.copies, two.instances) == (1, 1, 2, 2)
+    three = _spec(slo={"concurrency": 2 * one.expected_requests + 1})
+    refused = _choose(three, types=("ml.g5.2xlarge",))[0]
+    assert not refused.holds and "endpoint.copies.max is 2" in refused.reason
+
+
+def test_inference_components_place_a_copy_on_each_gpu():
+    item = _choose(_spec(), types=("ml.g5.12xlarge",))[0]
+    assert (item.copies_per_instance, item.tensor_parallel, item.instances) == (4, 1, 1)
+    alone = _choose(_spec(endpoint={"kind": "model"}), types=("ml.g5.12xlarge",))[0]
+    assert alone.copies_per_instance == 1
+
+
+def test_tensor_parallel_is_the_fewest_gpus_that_fit():
+    large = _spec(slo={"itl_p95_ms": 400, "ttft_p95_ms": 9000})
+    assert _choose(large, LLAMA_70B, ("ml.p5en.48xlarge",))[0].tensor_parallel == 2
+    assert _choose(large, LLAMA_70B, ("ml.g6e.48xlarge",))[0].tensor_parallel in (4, 8)
+    assert _choose(_spec(), SMOLLM, ("ml.g6.12xlarge",))[0].tensor_parallel == 1
+
+
+def test_scheme_is_one_that_the_gpu_computes():
+    spec = _spec(quantization={"schemes": ["fp8", "bf16"]})
+    found = {item.instance_type: item.scheme for item in _choose(spec)}
+    assert found["ml.g5.2xlarge"] == "bf16" and found["ml.g6e.2xlarge"] in ("fp8", "bf16")
+
+
+@pytest.mark.parametrize("row", H200["output_tokens_per_second"], ids=lambda row: row["scheme"])
+def test_rates_are_those_of_an_h200(row):
+    checkpoint = {"8b": LLAMA_8B, "70b": LLAMA_70B}[row["shape"]]
+    scheme, size = schemes()[row["scheme"]], row["tensor_parallel"]
+    speed = Speed(
+        gpu=gpus()["H200"],
+        weights=count_weights(checkpoint, scheme, size),
+        layers=cache_layers(checkpoint.config),
+        scheme=scheme,
+        kv_bytes=1 if row["kv"] == "fp8" else 2,
+        tensor_parallel=size,
+        mean_prompt=512,
+        mean_output=128,
+    )
+    # Two cards talk at each layer, which is not counted: a fifth at 256 requests.
+    margin = 0.11 if size == 1 else 0.22
+    for batch, tokens in row["by_batch"].items():
+        estimate = int(batch) / speed.token_seconds(int(batch))
+        assert estimate == pytest.approx(tokens, rel=margin)
+
+
+def test_largest_concurrency_is_the_last_within_the_time():
+    speed = Speed(
+        gpu=gpus()["H200"],
+        weights=count_weights(LLAMA_8B, schemes()["bf16"], 1),
+        layers=cache_layers(LLAMA_8B.config),
+        scheme=schemes()["bf16"],
+        kv_bytes=2,
+        tensor_parallel=1,
+        mean_prompt=512,
+        mean_output=128,
+    )
+    most = speed.largest_concurrency(0.02)
+    assert speed.token_seconds(most) <= 0.02 < speed.token_seconds(most + 1)
+    assert speed.largest_concurrency(0.001) == 0
+    assert speed.first_token_seconds(512, 8) > speed.first_token_seconds(512, 1)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "instance", "holds"),
+    [
+        ("int8", "ml.g4dn.xlarge", True), ("int8", "ml.g5.xlarge", True),
+        ("fp8", "ml.g6.xlarge", True), ("fp8", "ml.g5.xlarge", False),
+        ("awq", "ml.g4dn.xlarge", True), ("w4a8-fp8", "ml.p5.48xlarge", True),
+        ("w4a8-fp8", "ml.g6.xlarge", False), ("nvfp4", "ml.p6-b200.48xlarge", True),
+        ("nvfp4", "ml.p5.48xlarge", False), ("mxfp4", "ml.g4dn.xlarge", False),
+        ("int8", "ml.p6-b200.48xlarge", False), ("bf16", "ml.g4dn.xlarge", False),
+        ("fp16", "ml.g4dn.xlarge", True), ("kv-fp8", "ml.p4d.24xlarge", False),
+    ],
+)  # fmt: skip
+def test_formats_and_gpus(scheme, instance, holds):
+    assert (scheme_problem(scheme, instance_types()[instance]) is None) is holds
+
+
+def test_what_was_measured_is_taken():
+    blackwell = instance_types()["ml.p6-b200.48xlarge"]
+    assert scheme_problem("int8", blackwell, ("int8",)) is None
+
+
+def test_every_gpu_of_an_instance_type_has_a_row():
+    names = {row.gpu for row in instance_types().values() if row.is_gpu}
+    assert names <= gpus().keys()
+
+
+def test_unmeasured_gpus_have_the_larger_overhead():
+    assert overhead("0.26.0", "H200").measured and not overhead("0.30.0", "H200").measured
+    assert overhead("0.30.0", "L4").gib > overhead("0.26.0", "H200").gib
+
+
+def test_platforms_have_arguments_and_host_amis():
+    for row in generation_platforms().values():
+        if row.engine_version is not None:
+            assert known_arguments(row.engine_version) and row.inference_ami_version
+    assert versions_with("max_num_queued_reqs") == ("0.30.0",)
+    assert known_arguments("0.1.0") is None
+
+
+def test_arguments_are_the_plans_and_known_to_the_engine():
+    spec = _spec(
+        serving={
+            "speculative": {"method": "ngram", "tokens": 4},
+            "adapters": [{"name": "a", "source": "s3://b/a/", "rank": 64}],
+            "arguments": {"enable_auto_tool_choice": True},
+        }
+    )
+    found = engine_arguments(spec, 2)
+    assert found.keys() <= (known_arguments("0.30.0") or set())
+    assert found["max_lora_rank"] == 64 and found["tensor_parallel_size"] == 2
+    assert "quantization" not in found
+    variables = container_environment(spec, generation_platforms()["vllm-0.30.0"], 2)
+    assert variables["SM_VLLM_SERVED_MODEL_NAME"] == "chat"
+    assert variables["SM_VLLM_ENABLE_AUTO_TOOL_CHOICE"] == "true"
+    assert variables["STANDARD_AUTO_INSTALL_REQ"] == "false"
+    lmi = container_environment(spec, generation_platforms()["lmi-28"], 2)
+    assert lmi["OPTION_MAX_MODEL_LEN"] == "8192" and "STANDARD_AUTO_INSTALL_REQ" not in lmi
+
+
+def test_model_without_headers_is_told_the_way(tmp_path):
+    text = BASE.replace("  headers: models/data/8b.json\n", "")
+    tree = read_tree(generator_tree(tmp_path, text))
+    (plan,) = generation_plans(tree, "cloud")
+    assert not tree.faults and plan.chosen is None
+    assert "`roundhouse headers`" in plan_line(plan)
+
+
+def test_environment_overrides_a_generator(tmp_path):
+    override = {"region: us-east-1": "region: us-east-1\nmodels:\n  chat:\n    "
+                "endpoint: {instance_types: [ml.g5.12xlarge]}"}  # fmt: skip
+    tree = read_tree(generator_tree(tmp_path, BASE, {"environments/cloud.yaml": override}))
+    (plan,) = generation_plans(tree, "cloud")
+    assert plan.chosen.instance_type == "ml.g5.12xlarge"
+
+
+def test_override_with_a_fault_is_told_at_its_line(tmp_path):
+    override = {"region: us-east-1": "region: us-east-1\nmodels:\n  chat:\n    "
+                "endpoint: {instance_types: [ml.g5.13xlarge]}"}  # fmt: skip
+    tree = read_tree(generator_tree(tmp_path, BASE, {"environments/cloud.yaml": override}))
+    assert [(fault.file, fault.line) for fault in tree.faults] == [("environments/cloud.yaml", 6)]
+
+
+def test_unknown_keys_are_told_with_the_nearest(tmp_path):
+    tree = read_tree(generator_tree(tmp_path, BASE.replace("ttft_p95_ms", "ttft_p95")))
+    assert any("did you mean 'ttft_p95_ms'?" in str(fault) for fault in tree.faults)

@@ -1,0 +1,104 @@
+"""Commands that know text generators show their plan; those that do not yet refuse them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from onboarding.fault import FaultsError
+from onboarding.generation_findings import refuse_generators
+from onboarding.resolve import deployments, target
+from onboarding.tree import read_tree
+from roundhouse.cli import app as cli
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
+
+BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
+TYPES = "instance_types: [ml.g6e.2xlarge, ml.g5.12xlarge, ml.g5.2xlarge]"
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    text = BASE.replace("instance_types: [ml.g6e.2xlarge]", TYPES)
+    folder = generator_tree(tmp_path, text)
+    git = ["git", "-C", str(folder), "-c", "user.email=a@example.com", "-c", "user.name=a"]
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "files"]):
+        subprocess.run([*git, *words], check=True, capture_output=True)
+    return folder
+
+
+def _run(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli.app, list(words))
+    return result.exit_code, f"{result.output}{result.exception or ''}"
+
+
+def test_check_counts_a_generator_and_shows_its_plan(root):
+    code, text = _run("check", "--root", str(root))
+    assert code == 0 and "no fault" in text
+    assert "cloud: text generator 'chat': 2 x ml.g5.2xlarge, bf16, tensor parallel 1" in text
+
+
+def test_plan_shows_what_would_serve_and_why_nothing_else(root):
+    _, text = _run("plan", "--env", "cloud", "--root", str(root))
+    assert "Text generation" in text and "Not chosen for text generation" in text
+    assert "planned, not built or deployed" in " ".join(text.split())
+
+
+def test_plan_is_json_on_request(root):
+    _, text = _run("plan", "--env", "cloud", "--root", str(root), "--format", "json")
+    document, _ = json.JSONDecoder().raw_decode(text)
+    (plan,) = document["environments"][0]["text_generation"]
+    assert plan["model"] == "chat" and plan["chosen"]["instance_type"] == "ml.g5.2xlarge"
+    reasons = {item["instance_type"]: item["reason"] for item in plan["others"]}
+    assert reasons.keys() == {"ml.g6e.2xlarge", "ml.g5.12xlarge"}
+
+
+def test_plan_is_markdown_on_request(root):
+    _, text = _run("plan", "--env", "cloud", "--root", str(root), "--format", "markdown")
+    assert "Text generation" in text and "ml.g5.2xlarge" in text
+
+
+@pytest.mark.parametrize("verb", ["build", "deploy"])
+def test_build_and_deploy_refuse_a_generator_in_one_sentence(verb, root):
+    code, text = _run(verb, "--env", "cloud", "--root", str(root))
+    assert code == 1
+    assert "models/chat.yaml:2: 'chat' cannot be built or deployed yet" in text
+    assert "`models: {except: [chat]}`" in text and len(text.strip().splitlines()) == 1
+
+
+def test_other_models_are_not_refused(root):
+    tree = read_tree(root)
+    refuse_generators(tree, "cloud", ("example",))
+    assert {item.name for item in deployments(tree, "cloud")} == {"example", "shared"}
+    with pytest.raises(FaultsError, match="chat"):
+        refuse_generators(tree, "cloud")
+
+
+def test_generator_left_out_of_an_environment_is_not_refused(tmp_path):
+    leave = {"region: us-east-1": "region: us-east-1\nmodels: {except: [chat]}"}
+    tree = read_tree(generator_tree(tmp_path, BASE, {"environments/cloud.yaml": leave}))
+    refuse_generators(tree, "cloud")
+    assert not tree.faults and not tree.views["cloud"].generators
+
+
+def test_what_is_deployed_says_that_a_generator_is_not(root):
+    tree = read_tree(root)
+    for ask in (lambda: deployments(tree, "cloud", ("chat",)), lambda: target(tree, "cloud", "chat")):
+        with pytest.raises(FaultsError, match="'chat' has no endpoint: text-generation models"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"endpoints/chat.yaml": "name: chat\ninstance_type: ml.g5.xlarge\n"}, "duplicate name"),
+        ({"models/other.yaml": BASE}, "'name' is not the file's name"),
+    ],
+    ids=["shared-endpoint", "another-file"],
+)
+def test_refuses_a_name_that_is_taken(files, says, tmp_path):
+    tree = read_tree(generator_tree(tmp_path, BASE, files))
+    assert any(says in str(fault) or "duplicate name" in str(fault) for fault in tree.faults)

@@ -1,0 +1,162 @@
+"""Headers are read in parts, from the hub, from S3 and from the tree."""
+
+from __future__ import annotations
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from typer.testing import CliRunner
+
+from onboarding.fault import FaultsError
+from onboarding.text_generation.checkpoint import read_headers_file
+from onboarding.text_generation.spec import GenerationSourceSpec
+from onboarding.tree import read_tree
+from roundhouse.cli import app as cli
+from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
+from roundhouse.inspection.headers import fetch_headers, headers_path, open_files
+from tests.unit.onboarding.text_generation.shapes import COMMIT, FIXTURES, generator_tree
+from tests.unit.onboarding.text_generation.test_checkpoint import (
+    CONFIG,
+    TENSORS,
+    checkpoint,
+    safetensors,
+)
+from tests.unit.roundhouse.inspection.sources import Body, Bucket
+
+BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
+WEIGHTS = b"\x00" * 1_000_000
+
+
+class PartsBucket(Bucket):
+    """S3 that gives parts of objects, and counts their bytes."""
+
+    read = 0
+
+    def get_object(self, *, Bucket, Key, Range=None):
+        data = self.objects[Key]
+        if Range is not None:
+            first, last = map(int, Range.removeprefix("bytes=").split("-"))
+            data = data[first : last + 1]
+        self.read += len(data)
+        return {"Body": Body(data)}
+
+
+@contextmanager
+def hub_of_parts(content, *, gives_parts=True):
+    """A hub on this machine that knows HTTP Range, or none that does."""
+    listing = {"sha": COMMIT, "siblings": [{"rfilename": name} for name in content]}
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.path.startswith("/api/"):
+                body, code = json.dumps(listing).encode(), 200
+            else:
+                body, code = content[self.path.rpartition("/")[2]], 200
+            part = self.headers.get("Range")
+            if part and gives_parts:
+                first, last = map(int, part.removeprefix("bytes=").split("-"))
+                body, code = body[first : last + 1], 206
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _files(folder):
+    return {
+        path.name: path.read_bytes() + (WEIGHTS if path.suffix == ".safetensors" else b"")
+        for path in checkpoint(folder).iterdir()
+    }
+
+
+def test_bucket_gives_headers_without_weights(tmp_path):
+    s3 = PartsBucket({f"own/{name}": data for name, data in _files(tmp_path).items()})
+    source = GenerationSourceSpec(checkpoint="s3://bucket/own/", sha256="0" * 64)
+    found = fetch_headers(open_files(source, lambda service: s3, {}))
+    assert found.config == CONFIG and set(found.tensors) == set(TENSORS)
+    assert s3.read < 10_000
+
+
+def test_bucket_of_one_file_is_read_too():
+    objects = {"own/config.json": json.dumps(CONFIG).encode()}
+    objects["own/model.safetensors"] = safetensors(TENSORS) + WEIGHTS
+    source = GenerationSourceSpec(checkpoint="s3://bucket/own/")
+    found = fetch_headers(open_files(source, lambda service: PartsBucket(objects), {}))
+    assert set(found.tensors) == set(TENSORS)
+
+
+def test_hub_gives_headers_without_weights(tmp_path):
+    source = GenerationSourceSpec(huggingface=f"owner/name@{COMMIT}")
+    with hub_of_parts(_files(tmp_path)) as url:
+        found = fetch_headers(open_files(source, lambda service: None, {"HF_ENDPOINT": url}))
+    assert set(found.tensors) == set(TENSORS)
+
+
+def test_refuses_a_hub_that_sends_whole_files(tmp_path):
+    source = GenerationSourceSpec(huggingface=f"owner/name@{COMMIT}")
+    with (
+        hub_of_parts(_files(tmp_path), gives_parts=False) as url,
+        pytest.raises(NotReadyError, match="no part of a file"),
+    ):
+        fetch_headers(open_files(source, lambda service: None, {"HF_ENDPOINT": url}))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"own/config.json": None}, "has no config.json"),
+        ({"own/config.json": b"{"}, "is no JSON object"),
+        ({"own/model-00002-of-00002.safetensors": None}, "00002.safetensors is missing"),
+        ({"own/model-00002-of-00002.safetensors": safetensors({})}, "has no tensor"),
+        ({"own/model-00002-of-00002.safetensors": b"torch"}, "does not begin as safetensors"),
+    ],
+    ids=["no-config", "json", "shard", "tensor", "torch"],
+)
+def test_refuses_a_checkpoint_that_is_not_whole(change, says, tmp_path):
+    objects = {f"own/{name}": data for name, data in _files(tmp_path).items()} | change
+    s3 = PartsBucket({key: data for key, data in objects.items() if data is not None})
+    source = GenerationSourceSpec(checkpoint="s3://bucket/own/")
+    with pytest.raises(RoundhouseError, match=says):
+        fetch_headers(open_files(source, lambda service: s3, {}))
+
+
+def test_refuses_a_package():
+    with pytest.raises(UsageError, match="copy the package's checkpoint"):
+        open_files(GenerationSourceSpec(python_package="a==1"), lambda service: None, {})
+
+
+def test_refuses_a_model_that_is_none(tmp_path):
+    tree = read_tree(generator_tree(tmp_path, BASE))
+    with pytest.raises(UsageError, match="there are: chat"):
+        headers_path(tree, "example")
+    broken = read_tree(generator_tree(tmp_path / "2", BASE.replace("task: text-gen", "tusk: gen")))
+    with pytest.raises(FaultsError):
+        headers_path(broken, "chat")
+
+
+def test_command_writes_the_headers_of_a_folder(tmp_path):
+    text = BASE.replace(
+        "  huggingface: acme/chat@0123456789abcdef0123456789abcdef01234567\n"
+        "  headers: models/data/8b.json\n",
+        f"  checkpoint: models/data/own\n  sha256: {'0' * 64}\n",
+    )
+    root = generator_tree(tmp_path, text)
+    checkpoint(root / "models/data/own")
+    result = CliRunner().invoke(cli.app, ["headers", "chat", "--root", str(root)])
+    assert result.exit_code == 0, result.output
+    assert "headers: models/data/chat.headers.json" in result.output
+    found = read_headers_file(root / "models/data/chat.headers.json")
+    assert set(found.tensors) == set(TENSORS)
