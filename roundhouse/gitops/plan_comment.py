@@ -9,7 +9,8 @@ from roundhouse.errors import RoundhouseError
 from roundhouse.gitops.forge.forge import Forge
 from roundhouse.gitops.markdown import MOST_CHARACTERS, markdown, marked_body
 from roundhouse.gitops.plan_document import EnvironmentPlan, Plan
-from roundhouse.gitops.plan_text import Section, headline, notes, sections
+from roundhouse.gitops.plan_section import Section
+from roundhouse.gitops.plan_text import headline, notes, sections
 from roundhouse.text import quantity
 
 COMMENT_MARKER = "<!-- roundhouse:plan -->"

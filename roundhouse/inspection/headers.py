@@ -14,6 +14,7 @@ from onboarding.text_generation.checkpoint import (
     SINGLE,
     Checkpoint,
     CheckpointError,
+    TensorHeader,
     header_bytes,
     index_shards,
     parse_header,
@@ -76,7 +77,7 @@ def fetch_headers(files: SourceFiles) -> Checkpoint:
         shards = (
             index_shards(_whole(files, INDEX)) if INDEX in files.names else {SINGLE: frozenset()}
         )
-        tensors = {}
+        tensors: dict[str, TensorHeader] = {}
         for name, expected in shards.items():
             header = parse_header(name, _beginning(files, name))
             if expected - header.keys():

@@ -82,7 +82,9 @@ def test_refuses_a_type_that_is_not_known():
         parse_header("m", safetensors({"a": ("F2", [1])}))
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00" * 8, b"\xff" * 8, b"\x05" + b"\x00" * 7 + b"{..}"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00" * 8, b"\xff" * 8, b"\x05" + b"\x00" * 7 + b"{..}"]
+)
 def test_refuses_a_beginning_that_is_no_header(content):
     with pytest.raises(CheckpointError):
         parse_header("m", content)
@@ -94,7 +96,7 @@ def test_refuses_an_index_that_is_none(content):
         index_shards(content)
 
 
-def _refused(tmp_path: Path, break_it, source: str = "") -> list[str]:
+def messages_of(tmp_path: Path, break_it, source: str = "") -> list[str]:
     text = BASE.replace(
         "  huggingface: acme/chat@0123456789abcdef0123456789abcdef01234567\n"
         "  headers: models/data/8b.json\n",
@@ -112,7 +114,7 @@ def _refused(tmp_path: Path, break_it, source: str = "") -> list[str]:
 
 
 def test_whole_checkpoint_of_the_tree_is_accepted(tmp_path):
-    assert _refused(tmp_path, lambda folder: None) == []
+    assert messages_of(tmp_path, lambda folder: None) == []
 
 
 def _write_config(folder: Path, **changes: int) -> None:
@@ -138,7 +140,7 @@ def _write_config(folder: Path, **changes: int) -> None:
          "heads"],
 )  # fmt: skip
 def test_refuses_a_checkpoint_that_is_not_whole(break_it, says, tmp_path):
-    assert any(says in message for message in _refused(tmp_path, break_it))
+    assert any(says in message for message in messages_of(tmp_path, break_it))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +156,7 @@ def test_refuses_a_checkpoint_that_is_not_whole(break_it, says, tmp_path):
     ids=["s3", "folder", "no-digest", "digest", "path", "nothing"],
 )
 def test_refuses_a_source_that_is_not_there(source, says, tmp_path):
-    assert any(says in message for message in _refused(tmp_path, lambda folder: None, source))
+    assert any(says in message for message in messages_of(tmp_path, lambda folder: None, source))
 
 
 def test_eight_bits_halve_linear_layers_alone():

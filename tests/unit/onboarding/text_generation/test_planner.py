@@ -200,7 +200,7 @@ def test_arguments_are_the_plans_and_known_to_the_engine():
     assert lmi["OPTION_MAX_MODEL_LEN"] == "8192" and "STANDARD_AUTO_INSTALL_REQ" not in lmi
 
 
-def test_model_without_headers_is_told_the_way(tmp_path):
+def test_model_without_headers_names_the_way_out(tmp_path):
     text = BASE.replace("  headers: models/data/8b.json\n", "")
     tree = read_tree(generator_tree(tmp_path, text))
     (plan,) = generation_plans(tree, "cloud")
@@ -216,13 +216,13 @@ def test_environment_overrides_a_generator(tmp_path):
     assert plan.chosen.instance_type == "ml.g5.12xlarge"
 
 
-def test_override_with_a_fault_is_told_at_its_line(tmp_path):
+def test_override_with_a_fault_names_its_line(tmp_path):
     override = {"region: us-east-1": "region: us-east-1\nmodels:\n  chat:\n    "
                 "endpoint: {instance_types: [ml.g5.13xlarge]}"}  # fmt: skip
     tree = read_tree(generator_tree(tmp_path, BASE, {"environments/cloud.yaml": override}))
     assert [(fault.file, fault.line) for fault in tree.faults] == [("environments/cloud.yaml", 6)]
 
 
-def test_unknown_keys_are_told_with_the_nearest(tmp_path):
+def test_unknown_keys_name_the_nearest(tmp_path):
     tree = read_tree(generator_tree(tmp_path, BASE.replace("ttft_p95_ms", "ttft_p95")))
     assert any("did you mean 'ttft_p95_ms'?" in str(fault) for fault in tree.faults)

@@ -86,7 +86,10 @@ def test_generator_left_out_of_an_environment_is_not_refused(tmp_path):
 
 def test_what_is_deployed_says_that_a_generator_is_not(root):
     tree = read_tree(root)
-    for ask in (lambda: deployments(tree, "cloud", ("chat",)), lambda: target(tree, "cloud", "chat")):
+    for ask in (
+        lambda: deployments(tree, "cloud", ("chat",)),
+        lambda: target(tree, "cloud", "chat"),
+    ):
         with pytest.raises(FaultsError, match="'chat' has no endpoint: text-generation models"):
             ask()
 
