@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,17 @@ class SessionTensor:
 class ProgramSession:
     """A program with the methods of an ONNX Runtime session that engines of the CPU call."""
 
-    def __init__(self, path: Path, threads: int, *, is_compiled: bool = False) -> None:
-        """`threads` are one run's. Raises EngineOutOfMemory, and what `Program` raises."""
+    def __init__(
+        self,
+        path: Path,
+        threads: int,
+        *,
+        is_compiled: bool = False,
+        load: Callable[..., Any] = Program,
+    ) -> None:
+        """`threads` are one run's. Raises EngineOutOfMemory, and what `load` raises."""
         try:
-            self._program = Program(path, is_compiled=is_compiled, threads=threads)
+            self._program = load(path, is_compiled=is_compiled, threads=threads)
         except Exception as fault:
             raise_memory_shortage(fault, path.name)
             raise
@@ -62,12 +69,18 @@ class ProgramRunner:
     """A program on a GPU. Slots share its weights and the GPU's default stream."""
 
     def __init__(
-        self, path: Path, *, slots: int, is_compiled: bool = False, device: DeviceName = "cuda"
+        self,
+        path: Path,
+        *,
+        slots: int,
+        is_compiled: bool = False,
+        device: DeviceName = "cuda",
+        load: Callable[..., Any] = Program,
     ) -> None:
-        """`device` is `cpu` in tests alone. Raises EngineOutOfMemory, and what `Program` raises."""
+        """`device` is `cpu` in tests alone. Raises EngineOutOfMemory, and what `load` raises."""
         self.slots, self._name = slots, path.name
         try:
-            self._program = Program(path, device=device, is_compiled=is_compiled)
+            self._program = load(path, device=device, is_compiled=is_compiled)
         except Exception as fault:
             raise_memory_shortage(fault, path.name, "GPU memory")
             raise

@@ -1,0 +1,88 @@
+"""Programs as sessions and runners, on a stand-in for torch; tests/contract runs the real one."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from container.pytorch.scan import ProgramInput, ProgramSignature
+from container.server.engines.engine import EngineOutOfMemory
+from container.server.engines.pytorch import ProgramRunner, ProgramSession
+from container.server.engines.shaping import Part
+
+FILE = Path("model.pt2")
+SIGNATURE = ProgramSignature(
+    inputs=(
+        ProgramInput(name="input_ids", datatype="INT64", rank=2),
+        ProgramInput(name="token_type_ids", datatype="INT64", rank=2),
+    ),
+    outputs=("sums", "types"),
+)
+
+
+class StandIn:
+    """Sums each row's tokens; `fault` is raised by the second run."""
+
+    def __init__(self, path, *, fault=None, **options):
+        self.signature, self.options = SIGNATURE, options
+        self.feeds, self.closed, self._fault = [], False, fault
+
+    def run(self, feed):
+        if self._fault is not None and self.feeds:
+            raise self._fault
+        self.feeds.append(feed)
+        return {"sums": feed["input_ids"].sum(1), "types": feed["token_type_ids"]}
+
+    def close(self):
+        self.closed = True
+
+
+def part(ids, rows):
+    ids = np.array(ids)
+    shapes = dict.fromkeys(("input_ids", "token_type_ids"), ids.shape)
+    return Part(rows=rows, shapes=shapes, feed={"input_ids": ids, "token_type_ids": None})
+
+
+def test_runner_answers_a_parts_own_rows_and_feeds_zeros_for_none():
+    runner = ProgramRunner(FILE, slots=2, load=StandIn)
+    outputs = runner.run(part([[1, 2], [3, 4], [3, 4]], rows=2), 1)
+    assert (runner.slots, runner.outputs) == (2, ("sums", "types"))
+    assert outputs["sums"].tolist() == [3, 7]
+    assert outputs["types"].tolist() == [[0, 0], [0, 0]]
+    assert outputs["types"].dtype == np.int64
+
+
+def test_runner_is_of_the_gpu_and_gives_its_memory_back():
+    programs = []
+
+    def load(path, **options):
+        programs.append(StandIn(path, **options))
+        return programs[0]
+
+    ProgramRunner(FILE, slots=1, is_compiled=True, load=load).close()
+    assert programs[0].options == {"device": "cuda", "is_compiled": True}
+    assert programs[0].closed
+
+
+@pytest.mark.parametrize("words", ["CUDA out of memory. Tried to allocate 2.00 GiB", "bad_alloc"])
+def test_lack_of_memory_has_a_type_of_its_own(words):
+    runner = ProgramRunner(FILE, slots=1, load=partial(StandIn, fault=RuntimeError(words)))
+    runner.run(part([[1]], rows=1), 0)
+    with pytest.raises(EngineOutOfMemory, match=r"model\.pt2 does not fit the GPU memory"):
+        runner.run(part([[1]], rows=1), 0)
+
+
+def test_session_describes_tensors_as_onnxruntime_does_and_orders_outputs_by_name():
+    session = ProgramSession(FILE, 3, is_compiled=True, load=StandIn)
+    described = [(item.name, item.type, len(item.shape)) for item in session.get_inputs()]
+    assert described == [
+        ("input_ids", "tensor(int64)", 2),
+        ("token_type_ids", "tensor(int64)", 2),
+    ]
+    assert [item.name for item in session.get_outputs()] == ["sums", "types"]
+    ids = np.array([[1, 2]])
+    types, sums = session.run(["types", "sums"], {"input_ids": ids, "token_type_ids": ids}, None)
+    assert (types.tolist(), sums.tolist()) == ([[1, 2]], [3])
