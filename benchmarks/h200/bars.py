@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.measure import Bar, Measure, at_least, at_most, with_command
+from benchmarks.measure import Measure, at_least, at_most, with_command
 from benchmarks.servers.harness import Row, round_measures
 
 GROUP = 16
@@ -56,11 +56,19 @@ class Experiment:
         """Return a number of HTTP processes and their cores, as words."""
         return f"{number} HTTP process{'es' if number > 1 else ''}, {self.cores[number]} cores"
 
-    def of_engine(self, name: str, point: str, limit: float, rows: int = 1) -> Row:
+    def above_engine(self) -> Row:
+        """Return the row of one client's p50 above the engine's own."""
+        first = self.numbers[0]
+        own, engine = _p50(f"ours {first} c=1"), _p50("engine lone")
+        name = f"one client: p50 above the engine's own ({self.shape(first)})"
+        return name, "ms", lambda round: own(round) - engine(round), at_most(0.4)
+
+    def of_engine(self, name: str, point: str, limit: float | None, rows: int = 1) -> Row:
         """Return the row of our best rate in texts over that of the engine alone."""
         number = self.best(point)
         value = _ratio(f"ours {number} {point}", ENGINE, times=rows)
-        return f"{name} / engine alone ({self.shape(number)})", "x", value, at_least(limit)
+        bar = None if limit is None else at_least(limit)
+        return f"{name} / engine alone ({self.shape(number)})", "x", value, bar
 
 
 def _rate(point: str, times: float = 1) -> Value:
@@ -75,37 +83,19 @@ def _ratio(above: str, below: str, field: str = "rate", times: float = 1) -> Val
     return lambda round: times * float(round[above][field]) / float(round[below][field])
 
 
-def _naive(name: str, point: str, bar: Bar | None) -> Row:
-    """Return the row of our server against the naive one with 64 clients."""
-    return name, "x", _ratio(f"{point} c=64", "naive c=64"), bar
-
-
-def _naive_p50(name: str, number: int, bar: Bar | None) -> Row:
-    return name, "x", _ratio("naive c=1", f"ours {number} c=1", "p50_ms"), bar
-
-
 def _large(experiment: Experiment) -> list[Row]:
-    first, busy, shape = experiment.numbers[0], experiment.best("c=64"), experiment.shape
-    own, engine = _p50(f"ours {first} c=1"), _p50("engine lone")
-    above = f"one client: p50 above the engine's own ({shape(first)})"
-    naive = f"one client: p50 of naive / ours ({shape(first)})"
     return [
-        experiment.of_engine("saturated by single sentences", "saturated", 0.9),
+        experiment.of_engine("saturated by single sentences", "saturated", None),
         experiment.of_engine(f"saturated by requests of {GROUP}", "sixteen", 0.9, GROUP),
-        _naive(f"64 clients: ours / naive ({shape(busy)})", f"ours {busy}", at_least(20)),
-        (above, "ms", lambda round: own(round) - engine(round), at_most(0.4)),
-        _naive_p50(naive, first, at_least(6)),
+        experiment.above_engine(),
     ]
 
 
 def _small(experiment: Experiment) -> list[Row]:
     numbers, shape, cores = experiment.numbers, experiment.shape, experiment.cores
-    first, last = numbers[0], numbers[-1]
     rows = [
-        experiment.of_engine(f"requests of {GROUP}", "sixteen", 0.8, GROUP),
-        (f"one client: p50 ({shape(first)})", "ms", _p50(f"ours {first} c=1"), at_most(0.7)),
-        _naive_p50("one client: p50 of naive / ours", first, None),
-        _naive("64 clients: ours / naive", f"ours {last}", None),
+        experiment.of_engine(f"saturated by requests of {GROUP}", "sixteen", 0.9, GROUP),
+        experiment.above_engine(),
     ]
     for number in numbers:
         per_core = _rate(f"ours {number} saturated", 1 / cores[number])
@@ -127,8 +117,6 @@ def _common(experiment: Experiment) -> list[Row]:
     rows: list[Row] = [
         ("engine alone", "texts/s", _rate(ENGINE), None),
         ("engine alone, one row, p50", "ms", _p50("engine lone"), None),
-        ("naive, 64 clients", "requests/s", _rate("naive c=64"), None),
-        ("naive, one client, p50", "ms", _p50("naive c=1"), None),
         ("duplicate control: saturated", "x", saturated, None),
         ("duplicate control: p50 of one client", "x", lone, None),
     ]

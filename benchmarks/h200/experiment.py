@@ -1,4 +1,4 @@
-"""`python -m benchmarks.h200.experiment FOLDER MODEL OUT`: our server against PyTorch and Flask.
+"""`python -m benchmarks.h200.experiment FOLDER MODEL OUT`: our server against its engine alone.
 
 FOLDER holds tokenizer.json and, where it is not installed, wrk/wrk; archives are kept there between
 runs. MODEL: bert-large or minilm. OUT: a folder for JSON, written anew after each round. `--tiny`
@@ -8,20 +8,22 @@ runs the same lines with a tiny network on the CPU. Exit code 1 when a bar was m
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
 
 from benchmarks.h200.bars import GROUP, bars
-from benchmarks.h200.plan import LOAD_THREADS, REPOSITORY, Plan, candidates, plan_request
+from benchmarks.h200.plan import Plan, candidates, machine_text, plan_request, wrk_of
 from benchmarks.h200.stages import Sums, means, sums
 from benchmarks.measure import circumstances, table, write
+from benchmarks.runtimes.archive import write_archive
+from benchmarks.runtimes.networks import module
+from benchmarks.runtimes.servers import REPOSITORY
 from benchmarks.servers.harness import Harness
 from benchmarks.servers.running_server import Running
 from benchmarks.servers.workload import (
@@ -30,12 +32,10 @@ from benchmarks.servers.workload import (
     groups,
     kserve,
     least_cosine,
-    plain,
     shuffled_texts,
     vectors,
 )
-from benchmarks.servers.wrk import Wrk, requests_file, sentence_requests, wrk_program
-from roundhouse.processes import Command, Processes
+from benchmarks.servers.wrk import requests_file, sentence_requests
 
 CHECKED = 8
 LEAST_COSINE = 0.999
@@ -59,7 +59,7 @@ class Experiment:
     def check(self) -> None:
         """Refuse to measure servers whose answers are not PyTorch's. Raises ValueError."""
         texts = shuffled_texts(REPOSITORY)[:CHECKED]
-        expected = self._rows("naive", plain(texts))
+        expected = torch_rows(self.plan, texts)
         other = [*expected[1:], expected[0]]
         for name in self.ours:
             for request in (kserve(texts), binary(texts)):
@@ -87,8 +87,6 @@ class Experiment:
         points: dict[str, Callable[[], Any]] = {
             "engine rate": lambda: self._engine("/rate"),
             "engine lone": lambda: self._engine("/lone"),
-            "naive c=1": self._load("naive", "plain", 1),
-            "naive c=64": self._load("naive", "plain", 64),
         }
         for name in self.ours:
             clients = 64 * max(1, int(name.split()[1]))
@@ -131,10 +129,24 @@ class Experiment:
         return vectors(body, content_type, CHECKED)
 
 
+def torch_rows(plan: Plan, texts: Sequence[str]) -> list[list[float]]:
+    """Return the answers of PyTorch in FP32, on the CPU, one text a batch."""
+    import torch
+    from tokenizers import Tokenizer
+
+    embedder, tokenizer = module(plan.model), Tokenizer.from_file(str(plan.tokenizer))
+    tokenizer.no_padding()
+    rows = []
+    with torch.inference_mode():
+        for text in texts:
+            ids = torch.tensor([tokenizer.encode(text).ids])
+            rows.append(embedder(ids, torch.ones_like(ids), torch.zeros_like(ids))[0].tolist())
+    return rows
+
+
 def _sums(server: Running) -> Sums:
-    """Return the sums of one of our servers; the naive one has no metrics."""
-    status, body, _ = server.candidate.request(METRICS)
-    return sums(body.decode()) if status == 200 else {}
+    """Return the sums of one of our servers."""
+    return sums(server.candidate.request(METRICS)[1].decode())
 
 
 def run_experiment(plan: Plan) -> int:
@@ -145,8 +157,9 @@ def run_experiment(plan: Plan) -> int:
     def report(text: str) -> None:
         print(f"{text} after {time.monotonic() - begin:.0f} s", flush=True)
 
-    harness = Harness(folder=plan.out, wrk=_wrk(plan))
-    _write_archive(plan)
+    harness = Harness(folder=plan.out, wrk=wrk_of(plan.folder, tiny=plan.tiny))
+    if not plan.archive.is_dir():
+        write_archive(plan.model, plan.folder, cpu=plan.tiny)
     _write_requests(plan)
     report("archive")
     with harness.start(*candidates(plan)) as servers:
@@ -159,41 +172,17 @@ def run_experiment(plan: Plan) -> int:
             _write_rounds(plan, results, servers)
             report(f"round {number + 1} of {plan.rounds}")
     measures = bars(plan.model, results, {number: plan.cores(number) for number in plan.processes})
-    today = circumstances(_machine(plan))
+    today = circumstances(machine_text(tiny=plan.tiny)["machine"])
     write(measures, today, plan.out / f"servers-{plan.model}.json")
     Console(width=150).print(table(f"{plan.model}, {today.machine}", measures))
     return 0 if all(measure.verdict != "missed" for measure in measures) else 1
-
-
-def _write_archive(plan: Plan) -> None:
-    plan.archive.parent.mkdir(parents=True, exist_ok=True)
-    program = (sys.executable, "-m", "benchmarks.h200.programs.archive")
-    arguments = (plan.model, str(plan.archive), str(plan.folder / "tokenizer.json"))
-    argv = (*program, *arguments, *(("--cpu",) if plan.tiny else ()))
-    outcome = Processes()(
-        Command(argv=argv, folder=REPOSITORY), lambda line: print(f"    {line}", flush=True)
-    )
-    if outcome.code != 0:
-        raise ValueError(f"the archive could not be written: {outcome.last_lines()}")
 
 
 def _write_requests(plan: Plan) -> None:
     texts, folder = shuffled_texts(REPOSITORY), plan.folder / "requests"
     (plan.folder / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     sentence_requests(texts, folder / "kserve")
-    sentence_requests(texts, folder / "plain", plain)
     requests_file(map(binary, groups(texts, GROUP, 256)), folder / "sixteen")
-
-
-def _wrk(plan: Plan) -> Wrk:
-    program = plan.folder / "wrk" / "wrk"
-    return wrk_program(
-        plan.folder,
-        Processes(),
-        program=str(program) if program.is_file() else None,
-        threads=1 if plan.tiny else LOAD_THREADS,
-        cores=plan.load_cores,
-    )
 
 
 def _write_rounds(
@@ -201,22 +190,13 @@ def _write_rounds(
 ) -> None:
     document = {
         "model": plan.model,
-        "machine": _machine(plan),
+        **machine_text(tiny=plan.tiny),
         "ready_seconds": {name: server.ready_seconds for name, server in servers.items()},
         "rounds": results,
         "more": dict(plan.variables),
     }
     path = plan.out / f"servers-{plan.model}-rounds.json"
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-
-
-def _machine(plan: Plan) -> str:
-    import torch
-
-    cores = f"{os.cpu_count()} CPU cores"
-    if plan.tiny:
-        return f"CPU only, {cores}"
-    return f"{torch.cuda.get_device_name(0)}, {cores}, PyTorch {torch.__version__}"
 
 
 if __name__ == "__main__":

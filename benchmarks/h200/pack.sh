@@ -1,6 +1,6 @@
 #!/bin/sh
 # Packs what the experiment needs on a machine without a package index: `sh benchmarks/h200/pack.sh`
-# in the repository's root writes build/device/part-aa, part-ab, …, each of at most 60 MB.
+# in the repository's root writes build/device/part-aa, part-ab, …, each of at most 53.5 MB.
 # There, `cat part-* | tar xJ -C FOLDER` leaves FOLDER/site, FOLDER/wrk and FOLDER/tokenizer.json.
 set -eu
 device=build/device
@@ -33,4 +33,4 @@ exec "$here/ld-linux-x86-64.so.2" --library-path "$here" "$here/wrk.bin" "$@"
 SCRIPT
 chmod 755 "$all/wrk/wrk"
 
-tar cJ -C "$all" site wrk tokenizer.json | split -b 60000000 - "$device/part-"
+tar cJ -C "$all" site wrk tokenizer.json | split -b 53500000 - "$device/part-"

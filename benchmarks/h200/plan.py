@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.servers.candidates import gunicorn
+from benchmarks.measure import circumstances
+from benchmarks.runtimes.servers import REPOSITORY, our_server, server_environment
 from benchmarks.servers.running_server import Candidate, free_port
+from benchmarks.servers.wrk import Wrk, wrk_program
+from roundhouse.processes import Processes
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-MAX_TOKENS = 128
 LOAD_THREADS = 6
 
 
@@ -38,6 +39,11 @@ class Plan:
         """The engine's archive."""
         return self.folder / "archives" / self.model
 
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer of every text model."""
+        return self.folder / "tokenizer.json"
+
     def cores(self, processes: int) -> int:
         """Return the cores that a server gets.
 
@@ -48,12 +54,6 @@ class Plan:
     def pinned_cores(self, processes: int) -> str | None:
         """Return taskset's list for such a server; the tiny run shares the few cores there are."""
         return None if self.tiny else f"0-{self.cores(processes) - 1}"
-
-    @property
-    def load_cores(self) -> str | None:
-        """Taskset's list for the load generator: the upper half."""
-        count = os.cpu_count() or 16
-        return None if self.tiny else f"{count // 2}-{count - 1}"
 
 
 def plan_request(arguments: list[str]) -> Plan:
@@ -95,70 +95,52 @@ def candidates(plan: Plan) -> list[Candidate]:
     """Return all; our server with its fewest processes comes twice, as the duplicate control."""
     first = plan.processes[0]
     ours = [_ours(plan, number, f"ours {number}") for number in plan.processes]
-    return [*ours, _ours(plan, first, f"ours {first} again"), _naive(plan), _engine_alone(plan)]
+    return [*ours, _ours(plan, first, f"ours {first} again"), _engine_alone(plan)]
 
 
 def _ours(plan: Plan, processes: int, name: str) -> Candidate:
-    port = free_port()
-    variables = {
-        "SM_MODEL_DIR": str(plan.archive),
-        "SAGEMAKER_BIND_TO_PORT": str(port),
-        "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1",
-        "ROUNDHOUSE_HTTP_PROCESSES": str(processes),
-        **plan.variables,
-    }
-    argv = (sys.executable, "-m", "container.server", "serve")
-    return _candidate(plan, name, argv, port, processes, variables)
-
-
-def _naive(plan: Plan) -> Candidate:
-    port = free_port()
-    variables = {
-        "NAIVE_MODEL": plan.model,
-        "NAIVE_TOKENIZER": str(plan.folder / "tokenizer.json"),
-        "NAIVE_DEVICE": "cpu" if plan.tiny else "cuda",
-        "NAIVE_MAX_TOKENS": str(MAX_TOKENS),
-    }
-    argv = gunicorn(sys.executable, port, 1, "benchmarks.h200.programs.naive:app")
-    return _candidate(plan, "naive", argv, port, 2, variables)
+    variables = {"ROUNDHOUSE_HTTP_PROCESSES": str(processes), **plan.variables}
+    return our_server(name, plan.archive, variables, cores=plan.pinned_cores(processes))
 
 
 def _engine_alone(plan: Plan) -> Candidate:
     port = free_port()
     program = (sys.executable, "-m", "benchmarks.h200.programs.engine_alone")
     argv = (*program, str(plan.archive), str(plan.folder / "texts.txt"), str(port))
-    return _candidate(plan, "engine alone", argv, port, 2, plan.variables)
-
-
-def _candidate(
-    plan: Plan,
-    name: str,
-    argv: tuple[str, ...],
-    port: int,
-    processes: int,
-    variables: Mapping[str, str],
-) -> Candidate:
     return Candidate(
-        name=name,
+        name="engine alone",
         argv=argv,
         port=port,
         folder=REPOSITORY,
-        environment={**_environment(), **variables},
-        cores=plan.pinned_cores(processes),
+        environment={**server_environment(), **plan.variables},
+        cores=plan.pinned_cores(2),
     )
 
 
-def _environment() -> dict[str, str]:
-    """Return this process's environment with the folders of PyTorch's CUDA libraries."""
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith("ROUNDHOUSE_")
-    }
-    libraries = [
-        str(path) for entry in sys.path for path in sorted(Path(entry).glob("nvidia/*/lib"))
-    ]
-    paths = {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": [str(REPOSITORY)]}
-    joined = {
-        name: ":".join([*folders, *filter(None, [inherited.get(name)])])
-        for name, folders in paths.items()
-    }
-    return {**inherited, **joined}
+def load_cores(*, tiny: bool) -> str | None:
+    """Taskset's list for the load generator: the upper half; a tiny run shares all."""
+    count = os.cpu_count() or 16
+    return None if tiny else f"{count // 2}-{count - 1}"
+
+
+def wrk_of(folder: Path, *, tiny: bool) -> Wrk:
+    """Return the load generator of a folder, or this machine's. Raises ValueError."""
+    program = folder / "wrk" / "wrk"
+    return wrk_program(
+        folder,
+        Processes(),
+        program=str(program) if program.is_file() else None,
+        threads=1 if tiny else LOAD_THREADS,
+        cores=load_cores(tiny=tiny),
+    )
+
+
+def machine_text(*, tiny: bool) -> dict[str, str]:
+    """Return machine and date, as JSON files hold them."""
+    import torch
+
+    cores, today = f"{os.cpu_count()} CPU cores", circumstances("").date
+    if tiny:
+        return {"machine": f"CPU only, {cores}", "date": today}
+    gpu = torch.cuda.get_device_name(0)
+    return {"machine": f"{gpu}, {cores}, PyTorch {torch.__version__}", "date": today}

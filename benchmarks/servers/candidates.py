@@ -66,7 +66,9 @@ def naive(fixtures: Fixtures, *, threads: int) -> Candidate:
     return Candidate(name="naive", argv=argv, port=port, folder=folder, environment=environment)
 
 
-def triton(fixtures: Fixtures, name: str = "triton", *, bare: bool = False) -> Candidate:
+def triton(
+    fixtures: Fixtures, name: str = "triton", *, bare: bool = False, model: str = MODEL
+) -> Candidate:
     """Return real Triton with the same archive, its engine in the python backend.
 
     It is behind the server that checks requests, as in its image, unless it is `bare`.
@@ -81,7 +83,7 @@ def triton(fixtures: Fixtures, name: str = "triton", *, bare: bool = False) -> C
         "HOME": str(folder),
         "SM_MODEL_DIR": str(fixtures.archive),
         **_address(port),
-        **serve_environment(MODEL),
+        **serve_environment(model),
     }
     argv = (str(venv / "bin" / "python"), "-I", "-S", str(serve), *options)
     return Candidate(name=name, argv=argv, port=port, folder=folder, environment=environment)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks.measure import Bar, Measure, at_most, of_rounds
-from benchmarks.servers.running_server import Candidate, Running, running
+from benchmarks.servers.running_server import Candidate, Running, start_server
 from benchmarks.servers.wrk import Load, Wrk
 
 BUSY, BUSY_SECONDS, LONE_SECONDS, WARM_SECONDS = 64, 5, 4, 1
@@ -121,12 +121,10 @@ class Harness:
     def start(
         self, *candidates: Candidate, check: Check | None = None
     ) -> Iterator[dict[str, Running]]:
-        """Start every candidate, and yield them by name once they are ready and checked."""
+        """Start all candidates at once; yield them by name once they are ready and checked."""
         with contextlib.ExitStack() as stack:
-            servers = {
-                candidate.name: stack.enter_context(running(candidate, self._log(candidate)))
-                for candidate in candidates
-            }
+            begun = [stack.enter_context(start_server(one, self._log(one))) for one in candidates]
+            servers = {one.candidate.name: one.ready() for one in begun}
             if check is not None:
                 for server in servers.values():
                     check(server)

@@ -91,18 +91,32 @@ class Running:
         return sum(int(line[11]) + int(line[12]) for line in fields) / os.sysconf("SC_CLK_TCK")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """A server that was started now."""
+
+    candidate: Candidate
+    process: subprocess.Popen[bytes]
+    log: Path
+    begin: float
+
+    def ready(self) -> Running:
+        """Wait for it. Raises ValueError when it does not become ready."""
+        _wait_until_ready(self.candidate, self.process, self.log)
+        seconds = time.monotonic() - self.begin
+        return Running(candidate=self.candidate, process=self.process, ready_seconds=seconds)
+
+
 @contextlib.contextmanager
-def running(candidate: Candidate, log: Path) -> Iterator[Running]:
-    """Run a server until the block ends. Raises ValueError when it does not become ready."""
+def start_server(candidate: Candidate, log: Path) -> Iterator[Started]:
+    """Run a server until the block ends, ready or not."""
     log.parent.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     process = start_process(
         candidate.command, environment=candidate.environment, folder=candidate.folder, log=log
     )
     try:
-        _wait_until_ready(candidate, process, log)
-        seconds = time.monotonic() - begin
-        yield Running(candidate=candidate, process=process, ready_seconds=seconds)
+        yield Started(candidate=candidate, process=process, log=log, begin=begin)
     finally:
         end(process)
 

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.servers.candidates import triton
 from benchmarks.servers.fixtures import Fixtures
 from benchmarks.servers.harness import Point, points, ratio, round_measures, rounds, start_measures
-from benchmarks.servers.running_server import Candidate, free_port, running
+from benchmarks.servers.running_server import Candidate, free_port, start_server
 from benchmarks.servers.workload import binary, groups, kserve, least_cosine, plain, vectors
 from benchmarks.servers.wrk import Wrk, read_load, sentence_requests, wrk_program
 from benchmarks.soak import Sample, growth, mixed_requests
@@ -168,7 +168,8 @@ def candidate(tmp_path, program):
 
 
 def test_server_is_measured_once_ready_and_ended(tmp_path):
-    with running(candidate(tmp_path, SERVER), tmp_path / "log") as server:
+    with start_server(candidate(tmp_path, SERVER), tmp_path / "log") as begun:
+        server = begun.ready()
         assert server.ready_seconds > 0 and server.memory_mb() > 5 and server.cpu_seconds() > 0
         assert server.candidate.request(kserve(["a"]))[0] == 501
     assert server.process.poll() is not None
@@ -178,9 +179,9 @@ def test_refuses_a_server_that_ends(tmp_path):
     program = candidate(tmp_path, "import sys; print('no engine'); sys.exit(3)")
     with (
         pytest.raises(ValueError, match="one is not ready, it ended with 3: no engine"),
-        running(program, tmp_path / "log"),
+        start_server(program, tmp_path / "log") as begun,
     ):
-        pass
+        begun.ready()
 
 
 def test_soak_mixes_work_with_wrong_requests():

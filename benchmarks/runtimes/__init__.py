@@ -1,0 +1,1 @@
+"""The same inputs in every runtime and server of a machine: latency, throughput, accuracy."""
