@@ -86,7 +86,6 @@ PARAMETER_COUNT: Final = 5  # CategoricalParameters
 PARAMETER_VALUES: Final = 3  # CategoricalParameterRangeValues
 PARAMETER_NAME_LENGTH: Final = 64  # String64
 PARAMETER_VALUE_LENGTH: Final = 128  # String128
-RECOMMENDATION_NAME_LENGTH: Final = 64  # RecommendationJobName
 RECOMMENDATION_RESOURCE_LENGTH: Final = 40
 """Of a job's name, in the names of the models and endpoints that it makes."""
 RECOMMENDER_DOMAINS: Final = ("COMPUTER_VISION", "NATURAL_LANGUAGE_PROCESSING", "MACHINE_LEARNING")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from onboarding.aws_limits import RECOMMENDATION_NAME_LENGTH
+from onboarding.aws_limits import NAME_LENGTH
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition, registry_host
 from onboarding.source_access import S3_SCHEME
@@ -62,6 +62,8 @@ RUN_WORKFLOW = ".github/workflows/roundhouse-run.yml"
 """The workflow that builds, deploys and promotes; its roles trust main's version of it alone."""
 ARCHIVE_NAME = "model.tar.gz"
 RECORD_NAME = "lock-entry.json"
+RECOMMENDATION_DIGITS = 14
+"""Of the digest at the end of a recommendation job's name."""
 
 
 def artifact_bucket(environment: EnvironmentSpec) -> str:
@@ -221,14 +223,30 @@ def recommender(environment: EnvironmentSpec) -> str:
     return f"roundhouse-{environment.name}-recommender"
 
 
-def recommendation_job(environment: EnvironmentSpec, model: str, moment: str) -> str:
-    """Name of a recommendation job, which its models and endpoints begin with, cut at 40.
+def recommender_arn(environment: EnvironmentSpec) -> str:
+    """ARN of `recommender`."""
+    partition = aws_partition(environment.region)
+    return f"arn:{partition}:iam::{environment.account}:role/{recommender(environment)}"
 
-    `moment` is 14 digits. The prefix is that of training jobs, at most 29 characters.
+
+def recommendation_job(environment: EnvironmentSpec, model: str, content: str) -> str:
+    """Name of a recommendation job, or of the model that it measures, by their content.
+
+    The models and endpoints of the job begin with it, cut at 40. The prefix is that of training
+    jobs, at most 29 characters.
+    """
+    digest = hashlib.sha256(content.encode()).hexdigest()[:RECOMMENDATION_DIGITS]
+    return f"{recommendation_prefix(environment, model)}{digest}"
+
+
+def recommendation_prefix(environment: EnvironmentSpec, model: str) -> str:
+    """What the names of a model's recommendation jobs begin with; `RECOMMENDATION_DIGITS` follow.
+
+    Models of a long common beginning share it.
     """
     prefix = training_job_prefix(environment)
-    length = RECOMMENDATION_NAME_LENGTH - len(prefix) - len(moment) - 1
-    return f"{prefix}{model[:length].rstrip('-')}-{moment}"
+    length = NAME_LENGTH - len(prefix) - RECOMMENDATION_DIGITS - 1
+    return f"{prefix}{model[:length].rstrip('-')}-"
 
 
 def sample_payload_path(sha256: str) -> str:

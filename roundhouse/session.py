@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from roundhouse import settings
 from roundhouse.aws.clients import Clients, aws_clients
-from roundhouse.errors import NotReadyError
+from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes, Run
 from roundhouse.promoted_tree import environment_paths
@@ -108,6 +108,23 @@ def open_session(
     )
 
 
+def lock_folder(session: Session, what: str) -> Path:
+    """Return the folder of the environment's locks, for measurements that are written there.
+
+    The local cloud's must not stand among reviewed ones. `what` is measured. Raises
+    RoundhouseError.
+    """
+    folder = session.paths.tree / session.environment.locks
+    scratch = [path.resolve() for path in (session.paths.build, session.paths.tree / "build")]
+    if session.is_local and not any(folder.resolve().is_relative_to(path) for path in scratch):
+        raise RoundhouseError(
+            f"{what}: {session.environment.locks}/ holds reviewed locks, and the local cloud's "
+            "speed is this machine's; measure an endpoint on AWS, or let "
+            f"environments/{session.environment.name}.yaml say `locks: build/local/locks`."
+        )
+    return folder
+
+
 def cloud_folder(paths: Paths) -> Path:
     """Where the local cloud keeps what it made."""
     return paths.build / LOCAL
@@ -150,8 +167,9 @@ def stop_local_cloud(paths: Paths) -> bool:
 
     was_up = lifecycle.stop(cloud_folder(paths))
     folder = paths.build / LOCAL / "locks"
-    for lock in folder.glob("*.lock.yaml"):
-        lock.unlink(missing_ok=True)
+    for pattern in ("*.lock.yaml", "*.recommendations.json"):
+        for kept in folder.glob(pattern):
+            kept.unlink(missing_ok=True)
     for empty in (folder, folder.parent):
         if empty.is_dir() and not any(empty.iterdir()):
             empty.rmdir()

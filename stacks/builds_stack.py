@@ -1,7 +1,7 @@
 """Where engines are built.
 
 A CodeBuild project for each route, training jobs, the function that signs what they built, and the
-state machine that starts them all.
+state machine that starts them all; and the role of the jobs that measure what was built.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ from stacks.builds.projects import (
     project_properties,
     training_image,
 )
-from stacks.builds.roles import job_statements, machine_statements, project_statements
+from stacks.builds.roles import (
+    job_statements,
+    machine_statements,
+    project_statements,
+    recommender_statements,
+)
 from stacks.builds.signing import signer_resources
 from stacks.resources import add_resources
 from stacks.template import Properties, log_group
@@ -59,6 +64,10 @@ class BuildsStack(Stack):
                 route, names.image_uri(environment, route.image, image_tags[route.image]), buildspec
             )
         add_resources(self, signer_resources(environment, signer))
+        # Its own statement to pass it names it, and so does whoever starts a job.
+        statements = recommender_statements(environment)
+        name = names.recommender(environment)
+        self._add_role("RecommenderRole", "sagemaker", statements, name)
         image = training_image(platform)
         self._add_machine(
             [route.name for route in routes],
@@ -93,11 +102,18 @@ class BuildsStack(Stack):
             },
         )
 
-    def _add_role(self, logical_id: str, service: str, statements: Sequence[Statement]) -> None:
+    def _add_role(
+        self,
+        logical_id: str,
+        service: str,
+        statements: Sequence[Statement],
+        name: str | None = None,
+    ) -> None:
         properties = exact_role(
             self._environment, service=f"{service}.amazonaws.com", statements=statements
         )
-        self._add(logical_id, "IAM::Role", properties)
+        named = {} if name is None else {"RoleName": name}
+        self._add(logical_id, "IAM::Role", {**named, **properties})
 
     def _add(self, logical_id: str, resource_type: str, properties: Properties) -> None:
         add_resources(

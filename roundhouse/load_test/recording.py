@@ -20,7 +20,7 @@ from roundhouse.load_test.saturation import CLOSE_ENOUGH, SLO_PERCENTILE
 from roundhouse.load_test.served_engine import gpu_utilization_percent, served_engine
 from roundhouse.paths import Paths
 from roundhouse.report import Report
-from roundhouse.session import Session
+from roundhouse.session import Session, lock_folder
 
 HOLD_SECONDS = 180.0
 """Two whole minutes of metrics, wherever in a minute it begins."""
@@ -69,7 +69,8 @@ def record(
     deployments = session.deployments()
     _, target = invocation.address(deployments, str(options.endpoint), options.model)
     deployment = next(deployment for deployment in deployments if target in deployment.targets)
-    folder, name = _lock_folder(session), endpoint_name(deployment.environment, deployment.name)
+    folder = lock_folder(session, "--record")
+    name = endpoint_name(deployment.environment, deployment.name)
     served = served_engine(session.clients, deployment, target)
     held = _hold(session, options, run(session.paths, session.report, options), run)
     end = datetime.datetime.now(datetime.UTC)
@@ -142,19 +143,6 @@ def _load_fault(result: LoadResult) -> str | None:
     if result.chief_tool_limit is not None:
         return f"the load tool was part of what it measured ({result.chief_tool_limit})"
     return None
-
-
-def _lock_folder(session: Session) -> Path:
-    """Return the folder of the environment's locks; the local cloud's must not be reviewed ones."""
-    folder = session.paths.tree / session.environment.locks
-    scratch = [path.resolve() for path in (session.paths.build, session.paths.tree / "build")]
-    if session.is_local and not any(folder.resolve().is_relative_to(path) for path in scratch):
-        raise RoundhouseError(
-            f"--record: {session.environment.locks}/ holds reviewed locks, and the local cloud's "
-            "speed is this machine's; measure an endpoint on AWS, or let "
-            f"environments/{session.environment.name}.yaml say `locks: build/local/locks`."
-        )
-    return folder
 
 
 def _hold(session: Session, options: LoadOptions, search: LoadReport, run: Bench) -> LoadReport:

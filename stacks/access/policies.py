@@ -13,6 +13,12 @@ Statement = dict[str, Any]
 Condition = Mapping[str, Mapping[str, str | list[str]]]
 
 
+LOG_ACTIONS = (
+    "logs:CreateLogGroup",
+    "logs:CreateLogStream",
+    "logs:DescribeLogStreams",
+    "logs:PutLogEvents",
+)
 PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
 
 
@@ -159,13 +165,7 @@ def log_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...
     managing access permissions".
     """
     resource = arns.log_group(environment, group)
-    actions = [
-        "logs:CreateLogGroup",
-        "logs:CreateLogStream",
-        "logs:DescribeLogStreams",
-        "logs:PutLogEvents",
-    ]
-    return (allow("WriteLogs", actions, [resource, f"{resource}:*"]),)
+    return (allow("WriteLogs", LOG_ACTIONS, [resource, f"{resource}:*"]),)
 
 
 def log_stream_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:

@@ -1,4 +1,7 @@
-"""What the roles of the builds may do: a project's, the training jobs', and the state machine's."""
+"""What the roles of the builds may do.
+
+A project's, the training jobs', Inference Recommender's jobs', and the state machine's.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
 from stacks.access.policies import (
+    LOG_ACTIONS,
     Statement,
     allow,
     bucket_listing,
@@ -23,6 +27,7 @@ from stacks.access.policies import (
     pass_role,
     registry_log_in,
     topic_publish,
+    volume_key_grant,
     write_once,
 )
 from stacks.access.sources import source_reads
@@ -42,6 +47,10 @@ TIMING_CACHES = f"{names.TIMING_CACHES_PREFIX}/*"
 SOURCES = f"{names.SOURCES_PREFIX}/*"
 ONNX = f"{names.ONNX_PREFIX}/*"
 JOBS = f"{names.JOBS_PREFIX}/*"
+PAYLOADS = f"{names.JOBS_PREFIX}/payloads/*"
+SERVING_IMAGES = ("python-server", "python-server-gpu", "triton")
+RECOMMENDATION_LOG_GROUP = "/aws/sagemaker/InferenceRecommendationsJobs"
+"""Where SageMaker writes the log of every recommendation job, a stream a job."""
 
 
 def project_statements(
@@ -74,7 +83,40 @@ def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement,
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *output_key_encryption(environment),
         *source_reads(environment),
-        *_job_logs(environment),
+        *_job_logs(environment, LOG_GROUP),
+        *host_metrics(),
+        *network_interfaces(environment),
+    )
+
+
+def recommender_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
+    """Inference Recommender's jobs': an endpoint for each benchmark, and its load.
+
+    The same role runs a benchmark's instance, so it holds what an endpoint's does. AWS names a
+    managed policy for such jobs and no exact set.
+    """
+    prefix = names.training_job_prefix(environment)
+    made = [
+        arns.arn(environment, "sagemaker", f"{kind}/{prefix}*")
+        for kind in ("model", "endpoint-config", "endpoint")
+    ]
+    nouns = ("Model", "EndpointConfig", "Endpoint")
+    actions = [
+        f"sagemaker:{verb}{noun}" for verb in ("Create", "Describe", "Delete") for noun in nouns
+    ]
+    group = arns.log_group(environment, f"/aws/sagemaker/Endpoints/{prefix}*")
+    return (
+        *image_pull(environment, *SERVING_IMAGES),
+        *registry_log_in(),
+        *object_reads(environment, [ENGINES, PAYLOADS]),
+        *bucket_listing(environment),
+        *key_use(environment, ["kms:Decrypt"]),
+        *volume_key_grant(environment),
+        allow("RunBenchmarks", [*actions, "sagemaker:InvokeEndpoint"], made),
+        *pass_role(names.recommender_arn(environment), "sagemaker.amazonaws.com"),
+        allow("ReadBenchmarkMetrics", ["cloudwatch:GetMetricData"], ["*"]),
+        *_job_logs(environment, RECOMMENDATION_LOG_GROUP),
+        allow("WriteBenchmarkLogs", LOG_ACTIONS, [group]),
         *host_metrics(),
         *network_interfaces(environment),
     )
@@ -116,12 +158,12 @@ def machine_statements(
     )
 
 
-def _job_logs(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """SageMaker's group for all jobs, in both forms of a group's ARN.
+def _job_logs(environment: EnvironmentSpec, log_group: str) -> tuple[Statement, ...]:
+    """SageMaker's group for all jobs of a kind, in both forms of a group's ARN.
 
     IAM knows it by the longer one (see `log_writes`).
     """
-    group = arns.log_group(environment, LOG_GROUP)
+    group = arns.log_group(environment, log_group)
     streams = f"{group}:log-stream:{names.training_job_prefix(environment)}*"
     return (
         allow(

@@ -58,6 +58,11 @@ INTERFACES = [
     for verb in ("Create", "Delete")
     for more in ("", "Permission")
 ]
+BENCHMARKS = frozenset(
+    f"sagemaker:{verb}{noun}"
+    for verb in ("Create", "Delete", "Describe", "Invoke")
+    for noun in ("Endpoint", "EndpointConfig", "Model")
+)
 
 REASONED = (
     Reasoned(
@@ -133,11 +138,11 @@ REASONED = (
     ),
     Reasoned(
         why=(
-            "a log group, in the form that IAM knows it by, and its streams, each named by its"
-            " service when it begins"
+            "a log group, in the form that IAM knows it by, its streams, each named by its"
+            " service when it begins, and groups of recommendation jobs' endpoints"
         ),
         resource=ARN.format(service="logs")
-        + r"log-group:/aws/[A-Za-z0-9/-]+:(log-stream:([A-Za-z0-9-]+)?)?\*",
+        + r"log-group:/aws/[A-Za-z0-9/-]+(:(log-stream:([A-Za-z0-9-]+)?)?|--)\*",
         actions=STREAMS,
     ),
     Reasoned(
@@ -154,16 +159,12 @@ REASONED = (
         ),
     ),
     Reasoned(
-        why="training jobs of this environment, each named when it begins",
-        resource=ARN.format(service="sagemaker") + r"training-job/roundhouse-[a-z0-9-]+--\*",
-        actions=frozenset(
-            {
-                "sagemaker:AddTags",
-                "sagemaker:CreateTrainingJob",
-                "sagemaker:DescribeTrainingJob",
-                "sagemaker:StopTrainingJob",
-            }
-        ),
+        why="this environment's training jobs, and what its recommendation jobs make",
+        resource=ARN.format(service="sagemaker")
+        + r"(training-job|endpoint|endpoint-config|model)/roundhouse-[a-z0-9-]+--\*",
+        actions=BENCHMARKS
+        | {"sagemaker:AddTags"}
+        | {f"sagemaker:{verb}TrainingJob" for verb in ("Create", "Describe", "Stop")},
     ),
     Reasoned(
         why="lists know no resource; they tell names, states and public prices",

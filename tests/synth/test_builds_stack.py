@@ -5,6 +5,7 @@ A project for each route that the platform and the environment have, and roles t
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from typing import Any
 
@@ -20,7 +21,12 @@ from stacks.builds.projects import (
     project_properties,
     training_image,
 )
-from stacks.builds.roles import job_statements, machine_statements, project_statements
+from stacks.builds.roles import (
+    job_statements,
+    machine_statements,
+    project_statements,
+    recommender_statements,
+)
 from stacks.builds.signing import signer_statements
 from stacks.builds.training_states import training_job
 from tests.synth.assembly import Stacks, synthesized
@@ -119,6 +125,29 @@ def test_machine_is_deployed_with_the_role_of_its_training_jobs(stacks):
         "states.amazonaws.com",
         "sagemaker.amazonaws.com",
     )
+
+
+def test_recommendation_jobs_serve_and_load_by_one_role(stacks):
+    role = stacks["Builds"].properties("AWS::IAM::Role")["RecommenderRole"]
+    assert role["RoleName"] == names.recommender(DEV) == "roundhouse-dev-recommender"
+    statements = by_sid(recommender_statements(DEV))
+    assert statements["PassRole"]["Resource"] == [names.recommender_arn(DEV)]
+    assert statements["PassRole"]["Condition"] == {
+        "StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}
+    }
+    made = statements["RunBenchmarks"]["Resource"]
+    assert made == [
+        f"arn:aws:sagemaker:{HERE}:{kind}/roundhouse-dev--*"
+        for kind in ("model", "endpoint-config", "endpoint")
+    ]
+    assert statements["ReadObjects"]["Resource"] == [
+        f"{BUCKET}/engines/*",
+        f"{BUCKET}/jobs/payloads/*",
+    ]
+    # It writes no object, and reads no source, network or capture.
+    assert "s3:PutObject" not in str(statements)
+    payload = f"{BUCKET}/{names.sample_payload_path('0' * 64)}"
+    assert fnmatch.fnmatch(payload, statements["ReadObjects"]["Resource"][1])
 
 
 def test_definition_is_text_whose_numbers_stay_numbers():

@@ -50,6 +50,8 @@ WILDCARDS = {
     r"/^Resource::arn:aws:s3:::roundhouse-[a-z0-9-]+\/[a-z-]+\/([a-z0-9-]+\/)?\*$/": "objects "
     "under one prefix have no name before they are there",
     r"/^Resource::arn:aws:s3:::company-models\/nlp\/\*$/": "one prefix of a source bucket",
+    r"/^Resource::arn:aws:sagemaker:.*:(endpoint|endpoint-config|model)"
+    r"\/roundhouse-cloud--\*$/": "what recommendation jobs of one prefix make",
     r"/^Resource::arn:aws:sagemaker:.*:training-job\/roundhouse-cloud--\*$/": "jobs of one prefix",
     r"/^Resource::arn:aws:states:.*:execution:roundhouse-cloud-builds[:\/]\*$/": "own executions",
 }

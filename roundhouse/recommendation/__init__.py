@@ -1,0 +1,1 @@
+"""`roundhouse recommend`: SageMaker Inference Recommender's jobs beside our own measurements."""
