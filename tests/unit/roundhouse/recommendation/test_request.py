@@ -14,6 +14,7 @@ from local_cloud.sagemaker.recommender.job_checks import check_job
 from onboarding.aws_limits import NAME_LENGTH
 from onboarding.environment_spec import NetworkSpec
 from onboarding.names import recommendation_job, training_job_prefix
+from onboarding.platform import instance_types
 from roundhouse.errors import RoundhouseError, UsageError
 from roundhouse.load_test.inputs import Body
 from roundhouse.recommendation.options import RecommendOptions, Stairs
@@ -150,6 +151,12 @@ def test_refuses_variables_that_name_the_engine_or_that_the_server_does_not_know
     with pytest.raises(UsageError) as raised:
         request(options, of=python)
     assert str(raised.value).count("ROUNDHOUSE_THREADS is") == 2
+
+
+def test_the_api_takes_every_instance_type_that_is_known():
+    model = botocore.session.get_session().get_service_model("sagemaker")
+    taken = model.shape_for("EndpointInputConfiguration").members["InstanceType"].enum
+    assert set(instance_types()) - set(taken) == set()
 
 
 def test_cost_is_unknown_where_a_price_is():
