@@ -116,7 +116,7 @@ def recommender_statements(environment: EnvironmentSpec) -> tuple[Statement, ...
         *pass_role(names.recommender_arn(environment), "sagemaker.amazonaws.com"),
         allow("ReadBenchmarkMetrics", ["cloudwatch:GetMetricData"], ["*"]),
         *_job_logs(environment, RECOMMENDATION_LOG_GROUP),
-        allow("WriteBenchmarkLogs", LOG_ACTIONS, [group]),
+        allow("WriteBenchmarkLogs", LOG_ACTIONS, [group, f"{group}:*"]),
         *host_metrics(),
         *network_interfaces(environment),
     )

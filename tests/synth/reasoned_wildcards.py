@@ -60,9 +60,10 @@ INTERFACES = [
 ]
 BENCHMARKS = frozenset(
     f"sagemaker:{verb}{noun}"
-    for verb in ("Create", "Delete", "Describe", "Invoke")
+    for verb in ("Create", "Delete", "Describe")
     for noun in ("Endpoint", "EndpointConfig", "Model")
-)
+) | {"sagemaker:InvokeEndpoint"}
+"""What recommendation jobs do with what they made."""
 
 REASONED = (
     Reasoned(
@@ -142,7 +143,7 @@ REASONED = (
             " service when it begins, and groups of recommendation jobs' endpoints"
         ),
         resource=ARN.format(service="logs")
-        + r"log-group:/aws/[A-Za-z0-9/-]+(:(log-stream:([A-Za-z0-9-]+)?)?|--)\*",
+        + r"log-group:/aws/[A-Za-z0-9/-]+(:(log-stream:([A-Za-z0-9-]+)?)?|--(\*:)?)\*",
         actions=STREAMS,
     ),
     Reasoned(

@@ -13,7 +13,7 @@ from typing import Any
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec
 from roundhouse.gitops.execution_policy import RESOURCE_TYPES
-from tests.synth.reasoned_wildcards import INTERFACES, REASONED
+from tests.synth.reasoned_wildcards import BENCHMARKS, INTERFACES, REASONED
 
 Template = Mapping[str, Any]
 Check = Callable[[Template, EnvironmentSpec], Iterator[str]]
@@ -33,6 +33,10 @@ SERVICES = {
     "states.amazonaws.com": "AWS::StepFunctions::StateMachine",
 }
 """Services that may assume a role."""
+MADE_BY_JOBS = re.compile(
+    r"arn:aws:sagemaker:[^*]*:(endpoint|endpoint-config|model)/roundhouse-[a-z0-9-]+--\*"
+)
+"""Models and endpoints of recommendation jobs, whose names hold two hyphens as no other's does."""
 IDENTITIES = {"AWS::IAM::OIDCProvider", "AWS::IAM::Role"}
 CLAIMS = {f"{GITHUB_ISSUER}:{claim}" for claim in ("aud", "sub", "repository_id")}
 """What every token is asked for, word for word."""
@@ -140,15 +144,21 @@ def boundaries(template: Template, environment: EnvironmentSpec) -> Iterator[str
 
 
 def destructions(template: Template, environment: EnvironmentSpec) -> Iterator[str]:
-    """A role that may delete, change a policy, or do anything to an identity but hand a role on."""
+    """A role that may delete, change a policy, or do anything to an identity but hand a role on.
+
+    What a recommendation job makes, it deletes.
+    """
     for resource_type, name, statement in allowing(template):
-        for action in (
-            items_of(statement["Action"]) if resource_type.startswith("AWS::IAM::") else ()
-        ):
+        if not resource_type.startswith("AWS::IAM::"):
+            continue
+        resources = map(text, items_of(statement["Resource"]))
+        is_of_jobs = all(MADE_BY_JOBS.fullmatch(resource) for resource in resources)
+        for action in items_of(statement["Action"]):
             service, _, verb = action.partition(":")
             deletes = verb.startswith(("Delete", "Remove", "Terminate")) and action not in (
                 *INTERFACES,
                 "s3:DeleteObjectTagging",
+                *(BENCHMARKS if is_of_jobs else ()),
             )
             reads = verb.startswith(("Get", "List"))
             changes = "Policy" in verb or (service == "iam" and verb != "PassRole")

@@ -158,6 +158,12 @@ BY_CHECK: dict[str, dict[str, tuple[str, Change]]] = {
             BUILDS,
             lambda t: statement(t, "WriteObjects")["Action"].append("s3:DeleteObject"),
         ),
+        "a role may delete an endpoint that no recommendation job made": (
+            BUILDS,
+            lambda t: statement(t, "RunBenchmarks").update(
+                Resource=["arn:aws:sagemaker:us-east-1:111122223333:endpoint/cloud-example"]
+            ),
+        ),
         "a role may open the bucket": (
             BUILDS,
             lambda t: allowed(t)["Action"].append("s3:PutBucketPolicy"),
