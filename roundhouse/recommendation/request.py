@@ -73,7 +73,8 @@ def job_request(
 
     environment = subject.deployment.environment
     role = names.recommender_arn(environment)
-    model = model_properties(subject.deployment, subject.pool, image_uris)
+    server = subject.deployment.own.server
+    model = model_properties(subject.deployment, server, subject.pool, image_uris)
     _require_settings(subject, options, model["PrimaryContainer"]["Environment"])
     job: dict[str, Any] = {
         "JobType": options.job_type,
@@ -184,7 +185,7 @@ def _require_settings(
         for name in PINNED
         if name in given
     ]
-    if subject.deployment.server == "python" and not faults:
+    if subject.deployment.own.server == "python" and not faults:
         for values in options.combinations():
             try:
                 read_settings({**variables, **values})

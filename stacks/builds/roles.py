@@ -6,10 +6,10 @@ A project's, the training jobs', Inference Recommender's jobs', and the state ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from onboarding import names
-from onboarding.environment_spec import EnvironmentSpec
+from onboarding.environment_spec import EnvironmentSpec, ServingImage
 from stacks.access import arns
 from stacks.access.policies import (
     LOG_ACTIONS,
@@ -48,7 +48,6 @@ SOURCES = f"{names.SOURCES_PREFIX}/*"
 ONNX = f"{names.ONNX_PREFIX}/*"
 JOBS = f"{names.JOBS_PREFIX}/*"
 PAYLOADS = f"{names.JOBS_PREFIX}/payloads/*"
-SERVING_IMAGES = ("python-server", "python-server-gpu", "triton")
 RECOMMENDATION_LOG_GROUP = "/aws/sagemaker/InferenceRecommendationsJobs"
 """Where SageMaker writes the log of every recommendation job, a stream a job."""
 
@@ -106,7 +105,7 @@ def recommender_statements(environment: EnvironmentSpec) -> tuple[Statement, ...
     ]
     group = arns.log_group(environment, f"/aws/sagemaker/Endpoints/{prefix}*")
     return (
-        *image_pull(environment, *SERVING_IMAGES),
+        *image_pull(environment, *get_args(ServingImage)),
         *registry_log_in(),
         *object_reads(environment, [ENGINES, PAYLOADS]),
         *bucket_listing(environment),

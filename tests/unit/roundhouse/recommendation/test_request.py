@@ -141,12 +141,17 @@ def test_refuses_requests_of_several_content_types_and_too_large_ones():
         sample_payload(inputs("x" * 7_000_000))
 
 
+def with_python_server(deployment):
+    variants = tuple(dataclasses.replace(item, server="python") for item in deployment.variants)
+    return with_fields(deployment, variants=variants)
+
+
 def test_refuses_variables_that_name_the_engine_or_that_the_server_does_not_know():
     with pytest.raises(UsageError, match="names the engine that the server accepts"):
         request(
             RecommendOptions(job_type="Advanced", parameters={"ROUNDHOUSE_MANIFEST_SHA256": ("0",)})
         )
-    python = subject(change=lambda item: with_fields(item, server="python"))
+    python = subject(change=with_python_server)
     options = RecommendOptions(job_type="Advanced", parameters={"ROUNDHOUSE_THREADS": ("0", "x")})
     with pytest.raises(UsageError) as raised:
         request(options, of=python)
