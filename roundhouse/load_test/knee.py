@@ -26,7 +26,7 @@ PERCENTILE = 95.0
 """Of a level's answers: what Inference Recommender's latency threshold is of."""
 FLAT = 1.05
 """Twice the users that bring less than this much more are the last."""
-FIRST_SHARE, NEXT_SHARE, TRIES = 0.9, 0.85, 4
+FIRST_SHARE, NEXT_SHARE, TRIES = 0.9, 0.8, 5
 """Of the best level's rate: what the open loop begins with, and what it tries after a miss."""
 HOLD_SECONDS, LONGEST_HOLD_SECONDS = 6.0, 16.0
 SURPLUS = 1.15
