@@ -64,7 +64,7 @@ def sizing(context: Context) -> list[Measure]:
         if knee.rate is None:
             raise ValueError(f"one instance holds no rate: {knee.reason}")
         measures.append(Measure("one instance holds", round(knee.rate, 2), "requests/s"))
-        for number in range(context.rounds(3)):
+        for number in range(context.rounds(2)):
             demand = knee.rate * random.Random(number).uniform(*DEMANDS)
             measures += _replay(endpoints, demand, knee.rate, number)
     return with_command(COMMAND, measures)
