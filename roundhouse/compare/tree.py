@@ -127,7 +127,9 @@ def file_values(subject: Subject) -> dict[str, str]:
     serving = subject.spec.serving
     batching = serving.dynamic_batching
     most = batching.max_batch_size
+    own = "tensorrt" if subject.candidate.is_gpu else "onnxruntime"
     return {
+        "runtime": own if serving.runtime is None else serving.runtime,
         "precision": subject.spec.engine.precision,
         "batching": "off" if most == 1 else "on",
         "max_batch": str(subject.candidate.largest_batch if most is None else most),

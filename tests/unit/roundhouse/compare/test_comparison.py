@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from onboarding.model_spec import DynamicBatchingSpec
+from onboarding.serving_spec import ServingSpec
 from roundhouse.compare.cells import Candidate, cells
 from roundhouse.compare.comparison import NOTHING, run_comparison, run_search, score, search_grid
 from roundhouse.compare.result import State
@@ -31,7 +31,7 @@ class ComputedRun:
     def __init__(self, rate, refused=()):
         self.rate, self.refused = rate, refused
         self.report = Report(console=Console(file=io.StringIO()))
-        serving = SimpleNamespace(dynamic_batching=DynamicBatchingSpec(), instances_per_gpu=1)
+        serving = ServingSpec()
         spec = SimpleNamespace(serving=serving, engine=SimpleNamespace(precision="fp16"))
         endpoint = SimpleNamespace(instance_type="ml.g5.xlarge")
         self.subject = SimpleNamespace(
