@@ -323,8 +323,7 @@ class Manifest(ServedModel):
     engine_key: str
     network_keys: dict[str, str]
     gpu: str | None = Field(None, exclude_if=lambda gpu: gpu is None)
-    """GPU model that the plan runs on alone, such as A10G; None, not written, for CPUs and
-    compatible plans."""
+    """GPU model that a plan runs on alone, such as A10G; None, not written, of other engines."""
     requested_precision: RequestedPrecision
     precision: Precision
     decision: str
