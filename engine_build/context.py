@@ -8,13 +8,13 @@ from pathlib import Path
 
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import Networks
-from engine_build.options import PlanSource
 from engine_build.request import BuildRequest
 from engine_build.runner import Runner
 from engine_build.settings import Settings
 from engine_build.store import FolderStore, Store
 from engine_build.work_folder import WorkFolder
 from onboarding.names import source_copy_path
+from onboarding.plan_source import PlanSource
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,17 +11,9 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from engine_build.errors import InputRefused
+from onboarding.plan_source import PlanSource
 
 PLAN_SOURCE = re.compile(r"([0-9a-f]{20})(?::([0-9a-f]{64}))?")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanSource:
-    """The engine whose plan is to be packaged: `--plan-from KEY[:SHA256]`."""
-
-    engine_key: str
-    sha256: str | None = None
-    """Of its archive, as a lock names it; None for an engine that the same execution built."""
 
 
 @dataclass(frozen=True, kw_only=True)

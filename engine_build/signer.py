@@ -9,6 +9,7 @@ are those of `onboarding.signature`.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import datetime
 import gzip
 import hashlib
@@ -32,6 +33,7 @@ from botocore.exceptions import ClientError
 
 MANIFEST, ENVELOPE, ARCHIVE = "manifest.json", "manifest.dsse.json", "model.tar.gz"
 RECORD, CARDS = "lock-entry.json", ("card.html", "card.json")
+REPACKAGED = "repackaged.json"
 KEY = re.compile(r"[0-9a-f]{20}")
 CANDIDATE = re.compile(r"[0-9a-z-]{1,64}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -47,13 +49,15 @@ class Refused(Exception):
     """The engine is not published; the message is one sentence."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Archive:
     """An archive on this machine's disk, every file of which its manifest names."""
 
     path: Path
     manifest: bytes
     envelope: bytes | None
+    repackaged: Mapping[str, Any] | None
+    """Where the plan came from; None where it was compiled for this archive."""
 
     @cached_property
     def sha256(self) -> str:
@@ -118,15 +122,14 @@ class Signer:
                 f"{self._url(source)}: the build left no archive; are all files of the tree saved "
                 "and readable by the build?"
             )
-        envelope = present.envelope
-        if envelope is None:
+        if present.envelope is None:
             raise Refused(
                 f"{self._url(published)}: the engine that is there is not signed, and nothing is "
                 "overwritten; delete it, then build again"
             )
         if built is not None and built.manifest == present.manifest:
             self._publish_cards(source, published, built, present, folder)
-        self._publish_record(present, envelope, published, folder)
+        self._publish_record(present, published, folder)
 
     def _archive(self, name: str, event: Mapping[str, str], path: Path) -> Archive | None:
         """Return an archive of the event's engine, checked; None when it is not there."""
@@ -160,7 +163,7 @@ class Signer:
         document = {"payload": _base64(payload), "payloadType": PAYLOAD_TYPE}
         envelope = _canonical_json({**document, "signatures": [{"keyid": keyid, "sig": sig}]})
         pack(archive.path, envelope, path)
-        return Archive(path=path, manifest=archive.manifest, envelope=envelope)
+        return dataclasses.replace(archive, path=path, envelope=envelope)
 
     def _publish_cards(
         self, source: str, published: str, built: Archive, present: Archive, folder: Path
@@ -173,12 +176,10 @@ class Signer:
                 path.write_bytes(path.read_bytes().replace(*digests))
                 self._put(f"{published}/{name}", path)
 
-    def _publish_record(
-        self, archive: Archive, envelope: bytes, published: str, folder: Path
-    ) -> None:
+    def _publish_record(self, archive: Archive, published: str, folder: Path) -> None:
         """Publish the record; refuse one that is there and of another archive."""
         record, name = folder / RECORD, f"{published}/{RECORD}"
-        data = _record(archive, envelope, f"{published}/{ARCHIVE}")
+        data = _record(archive, f"{published}/{ARCHIVE}")
         record.write_bytes(data)
         if self._put(name, record):
             return
@@ -233,9 +234,13 @@ def read_archive(path: Path) -> Archive:
         for member, stream in _members(path):
             if member.name in (MANIFEST, ENVELOPE):
                 own[member.name] = stream.read()
-            else:
-                digests[member.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+                continue
+            digests[member.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+            if member.name.endswith(f"/{REPACKAGED}"):
+                stream.seek(0)
+                own[REPACKAGED] = stream.read()
         files = json.loads(own[MANIFEST])["files"]
+        repackaged = json.loads(own.get(REPACKAGED, b"null"))
     except (tarfile.TarError, EOFError, OSError, zlib.error) as fault:
         raise ValueError(f"it cannot be unpacked ({fault})") from fault
     except (KeyError, TypeError) as fault:
@@ -243,7 +248,7 @@ def read_archive(path: Path) -> Archive:
     for name in sorted(digests.keys() | files.keys()):
         if digests.get(name) != files.get(name):
             raise ValueError(f"{name} is not the file that its manifest names")
-    return Archive(path=path, manifest=own[MANIFEST], envelope=own.get(ENVELOPE))
+    return Archive(path, own[MANIFEST], own.get(ENVELOPE), repackaged)
 
 
 def pack(archive: Path, envelope: bytes, path: Path) -> None:
@@ -272,20 +277,15 @@ def statement(manifest: bytes, event: Mapping[str, str], builder: str) -> bytes:
         dependencies[0]["digest"] = {"sha256": source[1]}
     if COMMIT.fullmatch(commit):
         dependencies.append({"name": "commit", "digest": {"gitCommit": commit}})
-    fields = json.loads(manifest)
-    parameters = {
-        "model": fields["model"],
-        "engineKey": fields["engine_key"],
-        "precision": fields["requested_precision"],
-    }
+    fields, digest = json.loads(manifest), hashlib.sha256(manifest).hexdigest()
+    names = (("model", "model"), ("engineKey", "engine_key"), ("precision", "requested_precision"))
+    parameters = {name: fields[key] for name, key in names}
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return _canonical_json(
         {
             "_type": "https://in-toto.io/Statement/v1",
             "predicateType": "https://slsa.dev/provenance/v1",
-            "subject": [
-                {"name": MANIFEST, "digest": {"sha256": hashlib.sha256(manifest).hexdigest()}}
-            ],
+            "subject": [{"name": MANIFEST, "digest": {"sha256": digest}}],
             "predicate": {
                 "buildDefinition": {
                     "buildType": "https://roundhouse.dev/engine/v1",
@@ -323,11 +323,11 @@ def _add(tar: tarfile.TarFile, name: str, size: int, stream: Any) -> None:
     tar.addfile(member, stream)
 
 
-def _record(archive: Archive, envelope: bytes, name: str) -> bytes:
+def _record(archive: Archive, name: str) -> bytes:
     """Return an engine's record, a lock entry: nothing but the archive decides it."""
-    signed = json.loads(envelope)
+    signed = json.loads(archive.envelope or b"")
     payload = base64.b64decode(signed["payload"]).decode()
-    document = {
+    document: dict[str, Any] = {
         "archive": {
             "path": name,
             "sha256": archive.sha256,
@@ -337,6 +337,8 @@ def _record(archive: Archive, envelope: bytes, name: str) -> bytes:
         "manifest": json.loads(archive.manifest),
         "signature": {**signed["signatures"][0], "statement": payload},
     }
+    if archive.repackaged is not None:
+        document["repackaged"] = archive.repackaged
     return (json.dumps(document, indent=2) + "\n").encode()
 
 

@@ -185,7 +185,7 @@ def signature_faults(deployment: Deployment) -> Iterator[Fault]:
     signers = [parse_public_key(signer) for signer in environment.trusted_signers]
     for target in deployment.targets if signers else ():
         entry, builder = target.lock_entry, target.held_by or environment.name
-        reason = None if entry is None else _signature_fault(entry, signers)
+        reason = None if entry is None else signature_fault(entry, signers)
         if reason is not None:
             yield Fault(
                 file=f"environments/{environment.name}.yaml",
@@ -197,7 +197,8 @@ def signature_faults(deployment: Deployment) -> Iterator[Fault]:
             )
 
 
-def _signature_fault(entry: LockEntry, signers: Sequence[PublicKey]) -> str | None:
+def signature_fault(entry: LockEntry, signers: Sequence[PublicKey]) -> str | None:
+    """Return why none of these signers signed a lock's engine; None where one did."""
     if entry.signature is None:
         return "its lock entry holds no signature"
     if entry.manifest.sha256() != entry.archive.manifest_sha256:

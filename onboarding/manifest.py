@@ -346,5 +346,4 @@ class Manifest(ServedModel):
     host_memory_mib: float
     device_memory_mib: float | None = None
     builder: BuilderRecord
-    repackaged: RepackagingRecord | None = Field(None, exclude_if=lambda record: record is None)
-    """None, not written, for a plan that was compiled for this archive."""
+    """Of what compiled and measured the plan, for this archive or another."""

@@ -64,6 +64,8 @@ ARCHIVE_NAME = "model.tar.gz"
 RECORD_NAME = "lock-entry.json"
 RECOMMENDATION_DIGITS = 14
 """Of the digest at the end of a recommendation job's name."""
+REPACKAGED_NAME = "repackaged.json"
+"""Of the file beside an engine file that tells where its plan came from, if from elsewhere."""
 
 
 def artifact_bucket(environment: EnvironmentSpec) -> str:

@@ -169,6 +169,9 @@ CODEBUILD_GPU_REGIONS = (
 more than that of fleets.
 """
 
+PACKAGING_ROUTE: BuildRoute = "cpu"
+"""Where an engine of a plan that is compiled already is built: no machine costs less."""
+
 
 def build_route(compute_capability: str, *, codebuild_gpu: bool, fleet: bool = False) -> BuildRoute:
     """Where an engine for a compute capability is compiled.

@@ -19,6 +19,7 @@ from onboarding.environment_view import (
 )
 from onboarding.fault import Fault, sorted_faults
 from onboarding.generation_checks import generator_faults, generator_placement_faults
+from onboarding.lock import LOCK_SUFFIX as LOCK_SUFFIX
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
 from onboarding.source_yaml import read_document
 from onboarding.text_generation.spec import TASK, TextGenerationSpec
@@ -27,7 +28,6 @@ from onboarding.values import Value
 
 SpecT = TypeVar("SpecT", bound=Value)
 
-LOCK_SUFFIX = ".lock.yaml"
 KINDS: dict[str, type[Value]] = {
     "models": ModelSpec,
     "endpoints": SharedEndpointSpec,

@@ -107,7 +107,7 @@ def card_data(facts: CardFacts) -> bytes:
 def commands(facts: CardFacts) -> tuple[str, ...]:
     """Return the commands from the builder's commit to the engine and a check of its archive."""
     manifest, archive = facts.manifest, facts.entry.archive
-    record, name = manifest.repackaged, manifest.model
+    record, name = facts.entry.repackaged, manifest.model
     commit = (manifest if record is None else record).builder.source_commit
     reused = "" if record is None else f" --plan-from {record.engine_key}:{record.archive_sha256}"
     checkout = (

@@ -6,13 +6,18 @@ import gzip
 import shutil
 import tarfile
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from engine_build.errors import InputRefused
 from engine_build.store import Store, sha256_of
 from onboarding.lock import ArchiveRecord, LockEntry
-from onboarding.manifest import MANIFEST_NAME, Manifest
-from onboarding.names import ARCHIVE_NAME, engine_archive_path, engine_record_path
+from onboarding.manifest import MANIFEST_NAME, Manifest, RepackagingRecord
+from onboarding.names import (
+    ARCHIVE_NAME,
+    REPACKAGED_NAME,
+    engine_archive_path,
+    engine_record_path,
+)
 
 CARRIED = Path("container/triton")
 ONNXRUNTIME_BACKEND, TOKENIZER = "onnxruntime_backend.py", "tokenizer.py"
@@ -97,8 +102,10 @@ def entry_of(path: Path, engine_key: str, plan_key: str | None = None) -> LockEn
     """
     try:
         with tarfile.open(path, "r:gz") as tar:
-            member = tar.extractfile(MANIFEST_NAME)
-            manifest = Manifest.from_bytes(b"" if member is None else member.read())
+            manifest = Manifest.from_bytes(_content(tar, MANIFEST_NAME))
+            name, repackaged = repackaged_path(manifest.engine_file), None
+            if name in manifest.files:
+                repackaged = RepackagingRecord.model_validate_json(_content(tar, name))
     except (tarfile.TarError, EOFError, OSError, KeyError) as error:
         raise ValueError(f"{ARCHIVE_NAME} is damaged: {error}") from error
     if manifest.engine_key != engine_key:
@@ -109,7 +116,17 @@ def entry_of(path: Path, engine_key: str, plan_key: str | None = None) -> LockEn
         size_bytes=path.stat().st_size,
         manifest_sha256=manifest.sha256(),
     )
-    return LockEntry(archive=record, manifest=manifest, plan_key=plan_key)
+    return LockEntry(archive=record, manifest=manifest, plan_key=plan_key, repackaged=repackaged)
+
+
+def repackaged_path(engine_file: str) -> str:
+    """Return the archive path of the record that tells where an engine file's plan came from."""
+    return str(PurePosixPath(engine_file).with_name(REPACKAGED_NAME))
+
+
+def _content(tar: tarfile.TarFile, name: str) -> bytes:
+    member = tar.extractfile(name)
+    return b"" if member is None else member.read()
 
 
 def entry_bytes(entry: LockEntry) -> bytes:

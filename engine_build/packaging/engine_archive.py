@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from engine_build.errors import InputRefused
+from engine_build.packaging.archive import repackaged_path
 from engine_build.store import sha256_of
 from onboarding.manifest import MANIFEST_NAME, Manifest
 from onboarding.names import ARCHIVE_NAME
@@ -27,9 +28,10 @@ class EngineArchive:
 
     @property
     def files(self) -> dict[str, str]:
-        """Digests of all files but the engine."""
+        """Digests of all files but the engine, and but where its plan came from."""
         engine = self.manifest.engine_file
-        return {name: digest for name, digest in self.manifest.files.items() if name != engine}
+        own = (engine, repackaged_path(engine))
+        return {name: digest for name, digest in self.manifest.files.items() if name not in own}
 
 
 def read_engine_archive(archive: Path, folder: Path) -> EngineArchive:

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from engine_build.context import BuildContext
 from engine_build.errors import InputRefused
-from engine_build.options import PlanSource
 from engine_build.packaging.archive import known_engine
 from engine_build.packaging.engine_archive import EngineArchive, read_engine_archive
 from engine_build.request import BuildRequest
 from engine_build.store import FolderStore, Store, sha256_of
 from onboarding.manifest import MANIFEST_NAME, Manifest
 from onboarding.names import ARCHIVE_NAME, ENGINES_PREFIX, RECORD_NAME, engine_archive_path
+from onboarding.plan_source import NOT_REUSED, PlanSource
 from onboarding.signature import SignatureFault, parse_public_key, verify_envelope
 
-COMPILES = "`roundhouse build` again compiles the plan"
+COMPILES = "`roundhouse build` compiles the plan"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ def find_plan(context: BuildContext) -> ReusedPlan | None:
             try:
                 return _read_plan(context, store, PlanSource(engine_key=engine_key))
             except InputRefused as error:
-                context.log.line(f"  plan {request.plan_key} is not reused: {error}")
+                context.log.line(f"  {error}")
     return None
 
 
@@ -85,22 +85,28 @@ def _engines_of_plan(store: Store, plan_key: str) -> list[str]:
 
 
 def _read_plan(context: BuildContext, store: Store, source: PlanSource) -> ReusedPlan:
+    try:
+        return _verified_plan(context, store, source)
+    except InputRefused as error:
+        raise InputRefused(
+            f"the plan of engine {source.engine_key} {NOT_REUSED}: {error}"
+        ) from error
+
+
+def _verified_plan(context: BuildContext, store: Store, source: PlanSource) -> ReusedPlan:
     request, key = context.request, source.engine_key
     intent = f"plan {request.plan_key} of engine {key} in {store.place}; nothing is compiled"
     with context.log.step("reuse", intent):
         entry = known_engine(store, key)
         if entry is None:
-            raise InputRefused(
-                f"engine {key}, whose plan this engine is made of, is not in {store.place}; "
-                f"{COMPILES}, if that engine cannot be built."
-            )
+            raise InputRefused(f"that engine is not in {store.place}; {COMPILES}.")
         packed = context.work.scratch("reused") / ARCHIVE_NAME
         store.download(engine_archive_path(key), packed)
         sha256 = sha256_of(packed)
         if sha256 != (entry.archive.sha256 if source.sha256 is None else source.sha256):
             raise InputRefused(
                 f"{store.place}/{engine_archive_path(key)} is not the archive that its lock names; "
-                f"delete {ENGINES_PREFIX}/{key}/ there, then {COMPILES}."
+                f"delete {ENGINES_PREFIX}/{key}/ there; {COMPILES}."
             )
         archive = read_engine_archive(packed, context.work.scratch("reused-archive"))
         _refuse_unsigned(archive, request)
@@ -115,8 +121,8 @@ def _refuse_unsigned(archive: EngineArchive, request: BuildRequest) -> None:
             verify_envelope(archive.folder, sha256_of(archive.folder / MANIFEST_NAME), signers)
     except SignatureFault as fault:
         raise InputRefused(
-            f"the plan of engine {archive.manifest.engine_key} is not reused: {fault}; name its "
-            "signer in `trusted_signers` of the environment file, or delete the engine and build."
+            f"{fault}; name its signer in `trusted_signers` of the environment file, or delete the "
+            "engine and build."
         ) from fault
 
 
@@ -136,7 +142,6 @@ def _refuse_other_plan(manifest: Manifest, request: BuildRequest) -> None:
     for what, (has, wants) in pairs.items():
         if has != wants:
             raise InputRefused(
-                f"engine {manifest.engine_key} has another plan: its {what} is {has}, and this "
-                f"engine needs {wants}; give the engine that the lock names for plan "
-                f"{request.plan_key}."
+                f"it is another plan, whose {what} is {has}, and this engine needs {wants}; give "
+                f"the engine that the lock names for plan {request.plan_key}."
             )

@@ -11,7 +11,12 @@ from engine_build.card.files import card_files
 from engine_build.context import BuildContext
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.network_store import Network
-from engine_build.packaging.archive import archive, entry_bytes, model_repository
+from engine_build.packaging.archive import (
+    archive,
+    entry_bytes,
+    model_repository,
+    repackaged_path,
+)
 from engine_build.packaging.repository import repository
 from engine_build.packaging.reused_plan import ReusedPlan
 from engine_build.packaging.served import Served
@@ -64,13 +69,15 @@ def run(context: BuildContext, state: BuildState) -> None:
             "labels": network.labels,
             **_served_fields(served),
             **_keys(request, state.reused),
-            **(
-                _measured_fields(context, state)
-                if state.reused is None
-                else _carried_fields(context, state.reused)
-            ),
         }
-        keep_archive(context, state, {**laid.files, **plugins}, fields)
+        if state.reused is None:
+            fields |= _measured_fields(context, state)
+            repackaged = {}
+        else:
+            fields |= {name: getattr(state.reused.manifest, name) for name in OF_THE_PLAN}
+            record = _repackaging(context, state.reused).model_dump_json(indent=2)
+            repackaged = {repackaged_path(laid.engine_file): record + "\n"}
+        keep_archive(context, state, {**laid.files, **plugins, **repackaged}, fields)
 
 
 def keep_archive(
@@ -149,9 +156,9 @@ def _keys(request: BuildRequest, reused: ReusedPlan | None) -> dict[str, Any]:
     }
 
 
-def _carried_fields(context: BuildContext, reused: ReusedPlan) -> dict[str, Any]:
-    """Return all that was measured of a plan, by whom, and who packages it now."""
-    record = RepackagingRecord(
+def _repackaging(context: BuildContext, reused: ReusedPlan) -> RepackagingRecord:
+    """Return where a plan came from, and who packages it now."""
+    return RepackagingRecord(
         engine_key=reused.manifest.engine_key,
         archive_sha256=reused.sha256,
         builder=BuilderRecord(
@@ -162,7 +169,6 @@ def _carried_fields(context: BuildContext, reused: ReusedPlan) -> dict[str, Any]
             seconds=round(sum(context.log.seconds.values()), 1),
         ),
     )
-    return {name: getattr(reused.manifest, name) for name in OF_THE_PLAN} | {"repackaged": record}
 
 
 def _measured_fields(context: BuildContext, state: BuildState) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from onboarding.prices import SHOWN_PATH, price
 from roundhouse.acceptance.setup import Setup, TinyModel
 from roundhouse.acceptance.steps.step import AcceptanceStep
 from roundhouse.errors import RoundhouseError
-from roundhouse.gitops.engine_changes import CODEBUILD_HOSTS
+from roundhouse.gitops.build_estimates import CODEBUILD_HOSTS
 
 IMAGES_HOST = "linux.large"
 UNITS = {"hosting": 60.0, "training": 60.0, "codebuild": 1.0, "fleet": 1.0}

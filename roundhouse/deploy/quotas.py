@@ -13,7 +13,6 @@ from onboarding import names
 from onboarding.aws_limits import training_quota
 from onboarding.deployment import Deployment, Variant
 from onboarding.nearest import comma_list
-from onboarding.platform import build_route
 from roundhouse.aws.clients import Client, calling
 from roundhouse.deploy.builds.engine_requests import EngineRequest
 from roundhouse.deploy.images import environment_image_uris
@@ -87,7 +86,7 @@ def _compare(
     uris = environment_image_uris(session)
     fleets = [fleet for item in session.deployments() for fleet in _fleets(item, uris, endpoints)]
     limits = endpoint_limits(fleets)
-    builds = Counter(_training_types(session, requests))
+    builds = Counter(_training_types(requests))
     wanted = {name for limit in limits for name in limit.names} | set(map(training_quota, builds))
     quotas = read_quotas(session.clients("service-quotas"), wanted)
     running: Counter[str] = Counter()
@@ -236,15 +235,8 @@ def _config_name(deployment: Deployment, image_uris: Mapping[str, str]) -> str |
     return None
 
 
-def _training_types(session: Session, requests: Sequence[EngineRequest]) -> Iterator[str]:
+def _training_types(requests: Sequence[EngineRequest]) -> Iterator[str]:
     """Yield the instance type of every engine that a training job builds."""
-    environment = session.environment
     for request in requests:
-        instance = request.target.instance_type
-        route = build_route(
-            request.target.build_capability,
-            codebuild_gpu=environment.has_codebuild_gpu,
-            fleet=environment.gpu_fleet_arn is not None,
-        )
-        if route == "training-job":
-            yield instance.name
+        if request.route == "training-job":
+            yield request.target.instance_type.name

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onboarding.lock import LockEntry, read_lock
-from onboarding.platform import build_route
 from roundhouse.deploy.builds.engine_requests import EngineRequest
-from roundhouse.gitops.engine_changes import build_estimate
+from roundhouse.gitops.build_estimates import compile_estimate, packaging_estimate
 from roundhouse.session import Session
 
-COLUMNS = ("model", "engine", "why", "where", "minutes", "USD")
+COLUMNS = ("model", "engine", "what", "why", "where", "minutes", "USD")
 MACHINES = {
     "cpu": "CodeBuild, Linux",
     "gpu": "CodeBuild, Linux GPU (A10G)",
@@ -21,7 +20,10 @@ MACHINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class BuildPreview:
-    """One engine to build; `minutes` and `usd` None: not known, and `origin` says why."""
+    """One engine to build; `minutes` and `usd` None: not known, and `origin` says why.
+
+    `plan_from`: the engine whose plan it is packaged of; None: its plan is compiled.
+    """
 
     model: str
     engine_key: str
@@ -31,12 +33,18 @@ class BuildPreview:
     minutes: float | None
     usd: float | None
     origin: str
+    plan_from: str | None = None
+
+    @property
+    def action(self) -> str:
+        """Return what is done."""
+        return "compile" if self.plan_from is None else "repackage"
 
     def cells(self) -> tuple[str, ...]:
         """Return the row of a table."""
         minutes = f"unknown: {self.origin}" if self.minutes is None else f"{self.minutes:g}"
         usd = "unknown" if self.usd is None else f"{self.usd:.2f}"
-        return self.model, self.engine_key, self.why, self.machine, minutes, usd
+        return self.model, self.engine_key, self.action, self.why, self.machine, minutes, usd
 
 
 def build_preview(
@@ -46,27 +54,26 @@ def build_preview(
 
     `like`: another model whose last build counts where this one has none.
     """
-    environment, instance = session.environment, request.target.instance_type
-    route = build_route(
-        request.target.build_capability,
-        codebuild_gpu=environment.has_codebuild_gpu,
-        fleet=environment.gpu_fleet_arn is not None,
-    )
-    model = request.target.model.name
+    environment, instance, route = session.environment, request.target.instance_type, request.route
+    model, source = request.target.model.name, request.plan_from
     last = _last(session, model)
     if last is None and like is not None:
         last = _last(session, like)
-    estimate = build_estimate(environment.region, route, instance.name, last)
+    if source is None:
+        estimate = compile_estimate(environment, request.target, last, None)
+    else:
+        estimate = packaging_estimate(environment, request.target, last, source)
     machine = MACHINES[route]
     return BuildPreview(
         model=model,
         engine_key=request.engine_key,
-        why=request.why,
+        why=request.reason,
         route=route,
         machine=f"{machine} {instance.name}" if route == "training-job" else machine,
         minutes=estimate.minutes,
         usd=estimate.usd,
         origin=estimate.origin,
+        plan_from=None if source is None else source.engine_key,
     )
 
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import Deployment, Target, signature_fault
 from onboarding.document import Document, KeyPath
 from onboarding.ensemble_keys import ensemble_key
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.keys import engine_key, runtime_name
 from onboarding.lock import LockEntry
 from onboarding.model_spec import ModelSpec
-from onboarding.platform import InstanceType, ServingPlatform, build_route
-from onboarding.prices import price
+from onboarding.plan_source import PlanSource, locked_plans, plan_keys, plan_sources
+from onboarding.platform import PACKAGING_ROUTE, InstanceType, ServingPlatform
 from onboarding.resolve import deployments, quantization_mode, runtime_identity
+from onboarding.signature import parse_public_key
 from onboarding.spec_faults import path_text
 from onboarding.tree import Tree
 from onboarding.validation import validate
-from roundhouse.gitops.plan_document import BuildEstimate, Cause, EngineChange, EngineEvidence
-
-CODEBUILD_HOSTS = {"cpu": "linux.large", "gpu": "linux-gpu.small"}
-"""The hosts of our CodeBuild projects, as prices.yaml names them; a fleet is paid by the hour."""
+from roundhouse.deploy.builds.engine_requests import compile_route
+from roundhouse.gitops.build_estimates import compile_estimate, packaging_estimate
+from roundhouse.gitops.plan_document import Cause, EngineChange, EngineEvidence
 
 
 def engine_changes(
@@ -37,12 +37,14 @@ def engine_changes(
     """
     old = {target.engine_key: target for item in before.values() for target in item.built_targets}
     found: dict[str, EngineChange] = {}
+    sources = _plan_sources(head, after.values())
     for deployment in after.values():
         for target in _unbuilt_targets(deployment):
             if target.engine_key not in old or target.lock_entry is None:
                 previous = previous_target(target, old.values())
+                source = sources.get(target.engine_key)
                 found.setdefault(
-                    target.engine_key, _change(base, head, deployment, target, previous)
+                    target.engine_key, _change(base, head, deployment, target, previous, source)
                 )
     return tuple(found[key] for key in sorted(found, key=lambda key: (found[key].model, key)))
 
@@ -53,6 +55,33 @@ def _unbuilt_targets(deployment: Deployment) -> Iterator[Target]:
         if target.lock_entry is None:
             yield from (step for step in target.steps if step.lock_entry is None)
         yield target
+
+
+def _plan_sources(head: Tree, after: Iterable[Deployment]) -> dict[str, PlanSource]:
+    """Return the engines whose plans the engines to build are packaged of, by engine key.
+
+    By the locks alone: whether their archives are in S3 is not known here.
+    """
+    deployments_after = tuple(after)
+    missing = [
+        target
+        for deployment in deployments_after
+        for target in _unbuilt_targets(deployment)
+        if target.lock_entry is None and _other_builder(head, deployment, target) is None
+    ]
+    if not missing:
+        return {}
+    environment = deployments_after[0].environment
+    signers = [parse_public_key(signer) for signer in environment.trusted_signers]
+    deployed = (item for deployment in deployments_after for item in deployment.built_targets)
+    locked = locked_plans(
+        head.root / environment.locks, set(plan_keys(missing).values()), plan_keys(deployed)
+    )
+    trusted = {
+        plan: [item for item in entries if not signers or signature_fault(item, signers) is None]
+        for plan, entries in locked.items()
+    }
+    return plan_sources(missing, trusted)
 
 
 def previous_target(target: Target, candidates: Any) -> Target | None:
@@ -157,36 +186,39 @@ def _key(
 
 
 def _change(
-    base: Tree | None, head: Tree, deployment: Deployment, target: Target, previous: Target | None
+    base: Tree | None,
+    head: Tree,
+    deployment: Deployment,
+    target: Target,
+    previous: Target | None,
+    source: PlanSource | None,
 ) -> EngineChange:
     environment, instance = deployment.environment, target.instance_type
-    route = build_route(
-        target.build_capability,
-        codebuild_gpu=environment.has_codebuild_gpu,
-        fleet=environment.gpu_fleet_arn is not None,
-    )
     is_missing = target.lock_entry is None
     built_in = _other_builder(head, deployment, target) if is_missing else None
+    last = None if previous is None else previous.lock_entry
+    compiles = compile_estimate(environment, target, last, source)
+    is_built_here = is_missing and built_in is None
+    if source is None:
+        estimate = compiles if is_built_here else None
+    else:
+        estimate = packaging_estimate(environment, target, last, source)
     return EngineChange(
         model=target.model.name,
         key=target.engine_key,
         instance_type=instance.name,
         compute_capability=instance.compute_capability,
         gpu=instance.gpu,
-        route=route,
+        route=compile_route(environment, target) if source is None else PACKAGING_ROUTE,
         state="missing" if is_missing else "locked",
         built_in=built_in,
+        plan_from=None if source is None else source.engine_key,
         because=()
         if base is None or previous is None
         else tuple(key_causes(base, head, deployment, target, previous)),
-        estimate=build_estimate(
-            environment.region,
-            route,
-            instance.name,
-            None if previous is None else previous.lock_entry,
-        )
-        if is_missing and built_in is None
-        else None,
+        estimate=estimate,
+        compile_estimate=None if source is None else compiles,
+        compile_route=None if source is None else compile_route(environment, target),
         before=evidence(previous),
         after=evidence(target),
     )
@@ -199,23 +231,6 @@ def _other_builder(head: Tree, deployment: Deployment, target: Target) -> str | 
         return None
     keys = {item.engine_key for other in deployments(head, source) for item in other.targets}
     return source if target.engine_key in keys else None
-
-
-def build_estimate(
-    region: str, route: str, instance_type: str, last: LockEntry | None
-) -> BuildEstimate:
-    """Return minutes and USD of a build, by the last build of the same model."""
-    seconds = None if last is None else last.manifest.builder.seconds
-    if seconds is None:
-        return BuildEstimate(minutes=None, usd=None, origin="no build of this model was timed")
-    minutes = round(seconds / 60, 1)
-    if route in CODEBUILD_HOSTS:
-        a_minute = price(region, "codebuild", CODEBUILD_HOSTS[route])
-    else:
-        an_hour = price(region, "training", instance_type)
-        a_minute = None if an_hour is None or route == "fleet" else an_hour / 60
-    usd = None if a_minute is None else round(minutes * a_minute, 2)
-    return BuildEstimate(minutes=minutes, usd=usd, origin="the last build of this model")
 
 
 def _differences(before: Any, after: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any, Any]]:

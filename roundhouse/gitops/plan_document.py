@@ -119,6 +119,8 @@ class BuildEstimate(Value):
     minutes: float | None
     usd: float | None
     origin: str
+    is_bound: bool = False
+    """True: it takes at most that."""
 
 
 class EngineChange(Value):
@@ -133,8 +135,14 @@ class EngineChange(Value):
     state: Literal["locked", "missing"]
     built_in: str | None = None
     """The environment that builds it, where this one receives it by promotion."""
+    plan_from: str | None = None
+    """The engine whose plan it is packaged of; None: its plan is compiled, or it is not built."""
     because: tuple[Cause, ...]
     estimate: BuildEstimate | None
+    compile_estimate: BuildEstimate | None = None
+    """Where its plan is reused: what the compilation that is not needed would take."""
+    compile_route: BuildRoute | None = None
+    """Where that would be."""
     before: EngineEvidence | None
     after: EngineEvidence | None
 
@@ -187,6 +195,11 @@ class EnvironmentPlan(Value):
     def missing(self) -> tuple[EngineChange, ...]:
         """Engines that must be built, here or in the environment that this one receives from."""
         return tuple(engine for engine in self.engines if engine.state == "missing")
+
+    @property
+    def repackaged(self) -> tuple[EngineChange, ...]:
+        """Engines to build of which nothing is compiled."""
+        return tuple(engine for engine in self.missing if engine.plan_from is not None)
 
     @property
     def has_changes(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from roundhouse.gitops.plan_document import (
+    BuildEstimate,
     CostChange,
     EndpointChange,
     EngineChange,
@@ -28,7 +29,8 @@ def headline(plan: EnvironmentPlan) -> str:
     received = sum(engine.built_in is not None for engine in plan.missing)
     for count, verb in ((len(plan.missing) - received, "build"), (received, "receive")):
         if count:
-            parts.append(f"{quantity(count, 'engine')} to {verb}")
+            reused = f" ({len(plan.repackaged)} repackaged)" if plan.repackaged else ""
+            parts.append(f"{quantity(count, 'engine')} to {verb}{reused * (verb == 'build')}")
     if plan.endpoints:
         kinds = dict.fromkeys(("new", "changed", "gone"), 0)
         for item in plan.endpoints:
@@ -141,6 +143,12 @@ def notes(plan: EnvironmentPlan) -> Iterator[str]:
     if images:
         moved = "; ".join(f"{name}: {old} -> {new}" for name, old, new in images)
         yield f"Another serving image, which rolls the endpoint: {moved}."
+    if plan.repackaged:
+        models = ", ".join(dict.fromkeys(engine.model for engine in plan.repackaged))
+        yield (
+            f"Repackaged: {models}; nothing is compiled, judged or timed, so no GPU is used, and "
+            "the records of the plan stand."
+        )
     if plan.prices_date is not None:
         yield f"Prices of {plan.prices_date}."
 
@@ -205,8 +213,13 @@ def _engine_row(engine: EngineChange) -> tuple[str, ...]:
     )  # fmt: skip
     if engine.built_in is not None:
         after += f"; {engine.built_in} builds it, a promotion copies it"
-    if engine.estimate is not None:
-        after += f"; {_estimate(engine)}"
+    if engine.estimate is not None and engine.plan_from is None:
+        after += f"; compile: {_estimate(engine.route, engine.estimate)}"
+    elif engine.estimate is not None:
+        after += f"; repackage the plan of engine {engine.plan_from}: "
+        after += f"{_estimate(engine.route, engine.estimate)}"
+    if engine.compile_estimate is not None:
+        after += f"; to compile it: {_estimate(engine.compile_route, engine.compile_estimate)}"
     because = "; ".join(
         f"{cause.path} {_plain(cause.before)} → {_plain(cause.after)} ({cause.file}"
         + ("" if cause.line is None else f":{cause.line}")
@@ -216,13 +229,12 @@ def _engine_row(engine: EngineChange) -> tuple[str, ...]:
     return engine.model, f"{engine.instance_type}, {gpu}", before, after, because or "new"
 
 
-def _estimate(engine: EngineChange) -> str:
-    estimate = engine.estimate
-    if estimate is None or estimate.minutes is None:
-        origin = "" if estimate is None else estimate.origin
-        return f"route {engine.route}, time and cost unknown: {origin}"
-    usd = "cost unknown" if estimate.usd is None else f"about {estimate.usd:.2f} USD"
-    return f"route {engine.route}, about {estimate.minutes:g} min, {usd} ({estimate.origin})"
+def _estimate(route: str | None, estimate: BuildEstimate) -> str:
+    if estimate.minutes is None:
+        return f"route {route}, time and cost unknown: {estimate.origin}"
+    word = "at most" if estimate.is_bound else "about"
+    usd = "cost unknown" if estimate.usd is None else f"{word} {estimate.usd:.2f} USD"
+    return f"route {route}, {word} {estimate.minutes:g} min, {usd} ({estimate.origin})"
 
 
 def _evidence_rows(engine: EngineChange) -> Iterator[tuple[str, ...]]:

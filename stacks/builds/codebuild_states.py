@@ -26,6 +26,7 @@ VARIABLES = {
     "ROUNDHOUSE_SOURCE_COMMIT": "$states.input.commit",
     "ROUNDHOUSE_EXECUTION": EXECUTION_TAG,
     "ROUNDHOUSE_CANDIDATE": CANDIDATE,
+    "ROUNDHOUSE_PLAN_FROM": "$states.input.planFrom",
 }
 """Variables of one build, beside those of its project."""
 QUEUED = (
@@ -71,7 +72,7 @@ def _start_arguments(environment: EnvironmentSpec) -> State:
         for name, value in VARIABLES.items()
     ]
     return {
-        "ProjectName": jsonata(f"{prefix} & $states.input.engine.route"),
+        "ProjectName": jsonata(f"{prefix} & $states.input.route"),
         "SourceTypeOverride": "S3",
         "SourceLocationOverride": jsonata("$states.input.source"),
         # AWS does not document that the buildspec of a NO_SOURCE project counts for another source.
@@ -103,6 +104,7 @@ def _progress(environment: EnvironmentSpec) -> str:
     fields = {
         "status": "$status",
         "reason": "$reason",
+        "final": '$boolean($own) or $status = "STOPPED"',
         "retriable": f'$not($began) and ($status = "FAULT" or {may_pass("$told")})',
         "log": "$place",
         **next_wait(environment),

@@ -1,8 +1,12 @@
 """The states that build one engine, whatever its route.
 
 They end with a record of what came of it, and never in failure. Their input is `{"engine",
-"source", "commit", "execution"}`; their output `{"status": "built", engineKey, model}` or
-`{"status": "failed", engineKey, model, reason, log}`.
+"source", "commit", "execution"}`; their output `{"status": "built", engineKey, model, notReused}`
+or `{"status": "failed", engineKey, model, reason, log}`.
+
+An engine with `planFrom` is packaged of that engine's plan by `planRoute`. Where the builder
+refuses the plan, or no machine answers for the build, it is compiled by its `route`, and
+`notReused` has the reason; a fault of the tree would stop the compilation too, and is the end.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.plan_source import NO_PLAN, NOT_REUSED
 from stacks.builds.codebuild_states import codebuild_states
 from stacks.builds.job import wait
 from stacks.builds.language import State, choice, jsonata, literal, publication, title, with_fields
@@ -29,6 +34,29 @@ NOT_BUILT = (
     ' endpoints are as they were."'
 )
 
+HAS_PLAN = "$boolean($states.input.engine.planFrom)"
+BEGIN = {
+    "attempt": "0",
+    "log": '"none, it never began"',
+    "route": f"{HAS_PLAN} ? $states.input.engine.planRoute : $states.input.engine.route",
+    "planFrom": f"{HAS_PLAN} ? $states.input.engine.planFrom : {literal(NO_PLAN)}",
+    "notReused": '""',
+    "final": "false",
+}
+COMPILE = {
+    "route": "$states.input.engine.route",
+    "planFrom": literal(NO_PLAN),
+    "notReused": f"$substring($states.input.reason, 0, {REASON_CHARACTERS})",
+    # What tells this job from the one that was refused.
+    "attempt": "$states.input.attempt + 1",
+    "log": '"none, it never began"',
+}
+PLAN_REFUSED = (
+    f"$states.input.planFrom != {literal(NO_PLAN)} and ($not($states.input.final) or"
+    f" $contains($states.input.reason, {literal(NOT_REUSED)}))"
+)
+"""A plan to reuse, and a reason that the compilation would not have."""
+
 
 def engine_states(
     environment: EnvironmentSpec, *, projects: Sequence[str], training_image: str
@@ -36,12 +64,12 @@ def engine_states(
     """`StartAt` and `States`; `projects` are the routes that have a CodeBuild project."""
     listed = f"[{', '.join(map(literal, projects))}]"
     routes = {
-        f"$states.input.engine.route in {listed}": "StartBuild",
-        '$states.input.engine.route = "training-job"': "StartTrainingJob",
+        f"$states.input.route in {listed}": "StartBuild",
+        '$states.input.route = "training-job"': "StartTrainingJob",
     }
     allowed = literal(", ".join((*projects, "training-job")))
     no_route = (
-        f'"environment {environment.name} has no route " & $string($states.input.engine.route) & ";'
+        f'"environment {environment.name} has no route " & $string($states.input.route) & ";'
         f' allowed: " & {allowed}'
     )
     try_again = (
@@ -50,15 +78,16 @@ def engine_states(
     return {
         "StartAt": "Begin",
         "States": {
-            "Begin": _pass(
-                with_fields({"attempt": "0", "log": '"none, it never began"'}), "ChooseRoute"
-            ),
+            "Begin": _pass(with_fields(BEGIN), "ChooseRoute"),
             "ChooseRoute": choice(routes, default="NoRoute"),
             "NoRoute": _pass(with_fields({"reason": no_route}), "TellFailure"),
             **codebuild_states(environment),
             **training_states(environment, training_image),
             **signing_states(environment),
-            "NotBuilt": choice({try_again: "TryAgain"}, default="TellFailure"),
+            "NotBuilt": choice(
+                {try_again: "TryAgain", PLAN_REFUSED: "Compile"}, default="TellFailure"
+            ),
+            "Compile": _pass(with_fields(COMPILE), "ChooseRoute"),
             "TryAgain": _pass(_again(environment), "WaitForCapacity"),
             "WaitForCapacity": wait("ChooseRoute"),
             "TellFailure": publication(
@@ -74,7 +103,7 @@ def engine_states(
                     "log": _short("$states.input.log", LOG_CHARACTERS),
                 }
             ),
-            "Built": _record({}),
+            "Built": _record({"notReused": "$states.input.notReused"}, status="built"),
         },
     }
 
@@ -98,9 +127,9 @@ def _short(text: str, characters: int) -> str:
     return f"$substring({text}, 0, {characters})"
 
 
-def _record(fields: dict[str, str]) -> State:
+def _record(fields: dict[str, str], *, status: str = "failed") -> State:
     record = {
-        "status": "failed" if fields else "built",
+        "status": status,
         "engineKey": jsonata("$states.input.engine.engineKey"),
         "model": jsonata("$states.input.engine.model"),
         **{name: jsonata(value) for name, value in fields.items()},

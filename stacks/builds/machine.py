@@ -2,11 +2,12 @@
 
 Waves, one after the other, of engines side by side. Its input is `{"source": "bucket/key",
 "commit": "…", "waves": [[engine, …], …]}`, each engine with engineKey, model, computeCapability,
-route and instanceType. Engines that share a network that nobody has made yet belong into different
-waves. Every engine is an execution of its own, in a Map Run: one history would not hold the looks
-at forty long builds. Its output is `{"built": [{engineKey, model}], "failed": [{engineKey, model,
-reason, log}]}`; with a failure it ends FAILED, its cause naming each engine, once all others have
-ended.
+route and instanceType; with planFrom (`KEY` or `KEY:SHA256` of the engine whose plan it is packaged
+of) and planRoute where nothing is to be compiled. Engines that share a network or a plan that
+nobody has made yet belong into different waves. Every engine is an execution of its own, in a Map
+Run: one history would not hold the looks at forty long builds. Its output is `{"built":
+[{engineKey, model}], "failed": [{engineKey, model, reason, log}]}`; with a failure it ends FAILED,
+its cause naming each engine, once all others have ended.
 """
 
 from __future__ import annotations

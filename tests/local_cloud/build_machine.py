@@ -27,10 +27,11 @@ phases:
     commands:
       - echo "building $ROUNDHOUSE_MODEL for $ROUNDHOUSE_COMPUTE_CAPABILITY of $ROUNDHOUSE_ENVIRONMENT"
       - cat model.txt
-      - case "$ROUNDHOUSE_MODEL" in slow*) sleep 600;; bad*) exit 3;; *) sleep 0.3;; esac
+      - case "$ROUNDHOUSE_MODEL$ROUNDHOUSE_PLAN_FROM" in slow*) sleep 600;; bad*|refused*:*|mute*:*) exit 3;; *) sleep 0.3;; esac
   post_build:
     commands:
       - case "$ROUNDHOUSE_MODEL" in bad*) export ROUNDHOUSE_REASON="\\"$ROUNDHOUSE_MODEL\\" has cosine 0.91";; esac
+      - case "$ROUNDHOUSE_MODEL$ROUNDHOUSE_PLAN_FROM" in refused*:*) export ROUNDHOUSE_REASON="the plan of engine 1 is not reused, it is gone";; esac
 """
 TRAINER = """
 import json, pathlib, signal, sys, time, zipfile

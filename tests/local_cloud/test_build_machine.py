@@ -63,6 +63,7 @@ def test_engines_are_built_by_both_routes_with_everything_they_need(machine):
         "ROUNDHOUSE_COMPUTE_CAPABILITY": "cpu",
         "ROUNDHOUSE_SOURCE_COMMIT": "c0ffee",
         "ROUNDHOUSE_CANDIDATE": f"{tag}-0",
+        "ROUNDHOUSE_PLAN_FROM": "none",
     }
     assert job["TrainingJobName"] == f"roundhouse-one--{engine('second')['engineKey']}-{tag}-0"
     assert [transition["Status"] for transition in job["SecondaryStatusTransitions"]] == [
@@ -81,6 +82,39 @@ def test_engines_are_built_by_both_routes_with_everything_they_need(machine):
     ((subject, message, _),) = machine.events()
     assert subject == "Roundhouse one: 2 engines built, 0 not"
     assert "first, engine" in message and "second, engine" in message
+
+
+PLAN = {"planFrom": f"{'0a' * 10}:{'1b' * 32}", "planRoute": "cpu"}
+
+
+def test_plan_is_packaged_where_that_is_cheapest_and_a_refused_one_is_compiled(machine):
+    """By a build on a CPU; the engine's own route, here a training job, compiles."""
+    route = "training-job"
+    names = ("packaged", "refused-plan", "mute-machine", "bad-tree")
+    execution = machine.start([engine(name, route, **PLAN) for name in names])
+    assert machine.outcome(execution)["status"] == "FAILED"
+    records = machine.records(execution)
+    assert records["packaged"]["notReused"] == ""
+    assert records["refused-plan"]["notReused"] == "the plan of engine 1 is not reused, it is gone"
+    # A build that left no reason of its own may be the machine's fault.
+    assert "exit status 3" in records["mute-machine"]["notReused"]
+    # What the files bring about would stop the compilation too: no GPU is started for it.
+    assert records["bad-tree"]["reason"] == '"bad-tree" has cosine 0.91'
+    builds = {
+        variable(build, "ROUNDHOUSE_MODEL"): variable(build, "ROUNDHOUSE_PLAN_FROM")
+        for build in machine.builds()
+        if variable(build, "ROUNDHOUSE_MODEL") in names
+    }
+    assert builds == dict.fromkeys(names, PLAN["planFrom"])
+    jobs = {job["HyperParameters"]["model"]: job for job in machine.jobs()}
+    assert set(jobs) & set(names) == {"refused-plan", "mute-machine"}
+    # The second try's candidate is not the first's.
+    assert jobs["refused-plan"]["HyperParameters"]["candidate"].endswith("-1")
+    assert models(record for record in records.values() if record["status"] == "built") == [
+        "mute-machine",
+        "packaged",
+        "refused-plan",
+    ]
 
 
 def test_two_of_five_engines_fail_and_the_others_are_built(machine):

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import Deployment, Target, signature_fault
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.lock import LockEntry
+from onboarding.names import artifact_bucket
+from onboarding.plan_source import NOT_REUSED, PlanSource, locked_plans, plan_keys, plan_sources
+from onboarding.platform import PACKAGING_ROUTE, BuildRoute, build_route
+from onboarding.signature import parse_public_key
+from roundhouse.aws.clients import object_exists
 from roundhouse.errors import BuildFailedError
+from roundhouse.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +25,85 @@ class EngineRequest:
     deployment: Deployment
     target: Target
     why: str
+    plan_from: PlanSource | None = None
+    """The engine whose plan it is packaged of; None: its plan is compiled."""
+    not_reused: tuple[str, ...] = ()
+    """Why plans that locks name are not reused, a sentence each."""
 
     @property
     def engine_key(self) -> str:
         """Return the engine's key."""
         return self.target.engine_key
+
+    @property
+    def compile_route(self) -> BuildRoute:
+        """Where its plan is compiled, if it must be."""
+        return compile_route(self.deployment.environment, self.target)
+
+    @property
+    def route(self) -> BuildRoute:
+        """Where it is built."""
+        return self.compile_route if self.plan_from is None else PACKAGING_ROUTE
+
+    @property
+    def reason(self) -> str:
+        """Return why it is built, and of whose plan or why of none."""
+        if self.plan_from is None:
+            return "; ".join((self.why, *self.not_reused))
+        return f"{self.why}; of the plan of engine {self.plan_from.engine_key}"
+
+
+def compile_route(environment: EnvironmentSpec, target: Target) -> BuildRoute:
+    """Return where an environment compiles the plan of an engine."""
+    return build_route(
+        target.build_capability,
+        codebuild_gpu=environment.has_codebuild_gpu,
+        fleet=environment.gpu_fleet_arn is not None,
+    )
+
+
+def reused_plans(session: Session, requests: Sequence[EngineRequest]) -> tuple[EngineRequest, ...]:
+    """Return requests with the engines whose plans they are packaged of.
+
+    Those are engines in the environment's locks, whatever their model, whose archives are in S3 and
+    signed as the environment asks; or else the first of these requests with the same plan.
+    """
+    deployed = [item for d in session.deployments() for item in d.built_targets]
+    wanted = set(plan_keys(request.target for request in requests).values())
+    locks = session.paths.tree / session.environment.locks
+    locked: dict[str, tuple[LockEntry, ...]] = {}
+    faults: dict[str, tuple[str, ...]] = {}
+    building = {request.engine_key for request in requests}
+    for plan, entries in locked_plans(locks, wanted, plan_keys(deployed)).items():
+        for entry in entries:
+            if entry.manifest.engine_key in building:
+                continue
+            fault = _source_fault(session, entry)
+            if fault is None:
+                locked[plan] = (*locked.get(plan, ()), entry)
+            else:
+                faults[plan] = (*faults.get(plan, ()), fault)
+    sources = plan_sources((request.target for request in requests), locked)
+    return tuple(
+        replace(
+            request,
+            plan_from=sources.get(request.engine_key),
+            not_reused=faults.get(request.target.plan_key or "", ()),
+        )
+        for request in requests
+    )
+
+
+def _source_fault(session: Session, entry: LockEntry) -> str | None:
+    """Return why an engine's plan is not reused; None where nothing is known against it."""
+    bucket, key = artifact_bucket(session.environment), entry.manifest.engine_key
+    signers = [parse_public_key(signer) for signer in session.environment.trusted_signers]
+    fault = signature_fault(entry, signers) if signers else None
+    if fault is not None:
+        return f"the plan of engine {key} {NOT_REUSED}: {fault}"
+    if not object_exists(session.clients("s3"), bucket, entry.archive.path):
+        return f"the plan of engine {key} {NOT_REUSED}: its archive is gone from S3"
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)

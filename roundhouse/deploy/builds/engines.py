@@ -7,12 +7,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from onboarding.deployment import Deployment, Target
-from onboarding.lock import LockEntry
+from onboarding.lock import LockEntry, record_plan_key
 from onboarding.names import artifact_bucket, engine_archive_path
-from onboarding.platform import build_route
 from roundhouse.aws.clients import object_exists
 from roundhouse.deploy.builds import execution
-from roundhouse.deploy.builds.engine_requests import EngineRequest, EnginesNotBuiltError, Failure
+from roundhouse.deploy.builds.engine_requests import (
+    EngineRequest,
+    EnginesNotBuiltError,
+    Failure,
+    reused_plans,
+)
 from roundhouse.deploy.builds.monitor import BuildMonitor
 from roundhouse.deploy.builds.source import (
     require_committed_sources,
@@ -21,7 +25,7 @@ from roundhouse.deploy.builds.source import (
 )
 from roundhouse.errors import BuildFailedError, RoundhouseError
 from roundhouse.session import Session
-from roundhouse.text import choices
+from roundhouse.text import choices, quantity
 
 ENGINES_AT_MOST = 100
 """Of one execution: the records of all must fit into its 256 KiB, even where every reason quotes
@@ -60,7 +64,7 @@ def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[Eng
         for step in request.target.steps
         if step.engine_key not in chosen
     }
-    return (*_missing(session, steps.values()), *missing)
+    return reused_plans(session, (*_missing(session, steps.values()), *missing))
 
 
 def _missing(
@@ -77,7 +81,7 @@ def _missing(
 def waves(requests: Sequence[EngineRequest]) -> tuple[tuple[EngineRequest, ...], ...]:
     """Return requests by wave: one that needs a network of an earlier one waits for it.
 
-    So does an ensemble, for the archives of its models.
+    So does one that is packaged of another's plan, and an ensemble, for its models' archives.
 
     Engines with most networks come first.
     """
@@ -92,8 +96,11 @@ def waves(requests: Sequence[EngineRequest]) -> tuple[tuple[EngineRequest, ...],
         wave: list[EngineRequest] = []
         for request in left:
             new = set(request.target.network_keys.values()) - made
-            steps = {step.engine_key for step in request.target.steps}
-            if not new & making and not steps & unbuilt:
+            archives = {step.engine_key for step in request.target.steps}
+            if request.plan_from is not None:
+                # Whoever compiled the plan made its networks.
+                new, archives = set(), {request.plan_from.engine_key}
+            if not new & making and not archives & unbuilt:
                 wave.append(request)
                 making |= new
         left = [request for request in left if request not in wave]
@@ -111,12 +118,15 @@ def build_all(
 ) -> tuple[LockEntry, ...]:
     """Build every request and write each lock as soon as its engine is published.
 
-    Ctrl-C stops everything that was started.
+    Of several with one plan that no lock has, the first compiles it. Ctrl-C stops everything that
+    was started.
 
     Raises EnginesNotBuiltError with every reason, once all others have ended and are recorded.
     """
+    record_plan_keys(session)
     if not requests:
         return ()
+    requests = reused_plans(session, requests)
     require_committed_sources(session, allow_dirty=allow_dirty)
     source = upload_source(session)
     revision = source_revision(session, source, allow_dirty=allow_dirty)
@@ -159,18 +169,37 @@ def _batches(
 
 def _engine(request: EngineRequest) -> dict[str, Any]:
     """Return an engine as the state machine's input has it."""
-    environment = request.deployment.environment
-    return {
+    capability = request.target.instance_type.compute_capability
+    engine = {
         "engineKey": request.engine_key,
         "model": request.target.model.name,
-        "computeCapability": request.target.instance_type.compute_capability,
-        "route": build_route(
-            request.target.build_capability,
-            codebuild_gpu=environment.has_codebuild_gpu,
-            fleet=environment.gpu_fleet_arn is not None,
-        ),
+        "computeCapability": capability,
+        "route": request.compile_route,
         "instanceType": request.target.instance_type.name,
     }
+    if request.plan_from is None:
+        return engine
+    # A state machine of before knows neither, and compiles.
+    return {**engine, "planFrom": str(request.plan_from), "planRoute": request.route}
+
+
+def record_plan_keys(session: Session) -> None:
+    """Record the plan keys that locks of before lack, of the engines in use. Raises LockError."""
+    locks = session.paths.tree / session.environment.locks
+    lacking = {
+        target.engine_key: target
+        for deployment in session.deployments()
+        for target in deployment.built_targets
+        if target.lock_entry is not None
+        and target.held_by is None
+        and target.lock_entry.plan_key is None
+        and target.plan_key is not None
+    }
+    for engine_key, target in lacking.items():
+        record_plan_key(locks, target.model.name, engine_key, str(target.plan_key))
+    if lacking:
+        engines = quantity(len(lacking), "engine")
+        session.report.print(f"– The plan's key of {engines} is recorded in {locks.name}/")
 
 
 def _refuse_received(session: Session, missing: Sequence[Target]) -> None:

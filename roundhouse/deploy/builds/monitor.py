@@ -94,7 +94,9 @@ class BuildMonitor:
         self.built.append(entry)
         step, manifest = self._step(key), entry.manifest
         size = f"{entry.archive.size_bytes / 1e6:.0f} MB"
-        step.end(f"{manifest.precision} engine {manifest.engine_key}, {size}")
+        not_reused = " ".join(record.get("notReused", "").split()).rstrip(".")
+        compiled = f"; its plan was compiled: {not_reused}" if not_reused else ""
+        step.end(f"{manifest.precision} engine {manifest.engine_key}, {size}{compiled}")
         self.session.report.times.append((step.title, step.seconds))
 
     def _fail(self, key: str, reason: str, log: str) -> None:
@@ -118,7 +120,8 @@ class BuildMonitor:
             name = request.target.model.name
             several = sum(other.target.model.name == name for other in self.requests.values()) > 1
             target = f" for {request.target.instance_type.compute_capability}" if several else ""
-            title = f"Building {name}{target} ({request.why})"
+            verb = "Building" if request.plan_from is None else "Packaging"
+            title = f"{verb} {name}{target} ({request.reason})"
             self._steps[key] = Step(
                 title=title,
                 console=self.session.report.console,
@@ -131,7 +134,7 @@ class BuildMonitor:
 def record_engine(session: Session, request: EngineRequest) -> LockEntry:
     """Write the record that a build published of its engine into the model's lock.
 
-    Raises BuildFailedError.
+    With the plan's key, which the files give and no archive does. Raises BuildFailedError.
     """
     bucket, key = artifact_bucket(session.environment), engine_record_path(request.engine_key)
     data = object_bytes(session.clients("s3"), bucket, key)
@@ -140,6 +143,7 @@ def record_engine(session: Session, request: EngineRequest) -> LockEntry:
             f"the build ended well, but s3://{bucket}/{key} is not there: it built another key; "
             "are all files of the tree saved and readable by the build?"
         )
-    entry, locks = LockEntry.model_validate_json(data), session.environment.locks
+    plan_key, locks = request.target.plan_key, session.environment.locks
+    entry = LockEntry.model_validate_json(data).model_copy(update={"plan_key": plan_key})
     write_lock_entry(session.paths.tree / locks, request.target.model.name, entry)
     return entry

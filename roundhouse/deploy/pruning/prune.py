@@ -12,7 +12,7 @@ from typing import Any
 
 from onboarding.fault import Fault, FaultsError
 from onboarding.keys import KEY_LENGTH
-from onboarding.lock import Lock, LockError, read_lock
+from onboarding.lock import LOCK_SUFFIX, Lock, LockError, read_lock
 from onboarding.names import ENGINES_PREFIX, artifact_bucket, engine_record_path, stack_name
 from onboarding.promotion import read_promotion
 from onboarding.tree import Tree
@@ -31,7 +31,6 @@ from roundhouse.deploy.stacks import read_templates, stack_summaries
 from roundhouse.errors import NotReadyError
 from roundhouse.session import Session, valid_tree
 
-LOCK_SUFFIX = ".lock.yaml"
 DEPLOYED_KEY = re.compile(rf"{ENGINES_PREFIX}/([0-9a-f]{{{KEY_LENGTH}}})/")
 GONE = ("DELETE_COMPLETE", "DELETE_IN_PROGRESS", "REVIEW_IN_PROGRESS")
 """Stacks of nothing; the last was asked for, and its change set never executed."""

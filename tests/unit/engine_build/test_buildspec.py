@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from engine_build.options import options
+from onboarding.plan_source import NO_PLAN, PlanSource
+
 BUILDSPEC = Path(__file__).resolve().parents[3] / "engine_build" / "buildspec.yml"
 SHELL = yaml.safe_load(BUILDSPEC.read_text())["env"]["shell"]
 PROGRAM = """
@@ -67,8 +70,18 @@ def test_build_runs_engine_build_for_the_wanted_compute_capability(run_phases):
     ]
 
 
-def test_build_without_a_compute_capability_names_none(run_phases):
-    assert "--compute-capability" not in run_phases("{}")[1]
+def test_build_without_a_compute_capability_or_a_plan_names_none(run_phases):
+    for given in ({}, {"ROUNDHOUSE_PLAN_FROM": NO_PLAN}):
+        arguments = run_phases("{}", **given)[1]
+        assert "--compute-capability" not in arguments and "--plan-from" not in arguments
+
+
+def test_build_packages_the_plan_of_the_engine_that_it_is_given(run_phases):
+    source = PlanSource(engine_key="0a" * 10, sha256="1b" * 32)
+    arguments = run_phases("{}", ROUNDHOUSE_PLAN_FROM=str(source))[1]
+    assert arguments[-4:] == ["--plan-from", str(source), "--format", "json"]
+    required = ("--environment", "e", "--model", "m", "--out", "o")
+    assert options((*required, *arguments[-4:-2])).plan_from == source
 
 
 @pytest.mark.parametrize(

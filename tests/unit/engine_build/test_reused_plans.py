@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import shutil
 import tarfile
 
@@ -11,11 +12,12 @@ import pytest
 
 from engine_build.build import build
 from engine_build.errors import InputRefused
-from engine_build.options import PlanSource, options
+from engine_build.options import options
 from engine_build.packaging.reused_plan import find_plan
 from engine_build.steps.package import OF_THE_PLAN
 from engine_build.store import FolderStore
 from onboarding.names import engine_archive_path, engine_record_path
+from onboarding.plan_source import PlanSource
 from tests.fixtures.signer import Signer
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine, install_runtime
@@ -67,12 +69,15 @@ def test_eight_batching_and_instance_cells_compile_one_plan_and_a_renamed_model_
     entries = [result.entry for result, _ in results]
     assert len({entry.manifest.engine_key for entry in entries}) == len(entries)
     assert len({entry.plan_key for entry in entries}) == 1
-    first, *others = (entry.manifest for entry in entries)
-    assert first.repackaged is None and others[-1].model == "renamed"
-    for manifest in others:
-        assert manifest.repackaged.engine_key in {item.manifest.engine_key for item in entries}
+    first, *others = entries
+    assert first.repackaged is None and others[-1].manifest.model == "renamed"
+    for entry in others:
+        assert entry.repackaged.engine_key in {item.manifest.engine_key for item in entries}
         for name in OF_THE_PLAN:
-            assert getattr(manifest, name) == getattr(first, name)
+            assert getattr(entry.manifest, name) == getattr(first.manifest, name)
+    # A server of before plan keys reads the manifest too: no field is new.
+    fields = {frozenset(json.loads(entry.manifest.to_bytes())) for entry in entries}
+    assert len(fields) == 1 and "repackaged" not in fields.pop()
     assert len({configuration(store, entry) for entry in entries[:-1]}) == len(CELLS)
 
 
@@ -102,7 +107,7 @@ def test_named_engine_s_plan_is_packaged_with_its_own_measurements(packaging, ti
         built = build(tools).entry
     assert built.manifest.benchmark == entry.manifest.benchmark
     assert built.manifest.quantization == entry.manifest.quantization
-    record = built.manifest.repackaged
+    record = built.repackaged
     assert (record.engine_key, record.archive_sha256) == (
         entry.manifest.engine_key,
         entry.archive.sha256,
@@ -110,13 +115,15 @@ def test_named_engine_s_plan_is_packaged_with_its_own_measurements(packaging, ti
     assert tools.runner.commands == []
     card = tools.destination.path(f"engines/{built.manifest.engine_key}/card.html").read_text()
     assert f"--plan-from {entry.manifest.engine_key}:{entry.archive.sha256}" in card
+    builder = entry.manifest.builder
+    assert f"</code>, of {builder.built_at} on {builder.machine}" in card
 
 
 def test_refuses_an_engine_that_is_not_there_or_not_the_lock_s(packaging, tiny_build):
     key = tiny_build.result.entry.manifest.engine_key
     for source, fault in (
-        (("0" * 20,), "is not in .*store"),
-        ((key, "0" * 64), "is not the archive that its lock names"),
+        (("0" * 20,), "0{20} is not reused: that engine is not in .*store"),
+        ((key, "0" * 64), "is not reused: .* is not the archive that its lock names"),
     ):
         tools = with_source(packaging, *source)
         with tools.work, pytest.raises(InputRefused, match=fault):
@@ -132,8 +139,8 @@ def test_refuses_a_plan_whose_archive_is_changed_or_unsigned_or_another_s(packag
     other = packaging.request.model.model_copy(update={"engine": engine})
     for changes, fault in (
         ({"trusted_signers": (Signer().public,)}, "is not reused: .*nobody signed it"),
-        ({"model": other}, "its optimization profiles is"),
-        ({"compute_capability": "8.6"}, "its compute capability is cpu"),
+        ({"model": other}, "whose optimization profiles is"),
+        ({"compute_capability": "8.6"}, "whose compute capability is cpu"),
     ):
         tools = with_source(packaging, key, **changes)
         with tools.work, pytest.raises(InputRefused, match=fault):

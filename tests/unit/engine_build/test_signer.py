@@ -11,10 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine_build.packaging.archive import entry_of, pack
+from engine_build.packaging.archive import entry_of, model_repository, pack, repackaged_path
 from engine_build.signer import ENVELOPE, MANIFEST, Refused, Signer, statement
 from onboarding import names, signature
 from onboarding.lock import LockEntry
+from onboarding.manifest import Manifest, RepackagingRecord
 from tests.fixtures.signer import Signer as Key
 from tests.unit.engine_build.bucket import Bucket, client_error
 from tests.unit.engine_build.packaging.archives import (
@@ -106,6 +107,25 @@ def test_archive_is_published_with_an_envelope_that_the_key_signed(cloud, archiv
     signature.verify_statement(signed, digest, [cloud.kms.key.key])
     entry = LockEntry.model_validate_json(cloud.bucket.objects[RECORD])
     assert entry == entry_of(path, ENGINE_KEY).model_copy(update={"signature": signed})
+
+
+def test_record_says_where_a_plan_came_from(cloud, archive, tmp_path):
+    folder = archive.parent / "archive"
+    manifest = Manifest.from_bytes((folder / MANIFEST).read_bytes())
+    record = RepackagingRecord(
+        engine_key="0" * 20, archive_sha256="1" * 64, builder=manifest.builder
+    )
+    name = repackaged_path(manifest.engine_file)
+    files = model_repository(folder, {name: record.model_dump_json()})  # beside the plan
+    packed = manifest.model_copy(update={"files": {**manifest.files, **files}})
+    (folder / MANIFEST).write_bytes(packed.to_bytes())
+    pack(folder, archive)
+    cloud.put(archive)
+    cloud.publish()
+    entry = LockEntry.model_validate_json(cloud.bucket.objects[RECORD])
+    assert entry.repackaged == record
+    path, _ = files_of(cloud.bucket.objects[ARCHIVE], tmp_path)
+    assert entry_of(path, ENGINE_KEY).repackaged == record
 
 
 def test_statement_is_of_the_form_that_is_verified(archive):

@@ -29,7 +29,8 @@ def refusal(code, operation="Any"):
 class Cloud:
     """`tag` is the first eight digits of the SHA-256 of ARN, as the machine computes it.
 
-    `reasons`: why a model's engine fails; `silent`: models whose executions end without a record;
+    `reasons`: why a model's engine fails; `not_reused`: why a model's plan is
+    compiled; `silent`: models whose executions end without a record;
     `jobs`: number of training jobs; `away`: looks, counted from 1, that are not answered, or
     are refused with the code `refusal`.
     """
@@ -44,7 +45,7 @@ class Cloud:
         }
         self.objects, self.bucket_there, self.machine_there = {}, True, True
         self.given, self.looks, self.reasons, self.silent, self.unrecorded = [], 0, {}, (), ()
-        self.jobs, self.away, self.refusal = 1, (), None
+        self.jobs, self.away, self.refusal, self.not_reused = 1, (), None, {}
         self.interrupt_at, self.status, self.cause, self.stopped = None, None, "", []
 
     def __call__(self, service):
@@ -113,7 +114,8 @@ class Cloud:
             path = f"engines/{target.engine_key}/lock-entry.json"
             self.objects[path] = entry.model_dump_json().encode()
             self.objects[entry.archive.path] = b"archive"
-        return {**record, "status": "built"}
+        not_reused = self.not_reused.get(engine["model"], "")
+        return {**record, "status": "built", "notReused": not_reused}
 
     def list_map_runs(self, executionArn):
         runs = range(len(self.given[-1]["waves"]))

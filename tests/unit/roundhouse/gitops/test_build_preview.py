@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onboarding.lock import write_lock_entry
-from onboarding.manifest import BuilderRecord
+from onboarding.manifest import BuilderRecord, RepackagingRecord
 from roundhouse.deploy.builds.engines import missing_engines
 from roundhouse.gitops.build_preview import build_preview
 from tests.unit.roundhouse.build_cloud import Cloud, session_of
@@ -35,7 +35,7 @@ def test_preview_of_a_first_build_knows_where_and_not_how_long(session):
         "not in the lock",
     )
     assert (preview.minutes, preview.usd) == (None, None)
-    assert "no build of this model was timed" in preview.cells()[4]
+    assert "no build of this model was timed" in preview.cells()[5]
 
 
 def test_preview_follows_the_last_build_of_the_model(session):
@@ -46,4 +46,26 @@ def test_preview_follows_the_last_build_of_the_model(session):
     write_lock_entry(session.paths.tree / session.environment.locks, "sentence-embedder", entry)
     preview = previews(session)["sentence-embedder"]
     assert (preview.minutes, preview.usd) == (1.5, 0.03)
-    assert preview.cells()[4:] == ("1.5", "0.03")
+    assert preview.cells()[5:] == ("1.5", "0.03")
+
+
+def test_preview_says_repackage_where_a_lock_has_the_plan(session):
+    deployment = next(item for item in session.deployments() if item.name == "sentence-embedder")
+    (target,) = deployment.targets
+    builder = BuilderRecord(machine="a", built_at="2026-01-01T00:00:00Z", seconds=90.0)
+    entry = entry_for(deployment, target, builder=builder, engine_key="0" * 20)
+    packaged = RepackagingRecord(
+        engine_key="1" * 20,
+        archive_sha256="a" * 64,
+        builder=builder.model_copy(update={"seconds": 12.0}),
+    )
+    locks = session.paths.tree / session.environment.locks
+    assert previews(session)["sentence-embedder"].action == "compile"
+    for record, minutes, usd in ((None, 1.5, 0.03), (packaged, 0.2, 0.0)):
+        update = {"plan_key": target.plan_key, "repackaged": record}
+        write_lock_entry(locks, "sentence-embedder", entry.model_copy(update=update))
+        session.clients.objects[entry.archive.path] = b"archive"
+        preview = previews(session)["sentence-embedder"]
+        assert (preview.action, preview.plan_from, preview.route) == ("repackage", "0" * 20, "cpu")
+        assert (preview.minutes, preview.usd) == (minutes, usd)
+    assert preview.cells()[2] == "repackage"

@@ -86,7 +86,7 @@ def test_newer_image_is_a_branch_with_the_engines_to_rebuild(
     assert [engine.model for engine in result.engines] == ["model-001", "model-002"]
     assert {cause.path for engine in result.engines for cause in engine.because} == {"platform"}
     assert engine_total(result.engines) == (
-        "2 engines to rebuild: 28 minutes, 0.00 USD and 2 unknown"
+        "2 engines to rebuild: 28 minutes, 0.28 USD and 1 unknown"
     )
     assert git(repository, "status", "--porcelain") == ""
     assert len(git(repository, "worktree", "list").splitlines()) == 1

@@ -269,7 +269,7 @@ def test_a_route_without_a_project_starts_no_build():
         build_machine(environment("local"), projects=["cpu"], training_image=IMAGE)
     )
     assert states["ChooseRoute"]["Choices"][0] == {
-        "Condition": '{% $states.input.engine.route in ["cpu"] %}',
+        "Condition": '{% $states.input.route in ["cpu"] %}',
         "Next": "StartBuild",
     }
     assert states["ChooseRoute"]["Default"] == "NoRoute"

@@ -291,6 +291,7 @@ def test_records_of_all_engines_of_an_execution_fit_into_its_output():
     name, key = "a" * 63, "0" * 20
     engine = {"engineKey": key, "model": name, "computeCapability": "12.0"}
     engine |= {"route": "training-job", "instanceType": name}
+    engine |= {"planFrom": f"{key}:{'0' * 64}", "planRoute": "cpu"}
     record = {"status": "failed", "engineKey": key, "model": name}
     record |= {"reason": "\U0001f600" * REASON_CHARACTERS, "log": "l" * LOG_CHARACTERS}
     whole = {

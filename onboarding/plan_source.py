@@ -1,0 +1,98 @@
+"""The engine whose plan another engine is made of, so that nothing is compiled twice.
+
+Engines of one plan key differ in packaging alone, and a plan lies in every archive that was made of
+it. Which archives those are, locks tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from onboarding.deployment import Target
+from onboarding.lock import LOCK_SUFFIX, LockEntry, LockError, read_lock
+
+NO_PLAN = "none"
+"""What a build is given in the place of a source where it compiles the plan."""
+NOT_REUSED = "is not reused"
+"""In the reason of a build that refuses a plan, which may be compiled instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanSource:
+    """A published engine, or one that an earlier wave of the same execution publishes."""
+
+    engine_key: str
+    sha256: str | None = None
+    """Of its archive, as a lock names it; None for an engine that the same execution builds."""
+    entry: LockEntry | None = None
+    """Of that lock."""
+
+    def __str__(self) -> str:
+        """Return what `--plan-from` takes."""
+        return self.engine_key if self.sha256 is None else f"{self.engine_key}:{self.sha256}"
+
+
+def plan_keys(targets: Iterable[Target]) -> dict[str, str]:
+    """Return the plan's key of each engine, by engine key; ensembles have none."""
+    return {target.engine_key: target.plan_key for target in targets if target.plan_key is not None}
+
+
+def locked_plans(
+    locks: Path, wanted: Collection[str], known: Mapping[str, str]
+) -> dict[str, tuple[LockEntry, ...]]:
+    """Return the engines in a folder's locks whose plans are `wanted`, by the plan's key.
+
+    Whatever model they are of; those that compiled their plan, and were timed, come first. `known`
+    are `plan_keys` of the tree, for entries without one. A lock that cannot be read has no engines:
+    of a deployed model it is refused elsewhere.
+    """
+    mentions = {*wanted, *(engine for engine, plan in known.items() if plan in wanted)}
+    found: dict[str, list[LockEntry]] = {}
+    for entry in _entries(locks, mentions) if wanted else ():
+        plan = known.get(entry.manifest.engine_key) if entry.plan_key is None else entry.plan_key
+        if plan in wanted:
+            found.setdefault(str(plan), []).append(entry)
+    return {plan: tuple(sorted(entries, key=_preference)) for plan, entries in found.items()}
+
+
+def plan_sources(
+    targets: Iterable[Target], locked: Mapping[str, Collection[LockEntry]]
+) -> dict[str, PlanSource]:
+    """Return where the plans of engines to build come from, by engine key.
+
+    An engine of the same model is preferred. Those to compile are absent: of several with one plan
+    that no lock has, the first.
+    """
+    sources: dict[str, PlanSource] = {}
+    compiled: dict[str, str] = {}
+    wanted = {target.engine_key: target for target in targets if target.plan_key is not None}
+    for engine_key, target in sorted(wanted.items()):
+        plan = str(target.plan_key)
+        others = [e for e in locked.get(plan, ()) if e.manifest.engine_key != engine_key]
+        others.sort(key=lambda entry: entry.manifest.model != target.model.name)
+        if others:
+            key, sha256 = others[0].manifest.engine_key, others[0].archive.sha256
+            sources[engine_key] = PlanSource(engine_key=key, sha256=sha256, entry=others[0])
+        elif plan in compiled:
+            sources[engine_key] = PlanSource(engine_key=compiled[plan])
+        else:
+            compiled[plan] = engine_key
+    return sources
+
+
+def _entries(locks: Path, mentions: Collection[str]) -> Iterator[LockEntry]:
+    """Yield the engines of every lock whose text mentions one of these keys."""
+    for path in sorted(locks.glob(f"*{LOCK_SUFFIX}")):
+        try:
+            text = path.read_text(encoding="utf-8")
+            if any(key in text for key in mentions):
+                yield from read_lock(locks, path.name.removesuffix(LOCK_SUFFIX)).engines.values()
+        except (LockError, OSError, ValueError):
+            continue
+
+
+def _preference(entry: LockEntry) -> tuple[bool, bool, str]:
+    was_timed = entry.manifest.builder.seconds is not None
+    return entry.repackaged is not None, not was_timed, entry.manifest.engine_key

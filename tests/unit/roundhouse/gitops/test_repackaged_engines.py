@@ -1,0 +1,126 @@
+"""A plan says which engines are compiled and which are packaged of a plan that is there already."""
+
+from __future__ import annotations
+
+import pytest
+
+from onboarding.lock import read_lock, write_lock_entry
+from onboarding.manifest import RepackagingRecord
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from roundhouse.deploy.builds.engine_requests import compile_route
+from roundhouse.gitops.plan_comment import comment
+from roundhouse.gitops.plan_text import headline, notes, sections
+from tests.unit.roundhouse.gitops.repository import BUDGET
+
+MODELS = ("model-001", "model-002")
+FILES = tuple(f"models/{name}.yaml" for name in MODELS)
+BATCHING = {"serving": {"dynamic_batching": {"max_queue_delay_us": 7}}}
+
+
+@pytest.fixture
+def compiled(repository):
+    """The repository, its first model's lock with the plan's key, its second's one of before."""
+    record(repository)
+    return repository
+
+
+def record(repository, **changes):
+    """Write the plan's key into the lock of the first model, and what its build took."""
+    environment = read_tree(repository.root).environments["dev"]
+    locks = repository.root / environment.locks
+    target = next(
+        target
+        for deployment in deployments(read_tree(repository.root), "dev")
+        for target in deployment.targets
+        if target.model.name == MODELS[0]
+    )
+    entry = read_lock(locks, MODELS[0]).engines[target.engine_key]
+    builder = entry.manifest.builder.model_copy(update={"seconds": 1800.0})
+    update = {
+        "manifest": entry.manifest.model_copy(update={"builder": builder}),
+        "plan_key": target.plan_key,
+        **changes,
+    }
+    write_lock_entry(locks, MODELS[0], entry.model_copy(update=update))
+    repository.commit()
+    return entry
+
+
+def engine_rows(plan):
+    return next(item.rows for item in sections(plan) if item.title == "Engines")
+
+
+def test_changed_batching_is_repackaged_and_says_what_the_compilation_would_take(compiled):
+    (before,) = read_lock(compiled.root / "models", MODELS[0]).engines
+    compiled.edit(FILES[0], BATCHING)
+    environment = compiled.changes()
+    (engine,) = environment.engines
+    assert (engine.state, engine.plan_from, engine.route) == ("missing", before, "cpu")
+    assert engine.compile_route == "gpu"
+    assert (engine.estimate.minutes, engine.compile_estimate.minutes) == (30.0, 30.0)
+    assert engine.estimate.is_bound and not engine.compile_estimate.is_bound
+    assert engine.compile_estimate.usd is None  # no price of it is shipped
+    assert [cause.path for cause in engine.because] == [
+        "serving.dynamic_batching.max_queue_delay_us"
+    ]
+    ((_, _, _, after, _),) = engine_rows(environment)
+    assert (
+        f"repackage the plan of engine {before}: route cpu, at most 30 min, at most 0.60 USD"
+        in after
+    )
+    assert "; to compile it: route gpu, about 30 min, cost unknown" in after
+    assert "1 engine to build (1 repackaged)" in headline(environment)
+    assert any("Repackaged: model-001; nothing is compiled" in note for note in notes(environment))
+    assert "repackage the plan of engine" in comment(compiled.plan())
+
+
+def test_time_of_a_repackaging_is_that_of_the_last(compiled):
+    (entry,) = read_lock(compiled.root / "models", MODELS[0]).engines.values()
+    builder = entry.manifest.builder.model_copy(update={"seconds": 30.0})
+    packaged = RepackagingRecord(engine_key="0" * 20, archive_sha256="a" * 64, builder=builder)
+    record(compiled, repackaged=packaged)
+    compiled.edit(FILES[0], BATCHING)
+    (engine,) = compiled.changes().engines
+    assert (engine.estimate.minutes, engine.estimate.origin) == (0.5, "the last time")
+    assert engine.estimate.usd == 0.01
+
+
+def test_renamed_model_is_repackaged(compiled):
+    (compiled.root / FILES[0]).rename(compiled.root / "models/other.yaml")
+    compiled.edit("models/other.yaml", {"name": "other"})
+    (engine,) = [engine for engine in compiled.changes().engines if engine.model == "other"]
+    assert engine.plan_from in read_lock(compiled.root / "models", MODELS[0]).engines
+    assert engine.compile_estimate.minutes == 30.0
+
+
+def test_of_several_with_a_new_plan_the_first_is_compiled_and_the_others_follow(compiled):
+    for file in FILES:
+        compiled.edit(file, BUDGET)
+    environment = compiled.changes()
+    first, second = sorted(environment.engines, key=lambda engine: engine.plan_from is not None)
+    assert (first.plan_from, first.route, first.compile_estimate) == (None, "gpu", None)
+    assert (second.plan_from, second.route) == (first.key, "cpu")
+    assert "2 engines to build (1 repackaged)" in headline(environment)
+    texts = [row[3] for row in engine_rows(environment)]
+    assert any("; compile: route gpu" in text for text in texts)
+
+
+def test_preview_and_plan_name_the_same_engine(compiled):
+    """The plan, from files alone, and the build, which knows the bucket."""
+    from roundhouse.deploy.builds import engines
+    from tests.unit.roundhouse.build_cloud import Cloud, session_of
+
+    compiled.edit(FILES[0], BATCHING)
+    tree = read_tree(compiled.root)
+    cloud = Cloud(deployments(tree, "dev"))
+    for name in MODELS:
+        for entry in read_lock(compiled.root / "models", name).engines.values():
+            cloud.objects[entry.archive.path] = b"archive"
+    (request,) = engines.missing_engines(session_of(compiled.root, cloud, "dev"))
+    (engine,) = compiled.changes().engines
+    assert request.plan_from.engine_key == engine.plan_from
+    environment = tree.environments["dev"]
+    assert (
+        engine.compile_route == request.compile_route == compile_route(environment, request.target)
+    )
