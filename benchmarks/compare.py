@@ -31,7 +31,13 @@ CHANGES = {
     "endpoint": {"instance_type": "ml.c7i.large", "latency_slo_ms": 500},
 }
 BUILDS = {"at_once": 2, "poll_seconds": 1}
-GRID = {"precision": ["fp32", "int8"], "batching": ["off", "on"], "instances": ["1", "2"]}
+GRID = {
+    "runtime": ["pytorch", "onnxruntime"],
+    "precision": ["fp32", "int8"],
+    "batching": ["off", "on"],
+    "instances": ["1", "2"],
+}
+"""Sixteen cells, of which `check` refuses the four of PyTorch in INT8."""
 LONGEST_SECONDS = 12 * 60
 KILLED_AFTER = 3
 LEAST_TAU = 0.8

@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.trees import MODEL
 from roundhouse.compare.cells import cells
 from roundhouse.compare.comparison import Comparison, measure_knee, open_run, run_comparison
+from roundhouse.compare.result import State
 from roundhouse.compare.run import CompareOptions
 from roundhouse.compare.tree import require_slo, subject
 from roundhouse.load_test.knee import Knee
@@ -44,11 +45,12 @@ def main(tree: str, build: str, axes: str, seed: str, kill_after: str = "0") -> 
 
 
 def document(done: Comparison, loads: list[str]) -> dict[str, object]:
-    """Return what the benchmark reads."""
+    """Return what the benchmark reads, of the cells that `check` takes."""
+    rows = [row for row in done.results if row.state is not State.refused]
     return {
-        "rates": {row.name: row.rate for row in done.results},
-        "p99_ms": {row.name: row.knee.p99_ms for row in done.results if row.knee is not None},
-        "accuracies": {row.name: row.accuracy_mean for row in done.results},
+        "rates": {row.name: row.rate for row in rows},
+        "p99_ms": {row.name: row.knee.p99_ms for row in rows if row.knee is not None},
+        "accuracies": {row.name: row.accuracy_mean for row in rows},
         "reasons": {row.name: row.reason for row in done.results},
         "loads": loads,
         "controls": [[control.name, control.first, control.second] for control in done.controls],
