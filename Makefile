@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-demo: environments ## the whole road on this machine: one YAML file becomes an answered request
+demo: environments ## the main job on this machine: one YAML file becomes an answered request
 	@$(ROUNDHOUSE) demo
 
 down: ## stop the local cloud and remove what it made
