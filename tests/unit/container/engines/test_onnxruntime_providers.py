@@ -38,10 +38,10 @@ def test_providers_options_follow_from_the_manifest(tmp_path, precision, fp16, i
 
 
 class Session:
-    """A session of the providers that it was asked for, or of fewer."""
+    """A session of the providers that it was given, or of fewer."""
 
     def __init__(self, providers, missing=()):
-        self.asked = providers
+        self.requested = providers
         names = [item if isinstance(item, str) else item[0] for item in providers]
         self._providers = [name for name in names if name not in missing]
 
@@ -62,12 +62,12 @@ def test_tensorrts_provider_comes_first_and_records_no_graphs():
         return opened[0]
 
     OnnxRunner(NETWORK, tensorrt={"trt_fp16_enable": "True"}, open_session=open_session)
-    assert [item[0] for item in opened[0].asked[:2]] == [
+    assert [item[0] for item in opened[0].requested[:2]] == [
         "TensorrtExecutionProvider",
         "CUDAExecutionProvider",
     ]
-    assert opened[0].asked[0][1] == {"device_id": "0", "trt_fp16_enable": "True"}
-    assert "enable_cuda_graph" not in opened[0].asked[1][1]
+    assert opened[0].requested[0][1] == {"device_id": "0", "trt_fp16_enable": "True"}
+    assert "enable_cuda_graph" not in opened[0].requested[1][1]
 
 
 def test_refuses_a_session_that_fell_back_from_tensorrts_provider():
