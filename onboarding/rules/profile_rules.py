@@ -10,6 +10,8 @@ from onboarding.rules.rule import ModelCase, rule, rules_of
 from onboarding.values import IMAGES, TEXT_TASKS
 
 _MAXIMUM: KeyPath = ("serving", "dynamic_batching", "max_batch_size")
+MOST_VALUES = 2**31 - 1
+"""Of a tensor: TensorRT counts them in 32 bits in many layers (NVIDIA/TensorRT#3815)."""
 _PREFERRED: KeyPath = ("serving", "dynamic_batching", "preferred_batch_sizes")
 
 
@@ -37,6 +39,21 @@ def text_has_a_sequence_axis(case: ModelCase) -> Iterator[Fault]:
                 f"'engine.optimization_profiles[{index}]' has no sequence axis, and task "
                 f"{case.spec.task} needs one",
                 way_out="add `sequence: [min, opt, max]`, in tokens",
+            )
+
+
+@rule("engine")
+def profiles_fit_a_tensor(case: ModelCase) -> Iterator[Fault]:
+    """TensorRT refuses larger tensors, on the GPU machine."""
+    for index, profile in enumerate(case.spec.engine.optimization_profiles):
+        sequence = 1 if profile.sequence is None else profile.sequence[2]
+        if profile.batch[2] * sequence > MOST_VALUES:
+            yield case.document.at("engine", "optimization_profiles", index, "batch").fault(
+                f"'engine.optimization_profiles[{index}]' has inputs of {profile.batch[2]} x "
+                f"{sequence} values",
+                value=profile.batch[2],
+                allowed=f"at most {MOST_VALUES} values in a tensor",
+                way_out="lower the largest batch",
             )
 
 
