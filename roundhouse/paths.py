@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,3 +90,15 @@ def _tree(root: Path) -> Path:
         names = ", ".join(f"{name}/" for name in TREE_FOLDERS)
         raise UsageError(f"--root {root}: is no onboarding tree; it must hold {names}.")
     return root.resolve()
+
+
+@contextmanager
+def output_folder(folder: Path) -> Iterator[None]:
+    """Make the folder of a report that the block writes. Raises RoundhouseError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise RoundhouseError(
+            f"--output {folder}: {error.strerror}; give a folder that can be written."
+        ) from error

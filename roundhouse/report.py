@@ -175,3 +175,13 @@ def table(
     for row in rows:
         result.add_row(*map(escape, row))
     return result
+
+
+def markdown_rows(
+    columns: Iterable[str], rows: Iterable[Iterable[str]], *, right: Collection[str] = ()
+) -> list[str]:
+    """Return the lines of a Markdown table; the columns in `right` are aligned to the right."""
+    head = list(columns)
+    rule = ["---:" if column in right else "---" for column in head]
+    escaped = ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    return [f"| {' | '.join(line)} |" for line in (head, rule, *escaped)]

@@ -32,7 +32,7 @@ text { font: 11px system-ui, sans-serif; fill: #586173; } .mine { font-weight: 6
 .dot { fill: #8a97a8; } .dot.own { fill: #0b63b8; } .tick { font-size: 10px; }
 """
 INTRO = """\
-# Which runtime is how fast, on the same inputs?
+# How fast is each runtime, on the same inputs?
 
 Generated from the JSON beside it: `python -m benchmarks.runtimes.page`; a test compares them. The
 JSON is made by `python -m benchmarks.runtimes FOLDER OUT` ([how](../../benchmarks/h200/README.md)).

@@ -1,0 +1,1 @@
+"""Text generators: their model files, checkpoints, and the plan of what would serve them."""

@@ -139,8 +139,8 @@ class QuantizationSpec(Value):
 class SpeculativeSpec(Value):
     """Tokens guessed ahead and checked in one step."""
 
-    method: SpeculativeMethod = Field(description="vLLM's word for the way of guessing")
-    tokens: Annotated[int, Field(ge=1, le=32)] = Field(description="Tokens guessed in a step")
+    method: SpeculativeMethod = Field(description="How tokens are drafted, by vLLM's name")
+    tokens: Annotated[int, Field(ge=1, le=32)] = Field(description="Draft tokens of a step")
     model: str | None = Field(
         None, description="Draft model: owner/name@<40 hex digits>; ngram and mtp need none"
     )
@@ -201,11 +201,11 @@ class CopiesSpec(Value):
 
     min: Annotated[int, Field(ge=0, le=1000)] = Field(1, description="Fewest copies")
     max: Annotated[int, Field(ge=1, le=1000)] = Field(1, description="Most copies")
-    zero: bool = Field(False, description="Scale to no copy when nobody asks")
+    zero: bool = Field(False, description="Scale to zero copies when no request comes")
     zero_confirmed: bool = Field(
         False,
-        description="You tried it: the region takes an endpoint without instances, where the "
-        "platform data do not know",
+        description="The region was tried and takes an endpoint without instances; needed where "
+        "the platform data do not know",
     )
 
 

@@ -32,32 +32,38 @@ def compare(
     axes: Annotated[
         str | None,
         typer.Option(
-            help="What varies: of runtime, precision, batching, max_batch, queue_delay, "
+            help="What varies, with commas: runtime, precision, batching, max_batch, queue_delay, "
             "instances, instance_type; default: precision,batching,instances."
         ),
     ] = None,
     runtime: Annotated[str | None, typer.Option(help="Runtimes, with commas.")] = None,
     precision: Annotated[str | None, typer.Option(help="Precisions, with commas.")] = None,
-    batching: Annotated[str | None, typer.Option(help="off, on.")] = None,
-    max_batch: Annotated[str | None, typer.Option(help="Rows of the largest batch.")] = None,
+    batching: Annotated[str | None, typer.Option(help="off, on, or both with commas.")] = None,
+    max_batch: Annotated[
+        str | None, typer.Option(help="max_batch_size values, with commas.")
+    ] = None,
     queue_delay: Annotated[
-        str | None, typer.Option(help="Microseconds that a request waits for others.")
+        str | None, typer.Option(help="max_queue_delay_us values, with commas.")
     ] = None,
     instances: Annotated[
-        str | None, typer.Option(help="Engines at once on one GPU or CPU.")
+        str | None, typer.Option(help="instances_per_gpu values, with commas.")
     ] = None,
-    instance_type: Annotated[str | None, typer.Option(help="Types, with commas.")] = None,
+    instance_type: Annotated[str | None, typer.Option(help="Instance types, with commas.")] = None,
     search: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Measure at most so many cells, climbing from the model file's own; default "
-            "axes then: max_batch,queue_delay,instances.",
+            help="Measure at most this many cells, by hill climbing from the model file's own; "
+            "default axes: max_batch,queue_delay,instances.",
         ),
     ] = None,
     demand: Annotated[
         str | None,
-        typer.Option("--demand", "--requests-per-second", help="Such as 30000/min, or 500."),
+        typer.Option(
+            "--demand",
+            "--requests-per-second",
+            help="Requests to size for: 30000/min, or 500 (a second).",
+        ),
     ] = None,
     slo: Annotated[
         float | None,
@@ -67,19 +73,19 @@ def compare(
         Path | None, typer.Option(help=".txt, .tsv or .npz; default: the model's accuracy dataset.")
     ] = None,
     rows: Annotated[
-        int, typer.Option("--texts-per-request", "--rows", min=1, help="Of a request.")
+        int, typer.Option("--texts-per-request", "--rows", min=1, help="In each request.")
     ] = 1,
     at_once: Annotated[
-        int, typer.Option(min=1, max=64, help="Endpoints that stand at the same time.")
+        int, typer.Option(min=1, max=64, help="Most endpoints deployed at the same time.")
     ] = 12,
     again: Annotated[
-        bool, typer.Option("--again", help="Measure what an earlier run measured too.")
+        bool, typer.Option("--again", help="Measure again what an earlier run measured.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show cells, builds and cost.")
     ] = False,
     clean: Annotated[
-        bool, typer.Option("--clean", help="Only delete what a killed run left standing.")
+        bool, typer.Option("--clean", help="Only delete the endpoints of a killed run.")
     ] = False,
     write: Annotated[
         str | None, typer.Option(help="Write this candidate into the model file; measures nothing.")
@@ -93,7 +99,7 @@ def compare(
     """Compare candidates by SLO and price.
 
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
-    deletes it. A run that was stopped goes on where it was. Exit code 6: none holds the SLO.
+    deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO.
     """
     from roundhouse.compare.comparison import open_run, run_comparison, run_search
     from roundhouse.compare.run import CompareOptions, delete_endpoints
@@ -221,23 +227,17 @@ def _show(
         sizing_sentence,
         table_of,
     )
-    from roundhouse.errors import RoundhouseError
-    from roundhouse.paths import displayed_path
+    from roundhouse.paths import displayed_path, output_folder
     from roundhouse.report import print_json, table
     from roundhouse.reports.compare_report import compare_page
 
     folder = paths.build / "compare" / result.environment / result.model
     folder = folder if output is None else output
     written = document(result)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with output_folder(folder):
         (folder / "report.html").write_bytes(compare_page(result))
         (folder / "report.md").write_text(markdown(result), encoding="utf-8")
         (folder / "report.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RoundhouseError(
-            f"--output {folder}: {error.strerror}; give a folder that can be written."
-        ) from error
     if form is Format.json:
         print_json(written)
         return

@@ -30,15 +30,18 @@ def lengths(
     ] = 4,
     timing: Annotated[
         TimedBy,
-        typer.Option(help="Who takes the time; auto: the engine on a CPU, else endpoint or lock."),
+        typer.Option(
+            help="Where times come from; auto: the engine on a CPU, else endpoint or lock."
+        ),
     ] = TimedBy.auto,
     pad_as: Annotated[
-        PadAs | None, typer.Option(help="Whose padding; default: the environment's server's.")
+        PadAs | None,
+        typer.Option(help="How texts are padded; default: as the environment's server does."),
     ] = None,
-    seconds: Annotated[float, typer.Option(min=1, max=600, help="Of timing.")] = 20,
+    seconds: Annotated[float, typer.Option(min=1, max=600, help="Time spent on timing.")] = 20,
     write: Annotated[
         bool,
-        typer.Option("--write", help="Write the last proposal into the model file, and no more."),
+        typer.Option("--write", help="Only write the last proposal into the model file."),
     ] = False,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the report; default: build/lengths.")

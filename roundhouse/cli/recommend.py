@@ -27,49 +27,61 @@ def recommend(
     advanced: Annotated[
         bool,
         typer.Option(
-            "--advanced/--default", help="A load test of your own, or SageMaker's (45 minutes)."
+            "--advanced/--default",
+            help="A load test of your own traffic, or SageMaker's (45 minutes).",
         ),
     ] = False,
     instance_type: Annotated[
-        str | None, typer.Option(help="Types, with commas; default: the model file's, or all.")
+        str | None,
+        typer.Option(help="Instance types, with commas; default: the model file's, or all."),
     ] = None,
     phase: Annotated[
         list[str] | None,
-        typer.Option(help="start=2,spawn=2,seconds=1500 (the default); repeat it for several."),
+        typer.Option(
+            help="Users, users more a minute, and seconds: start=2,spawn=2,seconds=1500 (the "
+            "default); repeatable."
+        ),
     ] = None,
-    stairs: Annotated[str | None, typer.Option(help="users=2,steps=5,seconds=600.")] = None,
+    stairs: Annotated[
+        str | None, typer.Option(help="Instead of phases: users=2,steps=5,seconds=600.")
+    ] = None,
     stop_at: Annotated[
-        str | None, typer.Option("--stop-at", help="p95=MS ends a load; default: the SLO.")
+        str | None, typer.Option("--stop-at", help="p95=MS at which a load ends; default: the SLO.")
     ] = None,
     max_invocations: Annotated[
         int | None, typer.Option(help="Requests a minute at which a load ends.")
     ] = None,
     continue_when_flat: Annotated[
-        bool, typer.Option("--continue-when-flat", help="Go on when users bring no more answers.")
+        bool,
+        typer.Option("--continue-when-flat", help="Go on when more users bring no more answers."),
     ] = False,
     variable: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=a,b: values of a server's variable to try; repeat it."),
+        typer.Option(
+            help="NAME=a,b: values of a container's environment variable to try; repeatable."
+        ),
     ] = None,
-    max_tests: Annotated[int | None, typer.Option(min=1, help="Most benchmarks.")] = None,
+    max_tests: Annotated[
+        int | None, typer.Option(min=1, help="Most benchmarks of the job.")
+    ] = None,
     parallel: Annotated[int, typer.Option(min=1, help="Benchmarks at the same time.")] = 1,
     job_seconds: Annotated[
-        int | None, typer.Option(help="Most seconds of the job; default: what its loads need.")
+        int | None, typer.Option(help="Longest job; default: what its loads need.")
     ] = None,
     demand: Annotated[
-        str | None, typer.Option(help="Such as 30000/min: what scaling is asked for.")
+        str | None, typer.Option(help="Requests to size scaling for, such as 30000/min.")
     ] = None,
     input: Annotated[
         Path | None, typer.Option(help=".txt, .tsv or .npz; default: the model's accuracy dataset.")
     ] = None,
     rows: Annotated[
-        int, typer.Option("--texts-per-request", "--rows", min=1, help="Of a request.")
+        int, typer.Option("--texts-per-request", "--rows", min=1, help="In each request.")
     ] = 1,
     again: Annotated[
-        bool, typer.Option("--again", help="Measure what a completed job measured too.")
+        bool, typer.Option("--again", help="Start another job where one is completed.")
     ] = False,
     stop: Annotated[
-        bool, typer.Option("--stop", help="Stop the model's jobs that are under way.")
+        bool, typer.Option("--stop", help="Only stop the model's running jobs.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the requests and the cost.")
@@ -181,8 +193,7 @@ def _show_requests(
 def _show(session: Session, job: ComparedJob, output: Path | None, form: Format) -> None:
     import json
 
-    from roundhouse.errors import RoundhouseError
-    from roundhouse.paths import displayed_path
+    from roundhouse.paths import displayed_path, output_folder
     from roundhouse.report import print_json, table
     from roundhouse.reports.recommendation_report import (
         COLUMNS,
@@ -200,14 +211,9 @@ def _show(session: Session, job: ComparedJob, output: Path | None, form: Format)
     report, written = session.report, document(job)
     default = session.paths.build / "recommend" / session.environment.name / job.model
     folder = default if output is None else output
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with output_folder(folder):
         (folder / "report.md").write_text(markdown(job), encoding="utf-8")
         (folder / "report.json").write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RoundhouseError(
-            f"--output {folder}: {error.strerror}; give a folder that can be written."
-        ) from error
     if form is Format.json:
         print_json(written)
         return

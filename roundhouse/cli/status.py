@@ -22,7 +22,7 @@ def status(
     savings: Annotated[
         bool,
         typer.Option(
-            "--savings", help="Only what runs against these files: USD a month, break-even."
+            "--savings", help="Only what runs against these files: USD a month and break-even."
         ),
     ] = False,
     endpoint: Annotated[
@@ -30,7 +30,7 @@ def status(
     ] = None,
     demand: Annotated[
         str | None,
-        typer.Option(help="With --savings: size it for such as 30000/min, with one instance lost."),
+        typer.Option(help="With --savings: size for such as 30000/min with one instance lost."),
     ] = None,
 ) -> None:
     """Show engines, locks, what runs, and drift.

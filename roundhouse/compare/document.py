@@ -10,6 +10,7 @@ from engine_build.card.render import milliseconds, per_second
 from roundhouse.compare.cells import Candidate
 from roundhouse.compare.result import Row, State, pareto
 from roundhouse.compare.run import Control
+from roundhouse.report import markdown_rows
 
 NOTHING = "–"
 COLUMNS = (
@@ -139,9 +140,7 @@ def markdown(report: Report) -> str:
         report.headline,
         *(["", sizing] if (sizing := sizing_sentence(report)) else []),
         "",
-        _line(columns),
-        _line("---:" if column in RIGHT else "---" for column in columns),
-        *map(_line, rows),
+        *markdown_rows(columns, rows, right=RIGHT),
         "",
         *(f"- {name}: {reason}" for name, reason in reasons(report)),
         "",
@@ -170,10 +169,6 @@ def table_of(report: Report) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     kept = [place for place in range(len(COLUMNS)) if any(row[place] != NOTHING for row in rows)]
     columns = tuple(COLUMNS[place] for place in kept)
     return columns, [tuple(row[place] for place in kept) for row in rows]
-
-
-def _line(cells: Any) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def document(report: Report) -> dict[str, Any]:

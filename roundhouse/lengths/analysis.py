@@ -28,7 +28,7 @@ from roundhouse.lengths.padding import Padding, default_padding, padding
 from roundhouse.lengths.proposal import propose
 from roundhouse.lengths.report import LengthsReport, document, markdown
 from roundhouse.load_test.result import circumstances
-from roundhouse.paths import Paths
+from roundhouse.paths import Paths, output_folder
 from roundhouse.session import Session
 from roundhouse.text import choices, quantity
 
@@ -183,15 +183,10 @@ def report_folder(paths: Paths, environment: str, model: str) -> Path:
 
 def write_report(report: LengthsReport, folder: Path) -> None:
     """Write report.md and report.json. Raises RoundhouseError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with output_folder(folder):
         (folder / "report.md").write_text(markdown(report), encoding="utf-8")
         text = json.dumps(document(report), indent=2) + "\n"
         (folder / "report.json").write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RoundhouseError(
-            f"--output {folder}: {error.strerror}; give a folder that can be written."
-        ) from error
 
 
 def write_profiles(paths: Paths, model: str, folder: Path) -> str:

@@ -11,6 +11,7 @@ from roundhouse.lengths.costs import Cost, total, usd
 from roundhouse.lengths.measurement import Counted, Timed
 from roundhouse.lengths.padding import DESCRIPTIONS, Padding
 from roundhouse.lengths.proposal import Proposal
+from roundhouse.report import markdown_rows
 
 COLUMNS = (
     "texts up to", "profile", "texts", "useful tokens", "padded tokens", "padding", "engine ms",
@@ -186,16 +187,11 @@ def markdown(report: LengthsReport) -> str:
         tables.append(("As proposed", report.proposal.costs))
     for title, costs in tables:
         if costs:
-            lines += ["", f"## {title}", "", _line(COLUMNS)]
-            lines.append(_line("---:" if column in RIGHT else "---" for column in COLUMNS))
-            lines += map(_line, rows_of(costs, report.usd_an_hour))
+            rows = rows_of(costs, report.usd_an_hour)
+            lines += ["", f"## {title}", "", *markdown_rows(COLUMNS, rows, right=RIGHT)]
     if report.proposal is not None:
         lines += ["", "```yaml", *profile_lines(report), "```", "", f"`{report.write_command}`"]
     return "\n".join([*lines, "", f"{report.machine}, {report.date}.", ""])
-
-
-def _line(cells: Any) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def document(report: LengthsReport) -> dict[str, Any]:

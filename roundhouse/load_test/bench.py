@@ -18,14 +18,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine_build.card.render import milliseconds, per_second
-from roundhouse.errors import RoundhouseError, WrongAnswerError
+from roundhouse.errors import WrongAnswerError
 from roundhouse.load_test.document import load_document
 from roundhouse.load_test.load_test import LoadTest, Runner
 from roundhouse.load_test.measurement import Measurement, Outcome
 from roundhouse.load_test.options import LoadOptions, Loop
 from roundhouse.load_test.result import LoadResult, circumstances, percentiles_text
 from roundhouse.load_test.subject import load_test, require_answer
-from roundhouse.paths import Paths
+from roundhouse.paths import Paths, output_folder
 from roundhouse.report import Report, Step
 
 COLORS = {Outcome.held: "green", Outcome.missed: "red"}
@@ -54,8 +54,7 @@ def run_bench(
     RoundhouseError and NotReadyError before the load.
     """
     folder = paths.build / "load" if options.output is None else options.output
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    with output_folder(folder):
         tempfile.TemporaryFile(dir=folder).close()
     test = load_test(paths, report, options)
     asyncio.run(require_answer(test))
@@ -155,20 +154,10 @@ def _write(folder: Path, result: LoadResult, html: bytes) -> LoadReport:
     pages = (folder / f"{stem}{f'-{number}' if number else ''}.html" for number in range(10_000))
     report = LoadReport(result=result, page=next(path for path in pages if not path.exists()))
     document = json.dumps(load_document(result), indent=2, allow_nan=False)
-    with _writing(folder):
+    with output_folder(folder):
         report.page.write_bytes(html)
         report.data.write_text(document + "\n", encoding="utf-8")
     return report
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RoundhouseError(
-            f"--output {folder}: {error.strerror}; give a folder that can be written."
-        ) from error
 
 
 def load_table(result: LoadResult) -> Table:

@@ -23,7 +23,7 @@ from roundhouse.session import Session, lock_folder
 def prepare_job(
     session: Session, model: str, options: RecommendOptions, input: Path | None
 ) -> tuple[Subject, JobRequest]:
-    """Return what is measured and the requests of its job; asks nobody.
+    """Return what is measured and the requests of its job, without a call to AWS.
 
     `input`: a file of requests; None: the model's accuracy dataset. Raises RoundhouseError.
     """

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from engine_build.card.render import milliseconds
 from roundhouse.recommendation.comparison import MILLION, ComparedJob, ComparedRow
+from roundhouse.report import markdown_rows
 
 NOTHING = "–"
 COLUMNS = (
@@ -86,16 +87,17 @@ def notes(job: ComparedJob) -> list[str]:
 def markdown(job: ComparedJob) -> str:
     """Return the job as Markdown, to be pasted into a pull request."""
     scaling = list(scaling_cells(job))
+    advice = markdown_rows(SCALING_COLUMNS, scaling, right=SCALING_RIGHT)
     lines = [
         f"# {job.model} in {job.record.environment}: Inference Recommender",
         "",
         job.headline,
         "",
-        *_table(COLUMNS, RIGHT, map(cells_of, job.rows)),
+        *markdown_rows(COLUMNS, map(cells_of, job.rows), right=RIGHT),
         "",
         *(f"- {text}" for text in notes(job)),
         "",
-        *([*_table(SCALING_COLUMNS, SCALING_RIGHT, scaling), ""] if scaling else []),
+        *([*advice, ""] if scaling else []),
         f"{EXPLANATION} {origin(job)}",
         "",
     ]
@@ -134,19 +136,6 @@ def _row(row: ComparedRow) -> dict[str, Any]:
         "within_slo": row.holds_slo,
         "disagreements": list(row.disagreements),
     }
-
-
-def _table(
-    columns: Iterable[str], right: Iterable[str], rows: Iterable[tuple[str, ...]]
-) -> Iterator[str]:
-    columns, aligned = list(columns), set(right)
-    yield _line(columns)
-    yield _line("---:" if column in aligned else "---" for column in columns)
-    yield from map(_line, rows)
-
-
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _count(value: float | None) -> str:
