@@ -1,21 +1,25 @@
 """What a program's file may hold, checked before torch reads it: tensors and a graph of aten.
 
-`torch.export.load` unpickles what the file says is pickled, and evaluates expressions and guards as
-Python. Here every entry of the file and every field that it would run is on a list, or the file is
-refused. Needs the standard library alone. Source: torch 2.13, torch/export/pt2_archive/_package.py
-and torch/_export/serde/serialize.py.
+`torch.export.load` unpickles what the file says is pickled, evaluates expressions and guards as
+Python, and writes names of inputs and weights into Python that it runs. Here every entry of the
+file, every name and every field that it would run is on a list, or the file is refused. Every byte
+of the file belongs to one entry, so torch's reader of zip files and Python's see the same. Needs
+the standard library alone. Source: torch 2.13, torch/export/pt2_archive/_package.py,
+torch/_export/serde/serialize.py and torch/fx/graph.py.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+FOLDER = "model"
 SIGNATURE_FILE = "extra/roundhouse.json"
 GRAPH_FILE = "models/model.json"
 SAMPLE_INPUTS = "data/sample_inputs/model.pt"
@@ -32,7 +36,8 @@ ENTRIES = frozenset(
 TENSOR_ENTRY = re.compile(r"data/(weights/weight|constants/tensor)_[0-9]+")
 TENSOR_NAME = re.compile(r"(weight|tensor)_[0-9]+")
 ATEN = re.compile(r"torch\.ops\.aten\.(?P<name>[A-Za-z0-9_]+)\.[A-Za-z0-9_]+")
-READS_FILES = frozenset(("from_file",))
+OPENS_FILES = frozenset(("from_file", "save"))
+"""Of the 3,754 operators of aten in torch 2.13, those that read or write a file by its name."""
 SIZE_OPERATORS = frozenset(
     (
         *(f"_operator.{name}" for name in ("add", "sub", "mul", "floordiv", "mod", "neg", "pow")),
@@ -58,6 +63,17 @@ EXPRESSION_WORDS = frozenset(
     )
 )
 SYMBOL = re.compile(r"[su][0-9]+")
+POWER = re.compile(r"\*\*|Pow")
+LONG_NUMBER, LONG_EXPONENT = re.compile(r"[0-9]{20}"), re.compile(r"[0-9]{7}")
+LONGEST_EXPRESSION = 2000
+NAME = re.compile(r"[A-Za-z0-9_]*(\.(?!__)[A-Za-z0-9_]+)*")
+"""Of nodes, inputs and weights, which torch writes into Python; names of weights have dots."""
+TEXT_FIELDS = frozenset(("as_string", "as_strings", "torch_version"))
+"""Fields that torch writes into Python as quoted strings, or nowhere."""
+TREE_TYPES = frozenset((None, "builtins.tuple", "builtins.list", "builtins.dict"))
+TREE_CONTEXTS = frozenset((None, "null", "[]"))
+DIRECTORY_LIMIT = (1 << 31) - 1
+"""The longest size and offset that Python's zipfile writes in 32 bits."""
 
 
 class ProgramRefused(Exception):
@@ -92,17 +108,25 @@ def scan_program(path: Path) -> ProgramSignature:
     Raises ProgramRefused.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             names = _refuse_entries(archive)
+            _refuse_other_layout(file, archive)
             for name in CONFIGURATIONS:
                 _refuse_pickles(name, _document(archive, names[name]))
+                _refuse_empty_tensors(archive, name, _document(archive, names[name]))
             _refuse_code(_document(archive, names[GRAPH_FILE]))
             return _signature(_document(archive, names[SIGNATURE_FILE]))
-    except (zipfile.BadZipFile, OSError, ValueError, KeyError, TypeError, RecursionError) as fault:
-        raise ProgramRefused(
-            f"{path.name} is no program of a build ({' '.join(repr(fault).split())[:200]}); build "
-            "the engine again."
-        ) from fault
+    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as fault:
+        raise _no_program(path, fault) from fault
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as fault:
+        raise _no_program(path, fault) from fault
+
+
+def _no_program(path: Path, fault: Exception) -> ProgramRefused:
+    reason = " ".join(repr(fault).split())[:200]
+    return ProgramRefused(
+        f"{path.name} is no program of a build ({reason}); build the engine again."
+    )
 
 
 def _refuse_entries(archive: zipfile.ZipFile) -> dict[str, str]:
@@ -118,38 +142,115 @@ def _refuse_entries(archive: zipfile.ZipFile) -> dict[str, str]:
             raise _refusal("its sample inputs are pickled")
         names[name] = entry.filename
     folders = {name.partition("/")[0] for name in names.values()}
-    if len(folders) != 1 or archive.comment:
-        raise _refusal("its entries lie in several folders, or a comment follows them")
+    if folders != {FOLDER} or archive.comment:
+        raise _refusal(f"its entries do not lie in one folder {FOLDER}, or a comment follows them")
     return names
+
+
+def _refuse_other_layout(file: IO[bytes], archive: zipfile.ZipFile) -> None:
+    """Refuse what `zipfile` does not write: entries side by side, one directory, nothing else.
+
+    Python looks for the directory before the end record, torch where that record says it begins.
+    """
+    place = 0
+    for entry in archive.infolist():
+        file.seek(place)
+        header = file.read(30)
+        name = entry.orig_filename.encode("ascii")
+        lengths = struct.unpack("<2H", header[26:])
+        same = entry.header_offset == place and header[:4] == b"PK\3\4" and lengths[0] == len(name)
+        plain = entry.flag_bits == 0 and entry.file_size == entry.compress_size
+        if not same or not plain or entry.comment or file.read(len(name)) != name:
+            raise _refusal(f"entry {entry.filename!r:.100} does not lie where builds write it")
+        if entry.orig_filename != entry.filename or entry.extra != _directory_extra(entry):
+            raise _refusal(f"entry {entry.filename!r:.100} has another name or extra fields")
+        place += len(header) + sum(lengths) + entry.compress_size
+    end = file.seek(0, 2)
+    is_long = place > DIRECTORY_LIMIT
+    size = end - place - (98 if is_long else 22)
+    file.seek(place + max(size, 0))
+    if archive.start_dir != place or file.read() != _directory_end(archive, place, size):
+        raise _refusal("it holds bytes of no entry, or its directory begins elsewhere")
+
+
+def _directory_extra(entry: zipfile.ZipInfo) -> bytes:
+    """Return the extra fields that `zipfile` writes into the directory: sizes beyond 32 bits."""
+    sizes = (entry.file_size, entry.compress_size) if entry.file_size > DIRECTORY_LIMIT else ()
+    places = (entry.header_offset,) if entry.header_offset > DIRECTORY_LIMIT else ()
+    numbers = (*sizes, *places)
+    count = len(numbers)
+    return struct.pack(f"<2H{count}Q", 1, 8 * count, *numbers) if numbers else b""
+
+
+def _directory_end(archive: zipfile.ZipFile, place: int, size: int) -> bytes:
+    """Return what `zipfile` writes after a directory of `size` bytes that begins at `place`."""
+    count, records = len(archive.infolist()), b""
+    if place > DIRECTORY_LIMIT:
+        fields = (44, 45, 45, 0, 0, count, count, size, place)
+        records = struct.pack("<4sQ2H2L4Q", b"PK\6\6", *fields)
+        records += struct.pack("<4sLQL", b"PK\6\7", 0, place + size, 1)
+    short = (0, 0, count, count, size, min(place, 0xFFFFFFFF), 0)
+    return records + struct.pack("<4s4H2LH", b"PK\5\6", *short)
 
 
 def _refuse_pickles(name: str, document: Mapping[str, Any]) -> None:
     for tensor, fields in document["config"].items():
         if fields["use_pickle"] is not False or not TENSOR_NAME.fullmatch(fields["path_name"]):
             raise _refusal(f"tensor {tensor!r:.100} of {name} is pickled")
+        _refuse_name(tensor)
+
+
+def _refuse_empty_tensors(archive: zipfile.ZipFile, name: str, document: Mapping[str, Any]) -> None:
+    """Refuse tensors of values that the file lacks: torch makes zeros of any size of them."""
+    folder = f"{FOLDER}/{name.rpartition('/')[0]}"
+    for tensor, fields in document["config"].items():
+        sizes = [size["as_int"] for size in fields["tensor_meta"]["sizes"]]
+        is_empty = not archive.getinfo(f"{folder}/{fields['path_name']}").file_size
+        if is_empty and 0 not in sizes:
+            raise _refusal(f"tensor {tensor!r:.100} of {name} has a shape and no values")
 
 
 def _refuse_code(document: Mapping[str, Any]) -> None:
     if document["guards_code"]:
         raise _refusal("it has guards, which run as Python")
     for node in document["graph_module"]["graph"]["nodes"]:
-        target = node["target"]
-        aten = ATEN.fullmatch(target)
-        if target not in SIZE_OPERATORS and (aten is None or aten["name"] in READS_FILES):
-            raise _refusal(f"operator {target!r:.100} is not of aten")
         if node["metadata"]:
             raise _refusal(f"node {node['name']!r:.100} has metadata, which no run needs")
     for name in document["range_constraints"]:
         _refuse_expression(name)
-    for key, value in _fields(document):
+    for key, value in _fields({**document, "range_constraints": {}}):
         if key in CODE_FIELDS:
             raise _refusal(f"a value is {key}")
-        if key == "expr_str":
-            _refuse_expression(value)
+        _refuse_name(key)
+        if isinstance(value, str) and key not in TEXT_FIELDS:
+            REFUSALS.get(key, _refuse_name)(value)
+
+
+def _refuse_operator(target: str) -> None:
+    aten = ATEN.fullmatch(target)
+    if target not in SIZE_OPERATORS and (aten is None or aten["name"] in OPENS_FILES):
+        raise _refusal(f"operator {target!r:.100} is not of aten")
+
+
+def _refuse_name(text: str) -> None:
+    if not NAME.fullmatch(text):
+        raise _refusal(f"{text!r:.100} is no name")
+
+
+def _refuse_tree(text: str) -> None:
+    """Refuse inputs or outputs of other types than Python's: torch imports what they name."""
+    for key, value in _fields(json.loads(text)):
+        known = {"type": TREE_TYPES, "context": TREE_CONTEXTS}.get(key)
+        if known is not None and value not in known:
+            raise _refusal(f"its inputs or outputs have the {key} {value!r:.100}")
 
 
 def _refuse_expression(text: str) -> None:
     """Refuse a size that is more than arithmetic of sizes: sympy evaluates it as Python."""
+    powers = len(POWER.findall(text))
+    is_huge = LONG_NUMBER.search(text) or (powers and LONG_EXPONENT.search(text))
+    if len(text) > LONGEST_EXPRESSION or powers > 1 or is_huge:
+        raise _refusal(f"size {text!r:.100} is too long, or of more than one power")
     place = 0
     while place < len(text):
         token = EXPRESSION_TOKEN.match(text, place)
@@ -160,15 +261,25 @@ def _refuse_expression(text: str) -> None:
         place = token.end()
 
 
-def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield every key of every object inside a document, with its value."""
+REFUSALS: Mapping[str, Callable[[str], None]] = {
+    "expr_str": _refuse_expression,
+    "target": _refuse_operator,
+    "in_spec": _refuse_tree,
+    "out_spec": _refuse_tree,
+}
+"""Checks of fields that are more than names."""
+
+
+def _fields(value: Any, of: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every key of every object inside a document with its value, and of lists each item."""
+    pairs: Iterable[tuple[str, Any]] = ()
     if isinstance(value, dict):
-        for key, item in value.items():
-            yield key, item
-            yield from _fields(item)
+        pairs = value.items()
     elif isinstance(value, list):
-        for item in value:
-            yield from _fields(item)
+        pairs = ((of, item) for item in value)
+    for key, item in pairs:
+        yield key, item
+        yield from _fields(item, key)
 
 
 def _signature(document: Mapping[str, Any]) -> ProgramSignature:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from container.pytorch.scan import (
+    FOLDER,
     GRAPH_FILE,
     SAMPLE_INPUTS,
     SIGNATURE_FILE,
@@ -30,7 +31,6 @@ from engine_build.sources.export import Exported, largest_difference
 from engine_build.sources.image_model import ImageModel
 
 DATATYPES = {"int64": "INT64", "int32": "INT32", "float32": "FP32"}
-FOLDER = "model"
 EPOCH = (1980, 1, 1, 0, 0, 0)
 OTHERS = "Choose onnxruntime, onnxruntime-cuda or tensorrt as `serving.runtime`"
 NOT_CARRIED = frozenset((".data/serialization_id",))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import pickle
+import struct
 import zipfile
 
 import pytest
 
+from container.pytorch import scan
 from container.pytorch.scan import (
     CONFIGURATIONS,
     GRAPH_FILE,
@@ -22,7 +24,12 @@ from container.pytorch.scan import (
 SIGNATURE = ProgramSignature(
     inputs=(ProgramInput(name="input_ids", datatype="INT64", rank=2),), outputs=("embedding",)
 )
-WEIGHT = {"path_name": "weight_0", "use_pickle": False}
+WEIGHT = {
+    "path_name": "weight_0",
+    "use_pickle": False,
+    "tensor_meta": {"sizes": [{"as_int": 2}]},
+}
+CODE = "x=__import__('os').system('true')"
 
 
 def graph(target="torch.ops.aten.linear.default", **changes):
@@ -87,6 +94,7 @@ def test_operators_are_atens_and_arithmetic_of_sizes(tmp_path, target):
     "target",
     [
         "torch.ops.aten.from_file.default",
+        "torch.ops.aten.save.default",
         "torch.ops.higher_order.wrap_with_autocast",
         "torch.ops.prims.add.default",
         "torch.load",
@@ -117,6 +125,52 @@ def test_refuses_operators_that_are_not_atens(tmp_path, target):
 def test_refuses_sizes_that_are_code(tmp_path, text):
     with pytest.raises(ProgramRefused, match="is no arithmetic"):
         scan_program(write(tmp_path, document=graph(node=size(text))))
+
+
+@pytest.mark.parametrize("text", ["9**9**9", "Pow(9, 9999999)", "9" * 20, "s26+" * 600 + "1"])
+def test_refuses_sizes_that_have_no_end(tmp_path, text):
+    with pytest.raises(ProgramRefused, match="too long, or of more than one power"):
+        scan_program(write(tmp_path, document=graph(node=size(text))))
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"name": CODE},
+        {"inputs": [{"arg": {"as_tensor": {"name": CODE}}}]},
+        {"outputs": [{"as_tensors": [{"name": 'w"+exit()+"'}]}]},
+        {"forward_arg_names": [["mask", CODE]]},
+        {"tensor_values": {CODE: {}}},
+        {"name": "layer.__class__"},
+    ],
+)
+def test_refuses_names_that_are_code(tmp_path, node):
+    with pytest.raises(ProgramRefused, match="is no name"):
+        scan_program(write(tmp_path, document=graph(node=node)))
+
+
+def test_refuses_weights_whose_names_are_code(tmp_path):
+    path = write(tmp_path, {CONFIGURATIONS[0]: json.dumps({"config": {'w"+exit()+"': WEIGHT}})})
+    with pytest.raises(ProgramRefused, match="is no name"):
+        scan_program(path)
+
+
+@pytest.mark.parametrize(
+    ("tree", "fault"),
+    [
+        ({"type": "collections.OrderedDict", "context": "[]"}, "have the type"),
+        ({"type": "builtins.dict", "context": '[{"__enum__": true, "fqn": "os:x"}]'}, "context"),
+    ],
+)
+def test_refuses_inputs_of_types_that_torch_imports(tmp_path, tree, fault):
+    specification = json.dumps([1, {**tree, "children_spec": []}])
+    with pytest.raises(ProgramRefused, match=fault):
+        scan_program(write(tmp_path, document=graph(node={"in_spec": specification})))
+
+
+def test_refuses_weights_without_values(tmp_path):
+    with pytest.raises(ProgramRefused, match="has a shape and no values"):
+        scan_program(write(tmp_path, {"data/weights/weight_0": b""}))
 
 
 def test_refuses_ranges_of_names_that_are_code(tmp_path):
@@ -168,6 +222,39 @@ def test_refuses_entries_that_no_build_writes(tmp_path, name):
 def test_refuses_compressed_entries(tmp_path):
     with pytest.raises(ProgramRefused, match="or compressed"):
         scan_program(write(tmp_path, compression=zipfile.ZIP_DEFLATED))
+
+
+def test_refuses_a_second_directory_that_torch_would_read(tmp_path):
+    path = write(tmp_path)
+    data = path.read_bytes()
+    end = list(struct.unpack("<4s4H2LH", data[-22:]))
+    size, place = end[5:7]
+    # Python reads the directory that ends here, torch the one at `place`.
+    path.write_bytes(data[:-22] + data[place : place + size] + data[-22:])
+    with zipfile.ZipFile(path) as archive:
+        assert archive.start_dir == place + size
+    with pytest.raises(ProgramRefused, match="does not lie where builds write it"):
+        scan_program(path)
+
+
+def test_refuses_bytes_of_no_entry(tmp_path):
+    path = write(tmp_path)
+    data = path.read_bytes()
+    end = list(struct.unpack("<4s4H2LH", data[-22:]))
+    end[6] += 4
+    path.write_bytes(data[: end[6] - 4] + b"more" + data[end[6] - 4 : -22])
+    with path.open("ab") as file:
+        file.write(struct.pack("<4s4H2LH", *end))
+    with pytest.raises(ProgramRefused, match="holds bytes of no entry"):
+        scan_program(path)
+
+
+def test_reads_files_beyond_two_gibibytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 200)
+    path = write(tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setattr(scan, "DIRECTORY_LIMIT", 200)
+    assert scan_program(path) == SIGNATURE
 
 
 def test_refuses_an_entry_that_is_there_twice(tmp_path):
