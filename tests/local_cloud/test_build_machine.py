@@ -115,6 +115,10 @@ def test_plan_is_packaged_where_that_is_cheapest_and_a_refused_one_is_compiled(m
         "packaged",
         "refused-plan",
     ]
+    assert sorted(subject for subject, *_ in machine.events()) == [
+        "Roundhouse one: 3 engines built, 1 not",
+        "Roundhouse one: bad-tree was not built",
+    ]
 
 
 def test_two_of_five_engines_fail_and_the_others_are_built(machine):

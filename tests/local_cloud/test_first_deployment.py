@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from stacks.images import DOCKERFILES
 from tests.synth.assembly import synthesized
 from tests.synth.deployments import environment
 
@@ -49,4 +50,4 @@ def test_failed_first_deployment_leaves_nothing_and_can_be_repeated(cloud, resou
     status, reason = cloud.deploy(STACK, resources)
     assert status == "CREATE_COMPLETE", reason
     cloud.destroy(STACK)
-    assert len(repositories_of_roundhouse(cloud)) == 5
+    assert len(repositories_of_roundhouse(cloud)) == len(DOCKERFILES)
