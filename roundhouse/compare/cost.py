@@ -81,7 +81,7 @@ def total_sentence(costs: Sequence[CellCost], at_most: int | None = None) -> str
     count = len(built) if at_most is None else at_most
     cells = quantity(count, "cell") if at_most is None else f"At most {quantity(count, 'cell')}"
     hours = count * MINUTES / 60
-    if not count:
+    if not built:
         return f"{quantity(len(costs), 'cell')}, none of which is to be measured: 0 USD."
     known = [
         cost.build_usd + cost.endpoint_usd

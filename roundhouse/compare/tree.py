@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault, FaultsError
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec
@@ -140,7 +141,10 @@ def file_values(subject: Subject) -> dict[str, str]:
 
 
 def cell_document(subject: Subject, cell: Cell, slo_ms: float) -> dict[str, Any]:
-    """Return the model file of a cell: one instance, deployed at once."""
+    """Return the model file of a cell: one instance, deployed at once.
+
+    It has no labels, by which other environments might choose it.
+    """
     endpoint = {
         "instance_type": subject.endpoint.instance_type,
         "latency_slo_ms": slo_ms,
@@ -152,7 +156,8 @@ def cell_document(subject: Subject, cell: Cell, slo_ms: float) -> dict[str, Any]
         "rollout": "all-at-once",
         "network_isolation": subject.endpoint.network_isolation,
     }
-    base = {**subject.document, "name": cell_model(subject, cell), "endpoint": endpoint}
+    name = cell_model(subject, cell)
+    base = {**subject.document, "name": name, "endpoint": endpoint, "labels": None}
     return _without_nothing(merge(base, cell.overrides))
 
 
@@ -177,12 +182,16 @@ def write_tree(
     try:
         for name in TREE_FOLDERS:
             _copy(paths.tree / name, folder / name)
-        locks = _locks(subject, paths)
+        specs = read_tree(paths.tree).environments
+        locks = _locks(specs[subject.environment])
         if locks is not None and not (folder / locks).exists():
             (folder / locks).mkdir(parents=True)
             for lock in (paths.tree / locks).glob(f"*{LOCK_SUFFIX}"):
                 shutil.copy(lock, folder / locks)
-        _admit(folder, subject, [cell_model(subject, cell) for cell in cells])
+        environments = {
+            path: path.read_text(encoding="utf-8")
+            for path in (folder / "environments" / f"{name}.yaml" for name in specs)
+        }
         for cell in cells:
             document = cell_document(subject, cell, slo_ms)
             text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
@@ -191,7 +200,7 @@ def write_tree(
         raise NotReadyError(
             f"{folder}: cannot be written ({error.strerror}); free the folder, then try again."
         ) from error
-    return own, _remove_refused(folder, subject, cells)
+    return own, _remove_refused(folder, subject, cells, environments)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -205,31 +214,39 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target, dirs_exist_ok=True, ignore=skipped)
 
 
-def _locks(subject: Subject, paths: Paths) -> str | None:
+def _locks(spec: EnvironmentSpec) -> str | None:
     """Return the environment's folder of locks where it is none of those that are copied."""
-    spec = read_tree(paths.tree).environments[subject.environment]
     return None if spec.locks.split("/")[0] in TREE_FOLDERS else spec.locks
 
 
-def _admit(folder: Path, subject: Subject, models: Sequence[str]) -> None:
-    """Add the cells to an environment that names the models it deploys."""
-    path = folder / "environments" / f"{subject.environment}.yaml"
-    document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    chosen = document.get("models")
-    if isinstance(chosen, dict) and isinstance(chosen.get("only"), list):
-        chosen["only"] = [*chosen["only"], *models]
-        path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+def _choose_cells(
+    environments: Mapping[Path, str], subject: Subject, models: Sequence[str]
+) -> None:
+    """Write the environment files so that the subject's environment alone deploys the cells."""
+    for path, text in environments.items():
+        document = yaml.safe_load(text)
+        chosen = document.get("models") or {}
+        is_own, has_only = path.stem == subject.environment, "only" in chosen
+        if models and is_own == has_only:
+            key = "only" if is_own else "except"
+            document["models"] = {**chosen, key: [*(chosen.get(key) or ()), *models]}
+            text = yaml.safe_dump(document, sort_keys=False)
+        path.write_text(text, encoding="utf-8")
 
 
 def _file(folder: Path, subject: Subject, cell: Cell) -> Path:
     return folder / "models" / f"{cell_model(subject, cell)}.yaml"
 
 
-def _remove_refused(folder: Path, subject: Subject, cells: Sequence[Cell]) -> dict[str, str]:
+def _remove_refused(
+    folder: Path, subject: Subject, cells: Sequence[Cell], environments: Mapping[Path, str]
+) -> dict[str, str]:
     """Remove the files of cells with faults, and return the faults; what is left is valid."""
     refused: dict[str, str] = {}
     files = {f"models/{cell_model(subject, cell)}.yaml": cell for cell in cells}
     while True:
+        left = [cell_model(subject, cell) for cell in cells if cell.name not in refused]
+        _choose_cells(environments, subject, left)
         faults = read_tree(folder).faults
         by_cell: dict[str, list[Fault]] = {}
         for fault in faults:
