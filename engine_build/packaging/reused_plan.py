@@ -127,7 +127,14 @@ def _refuse_unsigned(archive: EngineArchive, request: BuildRequest) -> None:
 
 
 def _refuse_other_plan(manifest: Manifest, request: BuildRequest) -> None:
-    """Compare what a manifest tells of its plan; the plan's key, which it lacks, has the rest."""
+    """Compare what a signed manifest tells of its plan; its plan's key is an unsigned lock's word.
+
+    Networks too, but for models with prompts: one that no build uses is in a network's key, and in
+    no plan's.
+    """
+    accuracy = request.model.accuracy
+    budgets = set() if accuracy.outputs else {record.budget_mean for record in manifest.accuracy}
+    networks = request.network_keys if request.model.source.prompts is None else {}
     profiles = tuple((item.batch, item.sequence) for item in manifest.optimization_profiles)
     pairs = {
         "runtime": (manifest.runtime, request.runtime),
@@ -138,6 +145,8 @@ def _refuse_other_plan(manifest: Manifest, request: BuildRequest) -> None:
             profiles,
             tuple((p.batch, p.sequence) for p in request.model.engine.optimization_profiles),
         ),
+        "networks": ({name: manifest.network_keys.get(name) for name in networks}, networks),
+        "accuracy budget": (budgets or {accuracy.budget.mean}, {accuracy.budget.mean}),
     }
     for what, (has, wants) in pairs.items():
         if has != wants:

@@ -137,10 +137,19 @@ def test_refuses_a_plan_whose_archive_is_changed_or_unsigned_or_another_s(packag
         update={"optimization_profiles": (*profiles, *profiles)}
     )
     other = packaging.request.model.model_copy(update={"engine": engine})
+    accuracy = packaging.request.model.accuracy
+    strict = accuracy.model_copy(
+        update={"budget": accuracy.budget.model_copy(update={"mean": 0.999})}
+    )
+    stricter = packaging.request.model.model_copy(update={"accuracy": strict})
+    networks = dict.fromkeys(packaging.request.network_keys, "0" * 20)
     for changes, fault in (
         ({"trusted_signers": (Signer().public,)}, "is not reused: .*nobody signed it"),
         ({"model": other}, "whose optimization profiles is"),
         ({"compute_capability": "8.6"}, "whose compute capability is cpu"),
+        # What a lock of a pull request calls the same plan, of another model or budget.
+        ({"network_keys": networks}, "whose networks is .* and this engine needs .*0{20}"),
+        ({"model": stricter}, "whose accuracy budget is"),
     ):
         tools = with_source(packaging, key, **changes)
         with tools.work, pytest.raises(InputRefused, match=fault):
