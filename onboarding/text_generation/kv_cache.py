@@ -113,11 +113,6 @@ def _size(config: Mapping[str, Any], *names: str) -> int:
     raise ArchitectureError(f"config.json has no {names[0]}")
 
 
-def bytes_per_token(layers: Sequence[CacheLayers], tensor_parallel: int, dtype_bytes: int) -> int:
-    """Return bytes that one more token takes on one GPU while every window holds it."""
-    return sum(item.count * item.token_bytes(tensor_parallel, dtype_bytes) for item in layers)
-
-
 def bytes_read(
     layers: Sequence[CacheLayers], tensor_parallel: int, dtype_bytes: int, tokens: float
 ) -> float:

@@ -23,8 +23,6 @@ GIB = 1 << 30
 TOKENS_A_MILLION = 1_000_000
 STEP_TOKENS = ((160, 16384), (70, 8192), (0, 2048))
 """vLLM's max_num_batched_tokens by the GPU's memory in GiB, the first that is not above it."""
-ACTIVATIONS_8_BIT = ("fp8", "w4a8-fp8", "mxfp8")
-BLACKWELL = 10.0
 Price = Callable[[str], float | None]
 """USD an hour of an instance type; None: not known."""
 

@@ -66,7 +66,7 @@ def recommend(
     ] = None,
     parallel: Annotated[int, typer.Option(min=1, help="Benchmarks at the same time.")] = 1,
     job_seconds: Annotated[
-        int | None, typer.Option(help="Longest job; default: what its loads need.")
+        int | None, typer.Option(help="Longest job, in seconds; default: what its loads need.")
     ] = None,
     demand: Annotated[
         str | None, typer.Option(help="Requests to size scaling for, such as 30000/min.")

@@ -9,7 +9,6 @@ import pytest
 from onboarding.text_generation.kv_cache import (
     ArchitectureError,
     CacheLayers,
-    bytes_per_token,
     bytes_read,
     cache_layers,
     cache_size,
@@ -87,20 +86,20 @@ def test_seventy_billion_in_16_bits_do_not_fit_one_h200():
     ids=["llama-8b", "llama-70b", "qwen3-32b", "deepseek-v3", "gpt2", "falcon-7b"],
 )  # fmt: skip
 def test_bytes_of_a_token(config, expected):
-    assert bytes_per_token(cache_layers(config), 1, 2) == expected
-    assert bytes_per_token(cache_layers(config), 1, 1) == expected // 2
+    assert bytes_read(cache_layers(config), 1, 2, 1) == expected
+    assert bytes_read(cache_layers(config), 1, 1, 1) == expected // 2
 
 
 def test_tensor_parallel_divides_heads_and_replicates_the_last():
     layers = (CacheLayers(count=10, heads=2, values=256),)
-    assert [bytes_per_token(layers, size, 2) for size in (1, 2, 4)] == [10_240, 5_120, 5_120]
+    assert [bytes_read(layers, size, 2, 1) for size in (1, 2, 4)] == [10_240, 5_120, 5_120]
 
 
 def test_latent_cache_is_on_every_gpu():
     layers = cache_layers(
         {"num_hidden_layers": 2, "num_attention_heads": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4}
     )
-    assert bytes_per_token(layers, 1, 2) == bytes_per_token(layers, 4, 2) == 48
+    assert bytes_read(layers, 1, 2, 1) == bytes_read(layers, 4, 2, 1) == 48
 
 
 def test_windows_are_those_of_the_layers():
