@@ -1,4 +1,4 @@
-"""What runs a batch: PyTorch, ONNX Runtime, the engine of our server, and servers by HTTP."""
+"""Runtimes of a batch: PyTorch, ONNX Runtime, our server's engine, and servers by HTTP."""
 
 from __future__ import annotations
 

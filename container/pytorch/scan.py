@@ -1,4 +1,4 @@
-"""What a program's file may hold, checked before torch reads it: tensors and a graph of aten.
+"""Checks a program's file before torch reads it: it may hold tensors and a graph of aten.
 
 `torch.export.load` unpickles what the file says is pickled, evaluates expressions and guards as
 Python, and writes names of inputs and weights into Python that it runs. Here every entry of the

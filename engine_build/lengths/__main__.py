@@ -1,4 +1,4 @@
-"""`python -m engine_build.lengths`: what `roundhouse lengths` asks of the builder's environment.
+"""`python -m engine_build.lengths`: the part of `roundhouse lengths` that needs the builder's packages.
 
 `count` counts the tokens of a file of requests, `time` times an engine at given shapes. The last
 line of standard output is JSON.

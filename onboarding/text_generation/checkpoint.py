@@ -1,4 +1,4 @@
-"""A generator's checkpoint as `check` knows it: its config.json and the headers of its tensors.
+"""A text generator's checkpoint without its weights: config.json and the tensors' headers.
 
 No tensor is read: a safetensors file begins with the length of its header (8 bytes, little-endian)
 and the header, JSON of each tensor's type, shape and place.
@@ -55,7 +55,7 @@ class TensorHeader:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What config.json says, and every tensor by its name."""
+    """The contents of config.json, and every tensor by its name."""
 
     config: Mapping[str, Any]
     tensors: Mapping[str, TensorHeader]

@@ -1,4 +1,4 @@
-"""What a comparison would build, and cost at most: `roundhouse compare --dry-run`."""
+"""Builds of a comparison, and its highest cost: `roundhouse compare --dry-run`."""
 
 from __future__ import annotations
 

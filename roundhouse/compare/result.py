@@ -1,4 +1,4 @@
-"""What a comparison found of each cell, how it ranks them, and the files it keeps them in."""
+"""Results of a comparison's cells, their ranking, and the files that keep them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What padding and truncation cost a model's real requests, and optimization profiles for them."""
+"""The cost of padding and truncation in a model's real requests, and profiles that lower it."""

@@ -177,7 +177,7 @@ def built_entry(session: Session, target: Target) -> LockEntry:
 
 
 def report_folder(paths: Paths, environment: str, model: str) -> Path:
-    """Return where reports lie, unless told otherwise."""
+    """Return the default folder of reports."""
     return paths.build / "lengths" / environment / model
 
 

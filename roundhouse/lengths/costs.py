@@ -1,4 +1,4 @@
-"""What padding costs: tokens, milliseconds and USD of each bucket. Pure."""
+"""The cost of padding: tokens, milliseconds and USD of each bucket. Pure."""
 
 from __future__ import annotations
 

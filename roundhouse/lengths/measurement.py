@@ -1,4 +1,4 @@
-"""Counts a file's tokens and times the engine, the endpoint, or what the lock knows of it."""
+"""Tokens of a file of requests, and times of the engine: its own, its endpoint's or its lock's."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def time_endpoint(
 
 
 def time_by_lock(entry: LockEntry, model: str) -> Timed:
-    """Return what the lock says of the engine's speed. Raises RoundhouseError."""
+    """Return the times of the lock's benchmark. Raises RoundhouseError."""
     manifest = entry.manifest
     table = lock_table(manifest.benchmark, (manifest.runtime.name, manifest.precision))
     if table is None:

@@ -1,4 +1,4 @@
-"""What an analysis of lengths is asked for."""
+"""Options of an analysis of lengths."""
 
 from __future__ import annotations
 

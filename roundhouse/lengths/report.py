@@ -1,4 +1,4 @@
-"""What was found of a model's lengths, as tables, Markdown and JSON."""
+"""The report of a model's lengths, as tables, Markdown and JSON."""
 
 from __future__ import annotations
 

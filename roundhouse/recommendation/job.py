@@ -1,4 +1,4 @@
-"""A recommendation job on AWS: begun or found again, followed, stopped, and its reply."""
+"""A recommendation job on AWS: its start, progress, stop and answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HINTS = {
     "Service Quotas",
     "cannot be assumed": "`roundhouse deploy` makes the role, in the stack of the builds",
 }
-"""What helps, by words of what AWS says."""
+"""The way out, by words of AWS's message."""
 
 
 @dataclass(kw_only=True)
@@ -267,7 +267,7 @@ def _hint(text: str) -> str:
 
 
 def describe(sagemaker: Client, name: str) -> Mapping[str, Any] | None:
-    """Return what SageMaker says of a job; None where there is none. Raises AwsError."""
+    """Return SageMaker's description of a job; None where there is none. Raises AwsError."""
     try:
         with calling(f"Recommendation job {name}"):
             reply: Mapping[str, Any] = sagemaker.describe_inference_recommendations_job(

@@ -1,4 +1,4 @@
-"""What a recommendation job is asked for, parsed and held to AWS's documented bounds. Pure."""
+"""Options of a recommendation job, parsed and checked against AWS's documented bounds. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recommendation job found, and the file beside the lock that keeps it."""
+"""Results of a recommendation job, and the file beside the lock that keeps them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Recommendation:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingAdvice:
-    """What GetScalingConfigurationRecommendation says of one recommendation."""
+    """GetScalingConfigurationRecommendation's answer for one recommendation."""
 
     metric: str | None
     target: float | None

@@ -1,4 +1,4 @@
-"""What a recommendation job measures: one engine of a model, and the instance types it runs on."""
+"""The subject of a recommendation job: one engine of a model, and its instance types."""
 
 from __future__ import annotations
 
