@@ -1,4 +1,4 @@
-"""`python -m engine_build.lengths`: the part of `roundhouse lengths` that needs the builder's packages.
+"""`python -m engine_build.lengths`: the counts and times of `roundhouse lengths`, by the builder.
 
 `count` counts the tokens of a file of requests, `time` times an engine at given shapes. The last
 line of standard output is JSON.
