@@ -32,7 +32,7 @@ from roundhouse.compare.tree import (
     Subject,
     cell_document,
     cell_model,
-    cell_prefix,
+    is_cell_model,
     write_tree,
 )
 from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
@@ -306,8 +306,8 @@ def delete_endpoints(
 
 
 def _standing(session: Session, subject: Subject) -> list[StackSummary]:
-    prefix = cell_prefix(subject)
-    return [stack for name, stack in deployed_endpoints(session).items() if name.startswith(prefix)]
+    deployed = deployed_endpoints(session)
+    return [stack for name, stack in deployed.items() if is_cell_model(subject, name)]
 
 
 def _deploy_options() -> DeployOptions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -117,6 +118,12 @@ def cell_prefix(subject: Subject) -> str:
 def cell_model(subject: Subject, cell: Cell) -> str:
     """Return the name of a cell's model, which is its endpoint's too."""
     return cell_prefix(subject) + _digest(f"{subject.name} {cell.name}", CELL_DIGITS)
+
+
+def is_cell_model(subject: Subject, name: str) -> bool:
+    """Return True for a name that `cell_model` gives to a cell of a subject."""
+    digits = name.removeprefix(cell_prefix(subject))
+    return digits != name and re.fullmatch(f"[0-9a-f]{{{CELL_DIGITS}}}", digits) is not None
 
 
 def _digest(text: str, digits: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from roundhouse.paths import Paths
 from roundhouse.text import choices
 
 Keys = tuple[str, ...]
+INNER_COMMENT = re.compile(r"\s#")
 
 
 def write_candidate(paths: Paths, subject: Subject, cells: Sequence[Cell], name: str) -> str:
@@ -97,6 +99,10 @@ def _write_value(text: str, path: Keys, value: Any) -> str:
     shown = yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n")
     shown = shown.strip()
     if depth == len(path):
+        if isinstance(node, yaml.CollectionNode) and INNER_COMMENT.search(
+            text, node.start_mark.index, _end(node)
+        ):
+            raise ValueError(f"{path} has comments inside, which would be lost")
         if load_yaml(text[node.start_mark.index : node.end_mark.index]) == value:
             return text
         return f"{text[: node.start_mark.index]}{shown}{text[_end(node) :]}"

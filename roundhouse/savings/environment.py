@@ -139,7 +139,7 @@ def _cells(item: Investment) -> tuple[str, ...]:
     present = item.present
     return (
         item.name,
-        "not deployed" if present is None else str(present),
+        (UNKNOWN if item.note else "not deployed") if present is None else str(present),
         UNKNOWN if present is None else _usd(present.usd_a_month),
         str(item.proposed),
         _usd(item.proposed.usd_a_month),

@@ -89,6 +89,8 @@ class Investment:
     def outcome(self) -> str:
         """The result in one sentence."""
         saving = self.saving_a_month
+        if self.present is None and self.note:
+            return "not known, since what runs is not"
         if self.present is None:
             return "nothing runs that it could be compared with"
         if saving is None:

@@ -10,7 +10,7 @@ import yaml
 from onboarding.tree import read_tree
 from roundhouse.compare.cells import cells
 from roundhouse.compare.cost import CellCost, total_sentence
-from roundhouse.compare.tree import cell_model, subject, write_tree
+from roundhouse.compare.tree import cell_model, cell_prefix, is_cell_model, subject, write_tree
 from roundhouse.paths import TREE_FOLDERS, current_paths
 
 
@@ -73,3 +73,13 @@ def test_a_search_without_a_cell_to_measure_costs_nothing():
         build_minutes=0.0, build_usd=0.0, endpoint_usd=0.0,
     )  # fmt: skip
     assert total_sentence([refused], 16) == "1 cell, none of which is to be measured: 0 USD."
+
+
+def test_names_of_cells_are_told_from_those_of_models():
+    """What is deleted after a comparison is a cell's, whatever models are called."""
+    found = subject(read_tree(current_paths(None).tree), "dev", "sentence-embedder")
+    grid = cells({"instances": ["1", "2"]}, found.candidate)
+    prefix = cell_prefix(found)
+    assert all(is_cell_model(found, cell_model(found, cell)) for cell in grid)
+    for name in (found.name, prefix, f"{prefix}-shared", f"{prefix}0123456-v2", f"{prefix}012345"):
+        assert not is_cell_model(found, name)

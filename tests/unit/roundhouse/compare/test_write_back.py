@@ -40,3 +40,18 @@ def test_sections_that_are_not_there_are_added():
 @pytest.mark.parametrize("text", ["", "- a\n", "engine: 3\n"])
 def test_a_file_that_cannot_take_it_is_none(text):
     assert edit_text(text or "x: 1\n", {"x": {"y": {"z": 1}}, "engine": {"a": 1}}) is None
+
+
+@pytest.mark.parametrize(
+    "profiles",
+    [
+        "[{batch: [1, 2, 4]},  # short\n    {batch: [1, 4, 8]}]",
+        "\n    - {batch: [1, 2, 4]}  # short\n    - {batch: [1, 4, 8]}",
+    ],
+)
+def test_a_list_with_comments_inside_is_not_replaced(profiles):
+    overrides = {"engine": {"optimization_profiles": [{"batch": [1, 8, 16]}]}}
+    text = f"engine:\n  optimization_profiles: {profiles}  # all\n"
+    assert edit_text(text, overrides) is None
+    after = edit_text("engine:\n  optimization_profiles: [{batch: [1, 2, 4]}]  # all\n", overrides)
+    assert after is not None and "[1, 8, 16]" in after and after.endswith("# all\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from botocore.exceptions import ClientError
 
 from onboarding.deployment import Variant
 from onboarding.lock import ServedCapacity
@@ -76,6 +77,19 @@ def test_endpoint_that_is_not_deployed_has_no_present_fleet(tree, deployment):
     assert found[0].present is None and "nothing runs" in savings_lines(found)[0]
     _, runs, *_ = savings_table(found).columns
     assert list(runs.cells) == ["not deployed"]
+
+
+def test_endpoint_that_cannot_be_read_is_unknown(tree, deployment):
+    def refuse(EndpointName):
+        refusal = {"Code": "AccessDeniedException", "Message": "not authorized"}
+        raise ClientError({"Error": refusal}, "DescribeEndpoint")
+
+    account = Account(deployment)
+    account.describe_endpoint = refuse
+    found = investments(session(tree, deployment, clients=account), None)
+    assert "not known" in savings_lines(found)[0] and "nothing runs" not in savings_lines(found)[0]
+    _, runs, *_ = savings_table(found).columns
+    assert list(runs.cells) == ["unknown"]
 
 
 def test_demand_is_sized_by_what_one_instance_served(deployment):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -84,6 +85,11 @@ def test_unknown_cost_of_a_build_leaves_the_saving_known():
 def test_endpoint_that_does_not_run_is_compared_with_nothing():
     item = investment(None, TWO)
     assert item.saving_a_month is None and "nothing runs" in item.outcome
+
+
+def test_endpoint_that_cannot_be_read_is_not_said_to_be_absent():
+    item = dataclasses.replace(investment(None, TWO), note="no AWS credentials were found")
+    assert item.outcome == "not known, since what runs is not"
 
 
 def test_no_instance_costs_nothing_whatever_its_price():
