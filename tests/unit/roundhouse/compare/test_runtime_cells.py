@@ -75,7 +75,7 @@ def test_a_search_without_a_cell_to_measure_costs_nothing():
     assert total_sentence([refused], 16) == "1 cell, none of which is to be measured: 0 USD."
 
 
-def test_names_of_cells_are_told_from_those_of_models():
+def test_names_of_cells_are_no_other_models():
     """What is deleted after a comparison is a cell's, whatever models are called."""
     found = subject(read_tree(current_paths(None).tree), "dev", "sentence-embedder")
     grid = cells({"instances": ["1", "2"]}, found.candidate)

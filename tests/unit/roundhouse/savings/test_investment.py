@@ -87,7 +87,7 @@ def test_endpoint_that_does_not_run_is_compared_with_nothing():
     assert item.saving_a_month is None and "nothing runs" in item.outcome
 
 
-def test_endpoint_that_cannot_be_read_is_not_said_to_be_absent():
+def test_outcome_of_an_endpoint_that_cannot_be_read_is_not_known():
     item = dataclasses.replace(investment(None, TWO), note="no AWS credentials were found")
     assert item.outcome == "not known, since what runs is not"
 
