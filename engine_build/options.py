@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,9 +10,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from engine_build.errors import InputRefused
-from onboarding.plan_source import PlanSource
-
-PLAN_SOURCE = re.compile(r"([0-9a-f]{20})(?::([0-9a-f]{64}))?")
+from onboarding.plan_source import PLAN_SOURCE, PlanSource
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ it. Which archives those are, locks tell.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from onboarding.lock import LOCK_SUFFIX, LockEntry, LockError, read_lock
 
 NO_PLAN = "none"
 """What a build is given in the place of a source where it compiles the plan."""
+PLAN_SOURCE = re.compile(r"([0-9a-f]{20})(?::([0-9a-f]{64}))?")
+"""What `--plan-from` takes: an engine key, and the sha256 of its archive."""
 NOT_REUSED = "is not reused"
 """In the reason of a build that refuses a plan, which may be compiled instead."""
 
@@ -52,7 +55,9 @@ def locked_plans(
     found: dict[str, list[LockEntry]] = {}
     for entry in _entries(locks, mentions) if wanted else ():
         plan = known.get(entry.manifest.engine_key) if entry.plan_key is None else entry.plan_key
-        if plan in wanted:
+        words = f"{entry.manifest.engine_key}:{entry.archive.sha256}"
+        # They become words of a command, and a lock of a pull request may hold any text.
+        if plan in wanted and PLAN_SOURCE.fullmatch(words):
             found.setdefault(str(plan), []).append(entry)
     return {plan: tuple(sorted(entries, key=_preference)) for plan, entries in found.items()}
 

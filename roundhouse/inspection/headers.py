@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from onboarding.dataset import is_inside
 from onboarding.fault import FaultsError
 from onboarding.text_generation.checkpoint import (
     CONFIGURATION,
@@ -44,7 +45,13 @@ def headers_path(tree: Tree, name: str) -> Path:
             raise FaultsError(own)
         known = ", ".join(sorted(generators)) or "none"
         raise UsageError(f"{name}: is no text-generation model of the tree; there are: {known}.")
-    return Path(generators[name].source.headers or f"models/data/{name}.headers.json")
+    path = generators[name].source.headers or f"models/data/{name}.headers.json"
+    if not is_inside(tree.root, path):
+        raise UsageError(
+            f"{name}: source.headers {path} lies outside the onboarding root; name a "
+            f"file under it, such as models/data/{name}.headers.json."
+        )
+    return Path(path)
 
 
 def source_of(tree: Tree, name: str) -> GenerationSourceSpec:

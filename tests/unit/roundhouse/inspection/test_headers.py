@@ -147,6 +147,13 @@ def test_refuses_a_model_that_is_none(tmp_path):
         headers_path(broken, "chat")
 
 
+@pytest.mark.parametrize("path", ["../8b.json", "/tmp/8b.json"])
+def test_refuses_a_headers_file_outside_the_tree(path, tmp_path):
+    tree = read_tree(generator_tree(tmp_path, BASE.replace("models/data/8b.json", path)))
+    with pytest.raises(UsageError, match="lies outside the onboarding root"):
+        headers_path(tree, "chat")
+
+
 def test_command_writes_the_headers_of_a_folder(tmp_path):
     text = BASE.replace(
         "  huggingface: acme/chat@0123456789abcdef0123456789abcdef01234567\n"

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from onboarding.lock import lock_path, read_lock, write_lock_entry
-from onboarding.plan_source import NOT_REUSED
+from onboarding.plan_source import NOT_REUSED, locked_plans
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds import engines
@@ -118,6 +118,18 @@ def test_eight_batching_and_instance_cells_compile_their_plan_once(tree):
     assert len({entry.plan_key for entry in entries}) == 1
     assert len({entry.manifest.engine_key for entry in entries}) == len(CELLS)
     assert engines.missing_engines(tree.session()) == ()
+
+
+def test_entries_that_would_be_other_words_of_a_command_are_no_source(engine_tree):
+    (entry,) = engine_tree.entries().values()
+    path = lock_path(engine_tree.locks, MODEL)
+    for text in (entry.manifest.engine_key, entry.archive.sha256):
+        plain = path.read_text()
+        path.write_text(plain.replace(text, f"{text} --publish s3://other"))
+        assert read_lock(engine_tree.locks, MODEL).engines
+        assert locked_plans(engine_tree.locks, [entry.plan_key], {}) == {}
+        path.write_text(plain)
+    assert list(locked_plans(engine_tree.locks, [entry.plan_key], {})) == [entry.plan_key]
 
 
 def test_changed_batching_is_packaged_on_a_cpu_of_the_locked_archive(engine_tree):
