@@ -22,7 +22,7 @@ from engine_build.log import Log
 
 TICK_SECONDS = 1.0
 """Between two reports of how long a process runs already."""
-GUARD = 'read -r word; [ "$word" = done ] || kill -s KILL -- "-$1"'
+GUARD = 'read -r session && read -r word; [ "$word" = done ] || kill -s KILL -- "-$session"'
 TIMED_OUT = 124
 """Code of a command that was stopped at the end of its time, as timeout(1) has it."""
 PR_SET_PDEATHSIG = 1
@@ -137,20 +137,24 @@ class ProcessRunner:
         return shutil.which(program)
 
     def _wait_for_end(self, command: Command, path: Path) -> Ended:
-        try:
-            # A session of its own, so that a process ends together with those that it started.
-            process = subprocess.Popen(
-                command.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**os.environ, **command.variables},
-                start_new_session=True,
-                preexec_fn=_end_with_parent(),
-            )
-        except OSError as error:
-            return Ended(code=127, output="", errors=f"cannot be started: {error.strerror}")
-        with process, _guarded(process.pid):
+        with _guard() as announce:
+            try:
+                # A session of its own, so that a process ends with those that it started.
+                process = subprocess.Popen(
+                    command.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env={**os.environ, **command.variables},
+                    start_new_session=True,
+                    preexec_fn=_before_start(announce),
+                )
+            except OSError as error:
+                return Ended(code=127, output="", errors=f"cannot be started: {error.strerror}")
+            return self._ended(process, command, path)
+
+    def _ended(self, process: subprocess.Popen[bytes], command: Command, path: Path) -> Ended:
+        with process:
             assert process.stdout is not None and process.stderr is not None
             streams = (process.stdout, process.stderr)
             parts: dict[int, list[bytes]] = {stream.fileno(): [] for stream in streams}
@@ -201,39 +205,45 @@ class ProcessRunner:
 
 
 @contextmanager
-def _guarded(session: int) -> Iterator[None]:
+def _guard() -> Iterator[int]:
     """End the processes of a session where this process ends before the block does.
 
-    A shell of another session waits at a pipe: its end without a word is this process's end, also
-    by SIGKILL, of which the kernel tells only the process that was started, and none that it
-    started itself.
+    A shell of another session waits at a pipe, whose writing end is yielded: the session's process
+    writes its number there before it starts its program. The pipe's end without a word is this
+    process's end, also by SIGKILL, of which the kernel tells only the process that was started, and
+    none that it started itself.
     """
-    argv = ("/bin/sh", "-c", GUARD, "guard", str(session))
     guard = subprocess.Popen(
-        argv,
+        ("/bin/sh", "-c", GUARD),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    assert guard.stdin is not None
     try:
-        yield
+        yield guard.stdin.fileno()
     finally:
         with suppress(OSError):  # somebody ended it
             guard.communicate(b"done\n")
 
 
-def _end_with_parent() -> Callable[[], None] | None:
-    """Return what a new process calls so that SIGKILL of its parent ends it at once; Linux only."""
-    if sys.platform != "linux":
-        return None
-    # Looked up here: between fork and exec as little as possible happens.
-    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
-    prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
+def _before_start(announce: int) -> Callable[[], None]:
+    """Return what a new process calls before its program: it tells the guard its number.
 
-    def end_with_parent() -> None:
+    On Linux, SIGKILL of its parent ends it at once.
+    """
+    # Looked up here: between fork and exec as little as possible happens.
+    prctl, parent = ctypes.CDLL(None).prctl if sys.platform == "linux" else None, os.getpid()
+    if prctl is not None:
+        prctl.argtypes = (ctypes.c_int, ctypes.c_ulong)
+
+    def before_start() -> None:
+        os.write(announce, b"%d\n" % os.getpid())
+        if prctl is None:
+            return
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it ended before the call
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return end_with_parent
+    return before_start

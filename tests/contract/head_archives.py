@@ -81,7 +81,11 @@ class HeadModel:
         served, engine = self.served_model(model), self.folder / "model.onnx"
         tokenizer = None if self.image_processor else self.folder / "tokenizer.json"
         laid = repository(
-            served, engine, tokenizer, is_cpu=not is_ensemble, code_roots=(REPOSITORY,)
+            served,
+            engine,
+            tokenizer,
+            runtime="tensorrt" if is_ensemble else "onnxruntime",
+            code_roots=(REPOSITORY,),
         )
         if is_ensemble:
             laid = with_stand_in(laid, model, engine)

@@ -52,7 +52,7 @@ def write_form(root, tiny, form, served, *, tokenizer=HERE / "tokenizer.json", *
         served,
         HERE / f"{tiny.network}.onnx",
         tokenizer,
-        is_cpu=is_cpu,
+        runtime="onnxruntime" if is_cpu else "tensorrt",
         code_roots=(REPOSITORY,),
     )
     model_repository(root, layout.files)

@@ -45,7 +45,7 @@ def publish(folder: Path, capability: str) -> Path:
         EMBEDDER.served,
         HERE / "model.onnx",
         HERE / "tokenizer.json",
-        is_cpu=False,
+        runtime="tensorrt",
         code_roots=(REPOSITORY,),
     )
     root = folder / capability

@@ -81,8 +81,8 @@ def test_refuses_a_stdout_that_nobody_reads_in_a_sentence(root):
 @pytest.mark.parametrize(
     ("command", "arguments", "words"),
     [
-        (lengths, (), "required: --environment, --model, --texts"),
-        (lengths, ("--buckets", "0"), "'0' is no count; give 1 or more"),
+        (lengths, (), "required: action"),
+        (lengths, ("replay",), "invalid choice: 'replay' (choose from"),
         (runtimes, ("--seconds", "nan"), "'nan' is no number of seconds"),
         (runtimes, ("--seconds", "inf"), "'inf' is no number of seconds"),
         (runtimes, ("--shapes=0",), "shape '0' is no BATCHxSEQUENCE"),

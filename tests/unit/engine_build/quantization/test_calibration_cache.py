@@ -27,7 +27,7 @@ from engine_build.steps.calibrate import CALIBRATE, calibrate_cache
 from engine_build.steps.compile import check_machine
 from engine_build.steps.publish import network_files
 from engine_build.store import FolderStore
-from onboarding.manifest import TensorRecord
+from onboarding.manifest import RuntimeIdentity, TensorRecord
 from onboarding.model_spec import CalibrationSpec
 from onboarding.platform import serving_platforms
 from tests.unit.engine_build.stand_ins import StandInRunner, context
@@ -165,6 +165,7 @@ def start(tmp_path):
         settings = {
             "platform": serving_platforms()[platform],
             "compute_capability": "8.6",
+            "runtime": RuntimeIdentity(name="tensorrt", version="10.16.1.11"),
             "quantization": "calibration-cache",
             "model": spec.model_copy(update={"engine": engine}),
             "network_keys": {"float": "f" * 20, "int8": "8" * 20},

@@ -95,7 +95,7 @@ def test_sequence_axis_is_dynamic_where_the_profile_has_one(tmp_path):
             ("batch", 4),
             ("rows", 2),
             {"s": np.array([-1, 2])},
-            r"gives 2 rows for 1 samples, \d of \d values finite",
+            "gives 2 rows for 1 samples; it must give one for each",
         ),
         (
             "Reshape",

@@ -94,7 +94,11 @@ class Machine:
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ANSWERS:
+        Path(f"{name}.plan").touch()
+
     def start_build(precision="auto", **accuracy):
         spec, texts = model("tiny", precision), sample_texts(120, seed=2)
         root = write_tree(tmp_path / "root", spec, validation=texts)
