@@ -207,9 +207,10 @@ async def process_of(client: Client) -> int:
     ]
     while True:  # on its way to a process a connection is nobody's
         for pid in children():
-            files = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
-            if f"socket:[{inode}]" in files:
-                return pid
+            for entry in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(FileNotFoundError):  # closed in between
+                    if str(entry.readlink()) == f"socket:[{inode}]":
+                        return pid
         await asyncio.sleep(0)
 
 
