@@ -14,8 +14,9 @@ from onboarding.dataset import is_inside
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.rules.generation_case import GenerationCase
-from onboarding.rules.generation_source_rules import REPOSITORY, S3_FOLDER
+from onboarding.rules.generation_source_rules import S3_FOLDER
 from onboarding.rules.rule import rule, rules_of
+from onboarding.rules.source_pins import REPOSITORY
 from onboarding.text_generation.arguments import (
     PLANNED,
     RESERVED_PREFIXES,

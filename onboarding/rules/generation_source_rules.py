@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.dataset import is_inside
 from onboarding.fault import Fault
 from onboarding.rules.generation_case import GenerationCase
 from onboarding.rules.rule import rule, rules_of
+from onboarding.rules.source_pins import (
+    REPOSITORY,
+    package_faults,
+    path_faults,
+    repository_faults,
+)
 from onboarding.text_generation.checkpoint import CheckpointError
 from onboarding.text_generation.kv_cache import ArchitectureError, cache_layers
 from onboarding.text_generation.weights import mismatches
@@ -18,8 +23,6 @@ from onboarding.text_generation.weights import mismatches
 KINDS = ("huggingface", "python_package", "checkpoint")
 LARGEST_DIGEST_BYTES = 256 << 20
 """Folders above it are not read whole by `check`, which is to answer within two seconds."""
-_PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?==[0-9][A-Za-z0-9.!+_-]*")
-REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+@[0-9a-f]{40}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 S3_FOLDER = re.compile(r"s3://[^/]+/.+/")
 
@@ -40,20 +43,8 @@ def generator_source_is_named_once(case: GenerationCase) -> Iterator[Fault]:
 def generator_source_is_pinned(case: GenerationCase) -> Iterator[Fault]:
     """A branch, a version range or a folder without digest may change."""
     source = case.spec.source
-    if source.python_package is not None and not _PACKAGE.fullmatch(source.python_package):
-        yield case.document.at("source", "python_package").fault(
-            "unpinned source: 'source.python_package' has no exact version",
-            value=source.python_package,
-            allowed="name==1.2.3",
-            way_out="add ==<version>",
-        )
-    if source.huggingface is not None and not REPOSITORY.fullmatch(source.huggingface):
-        yield case.document.at("source", "huggingface").fault(
-            "unpinned source: 'source.huggingface' has no full commit",
-            value=source.huggingface,
-            allowed="owner/name@<40 hex digits>",
-            way_out="add @<commit>, as the repository's history shows it",
-        )
+    yield from package_faults(case.document, source.python_package)
+    yield from repository_faults(case.document, source.huggingface)
     if source.sha256 is not None and not _SHA256.fullmatch(source.sha256):
         yield case.document.at("source", "sha256").fault(
             "'source.sha256' is no SHA-256",
@@ -86,16 +77,7 @@ def remote_code_is_of_a_pinned_commit(case: GenerationCase) -> Iterator[Fault]:
 @rule("source")
 def generator_path_stays_in_the_source(case: GenerationCase) -> Iterator[Fault]:
     """The path lies inside the source, so that its digest covers it."""
-    path = case.spec.source.path
-    if path is not None and (
-        PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts
-    ):
-        yield case.document.at("source", "path").fault(
-            "'source.path' leaves the source",
-            value=path,
-            allowed="a folder inside the package or the repository, such as model",
-            way_out="write it relative to the source's root, without ..",
-        )
+    yield from path_faults(case.document, case.spec.source.path)
 
 
 @rule("source")

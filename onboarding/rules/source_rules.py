@@ -5,18 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from onboarding.checkpoint import CONFIGURATION, checkpoint_sha256
 from onboarding.dataset import is_inside
 from onboarding.fault import Fault
 from onboarding.onnx_header import OnnxHeader
 from onboarding.rules.rule import ModelCase, rule, rules_of
+from onboarding.rules.source_pins import package_faults, path_faults, repository_faults
 
 KINDS = ("python_package", "huggingface", "checkpoint", "onnx")
 
-_PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?==[0-9][A-Za-z0-9.!+_-]*")
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+@[0-9a-f]{40}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -43,42 +42,19 @@ def source_is_named_once(case: ModelCase) -> Iterator[Fault]:
 @rule("source")
 def package_has_an_exact_version(case: ModelCase) -> Iterator[Fault]:
     """A version range would build something else tomorrow."""
-    package = case.spec.source.python_package
-    if package is not None and not _PACKAGE.fullmatch(package):
-        yield case.document.at("source", "python_package").fault(
-            "unpinned source: 'source.python_package' has no exact version",
-            value=package,
-            allowed="name==1.2.3",
-            way_out="add ==<version>",
-        )
+    yield from package_faults(case.document, case.spec.source.python_package)
 
 
 @rule("source")
 def huggingface_has_a_full_commit(case: ModelCase) -> Iterator[Fault]:
     """A branch or tag may move."""
-    repository = case.spec.source.huggingface
-    if repository is not None and not _REPOSITORY.fullmatch(repository):
-        yield case.document.at("source", "huggingface").fault(
-            "unpinned source: 'source.huggingface' has no full commit",
-            value=repository,
-            allowed="owner/name@<40 hex digits>",
-            way_out="add @<commit>, as the repository's history shows it",
-        )
+    yield from repository_faults(case.document, case.spec.source.huggingface)
 
 
 @rule("source")
 def path_stays_in_the_source(case: ModelCase) -> Iterator[Fault]:
     """The path lies inside the source, so that its digest covers it."""
-    path = case.spec.source.path
-    if path is not None and (
-        PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts
-    ):
-        yield case.document.at("source", "path").fault(
-            "'source.path' leaves the source",
-            value=path,
-            allowed="a folder inside the package or the repository, such as model",
-            way_out="write it relative to the source's root, without ..",
-        )
+    yield from path_faults(case.document, case.spec.source.path)
 
 
 @rule("source")
