@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from roundhouse.cli.options import Form, Format, Root
+from roundhouse.cli.options import Form, Format, Input, Root
 from roundhouse.load_test.options import Arrivals, LoadOptions
 from roundhouse.paths import Paths
 from roundhouse.report import Report
@@ -76,9 +76,7 @@ def bench(
         float, typer.Option(min=1, help="Length of the search's steps; longer where p99 needs it.")
     ] = 10,
     warm_up: Annotated[float, typer.Option(min=0, help="Seconds of load before, not counted.")] = 3,
-    input: Annotated[
-        Path | None, typer.Option(help=".txt, .tsv or .npz; default: the model's accuracy dataset.")
-    ] = None,
+    input: Input = None,
     texts_per_request: Annotated[
         int,
         typer.Option("--texts-per-request", "--rows", min=1, help="Texts, or rows, of a request."),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roundhouse.cli.options import Env, Form, Format, Root
+from roundhouse.cli.options import Env, Form, Format, Input, Root, RowsPerRequest
 
 if TYPE_CHECKING:
     from roundhouse.compare.cells import Cell
@@ -69,12 +69,8 @@ def compare(
         float | None,
         typer.Option(min=0.001, help="p99 to hold, in ms; default: the model's latency_slo_ms."),
     ] = None,
-    input: Annotated[
-        Path | None, typer.Option(help=".txt, .tsv or .npz; default: the model's accuracy dataset.")
-    ] = None,
-    rows: Annotated[
-        int, typer.Option("--texts-per-request", "--rows", min=1, help="In each request.")
-    ] = 1,
+    input: Input = None,
+    rows: RowsPerRequest = 1,
     at_once: Annotated[
         int, typer.Option(min=1, max=64, help="Most endpoints deployed at the same time.")
     ] = 12,

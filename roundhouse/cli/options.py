@@ -37,3 +37,9 @@ AllowDirty = Annotated[
         "--allow-dirty", help="Build from files that are not committed; the manifest says so."
     ),
 ]
+Input = Annotated[
+    Path | None, typer.Option(help=".txt, .tsv or .npz; default: the model's accuracy dataset.")
+]
+RowsPerRequest = Annotated[
+    int, typer.Option("--texts-per-request", "--rows", min=1, help="In each request.")
+]

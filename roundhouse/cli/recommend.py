@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roundhouse.cli.options import Env, Form, Format, Root
+from roundhouse.cli.options import Env, Form, Format, Input, Root, RowsPerRequest
 
 if TYPE_CHECKING:
     from roundhouse.recommendation.comparison import ComparedJob
@@ -71,12 +71,8 @@ def recommend(
     demand: Annotated[
         str | None, typer.Option(help="Requests to size scaling for, such as 30000/min.")
     ] = None,
-    input: Annotated[
-        Path | None, typer.Option(help=".txt, .tsv or .npz; default: the model's accuracy dataset.")
-    ] = None,
-    rows: Annotated[
-        int, typer.Option("--texts-per-request", "--rows", min=1, help="In each request.")
-    ] = 1,
+    input: Input = None,
+    rows: RowsPerRequest = 1,
     again: Annotated[
         bool, typer.Option("--again", help="Start another job where one is completed.")
     ] = False,
