@@ -46,8 +46,8 @@ PyTorch eager in FP32, over the rows of the batch. The duplicate control is the 
 Texts are sentences of models/data (MiniLM), or several joined to 64 to 512 tokens, the first of a
 batch 512 (BERT-large), padded to the longest of the batch. *Useful* is the share of tokens that are
 no padding; of our server it is measured under the load, where it sorts waiting rows by length.
-Pixels and weights are random: the cosines say what a precision does to numbers, not what it does to
-a trained model.
+On the CPU, MiniLM has its trained weights. All other weights, and pixels, are random: their cosines
+say what a precision does to numbers, not what it does to a trained model.
 """
 ONE_CLIENT = """\
 Where one client's time goes (BERT-large, our server's own metrics, means of four rounds): engine
