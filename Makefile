@@ -46,7 +46,7 @@ schema: environments ## write schemas/*.schema.json anew
 	@.venv/bin/python -m onboarding.schema --write
 
 platform-data: doctor ## compare our platform data with the SageMaker SDK's
-	@$(PYTHON) -m roundhouse.dev.environments --platform
+	@$(PYTHON) -m roundhouse.dev.environments platform
 	@.venvs/platform/bin/python -m roundhouse.dev.platform_data
 
 clean: down ## remove every environment and everything built

@@ -168,11 +168,14 @@ def main(arguments: Sequence[str], workshop: Workshop) -> int:
     parser = argparse.ArgumentParser(prog="make environments", description=__doc__)
     for flag, text in (
         ("--dev", "with what tests and checks need"),
-        ("--platform", "the one that `make platform-data` needs, alone"),
         ("--lock", "write requirements/*.txt anew from requirements/*.in"),
     ):
         parser.add_argument(flag, action="store_true", help=text)
+    optional = f"environments that are made only by name: {', '.join(recipes.OPTIONAL)}"
+    parser.add_argument("names", nargs="*", metavar="NAME", help=optional)
     options = parser.parse_args(arguments)
+    if unknown := [name for name in options.names if name not in recipes.OPTIONAL]:
+        parser.error(f"unknown environment {unknown[0]}; allowed: {', '.join(recipes.OPTIONAL)}")
     try:
         if options.lock:
             if workshop.is_missing(UV):
@@ -180,7 +183,8 @@ def main(arguments: Sequence[str], workshop: Workshop) -> int:
             names = sorted(path.stem for path in (workshop.root / "requirements").glob("*.in"))
             _run(workshop, UV, recipes.lock_commands(names, workshop.root))
         else:
-            prepare(workshop, (recipes.PLATFORM,) if options.platform else RECIPES, dev=options.dev)
+            named = tuple(recipes.OPTIONAL[name] for name in options.names)
+            prepare(workshop, named or RECIPES, dev=options.dev)
     except NotReadyError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -67,6 +67,12 @@ PLATFORM = _venv("platform")
 BENCH = _venv("bench")
 """Made only when a benchmark measures our servers against others."""
 
+QUANTIZER = _venv("quantizer", dev="requirements/test.txt", extra=(TORCH,))
+"""Made only when a text generator's checkpoint is quantized or judged on this machine."""
+
+OPTIONAL = {recipe.name: recipe for recipe in (PLATFORM, BENCH, QUANTIZER)}
+"""Made only when they are named."""
+
 
 def creation_commands(recipe: Recipe, root: Path, python: Path) -> tuple[Command, ...]:
     """Return the commands that make an environment where none is."""

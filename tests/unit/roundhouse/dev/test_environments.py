@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from roundhouse.dev.environments import Workshop, main, prepare
-from roundhouse.dev.recipes import DEV_STAMP, RECIPES, STAMP, TORCH, creation_commands
+from roundhouse.dev.recipes import (
+    DEV_STAMP,
+    OPTIONAL,
+    RECIPES,
+    STAMP,
+    TORCH,
+    creation_commands,
+)
 from roundhouse.errors import NotReadyError
 from roundhouse.processes import Command, Outcome
 
@@ -91,6 +98,24 @@ def test_requirements_are_hashed_and_torch_comes_by_plain_pip_without_dependenci
     assert torch.startswith("/r/.venvs/builder/bin/python -m pip install")
     assert "--no-deps" in torch
     assert sum("npm ci" in command for command in commands) == 1
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_optional_environment_is_made_alone_and_only_by_its_name(workshop, name):
+    recipe = OPTIONAL[name]
+    assert recipe not in RECIPES and name == recipe.name
+    for file in filter(None, (*recipe.inputs, recipe.dev)):
+        (workshop.root / file).write_text(f"# {file}\n")
+    assert main([name], workshop) == 0
+    made = {path.parent.name for path in (workshop.root / ".venvs").glob(f"*/{STAMP}")}
+    assert made == {"uv", name}
+
+
+def test_refuses_an_unknown_name_of_an_environment(workshop, capsys):
+    with pytest.raises(SystemExit):
+        main(["quantiser"], workshop)
+    error = capsys.readouterr().err
+    assert "unknown environment quantiser; allowed: platform, bench, quantizer" in error
 
 
 def test_lock_compiles_every_input_file(workshop):
