@@ -45,6 +45,7 @@ TIERS = (
             (".venv", "tests/unit/benchmarks"),
             (".venv", "tests/unit/template_rules"),
             (".venv", "tests/unit/stacks"),
+            (".venv", "tests/unit/generation_front"),
             (".venvs/server", "tests/unit/container"),
             (".venvs/builder", "tests/unit/engine_build"),
         ),

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Awaitable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -223,3 +223,12 @@ def listening_socket(settings: Settings) -> socket.socket:
         raise CannotListen(
             f"Cannot listen on {bind_address(settings)} ({reason}); set {remedy}."
         ) from fault
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Return different ports of the loopback device that nobody listens on."""
+    with ExitStack() as open_sockets:
+        listeners = [
+            open_sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        return tuple(int(listener.getsockname()[1]) for listener in listeners)

@@ -11,12 +11,13 @@ import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 from container.server.http.messages import HttpLimits
 from container.server.http.server import HttpServer
 from container.server.process import (
     MALLOC_VARIABLES,
+    free_ports,
     raise_descriptor_limit,
     stop_event,
     tune_interpreter,
@@ -59,15 +60,6 @@ def has_metrics(command: Sequence[str]) -> bool:
     """Return True where Triton's command turns its metrics on; of several words the last counts."""
     words = [word for word in command if word.startswith(METRICS_FLAG)]
     return bool(words) and words[-1] == f"{METRICS_FLAG}true"
-
-
-def free_ports(count: int) -> tuple[int, ...]:
-    """Return different ports of the loopback device that nobody listens on."""
-    with ExitStack() as open_sockets:
-        listeners = [
-            open_sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
-        ]
-        return tuple(int(listener.getsockname()[1]) for listener in listeners)
 
 
 class TritonFront:

@@ -1,4 +1,4 @@
-"""`roundhouse invoke`: one request to an endpoint, with texts or with arrays from a file."""
+"""`roundhouse invoke`: one request to an endpoint: texts, arrays from a file, or a prompt."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from onboarding.deployment import Target
     from roundhouse.aws.clients import Client
     from roundhouse.file_answers import RowAnswer
+    from roundhouse.generation_invocation import Prompt
     from roundhouse.invocation import Address, Vector
     from roundhouse.report import Report
     from roundhouse.session import Session
@@ -63,17 +64,39 @@ def invoke(
         typer.Option("--async", help="Ask an asynchronous endpoint: by S3, and wait for it there."),
     ] = False,
     wait_seconds: Annotated[
-        float, typer.Option(min=1, help="With --async: how long to wait for the answer.")
+        float, typer.Option(min=1, help="With --async and --wait: how long to wait for an answer.")
     ] = 900,
     prompt_name: Annotated[
         str | None, typer.Option(help="A prompt of an embedder; default: the model's own.")
     ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="For a text generator: what it answers.")
+    ] = None,
+    system: Annotated[str | None, typer.Option(help="With --prompt: the system message.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="With --prompt: most tokens of the answer.")
+    ] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="With --prompt: print tokens as they come.")
+    ] = False,
+    openai: Annotated[
+        bool,
+        typer.Option("--openai", help="With --prompt: the OpenAI path, with a bearer token."),
+    ] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="With --prompt: ask again, for --wait-seconds, while it is scaled to zero.",
+        ),
+    ] = False,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
-    """Invoke an endpoint, as boto3 would. With texts, or with arrays from a file."""
+    """Invoke an endpoint, as boto3 would. With texts, a prompt, or arrays from a file."""
     from roundhouse import array_files, invocation
     from roundhouse.file_answers import FileRequests, row_queries
+    from roundhouse.generation_invocation import Prompt
     from roundhouse.image_paths import image_paths, require_images
     from roundhouse.invocation_inputs import require_inputs
     from roundhouse.paths import current_paths
@@ -86,6 +109,9 @@ def invoke(
     rows = None if file is None or images is not None else _file_rows(file, words)
     words = words if rows is None else rows.texts
     session = open_session(current_paths(root), report, env)
+    asks = Prompt(text=prompt, system=system, max_tokens=max_tokens, stream=stream, openai=openai)
+    if _invoke_generator(session, endpoint, asks, (wait, wait_seconds), form):
+        return
     address, target = invocation.address(session.deployments(), endpoint, model)
     if asynchronous and input is not None and input.suffix == invocation.LINES_SUFFIX:
         _invoke_lines(session, report, address, endpoint, (input, output), wait_seconds)
@@ -125,12 +151,40 @@ def invoke(
         _print_either(report, form, *_head_answer(runtime, address, target, words, query))
     else:
         vectors = invocation.invoke_texts(runtime, address, words, most, prompt_name=prompt_name)
-        if output is not None:
-            array_files.write(output, {invocation.output_name(target): vectors})
+        _write_vectors(output, target, vectors)
         if form is Format.json:
             print_json(_document(target, words, vectors))
         else:
             _print(report, target, words, vectors)
+
+
+def _invoke_generator(
+    session: Session, endpoint: str, prompt: Prompt, wait: tuple[bool, float], form: Format
+) -> bool:
+    """Print a text generator's answer as it comes, then its times; False for another endpoint.
+
+    The times stand on standard error. As JSON both come at the answer's end.
+    """
+    from roundhouse.generation_invocation import find_generator, generator_client
+    from roundhouse.report import print_json
+
+    address = find_generator(session, endpoint, prompt)
+    if address is None:
+        return False
+    timed = generator_client(session, address, prompt).ask_until(
+        prompt.as_request(),
+        lambda text: None if form is Format.json else typer.echo(text, nl=False),
+        wait[1] if wait[0] else 0,
+        lambda line: typer.echo(line, err=True),
+    )
+    if form is Format.json:
+        print_json(timed.as_dict(address.endpoint))
+        return True
+    for call in timed.answer.tool_calls:
+        typer.echo(f"{call.name}({call.arguments})")
+    typer.echo()
+    typer.echo(timed.sentence(), err=True)
+    return True
 
 
 def _print_either(report: Report, form: Format, document: Any, shown: Table) -> None:
@@ -168,12 +222,17 @@ def _image_answer(
 
 
 def _write_rows(output: Path | None, target: Target, answers: Sequence[RowAnswer]) -> None:
-    from roundhouse import array_files, invocation
-
     vectors = [answer.vector for answer in answers]
     if None in vectors:
         _refuse_output(output, target)
-    elif output is not None:
+    else:
+        _write_vectors(output, target, vectors)
+
+
+def _write_vectors(output: Path | None, target: Target, vectors: Sequence[Vector | None]) -> None:
+    from roundhouse import array_files, invocation
+
+    if output is not None:
         array_files.write(output, {invocation.output_name(target): vectors})
 
 

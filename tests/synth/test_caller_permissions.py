@@ -73,7 +73,9 @@ def operations() -> dict[str, str]:
 
 def called_methods() -> Iterator[str]:
     """The methods that the command's commands call, and the paginators that they ask for."""
-    programs = (ROOT / "container" / "client.py", ROOT / "engine_build/captures/__main__.py")
+    names = ("client.py", "generation_client.py")
+    clients = [ROOT / "container" / name for name in names]
+    programs = (*clients, ROOT / "engine_build/captures/__main__.py")
     for path in (*programs, *(ROOT / "roundhouse").rglob("*.py")):
         if NO_COMMAND & set(path.parts):
             continue
@@ -95,6 +97,6 @@ def test_the_document_names_every_action_that_callers_need():
     assert {"states:StartExecution", "s3:ListBucket", "sagemaker:InvokeEndpoint"} <= actions
     assert actions - explanation == set()
     # The key is asked by S3, the bootstrap roles by the CDK; S3 copies by PutObject; and who names
-    # a role in a request passes it.
-    otherwise = ("kms:", "sts:", "iam:PassRole")
+    # a role in a request passes it. A bearer token is signed here, and SageMaker asks IAM.
+    otherwise = ("kms:", "sts:", "iam:PassRole", "sagemaker:CallWithBearerToken")
     assert {item for item in explanation - actions if not item.startswith(otherwise)} == set()

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from container.server.http.messages import Request, Response
+from container.server.process import free_ports
 from container.triton_front.health import Health, ModelHealth
 from container.triton_front.routes import TritonRoutes, single_model
 from container.triton_front.server import (
-    free_ports,
     has_metrics,
     triton_command,
     triton_environment,

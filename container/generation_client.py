@@ -1,0 +1,309 @@
+"""A client of text generators for boto3 callers: OpenAI's requests in, checked streams out.
+
+    client = GenerationClient(runtime=boto3.client("sagemaker-runtime"), endpoint="prod-chat")
+    for event in client.stream(chat_request("What is the capital of France?", max_tokens=50)):
+        print(event.text, end="", flush=True)
+
+A stream is whole when every answer has a finish reason and `[DONE]` has come. All else raises
+StreamBroken: an error event inside a 200 answer, an end without `[DONE]`, a line that is no event,
+bytes that are no UTF-8, a lost connection, SageMaker's ModelStreamError. Parts may be split
+anywhere, within a character too. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+JSON_TYPE = "application/json"
+DONE = b"[DONE]"
+FIELDS = (b"event", b"id", b"retry")
+"""Of server-sent events beside data, which vLLM does not use and a proxy may."""
+UNFINISHED_REASONS = ("abort", "error")
+"""Finish reasons of answers that the engine gave up."""
+EXCERPT = 200
+
+
+class StreamBroken(Exception):
+    """A stream, or an answer, that is not whole; the message is one sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Tokens of a request as the engine counts them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """A call of a tool; `arguments` is JSON text. Of an event: what it adds to the call `index`."""
+
+    index: int
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a stream, OpenAI's chunk, or a whole answer in the same terms."""
+
+    document: Mapping[str, Any]
+
+    @property
+    def choices(self) -> Sequence[Mapping[str, Any]]:
+        """Return the answers that it adds to; none in the event of the usage."""
+        return [row for row in self.document.get("choices") or () if isinstance(row, Mapping)]
+
+    @property
+    def text(self) -> str:
+        """Return the text that it adds, of all its answers."""
+        return "".join(_text(choice) for choice in self.choices)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """Return what it adds to calls of tools."""
+        calls = (
+            call for choice in self.choices for call in _message(choice).get("tool_calls") or ()
+        )
+        return tuple(
+            ToolCall(
+                index=int(call.get("index", number)),
+                id=str(call.get("id") or ""),
+                name=str((call.get("function") or {}).get("name") or ""),
+                arguments=str((call.get("function") or {}).get("arguments") or ""),
+            )
+            for number, call in enumerate(calls)
+        )
+
+    @property
+    def usage(self) -> Usage | None:
+        """Return the tokens of the request, where this event has them."""
+        usage = self.document.get("usage")
+        if not isinstance(usage, Mapping):
+            return None
+        return Usage(
+            prompt_tokens=int(usage.get("prompt_tokens") or 0),
+            completion_tokens=int(usage.get("completion_tokens") or 0),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A whole answer; of several answers the first."""
+
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    finish_reason: str
+    usage: Usage | None
+
+
+def chat_request(
+    prompt: str,
+    *,
+    system: str | None = None,
+    max_tokens: int | None = None,
+    stream: bool = True,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return the request of a chat of one prompt; `more` are OpenAI's other keys.
+
+    A stream ends with the usage.
+    """
+    messages = [] if system is None else [{"role": "system", "content": system}]
+    request: dict[str, Any] = {"messages": [*messages, {"role": "user", "content": prompt}]}
+    if max_tokens is not None:
+        request["max_tokens"] = max_tokens
+    if stream:
+        request |= {"stream": True, "stream_options": {"include_usage": True}}
+    return request | more
+
+
+def read_events(chunks: Iterable[bytes]) -> Iterator[Event]:
+    """Yield the events of a stream of bytes, however they are split. Raises StreamBroken.
+
+    What was yielded before a StreamBroken is a part of the answer. Whatever `chunks` raises breaks
+    the stream.
+    """
+    open_choices: set[int] = set()
+    finished: set[int] = set()
+    for payload in _payloads(_lines(chunks)):
+        if payload == DONE:
+            if not finished or open_choices:
+                raise StreamBroken("The stream says that it is done, but not why its answer ended.")
+            return
+        event = _event(payload)
+        for choice in event.choices:
+            index, reason = choice.get("index", 0), choice.get("finish_reason")
+            if reason in UNFINISHED_REASONS:
+                raise StreamBroken(f"The engine gave the answer up ({reason}).")
+            (finished if reason else open_choices).add(index)
+        open_choices -= finished
+        yield event
+    raise StreamBroken("The stream ended without [DONE], so its answer is not whole.")
+
+
+def read_answer(events: Iterable[Event]) -> Answer:
+    """Return the first answer of a stream, put together. Raises what the stream raises."""
+    texts: list[str] = []
+    calls: dict[int, ToolCall] = {}
+    reason, usage = "", None
+    for event in events:
+        first = Event({"choices": [row for row in event.choices if not row.get("index")]})
+        texts.append(first.text)
+        for part in first.tool_calls:
+            before = calls.get(part.index, ToolCall(index=part.index, id="", name="", arguments=""))
+            calls[part.index] = ToolCall(
+                index=part.index,
+                id=before.id or part.id,
+                name=before.name + part.name,
+                arguments=before.arguments + part.arguments,
+            )
+        for choice in first.choices:
+            reason = str(choice.get("finish_reason") or reason)
+        usage = usage if event.usage is None else event.usage
+    return Answer(
+        text="".join(texts),
+        tool_calls=tuple(calls[index] for index in sorted(calls)),
+        finish_reason=reason,
+        usage=usage,
+    )
+
+
+def read_completion(body: bytes) -> Answer:
+    """Return the answer of a request that was not streamed. Raises StreamBroken."""
+    event = _event(body)
+    answer = read_answer([event])
+    if not answer.finish_reason or answer.finish_reason in UNFINISHED_REASONS:
+        raise StreamBroken("The answer does not say why it ended, so it may not be whole.")
+    return answer
+
+
+def payload_parts(stream: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """Yield the bytes of InvokeEndpointWithResponseStream's event stream. Raises StreamBroken.
+
+    botocore raises some of AWS's errors and gives others as members.
+    """
+    for member in stream:
+        part = member.get("PayloadPart")
+        if part is None:
+            faults: list[tuple[str, Mapping[str, Any]]] = list(member.items())
+            name, fault = faults[0] if faults else ("nothing", {})
+            code, words = fault.get("ErrorCode", ""), fault.get("Message", "")
+            raise StreamBroken(f"SageMaker broke the stream ({name} {code}): {words}")
+        yield part["Bytes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationClient:
+    """One text generator; `runtime` is boto3's `sagemaker-runtime` client.
+
+    `component` is the inference component behind the endpoint; None: the endpoint has none.
+    botocore's errors of the call itself stay as they are.
+    """
+
+    runtime: Any
+    endpoint: str
+    component: str | None = None
+
+    def stream(self, request: Mapping[str, Any]) -> Iterator[Event]:
+        """Yield the events of a streamed request. Raises StreamBroken."""
+        arguments = self._arguments({**request, "stream": True})
+        answer = self.runtime.invoke_endpoint_with_response_stream(**arguments)
+        return read_events(payload_parts(answer["Body"]))
+
+    def ask(self, request: Mapping[str, Any]) -> Answer:
+        """Return a whole answer; SageMaker gives one minute for it. Raises StreamBroken."""
+        arguments = self._arguments({**request, "stream": False, "stream_options": None})
+        body = self.runtime.invoke_endpoint(**arguments)["Body"]
+        try:
+            data = body.read()
+        except Exception as fault:
+            raise StreamBroken(f"The connection was lost before the answer: {fault}") from fault
+        return read_completion(data)
+
+    def _arguments(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        component = {} if self.component is None else {"InferenceComponentName": self.component}
+        body = json.dumps({key: value for key, value in request.items() if value is not None})
+        return {
+            "EndpointName": self.endpoint,
+            "ContentType": JSON_TYPE,
+            "Body": body.encode(),
+            **component,
+        }
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines without their ends; the last may have none."""
+    rest, parts = b"", iter(chunks)
+    while True:
+        try:
+            chunk = next(parts)
+        except StopIteration:
+            break
+        except StreamBroken:
+            raise
+        except Exception as fault:
+            raise StreamBroken(
+                f"The connection was lost: {fault or type(fault).__name__}"
+            ) from fault
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield from (line.removesuffix(b"\r") for line in lines)
+    if rest:
+        yield rest
+
+
+def _payloads(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the data of each event; several lines of it are one."""
+    data: list[bytes] = []
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not line:
+            if data:
+                yield b"\n".join(data)
+            data = []
+        elif name == b"data" and colon:
+            data.append(value.removeprefix(b" "))
+        elif name and not (name in FIELDS and colon):
+            excerpt = line[:EXCERPT].decode(errors="replace")
+            raise StreamBroken(f"A line of the stream is no event: {excerpt!r}.")
+    if data:
+        yield b"\n".join(data)
+
+
+def _event(payload: bytes) -> Event:
+    try:
+        document = json.loads(payload.decode())
+    except UnicodeDecodeError as fault:
+        raise StreamBroken("A line of the stream is not UTF-8.") from fault
+    except (ValueError, RecursionError) as fault:
+        excerpt = payload[:EXCERPT].decode(errors="replace")
+        raise StreamBroken(f"A line of the stream is not JSON: {excerpt!r}.") from fault
+    if not isinstance(document, dict):
+        raise StreamBroken(f"An event of the stream is {str(document)[:EXCERPT]!r}, no object.")
+    error = document.get("error")
+    if error or document.get("object") == "error":
+        raise StreamBroken(f"The stream broke off: {error_sentence(document)}")
+    return Event(document)
+
+
+def error_sentence(document: Mapping[str, Any]) -> str:
+    """Return the sentence of OpenAI's error, or of vLLM's older one."""
+    error = document.get("error")
+    inner = error if isinstance(error, Mapping) else document
+    words = inner.get("message") or error or "it does not say why"
+    return str(words)[:2000]
+
+
+def _message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a choice holds: a stream's delta, or a whole message."""
+    message = choice.get("delta") or choice.get("message")
+    return message if isinstance(message, Mapping) else {}
+
+
+def _text(choice: Mapping[str, Any]) -> str:
+    return str(choice.get("text") or _message(choice).get("content") or "")

@@ -1,0 +1,115 @@
+"""What is in flight, and what may still come in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from container.server.types import QueueFull, Unavailable
+
+STOPPING = "The container is being stopped; another one answers."
+MOST_HELD_BYTES = 1 << 28
+"""Of bodies in memory at once."""
+
+
+class Flight:
+    """One request that is being read or answered; used by the task that answers it."""
+
+    def __init__(self, task: asyncio.Task[object]) -> None:
+        self._task = task
+        self.sequences = 1
+        self.held_bytes = 0
+        self.has_begun = False
+        """Whether a part of its answer was sent."""
+        self.cut_reason = ""
+        """Why its answer must end now; empty while it may go on."""
+
+    def cut(self, reason: str) -> None:
+        """End its answer: the task's cancellation, with a reason, is an order to say why."""
+        self.cut_reason = reason
+        self._task.cancel()
+
+    def take_cut(self) -> str:
+        """Return the reason of our cancellation, which is over then; empty for others'."""
+        if self.cut_reason:
+            self._task.uncancel()
+        return self.cut_reason
+
+
+class Admission:
+    """Lets in as much as the engine may have at once; the rest is refused before it is read."""
+
+    def __init__(self, most_sequences: int) -> None:
+        self._most = most_sequences
+        self.flights: set[Flight] = set()
+        self.sequences = self.held_bytes = 0
+        self.refusals: Counter[str] = Counter()
+        """By reason: queue, memory, stopping."""
+        self.stopping = ""
+        """Why nothing more comes in; empty while it may."""
+        self._empty = asyncio.Event()
+
+    @contextmanager
+    def admit(self) -> Iterator[Flight]:
+        """Count a request of one sequence while it is here. Raises Unavailable and QueueFull."""
+        if self.stopping:
+            self.refusals["stopping"] += 1
+            raise Unavailable(self.stopping)
+        task = asyncio.current_task()
+        assert task is not None
+        flight = Flight(task)
+        self._require(1)
+        self.flights.add(flight)
+        self.sequences += 1
+        self._empty.clear()
+        try:
+            yield flight
+        finally:
+            self.flights.discard(flight)
+            self.sequences -= flight.sequences
+            self.held_bytes -= flight.held_bytes
+            if not self.flights:
+                self._empty.set()
+
+    def count(self, flight: Flight, sequences: int) -> None:
+        """Count all sequences of a request that was read. Raises QueueFull."""
+        self._require(sequences - flight.sequences)
+        self.sequences += sequences - flight.sequences
+        flight.sequences = sequences
+
+    def hold(self, flight: Flight, size: int) -> None:
+        """Count bytes of a body. Raises QueueFull."""
+        if self.held_bytes + size > MOST_HELD_BYTES:
+            self.refusals["memory"] += 1
+            raise QueueFull("The requests that are being read fill this container's memory.")
+        self.held_bytes += size
+        flight.held_bytes += size
+
+    async def drain(self, seconds: float, last_seconds: float) -> int:
+        """Let in nothing more, wait for what is in flight, and return how much had to be cut."""
+        self.stopping = STOPPING
+        if await self._wait_empty(seconds):
+            return 0
+        left = tuple(self.flights)
+        for flight in left:
+            flight.cut("The container is being stopped before the answer's end; ask again.")
+        await self._wait_empty(last_seconds)
+        return len(left)
+
+    async def _wait_empty(self, seconds: float) -> bool:
+        if self.flights:
+            try:
+                await asyncio.wait_for(self._empty.wait(), seconds)
+            except TimeoutError:
+                return False
+        return True
+
+    def _require(self, more: int) -> None:
+        if self.sequences + more > self._most:
+            self.refusals["queue"] += 1
+            raise QueueFull(
+                f"The engine is busy: {self.sequences} of {self._most} answers are under way; try "
+                "again."
+            )

@@ -1,0 +1,177 @@
+"""Starts the engine and the HTTP server before it, watches both, and ends both.
+
+Exit codes: 0 drained and stopped; 2 a setting is wrong; 4 the port cannot be used or the command
+cannot be started; else the engine's own, or 1 where a signal ended it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Sequence
+from contextlib import suppress
+
+import uvloop
+from aiohttp.web import Server, ServerRunner, SockSite
+
+from container.generation_front.engine import Engine
+from container.generation_front.routes import Routes
+from container.generation_front.settings import (
+    EngineSettings,
+    engine_environment,
+    read_engine_settings,
+)
+from container.generation_front.warm_up import warm_up
+from container.server.process import (
+    CannotListen,
+    free_ports,
+    ignore_stop_signals,
+    listening_socket,
+    raise_descriptor_limit,
+    stop_event,
+    without_executor_wait,
+)
+from container.server.settings import (
+    Settings,
+    SettingsFault,
+    bind_address,
+    process_environment,
+    process_settings,
+)
+from container.server.types import first_line
+
+SETTING, COMMAND, KILLED = 2, 4, 1
+LAST_SECONDS, ENGINE_STOP_SECONDS = 1.0, 3.0
+"""Of the 30 s between SageMaker's SIGTERM and SIGKILL, 25 drain; these follow."""
+HEADER_BYTES = 8190
+PR_SET_PDEATHSIG = 1
+
+
+def main(command: Sequence[str]) -> int:
+    """Run the engine's command behind the server, and return the exit code."""
+    if not command:
+        return _refuse(SETTING, "No command; the arguments are the engine's command and its own.")
+    # aiohttp logs each malformed request with a traceback.
+    logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
+    try:
+        settings = process_settings()
+        engine_settings = read_engine_settings(process_environment())
+        with listening_socket(settings) as listener:
+            serving = serve(command, listener, settings, engine_settings)
+            code: int = uvloop.run(without_executor_wait(serving))
+            return code
+    except SettingsFault as fault:
+        return _refuse(SETTING, str(fault))
+    except CannotListen as fault:
+        return _refuse(COMMAND, str(fault))
+    except OSError as fault:
+        return _refuse(COMMAND, f"{command[0]} cannot be started ({fault.strerror}).")
+    finally:
+        ignore_stop_signals()
+
+
+async def serve(
+    command: Sequence[str],
+    listener: socket.socket,
+    settings: Settings,
+    engine_settings: EngineSettings,
+) -> int:
+    """Serve until a signal or the engine's end, and return the exit code."""
+    (port,) = free_ports(1)
+    raise_descriptor_limit(2 * settings.max_connections)
+    stop = stop_event()
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=engine_environment(process_environment(), port),
+        # A signal to our group must not reach the engine, which ends its streams at once.
+        start_new_session=True,
+        preexec_fn=_end_with_parent,
+    )
+    engine = Engine(port)
+    routes = Routes(engine, settings, engine_settings, _report)
+    server = Server(
+        routes,
+        handler_cancellation=True,
+        access_log=None,
+        auto_decompress=False,
+        max_line_size=HEADER_BYTES,
+        max_field_size=HEADER_BYTES,
+    )
+    runner = ServerRunner(server, shutdown_timeout=LAST_SECONDS)
+    await runner.setup()
+    await SockSite(runner, listener, backlog=2048).start()
+    _say(f"Checking requests on {bind_address(settings)} for the engine on port {port}.")
+    try:
+        code = await _watch(process, stop, engine, routes, engine_settings)
+        cut = await routes.admission.drain(0 if code else settings.drain_seconds, LAST_SECONDS)
+        _say(f"Drained; {cut} requests were cut." if cut else "Drained.")
+    finally:
+        await runner.cleanup()
+        await engine.close()
+        await _end(process)
+    return code
+
+
+async def _watch(
+    process: Process,
+    stop: asyncio.Event,
+    engine: Engine,
+    routes: Routes,
+    engine_settings: EngineSettings,
+) -> int:
+    """Return the exit code once something ends; the engine is warmed meanwhile."""
+    ended = asyncio.ensure_future(process.wait())
+    stopping = asyncio.ensure_future(stop.wait())
+    warming = asyncio.ensure_future(warm_up(engine, engine_settings, _say))
+    warming.add_done_callback(lambda task: _set_ready(task, routes))
+    try:
+        await asyncio.wait({ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (ended, stopping, warming):
+            task.cancel()
+    if stop.is_set():
+        return 0
+    status = ended.result()
+    _say(f"The engine ended with status {status}, so this server ends.")
+    return status if status > 0 else KILLED
+
+
+def _set_ready(task: asyncio.Task[None], routes: Routes) -> None:
+    if not task.cancelled():
+        fault = task.exception()
+        routes.not_ready = "" if fault is None else f"The warm-up failed: {first_line(fault)}."
+
+
+async def _end(process: Process) -> None:
+    """End the engine and what it started, by force when it does not end in time."""
+    for number, seconds in ((signal.SIGTERM, ENGINE_STOP_SECONDS), (signal.SIGKILL, None)):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), seconds)
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end the engine when this process is killed; elsewhere nothing happens."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _report(fault: BaseException) -> None:
+    _say(f"A request failed here: {type(fault).__name__}: {first_line(fault)[:500]}")
+
+
+def _say(sentence: str) -> None:
+    with suppress(OSError):
+        print(sentence, file=sys.stderr, flush=True)
+
+
+def _refuse(code: int, sentence: str) -> int:
+    _say(sentence)
+    return code

@@ -1,0 +1,318 @@
+"""Requests to a text generator: streamed or whole, by SageMaker's API or by its OpenAI path."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from container.generation_client import (
+    JSON_TYPE,
+    Answer,
+    Event,
+    GenerationClient,
+    StreamBroken,
+    chat_request,
+    error_sentence,
+    read_answer,
+    read_completion,
+    read_events,
+)
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.names import endpoint_name
+from onboarding.text_generation.spec import TextGenerationSpec
+from roundhouse.aws.bearer_token import bearer_token
+from roundhouse.aws.clients import Client, Clients, calling
+from roundhouse.errors import (
+    AwsError,
+    NotReadyError,
+    RoundhouseError,
+    UsageError,
+    WrongAnswerError,
+)
+from roundhouse.session import Session, valid_tree
+
+NO_CAPACITY = "no capacity"
+"""Of AWS's sentence for a component without copies."""
+RETRY_SECONDS = 5.0
+ANSWER_SECONDS = 70
+"""SageMaker answers, or sends the next part, within a minute."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorAddress:
+    """A text generator's endpoint, and the inference component behind it."""
+
+    name: str
+    endpoint: str
+    component: str | None
+
+
+class NoCapacityError(NotReadyError):
+    """The component has no copies now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedAnswer:
+    """An answer with its times; `first_seconds` is None where it was not streamed."""
+
+    answer: Answer
+    seconds: float
+    first_seconds: float | None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Return the answer's tokens after the first by the time that they took."""
+        usage = self.answer.usage
+        if usage is None or self.first_seconds is None or usage.completion_tokens < 2:
+            return None
+        return (usage.completion_tokens - 1) / max(self.seconds - self.first_seconds, 1e-9)
+
+    def as_dict(self, endpoint: str) -> dict[str, Any]:
+        """Return plain JSON."""
+        answer, usage, rate = self.answer, self.answer.usage, self.tokens_per_second
+        calls = [{"name": call.name, "arguments": call.arguments} for call in answer.tool_calls]
+        return {
+            "endpoint": endpoint,
+            "text": answer.text,
+            "tool_calls": calls,
+            "finish_reason": answer.finish_reason,
+            "prompt_tokens": None if usage is None else usage.prompt_tokens,
+            "output_tokens": None if usage is None else usage.completion_tokens,
+            "seconds": round(self.seconds, 3),
+            "ttft_ms": None if self.first_seconds is None else round(self.first_seconds * 1000, 1),
+            "output_tokens_per_second": None if rate is None else round(rate, 1),
+        }
+
+    def sentence(self) -> str:
+        """Return the times as one line."""
+        usage, rate, parts = self.answer.usage, self.tokens_per_second, []
+        if self.first_seconds is not None:
+            parts.append(f"{self.first_seconds * 1000:.0f} ms to the first token")
+        if usage is not None:
+            parts.append(f"{usage.prompt_tokens} + {usage.completion_tokens} tokens")
+        if rate is not None:
+            parts.append(f"{rate:.1f} tokens/s")
+        return ", ".join((*parts, f"{self.seconds:.2f} s ({self.answer.finish_reason})"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """What a command asks; `text` None asks nothing."""
+
+    text: str | None
+    system: str | None = None
+    max_tokens: int | None = None
+    stream: bool = False
+    openai: bool = False
+
+    def as_request(self) -> dict[str, Any]:
+        """Return OpenAI's request. Raises UsageError for a prompt without words."""
+        text = "" if self.text is None else self.text
+        if not text.strip():
+            raise UsageError("--prompt: is empty; give words.")
+        return chat_request(
+            text, system=self.system, max_tokens=self.max_tokens, stream=self.stream
+        )
+
+
+def generator_address(
+    environment: EnvironmentSpec, generators: Mapping[str, TextGenerationSpec], endpoint: str
+) -> GeneratorAddress | None:
+    """Return the address of a text generator, named as in its file or as in SageMaker."""
+    for name, spec in generators.items():
+        full = endpoint_name(environment, name)
+        if endpoint in (name, full):
+            component = full if spec.endpoint.kind == "inference-component" else None
+            return GeneratorAddress(name=name, endpoint=full, component=component)
+    return None
+
+
+def find_generator(session: Session, endpoint: str, prompt: Prompt) -> GeneratorAddress | None:
+    """Return a text generator's address in an environment; None for another endpoint.
+
+    Raises UsageError for a generator without a prompt, and a prompt to something else.
+    """
+    view = valid_tree(session.paths).views[session.environment.name]
+    specs = {name: file.spec for name, file in view.generators.items()}
+    address = generator_address(session.environment, specs, endpoint)
+    if address is not None and prompt.text is None:
+        raise UsageError(f"{address.name}: is a text generator; give --prompt TEXT.")
+    if address is None and prompt.text is not None:
+        known = ", ".join(sorted(specs))
+        raise UsageError(
+            f"--prompt: {endpoint!r} is no text generator of {session.environment.name}; allowed: "
+            f"{known if known else 'it has none'}."
+        )
+    return address
+
+
+def generator_client(session: Session, address: GeneratorAddress, prompt: Prompt) -> Generator:
+    """Return what asks a text generator, by the path that the prompt says."""
+    region = session.environment.region
+    token = (lambda: bearer_token(region)) if prompt.openai else None
+    return Generator(address=address, clients=session.clients, token=token)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generator:
+    """One text generator that can be asked; `token` makes a bearer token for the OpenAI path."""
+
+    address: GeneratorAddress
+    clients: Clients
+    token: Callable[[], str] | None = None
+    clock: Callable[[], float] = field(default=time.monotonic)
+    pause: Callable[[float], None] = field(default=time.sleep)
+
+    def ask(self, request: Mapping[str, Any], say: Callable[[str], None]) -> TimedAnswer:
+        """Return the answer; `say` gets its text as it comes.
+
+        Raises WrongAnswerError for an answer that is not whole, RoundhouseError where the request
+        is refused, NotReadyError where nothing can answer now.
+        """
+        begin, first = self.clock(), None
+        with _endpoint_errors(self.address):
+            if not request.get("stream"):
+                answer = self._whole(request)
+                say(answer.text)
+                return TimedAnswer(answer=answer, seconds=self.clock() - begin, first_seconds=None)
+            events = []
+            for event in self._events(request):
+                if first is None and (event.text or event.tool_calls):
+                    first = self.clock() - begin
+                say(event.text)
+                events.append(event)
+        seconds = self.clock() - begin
+        return TimedAnswer(answer=read_answer(events), seconds=seconds, first_seconds=first)
+
+    def ask_until(
+        self,
+        request: Mapping[str, Any],
+        say: Callable[[str], None],
+        seconds: float,
+        waiting: Callable[[str], None],
+    ) -> TimedAnswer:
+        """Ask again while the component has no copies, for so many seconds; raises as `ask`."""
+        end = self.clock() + seconds
+        while True:
+            try:
+                return self.ask(request, say)
+            except NoCapacityError:
+                if self.clock() + RETRY_SECONDS > end:
+                    raise
+                waiting(f"{self.address.name} has no copy yet; asking again.")
+                self.pause(RETRY_SECONDS)
+
+    def _whole(self, request: Mapping[str, Any]) -> Answer:
+        if self.token is None:
+            return self._client().ask(request)
+        return read_completion(b"".join(self._openai_parts(request, self.token())))
+
+    def _events(self, request: Mapping[str, Any]) -> Iterator[Event]:
+        if self.token is None:
+            return self._client().stream(request)
+        return read_events(self._openai_parts(request, self.token()))
+
+    def _client(self) -> GenerationClient:
+        return GenerationClient(
+            runtime=self.clients("sagemaker-runtime"),
+            endpoint=self.address.endpoint,
+            component=self.address.component,
+        )
+
+    def _openai_parts(self, request: Mapping[str, Any], token: str) -> Iterator[bytes]:
+        """Yield the bytes of an answer of the OpenAI path, as they come."""
+        url = openai_url(self.clients("sagemaker-runtime"), self.address)
+        answer = _post(url, json.dumps(request).encode(), token)
+        if answer.status_code != 200:
+            body = b"".join(answer.raw.stream())
+            raise _refusal(self.address, answer.status_code, body.decode(errors="replace"))
+        return iter(answer.raw.stream(decode_content=True))
+
+
+def openai_url(runtime: Client, address: GeneratorAddress) -> str:
+    """Return the URL of chats on an endpoint's OpenAI path."""
+    component = "" if address.component is None else f"/inference-components/{address.component}"
+    base = str(runtime.meta.endpoint_url).rstrip("/")
+    return f"{base}/endpoints/{address.endpoint}{component}/openai/v1/chat/completions"
+
+
+def _post(url: str, body: bytes, token: str) -> Any:
+    """Return botocore's answer to a request with a bearer token, its body still to be read."""
+    from botocore.awsrequest import AWSRequest
+    from botocore.httpsession import URLLib3Session
+    from botocore.session import get_session
+    from botocore.utils import get_environ_proxies
+
+    headers = {"Content-Type": JSON_TYPE, "Authorization": f"Bearer {token}"}
+    request = AWSRequest("POST", url, headers, body, stream_output=True).prepare()
+    certificates = get_session().get_config_variable("ca_bundle")
+    session = URLLib3Session(
+        verify=True if certificates is None else certificates,
+        timeout=ANSWER_SECONDS,
+        proxies=get_environ_proxies(url),
+    )
+    return session.send(request)
+
+
+@contextmanager
+def _endpoint_errors(address: GeneratorAddress) -> Iterator[None]:
+    """Turn the client's errors and AWS's into this command's."""
+    from botocore.exceptions import ClientError
+
+    try:
+        with calling(f"Endpoint {address.endpoint}"):
+            try:
+                yield
+            except ClientError as error:
+                _raise_known(address, error.response)
+                raise
+    except StreamBroken as fault:
+        raise WrongAnswerError(
+            f"Endpoint {address.endpoint}: {str(fault).rstrip('.')}; ask again."
+        ) from fault
+
+
+def _raise_known(address: GeneratorAddress, response: Mapping[str, Any]) -> None:
+    """Raise what the container says, or that nothing is there to say it."""
+    error = response.get("Error", {})
+    if "OriginalStatusCode" in response:
+        words = str(response.get("OriginalMessage", ""))
+        raise _refusal(address, int(response["OriginalStatusCode"]), words)
+    message = str(error.get("Message"))
+    if NO_CAPACITY in message:
+        raise _no_capacity(address)
+    if error.get("Code") == "ValidationError" and "not found" in message:
+        raise NotReadyError(
+            f"Endpoint {address.endpoint}: AWS answered {message.rstrip('.')}; `roundhouse deploy` "
+            "deploys what is not there."
+        )
+
+
+def _refusal(address: GeneratorAddress, status: int, words: str) -> RoundhouseError:
+    """Return the fault of an answer by its status."""
+    if NO_CAPACITY in words:
+        return _no_capacity(address)
+    try:
+        document = json.loads(words)
+    except ValueError:
+        document = {}
+    has_error = isinstance(document, dict) and bool(document)
+    text = error_sentence(document) if has_error else words[:500]
+    sentence = f"Endpoint {address.endpoint}: the server answered {status}: {text.rstrip('.')}"
+    if status in (401, 403):
+        reason = "use credentials that may do sagemaker:CallWithBearerToken and InvokeEndpoint"
+        return AwsError(f"{sentence}; {reason}.", reason=str(status), is_answer=True)
+    if status < 500:
+        return RoundhouseError(f"{sentence}.")
+    return NotReadyError(f"{sentence}; ask again in some seconds.")
+
+
+def _no_capacity(address: GeneratorAddress) -> NoCapacityError:
+    return NoCapacityError(
+        f"Endpoint {address.endpoint}: has no copy that answers, since it is scaled to zero or "
+        "still starts; the request has asked for one: wait some minutes, or let --wait ask again."
+    )

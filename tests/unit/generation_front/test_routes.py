@@ -1,0 +1,171 @@
+"""Paths, refusals and bounds, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from container.server.settings import Settings
+from tests.unit.generation_front.fronts import completion, running_front, until
+
+pytestmark = pytest.mark.unit
+ADAPTER, CUSTOM = "X-Amzn-SageMaker-Adapter-Identifier", "X-Amzn-SageMaker-Custom-Attributes"
+
+
+def run(play, **limits):
+    async def inner():
+        async with running_front(**limits) as front:
+            return await play(front)
+
+    return asyncio.run(inner())
+
+
+def error_of(body):
+    return json.loads(body)["error"]
+
+
+def test_a_request_reaches_the_engine_written_again_and_without_its_headers():
+    async def play(front):
+        headers = {"X-Request-Id": "1", "Authorization": "Bearer secret"}
+        answer = await front.ask("/invocations", completion(model=""), headers=headers)
+        return answer, front.program.requests
+
+    (status, body, _), [(path, document, headers)] = run(play)
+    assert (status, json.loads(body)["choices"]) == (200, [{"text": "all"}])
+    assert (path, document["model"]) == ("/v1/completions", "chat")
+    assert not {"X-Request-Id", "Authorization"} & headers.keys()
+
+
+def test_ping_is_healthy_once_the_engine_is_warm():
+    async def play(front):
+        front.routes.not_ready = "starting"
+        before = (await front.ask("/ping", method="GET"))[0]
+        front.routes.not_ready = ""
+        after = (await front.ask("/ping", method="GET"))[0]
+        front.program.ping = 503
+        return before, after, (await front.ask("/ping", method="POST"))[0]
+
+    assert run(play) == (503, 200, 503)
+
+
+def test_metrics_are_the_engines_and_then_our_own():
+    async def play(front):
+        return (await front.ask("/metrics", method="GET"))[1].decode()
+
+    text = run(play)
+    assert text.startswith("vllm:num_requests_running 0\n")
+    assert 'roundhouse_front_rejections_total{reason="queue"} 0\n' in text
+
+
+REFUSED = [
+    ("/adapters", "POST", {}, 404),
+    ("/v1/load_lora_adapter", "POST", {}, 404),
+    ("/tokenize", "POST", {}, 404),
+    ("/invocations/../adapters", "POST", {}, 404),
+    ("/invocations", "GET", {}, 405),
+    ("/v1/models", "DELETE", {}, 405),
+    ("/invocations", "POST", {"Content-Type": "text/plain"}, 400),
+    ("/invocations", "POST", {"Content-Encoding": "gzip"}, 415),
+    ("/invocations", "POST", {CUSTOM: "Route = /adapters"}, 400),
+    ("/invocations", "POST", {"X-Amzn-SageMaker-Session-Id": "NEW_SESSION"}, 400),
+    ("/invocations", "POST", {ADAPTER: "a1"}, 404),
+]
+
+
+def test_refuses_other_paths_methods_and_headers_before_the_engine():
+    async def play(front):
+        answers = [
+            await front.ask(path, completion(), method=method, headers=headers)
+            for path, method, headers, _ in REFUSED
+        ]
+        return answers, front.program.requests
+
+    answers, requests = run(play)
+    assert [status for status, _, _ in answers] == [row[3] for row in REFUSED]
+    assert requests == [] and all(error_of(body)["code"] for _, body, _ in answers)
+
+
+def test_refuses_an_unknown_model_before_the_engine():
+    async def play(front):
+        return await front.ask("/invocations", completion(model="nope")), front.program.requests
+
+    (status, body, _), requests = run(play)
+    assert (status, error_of(body)["type"], requests) == (404, "NotFoundError", [])
+
+
+def test_the_engines_refusals_come_back_as_they_are():
+    async def play(front):
+        plain = await front.ask("/invocations", completion({"status": 400}))
+        streamed = await front.ask("/invocations", completion({"status": 503}, stream=True))
+        return plain[0], streamed[0], streamed[2].get("Retry-After")
+
+    assert run(play) == (400, 503, "1")
+
+
+def test_a_body_that_is_too_large_or_too_slow_is_refused():
+    async def play(front):
+        large = (await front.ask("/invocations", data=b" " * 2000))[0]
+
+        async def parts(size, pause):
+            for _ in range(3):
+                await asyncio.sleep(pause)
+                yield b" " * size
+
+        chunked = (await front.ask("/invocations", data=parts(500, 0)))[0]
+        return large, chunked, (await front.ask("/invocations", data=parts(1, 0.7)))[0]
+
+    settings = Settings(max_body_bytes=1000, request_seconds=1)
+    assert run(play, settings=settings) == (413, 413, 408)
+
+
+def test_refuses_at_once_what_the_engine_cannot_take():
+    async def play(front):
+        order = completion({"pause": 0.3, "events": 2}, stream=True)
+        held = [asyncio.create_task(front.ask("/invocations", order)) for _ in range(8)]
+        await until(lambda: front.program.running == 8)
+        begin = time.monotonic()
+        status, body, headers = await front.ask("/invocations", completion())
+        seconds = time.monotonic() - begin
+        ends = [(await task)[1][-14:] for task in held]
+        after = (await front.ask("/invocations", completion()))[0]
+        refusals = front.routes.admission.refusals["queue"]
+        return (status, error_of(body), headers["Retry-After"]), seconds, ends, after, refusals
+
+    (status, error, retry), seconds, ends, after, refusals = run(play)
+    assert (status, error["type"], retry) == (503, "ServiceUnavailableError", "1")
+    assert "8 of 8 answers are under way" in error["message"]
+    assert seconds < 0.3 and ends == [b"data: [DONE]\n\n"] * 8 and (after, refusals) == (200, 1)
+
+
+def test_a_request_of_several_answers_counts_as_such():
+    async def play(front):
+        first = asyncio.create_task(front.ask("/invocations", completion({"pause": 0.3}, n=6)))
+        await until(lambda: front.program.running == 1)
+        return (await front.ask("/invocations", completion(n=3)))[0], (await first)[0]
+
+    assert run(play) == (503, 200)
+
+
+def test_adapters_load_and_answer_where_the_plan_has_them():
+    async def play(front):
+        header = {ADAPTER: "a1"}
+        before = (await front.ask("/invocations", completion(), headers=header))[0]
+        loaded = (await front.ask("/adapters", {"name": "a1", "src": "/x"}))[0]
+        after = (await front.ask("/invocations", completion(), headers=header))[0]
+        return before, loaded, after, front.program.requests[-1][1]["model"]
+
+    assert run(play, adapters=True) == (404, 200, 200, "a1")
+
+
+def test_a_fault_of_ours_shows_no_values():
+    async def play(front):
+        front.routes._engine = None
+        status, body, _ = await front.ask("/invocations", completion())
+        found, front.faults[:] = list(front.faults), []
+        return status, error_of(body)["message"], [type(fault) for fault in found]
+
+    status, message, faults = run(play)
+    assert (status, faults) == (500, [AttributeError]) and "NoneType" not in message
