@@ -4,7 +4,7 @@ ROUNDHOUSE := .venv/bin/roundhouse
 # Compiled bytecode is kept: importing aws_cdk and transformers anew costs seconds every time.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help demo down test acceptance rehearsal check bench doctor environments environments-dev lock schema platform-data clean
+.PHONY: help demo down test test-chat acceptance rehearsal check bench doctor environments environments-dev environments-chat lock schema platform-data clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -17,6 +17,9 @@ down: ## stop the local cloud and remove what it made
 
 test: environments-dev ## the whole suite, tier by tier (TIERS="unit synth" for some)
 	@.venv/bin/python -m tests.tiers $(TIERS)
+
+test-chat: environments-dev environments-chat ## the tests that need vLLM and llm-compressor: 6 GB of environments
+	@.venv/bin/python -m tests.tiers text_generation
 
 acceptance: environments ## play the first day of an account in the local cloud, step by step
 	@$(ROUNDHOUSE) acceptance --env local
@@ -38,6 +41,9 @@ environments: doctor ## make the locked environments that are not there
 
 environments-dev: doctor
 	@$(PYTHON) -m roundhouse.dev.environments --dev
+
+environments-chat: environments
+	@$(PYTHON) -m roundhouse.dev.environments --dev vllm quantizer
 
 lock: doctor ## write requirements/*.txt anew from requirements/*.in
 	@$(PYTHON) -m roundhouse.dev.environments --lock

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 
 from local_cloud.application_autoscaling.autoscaler import Autoscaler
+from local_cloud.application_autoscaling.registry import Registry
 from local_cloud.cloudwatch import metric_store, patches
 from local_cloud.cloudwatch.alarms import Alarms
-from local_cloud.sagemaker.hosting.endpoints import Endpoints
+from local_cloud.sagemaker.components.components import Components
+from local_cloud.sagemaker.components.samples import ComponentSamples
 from local_cloud.sagemaker.metrics.host_metrics import Hosts, running_count
 from local_cloud.sagemaker.metrics.invocation_metrics import HIGH_RESOLUTION_SHARE, publisher
 from local_cloud.scheduler.schedules import Schedules
@@ -30,19 +32,22 @@ class Clock:
     def __init__(
         self,
         settings: Settings,
-        endpoints: Endpoints,
+        components: Components,
         autoscaler: Autoscaler,
-        scaled_variants: Callable[[str], Collection[str]],
+        registry: Registry,
         schedules: Schedules,
     ) -> None:
         self._minute = settings.seconds_per_minute
-        self._hosts = Hosts(endpoints.endpoints, scaled_variants)
+        endpoints = components.endpoints
+        self._hosts = Hosts(endpoints.endpoints, registry.variants)
+        self._components = ComponentSamples(components.components, registry.scales_component)
         self._alarms = Alarms(seconds_per_minute=self._minute, act=autoscaler.take_alarm_action)
         self._autoscaler, self._schedules = autoscaler, schedules
         self._ended = threading.Event()
         self._last = (0, 0)
         publisher.seconds_per_minute = self._minute
         publisher.running = partial(running_count, endpoints.endpoints)
+        publisher.copies = self._components.copies
 
     def start(self) -> None:
         """Replace MiniStack's alarms and queries, and begin."""
@@ -61,12 +66,14 @@ class Clock:
         """Do what is due at a time, in seconds since the epoch."""
         minute, sixth = int(now // self._minute), int(now // (self._minute * HIGH_RESOLUTION_SHARE))
         _run_part(self._hosts.sample_requests)
+        _run_part(self._components.sample_requests)
         if sixth == self._last[1]:
             return
         if minute != self._last[0]:
             begun, ended = (minute - 1) * self._minute, (minute - 1e-6) * self._minute
             forgotten = now - max(KEPT_MINUTES * self._minute, KEPT_SECONDS)
             _run_part(self._hosts.sample_minute, begun, ended)
+            _run_part(self._components.sample_minute, begun, ended)
             _run_part(metric_store.forget, (INVOCATIONS, HOST), forgotten)
         self._last = (minute, sixth)
         publisher.flush(now)

@@ -32,7 +32,8 @@ PATTERNS: dict[str, dict[str, list[str]]] = {
 }
 INVOCATION_THREADS = 64
 Answer = Callable[[str, bytes], Reply]
-Invoke = Callable[[str, Mapping[str, str], bytes], Reply]
+Invoke = Callable[[str, Mapping[str, str], bytes], Any]
+"""Returns a reply, or one that is streamed."""
 
 
 def serve(settings: Settings) -> None:
@@ -43,12 +44,16 @@ def serve(settings: Settings) -> None:
     asyncio.run(_serve(settings))
 
 
-def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
-    """Add the services of this package to MiniStack, and return the function that stops them."""
+def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]]:
+    """Add the services of this package to MiniStack.
+
+    Returns the application to serve, and the function that stops the services.
+    """
     from local_cloud.application_autoscaling.actor import Actor
     from local_cloud.application_autoscaling.api import Scaling
     from local_cloud.application_autoscaling.autoscaler import Autoscaler
     from local_cloud.application_autoscaling.registry import Registry
+    from local_cloud.application_autoscaling.resources import ScaledResources
     from local_cloud.clock import Clock
     from local_cloud.cloudformation import resource_types
     from local_cloud.cloudwatch.alarms import alarm_states
@@ -57,10 +62,13 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     from local_cloud.iam import actions, condition_keys, web_identity
     from local_cloud.ministack import missing_images, s3_copies
     from local_cloud.ministack.account import sagemaker_arn
+    from local_cloud.sagemaker.components.api import ComponentActions
+    from local_cloud.sagemaker.components.components import Components
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
     from local_cloud.sagemaker.recommender.recommendation_jobs import RecommendationJobs
     from local_cloud.sagemaker.runtime.api import Runtime
+    from local_cloud.sagemaker.runtime.openai_path import OpenAiPath
     from local_cloud.sagemaker.training.training_jobs import TrainingJobs
     from local_cloud.scheduler.schedules import Schedules
     from local_cloud.scheduler.targets import Targets
@@ -68,10 +76,14 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     from local_cloud.step_functions import state_machines
 
     endpoints, builds, registry = Endpoints(settings, alarm_states), Builds(settings), Registry()
+    components = Components(endpoints, alarm_states)
     stretch = settings.seconds_per_minute / 60
-    actor = Actor(endpoints=endpoints, alarm_states=alarm_states, stretch=stretch)
-    scaling, runtime = Scaling(registry, actor), Runtime(endpoints)
+    resources = ScaledResources(endpoints=endpoints, components=components)
+    actor = Actor(resources=resources, alarm_states=alarm_states, stretch=stretch)
+    scaling, runtime = Scaling(registry, actor), Runtime(components)
     control_plane = ControlPlane(endpoints, registry.variants)
+    control_plane.add(ComponentActions(components, control_plane.tags).actions)
+    control_plane.hosted_components = components.names_of
     targets = Targets(
         start_build=builds.start,
         sagemaker=lambda: control_plane.actions,
@@ -79,12 +91,12 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     )
     schedules = Schedules(targets, seconds_per_minute=settings.seconds_per_minute)
     autoscaler = Autoscaler(registry, actor)
-    clock = Clock(settings, endpoints, autoscaler, registry.variants, schedules)
+    clock = Clock(settings, components, autoscaler, registry, schedules)
     jobs = TrainingJobs(settings, control_plane.tags)
     control_plane.add(jobs.actions)
-    recommendations = RecommendationJobs(control_plane, runtime.answer)
+    recommendations = RecommendationJobs(control_plane, runtime.answer_whole)
     control_plane.add(recommendations.actions)
-    resource_types.install(control_plane, scaling)
+    resource_types.install(control_plane, components, scaling)
     builds.install()
     schedules.install()
     state_machines.install()
@@ -94,7 +106,8 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
     web_identity.install(settings.github_keys_url)
     actions.install()
     clock.start()
-    _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer))
+    threads = ThreadPoolExecutor(INVOCATION_THREADS, thread_name_prefix="invocation")
+    _add_service(emulator, "sagemaker", _handler(control_plane.answer, runtime.answer, threads))
     _add_service(emulator, "application-autoscaling", _handler(scaling.answer))
     _add_service(emulator, "servicequotas", _handler(ServiceQuotas(settings.state).answer))
 
@@ -102,9 +115,10 @@ def _install(emulator: Any, settings: Settings) -> Callable[[], None]:
         clock.stop()
         recommendations.stop_all()
         stop_jobs([*builds.runs.values(), *jobs.all_runs])
+        components.stop_all()
         endpoints.stop_all()
 
-    return stop
+    return OpenAiPath(emulator.app, runtime, threads), stop
 
 
 async def _serve(settings: Settings) -> None:
@@ -112,7 +126,7 @@ async def _serve(settings: Settings) -> None:
     from hypercorn.asyncio import serve as hypercorn_serve
     from hypercorn.config import Config
 
-    stop = _install(emulator, settings)
+    application, stop = _install(emulator, settings)
     ending = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
@@ -127,7 +141,7 @@ async def _serve(settings: Settings) -> None:
         await ending.wait()
         await asyncio.to_thread(stop)
 
-    await hypercorn_serve(emulator.app, config, shutdown_trigger=wait_for_end)
+    await hypercorn_serve(application, config, shutdown_trigger=wait_for_end)
     announcing.cancel()
 
 
@@ -159,17 +173,22 @@ def _add_service(emulator: Any, name: str, handler: Any) -> None:
     emulator.SERVICE_REGISTRY[name] = {"module": module_name}
 
 
-def _handler(answer: Answer, invoke: Invoke | None = None) -> Any:
+def _handler(
+    answer: Answer, invoke: Invoke | None = None, threads: ThreadPoolExecutor | None = None
+) -> Any:
     """A handler of both APIs: SageMaker Runtime signs as SageMaker does, and differs by path."""
-    threads = ThreadPoolExecutor(max_workers=INVOCATION_THREADS, thread_name_prefix="invocation")
+    from local_cloud.ministack.streaming import streaming_response
 
     async def handler(
         method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
-    ) -> Reply:
+    ) -> Any:
         if invoke is None or not path.startswith("/endpoints/"):
             return answer(headers.get("x-amz-target", ""), body)
         run = partial(contextvars.copy_context().run, invoke, path, headers, body)
-        return await asyncio.get_running_loop().run_in_executor(threads, run)
+        reply = await asyncio.get_running_loop().run_in_executor(threads, run)
+        if isinstance(reply, tuple):
+            return reply
+        return reply.status, reply.headers, streaming_response(reply.parts, reply.close)
 
     return handler
 

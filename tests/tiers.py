@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import subprocess
 import sys
@@ -31,6 +32,8 @@ class Tier:
     """Tiers of a group run one after the other, beside other groups: many tests wait."""
     processes: int = 1
     """Tests that mostly wait are spread over several processes, a file in one of them."""
+    apart: str | None = None
+    """The command that runs it; without its name it is only counted, as not run."""
 
 
 TIERS = (
@@ -76,6 +79,16 @@ TIERS = (
         suites=((".venv", "tests/rehearsal"),),
     ),
     Tier(
+        name="text_generation",
+        group="local_cloud",
+        needs="vLLM and llm-compressor on a CPU",
+        suites=(
+            (".venvs/quantizer", "tests/text_generation/quantizer"),
+            (".venv", "tests/text_generation/vllm"),
+        ),
+        apart="make test-chat",
+    ),
+    Tier(
         name="contract",
         group="local_cloud",
         needs="Triton 2.51 and the Python server",
@@ -108,15 +121,24 @@ def main(arguments: list[str] | None = None) -> int:
     group_names = dict.fromkeys(tier.group for tier in tiers)
     groups = [[tier for tier in tiers if tier.group == name] for name in group_names]
     with ThreadPoolExecutor(len(groups)) as pool:
-        parts = pool.map(lambda group: [run_tier(tier) for tier in group], groups)
+        parts = pool.map(
+            lambda group: [run_tier(tier, named=tier.name in chosen) for tier in group], groups
+        )
         outcomes = [outcome for part in parts for outcome in part]
     print_table(outcomes)
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
-def run_tier(tier: Tier) -> Outcome:
-    """Run the suites of a tier one after the other."""
+def run_tier(tier: Tier, *, named: bool = True) -> Outcome:
+    """Run the suites of a tier one after the other; count one that runs apart unless named."""
     outcome = Outcome(tier=tier)
+    if tier.apart is not None and not named:
+        outcome.not_run = [
+            f"{test}: `{tier.apart}` runs it"
+            for _, folder in tier.suites
+            for test in tests_of(folder)
+        ]
+        return outcome
     begin = time.monotonic()
     for environment, folder in tier.suites:
         run_suite(outcome, environment, folder)
@@ -156,6 +178,16 @@ def run_suite(outcome: Outcome, environment: str, folder: str) -> None:
     count_cases(outcome, report)
     if result.returncode != 0 and outcome.failed == failed_before:
         outcome.failed += 1
+
+
+def tests_of(folder: str) -> list[str]:
+    """Return the test functions of a folder, without importing what they need."""
+    return [
+        f"{file.relative_to(ROOT)}::{node.name}"
+        for file in sorted((ROOT / folder).rglob("test_*.py"))
+        for node in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
 
 
 def test_environment() -> dict[str, str]:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from local_cloud.application_autoscaling.records import (
     Activity,
@@ -17,6 +16,7 @@ from local_cloud.application_autoscaling.records import (
     ScheduledAction,
     Target,
 )
+from local_cloud.application_autoscaling.resources import ScaledResources
 from local_cloud.application_autoscaling.tracking import (
     Breach,
     Proposal,
@@ -27,9 +27,6 @@ from local_cloud.application_autoscaling.tracking import (
 )
 from local_cloud.protocol.errors import AwsError
 
-if TYPE_CHECKING:
-    from local_cloud.sagemaker.hosting.endpoints import Endpoints
-
 logger = logging.getLogger("roundhouse.scaling")
 Activities = MutableSequence[Activity]
 MOST_ACTIVITIES = 1000
@@ -38,9 +35,9 @@ MOST_ACTIVITIES = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Actor:
-    """Acts on the present account's endpoints; `stretch` is real seconds per second of AWS."""
+    """Acts on the present account's resources; `stretch` is real seconds per second of AWS."""
 
-    endpoints: Endpoints
+    resources: ScaledResources
     alarm_states: Callable[[Sequence[str]], Mapping[str, str]]
     stretch: float
 
@@ -53,7 +50,7 @@ class Actor:
         now: float,
     ) -> None:
         """Scale one target to the largest capacity that the policies of breached alarms ask for."""
-        current, desired = capacity(self.endpoints, target.key)
+        current, desired = self.resources.capacity(target.key)
         known = {policy.arn: policy for policy in policies}
         proposals = [
             proposal
@@ -74,7 +71,7 @@ class Actor:
             most = max(item.desired for item in (proposals if chosen is None else [chosen]))
             reason = _reason_not_to_scale(target, most, desired)
             keep(activities, activity_without_change(target.key, cause, reason))
-        elif self.endpoints.endpoint_named(target.key.endpoint).status != "InService":
+        elif self.resources.state(target.key).status != "InService":
             reason = {"Code": "TargetServicePutResourceAsUnscalable"}
             keep(activities, activity_without_change(target.key, cause, reason))
         elif not target.suspended[f"DynamicScaling{'Out' if capped > current else 'In'}Suspended"]:
@@ -109,7 +106,7 @@ class Actor:
 
     def enforce(self, target: Target, activities: Activities) -> None:
         """Bring a target within its bounds, as registering it or a scheduled action does."""
-        desired = capacity(self.endpoints, target.key)[1]
+        desired = self.resources.capacity(target.key)[1]
         bounded = clamp(desired, target.low, target.high)
         if bounded != desired:
             bound = "minimum" if bounded > desired else "maximum"
@@ -119,7 +116,7 @@ class Actor:
     def _set_capacity(
         self, target: Target, desired: int, cause: str, activities: Activities
     ) -> None:
-        activity = begin_activity(self.endpoints, target.key, desired, cause)
+        activity = begin_activity(self.resources, target.key, desired, cause)
         logger.info("%s: %s (%s)", target.key.resource_id, activity.description, cause)
         keep(activities, activity)
 
@@ -127,7 +124,7 @@ class Actor:
         """End the activities whose change is complete or has failed."""
         for activity in activities:
             if activity.status == "InProgress":
-                follow_activity(self.endpoints, activity, targets.get(activity.key))
+                follow_activity(self.resources, activity, targets.get(activity.key))
 
     def tick(
         self, action: ScheduledAction, target: Target, activities: Activities, now: float
@@ -165,32 +162,19 @@ def _reason_not_to_scale(target: Target, proposed: int, desired: int) -> dict[st
     return {"Code": "AlreadyAtDesiredCapacity", "CurrentCapacity": desired}
 
 
-def capacity(endpoints: Endpoints, key: Key) -> tuple[int, int]:
-    """Return present and desired instances of a variant. Raises AwsError for an unknown variant."""
-    counts = endpoints.instances(key.endpoint)
-    if key.variant not in counts:
-        config = endpoints.endpoint_named(key.endpoint).config_name
-        raise AwsError(
-            "ValidationException",
-            f'The variant name(s) "{key.variant}" is/are not present within endpoint '
-            f'configuration "{config}".',
-        )
-    return counts[key.variant]
-
-
-def begin_activity(endpoints: Endpoints, key: Key, desired: int, cause: str) -> Activity:
+def begin_activity(resources: ScaledResources, key: Key, desired: int, cause: str) -> Activity:
     """Request a capacity, and return the activity, which has failed where that is refused."""
     activity = Activity(
         key=key,
-        description=f"Setting desired instance count to {desired}.",
+        description=f"Setting desired {key.noun} count to {desired}.",
         cause=cause,
-        message=f"Successfully set desired instance count to {desired}. Waiting for change to be "
+        message=f"Successfully set desired {key.noun} count to {desired}. Waiting for change to be "
         "fulfilled by sagemaker.",
         desired=desired,
-        before=capacity(endpoints, key)[0],
+        before=resources.capacity(key)[0],
     )
     try:
-        endpoints.scale(key.endpoint, key.variant, desired)
+        resources.scale(key, desired)
     except AwsError as error:
         _fail(
             activity,
@@ -200,26 +184,25 @@ def begin_activity(endpoints: Endpoints, key: Key, desired: int, cause: str) -> 
     return activity
 
 
-def follow_activity(endpoints: Endpoints, activity: Activity, target: Target | None) -> None:
+def follow_activity(resources: ScaledResources, activity: Activity, target: Target | None) -> None:
     """End an open activity once its endpoint has settled, and begin the target's cool-down."""
     try:
-        state = endpoints.endpoint_named(activity.key.endpoint)
+        state = resources.state(activity.key)
         # Status before counts: the counts read before it would be those of a change under way.
         if state.status in ("Updating", "SystemUpdating", "RollingBack"):
             return
-        counts = endpoints.instances(activity.key.endpoint)
+        running = resources.capacity(activity.key)[0]
     except AwsError as error:
         _fail(activity, error.message)
         return
-    running = counts.get(activity.key.variant, (0, 0))[0]
     if running != activity.desired:
-        status = f"endpoint {activity.key.endpoint} is {state.status} with {running} instances"
+        status = f"{activity.key.resource_id} is {state.status} with a capacity of {running}"
         _fail(activity, state.failure_reason or status)
         return
     activity.end(
         "Successful",
-        f"Successfully set desired instance count to {activity.desired}. Change successfully "
-        "fulfilled by sagemaker.",
+        f"Successfully set desired {activity.key.noun} count to {activity.desired}. Change "
+        "successfully fulfilled by sagemaker.",
     )
     if target is not None:
         target.last = Change(before=activity.before, after=running, at=time.time())
@@ -227,7 +210,8 @@ def follow_activity(endpoints: Endpoints, activity: Activity, target: Target | N
 
 def _fail(activity: Activity, reason: str) -> None:
     activity.end(
-        "Failed", f"Failed to set desired instance count to {activity.desired}. Reason: {reason}"
+        "Failed",
+        f"Failed to set desired {activity.key.noun} count to {activity.desired}. Reason: {reason}",
     )
 
 

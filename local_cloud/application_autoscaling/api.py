@@ -1,4 +1,4 @@
-"""Application Auto Scaling's API for endpoint variants."""
+"""Application Auto Scaling's API for endpoint variants and inference components."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from local_cloud.application_autoscaling.actor import Actor, capacity
+from local_cloud.application_autoscaling.actor import Actor
 from local_cloud.application_autoscaling.policy_alarms import delete_alarms, put_alarms
 from local_cloud.application_autoscaling.records import (
     CONFIGURATIONS,
@@ -34,7 +34,7 @@ from local_cloud.protocol.schedule import ScheduleError, schedule
 
 SERVICE_ROLE = (
     "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/"
-    "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
+    "AWSServiceRoleForApplicationAutoScaling_SageMaker{}"
 )
 
 
@@ -93,10 +93,11 @@ class Scaling:
                     target.high if high is None else high,
                 )
             low, high = check_bounds(low, high)
-            capacity(self._actor.endpoints, key)
+            self._actor.resources.capacity(key)
             if target is None:
                 arn = _arn("application-autoscaling", f"scalable-target/{uuid.uuid4().hex[:28]}")
-                role = f"arn:aws:iam::{account_id()}:role/{SERVICE_ROLE}"
+                kind = "Endpoint" if key.component is None else "InferenceComponent"
+                role = f"arn:aws:iam::{account_id()}:role/{SERVICE_ROLE.format(kind)}"
                 target = Target(key=key, arn=arn, role=role, low=low, high=high)
             target.low, target.high = low, high
             target.suspended.update(

@@ -49,10 +49,10 @@ class Autoscaler:
                     self._step_target(target, called, now)
 
     def _step_target(self, target: Target, breaches: Sequence[Breach], now: float) -> None:
-        """A target whose endpoint is gone is removed."""
+        """A target whose resource is gone is removed."""
         registry = self._registry
         try:
-            self._actor.endpoints.endpoint_named(target.key.endpoint)
+            self._actor.resources.state(target.key)
         except AwsError:
             registry.forget(target.key)
             return

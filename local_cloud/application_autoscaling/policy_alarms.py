@@ -13,7 +13,7 @@ from typing import Any
 from ministack.services import cloudwatch
 
 from local_cloud.application_autoscaling.records import Key, Policy
-from local_cloud.application_autoscaling.requests import VARIANT_METRICS
+from local_cloud.application_autoscaling.requests import PREDEFINED
 from local_cloud.application_autoscaling.tracking import SCALE_IN_SHARE
 from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.errors import present_fields
@@ -64,16 +64,13 @@ def _metric(key: Key, configuration: Mapping[str, Any]) -> Alarm:
     custom = configuration.get("CustomizedMetricSpecification")
     if custom is None:
         predefined = configuration["PredefinedMetricSpecification"]["PredefinedMetricType"]
-        name, statistic, period = VARIANT_METRICS[predefined]
+        name, statistic, period = PREDEFINED[key.dimension][predefined]
         return {
             "Namespace": INVOCATIONS,
             "MetricName": name,
             "Statistic": statistic,
             "Period": period,
-            "Dimensions": [
-                {"Name": "EndpointName", "Value": key.endpoint},
-                {"Name": "VariantName", "Value": key.variant},
-            ],
+            "Dimensions": key.metric_dimensions,
         }
     if custom.get("Metrics"):
         return {"Metrics": [_with_period(query) for query in custom["Metrics"]]}

@@ -46,14 +46,35 @@ class Key(NamedTuple):
         )
 
     @property
+    def component(self) -> str | None:
+        """The inference component's name, of `inference-component/<name>`."""
+        kind, name = self.resource_id.split("/")[:2]
+        return name if kind == "inference-component" else None
+
+    @property
     def endpoint(self) -> str:
-        """The endpoint's name, of `endpoint/<name>/variant/<name>`."""
-        return self.resource_id.split("/")[1]
+        """The endpoint's name, of `endpoint/<name>/variant/<name>`; empty for a component."""
+        return "" if self.component is not None else self.resource_id.split("/")[1]
 
     @property
     def variant(self) -> str:
-        """The variant's name."""
-        return self.resource_id.split("/")[3]
+        """The variant's name; empty for a component."""
+        return "" if self.component is not None else self.resource_id.split("/")[3]
+
+    @property
+    def noun(self) -> str:
+        """What its capacity counts."""
+        return "instance" if self.component is None else "copy"
+
+    @property
+    def metric_dimensions(self) -> list[dict[str, str]]:
+        """The CloudWatch dimensions of its metrics."""
+        if self.component is not None:
+            return [{"Name": "InferenceComponentName", "Value": self.component}]
+        return [
+            {"Name": "EndpointName", "Value": self.endpoint},
+            {"Name": "VariantName", "Value": self.variant},
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,10 @@ class Registry:
         """Return the variants of an endpoint that are scalable targets."""
         return frozenset(key.variant for key in self.targets if key.endpoint == endpoint)
 
+    def scales_component(self, name: str) -> bool:
+        """Whether an inference component is a scalable target."""
+        return any(key.component == name for key in self.targets)
+
     def policies_of(self, key: Key) -> list[Policy]:
         """Return the policies of one target."""
         return [policy for policy in self.policies.values() if policy.key == key]

@@ -18,8 +18,14 @@ from local_cloud.protocol.constraints import constraint_error, fault, null_fault
 from local_cloud.protocol.errors import AwsError, Request, validation_error
 from local_cloud.protocol.listing import page
 
-NAMESPACE, DIMENSION = "sagemaker", "sagemaker:variant:DesiredInstanceCount"
-VARIANT = re.compile(r"endpoint/[^/]+/variant/[^/]+")
+NAMESPACE = "sagemaker"
+DIMENSION = "sagemaker:variant:DesiredInstanceCount"
+COMPONENT_DIMENSION = "sagemaker:inference-component:DesiredCopyCount"
+RESOURCES = {
+    DIMENSION: re.compile(r"endpoint/[^/]+/variant/[^/]+"),
+    COMPONENT_DIMENSION: re.compile(r"inference-component/[^/]+"),
+}
+"""The form of a resource id, by scalable dimension."""
 HIGHEST_TARGET = 2.0**360
 VARIANT_METRICS = {
     "SageMakerVariantInvocationsPerInstance": ("InvocationsPerInstance", "Sum", 60),
@@ -29,7 +35,16 @@ VARIANT_METRICS = {
         10,
     ),
 }
-"""The metric, statistic and period that a predefined metric of a variant tracks."""
+COMPONENT_METRICS = {
+    "SageMakerInferenceComponentInvocationsPerCopy": ("InvocationsPerCopy", "Sum", 60),
+    "SageMakerInferenceComponentConcurrentRequestsPerCopyHighResolution": (
+        "ConcurrentRequestsPerCopy",
+        "Average",
+        10,
+    ),
+}
+PREDEFINED = {DIMENSION: VARIANT_METRICS, COMPONENT_DIMENSION: COMPONENT_METRICS}
+"""The metric, statistic and period that a predefined metric tracks, by scalable dimension."""
 PAGE = 50
 
 
@@ -41,9 +56,8 @@ def not_found(message: str) -> AwsError:
 def key_of(request: Request) -> Key:
     """Return the scalable target of a request. Raises AwsError for other services."""
     key = Key(request["ServiceNamespace"], request["ResourceId"], request["ScalableDimension"])
-    if (key.namespace, key.dimension) != (NAMESPACE, DIMENSION) or not VARIANT.fullmatch(
-        key.resource_id
-    ):
+    form = RESOURCES.get(key.dimension)
+    if key.namespace != NAMESPACE or form is None or form.fullmatch(key.resource_id) is None:
         raise validation_error("Unsupported service namespace, resource type or scalable dimension")
     return key
 
@@ -76,7 +90,7 @@ def check_policy(
     if kind == STEP:
         _check_steps(configuration)
         return
-    _check_tracking(configuration)
+    _check_tracking(configuration, request["ScalableDimension"])
     tracked = [_metrics(policy.configuration) for policy in others if policy.is_tracking]
     if _metrics(configuration) in tracked:
         raise validation_error(
@@ -84,7 +98,7 @@ def check_policy(
         )
 
 
-def _check_tracking(configuration: Request) -> None:
+def _check_tracking(configuration: Request, dimension: str) -> None:
     target = configuration["TargetValue"]
     if not 0 < target <= HIGHEST_TARGET:
         raise validation_error(
@@ -100,10 +114,11 @@ def _check_tracking(configuration: Request) -> None:
             "Exactly one of PredefinedMetricSpecification and CustomizedMetricSpecification must "
             f"be specified, found {'neither' if predefined is None else 'both'}"
         )
-    if predefined is not None and predefined["PredefinedMetricType"] not in VARIANT_METRICS:
+    known = PREDEFINED[dimension]
+    if predefined is not None and predefined["PredefinedMetricType"] not in known:
         raise validation_error(
-            f"Scalable dimension {DIMENSION} only supports the following predefined metric types: "
-            f"{', '.join(VARIANT_METRICS)}"
+            f"Scalable dimension {dimension} only supports the following predefined metric types: "
+            f"{', '.join(known)}"
         )
     if custom is not None:
         _check_customized(custom)

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ministack.services.cloudformation import provisioners, stacks
 
 from local_cloud.application_autoscaling.api import Scaling
+from local_cloud.cloudformation.calls import (
+    Action,
+    Created,
+    Properties,
+    call,
+    call_delete,
+    last,
+    physical_name,
+)
+from local_cloud.cloudformation.component_type import ComponentType
 from local_cloud.cloudwatch.metric_store import without_metric
 from local_cloud.iam.oidc_provider import delete_provider, put_provider
 from local_cloud.ministack.account import sagemaker_arn
 from local_cloud.protocol.constraints import input_shape
 from local_cloud.protocol.errors import AwsError
+from local_cloud.sagemaker.components.components import Components
 from local_cloud.sagemaker.control_plane import ControlPlane
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.hosting.endpoints import InProgress
 
-Properties = Mapping[str, Any]
-Created = tuple[str, dict[str, Any]]
-"""A resource's Ref and its attributes."""
-Action = Callable[[Properties], Properties]
 MODEL_TYPE, CONFIG_TYPE = "AWS::SageMaker::Model", "AWS::SageMaker::EndpointConfig"
 ENDPOINT_TYPE = "AWS::SageMaker::Endpoint"
+COMPONENT_TYPE = "AWS::SageMaker::InferenceComponent"
+WAITING = (ENDPOINT_TYPE, COMPONENT_TYPE)
+"""Types whose resources take time: they block in a thread of their own."""
 TARGET_TYPE = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY_TYPE = "AWS::ApplicationAutoScaling::ScalingPolicy"
 OIDC_TYPE = "AWS::IAM::OIDCProvider"
@@ -43,6 +53,7 @@ REPLACING_PROPERTIES = {
     TARGET_TYPE: TARGET_FIELDS,
     POLICY_TYPE: ("PolicyName", "ScalingTargetId", *TARGET_FIELDS),
     OIDC_TYPE: ("Url",),
+    COMPONENT_TYPE: (),
 }
 """Properties whose change creates the resource anew. Source: the types' createOnlyProperties."""
 CUSTOM_NAMES = {
@@ -50,9 +61,10 @@ CUSTOM_NAMES = {
 }  # fmt: skip
 
 
-def install(control_plane: ControlPlane, scaling: Scaling) -> None:
-    """Add the types to MiniStack's CloudFormation; endpoints block in a thread of their own."""
+def install(control_plane: ControlPlane, components: Components, scaling: Scaling) -> None:
+    """Add the types to MiniStack's CloudFormation."""
     endpoints = EndpointType(control_plane)
+    component_type = ComponentType(control_plane.actions, components, control_plane.tags)
     provisioners._RESOURCE_HANDLERS.update(
         {
             MODEL_TYPE: _named_handlers(control_plane, "Model", "model"),
@@ -61,6 +73,11 @@ def install(control_plane: ControlPlane, scaling: Scaling) -> None:
                 "create": endpoints.create,
                 "update": endpoints.update,
                 "delete": endpoints.delete,
+            },
+            COMPONENT_TYPE: {
+                "create": component_type.create,
+                "update": component_type.update,
+                "delete": component_type.delete,
             },
             TARGET_TYPE: _handlers(
                 partial(_put_target, scaling), scaling.actions["DeregisterScalableTarget"]
@@ -78,12 +95,12 @@ def install(control_plane: ControlPlane, scaling: Scaling) -> None:
         }
     )
     provisioners._REPLACING_PROPERTIES.update(REPLACING_PROPERTIES)
-    provisioners._STACK_TAG_PROPERTY[ENDPOINT_TYPE] = ("Tags", "list")
+    provisioners._STACK_TAG_PROPERTY |= dict.fromkeys(WAITING, ("Tags", "list"))
     provisioners._CUSTOM_NAME_REPLACEMENT.update(
         {kind: {"name": name} for kind, name in CUSTOM_NAMES.items()}
     )
     runs_on_thread = stacks._runs_on_worker_thread
-    stacks._runs_on_worker_thread = lambda kind: kind == ENDPOINT_TYPE or runs_on_thread(kind)
+    stacks._runs_on_worker_thread = lambda kind: kind in WAITING or runs_on_thread(kind)
     _accept_metric_math()
 
 
@@ -100,16 +117,16 @@ def _named_handlers(control_plane: ControlPlane, kind: str, arn_kind: str) -> di
     actions, field = control_plane.actions, f"{kind}Name"
 
     def create(logical_id: str, properties: Properties, stack: str) -> Created:
-        name = _name(properties, field, stack, logical_id)
-        _call(actions[f"Create{kind}"], {**properties, field: name})
+        name = physical_name(properties, field, stack, logical_id)
+        call(actions[f"Create{kind}"], {**properties, field: name})
         return sagemaker_arn(arn_kind, name), {field: name, "Id": sagemaker_arn(arn_kind, name)}
 
     def update(physical_id: str, old: Properties, new: Properties, stack: str) -> Created:
         control_plane.tags.begin(physical_id, new.get("Tags"))
-        return physical_id, {field: _last(physical_id), "Id": physical_id}
+        return physical_id, {field: last(physical_id), "Id": physical_id}
 
     def delete(physical_id: str, properties: Properties) -> None:
-        _call_delete(actions[f"Delete{kind}"], {field: _last(physical_id)})
+        call_delete(actions[f"Delete{kind}"], {field: last(physical_id)})
 
     return {"create": create, "update": update, "delete": delete}
 
@@ -123,10 +140,10 @@ class EndpointType:
 
     def create(self, logical_id: str, properties: Properties, stack: str) -> Created:
         """Create an endpoint and wait until it answers; delete one that never does."""
-        name = _name(properties, "EndpointName", stack, logical_id)
+        name = physical_name(properties, "EndpointName", stack, logical_id)
         known = input_shape("CreateEndpoint").members
         request = {field: value for field, value in properties.items() if field in known}
-        _call(self.actions["CreateEndpoint"], {**request, "EndpointName": name})
+        call(self.actions["CreateEndpoint"], {**request, "EndpointName": name})
         endpoint = self.endpoints.endpoint_named(name)
         try:
             self._wait(endpoint)
@@ -137,18 +154,18 @@ class EndpointType:
 
     def update(self, physical_id: str, old: Properties, new: Properties, stack: str) -> Created:
         """Put the new endpoint config behind the endpoint; on failure the old one still answers."""
-        name, config_name = _last(physical_id), new.get("EndpointConfigName")
+        name, config_name = last(physical_id), new.get("EndpointConfigName")
         self.tags.begin(physical_id, new.get("Tags"))
         if old.get("EndpointConfigName") != config_name:
             endpoint = self._settled(name)
             if endpoint is None or endpoint.config_name != config_name:
-                _call(partial(self._call_again, "UpdateEndpoint"), {**new, "EndpointName": name})
+                call(partial(self._call_again, "UpdateEndpoint"), {**new, "EndpointName": name})
                 self._wait(self.endpoints.endpoint_named(name))
         return physical_id, {"EndpointName": name, "Id": physical_id}
 
     def delete(self, physical_id: str, properties: Properties) -> None:
         """Delete an endpoint and wait until its instances are gone."""
-        endpoint = self._settled(_last(physical_id))
+        endpoint = self._settled(last(physical_id))
         if endpoint is None:
             return
         try:
@@ -185,18 +202,18 @@ def _handlers(put: Callable[[Properties], Created], delete: Action) -> dict[str,
     return {
         "create": lambda logical_id, properties, stack: put(properties),
         "update": lambda physical_id, old, new, stack: put(new),
-        "delete": lambda physical_id, properties: _call_delete(delete, properties),
+        "delete": lambda physical_id, properties: call_delete(delete, properties),
     }
 
 
 def _put_target(scaling: Scaling, properties: Properties) -> Created:
-    _call(scaling.declare, properties)
+    call(scaling.declare, properties)
     identity = "|".join(str(properties[name]) for name in TARGET_FIELDS)
     return identity, {"Id": identity}
 
 
 def _put_policy(scaling: Scaling, properties: Properties) -> Created:
-    arn = _call(scaling.actions["PutScalingPolicy"], _policy(properties))["PolicyARN"]
+    arn = call(scaling.actions["PutScalingPolicy"], _policy(properties))["PolicyARN"]
     return arn, {"Arn": arn, "PolicyName": properties["PolicyName"]}
 
 
@@ -206,39 +223,6 @@ def _policy(properties: Properties) -> Properties:
     if target is None:
         return properties
     return {**properties, **dict(zip(TARGET_FIELDS, str(target).split("|"), strict=True))}
-
-
-def _name(properties: Properties, field: str, stack: str, logical_id: str) -> str:
-    name = properties.get(field)
-    return str(provisioners._physical_name(stack, logical_id, max_len=63) if name is None else name)
-
-
-def _last(arn: str) -> str:
-    return arn.rpartition("/")[2]
-
-
-def _call(action: Action, request: Properties) -> Properties:
-    """Call an action; its refusal becomes the reason that CloudFormation shows."""
-    try:
-        return action(request)
-    except AwsError as error:
-        raise ValueError(
-            f"Resource handler returned message: {error.message} ({error.code})"
-        ) from error
-
-
-def _call_delete(action: Action, request: Properties) -> None:
-    """Call a deleting action; a resource that is gone already is no fault."""
-
-    def delete(request: Properties) -> Properties:
-        try:
-            return action(request)
-        except AwsError as error:
-            if "Could not find" not in error.message and error.code != "ObjectNotFoundException":
-                raise
-            return {}
-
-    _call(delete, request)
 
 
 def _accept_metric_math() -> None:

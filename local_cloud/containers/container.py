@@ -62,10 +62,10 @@ class Container:
         """How the server ended; None while it runs."""
         return self.process.poll()
 
-    def stop(self, grace_seconds: float) -> None:
-        """Asks the server to end, and ends the whole container when it does not in time."""
+    def stop(self, grace_seconds: float, *, first_process_only: bool = False) -> None:
+        """Send SIGTERM, to all processes or to the first, and end the container some time later."""
         try:
-            self.control.sendall(b"t")
+            self.control.sendall(b"s" if first_process_only else b"t")
             self.process.wait(grace_seconds)
         except (OSError, subprocess.TimeoutExpired):
             self.process.kill()

@@ -14,7 +14,10 @@ from local_cloud.settings import Settings
 
 BASELINE = "python-server-baseline"
 OVERRIDES_FILE = "images.yaml"
+MAKERS = dict.fromkeys(("vllm", "quantizer"), "make environments-chat")
+"""Commands that make the environments which are made only when asked for."""
 TRITON_SERVE = Path(__file__).with_name("triton_serve.py")
+VLLM_SERVE = Path(__file__).with_name("vllm_serve.py")
 TRAIN = Path(__file__).parents[1] / "sagemaker" / "training" / "train.py"
 
 
@@ -57,7 +60,7 @@ def local_image(image_uri: str, settings: Settings) -> LocalImage:
     if not table[name].environment_folder.exists():
         raise ImageError(
             f"the environment {table[name].environment_folder} for the image {name} is missing: "
-            "`make environments` makes it"
+            f"`{MAKERS.get(table[name].environment_folder.name, 'make environments')}` makes it"
         )
     return table[name]
 
@@ -70,6 +73,7 @@ def _table(settings: Settings) -> dict[str, LocalImage]:
         # torch is the builder's; what else the server imports is the server's own.
         "python-server-baseline": ("builder", "-m", "container.server", "serve"),
         "triton": ("triton", "-I", "-S", TRITON_SERVE, *triton),
+        "vllm-server": ("vllm", "-I", "-S", VLLM_SERVE),
         "builder-cpu": ("builder", TRAIN, settings.root / "engine_build" / "training_job.py"),
     }
     return {

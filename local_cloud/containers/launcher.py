@@ -1,8 +1,9 @@
 """The first process of a local container: it starts the server and connects the cloud to it.
 
 It runs as a script, with the standard library only. Over the control socket `c` asks for a
-connection to the server's port, made inside the container's network, and `t` ends the server; the
-socket's end means that the cloud is gone, and ends the server too.
+connection to the server's port, made inside the container's network; `t` sends SIGTERM to the
+server's process group, and `s` to the server alone, as a container's stop does. The socket's end
+means that the cloud is gone, and ends the server's group too.
 """
 
 from __future__ import annotations
@@ -71,6 +72,9 @@ def serve_control(control: socket.socket, port: int, server_pid: int) -> None:
             send_connection(control, port)
         elif request == b"t":
             end(server_pid, signal.SIGTERM)
+        elif request == b"s":
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(server_pid, signal.SIGTERM)
         elif request == b"":
             end(server_pid, signal.SIGKILL)
             os._exit(137)

@@ -6,10 +6,11 @@ import contextlib
 import http.client
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 Connect = Callable[[float], socket.socket]
+CHUNK_BYTES = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,28 @@ class Response:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class OpenResponse:
+    """A server's answer whose body is still to be read; header names are in lower case."""
+
+    def __init__(self, reply: http.client.HTTPResponse, connected: socket.socket) -> None:
+        self.status = reply.status
+        self.headers = {name.lower(): value for name, value in reply.getheaders()}
+        self._reply, self._socket = reply, connected
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the body as it arrives. Raises OSError or HTTPException where it breaks off."""
+        while chunk := self._reply.read1(CHUNK_BYTES):
+            yield chunk
+        if self._reply.length:
+            raise http.client.IncompleteRead(b"", self._reply.length)
+
+    def close(self) -> None:
+        """Leave, also from another thread: a server that writes on finds its client gone."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
 
 
 class _Connection(http.client.HTTPConnection):
@@ -59,6 +82,19 @@ class ServerClient:
                 raise
             connection = _Connection(self._connect, timeout_seconds)
             return self._exchange(connection, method, path, body, dict(headers or {}))
+        except BaseException:
+            connection.close()
+            raise
+
+    def open(
+        self, path: str, body: bytes, headers: Mapping[str, str], timeout_seconds: float
+    ) -> OpenResponse:
+        """Send one POST over a connection of its own; neither head nor parts may take longer."""
+        connection = _Connection(self._connect, timeout_seconds)
+        try:
+            connection.request("POST", path, body=body, headers=dict(headers))
+            connected: socket.socket = connection.sock
+            return OpenResponse(connection.getresponse(), connected)
         except BaseException:
             connection.close()
             raise

@@ -14,6 +14,7 @@ from ministack.core import iam_actions
 
 SERVICES = ("sagemaker", "application-autoscaling")
 KINDS = {
+    "InferenceComponent": "inference-component",
     "EndpointConfig": "endpoint-config",
     "Endpoint": "endpoint",
     "Model": "model",

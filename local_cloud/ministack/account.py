@@ -37,6 +37,13 @@ def read_object(bucket: str, key: str) -> bytes | None:
     return None if content is None else bytes(content)
 
 
+def object_keys(bucket: str, prefix: str) -> tuple[str, ...]:
+    """Return the keys of a bucket's objects that begin with a prefix, folders left out."""
+    record = s3._buckets.get(bucket) or {"objects": {}}
+    keys = sorted(key for key in record["objects"] if key.startswith(prefix))
+    return tuple(key for key in keys if not key.endswith("/"))
+
+
 def write_object(
     bucket: str, key: str, content: bytes, content_type: str, kms_key: str | None = None
 ) -> bool:

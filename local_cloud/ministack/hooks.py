@@ -12,13 +12,16 @@ NAMES = {
         "s3_service_context request_tag_context extract_iam_action extract_resource_arn"
     ),
     "core.responses": (
-        "AccountRegionScopedDict error_response_json get_account_id get_region request_scope"
+        "AccountRegionScopedDict error_response_json get_account_id get_region request_scope "
+        "set_request_account_id set_request_region StreamingResponse"
     ),
     "core.iam_evaluator": (
         "pin_request_origin _resolve_condition_key caller_arn EvalContext evaluate "
-        "_gather_role_policies _permissions_boundary _service_principal_matches _conditions_met"
+        "_gather_role_policies _permissions_boundary _service_principal_matches _conditions_met "
+        "enforce AuthError resolve_credential CredentialResolutionError _is_root_key"
     ),
-    "app": "SERVICE_HANDLERS SERVICE_REGISTRY app pin_request_origin",
+    "core.sigv4": "parse_query_signature header_signature_failure",
+    "app": ("SERVICE_HANDLERS SERVICE_REGISTRY app pin_request_origin AUTH _request_account_scope"),
     "services.s3": (
         "_get_object_data _put_object _buckets _ensure_bucket _copy_object "
         "_check_put_preconditions _bucket_owner_account"

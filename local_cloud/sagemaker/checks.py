@@ -12,6 +12,7 @@ from typing import Any
 
 from local_cloud.protocol.constraints import constraint_error, null_fault
 from local_cloud.protocol.errors import validation_error
+from local_cloud.sagemaker.platform_data import scale_to_zero_regions
 from onboarding.aws_limits import METRIC_SECONDS
 
 Request = Mapping[str, Any]
@@ -30,7 +31,12 @@ def all_variants(config: Request) -> tuple[Request, ...]:
     return (*config["ProductionVariants"], *(config.get("ShadowProductionVariants") or ()))
 
 
-def check_endpoint_config(config: Request, find_model: FindModel) -> None:
+def hosts_components(variant: Request) -> bool:
+    """Whether a variant names no model: its instances take copies of inference components."""
+    return variant.get("ModelName") is None
+
+
+def check_endpoint_config(config: Request, find_model: FindModel, region: str) -> None:
     """Refuse an endpoint config that SageMaker would refuse; `find_model` refuses unknown names."""
     variants = all_variants(config)
     names = [variant["VariantName"] for variant in variants]
@@ -42,6 +48,8 @@ def check_endpoint_config(config: Request, find_model: FindModel) -> None:
     for field in ("ProductionVariants", "ShadowProductionVariants"):
         for number, variant in enumerate(config.get(field) or (), start=1):
             _check_capacity(variant, f"{field[0].lower()}{field[1:]}.{number}.member")
+            _check_managed_scaling(variant, region)
+    _check_components(config)
     models = {
         variant["VariantName"]: [find_model(name) for name in model_names(variant)]
         for variant in variants
@@ -74,13 +82,57 @@ def _check_capacity(variant: Request, path: str) -> None:
             f"Variant {name} has InstanceType and InstancePools: only one of them is allowed."
         )
     required = {
-        "modelName": variant.get("ModelName"),
         "initialInstanceCount": variant.get("InitialInstanceCount"),
         "instanceType": variant.get("InstanceType") if pools is None else pools,
     }
     faults = [null_fault(f"{path}.{field}") for field, value in required.items() if value is None]
     if faults:
         raise constraint_error(*faults)
+
+
+def _check_components(config: Request) -> None:
+    """Variants without models need a role, and neither shadows, queues nor pools beside them."""
+    hosting = [variant for variant in all_variants(config) if hosts_components(variant)]
+    if not hosting:
+        return
+    if config.get("ExecutionRoleArn") is None:
+        raise validation_error(
+            "ExecutionRoleArn is required in an endpoint config whose variants name no model: "
+            f"{', '.join(variant['VariantName'] for variant in hosting)}."
+        )
+    if len(hosting) < len(all_variants(config)):
+        raise validation_error(
+            "Either all variants of an endpoint config name a model, or none does."
+        )
+    unsupported = [
+        field
+        for field in ("ShadowProductionVariants", "AsyncInferenceConfig", "DataCaptureConfig")
+        if config.get(field)
+    ]
+    if unsupported or any(variant.get("InstancePools") for variant in hosting):
+        found = ", ".join(unsupported) or "InstancePools"
+        raise validation_error(
+            f"The local cloud does not know what SageMaker does with {found} of an endpoint config "
+            "for inference components."
+        )
+
+
+def _check_managed_scaling(variant: Request, region: str) -> None:
+    """Bounds hold the initial count; zero instances only where a region is known to take it."""
+    scaling = variant.get("ManagedInstanceScaling")
+    if scaling is None or scaling.get("Status") != "ENABLED":
+        return
+    low, high = scaling.get("MinInstanceCount", 1), scaling.get("MaxInstanceCount")
+    count, name = variant["InitialInstanceCount"], variant["VariantName"]
+    if high is not None and not max(low, 1) <= count <= high:
+        raise validation_error(
+            f"InitialInstanceCount {count} of variant {name} must lie between MinInstanceCount "
+            f"{low} and MaxInstanceCount {high} of its ManagedInstanceScaling."
+        )
+    accepted, refused = scale_to_zero_regions()
+    if low == 0 and region not in accepted:
+        known = "refuses" if region in refused else "is not known to accept"
+        raise validation_error(f"SageMaker {known} MinInstanceCount 0 in {region}.")
 
 
 def _check_pools(variant: Request, models: Sequence[Request]) -> None:
@@ -130,7 +182,7 @@ def _check_shadow(config: Request, models: Sequence[Request]) -> None:
 def model_names(variant: Request) -> tuple[str, ...]:
     """Return every model that a variant may start: its own and those of its instance pools."""
     overrides = [pool.get("ModelNameOverride") for pool in variant.get("InstancePools") or ()]
-    return (variant["ModelName"], *(name for name in overrides if name is not None))
+    return tuple(name for name in (variant.get("ModelName"), *overrides) if name is not None)
 
 
 def instance_types(variant: Request) -> tuple[str, ...]:
@@ -208,6 +260,25 @@ def check_image(image: str) -> None:
         )
 
 
+def check_source(definition: Request) -> None:
+    """Refuse an S3DataSource whose type, compression and URI do not go together."""
+    source = (definition.get("ModelDataSource") or {}).get("S3DataSource")
+    if source is None:
+        return
+    uri, kind, compression = (source[name] for name in ("S3Uri", "S3DataType", "CompressionType"))
+    if kind == "S3Prefix" and not uri.endswith("/"):
+        raise validation_error(
+            f'S3Uri "{uri}" must end with a forward slash (/) when S3DataType is S3Prefix.'
+        )
+    if kind == "S3Prefix" and compression == "Gzip":
+        raise validation_error("CompressionType Gzip is only supported with S3DataType S3Object.")
+    if kind == "S3Object" and compression == "None":
+        raise validation_error(
+            "S3DataType S3Object with CompressionType None is a single file, which the local cloud "
+            "does not serve: use S3Prefix."
+        )
+
+
 def _check_container(definition: Request) -> None:
     if definition.get("Image") is None:
         raise constraint_error(null_fault("primaryContainer.image"))
@@ -217,6 +288,7 @@ def _check_container(definition: Request) -> None:
         raise validation_error(
             "Both ModelDataUrl and ModelDataSource are given: only one of them is allowed."
         )
+    check_source(definition)
     if definition.get("Mode") != "MultiModel":
         return
     if source is not None:

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from local_cloud.containers.archive import s3_location
-from local_cloud.ministack.account import read_object, sagemaker_arn
+from local_cloud.ministack.account import region, sagemaker_arn
 from local_cloud.protocol.constraints import checked_actions
 from local_cloud.protocol.errors import Actions, Reply, Request, dispatch, validation_error
 from local_cloud.protocol.listing import list_page
@@ -20,6 +19,7 @@ from local_cloud.sagemaker.checks import (
 )
 from local_cloud.sagemaker.describe import description, summary
 from local_cloud.sagemaker.hosting.endpoints import Endpoints
+from local_cloud.sagemaker.hosting.model_data import check_model_data
 from local_cloud.sagemaker.hosting.rollout import check_deployment
 from local_cloud.sagemaker.hosting.update_request import (
     check_update,
@@ -43,6 +43,7 @@ class ControlPlane:
     ) -> None:
         self.endpoints = endpoints
         self._scaled_variants = scaled_variants
+        self.hosted_components: Callable[[str], Collection[str]] = lambda endpoint: ()
         self.tags = Tags(
             {
                 "model": endpoints.models,
@@ -106,7 +107,7 @@ class ControlPlane:
         check_model(request)
         check_tags(request.get("Tags"))
         for definition in containers(request):
-            _check_model_data(definition, request["ExecutionRoleArn"])
+            check_model_data(definition, request["ExecutionRoleArn"])
         self.tags.begin(arn, request.get("Tags"))
         self.endpoints.models[name] = _record(request, ModelArn=arn)
         return {"ModelArn": arn}
@@ -124,7 +125,7 @@ class ControlPlane:
             raise validation_error(
                 f'Cannot create already existing endpoint configuration "{arn}".'
             )
-        check_endpoint_config(request, self.endpoints.model)
+        check_endpoint_config(request, self.endpoints.model, region())
         check_tags(request.get("Tags"))
         unencrypted = ", ".join(types_beyond_the_key(request))
         if unencrypted:
@@ -171,21 +172,16 @@ class ControlPlane:
         return {"EndpointArn": self.endpoints.update(update).arn}
 
     def _delete_endpoint(self, request: Request) -> Request:
-        self.endpoints.delete(request["EndpointName"])
+        """Begin to delete an endpoint that hosts no inference component any more."""
+        name = request["EndpointName"]
+        hosted = self.hosted_components(name)
+        if hosted:
+            raise validation_error(
+                f'Cannot delete endpoint "{self.endpoints.endpoint_named(name).arn}": delete its '
+                f"inference components first: {', '.join(hosted)}."
+            )
+        self.endpoints.delete(name)
         return {}
-
-
-def _check_model_data(definition: Request, role: str) -> None:
-    url = definition.get("ModelDataUrl")
-    if url is None or definition.get("Mode") == "MultiModel":
-        return
-    if read_object(*s3_location(url)) is None:
-        raise validation_error(
-            f'Could not access model data at {url}. Please ensure that the role "{role}" exists '
-            'and that its trust relationship policy allows the action "sts:AssumeRole" for the '
-            'service principal "sagemaker.amazonaws.com". Also ensure that the role has '
-            '"s3:GetObject" permissions and that the object is located in the endpoint\'s region.'
-        )
 
 
 def _record(request: Request, **added: Any) -> Request:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from local_cloud.protocol.errors import present_fields
-from local_cloud.sagemaker.checks import containers
+from local_cloud.sagemaker.checks import containers, hosts_components
 from local_cloud.sagemaker.hosting.endpoint import Endpoint, Pending
 from local_cloud.sagemaker.hosting.fleet import VariantFleet
 
@@ -56,13 +56,16 @@ def _running(variant: VariantFleet, find_model: FindModel) -> Record:
     has_pools = variant.spec.get("InstancePools") is not None
     return {
         "VariantName": variant.name,
-        "DeployedImages": _images(variant, find_model),
+        **present_fields(DeployedImages=_images(variant, find_model) or None),
         "CurrentWeight": variant.weight,
         "DesiredWeight": variant.weight,
         "CurrentInstanceCount": len(variant.instances),
         "DesiredInstanceCount": variant.desired,
         **({"InstancePools": pools} if has_pools and pools else {}),
-        **present_fields(RoutingConfig=variant.spec.get("RoutingConfig")),
+        **present_fields(
+            RoutingConfig=variant.spec.get("RoutingConfig"),
+            ManagedInstanceScaling=variant.spec.get("ManagedInstanceScaling"),
+        ),
     }
 
 
@@ -88,6 +91,8 @@ def _pending(pending: Pending | None, find_model: FindModel) -> Record | None:
 
 def _images(variant: VariantFleet, find_model: FindModel) -> list[Record]:
     """The images of the variant's models, resolved where the model names a digest."""
+    if hosts_components(variant.spec):
+        return []
     names = [instance.model_name for instance in variant.instances] or [variant.spec["ModelName"]]
     models = [model for name in dict.fromkeys(names) if (model := find_model(name)) is not None]
     images = dict.fromkeys(

@@ -70,7 +70,10 @@ BENCH = _venv("bench")
 QUANTIZER = _venv("quantizer", dev="requirements/test.txt", extra=(TORCH,))
 """Made only when a text generator's checkpoint is quantized or judged on this machine."""
 
-OPTIONAL = {recipe.name: recipe for recipe in (PLATFORM, BENCH, QUANTIZER)}
+VLLM = _venv("vllm", extra=(TORCH,))
+"""Made only when a text generator is served on this machine: vLLM on a CPU."""
+
+OPTIONAL = {recipe.name: recipe for recipe in (PLATFORM, BENCH, QUANTIZER, VLLM)}
 """Made only when they are named."""
 
 

@@ -28,6 +28,7 @@ and not some small piece in native code. By default each thread may take an aren
 # What a tiny engine measures is not what these tests are about; every shape still has its round.
 os.environ.setdefault(BENCHMARK_SECONDS, "0.1")
 SERVER = str(ROOT / "tests" / "local_cloud" / "answering_server.py")
+STREAMING = str(ROOT / "tests" / "local_cloud" / "streaming_server.py")
 
 
 def write_images(state):
@@ -36,6 +37,7 @@ def write_images(state):
         "test-server": {"command": [PYTHON, "-I", SERVER]},
         "slow-server": {"command": [PYTHON, "-I", SERVER], "startup_seconds": 8},
         "tight-server": {"command": TIGHT, "environment_folder": str(SERVER_FOLDER)},
+        "streaming-server": {"command": [PYTHON, "-I", STREAMING]},
         "test-builder": {},
     }
     state.mkdir(parents=True, exist_ok=True)

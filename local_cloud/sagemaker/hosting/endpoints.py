@@ -62,6 +62,7 @@ class Endpoints:
         self._host = Host(
             settings=settings, capacity=Capacity(settings.state), find_model=self.model
         )
+        self.move_components: Callable[[Endpoint, Fleet], None] = lambda endpoint, fleet: None
         self._all: dict[int, Endpoint] = {}
         self._turn = threading.Lock()
         self._health_monitor = HealthMonitor(self._monitored_fleets)
@@ -230,6 +231,7 @@ class Endpoints:
             alarm_states=self._alarm_states,
             route=endpoint.route,
             say=partial(endpoint.set_variant_status, fleet),
+            place=partial(self.move_components, endpoint),
         ).run()
 
     def _fleet(self, endpoint: Endpoint, config: Record) -> Fleet:

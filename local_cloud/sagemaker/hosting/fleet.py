@@ -18,8 +18,9 @@ from typing import Any
 
 from local_cloud.containers.quotas import Capacity, InsufficientCapacity
 from local_cloud.protocol.errors import AwsError
-from local_cloud.sagemaker.checks import instance_types, ordered_pools
+from local_cloud.sagemaker.checks import hosts_components, instance_types, ordered_pools
 from local_cloud.sagemaker.hosting.instance import Instance, Launch, ServerError, start_instance
+from local_cloud.sagemaker.hosting.machine import start_machine
 from local_cloud.settings import Settings
 
 DRAIN_SECONDS = 10.0
@@ -105,9 +106,10 @@ class VariantFleet:
                 self.instances.extend(started)
 
     def shrink(self) -> None:
-        """Stop instances beyond the desired count, newest first, after their last answer."""
+        """Stop instances beyond the desired count after their last answer: unused, then newest."""
         with self._changing:
             with self._turn:
+                self.instances.sort(key=lambda instance: instance.is_unused)
                 beyond = self.instances[self.desired :]
                 del self.instances[self.desired :]
             self._end(beyond, DRAIN_SECONDS)
@@ -153,12 +155,15 @@ class VariantFleet:
 
     def _launch(self) -> Instance:
         instance_type = self.host.capacity.take(instance_types(self.spec))
+        folder = self.folder / f"{self.name}-{next(self._numbers)}"
         try:
+            if hosts_components(self.spec):
+                return start_machine(self.spec, instance_type, folder)
             launch = Launch(
                 variant=self.spec,
                 instance_type=instance_type,
                 model=self._model(instance_type),
-                folder=self.folder / f"{self.name}-{next(self._numbers)}",
+                folder=folder,
                 given_up=self._given_up,
             )
             return start_instance(launch, self.host.settings)
@@ -205,6 +210,11 @@ class Fleet:
     def variants(self) -> tuple[VariantFleet, ...]:
         """Every variant, shadows last."""
         return (*self.production.values(), *self.shadow.values())
+
+    @property
+    def hosts_components(self) -> bool:
+        """Whether its instances take copies of inference components."""
+        return any(hosts_components(variant.spec) for variant in self.variants)
 
     @contextmanager
     def serving(

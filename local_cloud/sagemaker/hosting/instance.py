@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local_cloud.containers.archive import ArchiveError, s3_location, unpack_model
+from local_cloud.containers.archive import ArchiveError
 from local_cloud.containers.container import SERVER_PORT, Container, ContainerSpec, start_container
 from local_cloud.containers.images import ImageError, LocalImage, local_image
 from local_cloud.containers.server_client import ServerClient
-from local_cloud.ministack.account import read_object
 from local_cloud.sagemaker.checks import containers
+from local_cloud.sagemaker.hosting.model_data import fetch_model_data, model_data_url
 from local_cloud.sagemaker.hosting.multi_model import TargetModels
 from local_cloud.settings import Settings
 
@@ -68,14 +68,33 @@ class Instance:
         self.pings_missed = 0 if healthy else self.pings_missed + 1
         return self.pings_missed >= PINGS_MISSED
 
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """The first processes of what runs on it."""
+        return (self.container.process.pid,)
+
+    @property
+    def requests(self) -> int:
+        """The requests in flight."""
+        return self.in_flight
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it can be spared: a model's own instance never is."""
+        return False
+
+    def terminate(self, grace_seconds: float) -> None:
+        """Send SIGTERM with requests in flight, end what is left later, and remove its folder."""
+        self.client.close()
+        self.container.stop(grace_seconds, first_process_only=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def stop(self, drain_seconds: float) -> None:
         """Let requests in flight finish, then end the server and remove its folder."""
         deadline = time.monotonic() + drain_seconds
         while self.in_flight and not self.has_ended() and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
-        self.client.close()
-        self.container.stop(STOP_SECONDS if drain_seconds else 0.0)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.terminate(STOP_SECONDS if drain_seconds else 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +126,12 @@ class Launch:
 def start_instance(launch: Launch, settings: Settings) -> Instance:
     """Start an instance and wait until it is healthy. Raises ServerError."""
     model_folder = launch.folder / "model"
-    url = launch.definition.get("ModelDataUrl")
+    url = model_data_url(launch.definition)
     try:
         model_folder.mkdir(parents=True)
         image = local_image(str(launch.definition["Image"]), settings)
         if not launch.is_multi_model and url is not None:
-            _fetch_model(url, model_folder)
+            fetch_model_data(url, model_folder)
         container = start_container(_container_spec(launch, image, model_folder, settings))
     except (ImageError, ArchiveError, OSError) as error:
         raise ServerError(str(error)) from error
@@ -137,17 +156,6 @@ def start_instance(launch: Launch, settings: Settings) -> Instance:
         client=client,
         target_models=target_models if launch.is_multi_model else None,
     )
-
-
-def _fetch_model(url: str, folder: Path) -> None:
-    content = read_object(*s3_location(url))
-    if content is None:
-        raise ServerError(
-            f'Failed to download model data for container "container_1" from URL: "{url}". Please '
-            "ensure that there is an object located at the URL and that the role passed to "
-            "CreateModel has permissions to download the object."
-        )
-    unpack_model(content, folder, url)
 
 
 def _container_spec(

@@ -31,7 +31,10 @@ class RollbackFailed(Exception):
 
 @dataclass(kw_only=True)
 class Update:
-    """`route` shifts traffic; `say` sets the variants' status that DescribeEndpoint shows."""
+    """`route` shifts traffic; `say` sets the variants' status that DescribeEndpoint shows.
+
+    `place` moves the endpoint's inference components to a fleet.
+    """
 
     before: Traffic
     new: Fleet
@@ -40,11 +43,12 @@ class Update:
     alarm_states: AlarmStates
     route: Callable[[Traffic], None]
     say: Callable[[str], None]
+    place: Callable[[Fleet], None] = lambda fleet: None
     begun: float = field(default_factory=time.monotonic)
 
     def run(self) -> None:
         """Ends with the new fleet alone; raises RolledBack or RollbackFailed otherwise."""
-        if self.plan.is_rolling and self.before.new is None:
+        if self.plan.is_rolling and self.before.new is None and not self.new.hosts_components:
             self._roll()
         else:
             self._shift()
@@ -54,7 +58,9 @@ class Update:
         self.say("Creating")
         try:
             self.new.start()
+            self.place(self.new)
         except FAILURES as error:
+            self.new.stop()
             raise RolledBack(str(error)) from error
         try:
             for share in self.plan.shares:
@@ -65,6 +71,7 @@ class Update:
                 self._bake()
         except BaseException:
             self.say("Deleting")
+            self.place(self.before.fleet)
             self.route(self.before)
             self.new.stop()
             raise

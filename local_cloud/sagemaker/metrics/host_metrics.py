@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -80,7 +80,7 @@ class Hosts:
         scaled_variants: Callable[[str], Collection[str]],
     ) -> None:
         self._endpoints, self._scaled_variants = endpoints, scaled_variants
-        self._before: dict[int, tuple[float, Usage]] = {}
+        self._before: dict[str, tuple[float, Usage]] = {}
         self._sampled: dict[tuple[str, str, str, str], float] = {}
 
     def _is_tracked(self, variant: Running) -> bool:
@@ -92,7 +92,7 @@ class Hosts:
             if variant.queued:
                 continue
             with request_scope(*variant.key[:2]):
-                counts = [instance.in_flight for instance in variant.instances]
+                counts = [instance.requests for instance in variant.instances]
                 if any(counts) or self._is_tracked(variant):
                     for count in counts:
                         variant.metrics.record_concurrency(count)
@@ -101,21 +101,26 @@ class Hosts:
         """Record what each instance used in a minute; zero for tracked ones without invocation."""
         due = [variant for variant in running(self._endpoints) if self._is_due(variant, ended)]
         usages = usage_of_trees(
-            [instance.container.process.pid for variant in due for instance in variant.instances]
+            [
+                process
+                for variant in due
+                for instance in variant.instances
+                for process in instance.processes
+            ]
         )
         for variant in due:
             with request_scope(*variant.key[:2]):
                 for instance in variant.instances:
-                    usage = usages[instance.container.process.pid]
+                    usage = _sum([usages[pid] for pid in instance.processes if pid in usages])
                     own = (instance.id,) if instance.id in variant.enhanced else ()
                     for instance_id in (None, *own):
                         metrics = replace(variant.metrics, instance=instance_id)
                         self._record(metrics, instance, usage, ended)
-                    self._before[instance.container.process.pid] = (ended, usage)
+                    self._before[instance.id] = (ended, usage)
                 if not variant.queued and self._is_tracked(variant):
                     variant.metrics.record_none(begun, ended)
         oldest = ended - 20 * UNTRACKED_SECONDS
-        self._before = {pid: before for pid, before in self._before.items() if before[0] > oldest}
+        self._before = {key: before for key, before in self._before.items() if before[0] > oldest}
 
     def _is_due(self, variant: Running, now: float) -> bool:
         with request_scope(*variant.key[:2]):
@@ -128,8 +133,7 @@ class Hosts:
     def _record(
         self, metrics: InvocationMetrics, instance: Instance, usage: Usage, now: float
     ) -> None:
-        pid = instance.container.process.pid
-        before = self._before.get(pid)
+        before = self._before.get(instance.id)
         if before is not None and now > before[0]:
             percent = 100 * (usage.cpu_seconds - before[1].cpu_seconds) / (now - before[0])
             metrics.record_host("CPUUtilization", max(percent, 0.0), now)
@@ -171,7 +175,10 @@ def _total(root: int, usages: Mapping[int, Usage], children: Mapping[int, list[i
     tree = [root]
     for pid in tree:
         tree.extend(children.get(pid, ()))
-    members = [usages[pid] for pid in tree if pid in usages]
+    return _sum([usages[pid] for pid in tree if pid in usages])
+
+
+def _sum(members: Sequence[Usage]) -> Usage:
     return Usage(
         cpu_seconds=sum(member.cpu_seconds for member in members),
         memory_bytes=sum(member.memory_bytes for member in members),

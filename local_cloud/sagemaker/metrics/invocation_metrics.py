@@ -35,6 +35,7 @@ class Publisher:
         self.buffer = Buffer()
         self.seconds_per_minute = 60.0
         self.running: Running = lambda endpoint, variant: 1
+        self.copies: Callable[[str], int] = lambda component: 1
         self.invoked_at: dict[tuple[str, str, str, str], float] = {}
         self._flushing = threading.Lock()
 
@@ -65,13 +66,15 @@ publisher = Publisher()
 class InvocationMetrics:
     """Publishes for one endpoint's variant; `queued` is an asynchronous endpoint.
 
-    `instance`: for one instance of it, as enhanced metrics do.
+    `instance`: for one instance of it, as enhanced metrics do. `component`: also for the inference
+    component that answers.
     """
 
     endpoint: str
     variant: str
     queued: bool = False
     instance: str | None = None
+    component: str | None = None
 
     def record(self, *, status: int, model_seconds: float, overhead_seconds: float) -> None:
         """Record one invocation; status 0 is no answer at all."""
@@ -85,6 +88,16 @@ class InvocationMetrics:
             self._add("InvocationsPerInstance", 1 / instances)
             self._add("OverheadLatency", overhead_seconds * 1e6, "Microseconds")
             self._add("InvocationModelErrors", int(not 200 <= status < 300))
+        if self.component is not None:
+            metrics = ComponentMetrics(component=self.component)
+            metrics.record(status=status, model_seconds=model_seconds)
+
+    def record_stream(self, *, first_part: float, overhead_seconds: float, broken: bool) -> None:
+        """Record when a stream's first part came, in seconds, and whether it broke off."""
+        self._add("FirstChunkModelLatency", first_part * 1e6, "Microseconds")
+        self._add("FirstChunkOverheadLatency", overhead_seconds * 1e6, "Microseconds")
+        self._add("FirstChunkLatency", (first_part + overhead_seconds) * 1e6, "Microseconds")
+        self._add("MidStreamErrors", int(broken))
 
     def record_queued(self, status: str, *, waited_seconds: float, seconds: float) -> None:
         """Record a queued request that is Completed, Failed or Expired."""
@@ -140,3 +153,53 @@ class InvocationMetrics:
     def _dimensions(self) -> Dimensions:
         variant = (("EndpointName", self.endpoint), ("VariantName", self.variant))
         return variant if self.instance is None else (*variant, ("InstanceId", self.instance))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentMetrics:
+    """Publishes for one inference component.
+
+    Source: SageMaker developer guide, monitoring-cloudwatch, "inference component metrics".
+    """
+
+    component: str
+
+    def record(self, *, status: int, model_seconds: float) -> None:
+        """Record one invocation; status 0 is no answer at all."""
+        publisher.invoked_at[self._key] = time.time()
+        self._add("Invocations", 1)
+        self._add("InvocationsPerCopy", 1 / max(publisher.copies(self.component), 1))
+        self._add("ModelLatency", model_seconds * 1e6, "Microseconds")
+        self._add("Invocation4XXErrors", int(400 <= status < 500))
+        self._add("Invocation5XXErrors", int(status >= 500))
+        self._add("InvocationModelErrors", int(not 200 <= status < 300))
+
+    def record_no_capacity(self) -> None:
+        """Record a request that found no copy."""
+        self._add("NoCapacityInvocationFailures", 1, share=HIGH_RESOLUTION_SHARE)
+
+    def record_concurrency(self, requests: int) -> None:
+        """Record the requests in flight of one copy."""
+        self._add("ConcurrentRequestsPerCopy", requests, share=HIGH_RESOLUTION_SHARE)
+
+    def record_none(self, begun: float, ended: float) -> None:
+        """Record zero for a minute without an invocation, so that the component can scale in."""
+        if publisher.invoked_at.get(self._key, 0.0) < begun:
+            self._add("Invocations", 0, at=ended)
+            self._add("InvocationsPerCopy", 0, at=ended)
+
+    @property
+    def _key(self) -> tuple[str, str, str, str]:
+        return (account_id(), region(), "", self.component)
+
+    def _add(
+        self,
+        name: str,
+        value: float,
+        unit: str = "None",
+        share: float = 1.0,
+        at: float | None = None,
+    ) -> None:
+        dimensions = (("InferenceComponentName", self.component),)
+        kind = MetricKind(namespace=INVOCATIONS, unit=unit, dimensions=dimensions, share=share)
+        publisher.add(name, value, kind, at=at)

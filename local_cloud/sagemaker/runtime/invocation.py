@@ -15,19 +15,27 @@ from local_cloud.protocol.errors import AwsError, Reply, error_reply
 from local_cloud.sagemaker.hosting.instance import Instance
 from local_cloud.sagemaker.hosting.multi_model import LoadError, Loading, TargetModelError
 from local_cloud.sagemaker.metrics.invocation_metrics import InvocationMetrics
+from local_cloud.sagemaker.runtime.streams import StreamedReply
 
 MODEL_SECONDS = 60.0
 TARGET_MODEL = "x-amzn-sagemaker-target-model"
 TARGET_VARIANT = "x-amzn-sagemaker-target-variant"
 INFERENCE_ID = "x-amzn-sagemaker-inference-id"
-PASSED_ON = ("content-type", "accept", "x-amzn-sagemaker-custom-attributes", INFERENCE_ID)
+ADAPTER = "x-amzn-sagemaker-adapter-identifier"
+SESSION = "x-amzn-sagemaker-session-id"
+PASSED_ON = (
+    "content-type", "accept", "x-amzn-sagemaker-custom-attributes", INFERENCE_ID, SESSION,
+)  # fmt: skip
 PASSED_BACK = ("content-type", "x-amzn-sagemaker-custom-attributes")
 """In lower case, in which MiniStack leaves a reply's content type as the container gave it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Invocation:
-    """A request to an endpoint; its model may take `model_seconds`; `queued` ones waited."""
+    """A request to an endpoint; its model may take `model_seconds`; `queued` ones waited.
+
+    `component` is whose copies answer, `adapter` what they answer with.
+    """
 
     endpoint: str
     headers: Mapping[str, str]
@@ -35,22 +43,34 @@ class Invocation:
     begun: float
     model_seconds: float = MODEL_SECONDS
     queued: bool = False
+    component: str | None = None
+    adapter: str | None = None
 
-    def _metrics(self, instance: Instance) -> InvocationMetrics:
+    @property
+    def passed_on(self) -> dict[str, str]:
+        """The headers that the container gets."""
+        headers = {name: self.headers[name] for name in PASSED_ON if name in self.headers}
+        return headers if self.adapter is None else {**headers, ADAPTER: self.adapter}
+
+    def metrics(self, instance: Instance) -> InvocationMetrics:
+        """Return what records an answer of an instance."""
         return InvocationMetrics(
-            endpoint=self.endpoint, variant=instance.variant, queued=self.queued
+            endpoint=self.endpoint,
+            variant=instance.variant,
+            queued=self.queued,
+            component=self.adapter or self.component,
         )
 
-    def send(self, instance: Instance) -> Reply:
+    def send(self, instance: Instance) -> Reply | StreamedReply:
         """Invoke one instance. Raises NotListening, so that another one may be tried."""
-        metrics, begin = self._metrics(instance), time.monotonic()
+        metrics, begin = self.metrics(instance), time.monotonic()
         try:
             response, loading = self._exchange(instance)
         except NotListening:
             raise
         except LoadError as error:
             metrics.record(status=error.response.status, model_seconds=0.0, overhead_seconds=0.0)
-            return self._model_error(instance, error.response)
+            return self.model_error(instance, error.response)
         except (OSError, http.client.HTTPException) as error:
             return self.unreachable(instance, error, begin)
         model_seconds = (
@@ -62,14 +82,12 @@ class Invocation:
         if instance.target_models is not None:
             metrics.record_loading(loading)
         if response.status >= 400:
-            return self._model_error(instance, response)
-        headers = {name: response.headers[name] for name in PASSED_BACK if name in response.headers}
-        headers["x-Amzn-Invoked-Production-Variant"] = instance.variant
-        return 200, headers, response.body
+            return self.model_error(instance, response)
+        return 200, passed_back(response.headers, instance), response.body
 
     def unreachable(self, instance: Instance, error: Exception, begin: float) -> Reply:
         """Return the reply for a server that did not answer."""
-        self._metrics(instance).record(
+        self.metrics(instance).record(
             status=0, model_seconds=time.monotonic() - begin, overhead_seconds=begin - self.begun
         )
         message = f"The container did not answer ({error})."
@@ -77,11 +95,11 @@ class Invocation:
             message = (
                 "Your invocation timed out while waiting for a response from container primary."
             )
-        return self._model_error(instance, Response(status=0, headers={}, body=message.encode()))
+        return self.model_error(instance, Response(status=0, headers={}, body=message.encode()))
 
     def _exchange(self, instance: Instance) -> tuple[Response, Loading]:
         target_model = self.headers.get(TARGET_MODEL)
-        headers = {name: self.headers[name] for name in PASSED_ON if name in self.headers}
+        headers = self.passed_on
         if instance.target_models is None:
             if target_model is not None:
                 raise refusal(
@@ -100,8 +118,8 @@ class Invocation:
         except (TargetModelError, ArchiveError) as error:
             raise refusal(str(error)) from error
 
-    def _model_error(self, instance: Instance, response: Response) -> Reply:
-        """Wraps a server's own error as SageMaker Runtime does."""
+    def model_error(self, instance: Instance, response: Response) -> Reply:
+        """Wrap a server's own error as SageMaker Runtime does."""
         reply = response.body.decode(errors="replace")
         side = "client" if 400 <= response.status < 500 else "server"
         received = f'Received {side} error ({response.status}) from primary with message "{reply}".'
@@ -113,6 +131,12 @@ class Invocation:
             OriginalMessage=reply,
             LogStreamArn=f"arn:aws:logs:{region()}:{account_id()}:{log_group}",
         )
+
+
+def passed_back(headers: Mapping[str, str], instance: Instance) -> dict[str, str]:
+    """Return the headers of a container's answer that its caller gets, and the variant's name."""
+    found = {name: headers[name] for name in PASSED_BACK if name in headers}
+    return {**found, "x-Amzn-Invoked-Production-Variant": instance.variant}
 
 
 def refusal(message: str) -> AwsError:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 
 from onboarding.deployment import Deployment, Target
 from roundhouse import invocation
-from roundhouse.deploy.builds.source import folder_digest
-from roundhouse.deploy.deployment import DeployOptions, DeployResult, deploy
+from roundhouse.deploy.deployment import DeployOptions, deploy
 from roundhouse.dev.demo.answers import (
     TEXTS,
     Answer,
@@ -17,10 +14,10 @@ from roundhouse.dev.demo.answers import (
     require_sound,
     worst_cosine,
 )
+from roundhouse.dev.demo.empty_diff import fingerprint, require_empty_diff
 from roundhouse.dev.demo.reference_vectors import Reference, reference_vectors
 from roundhouse.dev.demo.result import search_table, summary_table
-from roundhouse.errors import DeployFailedError
-from roundhouse.paths import Paths, current_paths
+from roundhouse.paths import current_paths
 from roundhouse.processes import Processes
 from roundhouse.report import open_report
 from roundhouse.session import LOCAL, Session, open_session, start_local_cloud
@@ -47,8 +44,7 @@ def run_demo() -> None:
     with reference_vectors(session, TEXTS, processes.stop) as reference_of:
         done = deploy(session, options, before_builds=reference_of)
         reference = reference_of()
-    state = {"cloud": [cloud.pid, cloud.pid_started], "sources": _fingerprint(paths)}
-    _require_empty_diff(paths, json.dumps(state), done)
+    require_empty_diff(paths.build / "demo", cloud, fingerprint(paths.code, SOURCES), done)
     answers = _answers(session, reference)
     report.console.print(search_table(answers))
     caption = (
@@ -103,23 +99,3 @@ def _answer(
         worst=worst_cosine(vectors, reference[target.model.name]),
         least=least_cosine(target, manifest),
     )
-
-
-def _require_empty_diff(paths: Paths, state: str, done: DeployResult) -> None:
-    """Raise DeployFailedError where the same files in the same cloud changed a stack again."""
-    file = paths.build / "demo" / "deployed.json"
-    is_same = file.is_file() and file.read_text(encoding="utf-8") == state
-    if is_same and done.deployed.changed and not done.built:
-        changed = ", ".join(done.deployed.changed)
-        raise DeployFailedError(
-            f"Nothing was edited since the last demo, and yet cdk deploy changed {changed}."
-        )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(state, encoding="utf-8")
-
-
-def _fingerprint(paths: Paths) -> str:
-    digest = hashlib.sha256(folder_digest(paths.code, SOURCES).encode())
-    for name in ("app.py", "cdk.json"):
-        digest.update((paths.code / name).read_bytes())
-    return digest.hexdigest()

@@ -15,6 +15,7 @@ from local_cloud.application_autoscaling.records import (
     Target,
 )
 from local_cloud.application_autoscaling.requests import DIMENSION
+from local_cloud.application_autoscaling.resources import ScaledResources
 from local_cloud.application_autoscaling.tracking import Breach
 from local_cloud.protocol.errors import AwsError
 from local_cloud.protocol.schedule import schedule
@@ -84,7 +85,7 @@ class Scene:
     def __init__(self, current=1, in_alarm=(), **endpoints):
         self.endpoints = Endpoints(current=current, desired=current, **endpoints)
         self.actor = Actor(
-            endpoints=self.endpoints,
+            resources=ScaledResources(endpoints=self.endpoints, components=None),
             alarm_states=lambda names: dict.fromkeys(set(names) & set(in_alarm), "ALARM"),
             stretch=1.0,
         )

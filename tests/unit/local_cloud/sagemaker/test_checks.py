@@ -25,6 +25,9 @@ MODELS = {
     "single": {"PrimaryContainer": {"Image": IMAGE}},
     "multi": {"PrimaryContainer": {"Image": IMAGE, "Mode": "MultiModel"}},
 }
+ROLE = "arn:aws:iam::000000000000:role/endpoint"
+HOSTING = VARIANT | {"ModelName": None}
+FROM_ZERO = {"Status": "ENABLED", "MinInstanceCount": 0, "MaxInstanceCount": 2}
 S3_OUTPUT = {"OutputConfig": {"S3OutputPath": "s3://b/c"}}
 
 
@@ -59,10 +62,12 @@ def config(*variants, shadows=None, **fields):
         config(pooled()),
         config("a", AsyncInferenceConfig=S3_OUTPUT),
         config("a", MetricsConfig={"MetricPublishFrequencyInSeconds": 10}),
+        config(HOSTING, ExecutionRoleArn=ROLE),
+        config(HOSTING | {"ManagedInstanceScaling": FROM_ZERO}, ExecutionRoleArn=ROLE),
     ],
 )
 def test_sound_configs_are_accepted(sound):
-    check_endpoint_config(sound, find)
+    check_endpoint_config(sound, find, "us-east-1")
 
 
 MULTI = VARIANT | {"ModelName": "multi"}
@@ -93,6 +98,20 @@ NOT_ASYNC = "ShadowProductionVariants are not supported for asynchronous endpoin
         (config(pooled(ModelName="multi")), "are not supported for multi-model endpoints"),
         (config(pooled(G6 | {"ModelNameOverride": "gone"})), "Could not find model gone."),
         (config("a", "b", shadows=["c"]), "found 2 and 1."),
+        (config(HOSTING), "ExecutionRoleArn is required in an endpoint config whose variants name"),
+        (config("a", HOSTING, ExecutionRoleArn=ROLE), "name a model, or none does"),
+        (config(HOSTING, ExecutionRoleArn=ROLE, AsyncInferenceConfig=S3_OUTPUT), "AsyncInference"),
+        (
+            config(HOSTING | {"ManagedInstanceScaling": FROM_ZERO}, ExecutionRoleArn=ROLE),
+            "SageMaker refuses MinInstanceCount 0 in eu-west-3.",
+        ),
+        (
+            config(
+                HOSTING | {"InitialInstanceCount": 3, "ManagedInstanceScaling": FROM_ZERO},
+                ExecutionRoleArn=ROLE,
+            ),
+            "InitialInstanceCount 3 of variant AllTraffic must lie between MinInstanceCount 0",
+        ),
         (config("a", shadows=["b", "c"]), "found 1 and 2."),
         (config("a", shadows=["a"]), "must be unique"),
         (config(MULTI, shadows=["b"]), "are not supported for multi-model endpoints."),
@@ -106,7 +125,7 @@ NOT_ASYNC = "ShadowProductionVariants are not supported for asynchronous endpoin
 )
 def test_refuses_a_config(refused, message):
     with pytest.raises(AwsError) as error:
-        check_endpoint_config(refused, find)
+        check_endpoint_config(refused, find, "eu-west-3")
     assert error.value.code == "ValidationException"
     assert message in error.value.message
 

@@ -1,0 +1,326 @@
+"""All inference components: their copies start, change and end in the background."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
+from typing import Any
+
+from local_cloud.ministack.account import Scoped, in_background, sagemaker_arn
+from local_cloud.protocol.errors import validation_error
+from local_cloud.sagemaker.components.component import Component, Spec
+from local_cloud.sagemaker.components.copies import Copies, load_adapter, unload_adapter
+from local_cloud.sagemaker.components.update import CopyUpdate
+from local_cloud.sagemaker.hosting.endpoint import Endpoint
+from local_cloud.sagemaker.hosting.endpoints import WAIT_SECONDS, Endpoints, InProgress
+from local_cloud.sagemaker.hosting.fleet import RETRY_SECONDS, Fleet
+from local_cloud.sagemaker.hosting.health_monitor import LOOK_SECONDS, PING_EVERY_SECONDS
+from local_cloud.sagemaker.hosting.instance import Instance, ServerError
+from local_cloud.sagemaker.hosting.machine import Machine
+from local_cloud.sagemaker.hosting.rollout import rollout
+from local_cloud.sagemaker.hosting.update import FAILURES, AlarmStates, RolledBack
+
+logger = logging.getLogger("roundhouse.components")
+
+
+class Components:
+    """The components of all accounts; a monitor replaces copies that are lost."""
+
+    def __init__(self, endpoints: Endpoints, alarm_states: AlarmStates) -> None:
+        self.endpoints = endpoints
+        self.components: MutableMapping[str, Component] = Scoped()
+        self.copies = Copies(settings=endpoints.settings, find_model=endpoints.model)
+        self._alarm_states = alarm_states
+        self._turn = threading.Lock()
+        self._all: dict[int, tuple[Component, Callable[[], None]]] = {}
+        self._retry_at: dict[int, float] = {}
+        self._ended = threading.Event()
+        endpoints.move_components = self.move
+        threading.Thread(target=self._monitor, name="component-monitor", daemon=True).start()
+
+    def component(self, name: str) -> Component:
+        """Return the component of a name. Raises AwsError where there is none."""
+        component = self.components.get(name)
+        if component is None:
+            arn = sagemaker_arn("inference-component", name)
+            raise validation_error(f'Could not find inference component "{arn}".')
+        return component
+
+    def of_endpoint(self, name: str) -> tuple[Component, ...]:
+        """Return the components of an endpoint, adapters last."""
+        found = [item for item in self.components.values() if item.endpoint == name]
+        return tuple(sorted(found, key=lambda component: component.base is not None))
+
+    def names_of(self, endpoint: str) -> tuple[str, ...]:
+        """Return the names of an endpoint's components."""
+        return tuple(component.name for component in self.of_endpoint(endpoint))
+
+    def adapters_of(self, component: Component) -> tuple[Component, ...]:
+        """Return the adapters that a component's copies serve."""
+        return tuple(
+            item
+            for item in self.components.values()
+            if item.base == component.name and item.status in ("InService", "Updating")
+        )
+
+    def serving_component(self, component: Component) -> Component:
+        """Return whose copies answer: a component's own, or those of an adapter's base."""
+        return component if component.base is None else self.component(component.base)
+
+    def create(self, component: Component) -> None:
+        """Record a component and start its copies in the background."""
+        with self._turn:
+            if component.name.lower() in {name.lower() for name in self.components}:
+                raise validation_error(
+                    f'Cannot create already existing inference component "{component.arn}".'
+                )
+            self.components[component.name] = component
+            context = contextvars.copy_context()
+
+            def mend() -> None:
+                context.run(in_background, self._mend, component)
+
+            self._all[id(component)] = (component, mend)
+        self._begin(component, self._create, "Failed")
+
+    def update(
+        self,
+        name: str,
+        specification: Spec | None,
+        copies: int | None,
+        deployment: Mapping[str, Any] | None,
+    ) -> Component:
+        """Begin to replace a component's copies, to change their number, or both."""
+        with self._turn:
+            component = self._settled_component(name)
+            desired = component.desired if copies is None else copies
+            if specification is not None and specification != component.specification:
+                component.deployment_config = deployment
+                change = partial(self._replace, specification=specification, desired=desired)
+            else:
+                change = partial(self._scale, desired=desired)
+            component.become("Updating")
+        self._begin(component, change, "InService")
+        return component
+
+    def scale(self, name: str, desired: int) -> None:
+        """Begin to start or end copies of a component."""
+        self.update(name, None, desired, None)
+
+    def delete(self, name: str) -> None:
+        """End a component's copies in the background; it is gone once they are."""
+        component = self.component(name)
+        adapters = [item.name for item in self.components.values() if item.base == name]
+        if adapters:
+            raise validation_error(
+                f'Cannot delete inference component "{component.arn}": it is the base of '
+                f"{', '.join(adapters)}."
+            )
+        component.given_up.set()
+        component.become("Deleting")
+        in_background(self._remove, component)
+
+    def wait(self, component: Component) -> None:
+        """Block until no change of a component is under way."""
+        component.settled.wait(WAIT_SECONDS)
+
+    def move(self, endpoint: Endpoint, fleet: Fleet) -> None:
+        """Start the copies of an endpoint's components on another fleet, then end the present ones.
+
+        Raises ServerError or InsufficientCapacity, with the present copies as they were.
+        """
+        for component in self.of_endpoint(endpoint.name):
+            if component.base is not None:
+                continue
+            with component.changing:
+                old, adapters = list(component.copies), self.adapters_of(component)
+                new = self.copies.start(
+                    component, component.specification, fleet, component.desired, adapters
+                )
+                component.add(new)
+                component.remove(old)
+                for present in endpoint.fleets:
+                    self.copies.end(old, present)
+
+    def stop_all(self) -> None:
+        """End every copy of every account, when the cloud itself ends."""
+        self._ended.set()
+        with self._turn:
+            components = [component for component, _ in self._all.values()]
+        for component in components:
+            component.given_up.set()
+            for copy in tuple(component.copies):
+                copy.terminate(0.0)
+
+    def _settled_component(self, name: str) -> Component:
+        component = self.component(name)
+        if component.is_in_progress:
+            raise InProgress(
+                "ValidationException",
+                f'Cannot update in-progress inference component "{component.arn}".',
+            )
+        return component
+
+    def fleet(self, component: Component) -> Fleet:
+        """Return the fleet on which a component's copies are placed. Raises ServerError."""
+        endpoint = self.endpoints.endpoints.get(component.endpoint)
+        traffic = None if endpoint is None else endpoint.traffic
+        if traffic is None:
+            raise ServerError(f"endpoint {component.endpoint} has no instances.")
+        return traffic.fleet
+
+    def _begin(
+        self, component: Component, change: Callable[[Component], None], status_on_failure: str
+    ) -> None:
+        """Run a change in the background; an error becomes the component's FailureReason."""
+
+        def run() -> None:
+            try:
+                with component.changing:
+                    change(component)
+            except (*FAILURES, RolledBack) as error:
+                logger.warning("inference component %s: %s", component.name, error)
+                self._end_change(component, status_on_failure, str(error))
+            except Exception as error:
+                logger.exception("inference component %s", component.name)
+                reason = f"the local cloud failed: {error}"
+                self._end_change(component, status_on_failure, reason)
+            else:
+                self._end_change(component, "InService", None)
+
+        in_background(run)
+
+    def _end_change(self, component: Component, status: str, reason: str | None) -> None:
+        """Set the status that a change ends with, unless the component is being deleted."""
+        if not component.given_up.is_set():
+            component.become(status, reason)
+
+    def _create(self, component: Component) -> None:
+        if component.base is not None:
+            for copy in tuple(self.component(component.base).copies):
+                load_adapter(copy, component)
+            return
+        self._scale(component, component.desired)
+
+    def _scale(self, component: Component, desired: int) -> None:
+        """Start missing copies or none; end surplus ones, newest first."""
+        fleet, before = self.fleet(component), component.desired
+        missing, adapters = desired - len(component.copies), self.adapters_of(component)
+        component.desired = desired
+        try:
+            started = self.copies.start(
+                component, component.specification, fleet, missing, adapters
+            )
+        except BaseException:
+            component.desired = before
+            raise
+        component.add(started)
+        surplus = component.copies[desired:]
+        component.remove(surplus)
+        self.copies.end(surplus, fleet)
+        self.copies.placement.release_unused(fleet)
+
+    def _replace(self, component: Component, specification: Spec, desired: int) -> None:
+        """Replace the copies of a component, or the files of an adapter."""
+        if component.base is not None:
+            for copy in tuple(self.component(component.base).copies):
+                unload_adapter(copy, component)
+            component.specification = specification
+            self._create(component)
+            return
+        fleet = self.fleet(component)
+        try:
+            CopyUpdate(
+                component=component,
+                specification=specification,
+                copies=desired,
+                plan=rollout(component.deployment_config, {"copies": desired}),
+                fleet=fleet,
+                starter=self.copies,
+                adapters=self.adapters_of(component),
+                alarm_states=self._alarm_states,
+            ).run()
+            component.desired = desired
+        finally:
+            self.copies.placement.release_unused(fleet)
+
+    def _remove(self, component: Component) -> None:
+        try:
+            with component.changing:
+                self._end_copies(component)
+        except Exception:
+            logger.exception("inference component %s", component.name)
+        finally:
+            self.components.pop(component.name, None)
+            with self._turn:
+                self._all.pop(id(component), None)
+            component.status = "Deleted"
+            component.settled.set()
+
+    def _end_copies(self, component: Component) -> None:
+        if component.base is not None:
+            base = self.components.get(component.base)
+            for copy in tuple(() if base is None else base.copies):
+                unload_adapter(copy, component)
+            return
+        copies = tuple(component.copies)
+        component.remove(copies)
+        fleet = self.fleet(component)
+        self.copies.end(copies, fleet)
+        self.copies.placement.release_unused(fleet)
+
+    def _monitor(self) -> None:
+        """Take lost copies out of service at once, and have them replaced."""
+        pinged = time.monotonic()
+        while not self._ended.wait(LOOK_SECONDS):
+            pinging = time.monotonic() - pinged >= PING_EVERY_SECONDS
+            pinged = time.monotonic() if pinging else pinged
+            with self._turn:
+                known = list(self._all.values())
+            for component, mend in known:
+                try:
+                    self._inspect(component, mend, pinging=pinging)
+                except Exception:
+                    logger.exception("inference component %s", component.name)
+
+    def _inspect(self, component: Component, mend: Callable[[], None], *, pinging: bool) -> None:
+        """Remove lost copies of one component; have them replaced, and again later on failure."""
+        copies = tuple(component.copies)
+        lost = [copy for copy in copies if copy.has_ended() or (pinging and copy.is_sick())]
+        component.remove(lost)
+        for copy in lost:
+            logger.warning("copy %s is lost (log: %s)", copy.folder.name, copy.log)
+        is_short = component.base is None and len(component.copies) < component.desired
+        due = time.monotonic() >= self._retry_at.get(id(component), 0.0)
+        if is_short and component.status == "InService" and due:
+            self._retry_at[id(component)] = time.monotonic() + RETRY_SECONDS
+            mend()
+
+    def _mend(self, component: Component) -> None:
+        """Free the room of lost copies and start as many again."""
+        if not component.changing.acquire(blocking=False):
+            return
+        try:
+            fleet = self.fleet(component)
+            self.copies.end(_gone(fleet, component), fleet, 0.0)
+            self._scale(component, component.desired)
+        except FAILURES as error:
+            logger.warning("inference component %s: %s", component.name, error)
+        finally:
+            component.changing.release()
+
+
+def _gone(fleet: Fleet, component: Component) -> list[Instance]:
+    """The copies that are placed for a component and no longer answer for it."""
+    return [
+        copy
+        for variant in fleet.production.values()
+        for machine in variant.instances
+        if isinstance(machine, Machine)
+        for copy in machine.copies
+        if copy.folder.name.rpartition("-")[0] == component.name and copy not in component.copies
+    ]

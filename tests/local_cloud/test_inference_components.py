@@ -1,0 +1,185 @@
+"""Inference components: created, invoked, updated in place, scaled, given adapters, deleted."""
+
+import json
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import EventStreamError
+
+from tests.local_cloud.account import (
+    BUCKET,
+    UPDATED,
+    archive,
+    marked_processes,
+    refusal,
+    until,
+    wait_until_gone,
+)
+from tests.local_cloud.hosted_component import (
+    IMAGE,
+    MANAGED,
+    ROLLING,
+    ROOM,
+    Hosted,
+    Streams,
+    component_resources,
+)
+
+pytestmark = pytest.mark.local_cloud
+
+
+@pytest.fixture
+def hosted(cloud, request):
+    made = Hosted(cloud, request.node.name.replace("_", "-").removeprefix("test-")[:40].strip("-"))
+    yield made
+    cloud.destroy(made.name)
+
+
+def test_a_component_answers_by_its_name_alone(cloud, hosted):
+    hosted.deploy()
+    assert hosted.invoke()["greeting"] == "hi"
+    described = hosted.describe()
+    assert described["RuntimeConfig"] == {"DesiredCopyCount": 1, "CurrentCopyCount": 1}
+    assert described["Specification"]["ComputeResourceRequirements"] == ROOM
+    listed = hosted.client.list_inference_components(EndpointNameEquals=hosted.name)
+    assert [row["InferenceComponentName"] for row in listed["InferenceComponents"]] == [hosted.name]
+    with refusal("Inference Component Name header is required", "ValidationError"):
+        hosted.runtime.invoke_endpoint(EndpointName=hosted.name, Body=b"{}")
+    with refusal(f"Inference component other of endpoint {hosted.name}", "ValidationError"):
+        hosted.invoke(component="other")
+    with refusal("delete its inference components first"):
+        hosted.client.delete_endpoint(EndpointName=hosted.name)
+    cloud.destroy(hosted.name)
+    wait_until_gone(hosted.name)
+
+
+def test_model_data_are_the_files_of_a_prefix(cloud, hosted):
+    hosted.deploy()
+    (folder,) = {
+        line.removeprefix("SM_MODEL_DIR=")
+        for pid in marked_processes(hosted.name)
+        for line in Path(f"/proc/{pid}/environ").read_text().split("\0")
+        if line.startswith("SM_MODEL_DIR=")
+    }
+    assert Path(folder, "weights/part.txt").read_text() == "weights"
+    with refusal("Could not access model data at s3://engines/none/"):
+        source = {"S3Uri": f"s3://{BUCKET}/none/", "S3DataType": "S3Prefix"}
+        hosted.client.create_model(
+            ModelName="none",
+            ExecutionRoleArn="arn:aws:iam::000000000000:role/endpoint",
+            PrimaryContainer={
+                "Image": IMAGE,
+                "ModelDataSource": {"S3DataSource": source | {"CompressionType": "None"}},
+            },
+        )
+
+
+def test_an_update_in_place_cuts_no_stream(hosted):
+    """New copies answer before old ones end, and old ones end after their last stream."""
+    hosted.deploy(copies=2, instances=2, managed=MANAGED, deployment=ROLLING)
+    streams = Streams(hosted, 8, events=8, seconds=0.25)
+    changed = {
+        "environment": {"GREETING": "hello"},
+        "copies": 2, "instances": 2, "managed": MANAGED, "deployment": ROLLING,
+    }  # fmt: skip
+    hosted.deploy("2", UPDATED, **changed)
+    assert hosted.invoke()["greeting"] == "hello"
+    streams.join()
+    assert not streams.faults
+    assert all(text.endswith("data: [DONE]\n\n") for text in streams.texts)
+    assert hosted.describe()["LastDeploymentConfig"] == ROLLING
+    assert hosted.copies() == 2
+
+
+def test_a_scale_in_cuts_no_stream_and_an_unused_instance_goes(cloud, hosted):
+    hosted.deploy(copies=3, instances=3, managed=MANAGED)
+    streams = Streams(hosted, 8, events=6, seconds=0.25)
+    hosted.client.update_inference_component_runtime_config(
+        InferenceComponentName=hosted.name, DesiredRuntimeConfig={"CopyCount": 1}
+    )
+    hosted.comes_to(1)
+    assert not streams.join().faults
+    assert all(text.endswith("data: [DONE]\n\n") for text in streams.texts)
+    variant = cloud.wait_for(hosted.name)["ProductionVariants"][0]
+    assert variant["CurrentInstanceCount"] == 1
+
+
+def test_a_failed_update_leaves_the_old_copies(hosted):
+    hosted.deploy(instances=2, managed=MANAGED, deployment=ROLLING)
+    failing = {"SERVER_MODE": "exits"}
+    resources = {"environment": failing, "instances": 2, "managed": MANAGED, "deployment": ROLLING}
+    status, reason = hosted.cloud.deploy(
+        hosted.name, component_resources(hosted.name, "2", **resources)
+    )
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    assert "did not pass the ping health check" in reason
+    assert hosted.invoke()["greeting"] == "hi"
+    assert hosted.settle()["Specification"]["ModelName"] == f"{hosted.name}-1"
+
+
+def test_refuses_a_component_without_room(hosted):
+    hosted.deploy()
+    hosted.client.update_inference_component_runtime_config(
+        InferenceComponentName=hosted.name, DesiredRuntimeConfig={"CopyCount": 2}
+    )
+    failed = hosted.settle()
+    assert "There is not enough room for one more copy" in failed["FailureReason"]
+    assert failed["RuntimeConfig"] == {"DesiredCopyCount": 1, "CurrentCopyCount": 1}
+    with refusal("One copy needs 2 accelerators"):
+        hosted.client.create_inference_component(
+            InferenceComponentName="large",
+            EndpointName=hosted.name,
+            VariantName="AllTraffic",
+            Specification={
+                "ModelName": f"{hosted.name}-1",
+                "ComputeResourceRequirements": ROOM | {"NumberOfAcceleratorDevicesRequired": 2},
+            },
+            RuntimeConfig={"CopyCount": 1},
+        )
+
+
+def test_an_adapter_is_served_by_the_copies_of_its_base(cloud, hosted):
+    hosted.deploy(instances=2, managed=MANAGED)
+    cloud.client("s3").put_object(
+        Bucket=BUCKET, Key="adapter.tar.gz", Body=archive({"adapter_config.json": "{}"})
+    )
+    adapter = f"{hosted.name}-legal"
+    container = {"ArtifactUrl": f"s3://{BUCKET}/adapter.tar.gz"}
+    hosted.client.create_inference_component(
+        InferenceComponentName=adapter,
+        EndpointName=hosted.name,
+        Specification={"BaseInferenceComponentName": hosted.name, "Container": container},
+    )
+    described = Hosted(cloud, adapter).settle()
+    assert described["InferenceComponentStatus"] == "InService"
+    answer = hosted.invoke(component=adapter)
+    assert (answer["adapter"], answer["files"]) == (adapter, ["adapter_config.json"])
+    assert hosted.invoke()["adapter"] is None
+    with refusal("it is the base of"):
+        hosted.client.delete_inference_component(InferenceComponentName=hosted.name)
+    hosted.client.update_inference_component_runtime_config(
+        InferenceComponentName=hosted.name, DesiredRuntimeConfig={"CopyCount": 2}
+    )
+    hosted.comes_to(2)
+    assert {hosted.invoke(component=adapter)["adapter"] for _ in range(6)} == {adapter}
+    hosted.client.delete_inference_component(InferenceComponentName=adapter)
+    until(
+        lambda: (
+            not hosted.client.list_inference_components(NameContains=adapter)["InferenceComponents"]
+        )
+    )
+
+
+def test_a_lost_copy_is_replaced(hosted):
+    hosted.deploy()
+    with pytest.raises(EventStreamError, match="ModelStreamError"):
+        hosted.parts(events=1, breaks=True)
+    until(lambda: hosted.copies() == 1 and json.dumps(hosted.invoke()))
+
+
+def test_another_endpoint_config_moves_the_components(cloud, hosted):
+    hosted.deploy()
+    hosted.deploy("1", UPDATED, instance_type="ml.g6.xlarge")
+    assert hosted.invoke()["greeting"] == "hi"
+    assert hosted.copies() == 1
+    assert cloud.wait_for(hosted.name)["EndpointConfigName"].endswith("ml-g6-xlarge")
