@@ -12,7 +12,10 @@ from botocore.credentials import Credentials
 from tests.local_cloud.account import ACCOUNT, BUCKET, CREATED, MARK, ROLE, until
 
 IMAGE = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/roundhouse-local/streaming-server:1"
-GPU, ROOM = "ml.g5.xlarge", {"NumberOfAcceleratorDevicesRequired": 1, "MinMemoryRequiredInMb": 1024}
+GPU, NEEDED = (
+    "ml.g5.xlarge",
+    {"NumberOfAcceleratorDevicesRequired": 1, "MinMemoryRequiredInMb": 1024},
+)
 MANAGED = {"Status": "ENABLED", "MinInstanceCount": 0, "MaxInstanceCount": 3}
 ROLLING = {
     "RollingUpdatePolicy": {
@@ -137,7 +140,7 @@ def component_resources(
         "VariantName": "AllTraffic",
         "Specification": {
             "ModelName": {"Fn::GetAtt": ["Model", "ModelName"]},
-            "ComputeResourceRequirements": ROOM,
+            "ComputeResourceRequirements": NEEDED,
             "StartupParameters": {
                 "ContainerStartupHealthCheckTimeoutInSeconds": startup_seconds,
             },

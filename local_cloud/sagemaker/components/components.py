@@ -306,7 +306,7 @@ class Components:
             return
         try:
             fleet = self.fleet(component)
-            self.copies.end(_gone(fleet, component), fleet, 0.0)
+            self.copies.end(_lost_copies(fleet, component), fleet, 0.0)
             self._scale(component, component.desired)
         except FAILURES as error:
             logger.warning("inference component %s: %s", component.name, error)
@@ -314,7 +314,7 @@ class Components:
             component.changing.release()
 
 
-def _gone(fleet: Fleet, component: Component) -> list[Instance]:
+def _lost_copies(fleet: Fleet, component: Component) -> list[Instance]:
     """The copies that are placed for a component and no longer answer for it."""
     return [
         copy

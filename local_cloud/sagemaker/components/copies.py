@@ -67,15 +67,15 @@ class Copies:
         fleet: Fleet,
         adapters: Sequence[Component],
     ) -> Instance:
-        with self.placement.reserve(component, specification, fleet) as room:
+        with self.placement.reserve(component, specification, fleet) as reservation:
             launch = Launch(
                 variant={
                     "VariantName": component.variant,
                     **(specification.get("StartupParameters") or {}),
                 },
-                instance_type=room.machine.instance_type,
+                instance_type=reservation.machine.instance_type,
                 model=self._model(specification),
-                folder=room.machine.folder / f"{component.name}-{next(component.numbers)}",
+                folder=reservation.machine.folder / f"{component.name}-{next(component.numbers)}",
                 given_up=component.given_up,
             )
             copy = start_instance(launch, self.settings)
@@ -85,7 +85,7 @@ class Copies:
             except BaseException:
                 copy.terminate(0.0)
                 raise
-            room.take(copy)
+            reservation.take(copy)
             return copy
 
     def _model(self, specification: Spec) -> Mapping[str, Any]:

@@ -14,13 +14,13 @@ from local_cloud.sagemaker.hosting.machine import Machine
 from local_cloud.sagemaker.hosting.requirements import Requirements, copy_requirements
 
 
-class NoRoom(ServerError):
+class NotPlaced(ServerError):
     """No instance holds one more copy, and none may be added."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Room:
-    """Room for one copy on an instance, reserved until the copy takes it."""
+class Reservation:
+    """Reservation for one copy on an instance, reserved until the copy takes it."""
 
     machine: Machine
     turn: threading.Lock
@@ -43,10 +43,12 @@ class Placement:
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     @contextmanager
-    def reserve(self, component: Component, specification: Spec, fleet: Fleet) -> Iterator[Room]:
+    def reserve(
+        self, component: Component, specification: Spec, fleet: Fleet
+    ) -> Iterator[Reservation]:
         """Yield room for one copy, which is free again where no copy takes it.
 
-        Raises NoRoom, and what the start of a further instance raises.
+        Raises NotPlaced, and what the start of a further instance raises.
         """
         variant, needed = fleet.production[component.variant], copy_requirements(specification)
         with self._turn:
@@ -55,13 +57,13 @@ class Placement:
                 add_machine(variant, component.name, needed)
                 machine = choose_machine(machines(variant), needed, specification)
             if machine is None:
-                raise no_room(component.name, variant, needed)
-            room = Room(machine=machine, turn=self._turn)
-            machine.placed[room] = needed
+                raise placement_failure(component.name, variant, needed)
+            reservation = Reservation(machine=machine, turn=self._turn)
+            machine.placed[reservation] = needed
         try:
-            yield room
+            yield reservation
         finally:
-            room.free()
+            reservation.free()
 
     def release_unused(self, fleet: Fleet) -> None:
         """Stop the instances without a copy, down to the fewest that their variant keeps."""
@@ -84,22 +86,22 @@ def choose_machine(
     among: Sequence[Machine], needed: Requirements, specification: Spec
 ) -> Machine | None:
     """Return an instance with room: the least used one, or with BINPACK the most used one."""
-    fitting = [machine for machine in among if machine.has_room(needed)]
+    fitting = [machine for machine in among if machine.holds(needed)]
     scheduling = specification.get("SchedulingConfig") or {}
     sign = -1 if scheduling.get("PlacementStrategy") == "BINPACK" else 1
 
     def use(machine: Machine) -> float:
-        return sign * (machine.used.accelerators or len(machine.placed))
+        return sign * (machine.taken_capacity.accelerators or len(machine.placed))
 
     return min(fitting, key=use, default=None)
 
 
 def add_machine(variant: VariantFleet, component: str, needed: Requirements) -> None:
-    """Start one more instance where managed instance scaling allows it. Raises NoRoom."""
+    """Start one more instance where managed instance scaling allows it. Raises NotPlaced."""
     scaling = variant.spec.get("ManagedInstanceScaling") or {}
     most = scaling.get("MaxInstanceCount", 0) if scaling.get("Status") == "ENABLED" else 0
     if len(variant.instances) >= most:
-        raise no_room(component, variant, needed)
+        raise placement_failure(component, variant, needed)
     variant.desired = len(variant.instances) + 1
     try:
         variant.fill()
@@ -108,9 +110,9 @@ def add_machine(variant: VariantFleet, component: str, needed: Requirements) -> 
         raise
 
 
-def no_room(component: str, variant: VariantFleet, needed: Requirements) -> NoRoom:
+def placement_failure(component: str, variant: VariantFleet, needed: Requirements) -> NotPlaced:
     """Return the failure reason of a copy that finds no room."""
-    return NoRoom(
+    return NotPlaced(
         f"There is not enough room for one more copy of inference component {component}: it needs "
         f"{needed.accelerators:g} accelerators, {needed.cpu_cores:g} CPU cores and "
         f"{needed.memory_mb:g} MB on one of the {len(variant.instances)} instances of variant "

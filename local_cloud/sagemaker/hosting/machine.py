@@ -50,13 +50,13 @@ class Machine(Instance):
         return not self.placed
 
     @property
-    def used(self) -> Requirements:
+    def taken_capacity(self) -> Requirements:
         """What is taken of it."""
         return sum(tuple(self.placed.values()), Requirements())
 
-    def has_room(self, requirements: Requirements) -> bool:
+    def holds(self, requirements: Requirements) -> bool:
         """Whether one more copy fits."""
-        return (self.used + requirements).fits(type_capacity(self.instance_type))
+        return (self.taken_capacity + requirements).fits(type_capacity(self.instance_type))
 
     def is_sick(self) -> bool:
         """An instance answers no pings: its copies do."""

@@ -97,7 +97,14 @@ class Runtime:
                 f"Endpoint {endpoint.name} of account {account_id()} is asynchronous: use "
                 "InvokeEndpointAsync."
             )
-        if component is not None or _hosts_components(endpoint):
+        traffic = endpoint.traffic
+        hosts_components = traffic is not None and traffic.fleet.hosts_components
+        if component is not None and traffic is not None and not hosts_components:
+            raise refusal(
+                f"InferenceComponentName {component} needs an endpoint whose models are inference "
+                f"components, and endpoint {endpoint.name} has none."
+            )
+        if hosts_components:
             return invoke_component(self.components, endpoint, invocation, component)
         return self._invoke(endpoint, invocation)
 
@@ -141,11 +148,6 @@ class Runtime:
             f"Endpoint {endpoint.name} of account {account_id()} is {endpoint.status}, not "
             "InService."
         )
-
-
-def _hosts_components(endpoint: Endpoint) -> bool:
-    traffic = endpoint.traffic
-    return traffic is not None and traffic.fleet.hosts_components
 
 
 def _check_body(body: bytes) -> None:

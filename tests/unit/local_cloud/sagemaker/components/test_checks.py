@@ -13,8 +13,8 @@ from local_cloud.sagemaker.hosting.requirements import Requirements, type_capaci
 
 pytestmark = pytest.mark.unit
 VARIANT = {"VariantName": "AllTraffic", "InstanceType": "ml.g5.12xlarge"}
-ROOM = {"NumberOfAcceleratorDevicesRequired": 1, "MinMemoryRequiredInMb": 1024}
-SPECIFICATION = {"ModelName": "chat", "ComputeResourceRequirements": ROOM}
+NEEDED = {"NumberOfAcceleratorDevicesRequired": 1, "MinMemoryRequiredInMb": 1024}
+SPECIFICATION = {"ModelName": "chat", "ComputeResourceRequirements": NEEDED}
 IMAGE = "000000000000.dkr.ecr.us-east-1.amazonaws.com/x:1"
 ADAPTER = {
     "BaseInferenceComponentName": "chat",
@@ -57,11 +57,11 @@ def test_a_component_of_a_known_model_fits_its_instance():
         (request(ModelName=None, Container={}), "Container requires Image"),
         (request(ComputeResourceRequirements=None), "ComputeResourceRequirements is required"),
         (
-            request(ComputeResourceRequirements=ROOM | {"NumberOfAcceleratorDevicesRequired": 8}),
+            request(ComputeResourceRequirements=NEEDED | {"NumberOfAcceleratorDevicesRequired": 8}),
             "One copy needs 8 accelerators, 0 CPU cores and 1024 MB, and ml.g5.12xlarge has 4,",
         ),
         (
-            request(ComputeResourceRequirements=ROOM | {"MaxMemoryRequiredInMb": 512}),
+            request(ComputeResourceRequirements=NEEDED | {"MaxMemoryRequiredInMb": 512}),
             "MaxMemoryRequiredInMb 512 is less than MinMemoryRequiredInMb 1024.",
         ),
         ({"RuntimeConfig": {"CopyCount": 1}}, "Specification and Specifications must be specified"),
@@ -79,7 +79,7 @@ def test_refuses_a_component(refused, message):
 def test_an_adapter_has_files_and_takes_the_rest_from_its_base():
     check_adapter({"Specification": ADAPTER})
     for changes, message in (
-        ({"ComputeResourceRequirements": ROOM}, "ComputeResourceRequirements must not be"),
+        ({"ComputeResourceRequirements": NEEDED}, "ComputeResourceRequirements must not be"),
         ({"Container": {"Image": IMAGE}}, "takes ArtifactUrl, which is required, and no Image"),
     ):
         with pytest.raises(AwsError, match=message):
