@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onboarding.platform import InstanceType
 from onboarding.text_generation.checkpoint import Checkpoint
@@ -51,6 +51,12 @@ class Request:
     def layers(self) -> tuple[CacheLayers, ...]:
         """Layers that cache. Raises ArchitectureError."""
         return cache_layers(self.checkpoint.text_config)
+
+    def with_schemes(self, schemes: Sequence[str]) -> Request:
+        """Return the request with these number formats to choose from."""
+        quantization = self.spec.quantization.model_copy(update={"schemes": tuple(schemes)})
+        spec = self.spec.model_copy(update={"quantization": quantization})
+        return replace(self, spec=spec)
 
 
 def gpu_memory(
@@ -119,7 +125,7 @@ def best_candidate(request: Request, instance: InstanceType) -> Candidate:
     found = list(_candidates(request, instance))
     holding = [item for item in found if item.holds]
     if holding:
-        return min(holding, key=lambda item: (item.instances or 0, item.tensor_parallel))
+        return min(holding, key=_size)
     fitting = [item for item in found if item.kv_tokens]
     return max(fitting or found, key=lambda item: item.kv_tokens or 0)
 
@@ -136,6 +142,11 @@ def choose(request: Request, instances: Sequence[InstanceType]) -> tuple[Candida
         return tuple(failing)
     first = holding[0]
     return (first, *(_dearer(item, first) for item in holding[1:]), *failing)
+
+
+def _size(item: Candidate) -> tuple[int, int, float]:
+    time = math.inf if item.itl_ms is None else item.itl_ms
+    return item.instances or 0, item.tensor_parallel, time
 
 
 def _cost(item: Candidate) -> tuple[float, int, float, str]:

@@ -86,6 +86,28 @@ def scale_to_zero_regions() -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(regions["accepted"]), frozenset(regions["refused"])
 
 
+class QuantizerRoutes(Value):
+    """Where a checkpoint is built; sizes in parameters, GiB and GB."""
+
+    calibrated_cpu_parameters: int
+    """Most parameters whose calibration and gate run on a CPU."""
+    data_free_cpu_gib: float
+    """Most bytes of a source in 16 bits whose data-free schemes are computed on a CPU."""
+
+
+@cache
+def quantizer_tools() -> dict[str, str]:
+    """Versions of the libraries that make checkpoints, by package."""
+    tools: dict[str, str] = _content("generation_quantizer.yaml")["tools"]
+    return tools
+
+
+@cache
+def quantizer_routes() -> QuantizerRoutes:
+    """Return what decides between a CPU and a GPU."""
+    return QuantizerRoutes.model_validate(_content("generation_quantizer.yaml")["routes"])
+
+
 @cache
 def schemes() -> dict[str, SchemeRow]:
     """Every number format, by name; `kv-fp8` is that of the KV cache."""

@@ -1,0 +1,149 @@
+"""What an environment deploys of its text generators, from a tree without faults and its locks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.fault import Fault, FaultsError
+from onboarding.generation_checks import placement_cases
+from onboarding.lock import LockError, lock_path
+from onboarding.rules.generation_case import GenerationPlacementCase
+from onboarding.rules.generation_placement_rules import placement_request
+from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.text_generation.checkpoint_key import (
+    checkpoint_key,
+    checkpoint_schemes,
+    dataset_paths,
+)
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry, read_generation_lock
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from onboarding.text_generation.plan import Candidate
+from onboarding.text_generation.planner import Request, choose
+from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.tree import Tree
+
+
+def generation_deployments(
+    tree: Tree, environment: str, only: Collection[str] = ()
+) -> tuple[GenerationDeployment, ...]:
+    """Return every text generator of an environment, or `only` some, by name.
+
+    Names of `only` that are no text generator are left to `deployments`. Locks of others are not
+    read. Raises FaultsError when the tree has faults, headers are missing, or a lock cannot be
+    read.
+    """
+    if tree.faults:
+        raise FaultsError(tree.faults)
+    if environment not in tree.views:
+        return ()
+    view, faults = tree.views[environment], list[Fault]()
+    found = []
+    for case in sorted(placement_cases(view, tree.root), key=lambda case: case.model.spec.name):
+        if only and case.model.spec.name not in only:
+            continue
+        try:
+            found.append(_deployment(tree, case))
+        except FaultsError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise FaultsError(faults)
+    return tuple(found)
+
+
+def checkpoint_keys(
+    spec: TextGenerationSpec, root: Path, already: str | None = None
+) -> Mapping[str, str]:
+    """Return the scheme of each checkpoint key of a model, in the order of its schemes.
+
+    `already` is the format that the source's weights have. Raises OSError for an unreadable
+    dataset.
+    """
+    digests = {
+        path: hashlib.sha256((root / path).read_bytes()).hexdigest()
+        for path in dataset_paths(spec)
+    }
+    schemes = checkpoint_schemes(spec, already)
+    return {checkpoint_key(spec, scheme, digests): scheme for scheme in schemes}
+
+
+def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployment:
+    spec, environment = case.model.spec, case.environment.spec
+    request, types = placement_request(case), tuple(case.candidates())
+    if request is None or not types or case.model.platform is None:
+        raise FaultsError([_not_planned(case, request)])
+    keys = checkpoint_keys(spec, tree.root, request.checkpoint.scheme)
+    locked = _entries(tree, environment, spec.name, keys)
+    built = tuple(locked[key] for key in keys if key in locked)
+    plans = {key: _plan(request, case, (scheme,)) for key, scheme in keys.items()}
+    accepted = [entry.checkpoint_key for entry in built if entry.accepted]
+    served = _plan(request, case, tuple(keys[key] for key in accepted)) if accepted else None
+    entry = None
+    if served is not None and served.holds:
+        key = next(key for key in accepted if keys[key] == served.scheme)
+        entry = locked[key]
+    return GenerationDeployment(
+        environment=environment,
+        name=spec.name,
+        spec=spec,
+        platform=case.model.platform,
+        candidate=served
+        if entry is not None and served is not None
+        else _plan(request, case, tuple(keys.values())),
+        entry=entry,
+        built=built,
+        wanted=tuple(
+            (key, scheme)
+            for key, scheme in keys.items()
+            if key not in locked and plans[key].holds
+        ),
+        inference_ami_version=spec.endpoint.inference_ami_version
+        or environment.inference_ami_version
+        or case.model.platform.inference_ami_version,
+    )
+
+
+def _plan(request: Request, case: GenerationPlacementCase, schemes: tuple[str, ...]) -> Candidate:
+    """Return the best candidate of some schemes; of weights that are quantized, their own."""
+    return choose(request.with_schemes(schemes), tuple(case.candidates()))[0]
+
+
+def _entries(
+    tree: Tree, environment: EnvironmentSpec, name: str, keys: Collection[str]
+) -> dict[str, CheckpointEntry]:
+    """Return the checkpoints of these keys: the environment's own, then those it may receive."""
+    entries: dict[str, CheckpointEntry] = {}
+    for spec in _with_sources(tree, environment):
+        try:
+            lock = read_generation_lock(tree.root / spec.locks, name)
+        except LockError as error:
+            file = lock_path(Path(spec.locks), name).as_posix()
+            fault = Fault(file=file, what=error.what, way_out=error.way_out)
+            raise FaultsError([fault]) from error
+        for key, entry in lock.checkpoints.items():
+            if key in keys:
+                entries.setdefault(key, entry)
+    return entries
+
+
+def _with_sources(tree: Tree, environment: EnvironmentSpec) -> Iterator[EnvironmentSpec]:
+    yield environment
+    while environment.promotes_from is not None:
+        environment = tree.environments[environment.promotes_from]
+        yield environment
+
+
+def _not_planned(case: GenerationPlacementCase, request: Request | None) -> Fault:
+    place = case.model.document.at("source")
+    if request is None:
+        return place.fault(
+            f"'{case.model.spec.name}' cannot be planned: its checkpoint is not in the tree, and "
+            "'source.headers' names no file of its headers",
+            way_out=f"run `roundhouse headers {case.model.spec.name}` and commit the file",
+        )
+    return place.fault(
+        f"'{case.model.spec.name}' cannot be planned: the region has no GPU type",
+        way_out="leave it out of this environment, or choose another region",
+    )

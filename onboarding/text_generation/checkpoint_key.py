@@ -1,0 +1,94 @@
+"""The key of a checkpoint: a digest of all that decides its files, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from onboarding.keys import KEY_LENGTH
+from onboarding.text_generation.platforms import quantizer_tools
+from onboarding.text_generation.spec import TextGenerationSpec
+
+RECIPE_VERSION = 1
+"""Raised by hand when the same inputs must give other bytes."""
+UNCHANGED = ("bf16", "fp16")
+"""Schemes that compute nothing: the source's own tensors, at most cast to 16 bits."""
+CHECKPOINTS = "checkpoints"
+"""The folder of the environment's bucket that holds published checkpoints."""
+KvCache = Literal["auto", "fp8"]
+
+
+def checkpoint_prefix(key: str) -> str:
+    """Return where the files of a checkpoint lie in the environment's bucket."""
+    return f"{CHECKPOINTS}/{key}/"
+
+
+def checkpoint_schemes(spec: TextGenerationSpec, already: str | None = None) -> tuple[str, ...]:
+    """Return the schemes of a model's checkpoints: those to try, or the one that it has already."""
+    return tuple(spec.quantization.schemes) if already is None else (already,)
+
+
+def is_gated(spec: TextGenerationSpec, scheme: str, already: str | None = None) -> bool:
+    """Return True where a checkpoint is compared with its source: weights or KV cache change."""
+    return kv_cache(spec) == "fp8" or scheme not in (*UNCHANGED, already)
+
+
+def kv_cache(spec: TextGenerationSpec) -> KvCache:
+    """Return the format of cached keys and values that scales are made for; auto: 16 bits."""
+    return "fp8" if spec.quantization.kv_cache == "fp8" else "auto"
+
+
+def dataset_paths(spec: TextGenerationSpec) -> tuple[str, ...]:
+    """Return the files that quantization and its gate read, relative to the onboarding root."""
+    quantization = spec.quantization
+    calibration, task = quantization.calibration, quantization.budget.task
+    named = (calibration and calibration.dataset, task and task.file)
+    return tuple(dict.fromkeys(path for path in named if path is not None))
+
+
+def checkpoint_key(
+    spec: TextGenerationSpec, scheme: str, dataset_digests: Mapping[str, str]
+) -> str:
+    """Return the key of the checkpoint of a model in one scheme, 20 hex digits.
+
+    It holds source, name, scheme, KV cache and tool versions; of a checkpoint that is compared with
+    its source also the calibration and the budget, which decide its verdict. `dataset_digests` maps
+    each of `dataset_paths` to the sha256 of its bytes.
+    """
+    inputs: dict[str, Any] = {
+        "recipe": RECIPE_VERSION,
+        "name": spec.name,
+        "source": _source(spec),
+        "scheme": scheme,
+        "kv_cache": kv_cache(spec),
+        "tools": dict(quantizer_tools()),
+    }
+    if is_gated(spec, scheme):
+        quantization = spec.quantization
+        fields = quantization.model_dump(mode="json", exclude={"schemes", "kv_cache", "measured"})
+        digests = {path: dataset_digests[path] for path in dataset_paths(spec)}
+        inputs["quantization"] = _with_digests(fields, digests)
+    return digest(inputs)
+
+
+def digest(inputs: Mapping[str, Any]) -> str:
+    """Return the first 20 hex digits of the sha256 of inputs as canonical JSON."""
+    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:KEY_LENGTH]
+
+
+def _with_digests(fields: Any, digests: Mapping[str, str]) -> Any:
+    """Return nested fields with each dataset's digest in place of its path."""
+    if isinstance(fields, Mapping):
+        return {name: _with_digests(value, digests) for name, value in fields.items()}
+    return digests.get(fields, fields) if isinstance(fields, str) else fields
+
+
+def _source(spec: TextGenerationSpec) -> dict[str, Any]:
+    source = spec.source
+    if source.checkpoint is not None and source.sha256 is not None:
+        # A folder is its digest, wherever it lies.
+        return {"checkpoint": source.sha256, "path": source.path}
+    return source.model_dump(mode="json", exclude={"checkpoint", "headers", "trust_remote_code"})

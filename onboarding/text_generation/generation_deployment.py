@@ -1,0 +1,88 @@
+"""One text generator as an environment deploys it: checkpoint, instance type, arguments.
+
+`generation_deployments` of onboarding/generation_resolve.py makes them from a tree and its locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.text_generation.arguments import container_environment
+from onboarding.text_generation.checkpoint_key import digest
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
+from onboarding.text_generation.plan import Candidate
+from onboarding.text_generation.platforms import GenerationPlatform
+from onboarding.text_generation.spec import TextGenerationSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationDeployment:
+    """One endpoint of one environment that generates text."""
+
+    environment: EnvironmentSpec
+    name: str
+    """Of the model and of its endpoint."""
+    spec: TextGenerationSpec
+    platform: GenerationPlatform
+    candidate: Candidate
+    """What serves `entry`; without one, what the plan would choose."""
+    entry: CheckpointEntry | None
+    """None: no checkpoint is built that is accepted and holds the SLO; `problem` says so."""
+    built: tuple[CheckpointEntry, ...]
+    """Checkpoints in the lock of the keys that the files have now, in the order of the schemes."""
+    wanted: tuple[tuple[str, str], ...]
+    """Checkpoint key and scheme of those to build: they would hold the SLO, and have no entry."""
+    inference_ami_version: str | None
+
+    @property
+    def engine_version(self) -> str | None:
+        """The version of vLLM: the image's, else the file's."""
+        version = self.platform.engine_version
+        return self.spec.serving.engine_version if version is None else version
+
+    @property
+    def container_environment(self) -> Mapping[str, str]:
+        """The container's environment variables."""
+        return container_environment(self.spec, self.platform, self.candidate.tensor_parallel)
+
+    @property
+    def plan_key(self) -> str:
+        """Digest of all that is served: checkpoint, image, GPU, tensor parallel size, arguments."""
+        key = None if self.entry is None else self.entry.checkpoint_key
+        return digest(
+            {
+                "checkpoint": key,
+                "image": self.platform.image,
+                "engine_version": self.engine_version,
+                "gpu": self.candidate.gpu,
+                "tensor_parallel": self.candidate.tensor_parallel,
+                "environment": dict(self.container_environment),
+            }
+        )
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be served, with the way out; None where `entry` is."""
+        if self.entry is not None:
+            return None
+        name, refused = self.name, [entry for entry in self.built if not entry.accepted]
+        reasons = "".join(f"; {entry.scheme}: {entry.reason}" for entry in refused)
+        if self.wanted:
+            schemes = ", ".join(f"{scheme} ({key})" for key, scheme in self.wanted)
+            return (
+                f"text generator '{name}' has no checkpoint to serve, and {schemes} is not "
+                f"built{reasons}; run `roundhouse build --env {self.environment.name} --model "
+                f"{name}` and commit its lock."
+            )
+        if len(refused) == len(self.built):
+            return (
+                f"text generator '{name}' has no checkpoint within its budget{reasons}; add a "
+                "format to quantization.schemes, or raise quantization.budget."
+            )
+        served = ", ".join(entry.scheme for entry in self.built if entry.accepted)
+        return (
+            f"text generator '{name}' has no checkpoint that holds its SLO: {served} does not on "
+            f"any of its instance types{reasons}; name a larger type, or relax the SLO."
+        )
