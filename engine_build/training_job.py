@@ -8,9 +8,9 @@ library only, and engine_build from what the channel brings. (Run with -m in a c
 checkout's engine_build builds the channel's models.)
 
 Hyperparameters: environment, model, publish (s3://BUCKET) and, if wanted, compute_capability,
-candidate, commit and image, all strings. Unfinished work lies in /opt/ml/checkpoints, so a job with
-a CheckpointConfig goes on where an interrupted one stopped. Never run by SageMaker where this was
-written.
+candidate, commit, image, and of a text generator's checkpoint checkpoint_key, all strings.
+Unfinished work lies in /opt/ml/checkpoints, so a job with a CheckpointConfig goes on where an
+interrupted one stopped. Never run by SageMaker where this was written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ from typing import TextIO
 Build = Callable[[Sequence[str], Mapping[str, str], TextIO, TextIO], int]
 """engine_build's own main: arguments, environment, stdout, stderr to an exit code."""
 REQUIRED = ("environment", "model", "publish")
-OPTIONAL = {"compute_capability": "--compute-capability", "candidate": "--candidate"}
+CHECKPOINT = "checkpoint_key"
+"""The hyperparameter of a text generator's checkpoint, which another program builds."""
+OPTIONAL = {
+    "compute_capability": "--compute-capability",
+    "candidate": "--candidate",
+    CHECKPOINT: "--key",
+}
 """Hyperparameters that may be left out, and the options that they become."""
 VARIABLES = {"commit": "ROUNDHOUSE_SOURCE_COMMIT", "image": "ROUNDHOUSE_IMAGE"}
 """Hyperparameters that may be left out, and engine_build's variables that they become."""
@@ -68,14 +74,14 @@ def main(
     environment: Mapping[str, str],
     stdout: TextIO,
     stderr: TextIO,
-    load: Callable[[Path], Build] | None = None,
+    load: Callable[[Path, bool], Build] | None = None,
 ) -> int:
     """Return 0, or the exit code of a build that failed, whose reason the failure file tells."""
     output, reason = io.StringIO(), None
     try:
         values = hyperparameters(paths.hyperparameters)
         tree = source_tree(paths)
-        build = (load_build if load is None else load)(tree)
+        build = (load_build if load is None else load)(tree, CHECKPOINT in values)
         named = {VARIABLES[name]: value for name, value in values.items() if name in VARIABLES}
         options = arguments(values, tree, paths.out)
         code = build(options, {**environment, **named}, output, stderr)
@@ -147,14 +153,18 @@ def source_tree(paths: JobPaths) -> Path:
     return tree
 
 
-def load_build(tree: Path) -> Build:
-    """Import the tree's own engine_build.
+def load_build(tree: Path, of_checkpoint: bool) -> Build:
+    """Import the tree's own engine_build, or its program that builds checkpoints.
 
     Its child processes find it because the tree becomes the current folder.
     """
     os.chdir(tree)
     sys.path.insert(0, str(tree))
     # The channel's, not the image's: the builder images hold this file alone.
+    if of_checkpoint:
+        from engine_build.text_generation.__main__ import main as quantize
+
+        return quantize
     from engine_build.__main__ import main as build
 
     return build
@@ -165,7 +175,11 @@ def arguments(values: Mapping[str, str], tree: Path, out: Path) -> tuple[str, ..
     options = {"--root": str(tree), "--out": str(out)}
     options |= {f"--{name}": values[name] for name in REQUIRED}
     options |= {option: values[name] for name, option in OPTIONAL.items() if name in values}
-    return (*(word for pair in options.items() for word in pair), "--format", "json")
+    if CHECKPOINT in values:
+        options["--store"] = options.pop("--publish")
+    words = (word for pair in options.items() for word in pair)
+    upload = ("--upload",) if CHECKPOINT in values else ()
+    return (*words, *upload, "--format", "json")
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

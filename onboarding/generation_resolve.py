@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from onboarding.environment_spec import EnvironmentSpec
@@ -12,7 +12,6 @@ from onboarding.generation_checks import placement_cases
 from onboarding.lock import LockError, lock_path
 from onboarding.rules.generation_case import GenerationPlacementCase
 from onboarding.rules.generation_placement_rules import placement_request
-from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.checkpoint_key import (
     checkpoint_key,
     checkpoint_schemes,
@@ -62,8 +61,7 @@ def checkpoint_keys(
     dataset.
     """
     digests = {
-        path: hashlib.sha256((root / path).read_bytes()).hexdigest()
-        for path in dataset_paths(spec)
+        path: hashlib.sha256((root / path).read_bytes()).hexdigest() for path in dataset_paths(spec)
     }
     schemes = checkpoint_schemes(spec, already)
     return {checkpoint_key(spec, scheme, digests): scheme for scheme in schemes}
@@ -94,10 +92,10 @@ def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployme
         else _plan(request, case, tuple(keys.values())),
         entry=entry,
         built=built,
+        checkpoint=request.checkpoint,
+        plans=plans,
         wanted=tuple(
-            (key, scheme)
-            for key, scheme in keys.items()
-            if key not in locked and plans[key].holds
+            (key, scheme) for key, scheme in keys.items() if key not in locked and plans[key].holds
         ),
         inference_ami_version=spec.endpoint.inference_ami_version
         or environment.inference_ami_version
@@ -113,26 +111,14 @@ def _plan(request: Request, case: GenerationPlacementCase, schemes: tuple[str, .
 def _entries(
     tree: Tree, environment: EnvironmentSpec, name: str, keys: Collection[str]
 ) -> dict[str, CheckpointEntry]:
-    """Return the checkpoints of these keys: the environment's own, then those it may receive."""
-    entries: dict[str, CheckpointEntry] = {}
-    for spec in _with_sources(tree, environment):
-        try:
-            lock = read_generation_lock(tree.root / spec.locks, name)
-        except LockError as error:
-            file = lock_path(Path(spec.locks), name).as_posix()
-            fault = Fault(file=file, what=error.what, way_out=error.way_out)
-            raise FaultsError([fault]) from error
-        for key, entry in lock.checkpoints.items():
-            if key in keys:
-                entries.setdefault(key, entry)
-    return entries
-
-
-def _with_sources(tree: Tree, environment: EnvironmentSpec) -> Iterator[EnvironmentSpec]:
-    yield environment
-    while environment.promotes_from is not None:
-        environment = tree.environments[environment.promotes_from]
-        yield environment
+    """Return the checkpoints of these keys in the environment's own lock: none is promoted."""
+    try:
+        lock = read_generation_lock(tree.root / environment.locks, name)
+    except LockError as error:
+        file = lock_path(Path(environment.locks), name).as_posix()
+        fault = Fault(file=file, what=error.what, way_out=error.way_out)
+        raise FaultsError([fault]) from error
+    return {key: lock.checkpoints[key] for key in keys if key in lock.checkpoints}
 
 
 def _not_planned(case: GenerationPlacementCase, request: Request | None) -> Fault:

@@ -111,7 +111,7 @@ def read_lock(folder: Path, model: str) -> Lock:
 
 
 def read_lock_file(path: Path, kind: type[LockT]) -> LockT | None:
-    """Return the contents of a lock file of one kind; None where there is none. Raises LockError."""
+    """Return a lock file's contents; None where there is none. Raises LockError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from onboarding.aws_limits import NAME_LENGTH
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition, registry_host
 from onboarding.source_access import S3_SCHEME
+from onboarding.text_generation.checkpoint_key import CHECKPOINTS
 
 ENGINES_PREFIX = "engines"
 """Published engines; only the signer may write them, each once."""
@@ -120,6 +121,11 @@ def engine_card_data_path(engine_key: str) -> str:
     return f"{ENGINES_PREFIX}/{engine_key}/card.json"
 
 
+def checkpoint_record_path(checkpoint_key: str) -> str:
+    """Object key of a checkpoint's signed record, beside its prefix; written last."""
+    return f"{CHECKPOINTS}/{checkpoint_key}.json"
+
+
 def candidate_path(engine_key: str, candidate: str, file_name: str) -> str:
     """Object key of one file of a built engine that waits for its signature.
 
@@ -213,6 +219,11 @@ def build_machine(environment: EnvironmentSpec) -> str:
 def signer(environment: EnvironmentSpec) -> str:
     """Lambda function that signs and publishes engines, and its role."""
     return f"roundhouse-{environment.name}-signer"
+
+
+def checkpoint_signer(environment: EnvironmentSpec) -> str:
+    """Lambda function that signs and publishes checkpoints; its role is the signer's."""
+    return f"roundhouse-{environment.name}-checkpoint-signer"
 
 
 def training_job_prefix(environment: EnvironmentSpec) -> str:

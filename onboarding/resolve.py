@@ -20,7 +20,6 @@ from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpo
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
 from onboarding.serving_spec import server_beside
-from onboarding.text_generation.plan import NOT_SERVED
 from onboarding.tree import Tree
 from onboarding.values import QuantizationMode, Server
 
@@ -28,7 +27,8 @@ from onboarding.values import QuantizationMode, Server
 def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tuple[Deployment, ...]:
     """Return every endpoint of an environment that has models, or `only` some, by name.
 
-    Locks of other endpoints are not read. Raises FaultsError when the tree has faults, a name is
+    Text generators are left to `generation_deployments`, by name too. Locks of other endpoints are
+    not read. Raises FaultsError when the tree has faults, a name is
     unknown, or a lock cannot be read.
     """
     view = _view(tree, environment)
@@ -36,15 +36,13 @@ def deployments(tree: Tree, environment: str, only: Collection[str] = ()) -> tup
     unknown = [
         _left_out(environment, name)
         if name in view.left_out
-        else _planned_alone(view, name)
-        if name in view.generators
-        else _unknown("models", "endpoint", name, behind)
+        else _unknown("models", "endpoint", name, [*behind, *view.generators])
         for name in only
-        if name not in behind
+        if name not in behind and name not in view.generators
     ]
     if unknown:
         raise FaultsError(unknown)
-    chosen = sorted(only or behind)
+    chosen = sorted(name for name in only or behind if name in behind)
     served = [model for name in chosen for model in behind[name]]
     entries = _lock_entries(tree, view, dict.fromkeys(_with_steps(served)))
     return tuple(_endpoint_deployment(tree, view, name, behind[name], entries) for name in chosen)
@@ -76,7 +74,7 @@ def target(
     if model in tree.views[environment].left_out:
         raise FaultsError([_left_out(environment, model)])
     if model in tree.views[environment].generators:
-        raise FaultsError([_planned_alone(tree.views[environment], model)])
+        raise FaultsError([_generator(tree.views[environment], model)])
     if not known:
         raise FaultsError([_unknown("models", "model", model, tree.models)])
     what = f"model {model} is not served on that compute capability in environment {environment}"
@@ -145,14 +143,14 @@ def _left_out(environment: str, name: str) -> Fault:
     )
 
 
-def _planned_alone(view: EnvironmentView, name: str) -> Fault:
-    """Return the fault of a text generator where something deployed is asked for."""
+def _generator(view: EnvironmentView, name: str) -> Fault:
+    """Return the fault of a text generator where an engine is asked for."""
     document = view.generators[name].document
     return Fault(
         file=document.file,
         line=document.at("task").line,
-        what=f"'{name}' has no endpoint: {NOT_SERVED}",
-        way_out="name another model",
+        what=f"'{name}' is a text generator, which has checkpoints and no engine",
+        way_out="name a model that has an engine",
     )
 
 

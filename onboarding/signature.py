@@ -198,9 +198,16 @@ def verify_envelope(folder: Path, manifest_sha256: str, signers: Collection[Publ
 
 
 def verify_statement(
-    signed: SignedStatement, manifest_sha256: str, signers: Collection[PublicKey]
+    signed: SignedStatement,
+    manifest_sha256: str,
+    signers: Collection[PublicKey],
+    *,
+    subject: str = MANIFEST_NAME,
 ) -> None:
-    """Check that one of the signers signed the manifest of this sha256. Raises SignatureFault."""
+    """Check that one of the signers signed the manifest of this sha256. Raises SignatureFault.
+
+    `subject` is the manifest's name in the statement.
+    """
     key = next((signer for signer in signers if signer.keyid == signed.keyid), None)
     if key is None:
         raise SignatureFault(
@@ -212,10 +219,10 @@ def verify_statement(
         raise SignatureFault("its signature is not base64")
     if not p256.verify(key.der, signature, signed_bytes(signed.statement.encode())):
         raise SignatureFault(f"its signature is not one of key {signed.keyid[:12]}…")
-    digest = _subject_sha256(signed.statement)
+    digest = _subject_sha256(signed.statement, subject)
     if digest != manifest_sha256:
         raise SignatureFault(
-            f"it signs a {MANIFEST_NAME} of sha256 {digest[:12]}…, not {manifest_sha256[:12]}…"
+            f"it signs a {subject} of sha256 {digest[:12]}…, not {manifest_sha256[:12]}…"
         )
 
 
@@ -228,7 +235,7 @@ def _decode_base64(text: str) -> bytes | None:
     return data if base64.b64encode(data).decode() == text else None
 
 
-def _subject_sha256(statement: str) -> str:
+def _subject_sha256(statement: str, subject: str) -> str:
     """Return the sha256 of a statement's one subject. Raises SignatureFault."""
     try:
         document = json.loads(statement)
@@ -238,7 +245,7 @@ def _subject_sha256(statement: str) -> str:
         raise SignatureFault("its payload is not an in-toto statement") from fault
     if kinds != (STATEMENT_TYPE, PREDICATE_TYPE):
         raise SignatureFault(f"its payload is a {str(kinds[1])[:60]!r}, not {PREDICATE_TYPE}")
-    if len(subjects) != 1 or subjects[0][0] != MANIFEST_NAME:
+    if len(subjects) != 1 or subjects[0][0] != subject:
         names = ", ".join(str(name) for name, _ in subjects)
-        raise SignatureFault(f"its subjects are [{names}], not {MANIFEST_NAME} alone")
+        raise SignatureFault(f"its subjects are [{names}], not {subject} alone")
     return str(subjects[0][1])

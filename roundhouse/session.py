@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from local_cloud.address import CloudAddress
     from onboarding.deployment import Deployment
     from onboarding.environment_spec import EnvironmentSpec
+    from onboarding.text_generation.generation_deployment import GenerationDeployment
     from onboarding.tree import Tree
 
 LOCAL = "local"
@@ -57,6 +58,12 @@ class Session:
         from onboarding.resolve import deployments
 
         return deployments(valid_tree(self.paths), self.environment.name, self.endpoints)
+
+    def generators(self) -> tuple[GenerationDeployment, ...]:
+        """What the environment deploys of text generators, by the files and locks as they are."""
+        from onboarding.generation_resolve import generation_deployments
+
+        return generation_deployments(valid_tree(self.paths), self.environment.name, self.endpoints)
 
 
 def valid_tree(paths: Paths) -> Tree:

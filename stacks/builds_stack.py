@@ -7,6 +7,7 @@ state machine that starts them all; and the role of the jobs that measure what w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from aws_cdk import Environment, Stack
 from constructs import Construct
@@ -14,9 +15,11 @@ from constructs import Construct
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
+from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 from stacks.access.policies import Statement, exact_role
 from stacks.builds.machine import build_machine
 from stacks.builds.projects import (
+    QUANTIZER_ROUTE,
     BuildRouteProps,
     build_routes,
     log_group_name,
@@ -35,6 +38,14 @@ from stacks.resources import add_resources
 from stacks.template import Properties, log_group
 
 
+@dataclass(frozen=True, kw_only=True)
+class BuildPrograms:
+    """What builds one kind of thing: the commands of its builds, and its signer's whole code."""
+
+    buildspec: str
+    signer: str
+
+
 class BuildsStack(Stack):
     """Deploys what turns a source into a published engine, each part with an exact role."""
 
@@ -46,9 +57,10 @@ class BuildsStack(Stack):
         environment: EnvironmentSpec,
         platform: ServingPlatform,
         image_tags: Mapping[str, str],
-        buildspec: str,
-        signer: str,
+        engines: BuildPrograms,
+        checkpoints: BuildPrograms | None = None,
     ) -> None:
+        """`checkpoints` is for environments with text generators alone."""
         super().__init__(
             scope,
             construct_id,
@@ -58,22 +70,23 @@ class BuildsStack(Stack):
             tags={"roundhouse-environment": environment.name},
         )
         self._environment = environment
-        routes = build_routes(environment, platform)
-        for route in routes:
+        routes = dict.fromkeys(build_routes(environment, platform), engines.buildspec)
+        images = [training_image(platform)]
+        if checkpoints is not None:
+            routes[QUANTIZER_ROUTE] = checkpoints.buildspec
+            images.append(QUANTIZER_IMAGE)
+        for route, buildspec in routes.items():
             self._add_project(
                 route, names.image_uri(environment, route.image, image_tags[route.image]), buildspec
             )
-        add_resources(self, signer_resources(environment, signer))
+        other = None if checkpoints is None else checkpoints.signer
+        add_resources(self, signer_resources(environment, engines.signer, other))
         # Its own statement to pass it names it, and so does whoever starts a job.
         statements = recommender_statements(environment)
         name = names.recommender(environment)
         self._add_role("RecommenderRole", "sagemaker", statements, name)
-        image = training_image(platform)
-        self._add_machine(
-            [route.name for route in routes],
-            image,
-            names.image_uri(environment, image, image_tags[image]),
-        )
+        uris = {image: names.image_uri(environment, image, image_tags[image]) for image in images}
+        self._add_machine([route.name for route in routes], uris)
 
     def _add_project(self, route: BuildRouteProps, image_uri: str, buildspec: str) -> None:
         environment, part = self._environment, route.construct_id
@@ -86,12 +99,23 @@ class BuildsStack(Stack):
             {**project, "ServiceRole": {"Fn::GetAtt": [f"{part}Role", "Arn"]}},
         )
 
-    def _add_machine(self, projects: Sequence[str], image: str, image_uri: str) -> None:
+    def _add_machine(self, projects: Sequence[str], images: Mapping[str, str]) -> None:
+        """`images`: URIs of training jobs' images by name, the one that compiles first."""
         environment, job_role = self._environment, {"Fn::GetAtt": ["JobRole", "Arn"]}
-        self._add_role("JobRole", "sagemaker", job_statements(environment, image))
-        statements = machine_statements(environment, projects=projects, job_role=job_role)
+        signers = [names.signer(environment)]
+        if QUANTIZER_IMAGE in images:
+            signers.append(names.checkpoint_signer(environment))
+        self._add_role("JobRole", "sagemaker", job_statements(environment, *images))
+        statements = machine_statements(
+            environment, projects=projects, job_role=job_role, signers=signers
+        )
         self._add_role("MachineRole", "states", statements)
-        definition = build_machine(environment, projects=projects, training_image=image_uri)
+        definition = build_machine(
+            environment,
+            projects=projects,
+            training_image=next(iter(images.values())),
+            quantizer_image=images.get(QUANTIZER_IMAGE),
+        )
         self._add(
             "Machine",
             "StepFunctions::StateMachine",

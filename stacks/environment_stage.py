@@ -13,8 +13,10 @@ from constructs import Construct
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec, promotion_neighbours
 from onboarding.platform import serving_platforms
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from stacks.access_stack import AccessStack
-from stacks.builds_stack import BuildsStack
+from stacks.builds.signing import function_program
+from stacks.builds_stack import BuildPrograms, BuildsStack
 from stacks.endpoint_stack import EndpointStack
 from stacks.foundation_stack import FoundationStack
 from stacks.images import base_image, image_tags, image_uris, read_image_files
@@ -26,13 +28,13 @@ from stacks.observability_stack import ObservabilityStack
 class Sources:
     """What synth takes from the code.
 
-    Files of each image, commands of both kinds of builds, and the program of the signer.
+    Files of each image, commands of builds, and the programs of the signers.
     """
 
     image_files: Mapping[str, Mapping[str, bytes]]
-    buildspec: str
     images_buildspec: str
-    signer: str
+    engines: BuildPrograms
+    checkpoints: BuildPrograms
 
 
 def read_sources(repository: Path) -> Sources:
@@ -40,9 +42,16 @@ def read_sources(repository: Path) -> Sources:
     builds = repository / "engine_build"
     return Sources(
         image_files=read_image_files(repository),
-        buildspec=(builds / "buildspec.yml").read_text(encoding="utf-8"),
         images_buildspec=(builds / "image" / "buildspec.yml").read_text(encoding="utf-8"),
-        signer=(builds / "signer.py").read_text(encoding="utf-8"),
+        engines=_programs(builds, "buildspec.yml", "signer.py"),
+        checkpoints=_programs(builds, "checkpoint_buildspec.yml", "checkpoint_signer.py"),
+    )
+
+
+def _programs(builds: Path, buildspec: str, signer: str) -> BuildPrograms:
+    return BuildPrograms(
+        buildspec=(builds / buildspec).read_text(encoding="utf-8"),
+        signer=function_program(builds / "signing.py", builds / signer),
     )
 
 
@@ -61,6 +70,7 @@ class EnvironmentStage(Stage):
         *,
         environment: EnvironmentSpec,
         deployments: Sequence[Deployment],
+        generators: Sequence[GenerationDeployment] = (),
         sources: Sources,
         is_whole: bool = True,
         environments: Mapping[str, EnvironmentSpec] = MappingProxyType({}),
@@ -88,8 +98,8 @@ class EnvironmentStage(Stage):
                 environment=environment,
                 platform=platform,
                 image_tags=tags,
-                buildspec=sources.buildspec,
-                signer=sources.signer,
+                engines=sources.engines,
+                checkpoints=sources.checkpoints if generators else None,
             )
             dependents += [images, builds]
             if environment.github is not None:

@@ -117,6 +117,19 @@ def generator_checkpoint_is_whole(case: GenerationCase) -> Iterator[Fault]:
 
 
 @rule("source")
+def generator_answers_chat_messages(case: GenerationCase) -> Iterator[Fault]:
+    """Without a chat template every request with messages is refused."""
+    if case.headers is None or case.headers.has_chat_template is not False:
+        return
+    key = "checkpoint" if case.spec.source.headers is None else "headers"
+    yield case.document.at("source", key).fault(
+        f"'source.{key}': its tokenizer has no chat template, so that it cannot answer messages",
+        value=getattr(case.spec.source, key),
+        way_out="choose the model's instruct version, or add chat_template.jinja to the checkpoint",
+    )
+
+
+@rule("source")
 def generator_digest_is_the_folders(case: GenerationCase) -> Iterator[Fault]:
     """The digest pins the files; larger folders are compared when they are copied."""
     source = case.spec.source

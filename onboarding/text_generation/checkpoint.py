@@ -10,13 +10,16 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 CONFIGURATION = "config.json"
+TOKENIZER = "tokenizer_config.json"
+TOKENIZERS = (TOKENIZER, "tokenizer.json", "tokenizer.model", "vocab.json")
+CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json")
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 _NUMBER = re.compile(r"\.\d+(?=\.)\.")
 LENGTH_BYTES = 8
@@ -55,10 +58,14 @@ class TensorHeader:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """The contents of config.json, and every tensor by its name."""
+    """The contents of config.json, and every tensor by its name.
+
+    `has_chat_template`: whether its tokenizer turns messages into a prompt; None: not known.
+    """
 
     config: Mapping[str, Any]
     tensors: Mapping[str, TensorHeader]
+    has_chat_template: bool | None = None
 
     @property
     def text_config(self) -> Mapping[str, Any]:
@@ -106,7 +113,10 @@ class Checkpoint:
             f"{json.dumps(name)}: {json.dumps(value)}" for name, value in tensors.items()
         )
         config = json.dumps(self.config, sort_keys=True)
-        return f'{{"config": {config},\n "tensors": {{\n  {lines}}}}}\n'
+        chat = "" if self.has_chat_template is None else (
+            f' "chat_template": {json.dumps(self.has_chat_template)},\n'
+        )  # fmt: skip
+        return f'{{"config": {config},\n{chat} "tensors": {{\n  {lines}}}}}\n'
 
 
 class CheckpointError(ValueError):
@@ -125,10 +135,12 @@ def read_headers_file(path: Path) -> Checkpoint:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         config, tensors = document["config"], document["tensors"]
-        if not isinstance(config, dict):
+        has_template = document.get("chat_template")
+        if not isinstance(config, dict) or not isinstance(has_template, bool | None):
             raise TypeError
         return Checkpoint(
             config=config,
+            has_chat_template=has_template,
             tensors={
                 name: _tensor(name, {"dtype": item[0], "shape": item[1]})
                 for name, item in tensors.items()
@@ -153,7 +165,27 @@ def read_folder(folder: Path) -> Checkpoint:
                 "fetch or save the checkpoint again",
             )
         tensors |= header
-    return Checkpoint(config=config, tensors=tensors)
+    has_template = has_chat_template(
+        {path.name for path in folder.iterdir()}, lambda name: (folder / name).read_bytes()
+    )
+    return Checkpoint(config=config, tensors=tensors, has_chat_template=has_template)
+
+
+def has_chat_template(names: Collection[str], read: Callable[[str], bytes | None]) -> bool | None:
+    """Return whether a tokenizer has a chat template, by the names of a checkpoint's files.
+
+    None where no file of a tokenizer is there, or its configuration is no JSON.
+    """
+    if not set(names).isdisjoint(CHAT_TEMPLATES):
+        return True
+    if set(names).isdisjoint(TOKENIZERS):
+        return None
+    content = read(TOKENIZER) if TOKENIZER in names else None
+    try:
+        document = {} if content is None else json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return isinstance(document, Mapping) and "chat_template" in document
 
 
 def shard_names(folder: Path) -> dict[str, frozenset[str]]:

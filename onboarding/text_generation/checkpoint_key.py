@@ -16,7 +16,7 @@ RECIPE_VERSION = 1
 UNCHANGED = ("bf16", "fp16")
 """Schemes that compute nothing: the source's own tensors, at most cast to 16 bits."""
 CHECKPOINTS = "checkpoints"
-"""The folder of the environment's bucket that holds published checkpoints."""
+"""The folder of the bucket with published checkpoints; only the signer may write there."""
 KvCache = Literal["auto", "fp8"]
 
 

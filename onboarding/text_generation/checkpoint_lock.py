@@ -147,6 +147,14 @@ def read_generation_lock(folder: Path, model: str) -> GenerationLock:
     return lock
 
 
+def is_generation_lock(path: Path) -> bool:
+    """Return whether a file is the lock of a text generator."""
+    try:
+        return read_lock_file(path, GenerationLock) is not None
+    except LockError:
+        return False
+
+
 def write_checkpoint_entry(folder: Path, model: str, entry: CheckpointEntry) -> Path:
     """Add or replace one checkpoint, keeping every other, by an atomic rename.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.arguments import container_environment
+from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.checkpoint_key import digest
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.plan import Candidate
@@ -34,6 +35,10 @@ class GenerationDeployment:
     """Checkpoints in the lock of the keys that the files have now, in the order of the schemes."""
     wanted: tuple[tuple[str, str], ...]
     """Checkpoint key and scheme of those to build: they would hold the SLO, and have no entry."""
+    plans: Mapping[str, Candidate]
+    """The best way to serve each checkpoint key of the files, built or not."""
+    checkpoint: Checkpoint
+    """The source's config and headers."""
     inference_ami_version: str | None
 
     @property

@@ -87,12 +87,12 @@ def scale_to_zero_regions() -> tuple[frozenset[str], frozenset[str]]:
 
 
 class QuantizerRoutes(Value):
-    """Where a checkpoint is built; sizes in parameters, GiB and GB."""
+    """Where a checkpoint is built."""
 
-    calibrated_cpu_parameters: int
-    """Most parameters whose calibration and gate run on a CPU."""
-    data_free_cpu_gib: float
-    """Most bytes of a source in 16 bits whose data-free schemes are computed on a CPU."""
+    gated_cpu_parameters: int
+    """Most parameters of a model that is quantized and judged on CPUs."""
+    copied_cpu_gib: float
+    """Most GiB of a checkpoint that is copied as it is by a machine without a GPU."""
 
 
 @cache

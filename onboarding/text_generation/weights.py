@@ -14,6 +14,8 @@ from onboarding.text_generation.platforms import SchemeRow
 VOCABULARY_ROWS = 64
 """vLLM pads the vocabulary to a multiple of it."""
 BYTES_16 = 2
+PLAIN_ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+"""By model_type: all of their layers have the sizes that config.json names."""
 _EMBEDDING = re.compile(
     r"(embed_tokens|wte|word_embeddings|embed_in|lm_head|embed_out|output)\.weight$"
 )
@@ -116,4 +118,29 @@ def mismatches(checkpoint: Checkpoint) -> str | None:
         if is_embedding and isinstance(hidden, int) and tensor.shape[1] != hidden:
             columns = tensor.shape[1]
             return f"config.json has hidden_size {hidden}, and {name} has {columns} columns"
+        words = config.get("vocab_size")
+        if is_embedding and isinstance(words, int) and tensor.shape[0] < words:
+            rows = tensor.shape[0]
+            return f"config.json has vocab_size {words}, and {name} has {rows} rows"
+    is_plain = config.get("model_type") in PLAIN_ARCHITECTURES and not checkpoint.is_quantized
+    return _other_rows(checkpoint) if is_plain else None
+
+
+def _other_rows(checkpoint: Checkpoint) -> str | None:
+    """Return where the rows of plain projections are not those of config.json."""
+    config = checkpoint.text_config
+    heads, hidden = config.get("num_attention_heads"), config.get("hidden_size")
+    if not isinstance(heads, int) or not isinstance(hidden, int) or heads < 1:
+        return None
+    size = config.get("head_dim") or hidden // heads
+    expected = {
+        "self_attn.k_proj.weight": ("num_key_value_heads", key_value_heads(config, heads) * size),
+        "self_attn.q_proj.weight": ("num_attention_heads", heads * size),
+        "mlp.up_proj.weight": ("intermediate_size", config.get("intermediate_size")),
+    }
+    for name, tensor, _ in checkpoint.kinds:
+        key, rows = next((item for end, item in expected.items() if name.endswith(end)), ("", None))
+        is_matrix = tensor.dtype in FLOATS and len(tensor.shape) == 2
+        if is_matrix and isinstance(rows, int) and tensor.shape[0] != rows:
+            return f"by {key} of config.json {name} has {rows} rows, and it has {tensor.shape[0]}"
     return None

@@ -1,4 +1,4 @@
-"""`roundhouse build`: the engines that an environment lacks, and their locks."""
+"""`roundhouse build`: engines and checkpoints that an environment lacks, and their locks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from roundhouse.cli.options import AllowDirty, Env, Form, Format, Root
 
+NOTHING = "Nothing to build: every engine is in its lock and in S3."
 EXAMPLE = "roundhouse build --env dev --model sentence-embedder"
 
 
@@ -19,7 +20,7 @@ def build(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Only show which engines, where, for how long and how much."
+            "--dry-run", help="Only show what is built, where, for how long and how much."
         ),
     ] = False,
     allow_dirty: AllowDirty = False,
@@ -28,33 +29,39 @@ def build(
 ) -> None:
     """Build missing engines and write their locks.
 
-    All in one go: in CodeBuild, or in training jobs on the GPU that serves.
+    And checkpoints of text generators. All in one go: in CodeBuild, or in training jobs on the GPU
+    that serves.
     """
     import dataclasses
 
-    from onboarding.generation_findings import refuse_generators
     from roundhouse.deploy.builds import engines
+    from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
     from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError, outcome
-    from roundhouse.gitops.build_preview import COLUMNS, build_preview
+    from roundhouse.gitops.build_preview import COLUMNS, build_preview, checkpoint_preview
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json, table
-    from roundhouse.session import open_session, valid_tree
+    from roundhouse.session import open_session
 
     report, paths = open_report(form), current_paths(root)
     session = open_session(paths, report, env)
-    refuse_generators(valid_tree(session.paths), env, tuple(model or ()))
     requests = engines.missing_engines(session, tuple(model or ()))
+    checkpoints = missing_checkpoints(session, tuple(model or ()))
     if dry_run:
-        previews = [build_preview(session, request) for request in requests]
+        previews = [
+            *(build_preview(session, request) for request in requests),
+            *(checkpoint_preview(session, request) for request in checkpoints),
+        ]
         if form is Format.json:
             print_json([dataclasses.asdict(preview) for preview in previews])
         elif previews:
             report.print_table(table(COLUMNS, (preview.cells() for preview in previews)))
         else:
-            report.print("Nothing to build: every engine is in its lock and in S3.")
+            report.print(NOTHING)
         return
     try:
-        entries = engines.build_all(session, requests, allow_dirty=allow_dirty)
+        entries = engines.build_all(
+            session, requests, checkpoints=checkpoints, allow_dirty=allow_dirty
+        )
     except EnginesNotBuiltError as error:
         if form is Format.json:
             print_json(outcome(error.built, error.failures))
@@ -62,6 +69,6 @@ def build(
     if form is Format.json:
         print_json(outcome(entries, ()))
     elif not entries:
-        report.print("Nothing to build: every engine is in its lock and in S3.")
+        report.print(NOTHING)
     else:
         report.print(f"Locks written under {session.environment.locks}/: review and commit them.")

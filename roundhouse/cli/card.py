@@ -1,4 +1,4 @@
-"""`roundhouse card`: one page about an engine: accuracy, latency, layers, how to reproduce it."""
+"""`roundhouse card`: one page about an engine, or about a text generator's checkpoints."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from roundhouse.cli.options import Env, Root
 if TYPE_CHECKING:
     from engine_build.card.precisions import PrecisionRow
     from onboarding.deployment import Target
+    from roundhouse.paths import Paths
     from roundhouse.session import Session
 
 EXAMPLE = "roundhouse card sentence-embedder --env local"
@@ -25,7 +26,8 @@ def card(
     """Fetch an engine's card.
 
     One HTML page: accuracy, latency, which layers are INT8, how to reproduce it. Its table of
-    precisions lies beside it as Markdown.
+    precisions lies beside it as Markdown. Of a text generator: plan, gate of each checkpoint,
+    memory, arguments; from files and lock alone.
     """
     from engine_build.card.precisions import COLUMNS
     from roundhouse.paths import current_paths, displayed_path
@@ -33,6 +35,10 @@ def card(
     from roundhouse.session import open_session
 
     paths, report = current_paths(root), open_report()
+    own = generation_page(paths, model, env)
+    if own is not None:
+        report.print(f"{displayed_path(own)}: open it in a browser.")
+        return
     page = fetch_card(open_session(paths, report, env), model, paths.build / "cards")
     data = displayed_path(page.with_suffix(".json"))
     rows = write_precisions(page)
@@ -42,6 +48,26 @@ def card(
         cells = ([str(cell(row)) for _, _, cell in COLUMNS] for row in rows)
         report.print_table(table(columns, cells, right=right))
     report.print(f"{displayed_path(page)}: open it in a browser; its numbers are in {data}.")
+
+
+def generation_page(paths: Paths, model: str, environment: str) -> Path | None:
+    """Write the card of a text generator and return it; None for another model."""
+    from onboarding.generation_findings import generation_plans
+    from onboarding.generation_resolve import generation_deployments
+    from roundhouse.processes import Processes
+    from roundhouse.promoted_tree import environment_paths
+    from roundhouse.reports.generation_card import generation_card
+    from roundhouse.session import valid_tree
+
+    tree = valid_tree(environment_paths(paths, environment, Processes()))
+    found = generation_deployments(tree, environment, (model,))
+    if not found:
+        return None
+    plan = next(item for item in generation_plans(tree, environment) if item.model == model)
+    page = paths.build / "cards" / f"{environment}-{model}.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(generation_card(found[0], plan), encoding="utf-8")
+    return page
 
 
 def write_precisions(page: Path) -> tuple[PrecisionRow, ...]:

@@ -41,6 +41,7 @@ def status(
     from roundhouse.errors import UsageError
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
+    from roundhouse.status.generators import generator_lines, generators_table
     from roundhouse.status.state import state_of
     from roundhouse.status.table import (
         drift_lines,
@@ -63,6 +64,10 @@ def status(
         return
     report.print(f"Local cloud: {state.cloud or 'not up (`roundhouse up` starts it)'}")
     report.print_table(state_table(state))
+    if state.generators:
+        report.print_table(generators_table(state.generators))
+    for line in generator_lines(state.generators):
+        report.print(line)
     for line in unknown_lines(state):
         report.print(line)
     if state.live:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onboarding.lock import LockEntry, read_lock
+from onboarding.text_generation.checkpoint_lock import read_generation_lock
+from onboarding.text_generation.quantizer_route import QUANTIZER
+from roundhouse.deploy.builds.checkpoint_requests import CheckpointRequest
 from roundhouse.deploy.builds.engine_requests import EngineRequest
 from roundhouse.gitops.build_estimates import compile_estimate, packaging_estimate
 from roundhouse.session import Session
@@ -15,6 +18,8 @@ MACHINES = {
     "gpu": "CodeBuild, Linux GPU (A10G)",
     "fleet": "the environment's CodeBuild fleet",
     "training-job": "SageMaker training job on",
+    "quantizer": "CodeBuild, Linux",
+    "quantizer-job": "SageMaker training job on",
 }
 
 
@@ -34,10 +39,14 @@ class BuildPreview:
     usd: float | None
     origin: str
     plan_from: str | None = None
+    scheme: str | None = None
+    """Of a text generator's checkpoint; None: an engine."""
 
     @property
     def action(self) -> str:
         """Return what is done."""
+        if self.scheme is not None:
+            return f"checkpoint in {self.scheme}"
         return "compile" if self.plan_from is None else "repackage"
 
     def cells(self) -> tuple[str, ...]:
@@ -74,6 +83,25 @@ def build_preview(
         usd=estimate.usd,
         origin=estimate.origin,
         plan_from=None if source is None else source.engine_key,
+    )
+
+
+def checkpoint_preview(session: Session, request: CheckpointRequest) -> BuildPreview:
+    """Return where a checkpoint is built, and what the model's last one in its scheme took."""
+    lock = read_generation_lock(session.paths.tree / session.environment.locks, request.model)
+    entries = [entry for entry in lock.checkpoints.values() if entry.scheme == request.scheme]
+    minutes = round(entries[-1].seconds / 60, 1) if entries else None
+    machine = MACHINES[request.route]
+    return BuildPreview(
+        model=request.model,
+        engine_key=request.key,
+        why=request.why,
+        route=request.route,
+        machine=machine if request.route == QUANTIZER else f"{machine} {request.instance_type}",
+        minutes=minutes,
+        usd=None,
+        origin=f"the last {request.scheme} checkpoint" if entries else "none was built before",
+        scheme=request.scheme,
     )
 
 

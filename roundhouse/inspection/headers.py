@@ -16,6 +16,7 @@ from onboarding.text_generation.checkpoint import (
     Checkpoint,
     CheckpointError,
     TensorHeader,
+    has_chat_template,
     header_bytes,
     index_shards,
     parse_header,
@@ -98,7 +99,11 @@ def fetch_headers(files: SourceFiles) -> Checkpoint:
         raise RoundhouseError(f"{files.title}: {error}.") from error
     except (ValueError, RecursionError) as error:
         raise RoundhouseError(f"{files.title}: {CONFIGURATION} is no JSON object.") from error
-    return Checkpoint(config=config, tensors=tensors)
+    return Checkpoint(
+        config=config,
+        tensors=tensors,
+        has_chat_template=has_chat_template(files.names, files.read),
+    )
 
 
 def folder_headers(folder: Path) -> Checkpoint:

@@ -18,6 +18,7 @@ from roundhouse.promoted_tree import environment_paths
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, cloud_folder, open_session, valid_tree
 from roundhouse.status.endpoints import EndpointState, endpoint_state
+from roundhouse.status.generators import GeneratorState, generator_state
 from roundhouse.status.live import LiveEndpoint, live_endpoint, stacks_without_files
 from stacks.images import base_image, image_tags, image_uris, read_image_files
 
@@ -58,9 +59,9 @@ class EngineState:
 class State:
     """An environment; `cloud`: the local cloud's address when it is up.
 
-    `endpoints`: what files and locks say of them; `live`: what runs, of those that are deployed;
-    `stacks_without_files`: endpoint stacks that no file describes any more; `unknown`: why
-    something is unknown.
+    `endpoints` and `generators`: what files and locks say of them; `live`: what runs, of those that
+    are deployed; `stacks_without_files`: endpoint stacks that no file describes any more;
+    `unknown`: why something is unknown.
     """
 
     environment: str
@@ -70,6 +71,7 @@ class State:
     endpoints: tuple[EndpointState, ...]
     live: tuple[LiveEndpoint, ...] = ()
     stacks_without_files: tuple[str, ...] = ()
+    generators: tuple[GeneratorState, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state as plain JSON."""
@@ -79,6 +81,7 @@ class State:
 def state_of(paths: Paths, report: Report, environment: str) -> State:
     """Return the state; what a cloud out of reach holds is unknown, with the reason."""
     from local_cloud import lifecycle
+    from onboarding.generation_resolve import generation_deployments
     from onboarding.resolve import deployments
 
     own = environment_paths(paths, environment, Processes())
@@ -113,6 +116,7 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
         endpoints=tuple(map(endpoint_state, wanted)),
         live=tuple(entry for entry in running.values() if isinstance(entry, LiveEndpoint)),
         stacks_without_files=gone or (),
+        generators=tuple(map(generator_state, generation_deployments(tree, environment))),
     )
 
 

@@ -168,10 +168,10 @@ def log_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...
     return (allow("WriteLogs", LOG_ACTIONS, [resource, f"{resource}:*"]),)
 
 
-def log_stream_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:
-    """Write a log group that the stack itself makes, so that nobody else need be able to."""
-    streams = f"{arns.log_group(environment, group)}:log-stream:*"
-    return (allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], [streams]),)
+def log_stream_writes(environment: EnvironmentSpec, *groups: str) -> tuple[Statement, ...]:
+    """Write log groups that the stack itself makes, so that nobody else need be able to."""
+    streams = [f"{arns.log_group(environment, group)}:log-stream:*" for group in groups]
+    return (allow("WriteLogs", ["logs:CreateLogStream", "logs:PutLogEvents"], streams),)
 
 
 def host_metrics() -> tuple[Statement, ...]:

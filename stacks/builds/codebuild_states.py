@@ -7,6 +7,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from stacks.builds.job import (
     CANDIDATE,
     EXECUTION_TAG,
+    IS_CHECKPOINT,
     ended_state,
     explained,
     first_wait,
@@ -20,6 +21,7 @@ from stacks.builds.language import PATIENTLY, State, call, jsonata, literal, wit
 
 BUILDSPEC = "engine_build/buildspec.yml"
 """In the source that a build brings."""
+CHECKPOINT_BUILDSPEC = "engine_build/checkpoint_buildspec.yml"
 VARIABLES = {
     "ROUNDHOUSE_MODEL": "$states.input.engine.model",
     "ROUNDHOUSE_COMPUTE_CAPABILITY": "$states.input.engine.computeCapability",
@@ -29,6 +31,8 @@ VARIABLES = {
     "ROUNDHOUSE_PLAN_FROM": "$states.input.planFrom",
 }
 """Variables of one build, beside those of its project."""
+CHECKPOINT_VARIABLES = {"ROUNDHOUSE_KEY": "$states.input.engine.engineKey"}
+"""And one of a checkpoint's, where there are text generators."""
 QUEUED = (
     "the build never began: CodeBuild had no machine for it while it waited in its queue; deploy"
     " again later, or ask for a higher quota in AWS Service Quotas"
@@ -36,14 +40,14 @@ QUEUED = (
 """What is said of a build that reached the time limit of CodeBuild's queue."""
 
 
-def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
+def codebuild_states(environment: EnvironmentSpec, *, has_checkpoints: bool) -> dict[str, State]:
     """From StartBuild on; the input's route is one of the environment's projects."""
     started = {"job": "$states.result.Build.Id", "log": '"of build " & $states.result.Build.Id'}
     return {
         "StartBuild": call(
             environment,
             "codebuild:startBuild",
-            _start_arguments(environment),
+            _start_arguments(environment, has_checkpoints=has_checkpoints),
             Output=with_fields({**started, **first_wait(environment)}),
             Catch=[refusal(environment)],
             Next="WaitForBuild",
@@ -64,19 +68,23 @@ def codebuild_states(environment: EnvironmentSpec) -> dict[str, State]:
     }
 
 
-def _start_arguments(environment: EnvironmentSpec) -> State:
+def _start_arguments(environment: EnvironmentSpec, *, has_checkpoints: bool) -> State:
     prefix = literal(names.builder_project(environment, ""))
     token = "$states.input.execution & $states.input.engine.engineKey & $states.input.attempt"
     variables = [
         {"Name": name, "Value": jsonata(value), "Type": "PLAINTEXT"}
-        for name, value in VARIABLES.items()
+        for name, value in (VARIABLES | (CHECKPOINT_VARIABLES if has_checkpoints else {})).items()
     ]
+    buildspec = BUILDSPEC
+    if has_checkpoints:
+        both = literal(CHECKPOINT_BUILDSPEC), literal(BUILDSPEC)
+        buildspec = jsonata(f"{IS_CHECKPOINT} ? {both[0]} : {both[1]}")
     return {
         "ProjectName": jsonata(f"{prefix} & $states.input.route"),
         "SourceTypeOverride": "S3",
         "SourceLocationOverride": jsonata("$states.input.source"),
         # AWS does not document that the buildspec of a NO_SOURCE project counts for another source.
-        "BuildspecOverride": BUILDSPEC,
+        "BuildspecOverride": buildspec,
         "EnvironmentVariablesOverride": variables,
         # A start whose answer was lost is not a second build.
         "IdempotencyToken": jsonata(f'$hash({token}, "SHA-256")'),

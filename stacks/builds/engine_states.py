@@ -16,6 +16,7 @@ from typing import Any
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.plan_source import NO_PLAN, NOT_REUSED
+from onboarding.text_generation.quantizer_route import QUANTIZER_JOB
 from stacks.builds.codebuild_states import codebuild_states
 from stacks.builds.job import wait
 from stacks.builds.language import State, choice, jsonata, literal, publication, title, with_fields
@@ -59,15 +60,23 @@ PLAN_REFUSED = (
 
 
 def engine_states(
-    environment: EnvironmentSpec, *, projects: Sequence[str], training_image: str
+    environment: EnvironmentSpec,
+    *,
+    projects: Sequence[str],
+    training_image: str,
+    quantizer_image: str | None = None,
 ) -> dict[str, Any]:
-    """`StartAt` and `States`; `projects` are the routes that have a CodeBuild project."""
-    listed = f"[{', '.join(map(literal, projects))}]"
-    routes = {
-        f"$states.input.route in {listed}": "StartBuild",
-        '$states.input.route = "training-job"': "StartTrainingJob",
-    }
-    allowed = literal(", ".join((*projects, "training-job")))
+    """`StartAt` and `States`; `projects` are the routes that have a CodeBuild project.
+
+    `quantizer_image` None: there are no text generators.
+    """
+    listed, has_checkpoints = f"[{', '.join(map(literal, projects))}]", quantizer_image is not None
+    jobs = {"training-job": "StartTrainingJob"}
+    if has_checkpoints:
+        jobs[QUANTIZER_JOB] = "StartQuantizerJob"
+    routes = {f"$states.input.route in {listed}": "StartBuild"}
+    routes |= {f"$states.input.route = {literal(route)}": state for route, state in jobs.items()}
+    allowed = literal(", ".join((*projects, *jobs)))
     no_route = (
         f'"environment {environment.name} has no route " & $string($states.input.route) & ";'
         f' allowed: " & {allowed}'
@@ -81,9 +90,9 @@ def engine_states(
             "Begin": _pass(with_fields(BEGIN), "ChooseRoute"),
             "ChooseRoute": choice(routes, default="NoRoute"),
             "NoRoute": _pass(with_fields({"reason": no_route}), "TellFailure"),
-            **codebuild_states(environment),
-            **training_states(environment, training_image),
-            **signing_states(environment),
+            **codebuild_states(environment, has_checkpoints=has_checkpoints),
+            **training_states(environment, training_image, quantizer_image),
+            **signing_states(environment, has_checkpoints=has_checkpoints),
             "NotBuilt": choice(
                 {try_again: "TryAgain", PLAN_REFUSED: "Compile"}, default="TellFailure"
             ),

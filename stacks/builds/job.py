@@ -89,6 +89,8 @@ What another try may find gone.
 """
 EXECUTION_TAG = '$substring($hash($states.input.execution, "SHA-256"), 0, 8)'
 """What tells the jobs of one execution from another's."""
+IS_CHECKPOINT = "$boolean($states.input.engine.scheme)"
+"""A text generator's checkpoint instead of an engine."""
 CANDIDATE = f'{EXECUTION_TAG} & "-" & $states.input.attempt'
 """What tells what one try built from what another did."""
 

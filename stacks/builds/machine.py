@@ -3,11 +3,12 @@
 Waves, one after the other, of engines side by side. Its input is `{"source": "bucket/key",
 "commit": "…", "waves": [[engine, …], …]}`, each engine with engineKey, model, computeCapability,
 route and instanceType; with planFrom (`KEY` or `KEY:SHA256` of the engine whose plan it is packaged
-of) and planRoute where nothing is to be compiled. Engines that share a network or a plan that
-nobody has made yet belong into different waves. Every engine is an execution of its own, in a Map
-Run: one history would not hold the looks at forty long builds. Its output is `{"built":
-[{engineKey, model}], "failed": [{engineKey, model, reason, log}]}`; with a failure it ends FAILED,
-its cause naming each engine, once all others have ended.
+of) and planRoute where nothing is to be compiled. A text generator's checkpoint is built as one of
+them: engineKey is its checkpoint key, and `scheme` its number format. Engines that share a network
+or a plan that nobody has made yet belong into different waves. Every engine is an execution of its
+own, in a Map Run: one history would not hold the looks at forty long builds. Its output is
+`{"built": [{engineKey, model}], "failed": [{engineKey, model, reason, log}]}`; with a failure it
+ends FAILED, its cause naming each engine, once all others have ended.
 """
 
 from __future__ import annotations
@@ -33,14 +34,24 @@ SUMMARY = (
 
 
 def build_machine(
-    environment: EnvironmentSpec, *, projects: Sequence[str], training_image: str
+    environment: EnvironmentSpec,
+    *,
+    projects: Sequence[str],
+    training_image: str,
+    quantizer_image: str | None = None,
 ) -> dict[str, Any]:
     """The definition.
 
     `projects` are the routes that have a CodeBuild project, `training_image` the image of training
-    jobs. `${JobRole}` in it stands for the ARN of the training jobs' role.
+    jobs, `quantizer_image` that of jobs that quantize (None: no text generators). `${JobRole}` in
+    it stands for the ARN of the training jobs' role.
     """
-    states = engine_states(environment, projects=projects, training_image=training_image)
+    states = engine_states(
+        environment,
+        projects=projects,
+        training_image=training_image,
+        quantizer_image=quantizer_image,
+    )
     return {
         "Comment": (
             f"Builds engines of {environment.name}: each that can be built, whatever becomes of the"

@@ -13,6 +13,7 @@ from typing import Any
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import ServingPlatform
+from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
 
 QUEUED_MINUTES = 480
 
@@ -45,6 +46,17 @@ GPU = BuildRouteProps(
     image="builder-gpu",
     environment_type="LINUX_GPU_CONTAINER",
     compute_type="BUILD_GENERAL1_SMALL",
+)
+
+
+# Calibration and gate hold a model of 2 billion parameters twice, in 16 and in 32 bits: 12 GB and
+# their activations of 70 (CodeBuild user guide, "Build environment compute modes and types").
+QUANTIZER_ROUTE = BuildRouteProps(
+    name=QUANTIZER,
+    construct_id="Quantizer",
+    image=QUANTIZER_IMAGE,
+    environment_type="LINUX_CONTAINER",
+    compute_type="BUILD_GENERAL1_XLARGE",
 )
 
 

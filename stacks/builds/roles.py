@@ -10,6 +10,8 @@ from typing import Any, get_args
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec, ServingImage
+from onboarding.text_generation import checkpoint_key
+from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
 from stacks.access import arns
 from stacks.access.policies import (
     LOG_ACTIONS,
@@ -43,6 +45,10 @@ PUBLISHED = (
     f"{names.SOURCE_COPIES_PREFIX}/*",
 )
 """What every build publishes, and replaces never."""
+CHECKPOINTS = f"{checkpoint_key.CHECKPOINTS}/*"
+"""What builds of checkpoints look up; the signer alone writes there."""
+OF_CHECKPOINTS = (f"{names.CANDIDATES_PREFIX}/*", f"{names.SOURCE_COPIES_PREFIX}/*")
+"""What builds of checkpoints publish, and replace never."""
 TIMING_CACHES = f"{names.TIMING_CACHES_PREFIX}/*"
 SOURCES = f"{names.SOURCES_PREFIX}/*"
 ONNX = f"{names.ONNX_PREFIX}/*"
@@ -56,13 +62,18 @@ def project_statements(
     environment: EnvironmentSpec, route: BuildRouteProps
 ) -> tuple[Statement, ...]:
     """A CodeBuild project's: its image, sources, what is built, and its own log."""
+    reads: tuple[str, ...] = (ENGINES, *PUBLISHED, TIMING_CACHES)
+    published: tuple[str, ...] = PUBLISHED
+    caches = object_writes(environment, [TIMING_CACHES])
+    if route.name == QUANTIZER:
+        reads, published, caches = (CHECKPOINTS, *OF_CHECKPOINTS), OF_CHECKPOINTS, ()
     return (
         *image_pull(environment, route.image),
         *registry_log_in(),
-        *object_reads(environment, [SOURCES, ONNX, ENGINES, *PUBLISHED, TIMING_CACHES]),
+        *object_reads(environment, [SOURCES, ONNX, *reads]),
         *bucket_listing(environment),
-        *write_once(environment, PUBLISHED),
-        *object_writes(environment, [TIMING_CACHES]),
+        *write_once(environment, published),
+        *caches,
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *source_reads(environment),
         *log_stream_writes(environment, log_group_name(environment, route)),
@@ -70,12 +81,18 @@ def project_statements(
     )
 
 
-def job_statements(environment: EnvironmentSpec, image: str) -> tuple[Statement, ...]:
+def job_statements(environment: EnvironmentSpec, *images: str) -> tuple[Statement, ...]:
     """The training jobs': a project's, and unfinished work; one log group serves all jobs."""
     return (
-        *image_pull(environment, image),
+        *image_pull(environment, *images),
         *registry_log_in(),
-        *object_reads(environment, [SOURCES, ONNX, ENGINES, *PUBLISHED, TIMING_CACHES, JOBS]),
+        *object_reads(
+            environment,
+            [
+                *(SOURCES, ONNX, ENGINES, *PUBLISHED, TIMING_CACHES, JOBS),
+                *([CHECKPOINTS] if QUANTIZER_IMAGE in images else []),
+            ],
+        ),
         *bucket_listing(environment),
         *write_once(environment, PUBLISHED),
         *object_writes(environment, [TIMING_CACHES, JOBS]),
@@ -122,9 +139,13 @@ def recommender_statements(environment: EnvironmentSpec) -> tuple[Statement, ...
 
 
 def machine_statements(
-    environment: EnvironmentSpec, *, projects: Sequence[str], job_role: str | dict[str, Any]
+    environment: EnvironmentSpec,
+    *,
+    projects: Sequence[str],
+    job_role: str | dict[str, Any],
+    signers: Sequence[str],
 ) -> tuple[Statement, ...]:
-    """The state machine's: these projects, training jobs, the signer, its executions, one topic."""
+    """The state machine's: these projects, training jobs, signers, its executions, one topic."""
     machine = names.build_machine(environment)
     executions = [
         arns.arn(environment, "states", f"execution:{machine}{rest}") for rest in (":*", "/*")
@@ -136,6 +157,7 @@ def machine_statements(
         arns.arn(environment, "codebuild", f"project/{names.builder_project(environment, project)}")
         for project in projects
     ]
+    functions = [function_arn(environment, signer) for signer in signers]
     return (
         allow("RunBuilds", ["codebuild:BatchGetBuilds", "codebuild:StartBuild"], builders),
         allow(
@@ -144,7 +166,7 @@ def machine_statements(
             [jobs],
         ),
         *pass_role(job_role, "sagemaker.amazonaws.com"),
-        allow("InvokeSigner", ["lambda:InvokeFunction"], [function_arn(environment)]),
+        allow("InvokeSigner", ["lambda:InvokeFunction"], functions),
         # A Map Run starts an execution of the same machine for every engine, and ends them when it
         # is ended.
         allow(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from typing import Any
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
+from onboarding.text_generation.checkpoint_key import CHECKPOINTS
 from stacks.access import arns
 from stacks.access.policies import (
     Statement,
@@ -18,7 +21,7 @@ from stacks.access.policies import (
     object_reads,
     write_once,
 )
-from stacks.builds.job import CANDIDATE, refusal
+from stacks.builds.job import CANDIDATE, IS_CHECKPOINT, refusal
 from stacks.builds.language import BRIEFLY, State, choice, jsonata, literal, with_fields
 from stacks.template import Properties, Resources, log_group
 
@@ -32,49 +35,103 @@ MEMORY_MIB = 1_769
 SIGNING_ALGORITHM = "ECDSA_SHA_256"
 
 
-def signing_states(environment: EnvironmentSpec) -> dict[str, State]:
+def signing_states(environment: EnvironmentSpec, *, has_checkpoints: bool) -> dict[str, State]:
     """From Sign on: the signer publishes what a build left, or says why it does not."""
-    log = f'"of function {names.signer(environment)}, log group {log_group_name(environment)}"'
-    payload = "$states.result.Payload"
-    output = {"signed": f"{payload}.status", "reason": f"{payload}.reason", "log": log}
+    states = {"Sign": _sign(environment, names.signer(environment))}
+    if has_checkpoints:
+        states = {
+            "Sign": choice({IS_CHECKPOINT: "SignCheckpoint"}, default="SignEngine"),
+            "SignEngine": states["Sign"],
+            "SignCheckpoint": _sign(environment, names.checkpoint_signer(environment)),
+        }
     return {
-        "Sign": {
-            "Type": "Task",
-            "QueryLanguage": "JSONata",
-            "Resource": f"arn:{aws_partition(environment.region)}:states:::lambda:invoke",
-            "Arguments": {
-                "FunctionName": function_arn(environment),
-                "Payload": {
-                    "engineKey": jsonata("$states.input.engine.engineKey"),
-                    "model": jsonata("$states.input.engine.model"),
-                    "candidate": jsonata(CANDIDATE),
-                    "source": jsonata("$states.input.source"),
-                    "commit": jsonata("$states.input.commit"),
-                    "execution": jsonata("$states.input.execution"),
-                },
-            },
-            "Output": with_fields(output),
-            "Retry": BRIEFLY,
-            "Catch": [refusal(environment, lasts=True, log=log)],
-            "Next": "Signed",
-        },
+        **states,
         "Signed": choice(
             {f"$states.input.signed = {literal('signed')}": "Built"}, default="TellFailure"
         ),
     }
 
 
-def signer_resources(environment: EnvironmentSpec, program: str) -> Resources:
-    """Return the function, its log and its role; `program` is its whole code.
+def _sign(environment: EnvironmentSpec, function: str) -> State:
+    log = f'"of function {function}, log group /aws/lambda/{function}"'
+    payload = "$states.result.Payload"
+    output = {"signed": f"{payload}.status", "reason": f"{payload}.reason", "log": log}
+    return {
+        "Type": "Task",
+        "QueryLanguage": "JSONata",
+        "Resource": f"arn:{aws_partition(environment.region)}:states:::lambda:invoke",
+        "Arguments": {
+            "FunctionName": function_arn(environment, function),
+            "Payload": {
+                "engineKey": jsonata("$states.input.engine.engineKey"),
+                "model": jsonata("$states.input.engine.model"),
+                "candidate": jsonata(CANDIDATE),
+                "source": jsonata("$states.input.source"),
+                "commit": jsonata("$states.input.commit"),
+                "execution": jsonata("$states.input.execution"),
+            },
+        },
+        "Output": with_fields(output),
+        "Retry": BRIEFLY,
+        "Catch": [refusal(environment, lasts=True, log=log)],
+        "Next": "Signed",
+    }
 
-    It stands in no VPC: it reaches S3 and KMS alone, and runs nothing of what a build brings.
+
+def function_program(base: Path, own: Path) -> str:
+    """Return a function's whole code: two files as one, without the imports of each other."""
+    texts = (path.read_text(encoding="utf-8") for path in (base, own))
+    first, second = texts
+    lines = second.splitlines(keepends=True)
+    for node in ast.parse(second).body:
+        if isinstance(node, ast.ImportFrom) and node.module in (
+            "__future__",
+            "engine_build.signing",
+        ):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = ""
+    return f"{first}\n\n{''.join(lines)}"
+
+
+def signer_resources(
+    environment: EnvironmentSpec, program: str, checkpoint_program: str | None = None
+) -> Resources:
+    """Return the functions, their logs and their role; each program is a function's whole code.
+
+    They stand in no VPC: they reach S3 and KMS alone, and run nothing of what a build brings.
+    `checkpoint_program` None: the environment has no text generators.
     """
-    role = exact_role(
-        environment, service="lambda.amazonaws.com", statements=signer_statements(environment)
-    )
-    function: Properties = {
-        "FunctionName": names.signer(environment),
-        "Description": f"Signs and publishes engines of {environment.name}",
+    statements = signer_statements(environment, has_checkpoints=checkpoint_program is not None)
+    role = exact_role(environment, service="lambda.amazonaws.com", statements=statements)
+    engines = _function(environment, names.signer(environment), "engines", program)
+    resources: Resources = {
+        "SignerLogs": _logs(names.signer(environment)),
+        "SignerRole": {
+            "Type": "AWS::IAM::Role",
+            # The key's policy knows the role by its name, before there is one.
+            "Properties": {"RoleName": names.signer(environment), **role},
+        },
+        "Signer": {"Type": "AWS::Lambda::Function", "Properties": engines},
+    }
+    if checkpoint_program is None:
+        return resources
+    name = names.checkpoint_signer(environment)
+    properties = _function(environment, name, "checkpoints", checkpoint_program)
+    return {
+        **resources,
+        "CheckpointSignerLogs": _logs(name),
+        "CheckpointSigner": {"Type": "AWS::Lambda::Function", "Properties": properties},
+    }
+
+
+def _logs(function: str) -> dict[str, Any]:
+    return {"Type": "AWS::Logs::LogGroup", "Properties": log_group(f"/aws/lambda/{function}")}
+
+
+def _function(environment: EnvironmentSpec, name: str, what: str, program: str) -> Properties:
+    return {
+        "FunctionName": name,
+        "Description": f"Signs and publishes {what} of {environment.name}",
         "Runtime": RUNTIME,
         "Handler": "index.handler",
         "Code": {"ZipFile": program},
@@ -82,7 +139,7 @@ def signer_resources(environment: EnvironmentSpec, program: str) -> Resources:
         "Timeout": TIMEOUT_SECONDS,
         "MemorySize": MEMORY_MIB,
         "EphemeralStorage": {"Size": DISK_MIB},
-        "LoggingConfig": {"LogGroup": log_group_name(environment)},
+        "LoggingConfig": {"LogGroup": f"/aws/lambda/{name}"},
         "Environment": {
             "Variables": {
                 "BUCKET": names.artifact_bucket(environment),
@@ -93,28 +150,23 @@ def signer_resources(environment: EnvironmentSpec, program: str) -> Resources:
             }
         },
     }
-    return {
-        "SignerLogs": {
-            "Type": "AWS::Logs::LogGroup",
-            "Properties": log_group(log_group_name(environment)),
-        },
-        "SignerRole": {
-            "Type": "AWS::IAM::Role",
-            # The key's policy knows the role by its name, before there is one.
-            "Properties": {"RoleName": names.signer(environment), **role},
-        },
-        "Signer": {"Type": "AWS::Lambda::Function", "Properties": function},
-    }
 
 
-def signer_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
-    """The signer's: candidates, engines that are not there yet, one key, and its own log."""
-    prefixes = [f"{names.CANDIDATES_PREFIX}/*", f"{names.ENGINES_PREFIX}/*"]
+def signer_statements(
+    environment: EnvironmentSpec, *, has_checkpoints: bool = False
+) -> tuple[Statement, ...]:
+    """The signers': candidates, what is not published yet, one key, and their own logs."""
+    published = [f"{names.ENGINES_PREFIX}/*"]
+    functions = [names.signer(environment)]
+    if has_checkpoints:
+        published.append(f"{CHECKPOINTS}/*")
+        functions.append(names.checkpoint_signer(environment))
+    prefixes = [f"{names.CANDIDATES_PREFIX}/*", *published]
     alias = {"kms:ResourceAliases": arns.signing_key_alias(environment)}
     return (
         *object_reads(environment, prefixes),
         *bucket_listing(environment),
-        *write_once(environment, [f"{names.ENGINES_PREFIX}/*"]),
+        *write_once(environment, published),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         allow(
             "Sign",
@@ -131,18 +183,13 @@ def signer_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
             [arns.arn(environment, "kms", "key/*")],
             {"ForAnyValue:StringEquals": alias},
         ),
-        *log_stream_writes(environment, log_group_name(environment)),
+        *log_stream_writes(environment, *(f"/aws/lambda/{function}" for function in functions)),
     )
 
 
-def function_arn(environment: EnvironmentSpec) -> str:
-    """The signer, whom the state machine invokes."""
-    return arns.arn(environment, "lambda", f"function:{names.signer(environment)}")
-
-
-def log_group_name(environment: EnvironmentSpec) -> str:
-    """The signer's log group."""
-    return f"/aws/lambda/{names.signer(environment)}"
+def function_arn(environment: EnvironmentSpec, function: str) -> str:
+    """A signer, whom the state machine invokes."""
+    return arns.arn(environment, "lambda", f"function:{function}")
 
 
 def signing_key_statements(environment: EnvironmentSpec) -> list[dict[str, Any]]:

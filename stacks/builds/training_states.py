@@ -29,12 +29,24 @@ JOB_ROLE = "${JobRole}"
 """Replaced by the role's ARN where the state machine is deployed."""
 LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 """SageMaker's own; a stream begins with its job's name."""
+OF_CHECKPOINTS = ("environment", "model", "publish", "candidate", "commit", "image")
+"""Hyperparameters of an engine's job that a checkpoint's has too."""
 EXIT_CODE = r"/,? ?exit code: \d+$/i"
 """What SageMaker puts behind the failure file's words, or writes in their place."""
 
 
-def training_states(environment: EnvironmentSpec, image_uri: str) -> dict[str, State]:
-    """From StartTrainingJob on."""
+def training_states(
+    environment: EnvironmentSpec, image_uri: str, quantizer_uri: str | None = None
+) -> dict[str, State]:
+    """From StartTrainingJob on, and StartQuantizerJob where there are text generators."""
+    states = _training_states(environment, image_uri)
+    if quantizer_uri is None:
+        return states
+    job = quantizer_job(environment, quantizer_uri)
+    return {**states, "StartQuantizerJob": {**states["StartTrainingJob"], "Arguments": job}}
+
+
+def _training_states(environment: EnvironmentSpec, image_uri: str) -> dict[str, State]:
     named = {"job": _name(environment), "log": f"{literal(LOG_GROUP + ' ')} & {_name(environment)}"}
     started = with_fields({**named, **first_wait(environment)})
     already = {
@@ -120,6 +132,14 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "Tags": [{"Key": "roundhouse-environment", "Value": environment.name}],
         **network,
     }
+
+
+def quantizer_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]:
+    """Arguments of CreateTrainingJob for a checkpoint."""
+    job = training_job(environment, image_uri)
+    parameters = {name: job["HyperParameters"][name] for name in OF_CHECKPOINTS}
+    key = {"checkpoint_key": jsonata("$states.input.engine.engineKey")}
+    return {**job, "HyperParameters": {**parameters, **key}}
 
 
 def _name(environment: EnvironmentSpec) -> str:

@@ -13,7 +13,7 @@ import pytest
 from onboarding import names, signature
 from onboarding.lock import LockEntry
 from stacks.access import arns
-from stacks.builds.signing import signer_resources, signing_key_statements
+from stacks.builds.signing import function_program, signer_resources, signing_key_statements
 from tests.local_cloud.account import ROOT
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
 from tests.local_cloud.builder_roles import JOB, PROJECT, add_builders, builder_credentials
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.local_cloud
 
 DEV = environment("dev")
 BUCKET = names.artifact_bucket(DEV)
-PROGRAM = (ROOT / "engine_build" / "signer.py").read_text(encoding="utf-8")
+PROGRAM = function_program(ROOT / "engine_build/signing.py", ROOT / "engine_build/signer.py")
 
 
 def resources():

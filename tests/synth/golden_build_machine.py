@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
+from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_IMAGE
 from stacks.builds.machine import build_machine
 from tests.synth.deployments import environment
 
@@ -31,11 +32,17 @@ def whole() -> EnvironmentSpec:
 
 
 def definitions() -> dict[str, dict[str, Any]]:
-    """The machine of the shipped environment `dev`, and of one that names everything."""
+    """The machines of the shipped `dev`, of one that names everything, and with generators."""
     routes = ["cpu", "gpu"]
     return {
         "dev": build_machine(environment("dev"), projects=routes, training_image=IMAGE),
         "whole": build_machine(whole(), projects=[*routes, "fleet"], training_image=IMAGE),
+        "generators": build_machine(
+            environment("dev"),
+            projects=[*routes, QUANTIZER],
+            training_image=IMAGE,
+            quantizer_image=IMAGE.replace("builder-gpu", QUANTIZER_IMAGE),
+        ),
     }
 
 

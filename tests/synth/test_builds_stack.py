@@ -166,7 +166,8 @@ def test_machine_may_do_what_its_states_do(stacks):
         f"{service}:{action[0].upper()}{action[1:]}"
         for service, action in (entry.split(":") for entry in called)
     }
-    statements = machine_statements(DEV, projects=["cpu"], job_role="role")
+    signers = [names.signer(DEV)]
+    statements = machine_statements(DEV, projects=["cpu"], job_role="role", signers=signers)
     allowed = {action for item in statements for action in item["Action"]}
     besides = {"sagemaker:AddTags", "iam:PassRole", "kms:Decrypt", "kms:GenerateDataKey"}
     besides.add("lambda:InvokeFunction")

@@ -13,9 +13,13 @@ from onboarding.names import artifact_bucket
 from onboarding.plan_source import NOT_REUSED, PlanSource, locked_plans, plan_keys, plan_sources
 from onboarding.platform import PACKAGING_ROUTE, BuildRoute, build_route
 from onboarding.signature import parse_public_key
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from roundhouse.aws.clients import object_exists
 from roundhouse.errors import BuildFailedError
 from roundhouse.session import Session
+
+BuiltEntry = LockEntry | CheckpointEntry
+"""The lock entry of what a build made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +38,17 @@ class EngineRequest:
     def engine_key(self) -> str:
         """Return the engine's key."""
         return self.target.engine_key
+
+    @property
+    def model(self) -> str:
+        """Return the model's name."""
+        return self.target.model.name
+
+    def title(self, *, of_several: bool) -> str:
+        """Return what a step that builds it is called; `of_several` of its model's engines."""
+        capability = self.target.instance_type.compute_capability
+        verb = "Building" if self.plan_from is None else "Packaging"
+        return f"{verb} {self.model}{f' for {capability}' if of_several else ''} ({self.reason})"
 
     @property
     def compile_route(self) -> BuildRoute:
@@ -128,13 +143,13 @@ class Failure:
 class EnginesNotBuiltError(BuildFailedError):
     """Some engines were not built. The others are published and in their locks: `built`."""
 
-    def __init__(self, built: Sequence[LockEntry], failures: Sequence[Failure]) -> None:
+    def __init__(self, built: Sequence[BuiltEntry], failures: Sequence[Failure]) -> None:
         super().__init__(_message(built, failures))
         self.built = tuple(built)
         self.failures = tuple(failures)
 
 
-def outcome(built: Sequence[LockEntry], failures: Sequence[Failure]) -> dict[str, Any]:
+def outcome(built: Sequence[BuiltEntry], failures: Sequence[Failure]) -> dict[str, Any]:
     """Return both as plain JSON."""
     return {
         "built": [entry.model_dump(mode="json") for entry in built],
@@ -142,7 +157,7 @@ def outcome(built: Sequence[LockEntry], failures: Sequence[Failure]) -> dict[str
     }
 
 
-def _message(built: Sequence[LockEntry], failures: Sequence[Failure]) -> str:
+def _message(built: Sequence[BuiltEntry], failures: Sequence[Failure]) -> str:
     reasons = [" ".join(failure.reason.split()).rstrip(".") for failure in failures]
     if len(failures) == 1:
         (only,) = failures

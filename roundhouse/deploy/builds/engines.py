@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from onboarding.deployment import Deployment, Target
-from onboarding.lock import LockEntry, record_plan_key
+from onboarding.lock import record_plan_key
 from onboarding.names import artifact_bucket, engine_archive_path
 from roundhouse.aws.clients import object_exists
 from roundhouse.deploy.builds import execution
+from roundhouse.deploy.builds.checkpoint_requests import CheckpointRequest
 from roundhouse.deploy.builds.engine_requests import (
+    BuiltEntry,
     EngineRequest,
     EnginesNotBuiltError,
     Failure,
@@ -24,8 +26,10 @@ from roundhouse.deploy.builds.source import (
     upload_source,
 )
 from roundhouse.errors import BuildFailedError, RoundhouseError
-from roundhouse.session import Session
+from roundhouse.session import Session, valid_tree
 from roundhouse.text import choices, quantity
+
+BuildRequest = EngineRequest | CheckpointRequest
 
 ENGINES_AT_MOST = 100
 """Of one execution: the records of all must fit into its 256 KiB, even where every reason quotes
@@ -43,9 +47,11 @@ def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[Eng
         for deployment in session.deployments()
         for target in deployment.built_targets
     ]
-    unknown = sorted(set(models) - {target.model.name for _, target in pairs})
+    generators = valid_tree(session.paths).views[session.environment.name].generators
+    unknown = sorted(set(models) - {target.model.name for _, target in pairs} - set(generators))
     if unknown:
-        known = choices(unknown[0], dict.fromkeys(target.model.name for _, target in pairs))
+        names = (*(target.model.name for _, target in pairs), *generators)
+        known = choices(unknown[0], dict.fromkeys(names))
         raise RoundhouseError(
             f"--model {unknown[0]}: no such model in environment {session.environment.name}; "
             f"{known}"
@@ -114,9 +120,10 @@ def build_all(
     requests: Sequence[EngineRequest],
     sleep: Callable[[float], None] = time.sleep,
     *,
+    checkpoints: Sequence[CheckpointRequest] = (),
     allow_dirty: bool = False,
-) -> tuple[LockEntry, ...]:
-    """Build every request and write each lock as soon as its engine is published.
+) -> tuple[BuiltEntry, ...]:
+    """Build every request and write each lock as soon as it is published.
 
     Of several with one plan that no lock has, the first compiles it. Ctrl-C stops everything that
     was started.
@@ -124,23 +131,24 @@ def build_all(
     Raises EnginesNotBuiltError with every reason, once all others have ended and are recorded.
     """
     record_plan_keys(session)
-    if not requests:
+    if not requests and not checkpoints:
         return ()
     requests = reused_plans(session, requests)
     require_committed_sources(session, allow_dirty=allow_dirty)
     source = upload_source(session)
     revision = source_revision(session, source, allow_dirty=allow_dirty)
-    built: list[LockEntry] = []
+    built: list[BuiltEntry] = []
     failures: list[Failure] = []
-    for batch in _batches(waves(requests)):
+    first, *later = waves(requests) or ((),)
+    for batch in _batches([(*checkpoints, *first), *later]):
         given = {
             "source": source,
             "commit": revision,
-            "waves": [[_engine(request) for request in wave] for wave in batch],
+            "waves": [[_document(request) for request in wave] for wave in batch],
         }
         monitor = BuildMonitor(
             session=session,
-            requests={request.engine_key: request for wave in batch for request in wave},
+            requests={_key(request): request for wave in batch for request in wave},
             sleep=sleep,
         )
         started = execution.start(session.clients, session.environment, given)
@@ -153,10 +161,10 @@ def build_all(
 
 
 def _batches(
-    all_waves: Sequence[tuple[EngineRequest, ...]],
-) -> Iterator[list[tuple[EngineRequest, ...]]]:
+    all_waves: Sequence[tuple[BuildRequest, ...]],
+) -> Iterator[list[tuple[BuildRequest, ...]]]:
     """Waves of as many engines as one execution takes; almost always all of them."""
-    batch: list[tuple[EngineRequest, ...]] = []
+    batch: list[tuple[BuildRequest, ...]] = []
     for wave in all_waves:
         for begin in range(0, len(wave), ENGINES_AT_MOST):
             part = wave[begin : begin + ENGINES_AT_MOST]
@@ -167,8 +175,14 @@ def _batches(
     yield batch
 
 
-def _engine(request: EngineRequest) -> dict[str, Any]:
+def _key(request: BuildRequest) -> str:
+    return request.key if isinstance(request, CheckpointRequest) else request.engine_key
+
+
+def _document(request: BuildRequest) -> dict[str, Any]:
     """Return an engine as the state machine's input has it."""
+    if isinstance(request, CheckpointRequest):
+        return request.document()
     capability = request.target.instance_type.compute_capability
     engine = {
         "engineKey": request.engine_key,

@@ -11,6 +11,7 @@ from typing import Any
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
+from onboarding.text_generation.quantizer_route import QUANTIZER
 from roundhouse.aws.clients import Client, Clients, calling
 from roundhouse.deploy.builds import codebuild
 from roundhouse.deploy.builds.job import Job, newest_job
@@ -90,7 +91,7 @@ class Execution:
     def _stop_jobs(self) -> None:
         # The state machine marks the builds and jobs of an execution with this tag.
         tag = hashlib.sha256(self.arn.encode()).hexdigest()[:8]
-        client, routes = self.clients("codebuild"), ("cpu", "gpu", "fleet")
+        client, routes = self.clients("codebuild"), ("cpu", "gpu", "fleet", QUANTIZER)
         projects = [names.builder_project(self.environment, route) for route in routes]
         with calling("Looking for CodeBuild projects"):
             existing = client.batch_get_projects(names=projects)["projects"]

@@ -11,8 +11,9 @@ from rich.progress import Progress
 from onboarding.lock import LockEntry, write_lock_entry
 from onboarding.names import artifact_bucket, engine_record_path
 from roundhouse.aws.clients import object_bytes
+from roundhouse.deploy.builds.checkpoint_requests import CheckpointRequest, format_entry
 from roundhouse.deploy.builds.codebuild import location
-from roundhouse.deploy.builds.engine_requests import EngineRequest, Failure
+from roundhouse.deploy.builds.engine_requests import BuiltEntry, EngineRequest, Failure
 from roundhouse.deploy.builds.execution import RUNNING, EngineState, Execution
 from roundhouse.deploy.builds.job import failure_reason, progress
 from roundhouse.errors import AwsError, BuildFailedError, NotReadyError
@@ -29,9 +30,9 @@ class BuildMonitor:
     """The engines of one execution by key, and their results; `sleep` waits between two looks."""
 
     session: Session
-    requests: Mapping[str, EngineRequest]
+    requests: Mapping[str, EngineRequest | CheckpointRequest]
     sleep: Callable[[float], None] = time.sleep
-    built: list[LockEntry] = field(default_factory=list)
+    built: list[BuiltEntry] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     _left: set[str] = field(default_factory=set)
     _steps: dict[str, Step] = field(default_factory=dict)
@@ -85,23 +86,27 @@ class BuildMonitor:
             reason = failure_reason(self.session.clients, state.job, record["reason"])
             self._fail(key, reason, location(record["log"]))
             return
+        request = self.requests[key]
+        entry: BuiltEntry
         try:
-            entry = record_engine(self.session, self.requests[key])
+            if isinstance(request, CheckpointRequest):
+                checkpoint = request.record(self.session)
+                entry, text = checkpoint, format_entry(checkpoint)
+            else:
+                engine = record_engine(self.session, request)
+                entry, text = engine, _format_engine(engine, record.get("notReused", ""))
         except BuildFailedError as error:
             self._fail(key, str(error), "none")
             return
         self._left.discard(key)
         self.built.append(entry)
-        step, manifest = self._step(key), entry.manifest
-        size = f"{entry.archive.size_bytes / 1e6:.0f} MB"
-        not_reused = " ".join(record.get("notReused", "").split()).rstrip(".")
-        compiled = f"; its plan was compiled: {not_reused}" if not_reused else ""
-        step.end(f"{manifest.precision} engine {manifest.engine_key}, {size}{compiled}")
+        step = self._step(key)
+        step.end(text)
         self.session.report.times.append((step.title, step.seconds))
 
     def _fail(self, key: str, reason: str, log: str) -> None:
         self._left.discard(key)
-        model = self.requests[key].target.model.name
+        model = self.requests[key].model
         self.failures.append(Failure(model=model, engine_key=key, reason=reason, log=log))
         self._step(key).end(reason, has_failed=True)
 
@@ -117,11 +122,8 @@ class BuildMonitor:
     def _step(self, key: str) -> Step:
         if key not in self._steps:
             request = self.requests[key]
-            name = request.target.model.name
-            several = sum(other.target.model.name == name for other in self.requests.values()) > 1
-            target = f" for {request.target.instance_type.compute_capability}" if several else ""
-            verb = "Building" if request.plan_from is None else "Packaging"
-            title = f"{verb} {name}{target} ({request.reason})"
+            several = sum(other.model == request.model for other in self.requests.values()) > 1
+            title = request.title(of_several=several)
             self._steps[key] = Step(
                 title=title,
                 console=self.session.report.console,
@@ -129,6 +131,13 @@ class BuildMonitor:
                 log_prefix=f"{title}: ",
             )
         return self._steps[key]
+
+
+def _format_engine(entry: LockEntry, reason: str) -> str:
+    size = f"{entry.archive.size_bytes / 1e6:.0f} MB"
+    not_reused = " ".join(reason.split()).rstrip(".")
+    compiled = f"; its plan was compiled: {not_reused}" if not_reused else ""
+    return f"{entry.manifest.precision} engine {entry.manifest.engine_key}, {size}{compiled}"
 
 
 def record_engine(session: Session, request: EngineRequest) -> LockEntry:

@@ -15,6 +15,7 @@ from onboarding.checkpoint import checkpoint_files
 from onboarding.deployment import Deployment
 from onboarding.names import SOURCES_PREFIX, artifact_bucket
 from onboarding.source_access import S3_SCHEME
+from onboarding.text_generation.checkpoint_key import dataset_paths
 from onboarding.tree import Tree
 from roundhouse.aws.clients import bucket_exists, calling, object_exists, write_once
 from roundhouse.errors import NotReadyError, RoundhouseError
@@ -46,7 +47,11 @@ def named_files(tree: Tree) -> list[str]:
     networks = [item.onnx for item in (*sources, *references) if item is not None and item.onnx]
     models = [model.spec for view in tree.views.values() for model in view.models.values()]
     plugins = {plugin.file for model in models for plugin in model.engine.plugins}
+    generators = [file.spec for view in tree.views.values() for file in view.generators.values()]
+    folders = {source.checkpoint for source in (*sources, *(spec.source for spec in generators))}
     return [
+        *(path for spec in generators for path in dataset_paths(spec)),
+        *(spec.source.headers for spec in generators if spec.source.headers is not None),
         *(name for path in tree.dataset_digests for name in _dataset_files(tree.root, path)),
         *networks,
         *(file for file in sorted(plugins) if not file.startswith(S3_SCHEME)),
@@ -58,10 +63,10 @@ def named_files(tree: Tree) -> list[str]:
             if code is not None
         ),
         *(
-            f"{source.checkpoint}/{name}"
-            for source in sources
-            if source.checkpoint is not None and not source.checkpoint.startswith(S3_SCHEME)
-            for name in checkpoint_files(tree.root / source.checkpoint)
+            f"{folder}/{name}"
+            for folder in sorted(filter(None, folders))
+            if not folder.startswith(S3_SCHEME)
+            for name in checkpoint_files(tree.root / folder)
         ),
     ]
 

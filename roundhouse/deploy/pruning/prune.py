@@ -15,6 +15,7 @@ from onboarding.keys import KEY_LENGTH
 from onboarding.lock import LOCK_SUFFIX, Lock, LockError, read_lock
 from onboarding.names import ENGINES_PREFIX, artifact_bucket, engine_record_path, stack_name
 from onboarding.promotion import read_promotion
+from onboarding.text_generation.checkpoint_lock import is_generation_lock
 from onboarding.tree import Tree
 from roundhouse.aws.clients import Client, bucket_exists, object_bytes
 from roundhouse.deploy.pruning.tags import mark, objects_under, take_off, with_marks
@@ -166,6 +167,8 @@ def _locks(tree: Tree) -> Iterator[Lock]:
             try:
                 yield read_lock(path.parent, path.name.removesuffix(LOCK_SUFFIX))
             except LockError as error:
+                if is_generation_lock(path):
+                    continue  # no checkpoint is ever marked
                 file = path.relative_to(tree.root).as_posix()
                 faults.append(Fault(file=file, what=error.what, way_out=error.way_out))
     if faults:

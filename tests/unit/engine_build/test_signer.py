@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 from engine_build.packaging.archive import entry_of, model_repository, pack, repackaged_path
-from engine_build.signer import ENVELOPE, MANIFEST, Refused, Signer, statement
+from engine_build.signer import ENVELOPE, MANIFEST, Signer, parameters
+from engine_build.signing import Refused, statement
 from onboarding import names, signature
 from onboarding.lock import LockEntry
 from onboarding.manifest import Manifest, RepackagingRecord
@@ -130,7 +131,7 @@ def test_record_says_where_a_plan_came_from(cloud, archive, tmp_path):
 
 def test_statement_is_of_the_form_that_is_verified(archive):
     manifest = read_files(archive)[MANIFEST]
-    payload = statement(manifest, EVENT, BUILDER)
+    payload = statement((MANIFEST, manifest), EVENT, BUILDER, parameters(manifest))
     finished = json.loads(payload)["predicate"]["runDetails"]["metadata"]["finishedOn"]
     assert payload == signature.provenance_statement(
         manifest_sha256=hashlib.sha256(manifest).hexdigest(),

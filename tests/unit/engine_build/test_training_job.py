@@ -42,8 +42,9 @@ class Build:
         self.code, self.output, self.raises = code, output, raises
         self.trees: list[Path] = []
 
-    def load(self, tree):
+    def load(self, tree, of_checkpoint):
         self.trees.append(tree)
+        self.of_checkpoint = of_checkpoint
         return self
 
     def __call__(self, arguments, environment, stdout, stderr):
@@ -84,6 +85,18 @@ def test_job_runs_the_same_command_as_any_other_build(paths):
         "ROUNDHOUSE_IMAGE": "builder-gpu@sha256:1",
     }
     assert not paths.failure.exists()
+
+
+def test_job_of_a_checkpoint_runs_the_program_that_quantizes(paths):
+    values = {**REQUIRED, "checkpoint_key": "0a" * 10, "candidate": "0a1b-0"}
+    paths.hyperparameters.write_text(json.dumps(values))
+    build = Build()
+    assert run(paths, build)[0] == 0 and build.of_checkpoint
+    line = (
+        f"--root {paths.source} --out {paths.out} --environment dev --model tiny --candidate "
+        f"0a1b-0 --key {'0a' * 10} --store s3://bucket --upload --format json"
+    )
+    assert build.arguments == tuple(line.split())
 
 
 @pytest.mark.parametrize("capability", [{}, {"compute_capability": "8.9"}])

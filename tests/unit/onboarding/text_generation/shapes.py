@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,9 @@ SHAPES = {
     "8b-fp8": llama(4096, 32, 32, 8, 14_336, quantization_config={"quant_method": "fp8"}),
     "mamba": llama(4096, 32, 32, 8, 14_336, mamba_d_state=16),
     "torn": llama(4096, 32, 32, 8, 14_336, hidden_size=2048),
+    "heads": llama(4096, 32, 32, 4, 14_336, model_type="llama", num_key_value_heads=8),
+    "words": llama(4096, 32, 32, 8, 14_336, vocab_size=200_000),
+    "base-model": replace(LLAMA_8B, has_chat_template=False),
 }
 
 

@@ -18,7 +18,10 @@ from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tre
 
 BASE = yaml.safe_load((FIXTURES / "text_generation" / "base.yaml").read_text())
 REPOSITORY = Path(__file__).parents[4]
-SCHEMES = {"schemes": ["bf16", "fp8", "awq"], "calibration": {"dataset": "models/data/calibration.txt"}}
+SCHEMES = {
+    "schemes": ["bf16", "fp8", "awq"],
+    "calibration": {"dataset": "models/data/calibration.txt"},
+}
 
 
 def _root(folder, **changes):
@@ -85,21 +88,12 @@ def test_entry_of_another_key_does_not_serve(tmp_path):
     root = _root(tmp_path)
     _build(root, "bf16")
     text = (root / "models" / "chat.yaml").read_text()
-    (root / "models" / "chat.yaml").write_text(text.replace("0123456789" * 4, "1" * 40).replace(
-        "0123456789abcdef0123456789abcdef01234567", "1" * 40))
-    assert _deployment(root).entry is None
-
-
-def test_checkpoint_is_received_from_the_environment_before(tmp_path):
-    root = _root(tmp_path)
-    _build(root, "bf16")
-    later = (root / "environments" / "cloud.yaml").read_text().replace("cloud", "later")
-    (root / "environments" / "later.yaml").write_text(
-        later + "locks: environments/later\npromotes_from: cloud\n"
+    (root / "models" / "chat.yaml").write_text(
+        text.replace("0123456789" * 4, "1" * 40).replace(
+            "0123456789abcdef0123456789abcdef01234567", "1" * 40
+        )
     )
-    tree = read_tree(root)
-    (found,) = generation_deployments(tree, "later")
-    assert found.entry is not None and found.entry.scheme == "bf16"
+    assert _deployment(root).entry is None
 
 
 def test_plan_key_and_variables_follow_from_what_serves(tmp_path):

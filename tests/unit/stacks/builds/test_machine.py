@@ -20,7 +20,7 @@ from stacks.builds.engine_states import FIRST_CAPACITY_WAIT, LONGEST_CAPACITY_WA
 from stacks.builds.job import LOOKED_AT_AFTER, NO_QUOTA, PASSING
 from stacks.builds.language import REFUSED_FOR_NOW
 from stacks.builds.machine import build_machine
-from stacks.builds.training_states import training_job
+from stacks.builds.training_states import quantizer_job, training_job
 from tests.synth.deployments import environment
 from tests.synth.golden_build_machine import GOLDEN, IMAGE, KEY, NETWORK, definitions, text, whole
 
@@ -319,10 +319,32 @@ def test_training_job_names_fit_and_no_environment_has_anothers_prefix():
 
 
 def test_training_job_gets_the_hyperparameters_that_its_program_takes():
-    from engine_build.training_job import OPTIONAL, REQUIRED, VARIABLES
+    from engine_build.training_job import CHECKPOINT, OPTIONAL, REQUIRED, VARIABLES
 
-    assert set(training_job(whole(), IMAGE)["HyperParameters"]) == {
-        *REQUIRED,
-        *OPTIONAL,
-        *VARIABLES,
+    known = {*REQUIRED, *OPTIONAL, *VARIABLES}
+    assert set(training_job(whole(), IMAGE)["HyperParameters"]) == known - {CHECKPOINT}
+    of_checkpoint = known - {"compute_capability"}
+    assert set(quantizer_job(whole(), IMAGE)["HyperParameters"]) == of_checkpoint
+
+
+def test_checkpoints_have_a_route_an_image_and_a_signer_of_their_own():
+    states = engine_states(definitions()["generators"])
+    routes = {rule["Condition"]: rule["Next"] for rule in states["ChooseRoute"]["Choices"]}
+    assert routes['{% $states.input.route = "quantizer-job" %}'] == "StartQuantizerJob"
+    (start,) = [text for text, state in routes.items() if state == "StartBuild"]
+    assert '"quantizer"' in start
+    images = {
+        name: states[name]["Arguments"]["AlgorithmSpecification"]["TrainingImage"]
+        for name in ("StartTrainingJob", "StartQuantizerJob")
     }
+    assert "builder-gpu" in images["StartTrainingJob"]
+    assert "builder-quantizer" in images["StartQuantizerJob"]
+    assert states["Sign"]["Default"] == "SignEngine"
+    function = states["SignCheckpoint"]["Arguments"]["FunctionName"]
+    assert function.endswith("function:roundhouse-dev-checkpoint-signer")
+    buildspec = states["StartBuild"]["Arguments"]["BuildspecOverride"]
+    assert "engine_build/checkpoint_buildspec.yml" in buildspec
+
+
+def test_environments_without_generators_know_no_checkpoint():
+    assert "checkpoint" not in json.dumps(definitions()["dev"]).replace("jobs/checkpoints", "")

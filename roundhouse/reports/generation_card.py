@@ -1,0 +1,142 @@
+"""The card of a text generator: its plan, its checkpoints and their gate, memory, arguments.
+
+A pure function of the files and the lock: the same give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from engine_build.card.formats import DASH, Column, size, table
+from engine_build.card.render import macro, milliseconds, render
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GateRecord, Interval, KvGate
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from onboarding.text_generation.plan import TextGenerationPlan
+from onboarding.text_generation.platforms import gpus
+
+TEMPLATES = Path(__file__).parent / "templates"
+code = macro("code")
+
+
+class CheckpointRow(NamedTuple):
+    """One scheme: its entry, where it is built, and what it is to the endpoint."""
+
+    scheme: str
+    key: str
+    state: str
+    entry: CheckpointEntry | None
+
+    @property
+    def gate(self) -> GateRecord | None:
+        """How it was judged; None where it is the source's own, or not built."""
+        return None if self.entry is None else self.entry.gate
+
+
+def checkpoint_rows(deployment: GenerationDeployment) -> Iterator[CheckpointRow]:
+    """Yield every checkpoint of the files: those built in the schemes' order, then those missing.
+
+    `state` is serves, accepted, refused, not built, or does not hold: its plan holds no SLO.
+    """
+    entries = {entry.checkpoint_key: entry for entry in deployment.built}
+    wanted = dict(deployment.wanted)
+    served = None if deployment.entry is None else deployment.entry.checkpoint_key
+    for key, plan in deployment.plans.items():
+        entry = entries.get(key)
+        if entry is None:
+            state = "not built" if key in wanted else "does not hold"
+        else:
+            state = "serves" if key == served else "accepted" if entry.accepted else "refused"
+        yield CheckpointRow(plan.scheme, key, state, entry)
+
+
+def generation_card(deployment: GenerationDeployment, plan: TextGenerationPlan) -> str:
+    """Return the page as HTML that loads nothing."""
+    item, entry = deployment.candidate, deployment.entry
+    rows = list(checkpoint_rows(deployment))
+    values = {
+        "deployment": deployment,
+        "item": item,
+        "entry": entry,
+        "plan": plan,
+        "spec": deployment.spec,
+        "checkpoints": table(CHECKPOINTS, rows, lambda row: row.state == "serves"),
+        "reasons": [row for row in rows if row.entry is not None and row.entry.reason],
+        "memory": table(MEMORY, _memory(deployment)),
+        "others": table(OTHERS, plan.others),
+        "arguments": [
+            (name, code(value)) for name, value in sorted(deployment.container_environment.items())
+        ],
+        "files": table(FILES, () if entry is None else entry.files),
+    }
+    filters = {"ms": milliseconds, "number": _number, "size": size}
+    return render("generation_card.html.j2", values, folder=TEMPLATES, filters=filters)
+
+
+def _memory(deployment: GenerationDeployment) -> Iterator[tuple[str, str]]:
+    item, gpu = deployment.candidate, gpus().get(deployment.candidate.gpu or "")
+    yield "weights", _gib(item.weights_gib)
+    yield "KV cache", f"{_gib(item.kv_gib)}, {_number(item.kv_tokens)} tokens ({item.kv_cache})"
+    yield "overhead of the engine", _gib(item.overhead_gib)
+    memory = None if gpu is None else gpu.memory_gib
+    share = deployment.spec.serving.gpu_memory_utilization
+    yield "that CUDA reports", f"{_gib(memory)}, of which the engine takes {share:.0%}"
+
+
+def _gib(value: float | None) -> str:
+    return DASH if value is None else f"{value:.2f} GiB"
+
+
+def _number(value: float | None, digits: int = 0) -> str:
+    return "unknown" if value is None else f"{value:,.{digits}f}"
+
+
+def _interval(value: Interval | None, digits: int = 3) -> str:
+    if value is None:
+        return DASH
+    return f"{value.value:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
+
+
+def _kv(row: CheckpointRow) -> KvGate | None:
+    return None if row.gate is None else row.gate.kv
+
+
+def _speed(row: CheckpointRow) -> str:
+    speed = None if row.entry is None else row.entry.speed
+    if speed is None:
+        return DASH
+    ratio = speed.output_tokens_per_second / speed.reference_tokens_per_second
+    return f"{ratio:.2f} at {speed.concurrency} on {speed.instance_type_or_machine}"
+
+
+def _task(row: CheckpointRow) -> str:
+    return DASH if row.gate is None or row.gate.task is None else _interval(row.gate.task.drop)
+
+
+CHECKPOINTS: tuple[Column, ...] = (
+    ("scheme", "", lambda row: row.scheme),
+    ("key", "", lambda row: code(row.key)),
+    ("state", "", lambda row: row.state),
+    ("size", "number", lambda row: DASH if row.entry is None else size(row.entry.weight_bytes)),
+    ("KL a token, nats", "number", lambda row: _interval(row.gate and row.gate.kl_per_token)),
+    ("top-1", "number", lambda row: _interval(row.gate and row.gate.top1)),
+    ("perplexity ratio", "number", lambda row: _interval(row.gate and row.gate.perplexity_ratio)),
+    ("task score lost", "number", _task),
+    ("FP8 KV: KL", "number", lambda row: _interval((kv := _kv(row)) and kv.kl_per_token)),
+    ("speed, times the source's", "number", _speed),
+)
+MEMORY: tuple[Column, ...] = (
+    ("of one GPU", "", lambda row: row[0]),
+    ("", "number", lambda row: row[1]),
+)
+OTHERS: tuple[Column, ...] = (
+    ("instance type", "", lambda item: item.instance_type),
+    ("scheme", "", lambda item: item.scheme),
+    ("because", "", lambda item: item.reason or DASH),
+)
+FILES: tuple[Column, ...] = (
+    ("file", "", lambda file: code(file.path)),
+    ("size", "number", lambda file: size(file.size_bytes)),
+    ("sha256", "", lambda file: code(file.sha256)),
+)

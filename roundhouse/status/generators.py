@@ -1,0 +1,135 @@
+"""The state of each text generator by an environment's files and locks; asks no cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from onboarding.names import endpoint_name
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from roundhouse.report import table
+from roundhouse.reports.generation_card import CheckpointRow, checkpoint_rows
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointState:
+    """One checkpoint; `state`: serves, accepted, refused, not built, or does not hold the SLO.
+
+    Of one that was compared with its source the divergence of a token in nats and the share of
+    tokens with the source's first choice.
+    """
+
+    scheme: str
+    checkpoint_key: str
+    state: str
+    weight_bytes: int | None
+    kl_per_token: float | None
+    top1: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorState:
+    """One text generator: what serves it by the plan, and its checkpoints.
+
+    `problem`: why nothing serves; `knee_concurrency`: measured requests at once of one copy.
+    """
+
+    name: str
+    endpoint: str
+    instance_type: str
+    instances: int | None
+    copies: int | None
+    tensor_parallel: int
+    kv_tokens: int | None
+    expected_requests: int | None
+    knee_concurrency: float | None
+    usd_per_hour: float | None
+    usd_per_million_tokens: float | None
+    checkpoints: tuple[CheckpointState, ...]
+    problem: str | None
+
+
+def generator_state(deployment: GenerationDeployment) -> GeneratorState:
+    """Return one text generator's state."""
+    item, entry = deployment.candidate, deployment.entry
+    return GeneratorState(
+        name=deployment.name,
+        endpoint=endpoint_name(deployment.environment, deployment.name),
+        instance_type=item.instance_type,
+        instances=item.instances,
+        copies=item.copies,
+        tensor_parallel=item.tensor_parallel,
+        kv_tokens=item.kv_tokens,
+        expected_requests=item.expected_requests,
+        knee_concurrency=None if entry is None or entry.knee is None else entry.knee.concurrency,
+        usd_per_hour=item.usd_an_hour,
+        usd_per_million_tokens=item.usd_a_million_tokens,
+        checkpoints=tuple(map(_checkpoint, checkpoint_rows(deployment))),
+        problem=deployment.problem,
+    )
+
+
+def _checkpoint(row: CheckpointRow) -> CheckpointState:
+    return CheckpointState(
+        scheme=row.scheme,
+        checkpoint_key=row.key,
+        state=row.state,
+        weight_bytes=None if row.entry is None else row.entry.weight_bytes,
+        kl_per_token=None if row.gate is None else row.gate.kl_per_token.value,
+        top1=None if row.gate is None else row.gate.top1.value,
+        reason=None if row.entry is None else row.entry.reason,
+    )
+
+
+def generators_table(generators: Sequence[GeneratorState]) -> Table:
+    """Return a table with one row per checkpoint."""
+    columns = (
+        "Text generator",
+        "Checkpoint",
+        "Scheme",
+        "State",
+        "KL a token",
+        "Top-1",
+        "Serves on",
+    )
+    rows = (
+        (
+            generator.name,
+            checkpoint.checkpoint_key,
+            checkpoint.scheme,
+            checkpoint.state,
+            _number(checkpoint.kl_per_token),
+            _number(checkpoint.top1),
+            _place(generator) if checkpoint.state == "serves" else "",
+        )
+        for generator in generators
+        for checkpoint in generator.checkpoints
+    )
+    return table(columns, rows, title="Text generation")
+
+
+def generator_lines(generators: Sequence[GeneratorState]) -> Iterator[str]:
+    """Yield why nothing serves, and why checkpoints were refused."""
+    for generator in generators:
+        if generator.problem is not None:
+            yield generator.problem
+            continue
+        for checkpoint in generator.checkpoints:
+            if checkpoint.reason is not None:
+                yield f"{generator.name} in {checkpoint.scheme}: {checkpoint.reason}"
+
+
+def _place(generator: GeneratorState) -> str:
+    return (
+        f"{generator.endpoint}: {generator.instances} x {generator.instance_type}, "
+        f"{generator.copies} copies of {generator.expected_requests} requests"
+    )
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3f}"

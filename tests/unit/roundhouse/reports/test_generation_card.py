@@ -1,0 +1,67 @@
+"""The card of a text generator, and its rows of `roundhouse status`."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from onboarding.generation_findings import generation_plans
+from onboarding.generation_resolve import generation_deployments
+from onboarding.tree import read_tree
+from roundhouse.reports.generation_card import checkpoint_rows, generation_card
+from roundhouse.status.generators import generator_lines, generator_state, generators_table
+from tests.unit.onboarding.text_generation.test_checkpoint_lock import KNEE
+from tests.unit.onboarding.text_generation.test_generation_resolve import _build, _root
+
+
+@pytest.fixture
+def root(tmp_path):
+    return _root(tmp_path)
+
+
+def deployment_of(root):
+    tree = read_tree(root)
+    (deployment,) = generation_deployments(tree, "cloud")
+    (plan,) = generation_plans(tree, "cloud")
+    return deployment, plan
+
+
+def test_rows_say_what_each_checkpoint_is(root):
+    _build(root, "bf16", knee=KNEE)
+    _build(root, "awq", accepted=False, reason="KL 0.7 is above 0.1")
+    deployment, _ = deployment_of(root)
+    states = {row.scheme: row.state for row in checkpoint_rows(deployment)}
+    assert states == {"bf16": "serves", "fp8": "not built", "awq": "refused"}
+
+
+def test_card_shows_plan_gate_memory_and_arguments(root):
+    _build(root, "bf16", knee=KNEE)
+    _build(root, "awq", accepted=False, reason="KL <0.7> is above 0.1")
+    page = generation_card(*deployment_of(root))
+    text = re.sub(r"<[^>]+>", " ", page)
+    for words in ("KL &lt;0.7&gt; is above 0.1", "0.040 (0.036 to 0.044)", "weights", "14.96 GiB",
+                  "SM_VLLM_MAX_MODEL_LEN", "8192", "model.safetensors", "Signed by key", "nobody",
+                  "llmcompressor", "3.5", "not built"):  # fmt: skip
+        assert words in text, words
+    assert "http" not in page.replace("http://www.w3.org", "")
+
+
+def test_card_of_nothing_built_says_what_to_run(root):
+    page = generation_card(*deployment_of(root))
+    assert "roundhouse build --env cloud --model chat" in page and "Digests" not in page
+
+
+def test_status_has_a_row_for_each_checkpoint(root):
+    _build(root, "bf16", knee=KNEE)
+    _build(root, "awq", accepted=False, reason="KL 0.7 is above 0.1")
+    state = generator_state(deployment_of(root)[0])
+    assert (state.problem, state.knee_concurrency) == (None, 12.0)
+    assert generators_table([state]).row_count == 3
+    assert list(generator_lines([state])) == ["chat in awq: KL 0.7 is above 0.1"]
+    assert next(item for item in state.checkpoints if item.scheme == "awq").kl_per_token == 0.04
+
+
+def test_status_says_why_nothing_serves(root):
+    (line,) = generator_lines([generator_state(deployment_of(root)[0])])
+    assert "has no checkpoint to serve" in line
