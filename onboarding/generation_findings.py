@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from onboarding.fault import Fault, FaultsError
 from onboarding.generation_checks import placement_cases
+from onboarding.generation_resolve import generation_deployments
 from onboarding.rules.generation_case import GenerationPlacementCase
 from onboarding.rules.generation_placement_rules import placement_request
 from onboarding.text_generation.checkpoint import Checkpoint
@@ -21,9 +22,7 @@ def generation_plans(tree: Tree, environment: str) -> tuple[TextGenerationPlan, 
     """Return the plan of every text generator of an environment; none of a tree with faults."""
     if tree.faults or environment not in tree.views:
         return ()
-    return tuple(
-        _plan(case, environment) for case in placement_cases(tree.views[environment], tree.root)
-    )
+    return tuple(_plan(tree, case) for case in placement_cases(tree.views[environment], tree.root))
 
 
 def refuse_generators(tree: Tree, environment: str, only: tuple[str, ...] = ()) -> None:
@@ -34,7 +33,7 @@ def refuse_generators(tree: Tree, environment: str, only: tuple[str, ...] = ()) 
         Fault(
             file=file.document.file,
             line=file.document.at("task").line,
-            what=f"'{name}' cannot be built or deployed yet: {NOT_SERVED}",
+            what=f"'{name}' cannot be deployed yet: {NOT_SERVED}",
             way_out=f"name the other endpoints, or leave it out of environments/{environment}.yaml "
             f"with `models: {{except: [{name}]}}`",
         )
@@ -64,11 +63,11 @@ def plan_line(plan: TextGenerationPlan) -> str:
     )
 
 
-def _plan(case: GenerationPlacementCase, environment: str) -> TextGenerationPlan:
+def _plan(tree: Tree, case: GenerationPlacementCase) -> TextGenerationPlan:
     model = case.model
     plan = TextGenerationPlan(
         model=model.spec.name,
-        environment=environment,
+        environment=case.environment.spec.name,
         platform=model.spec.serving.platform,
         engine_version=model.engine_version,
     )
@@ -82,9 +81,16 @@ def _plan(case: GenerationPlacementCase, environment: str) -> TextGenerationPlan
     types = tuple(case.candidates())
     if not types:
         return plan.model_copy(update={"notes": ("not planned: the region has no GPU type.",)})
+    try:
+        (deployment,) = generation_deployments(tree, plan.environment, (plan.model,))
+    except FaultsError as error:
+        return plan.model_copy(update={"notes": (f"not planned: {error}",)})
+    if deployment.entry is not None:
+        request = request.with_schemes((deployment.candidate.scheme,))
     chosen, *others = choose(request, types)
     return plan.model_copy(
         update={
+            "checkpoints": deployment.checkpoints,
             "checkpoint_gib": request.checkpoint.bytes / GIB,
             "chosen": chosen,
             "others": tuple(others),

@@ -13,8 +13,9 @@ from onboarding.text_generation.arguments import container_environment
 from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.checkpoint_key import digest
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
-from onboarding.text_generation.plan import Candidate
+from onboarding.text_generation.plan import Candidate, CheckpointPlan, CheckpointUse
 from onboarding.text_generation.platforms import GenerationPlatform
+from onboarding.text_generation.quantizer_route import quantizer_route
 from onboarding.text_generation.spec import TextGenerationSpec
 
 
@@ -51,6 +52,23 @@ class GenerationDeployment:
     def container_environment(self) -> Mapping[str, str]:
         """The container's environment variables."""
         return container_environment(self.spec, self.platform, self.candidate.tensor_parallel)
+
+    @property
+    def checkpoints(self) -> tuple[CheckpointPlan, ...]:
+        """Every checkpoint that the files ask for, in the order of the schemes."""
+        return tuple(self._checkpoint(key, plan.scheme) for key, plan in self.plans.items())
+
+    def _checkpoint(self, key: str, scheme: str) -> CheckpointPlan:
+        entry = next((item for item in self.built if item.checkpoint_key == key), None)
+        use: CheckpointUse = "does not hold"
+        route = None
+        if entry is not None and entry is self.entry:
+            use = "serves"
+        elif entry is not None:
+            use = "accepted" if entry.accepted else "refused"
+        elif key in dict(self.wanted):
+            use, route = "not built", quantizer_route(self.spec, scheme, self.checkpoint)
+        return CheckpointPlan(checkpoint_key=key, scheme=scheme, use=use, route=route)
 
     @property
     def plan_key(self) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from onboarding.values import Value
 
 NOT_SERVED = (
-    "text-generation models are planned, not built or deployed, by this version: `roundhouse "
-    "check` and `roundhouse plan` show what would serve them"
+    "text-generation models are planned and built, not deployed, by this version: `roundhouse "
+    "plan` shows what would serve them"
 )
+CheckpointUse = Literal["serves", "accepted", "refused", "not built", "does not hold"]
+"""What a checkpoint is to its endpoint; one that does not hold would miss the SLO on every type."""
 
 
 class Candidate(Value):
@@ -43,8 +47,17 @@ class Candidate(Value):
     """True where memory and rates of this GPU with this engine version were measured."""
 
 
+class CheckpointPlan(Value):
+    """One checkpoint that a model's files ask for; `route`: where one that is missing is built."""
+
+    checkpoint_key: str
+    scheme: str
+    use: CheckpointUse
+    route: str | None = None
+
+
 class TextGenerationPlan(Value):
-    """What would serve one model in one environment; nothing is deployed from it yet."""
+    """What would serve one model in one environment."""
 
     model: str
     environment: str
@@ -54,4 +67,5 @@ class TextGenerationPlan(Value):
     chosen: Candidate | None = None
     others: tuple[Candidate, ...] = ()
     """Instance types that were not chosen, each with its reason."""
+    checkpoints: tuple[CheckpointPlan, ...] = ()
     notes: tuple[str, ...] = ()

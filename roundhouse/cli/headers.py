@@ -29,15 +29,20 @@ def headers(
         open_files,
         source_of,
     )
+    from roundhouse.inspection.package_headers import package_headers
     from roundhouse.paths import current_paths
+    from roundhouse.processes import Processes
     from roundhouse.report import open_report
-    from roundhouse.settings import inherited
+    from roundhouse.settings import child_environment, inherited
 
     paths, report = current_paths(root), open_report()
     tree = read_tree(paths.tree)
     file, source = headers_path(tree, name), source_of(tree, name)
     if source.checkpoint is not None and "://" not in source.checkpoint:
         found = folder_headers(paths.tree / source.checkpoint / (source.path or ""))
+    elif source.python_package is not None:
+        variables = child_environment(inherited())
+        found = package_headers(source, paths.code, variables, Processes())
     else:
         region = next((spec.region for spec in tree.environments.values()), "us-east-1")
         found = fetch_headers(open_files(source, aws_clients(region), dict(inherited())))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from onboarding.text_generation.plan import NOT_SERVED, Candidate, TextGenerationPlan
+from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_JOB
 from roundhouse.gitops.plan_section import Section
 
 UNKNOWN = "unknown"
+BUILT: Mapping[str | None, str] = {
+    None: "-",
+    QUANTIZER: "in CodeBuild, on CPUs",
+    QUANTIZER_JOB: "in a training job on its GPU",
+}
+"""Where a missing checkpoint is built, by its route."""
 
 
 def generation_sections(plans: Sequence[TextGenerationPlan]) -> Iterator[Section]:
@@ -18,6 +25,15 @@ def generation_sections(plans: Sequence[TextGenerationPlan]) -> Iterator[Section
                  "ms a token / to the first", "USD an hour / a million tokens"),
         rows=tuple(_row(plan, plan.chosen) for plan in plans if plan.chosen is not None),
     )  # fmt: skip
+    yield Section(
+        title="Checkpoints of text generators",
+        columns=("model", "checkpoint", "scheme", "state", "is built"),
+        rows=tuple(
+            (plan.model, item.checkpoint_key, item.scheme, item.use, BUILT[item.route])
+            for plan in plans
+            for item in plan.checkpoints
+        ),
+    )
     yield Section(
         title="Not chosen for text generation",
         columns=("model", "instance type", "because"),

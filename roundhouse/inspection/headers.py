@@ -70,10 +70,7 @@ def open_files(
         return hub_files(source.huggingface, source.path, variables)
     if source.checkpoint is not None and "://" in source.checkpoint:
         return bucket_parts(source.checkpoint, clients)
-    raise UsageError(
-        "Headers are read of Hugging Face repositories, prefixes in S3 and folders of the tree; "
-        "copy the package's checkpoint to one of these, and name it."
-    )
+    raise UsageError("Headers are read in parts of Hugging Face repositories and prefixes in S3.")
 
 
 def fetch_headers(files: SourceFiles) -> Checkpoint:

@@ -13,7 +13,7 @@ from engine_build.card.formats import DASH, Column, size, table
 from engine_build.card.render import macro, milliseconds, render
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GateRecord, Interval, KvGate
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from onboarding.text_generation.plan import TextGenerationPlan
+from onboarding.text_generation.plan import CheckpointPlan, TextGenerationPlan
 from onboarding.text_generation.platforms import gpus
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -21,11 +21,9 @@ code = macro("code")
 
 
 class CheckpointRow(NamedTuple):
-    """One scheme: its entry, where it is built, and what it is to the endpoint."""
+    """One checkpoint that the files ask for; `entry` None: it is not built."""
 
-    scheme: str
-    key: str
-    state: str
+    plan: CheckpointPlan
     entry: CheckpointEntry | None
 
     @property
@@ -35,20 +33,10 @@ class CheckpointRow(NamedTuple):
 
 
 def checkpoint_rows(deployment: GenerationDeployment) -> Iterator[CheckpointRow]:
-    """Yield every checkpoint of the files: those built in the schemes' order, then those missing.
-
-    `state` is serves, accepted, refused, not built, or does not hold: its plan holds no SLO.
-    """
+    """Yield every checkpoint that the files ask for, in the order of the schemes."""
     entries = {entry.checkpoint_key: entry for entry in deployment.built}
-    wanted = dict(deployment.wanted)
-    served = None if deployment.entry is None else deployment.entry.checkpoint_key
-    for key, plan in deployment.plans.items():
-        entry = entries.get(key)
-        if entry is None:
-            state = "not built" if key in wanted else "does not hold"
-        else:
-            state = "serves" if key == served else "accepted" if entry.accepted else "refused"
-        yield CheckpointRow(plan.scheme, key, state, entry)
+    for plan in deployment.checkpoints:
+        yield CheckpointRow(plan, entries.get(plan.checkpoint_key))
 
 
 def generation_card(deployment: GenerationDeployment, plan: TextGenerationPlan) -> str:
@@ -61,7 +49,7 @@ def generation_card(deployment: GenerationDeployment, plan: TextGenerationPlan) 
         "entry": entry,
         "plan": plan,
         "spec": deployment.spec,
-        "checkpoints": table(CHECKPOINTS, rows, lambda row: row.state == "serves"),
+        "checkpoints": table(CHECKPOINTS, rows, lambda row: row.plan.use == "serves"),
         "reasons": [row for row in rows if row.entry is not None and row.entry.reason],
         "memory": table(MEMORY, _memory(deployment)),
         "others": table(OTHERS, plan.others),
@@ -115,9 +103,9 @@ def _task(row: CheckpointRow) -> str:
 
 
 CHECKPOINTS: tuple[Column, ...] = (
-    ("scheme", "", lambda row: row.scheme),
-    ("key", "", lambda row: code(row.key)),
-    ("state", "", lambda row: row.state),
+    ("scheme", "", lambda row: row.plan.scheme),
+    ("key", "", lambda row: code(row.plan.checkpoint_key)),
+    ("state", "", lambda row: row.plan.use),
     ("size", "number", lambda row: DASH if row.entry is None else size(row.entry.weight_bytes)),
     ("KL a token, nats", "number", lambda row: _interval(row.gate and row.gate.kl_per_token)),
     ("top-1", "number", lambda row: _interval(row.gate and row.gate.top1)),

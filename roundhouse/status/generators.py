@@ -9,6 +9,7 @@ from rich.table import Table
 
 from onboarding.names import endpoint_name
 from onboarding.text_generation.generation_deployment import GenerationDeployment
+from onboarding.text_generation.plan import CheckpointUse
 from roundhouse.report import table
 from roundhouse.reports.generation_card import CheckpointRow, checkpoint_rows
 
@@ -17,7 +18,7 @@ NOTHING = "–"
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointState:
-    """One checkpoint; `state`: serves, accepted, refused, not built, or does not hold the SLO.
+    """One checkpoint, and what it is to the endpoint.
 
     Of one that was compared with its source the divergence of a token in nats and the share of
     tokens with the source's first choice.
@@ -25,7 +26,7 @@ class CheckpointState:
 
     scheme: str
     checkpoint_key: str
-    state: str
+    use: CheckpointUse
     weight_bytes: int | None
     kl_per_token: float | None
     top1: float | None
@@ -76,9 +77,9 @@ def generator_state(deployment: GenerationDeployment) -> GeneratorState:
 
 def _checkpoint(row: CheckpointRow) -> CheckpointState:
     return CheckpointState(
-        scheme=row.scheme,
-        checkpoint_key=row.key,
-        state=row.state,
+        scheme=row.plan.scheme,
+        checkpoint_key=row.plan.checkpoint_key,
+        use=row.plan.use,
         weight_bytes=None if row.entry is None else row.entry.weight_bytes,
         kl_per_token=None if row.gate is None else row.gate.kl_per_token.value,
         top1=None if row.gate is None else row.gate.top1.value,
@@ -102,10 +103,10 @@ def generators_table(generators: Sequence[GeneratorState]) -> Table:
             generator.name,
             checkpoint.checkpoint_key,
             checkpoint.scheme,
-            checkpoint.state,
+            checkpoint.use,
             _number(checkpoint.kl_per_token),
             _number(checkpoint.top1),
-            _place(generator) if checkpoint.state == "serves" else "",
+            _place(generator) if checkpoint.use == "serves" else "",
         )
         for generator in generators
         for checkpoint in generator.checkpoints

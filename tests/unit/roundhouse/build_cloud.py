@@ -141,7 +141,7 @@ class Cloud:
         self.status = "ABORTED"
 
     def batch_get_projects(self, names):
-        return {"projects": [{"name": name} for name in names if not name.endswith("fleet")]}
+        return {"projects": [{"name": name} for name in names if name.endswith(("cpu", "gpu"))]}
 
     def list_builds_for_project(self, projectName, sortOrder):
         return {"ids": [projectName]}

@@ -44,7 +44,8 @@ def test_check_counts_a_generator_and_shows_its_plan(root):
 def test_plan_shows_what_would_serve_and_why_nothing_else(root):
     _, text = _run("plan", "--env", "cloud", "--root", str(root))
     assert "Text generation" in text and "Not chosen for text generation" in text
-    assert "planned, not built or deployed" in " ".join(text.split())
+    assert "Checkpoints of text generators" in text and "not built" in text
+    assert "planned and built, not deployed" in " ".join(text.split())
 
 
 def test_plan_is_json_on_request(root):
@@ -61,11 +62,10 @@ def test_plan_is_markdown_on_request(root):
     assert "Text generation" in text and "ml.g5.2xlarge" in text
 
 
-@pytest.mark.parametrize("verb", ["build", "deploy"])
-def test_build_and_deploy_refuse_a_generator_in_one_sentence(verb, root):
-    code, text = _run(verb, "--env", "cloud", "--root", str(root))
+def test_deploy_refuses_a_generator_in_one_sentence(root):
+    code, text = _run("deploy", "--env", "cloud", "--root", str(root))
     assert code == 1
-    assert "models/chat.yaml:2: 'chat' cannot be built or deployed yet" in text
+    assert "models/chat.yaml:2: 'chat' cannot be deployed yet" in text
     assert "`models: {except: [chat]}`" in text and len(text.strip().splitlines()) == 1
 
 
@@ -84,14 +84,11 @@ def test_generator_left_out_of_an_environment_is_not_refused(tmp_path):
     assert not tree.faults and not tree.views["cloud"].generators
 
 
-def test_what_is_deployed_says_that_a_generator_is_not(root):
+def test_generator_has_no_engine(root):
     tree = read_tree(root)
-    for ask in (
-        lambda: deployments(tree, "cloud", ("chat",)),
-        lambda: target(tree, "cloud", "chat"),
-    ):
-        with pytest.raises(FaultsError, match="'chat' has no endpoint: text-generation models"):
-            ask()
+    assert deployments(tree, "cloud", ("chat",)) == ()
+    with pytest.raises(FaultsError, match="'chat' is a text generator, which has checkpoints"):
+        target(tree, "cloud", "chat")
 
 
 @pytest.mark.parametrize(

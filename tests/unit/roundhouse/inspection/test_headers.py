@@ -134,7 +134,7 @@ def test_refuses_a_checkpoint_that_is_not_whole(change, says, tmp_path):
 
 
 def test_refuses_a_package():
-    with pytest.raises(UsageError, match="copy the package's checkpoint"):
+    with pytest.raises(UsageError, match="of Hugging Face repositories and prefixes in S3"):
         open_files(GenerationSourceSpec(python_package="a==1"), lambda service: None, {})
 
 
