@@ -15,6 +15,7 @@ interrupted one stopped. Never run by SageMaker where this was written.
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -161,12 +162,8 @@ def load_build(tree: Path, of_checkpoint: bool) -> Build:
     os.chdir(tree)
     sys.path.insert(0, str(tree))
     # The channel's, not the image's: the builder images hold this file alone.
-    if of_checkpoint:
-        from engine_build.text_generation.__main__ import main as quantize
-
-        return quantize
-    from engine_build.__main__ import main as build
-
+    package = "engine_build.text_generation" if of_checkpoint else "engine_build"
+    build: Build = importlib.import_module(f"{package}.__main__").main
     return build
 
 

@@ -44,8 +44,8 @@ def dataset_paths(spec: TextGenerationSpec) -> tuple[str, ...]:
     """Return the files that quantization and its gate read, relative to the onboarding root."""
     quantization = spec.quantization
     calibration, task = quantization.calibration, quantization.budget.task
-    named = (calibration and calibration.dataset, task and task.file)
-    return tuple(dict.fromkeys(path for path in named if path is not None))
+    named = [calibration.dataset] if calibration is not None else []
+    return tuple(dict.fromkeys([*named, *([task.file] if task is not None else [])]))
 
 
 def checkpoint_key(

@@ -8,11 +8,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from onboarding.deployment import Deployment
-from onboarding.lock import LockEntry
 from roundhouse.deploy import cdk, images
 from roundhouse.deploy.assembly import StackArtifact, stack_artifacts
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
+from roundhouse.deploy.builds.engine_requests import BuiltEntry, EnginesNotBuiltError
 from roundhouse.deploy.builds.source import publish_capture_checks, require_committed_sources
 from roundhouse.deploy.endpoint_steps import restore_scaling, retention_parameters, take_first_steps
 from roundhouse.deploy.live_endpoints import require_live_config
@@ -55,7 +54,7 @@ class DeployOptions:
 class DeployResult:
     """What one deployment did; `images`: those that were built and pushed."""
 
-    built: tuple[LockEntry, ...]
+    built: tuple[BuiltEntry, ...]
     verified: int
     deployed: cdk.Deployed
     images: tuple[str, ...] = ()
@@ -87,7 +86,7 @@ def deploy(
     if requests or image_orders:
         deploy_early_stacks(session, options)
     images.build_images(session, image_orders)
-    built: tuple[LockEntry, ...] = ()
+    built: tuple[BuiltEntry, ...] = ()
     if requests:
         before_builds()
         buildable = [r for r in requests if options.rebuild_gone or r.target.lock_entry is None]

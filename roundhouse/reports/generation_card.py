@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from engine_build.card.formats import DASH, Column, size, table
 from engine_build.card.render import macro, milliseconds, render
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GateRecord, Interval, KvGate
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GateRecord, Interval
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.plan import CheckpointPlan, TextGenerationPlan
 from onboarding.text_generation.platforms import gpus
@@ -86,8 +86,9 @@ def _interval(value: Interval | None, digits: int = 3) -> str:
     return f"{value.value:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
 
 
-def _kv(row: CheckpointRow) -> KvGate | None:
-    return None if row.gate is None else row.gate.kv
+def _kv(row: CheckpointRow) -> str:
+    gate = None if row.gate is None else row.gate.kv
+    return _interval(None if gate is None else gate.kl_per_token)
 
 
 def _speed(row: CheckpointRow) -> str:
@@ -111,7 +112,7 @@ CHECKPOINTS: tuple[Column, ...] = (
     ("top-1", "number", lambda row: _interval(row.gate and row.gate.top1)),
     ("perplexity ratio", "number", lambda row: _interval(row.gate and row.gate.perplexity_ratio)),
     ("task score lost", "number", _task),
-    ("FP8 KV: KL", "number", lambda row: _interval((kv := _kv(row)) and kv.kl_per_token)),
+    ("FP8 KV: KL", "number", _kv),
     ("speed, times the source's", "number", _speed),
 )
 MEMORY: tuple[Column, ...] = (

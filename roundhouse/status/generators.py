@@ -9,9 +9,8 @@ from rich.table import Table
 
 from onboarding.names import endpoint_name
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from onboarding.text_generation.plan import CheckpointUse
+from onboarding.text_generation.plan import CheckpointPlan, CheckpointUse
 from roundhouse.report import table
-from roundhouse.reports.generation_card import CheckpointRow, checkpoint_rows
 
 NOTHING = "–"
 
@@ -70,20 +69,23 @@ def generator_state(deployment: GenerationDeployment) -> GeneratorState:
         knee_concurrency=None if entry is None or entry.knee is None else entry.knee.concurrency,
         usd_per_hour=item.usd_an_hour,
         usd_per_million_tokens=item.usd_a_million_tokens,
-        checkpoints=tuple(map(_checkpoint, checkpoint_rows(deployment))),
+        checkpoints=tuple(_checkpoint(deployment, plan) for plan in deployment.checkpoints),
         problem=deployment.problem,
     )
 
 
-def _checkpoint(row: CheckpointRow) -> CheckpointState:
+def _checkpoint(deployment: GenerationDeployment, plan: CheckpointPlan) -> CheckpointState:
+    entries = {entry.checkpoint_key: entry for entry in deployment.built}
+    entry = entries.get(plan.checkpoint_key)
+    gate = None if entry is None else entry.gate
     return CheckpointState(
-        scheme=row.plan.scheme,
-        checkpoint_key=row.plan.checkpoint_key,
-        use=row.plan.use,
-        weight_bytes=None if row.entry is None else row.entry.weight_bytes,
-        kl_per_token=None if row.gate is None else row.gate.kl_per_token.value,
-        top1=None if row.gate is None else row.gate.top1.value,
-        reason=None if row.entry is None else row.entry.reason,
+        scheme=plan.scheme,
+        checkpoint_key=plan.checkpoint_key,
+        use=plan.use,
+        weight_bytes=None if entry is None else entry.weight_bytes,
+        kl_per_token=None if gate is None else gate.kl_per_token.value,
+        top1=None if gate is None else gate.top1.value,
+        reason=None if entry is None else entry.reason,
     )
 
 

@@ -48,7 +48,8 @@ def named_files(tree: Tree) -> list[str]:
     models = [model.spec for view in tree.views.values() for model in view.models.values()]
     plugins = {plugin.file for model in models for plugin in model.engine.plugins}
     generators = [file.spec for view in tree.views.values() for file in view.generators.values()]
-    folders = {source.checkpoint for source in (*sources, *(spec.source for spec in generators))}
+    folders = {source.checkpoint for source in sources}
+    folders |= {spec.source.checkpoint for spec in generators}
     return [
         *(path for spec in generators for path in dataset_paths(spec)),
         *(spec.source.headers for spec in generators if spec.source.headers is not None),

@@ -95,7 +95,7 @@ def cloud(tmp_path):
     return SimpleNamespace(bucket=bucket, kms=kms, publish=publish, put=put)
 
 
-def published(cloud) -> CheckpointEntry:
+def record_of(cloud) -> CheckpointEntry:
     name = names.checkpoint_record_path(KEY)
     return CheckpointEntry.model_validate_json(cloud.bucket.objects[name])
 
@@ -106,7 +106,7 @@ def test_files_are_copied_and_the_record_is_signed(cloud):
     cloud.publish()
     for path, data in CONTENT.items():
         assert cloud.bucket.objects[f"checkpoints/{KEY}/{path}"] == data
-    found = published(cloud)
+    found = record_of(cloud)
     assert found.model_copy(update={"signature": None}) == entry
     signature.verify_statement(
         found.signature, record_sha256(found), [cloud.kms.key.key], subject=RECORD_NAME
@@ -132,7 +132,7 @@ def test_other_bytes_of_a_second_build_stay_a_candidate(cloud):
     other = CONTENT | {"model.safetensors": b"others!"}
     cloud.put(entry_of(other), other, "0a1b2c3d-9")
     cloud.publish(candidate="0a1b2c3d-9")
-    assert published(cloud).files == entry_of().files
+    assert record_of(cloud).files == entry_of().files
     del cloud.bucket.objects[f"checkpoints/{KEY}/config.json"]
     with pytest.raises(Refused, match=r"config\.json: is gone.*delete that record"):
         cloud.publish(candidate="0a1b2c3d-9")
@@ -149,7 +149,7 @@ def test_file_that_is_gone_is_copied_anew(cloud):
 def test_checkpoint_that_the_gate_refused_has_a_record_alone(cloud):
     cloud.put(entry_of(accepted=False, reason="KL 0.7 is above 0.1"))
     cloud.publish()
-    assert not cloud.bucket.copies and published(cloud).reason == "KL 0.7 is above 0.1"
+    assert not cloud.bucket.copies and record_of(cloud).reason == "KL 0.7 is above 0.1"
 
 
 def change(**fields):

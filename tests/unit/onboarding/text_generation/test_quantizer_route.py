@@ -26,7 +26,7 @@ def test_small_models_are_quantized_and_others_copied_without_a_gpu(checkpoint, 
     assert quantizer_route(_spec(), scheme, checkpoint) == route
 
 
-def test_fp8_kv_cache_is_judged_by_running_the_model():
+def test_gate_of_an_fp8_kv_cache_runs_the_model():
     spec = _spec(quantization={"kv_cache": "fp8"})
     assert quantizer_route(spec, "bf16", LLAMA_8B) == "quantizer-job"
     assert quantizer_route(spec, "bf16", SMOLLM) == "quantizer"
