@@ -1,0 +1,228 @@
+"""`python -m benchmarks.h200_generation FOLDER OUT [STAGE …]`: a text generator on one GPU.
+
+FOLDER keeps config.json and tokenizer of each shape between runs; OUT is a JSON file, written anew
+after every stage, with logs beside it. A stage that fails is told there, and the next one runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.h200_generation.endpoint import Endpoint
+from benchmarks.h200_generation.engines import cache_report, error_line, program
+from benchmarks.h200_generation.load import run_load
+from benchmarks.h200_generation.machine import machine
+from benchmarks.h200_generation.shapes import (
+    BF16,
+    CACHES,
+    FP8,
+    TINY,
+    TOO_LARGE,
+    Case,
+    write_checkpoint,
+)
+
+INPUT, OUTPUT = 512, 128
+BATCHES = {1: 5, 16: 3, 64: 3, 256: 3}
+"""Repetitions of each batch."""
+BASELINE = {1: 2, 16: 1, 64: 2}
+PAIRED_SHARE, PAIRED_REQUESTS, PAIRED_SEQUENCES, ROUNDS = 0.45, 512, 256, 3
+"""Two engines share the GPU: memory of each, requests of a measurement, requests at once."""
+CACHE_SECONDS = 150
+
+
+@dataclass(kw_only=True)
+class Experiment:
+    """One run: where it writes, and what it found."""
+
+    folder: Path
+    out: Path
+    tiny: bool
+    document: dict[str, Any] = field(default_factory=dict)
+    begin: float = field(default_factory=time.monotonic)
+    seeds: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    """Each measurement has prompts of its own, which no prefix cache knows."""
+
+    @property
+    def bf16(self) -> Case:
+        """The engine in BF16."""
+        return TINY if self.tiny else BF16
+
+    @property
+    def fp8(self) -> Case:
+        """The engine in FP8 with an FP8 cache."""
+        return TINY if self.tiny else FP8
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Tokens of each prompt and answer."""
+        return {"input": 64, "output": 16} if self.tiny else {"input": INPUT, "output": OUTPUT}
+
+    def log(self, name: str) -> Path:
+        """Return the file of a program's output."""
+        folder = self.out.with_suffix("")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{name}.log"
+
+    def options(self, case: Case, **changes: Any) -> dict[str, Any]:
+        """Return vLLM's engine arguments of a case."""
+        return {
+            "model": str(write_checkpoint(case.shape, self.folder)),
+            **case.arguments(),
+            **({"enforce_eager": True} if self.tiny else {}),
+            **changes,
+        }
+
+    def run(self, name: str, stage: Callable[[], Any]) -> None:
+        """Run one stage, and write the document."""
+        begin = time.monotonic()
+        try:
+            self.document[name] = stage()
+        except Exception as error:  # the next stage may run all the same
+            self.document.setdefault("failed", {})[name] = f"{type(error).__name__}: {error}"[:600]
+        seconds = self.document.setdefault("stage_seconds", {})
+        seconds[name] = round(time.monotonic() - begin, 1)
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        self.out.write_text(json.dumps(self.document, indent=1) + "\n", encoding="utf-8")
+        failed = self.document.get("failed", {}).get(name, "")
+        print(
+            f"{name}: {seconds[name]} s, {time.monotonic() - self.begin:.0f} s in all {failed}",
+            flush=True,
+        )
+
+    def rates(self, case: Case) -> dict[str, Any]:
+        """Return output tokens a second of an engine, by the prompts that it answers at once."""
+        log, rates = self.log(case.name), {}
+        options = self.options(case, skip_tokenizer_init=True)
+        with program("engine", json.dumps(options), str(log)) as engine:
+            ready = engine.read()["ready"]
+            for batch in (1, 64):
+                engine.ask(self._command(batch, act="generate", input=64, output=8))
+            for batch, repetitions in self._batches(BATCHES).items():
+                rates[str(batch)] = [
+                    _rate(engine.ask(self._command(batch, act="generate", **self.sizes)))
+                    for _ in range(repetitions)
+                ]
+        text = log.read_text(encoding="utf-8", errors="replace")
+        return {"ready_seconds": ready, **cache_report(text), "by_batch": rates}
+
+    def baseline(self) -> dict[str, Any]:
+        """Return output tokens a second of transformers' `generate`."""
+        checkpoint = str(write_checkpoint(self.bf16.shape, self.folder))
+        rates = {}
+        device, log = "cpu" if self.tiny else "cuda", str(self.log("baseline"))
+        with program("transformers_generate", checkpoint, device, log) as model:
+            ready = model.read()["ready"]
+            for batch, repetitions in self._batches(BASELINE).items():
+                rates[str(batch)] = [
+                    _rate(model.ask(self._command(batch, **self.sizes))) for _ in range(repetitions)
+                ]
+        return {"ready_seconds": ready, "by_batch": rates}
+
+    def caches(self, cases: tuple[Case, ...]) -> dict[str, Any]:
+        """Return what vLLM logged of the KV caches of engines that are started for that alone."""
+        found: dict[str, Any] = {}
+        folder = self.log("caches").parent
+        with program("kv_caches", str(folder), str(CACHE_SECONDS)) as starter:
+            for case in cases:
+                options = self.options(case, skip_tokenizer_init=True)
+                answer = starter.ask({"name": case.name, "options": options})
+                text = self.log(case.name).read_text(encoding="utf-8", errors="replace")
+                report = cache_report(text)
+                if "kv_tokens" not in report:
+                    report["refused"] = error_line(text)
+                found[case.name] = {"seconds": round(answer["seconds"], 1), **report}
+        return found
+
+    def endpoint(self, case: Case) -> dict[str, Any]:
+        """Return rounds of `vllm bench throughput` and of loads over HTTP on equal engines."""
+        requests = 24 if self.tiny else PAIRED_REQUESTS
+        limits = {"gpu_memory_utilization": PAIRED_SHARE, "max_num_seqs": PAIRED_SEQUENCES}
+        options = self.options(case, **limits)
+        endpoint = Endpoint(options=options, log=self.log(f"server-{case.name}"))
+        log = str(self.log(f"throughput-{case.name}"))
+
+        def measure(name: str, at_once: int = requests, count: int = requests) -> Any:
+            if name == "throughput":
+                return _rate(engine.ask(self._command(count, act="throughput", **self.sizes)))
+            load = endpoint.load(name, next(self.seeds), count, at_once, **self.sizes)
+            return run_load(load)
+
+        with program("engine", json.dumps(options), log) as engine:
+            engine.read()
+            with endpoint.start() as found:
+                names = ["throughput", *endpoint.ports()]
+                for name in names:
+                    measure(name)
+                orders = [
+                    random.Random(number).sample(names, len(names)) for number in range(ROUNDS)
+                ]
+                found["rounds"] = [{name: measure(name) for name in order} for order in orders]
+                found["by_concurrency"] = {
+                    name: {
+                        str(clients): measure(name, clients, max(4, 2 * clients))
+                        for clients in self._batches(BATCHES)
+                    }
+                    for name in endpoint.ports()
+                }
+        return found
+
+    def _command(self, batch: int, **more: Any) -> dict[str, Any]:
+        return {"batch": batch, "seed": next(self.seeds), **more}
+
+    def _batches(self, batches: dict[int, int]) -> dict[int, int]:
+        return {1: 2, 4: 1} if self.tiny else batches
+
+    def stages(self) -> dict[str, Callable[[], Any]]:
+        """Return every stage, by its name."""
+        return {
+            "rates-bf16": lambda: self.rates(self.bf16),
+            "rates-fp8": lambda: self.rates(self.fp8),
+            "baseline": self.baseline,
+            "caches": lambda: self.caches((TINY,) if self.tiny else CACHES),
+            "endpoint-bf16": lambda: self.endpoint(self.bf16),
+            "endpoint-fp8": lambda: self.endpoint(self.fp8),
+            "too-large": lambda: self.caches((TINY if self.tiny else TOO_LARGE,)),
+        }
+
+
+def _rate(answer: dict[str, Any]) -> float:
+    return round(float(answer["tokens"] / answer["seconds"]), 2)
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 when every stage ran to its end."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.h200_generation")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path, help="a JSON file; stages are added to one that exists")
+    parser.add_argument("stages", nargs="*", help="default: all")
+    parser.add_argument("--tiny", action="store_true", help="a tiny shape, on a CPU")
+    options = parser.parse_args(arguments)
+    experiment = Experiment(
+        folder=options.folder.resolve(), out=options.out.resolve(), tiny=options.tiny
+    )
+    stages = experiment.stages()
+    unknown = sorted(set(options.stages) - set(stages))
+    if unknown:
+        parser.error(f"unknown stage {unknown[0]}; allowed: {', '.join(stages)}")
+    if experiment.out.is_file():
+        experiment.document = json.loads(experiment.out.read_text(encoding="utf-8"))
+    experiment.document.update(machine())
+    for name in options.stages or stages:
+        experiment.run(name, stages[name])
+    return 1 if experiment.document.get("failed") else 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    sys.exit(main(sys.argv[1:]))
