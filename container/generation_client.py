@@ -129,22 +129,76 @@ def read_events(chunks: Iterable[bytes]) -> Iterator[Event]:
     What was yielded before a StreamBroken is a part of the answer. Whatever `chunks` raises breaks
     the stream.
     """
-    open_choices: set[int] = set()
-    finished: set[int] = set()
-    for payload in _payloads(_lines(chunks)):
+    reader, parts = EventReader(), iter(chunks)
+    while not reader.is_done:
+        try:
+            chunk = next(parts)
+        except StopIteration:
+            break
+        except StreamBroken:
+            raise
+        except Exception as fault:
+            raise StreamBroken(
+                f"The connection was lost: {fault or type(fault).__name__}"
+            ) from fault
+        yield from reader.read(chunk)
+    yield from reader.end()
+
+
+class EventReader:
+    """Reads the bytes of a stream as they come, for callers who cannot wait in an iterator."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        """Whether [DONE] has come; what comes after it is not read."""
+        self._rest = b""
+        self._data: list[bytes] = []
+        self._open_choices: set[int] = set()
+        self._finished: set[int] = set()
+
+    def read(self, chunk: bytes) -> Iterator[Event]:
+        """Yield the events that are whole with these bytes. Raises StreamBroken."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            yield from self._line(line.removesuffix(b"\r"))
+
+    def end(self) -> Iterator[Event]:
+        """Yield what the last bytes hold. Raises StreamBroken where the answer is not whole."""
+        if not self.is_done:
+            yield from self._line(self._rest)
+            yield from self._line(b"")
+        if not self.is_done:
+            raise StreamBroken("The stream ended without [DONE], so its answer is not whole.")
+
+    def _line(self, line: bytes) -> Iterator[Event]:
+        """Yield the event that a line ends; several lines of data are one."""
+        name, colon, value = line.partition(b":")
+        if self.is_done:
+            return
+        if not line:
+            data, self._data = self._data, []
+            if data:
+                yield from self._payload(b"\n".join(data))
+        elif name == b"data" and colon:
+            self._data.append(value.removeprefix(b" "))
+        elif name and not (name in FIELDS and colon):
+            excerpt = line[:EXCERPT].decode(errors="replace")
+            raise StreamBroken(f"A line of the stream is no event: {excerpt!r}.")
+
+    def _payload(self, payload: bytes) -> Iterator[Event]:
         if payload == DONE:
-            if not finished or open_choices:
+            if not self._finished or self._open_choices:
                 raise StreamBroken("The stream says that it is done, but not why its answer ended.")
+            self.is_done = True
             return
         event = _event(payload)
         for choice in event.choices:
             index, reason = choice.get("index", 0), choice.get("finish_reason")
             if reason in UNFINISHED_REASONS:
                 raise StreamBroken(f"The engine gave the answer up ({reason}).")
-            (finished if reason else open_choices).add(index)
-        open_choices -= finished
+            (self._finished if reason else self._open_choices).add(index)
+        self._open_choices -= self._finished
         yield event
-    raise StreamBroken("The stream ended without [DONE], so its answer is not whole.")
 
 
 def read_answer(events: Iterable[Event]) -> Answer:
@@ -235,44 +289,6 @@ class GenerationClient:
             "Body": body.encode(),
             **component,
         }
-
-
-def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines without their ends; the last may have none."""
-    rest, parts = b"", iter(chunks)
-    while True:
-        try:
-            chunk = next(parts)
-        except StopIteration:
-            break
-        except StreamBroken:
-            raise
-        except Exception as fault:
-            raise StreamBroken(
-                f"The connection was lost: {fault or type(fault).__name__}"
-            ) from fault
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (line.removesuffix(b"\r") for line in lines)
-    if rest:
-        yield rest
-
-
-def _payloads(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the data of each event; several lines of it are one."""
-    data: list[bytes] = []
-    for line in lines:
-        name, colon, value = line.partition(b":")
-        if not line:
-            if data:
-                yield b"\n".join(data)
-            data = []
-        elif name == b"data" and colon:
-            data.append(value.removeprefix(b" "))
-        elif name and not (name in FIELDS and colon):
-            excerpt = line[:EXCERPT].decode(errors="replace")
-            raise StreamBroken(f"A line of the stream is no event: {excerpt!r}.")
-    if data:
-        yield b"\n".join(data)
 
 
 def _event(payload: bytes) -> Event:

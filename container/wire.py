@@ -180,9 +180,13 @@ def rows_of(body: bytes, content_type: str, output_name: str | None = None) -> A
 
 
 def error_sentence(body: bytes | str) -> str:
-    """Return the sentence of an error response: its "error", or the beginning of its body."""
+    """Return the sentence of an error response: its "error", or the beginning of its body.
+
+    OpenAI's schema has an object there, with a "message".
+    """
     try:
         sentence = json.loads(body)["error"]
+        sentence = sentence.get("message", sentence) if isinstance(sentence, dict) else sentence
     except (ValueError, KeyError, TypeError):
         sentence = body.decode(errors="replace") if isinstance(body, bytes) else body
     text = " ".join(str(sentence).split())

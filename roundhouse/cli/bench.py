@@ -6,7 +6,7 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -73,8 +73,13 @@ def bench(
         typer.Option(min=0.2, help="Where the search begins; default: by a short probe."),
     ] = None,
     step_seconds: Annotated[
-        float, typer.Option(min=1, help="Length of the search's steps; longer where p99 needs it.")
-    ] = 10,
+        float | None,
+        typer.Option(
+            min=1,
+            help="Length of the search's steps, longer where its percentile needs it; default: "
+            "10, of text 20.",
+        ),
+    ] = None,
     warm_up: Annotated[float, typer.Option(min=0, help="Seconds of load before, not counted.")] = 3,
     input: Input = None,
     texts_per_request: Annotated[
@@ -89,10 +94,15 @@ def bench(
         Arrivals, typer.Option(help="How an open loop's requests follow each other.")
     ] = Arrivals.poisson,
     workers: Annotated[int | None, typer.Option(hidden=True)] = None,
-    connections: Annotated[int, typer.Option(min=1, help="Most connections.")] = 512,
+    connections: Annotated[
+        int | None, typer.Option(min=1, help="Most connections; default: 512.")
+    ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0.1, help="Seconds after which an answer is given up.")
-    ] = 60,
+        float | None,
+        typer.Option(
+            min=0.1, help="Seconds after which an answer is given up; default: 60, of text 480."
+        ),
+    ] = None,
     expected_interval: Annotated[
         float | None,
         typer.Option(
@@ -105,8 +115,42 @@ def bench(
     ] = None,
     record: Annotated[
         bool,
-        typer.Option("--record", help="Hold the rate found, and write it into the model's lock."),
+        typer.Option(
+            "--record",
+            "--write",
+            help="Hold the rate found, and write it into the model's lock.",
+        ),
     ] = False,
+    concurrency: Annotated[
+        str | None,
+        typer.Option(help="Text generator: requests at once, a phase for each: 1,4,16."),
+    ] = None,
+    requests: Annotated[
+        int | None, typer.Option(min=1, help="Text generator: requests of each phase.")
+    ] = None,
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            help="Text generator: tokens as PROMPT:OUTPUT, or chat, rag, agents, long; default: "
+            "log-normal, by the model file's context."
+        ),
+    ] = None,
+    ttft: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Text generator: p95 to the first token to hold, in ms."),
+    ] = None,
+    itl: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Text generator: p95 between two tokens to hold, in ms."),
+    ] = None,
+    openai: Annotated[
+        bool,
+        typer.Option("--openai", help="Text generator: by the endpoint's OpenAI path."),
+    ] = False,
+    export_workload: Annotated[
+        Path | None,
+        typer.Option(help="Text generator: only write an AIWorkloadConfig of SageMaker."),
+    ] = None,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
@@ -121,15 +165,67 @@ def bench(
 
     if workers is not None:
         raise RoundhouseError(WORKERS)
-    values = {name: context.params[name] for name in context.params.keys() - OTHER_PARAMETERS}
-    options = LoadOptions(
-        **{**values, "phase": tuple(phase or ())}, command=shlex.join(["roundhouse", *sys.argv[1:]])
-    )
-    raise typer.Exit(load(current_paths(root), open_report(form), options, form))
+    paths, report = current_paths(root), open_report(form)
+    given = {
+        name: context.params[name]
+        for name in context.params.keys() - OTHER_PARAMETERS
+        if context.params[name] is not None
+    }
+    given |= {"phase": tuple(phase or ()), "command": shlex.join(["roundhouse", *sys.argv[1:]])}
+    if _is_generation(paths, given):
+        raise typer.Exit(_load_generator(paths, report, given, form))
+    for name in GENERATION_PARAMETERS & given.keys():
+        if given.pop(name):
+            flag = name.replace("_", "-")
+            raise RoundhouseError(
+                f"--{flag}: belongs to a text generator; name one, or with --url the path of its "
+                "completions (/v1/chat/completions)."
+            )
+    raise typer.Exit(load(paths, report, LoadOptions(**given), form))
 
 
 OTHER_PARAMETERS = {"context", "workers", "root", "form"}
 """Parameters that are no options of a load test."""
+GENERATION_PARAMETERS = {
+    "concurrency", "requests", "lengths", "ttft", "itl", "openai", "export_workload",
+}  # fmt: skip
+
+
+def _is_generation(paths: Paths, given: dict[str, Any]) -> bool:
+    """Return whether text is generated: by the model file, or else by the URL's path."""
+    from roundhouse.load_test.generation.subject import is_generator
+
+    name = given.get("model") if "url" in given else given.get("endpoint")
+    if name is not None and is_generator(paths, name):
+        return True
+    return str(given.get("url", "")).rstrip("/").endswith("/completions")
+
+
+def _load_generator(paths: Paths, report: Report, given: dict[str, Any], form: Format) -> int:
+    """Run the load test of a text generator, print its result; return the exit code."""
+    from roundhouse.load_test.generation.bench import run_generation_bench
+    from roundhouse.load_test.generation.options import generation_options
+    from roundhouse.load_test.generation.result import generation_document, generation_table
+    from roundhouse.load_test.generation.workload_config import export_workload
+    from roundhouse.report import print_json
+    from roundhouse.reports.generation_report import generation_page
+
+    file = given.pop("export_workload", None)
+    options = generation_options(given)
+    options.require_consistent()
+    if file is not None:
+        report.print(export_workload(paths, options, file))
+        return 0
+    done = run_generation_bench(paths, report, options, render=generation_page)
+    result = done.result
+    if form is Format.json:
+        files = {"html": str(done.page), "json": str(done.data)}
+        print_json({**generation_document(result), "files": files})
+    else:
+        report.print_table(generation_table(result))
+        report.print(result.headline)
+        report.print(f"The report: {done.page}; its numbers: {done.data}.")
+    return INTERRUPTED if result.broken_off else SLO_MISSED if result.slo_missed else 0
 
 
 def load(paths: Paths, report: Report, options: LoadOptions, form: Format) -> int:

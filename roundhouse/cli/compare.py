@@ -86,6 +86,10 @@ def compare(
     write: Annotated[
         str | None, typer.Option(help="Write this candidate into the model file; measures nothing.")
     ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="Text generator: what benchmarks.generation_baseline wrote."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the report; default: build/compare.")
     ] = None,
@@ -95,19 +99,35 @@ def compare(
     """Compare candidates by SLO and price.
 
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
-    deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO.
+    deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO. Of a
+    text generator: its plan against a measured --baseline, in tokens and USD; deploys nothing.
     """
     from roundhouse.compare.comparison import open_run, run_comparison, run_search
     from roundhouse.compare.run import CompareOptions, delete_endpoints
     from roundhouse.compare.sizing import parse_demand
     from roundhouse.compare.tree import require_slo, subject
     from roundhouse.compare.write_back import write_candidate
+    from roundhouse.errors import UsageError
+    from roundhouse.load_test.generation.subject import is_generator
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
     from roundhouse.session import open_session, valid_tree
     from roundhouse.text import quantity
 
     paths, report = current_paths(root), open_report(form)
+    if is_generator(paths, model):
+        from roundhouse.cli.compare_generation import compare_generation
+
+        varied = (axes, runtime, precision, batching, max_batch, queue_delay, instances, search)
+        if any(value is not None for value in (*varied, slo, input, write)) or again or clean:
+            raise UsageError(
+                f"{model}: is a text generator, which has only --baseline, --demand, "
+                "--instance-type (the baseline's), --output and --format."
+            )
+        compare_generation(paths, report, env, model, baseline, demand, instance_type, output, form)
+        return
+    if baseline is not None:
+        raise UsageError(f"--baseline: belongs to a text generator, and {model} is none.")
     found = subject(valid_tree(paths), env, model)
     if clean:
         deleted = delete_endpoints(open_session(paths, report, env), found)

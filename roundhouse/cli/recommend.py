@@ -10,6 +10,7 @@ import typer
 from roundhouse.cli.options import Env, Form, Format, Input, Root, RowsPerRequest
 
 if TYPE_CHECKING:
+    from roundhouse.paths import Paths
     from roundhouse.recommendation.comparison import ComparedJob
     from roundhouse.recommendation.options import RecommendOptions
     from roundhouse.recommendation.request import JobRequest
@@ -82,6 +83,15 @@ def recommend(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the requests and the cost.")
     ] = False,
+    import_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--import",
+            exists=True,
+            dir_okay=False,
+            help="Text generator: check what describe-ai-recommendation-job answered, as JSON.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the report; default: build/recommend.")
     ] = None,
@@ -91,8 +101,8 @@ def recommend(
     """Run SageMaker Inference Recommender.
 
     Serves the model's engine on instance types, loads it, and shows the job beside our own
-    measurements. A job goes on after Ctrl-C; the same command follows it. Exit code 6: no
-    benchmark's latency is within the SLO.
+    measurements. A job goes on after Ctrl-C; the same command follows it. Of a text generator:
+    --import checks a job's recommendations by our rules. Exit code 6: nothing is within the SLO.
     """
     from roundhouse.compare.sizing import parse_demand
     from roundhouse.paths import current_paths
@@ -107,6 +117,9 @@ def recommend(
     from roundhouse.report import open_report
     from roundhouse.session import open_session
 
+    if import_file is not None:
+        _show_imported(current_paths(root), open_report(form), env, model, import_file, form)
+        return
     options = RecommendOptions(
         job_type="Advanced" if advanced else "Default",
         instance_types=_words(instance_type),
@@ -133,6 +146,27 @@ def recommend(
     job = run_job(session, subject, request, demand=rate, again=again)
     _show(session, job, output, form)
     if job.slo_ms is not None and not any(row.holds_slo for row in job.rows):
+        raise typer.Exit(SLO_MISSED)
+
+
+def _show_imported(
+    paths: Paths, report: Report, env: str, model: str, file: Path, form: Format
+) -> None:
+    from roundhouse.load_test.generation.subject import generator_spec
+    from roundhouse.recommendation.generation import plan_document, read_job, recommended_plans
+    from roundhouse.report import print_json, table
+    from roundhouse.reports.recommended_plans import COLUMNS, RIGHT, cells_of, lines
+    from roundhouse.session import valid_tree
+
+    generator_spec(paths, model, env)
+    plans = recommended_plans(valid_tree(paths), env, model, read_job(file))
+    if form is Format.json:
+        print_json([plan_document(plan) for plan in plans])
+    else:
+        report.print_table(table(COLUMNS, map(cells_of, plans), right=RIGHT))
+        for line in lines(plans):
+            report.print(line)
+    if not any(plan.holds for plan in plans):
         raise typer.Exit(SLO_MISSED)
 
 

@@ -53,9 +53,7 @@ def run_bench(
     Raises WrongAnswerError, after the report is written, when no request was answered;
     RoundhouseError and NotReadyError before the load.
     """
-    folder = paths.build / "load" if options.output is None else options.output
-    with output_folder(folder):
-        tempfile.TemporaryFile(dir=folder).close()
+    folder = prepare_folder(paths, options.output)
     test = load_test(paths, report, options)
     asyncio.run(require_answer(test))
     result = _run(test, report)
@@ -69,6 +67,21 @@ def run_bench(
     return written
 
 
+def prepare_folder(paths: Paths, output: Path | None) -> Path:
+    """Return the folder for a report, once it can be written. Raises RoundhouseError."""
+    folder = paths.build / "load" if output is None else output
+    with output_folder(folder):
+        tempfile.TemporaryFile(dir=folder).close()
+    return folder
+
+
+def report_page(folder: Path, subject: str, date: str) -> Path:
+    """Return a path of a page that is not there yet."""
+    stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{subject} {date}").strip("-")
+    pages = (folder / f"{stem}{f'-{number}' if number else ''}.html" for number in range(10_000))
+    return next(path for path in pages if not path.exists())
+
+
 def _run(test: LoadTest, report: Report) -> LoadResult:
     import uvloop
 
@@ -80,7 +93,7 @@ def _run(test: LoadTest, report: Report) -> LoadResult:
         )
 
         async def run() -> None:
-            with _interrupts(runner.interrupted):
+            with interruptible(runner.interrupted):
                 await runner.run()
 
         uvloop.run(run())
@@ -99,7 +112,7 @@ def _run(test: LoadTest, report: Report) -> LoadResult:
 
 
 @contextmanager
-def _interrupts(interrupted: asyncio.Event) -> Iterator[None]:
+def interruptible(interrupted: asyncio.Event) -> Iterator[None]:
     """Let the first Ctrl-C end the load, and the second one the command."""
     loop, signals = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
     before: list[Any] = [signal.getsignal(number) for number in signals]
@@ -149,10 +162,8 @@ def _errors(measurement: Measurement, separator: str) -> str:
 
 
 def _write(folder: Path, result: LoadResult, html: bytes) -> LoadReport:
-    name = f"{result.test.subject} {result.circumstances.date}"
-    stem = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
-    pages = (folder / f"{stem}{f'-{number}' if number else ''}.html" for number in range(10_000))
-    report = LoadReport(result=result, page=next(path for path in pages if not path.exists()))
+    page = report_page(folder, result.test.subject, result.circumstances.date)
+    report = LoadReport(result=result, page=page)
     document = json.dumps(load_document(result), indent=2, allow_nan=False)
     with output_folder(folder):
         report.page.write_bytes(html)

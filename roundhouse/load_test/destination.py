@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from container.wire import error_sentence
@@ -74,6 +74,13 @@ def signer(destination: Destination) -> Sign | None:
         return {name: signed[name] for name in SIGNATURE_HEADERS if name in signed}
 
     return sign
+
+
+class RequestSource(Protocol):
+    """Gives requests one after the other."""
+
+    def next(self) -> tuple[bytes, dict[str, str]]:
+        """Return the next request's body and headers."""
 
 
 class Requests:

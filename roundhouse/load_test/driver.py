@@ -18,8 +18,8 @@ import aiohttp
 from yarl import URL
 
 from roundhouse.errors import AwsError
-from roundhouse.load_test.destination import Destination, Requests, refusal
-from roundhouse.load_test.measurement import Measurement
+from roundhouse.load_test.destination import Destination, RequestSource, refusal
+from roundhouse.load_test.measurement import Answer, Measurement
 from roundhouse.load_test.options import MINUTE, Arrivals, LoadOptions, Loop, Phase
 
 CONNECT_SECONDS = 10.0
@@ -103,17 +103,23 @@ class Driver:
 
     session: aiohttp.ClientSession
     url: URL
-    requests: Requests
+    requests: RequestSource
     options: LoadOptions
     drain_seconds: float
 
-    async def post(self, data: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-        """Return an answer's status, and its body where it is a refusal."""
+    async def post(self, data: bytes, headers: dict[str, str]) -> Answer:
+        """Send a request and return its answer."""
         async with self.session.post(
             self.url, data=data, headers=headers, allow_redirects=False
         ) as response:
-            body = await response.read()
-            return response.status, b"" if response.status == 200 else body[:ERROR_BYTES]
+            return await self.read(response)
+
+    async def read(self, response: aiohttp.ClientResponse) -> Answer:
+        """Return the answer of a response, whose body is dropped unless it is a refusal."""
+        body = await response.read()
+        if response.status == 200:
+            return Answer()
+        return Answer(fault=refusal(response.status, body[:ERROR_BYTES]))
 
     async def run(
         self, measurement: Measurement, halt: asyncio.Event, progress: Callable[[], None]
@@ -154,7 +160,11 @@ class _PhaseRun:
         second = measurement.start_second(0)
         source = self._start(self._offer() if is_open else self._spawn())
         now = self.begin
-        while not source.done() or self.pending or (now < end and not is_open):
+        while (
+            not source.done()
+            or self.pending
+            or (now < end and not is_open and not measurement.is_full)
+        ):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await halt.wait()
@@ -221,6 +231,8 @@ class _PhaseRun:
                 await asyncio.sleep(0)
             self.measurement.record_due(time.monotonic() - due)
             self.due.put_nowait(due)
+            if self.measurement.is_full:
+                return
 
     async def _send_due(self) -> None:
         """Send due requests one after the other, as one connection does."""
@@ -235,7 +247,7 @@ class _PhaseRun:
 
     async def _user(self) -> None:
         end = self.begin + self.measurement.phase.seconds
-        while (due := time.monotonic()) < end:
+        while (due := time.monotonic()) < end and not self.measurement.is_full:
             self.measurement.record_due(None)
             if not await self._exchange(due):
                 await asyncio.sleep(ERROR_PAUSE_SECONDS)
@@ -245,7 +257,7 @@ class _PhaseRun:
         measurement, sent = self.measurement, time.monotonic()
         self.in_flight += 1
         try:
-            status, body = await self._send(*self.driver.requests.next())
+            answer = await self._send(*self.driver.requests.next())
         except asyncio.CancelledError:
             if self.given_up is not None:
                 measurement.record_unanswered(self.given_up, due, sent, time.monotonic())
@@ -259,13 +271,13 @@ class _PhaseRun:
             return False
         finally:
             self.in_flight -= 1
-        if status == 200:
-            measurement.record_answer(due, sent, time.monotonic())
+        if answer.fault is None:
+            measurement.record_answer(due, sent, time.monotonic(), answer)
         else:
-            measurement.record_error(refusal(status, body))
-        return status == 200
+            measurement.record_error(answer.fault)
+        return answer.fault is None
 
-    async def _send(self, data: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+    async def _send(self, data: bytes, headers: dict[str, str]) -> Answer:
         """Send a request, once more if the server closed the idle connection it was sent over."""
         CONNECTION_REUSED.set(False)
         try:
@@ -307,21 +319,26 @@ def failure_reason(error: Exception, timeout: float) -> str:
     return f"connection lost: {error or type(error).__name__}"
 
 
-@contextlib.asynccontextmanager
-async def open_driver(
-    destination: Destination,
-    requests: Requests,
-    options: LoadOptions,
-    drain_seconds: float = DRAIN_SECONDS,
-) -> AsyncIterator[Driver]:
-    """Open a driver with its HTTP session."""
-    async with aiohttp.ClientSession(
+def client_session(options: LoadOptions) -> aiohttp.ClientSession:
+    """Return an HTTP session for a load; it must be closed."""
+    return aiohttp.ClientSession(
         connector=_Connector(limit=options.connections, keepalive_timeout=60),
         timeout=aiohttp.ClientTimeout(total=options.timeout, sock_connect=CONNECT_SECONDS),
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
-    ) as session:
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_driver(
+    destination: Destination,
+    requests: RequestSource,
+    options: LoadOptions,
+    drain_seconds: float = DRAIN_SECONDS,
+) -> AsyncIterator[Driver]:
+    """Open a driver with its HTTP session."""
+    async with client_session(options) as session:
         yield Driver(
             session=session,
             url=URL(destination.url, encoded=True),

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from engine_build.card.render import milliseconds, per_second
 from roundhouse.load_test.destination import Requests, signer
 from roundhouse.load_test.driver import Driver, open_driver
-from roundhouse.load_test.load_test import LoadTest, Runner, closed_phase
+from roundhouse.load_test.load_test import LoadTest, Runner
 from roundhouse.load_test.measurement import Measurement, Outcome, samples_needed
-from roundhouse.load_test.options import LatencyStop, Loop, Phase
+from roundhouse.load_test.options import LatencyStop, Loop, Phase, closed_phase
 from roundhouse.load_test.saturation import SLO_PERCENTILE, verdict
 
 USERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

@@ -13,7 +13,14 @@ from roundhouse.load_test.destination import Destination, Requests, signer
 from roundhouse.load_test.driver import Driver, open_driver
 from roundhouse.load_test.inputs import Inputs
 from roundhouse.load_test.measurement import Measurement, Outcome, Verdict, samples_needed
-from roundhouse.load_test.options import MINUTE, LatencyStop, LoadOptions, Loop, Phase
+from roundhouse.load_test.options import (
+    MINUTE,
+    LatencyStop,
+    LoadOptions,
+    Loop,
+    Phase,
+    closed_phase,
+)
 from roundhouse.load_test.saturation import SLO_PERCENTILE, Step, next_rate, verdict
 
 PROBE_USERS = 32
@@ -157,28 +164,41 @@ class Runner:
         measurement = Measurement(
             phase=phase, expected_interval_seconds=None if interval is None else interval / 1000
         )
-        halt = asyncio.Event()
-
-        def check() -> None:
-            self.on_second(measurement)
-            reason = reason_to_stop(measurement)
-            if reason is not None and measurement.seconds_seen[-1].second < phase.seconds:
-                measurement.ended_early = measurement.ended_early or reason
-                halt.set()
-
-        async def watch() -> None:
-            await self.interrupted.wait()
-            measurement.ended_early = "broken off"
-            halt.set()
-
-        watch_task = asyncio.create_task(watch())
-        try:
-            await driver.run(measurement, halt, check)
-        finally:
-            watch_task.cancel()
+        await run_measurement(
+            driver,
+            measurement,
+            interrupted=self.interrupted,
+            on_second=lambda: self.on_second(measurement),
+            reason_to_stop=lambda: reason_to_stop(measurement),
+        )
         return measurement
 
 
-def closed_phase(name: str, users: int, seconds: float) -> Phase:
-    """Return users who each wait for an answer before the next request."""
-    return Phase(name=name, loop=Loop.closed, start=users, seconds=seconds)
+async def run_measurement(
+    driver: Driver,
+    measurement: Measurement,
+    *,
+    interrupted: asyncio.Event,
+    on_second: Callable[[], None],
+    reason_to_stop: Callable[[], str | None],
+) -> None:
+    """Run a measurement's phase to its end, or until it is interrupted or a reason stops it."""
+    halt = asyncio.Event()
+
+    def check() -> None:
+        on_second()
+        reason = reason_to_stop()
+        if reason is not None and measurement.seconds_seen[-1].second < measurement.phase.seconds:
+            measurement.ended_early = measurement.ended_early or reason
+            halt.set()
+
+    async def watch() -> None:
+        await interrupted.wait()
+        measurement.ended_early = "broken off"
+        halt.set()
+
+    watch_task = asyncio.create_task(watch())
+    try:
+        await driver.run(measurement, halt, check)
+    finally:
+        watch_task.cancel()

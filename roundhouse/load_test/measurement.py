@@ -101,6 +101,17 @@ class Verdict:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came: `fault` says why it is no answer; `content` is what the driver read of it."""
+
+    fault: str | None = None
+    content: object = None
+
+
+EMPTY_ANSWER = Answer()
+
+
 @dataclass(kw_only=True)
 class Second:
     """Counts of one second of a phase, and the latencies of the answers that came in it."""
@@ -156,7 +167,9 @@ class Measurement:
         if lag_seconds is not None:
             self.lag.record(lag_seconds)
 
-    def record_answer(self, due: float, sent: float, now: float) -> None:
+    def record_answer(
+        self, due: float, sent: float, now: float, answer: Answer = EMPTY_ANSWER
+    ) -> None:
         """Count an answer with status 200."""
         self.answered += 1
         self.seconds_seen[-1].answered += 1
@@ -185,6 +198,11 @@ class Measurement:
     def offered(self) -> int:
         """Requests that were due."""
         return sum(second.offered for second in self.seconds_seen)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many requests were due as the phase has."""
+        return self.phase.requests is not None and self.offered >= self.phase.requests
 
     @property
     def failed(self) -> int:

@@ -40,6 +40,8 @@ class Phase:
     start: float
     seconds: float
     spawn: float = 0.0
+    requests: int | None = None
+    """Requests after which nothing more is sent; None: only the time counts."""
 
     def moment(self, count: float) -> float:
         """Return seconds into an open loop's phase by which `count` requests are due, or inf."""
@@ -47,6 +49,11 @@ class Phase:
         growth = self.spawn / MINUTE
         twice_the_mean_rate = self.start + math.sqrt(self.start**2 + 2 * growth * count)
         return 2 * count / twice_the_mean_rate if twice_the_mean_rate > 0 else math.inf
+
+
+def closed_phase(name: str, users: int, seconds: float, requests: int | None = None) -> Phase:
+    """Return users who each wait for an answer before the next request."""
+    return Phase(name=name, loop=Loop.closed, start=users, seconds=seconds, requests=requests)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +187,13 @@ def parse_phase(text: str, loop: Loop, number: int) -> Phase:
     is_plain = len(values) == len(pairs) and all(map(math.isfinite, values.values()))
     if not is_plain or not {"start", "seconds"} <= set(values) <= {"start", "spawn", "seconds"}:
         raise RoundhouseError(f"{usage}; spawn may be left out.")
-    phase = Phase(name=f"phase {number}", loop=loop, **values)
+    phase = Phase(
+        name=f"phase {number}",
+        loop=loop,
+        start=values["start"],
+        seconds=values["seconds"],
+        spawn=values.get("spawn", 0.0),
+    )
     if phase.seconds <= 0 or phase.start < 0 or phase.spawn < 0:
         raise RoundhouseError(f"{usage}; seconds above 0, the others 0 or more.")
     if loop is Loop.closed and phase.start != int(phase.start):

@@ -103,11 +103,12 @@ def bounds(steps: Sequence[Step]) -> tuple[float | None, float | None]:
     return max(held, default=None), missed
 
 
-def next_rate(steps: Sequence[Step], first: float) -> float | None:
+def next_rate(steps: Sequence[Step], first: float, *, is_whole: bool = False) -> float | None:
     """Return the rate of the next step; None when the search is over.
 
-    A rate has held, or missed, when two steps of at most three say so: one bad or one good moment
-    of a shared machine decides neither, and the result leans neither up nor down.
+    `is_whole`: rates are whole numbers, such as requests at once. A rate has held, or missed, when
+    two steps of at most three say so: one bad or one good moment of a shared machine decides
+    neither, and the result leans neither up nor down.
     """
     if not steps:
         return first
@@ -119,16 +120,24 @@ def next_rate(steps: Sequence[Step], first: float) -> float | None:
     held, missed = bounds(steps)
     if held is None:
         lower = last * STEP_DOWN
-        return lower if lower >= first * MIN_SHARE else None
+        lower = float(math.floor(lower)) if is_whole else lower
+        return lower if lower >= (1 if is_whole else first * MIN_SHARE) else None
     if missed is None:
-        return held * STEP_UP
-    return None if missed <= held * CLOSE_ENOUGH else math.sqrt(held * missed)
+        return float(math.ceil(held * STEP_UP)) if is_whole else held * STEP_UP
+    if _is_close(held, missed, is_whole):
+        return None
+    middle = math.sqrt(held * missed)
+    return min(max(float(round(middle)), held + 1), missed - 1) if is_whole else middle
 
 
-def is_exact(steps: Sequence[Step]) -> bool:
+def _is_close(held: float, missed: float, is_whole: bool) -> bool:
+    return missed <= held * CLOSE_ENOUGH or (is_whole and missed <= held + 1)
+
+
+def is_exact(steps: Sequence[Step], *, is_whole: bool = False) -> bool:
     """Return whether the bounds are close, decided, and the miss is the server's own."""
     held, missed = bounds(steps)
-    if held is None or missed is None or missed > held * CLOSE_ENOUGH:
+    if held is None or missed is None or not _is_close(held, missed, is_whole):
         return False
     is_own = any(step.rate == missed and step.outcome is Outcome.missed for step in steps)
     return is_own and _is_decided(steps, held) and _is_decided(steps, missed)

@@ -140,7 +140,7 @@ def _latency_chart(
     if slo_ms is not None:
         values.append(slo_ms)
         marks = [*marks, Mark(value=slo_ms, label=f"SLO {slo_ms:g} ms", kind="slo")]
-    return caption, line_chart("Latency", lines, FRAME, across, _logarithmic(values), marks), lines
+    return caption, line_chart("Latency", lines, FRAME, across, logarithmic(values), marks), lines
 
 
 def _count_chart(title: str, result: LoadResult, unit: str, lines: Sequence[Line]) -> Chart:
@@ -156,7 +156,7 @@ def _seconds(lines: Sequence[Line]) -> Axis:
     return axis(scale(0.0, longest, FRAME.left, FRAME.right, ticks=5), "seconds", "{:,g}".format)
 
 
-def _logarithmic(values: Sequence[float]) -> Axis:
+def logarithmic(values: Sequence[float]) -> Axis:
     """Return an axis of powers of ten, with 1, 2 and 5 marked where there is room."""
     low, high = min(values), max(values)
     low = low if low < high else low / 2
@@ -175,15 +175,15 @@ def _logarithmic(values: Sequence[float]) -> Axis:
     return Axis(position=position, ticks=labels, title="ms")
 
 
-def _nines(highest: float) -> Axis:
+def nines(highest: float) -> Axis:
     """Return an axis of percentiles on which every nine more takes the same room."""
 
-    def nines(value: float) -> float:
+    def height(value: float) -> float:
         return -math.log10(1 - min(value, 99.9995) / 100)
 
-    width = (FRAME.right - FRAME.left) / max(nines(highest), 0.3)
+    width = (FRAME.right - FRAME.left) / max(height(highest), 0.3)
     return Axis(
-        position=lambda value: FRAME.left + nines(value) * width,
+        position=lambda value: FRAME.left + height(value) * width,
         ticks=[(value, f"{value:g} %") for value in NINES if value <= highest + 1e-9],
         title="percentile of requests",
     )
@@ -266,7 +266,7 @@ def _by_percentile(result: LoadResult) -> Chart | None:
         known = [(p, chief.corrected.percentile(p)) for p in (50, 90, 95, 99, 99.9, 99.99)]
         points = [(float(percentile), value) for percentile, value in known if value is not None]
         lines.append(Line(name="corrected", kind="middle", radius=3, points=points))
-    across = _nines(max(x for line in lines for x, _ in line.points))
+    across = nines(max(x for line in lines for x, _ in line.points))
     return _latency_chart("Latency by percentile", result, lines, across, [])
 
 

@@ -102,7 +102,7 @@ class Investment:
         if self.build_usd is None:
             return f"saves {saving:,.2f} USD a month; the cost of the build is not known"
         if self.build_usd == 0:
-            return f"saves {saving:,.2f} USD a month, and no engine is missing"
+            return f"saves {saving:,.2f} USD a month, and nothing is to be built"
         return (
             f"saves {saving:,.2f} USD a month: {self.build_usd:,.2f} USD of builds are paid back "
             f"in {self.break_even_days:,.1f} days"

@@ -114,6 +114,7 @@ def test_refuses_to_guess_an_output():
 def test_a_refusal_is_one_sentence():
     assert error_sentence(b'{"error": "Too\\nlong."}') == "Too long."
     assert error_sentence(b"<html>no</html>") == "<html>no</html>"
+    assert error_sentence(b'{"error": {"message": "No model.", "code": 404}}') == "No model."
     assert len(error_sentence("x" * 900)) == 300
 
 

@@ -152,3 +152,21 @@ def test_a_busy_core_of_the_tool_is_not_the_servers_miss():
 def test_a_closed_loop_piles_nothing_up():
     phase = measurement(second(answered=100, count=100, offered=1000), loop=Loop.closed)
     assert verdict(phase, 20).outcome is Outcome.unproven
+
+
+@pytest.mark.parametrize(("first", "most"), [(1, 1), (8, 1), (8, 7), (8, 100), (4, 13)])
+def test_whole_rates_end_one_apart_or_four_percent(first, most):
+    steps = []
+    while (rate := next_rate(steps, first, is_whole=True)) is not None:
+        steps.append(Step(rate=rate, outcome=HELD if rate <= most else MISSED))
+    held, missed = bounds(steps)
+    assert all(step.rate == int(step.rate) for step in steps)
+    assert held <= most < missed and (missed - held == 1 or missed <= held * 1.04)
+    assert is_exact(steps, is_whole=True)
+
+
+def test_refuses_less_than_one_whole():
+    steps = []
+    while (rate := next_rate(steps, 4, is_whole=True)) is not None:
+        steps.append(Step(rate=rate, outcome=MISSED))
+    assert min(step.rate for step in steps) == 1 and bounds(steps)[0] is None

@@ -40,7 +40,7 @@ def test_build_is_paid_back_by_what_is_saved():
 
 def test_nothing_to_build_is_paid_back_at_once():
     item = investment(FOUR, TWO)
-    assert item.break_even_days == 0.0 and "no engine is missing" in item.outcome
+    assert item.break_even_days == 0.0 and "nothing is to be built" in item.outcome
 
 
 def test_instances_of_several_types_add_up():

@@ -1,0 +1,1 @@
+"""Load tests of text generators: time to the first token, time between tokens, goodput."""

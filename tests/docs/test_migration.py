@@ -1,0 +1,87 @@
+"""docs/migration.md: each phase is a tree without a fault."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from onboarding.generation_findings import generation_plans
+from onboarding.resolve import deployments
+from onboarding.tree import read_tree
+from tests.unit.onboarding.text_generation.shapes import SHAPES
+from tests.unit.onboarding.trees import tree_root
+
+pytestmark = pytest.mark.docs
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "migration.md"
+BLOCK = re.compile(r"```yaml\n# (models/[\w-]+\.yaml)(?:, phase (\d))?\n(.*?)```", re.DOTALL)
+ENGINE, TEXT = "## An engine in place of a baseline", "## A text generator in place of another"
+
+
+def section(title: str) -> str:
+    return PAGE.read_text(encoding="utf-8").split(title)[1].split("\n## ")[0]
+
+
+def phase(title: str, number: int) -> dict[str, str]:
+    """Return the files of a phase: those of the phases before it, with its own keys over them."""
+    files: dict[str, dict] = {}
+    for name, text, content in BLOCK.findall(section(title)):
+        found = int(text or 0)
+        if found <= number:
+            document = yaml.safe_load(content)
+            whole = "name" in document
+            files[name] = document if whole else {**files[name], **document}
+    return {name: yaml.safe_dump(document) for name, document in files.items()}
+
+
+def tree(folder: Path, files: dict[str, str]):
+    headers = {"models/data/8b.json": SHAPES["8b"].document()}
+    return read_tree(tree_root(folder, {**headers, **files}))
+
+
+@pytest.mark.parametrize(
+    ("number", "variants"),
+    [
+        (0, [("production", "shop-search", 1.0)]),
+        (1, [("production", "shop-search", 1.0), ("shadow", "shop-search-trt", 0.1)]),
+        (2, [("production", "shop-search", 0.9), ("production", "shop-search-trt", 0.1)]),
+        (3, [("production", "shop-search", 0.1), ("production", "shop-search-trt", 0.9)]),
+    ],
+)
+def test_phases_of_an_engine_are_variants_of_one_endpoint(number, variants, tmp_path):
+    found = tree(tmp_path, phase(ENGINE, number))
+    assert found.faults == ()
+    (deployment,) = deployments(found, "cloud", ["shop-search"])
+    shown = [
+        ("shadow" if variant.role == "shadow" else "production", variant.targets[0].model.name,
+         variant.weight)
+        for variant in deployment.variants
+    ]  # fmt: skip
+    assert shown == variants
+
+
+def test_last_phase_of_an_engine_is_one_file(tmp_path):
+    files = phase(ENGINE, 4)
+    del files["models/shop-search-trt.yaml"]
+    found = tree(tmp_path, files)
+    assert found.faults == ()
+    (deployment,) = deployments(found, "cloud", ["shop-search"])
+    assert [target.model.engine.precision for target in deployment.targets] == ["fp16"]
+
+
+@pytest.mark.parametrize(
+    ("number", "plans"),
+    [
+        (0, {"chat": ("ml.g5.2xlarge", "bf16")}),
+        (1, {"chat": ("ml.g5.2xlarge", "bf16"), "chat-fp8": ("ml.g6e.2xlarge", "fp8")}),
+        (3, {"chat": ("ml.g6e.2xlarge", "fp8"), "chat-fp8": ("ml.g6e.2xlarge", "fp8")}),
+    ],
+)
+def test_phases_of_a_text_generator_are_planned(number, plans, tmp_path):
+    found = tree(tmp_path, phase(TEXT, number))
+    assert found.faults == ()
+    chosen = {plan.model: plan.chosen for plan in generation_plans(found, "cloud")}
+    assert {name: (item.instance_type, item.scheme) for name, item in chosen.items()} == plans

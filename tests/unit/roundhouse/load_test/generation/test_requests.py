@@ -1,0 +1,104 @@
+"""Requests: OpenAI's schema, lengths by the server's own count, prompts of a file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from onboarding.fault import FaultsError
+from roundhouse.errors import RoundhouseError
+from roundhouse.load_test.destination import Destination
+from roundhouse.load_test.generation.lengths import parse_lengths
+from roundhouse.load_test.generation.requests import (
+    GenerationRequests,
+    WordTokens,
+    Workload,
+    read_prompts,
+    word_tokens,
+)
+
+TO = Destination(url="http://h/v1/chat/completions", headers={"X-A": "1"})
+FIXED = Workload(lengths=parse_lengths("50:20", None))
+
+
+def requests(workload=FIXED, schema="chat", seed=1, **changes) -> GenerationRequests:
+    return GenerationRequests(TO, workload, schema=schema, model="chat", seed=seed, **changes)
+
+
+def body(source) -> dict:
+    data, headers = source.next()
+    assert headers["Content-Type"] == "application/json" and headers["X-A"] == "1"
+    return json.loads(data)
+
+
+def test_a_request_of_given_lengths_is_streamed_with_usage_and_ends_at_its_length():
+    found = body(requests(tokens=WordTokens(fixed=10, each=2)))
+    (message,) = found.pop("messages")
+    assert message["role"] == "user" and len(message["content"].split()) == 20
+    assert found == {
+        "model": "chat", "max_tokens": 20, "ignore_eos": True, "stream": True,
+        "stream_options": {"include_usage": True},
+    }  # fmt: skip
+
+
+def test_text_completions_have_a_prompt():
+    assert len(body(requests(schema="completion"))["prompt"].split()) == 50
+
+
+def test_the_same_seed_gives_the_same_requests_and_no_two_prompts_are_alike():
+    first, second, other = requests(), requests(), requests(seed=2)
+    bodies = [first.next()[0] for _ in range(20)]
+    assert bodies == [second.next()[0] for _ in range(20)]
+    assert len(set(bodies)) == 20 and other.next()[0] not in bodies
+
+
+def test_tokens_are_counted_by_the_server():
+    counted = word_tokens(((32, 58), (544, 672)))
+    assert counted.each == pytest.approx(1.2, abs=0.001) and counted.words(672) == 544
+    assert counted.words(1) == 1
+
+
+def test_refuses_a_server_that_counts_no_words():
+    with pytest.raises(RoundhouseError, match="give --input"):
+        word_tokens(((32, 5), (544, 5)))
+
+
+def test_prompts_of_a_file_in_an_order_of_the_seed(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    lines = [{"prompt": f"number {n}", "output_tokens": 5} for n in range(3)]
+    lines.append({"messages": [{"role": "system", "content": "s"}]})
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
+    workload = read_prompts(path, None)
+    assert workload.description == "4 prompts of prompts.jsonl" and len(workload.sha256) == 64
+    source = requests(workload)
+    bodies = [body(source) for _ in range(8)]
+    assert bodies[:4] == bodies[4:]
+    free = next(item for item in bodies if "ignore_eos" not in item)
+    assert free["messages"] == [{"role": "system", "content": "s"}] and free["max_tokens"] == 256
+    texts = requests(workload, "completion")
+    with pytest.raises(RoundhouseError, match="has messages"):
+        for _ in range(4):
+            texts.next()
+
+
+def test_refuses_every_line_that_is_no_prompt(tmp_path):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text('{"prompt": "a"}\n{\n3\n{"prompt": 5}\n{"prompt": "a", "output_tokens": 0}\n')
+    with pytest.raises(FaultsError) as error:
+        read_prompts(path, None)
+    assert [fault.line for fault in error.value.faults] == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n"])
+def test_refuses_a_file_without_prompts(data, tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(data)
+    with pytest.raises(FaultsError, match="has no prompt"):
+        read_prompts(tmp_path / "a.jsonl", None)
+
+
+def test_refuses_a_file_that_cannot_be_read(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b"\xff")
+    for name in ("a.jsonl", "none.jsonl"):
+        with pytest.raises(RoundhouseError, match="give a JSONL file"):
+            read_prompts(tmp_path / name, None)
