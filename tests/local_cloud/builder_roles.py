@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.access.policies import Statement
@@ -23,14 +24,21 @@ def builder_statements(environment: EnvironmentSpec) -> dict[str, tuple[Statemen
 
 def add_builders(cloud: AuthorizedCloud, environment: EnvironmentSpec) -> None:
     """Make a role of each kind of builder."""
+    for name, statements in builder_statements(environment).items():
+        add_role(cloud, environment, name, statements)
+
+
+def add_role(
+    cloud: AuthorizedCloud, environment: EnvironmentSpec, name: str, statements: Sequence[Statement]
+) -> None:
+    """Make a role that the account itself may take."""
     iam = cloud.root("iam", environment.account)
     account = {"AWS": f"arn:aws:iam::{environment.account}:root"}
     trust = {"Effect": "Allow", "Principal": account, "Action": "sts:AssumeRole"}
-    for name, statements in builder_statements(environment).items():
-        iam.create_role(RoleName=name, AssumeRolePolicyDocument=_document([trust]))
-        iam.put_role_policy(
-            RoleName=name, PolicyName="exact", PolicyDocument=_document(list(statements))
-        )
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument=_document([trust]))
+    iam.put_role_policy(
+        RoleName=name, PolicyName="exact", PolicyDocument=_document(list(statements))
+    )
 
 
 def builder_credentials(

@@ -13,22 +13,17 @@ import pytest
 from engine_build.checkpoint_signer import CheckpointSigner
 from engine_build.signing import Refused
 from onboarding import names, signature
-from onboarding.text_generation.checkpoint_lock import (
-    CheckpointEntry,
-    CheckpointFile,
-    files_sha256,
-)
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_bytes, record_sha256
 from stacks.builds.signing import function_program
 from tests.unit.engine_build.bucket import Bucket, client_error
 from tests.unit.engine_build.test_signer import BUILDER, EVENT, Kms
-from tests.unit.onboarding.text_generation.entries import checkpoint_entry
+from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
 
 pytestmark = pytest.mark.unit
 
 KEY = EVENT["engineKey"]
 OWN = EVENT | {"model": "chat"}
-CONTENT = {"config.json": b"{}", "model.safetensors": b"weights", "sub/merges.txt": b"a b"}
 
 
 def sha256(data: bytes) -> str:
@@ -63,14 +58,6 @@ class CopyingBucket(Bucket):
         self.copies.append(Key)
 
 
-def entry_of(content=CONTENT, **changes) -> CheckpointEntry:
-    files = tuple(
-        CheckpointFile(path=path, size_bytes=len(data), sha256=sha256(data))
-        for path, data in content.items()
-    )
-    return checkpoint_entry(KEY, files=files, files_sha256=files_sha256(files), **changes)
-
-
 @pytest.fixture
 def cloud(tmp_path):
     """A bucket with a candidate, a key, and the signer of both."""
@@ -101,7 +88,7 @@ def record_of(cloud) -> CheckpointEntry:
 
 
 def test_files_are_copied_and_the_record_is_signed(cloud):
-    entry = entry_of()
+    entry = entry_of(KEY, CONTENT)
     cloud.put(entry)
     cloud.publish()
     for path, data in CONTENT.items():
@@ -118,7 +105,7 @@ def test_files_are_copied_and_the_record_is_signed(cloud):
 
 
 def test_publishing_twice_changes_nothing(cloud):
-    cloud.put(entry_of())
+    cloud.put(entry_of(KEY, CONTENT))
     cloud.publish()
     before = dict(cloud.bucket.objects)
     cloud.publish()
@@ -127,19 +114,19 @@ def test_publishing_twice_changes_nothing(cloud):
 
 
 def test_other_bytes_of_a_second_build_stay_a_candidate(cloud):
-    cloud.put(entry_of())
+    cloud.put(entry_of(KEY, CONTENT))
     cloud.publish()
     other = CONTENT | {"model.safetensors": b"others!"}
-    cloud.put(entry_of(other), other, "0a1b2c3d-9")
+    cloud.put(entry_of(KEY, other), other, "0a1b2c3d-9")
     cloud.publish(candidate="0a1b2c3d-9")
-    assert record_of(cloud).files == entry_of().files
+    assert record_of(cloud).files == entry_of(KEY, CONTENT).files
     del cloud.bucket.objects[f"checkpoints/{KEY}/config.json"]
     with pytest.raises(Refused, match=r"config\.json: is gone.*delete that record"):
         cloud.publish(candidate="0a1b2c3d-9")
 
 
 def test_file_that_is_gone_is_copied_anew(cloud):
-    cloud.put(entry_of())
+    cloud.put(entry_of(KEY, CONTENT))
     cloud.publish()
     del cloud.bucket.objects[f"checkpoints/{KEY}/config.json"]
     cloud.publish()
@@ -147,7 +134,7 @@ def test_file_that_is_gone_is_copied_anew(cloud):
 
 
 def test_checkpoint_that_the_gate_refused_has_a_record_alone(cloud):
-    cloud.put(entry_of(accepted=False, reason="KL 0.7 is above 0.1"))
+    cloud.put(entry_of(KEY, CONTENT, accepted=False, reason="KL 0.7 is above 0.1"))
     cloud.publish()
     assert not cloud.bucket.copies and record_of(cloud).reason == "KL 0.7 is above 0.1"
 
@@ -178,7 +165,7 @@ def with_file(**fields):
     ],
 )
 def test_refuses_a_record_that_is_not_what_the_build_left(cloud, alter, message):
-    cloud.put(entry_of())
+    cloud.put(entry_of(KEY, CONTENT))
     name = names.candidate_path(KEY, OWN["candidate"], RECORD_NAME)
     record = alter(json.loads(cloud.bucket.objects[name]))
     cloud.bucket.objects[name] = signature.canonical_json(record)
@@ -188,7 +175,7 @@ def test_refuses_a_record_that_is_not_what_the_build_left(cloud, alter, message)
 
 
 def test_refuses_a_file_without_a_digest_and_another_file_that_is_there(cloud):
-    cloud.put(entry_of())
+    cloud.put(entry_of(KEY, CONTENT))
     source = names.candidate_path(KEY, OWN["candidate"], "checkpoint/config.json")
     cloud.bucket.without.add(source)
     with pytest.raises(Refused, match="S3 has no sha256 of it"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
@@ -53,3 +54,15 @@ def checkpoint_entry(key: str = "0" * 20, scheme: str = "int8", **changes: Any) 
         "built_on": "cpu",
     }
     return CheckpointEntry(**{**fields, **changes})
+
+
+CONTENT = {"config.json": b"{}", "model.safetensors": b"weights", "sub/merges.txt": b"a b"}
+
+
+def entry_of(key: str, content: dict[str, bytes], **changes: Any) -> CheckpointEntry:
+    """Return the entry of these files."""
+    files = tuple(
+        CheckpointFile(path=path, size_bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+        for path, data in content.items()
+    )
+    return checkpoint_entry(key, files=files, files_sha256=files_sha256(files), **changes)
