@@ -129,7 +129,7 @@ def _root_faults(app: App) -> Iterator[Fault]:
 
 
 def _hang_stages(app: App, selection: Selection) -> None:
-    from onboarding.generation_findings import refuse_generators
+    from onboarding.generation_resolve import generation_deployments
     from onboarding.resolve import deployments
     from stacks.environment_stage import EnvironmentStage, read_sources
 
@@ -139,10 +139,10 @@ def _hang_stages(app: App, selection: Selection) -> None:
         sorted(tree.environments) if selection.environment is None else [selection.environment]
     ):
         own = _environment_tree(tree, selection.root, name)
-        refuse_generators(own, name, selection.endpoints)
         EnvironmentStage(
             app,
             deployments=deployments(own, name, selection.endpoints),
+            generators=generation_deployments(own, name, selection.endpoints),
             environment=own.environments[name],
             sources=sources,
             is_whole=not selection.endpoints,

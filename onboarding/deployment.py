@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault
@@ -25,6 +26,18 @@ VARIANT = "AllTraffic"
 
 It never changes its name: SageMaker's deployment guardrails refuse that.
 """
+
+
+class DeployedEndpoint(Protocol):
+    """One endpoint of one environment, whatever answers behind it."""
+
+    @property
+    def environment(self) -> EnvironmentSpec:
+        """The environment that deploys it."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the tree."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onboarding.fault import Fault, FaultsError
+from onboarding.fault import FaultsError
 from onboarding.generation_checks import placement_cases
 from onboarding.generation_resolve import generation_deployments
 from onboarding.rules.generation_case import GenerationPlacementCase
 from onboarding.rules.generation_placement_rules import placement_request
 from onboarding.text_generation.checkpoint import Checkpoint
-from onboarding.text_generation.plan import NOT_SERVED, Candidate, TextGenerationPlan
+from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.planner import GIB, choose
 from onboarding.text_generation.platforms import gpus
 from onboarding.tree import Tree
@@ -23,25 +23,6 @@ def generation_plans(tree: Tree, environment: str) -> tuple[TextGenerationPlan, 
     if tree.faults or environment not in tree.views:
         return ()
     return tuple(_plan(tree, case) for case in placement_cases(tree.views[environment], tree.root))
-
-
-def refuse_generators(tree: Tree, environment: str, only: tuple[str, ...] = ()) -> None:
-    """Raise FaultsError where an environment, or `only` some endpoints, has text generators."""
-    if environment not in tree.views:
-        return
-    faults = [
-        Fault(
-            file=file.document.file,
-            line=file.document.at("task").line,
-            what=f"'{name}' cannot be deployed yet: {NOT_SERVED}",
-            way_out=f"name the other endpoints, or leave it out of environments/{environment}.yaml "
-            f"with `models: {{except: [{name}]}}`",
-        )
-        for name, file in tree.views[environment].generators.items()
-        if not only or name in only
-    ]
-    if faults:
-        raise FaultsError(faults)
 
 
 def plan_line(plan: TextGenerationPlan) -> str:

@@ -17,7 +17,12 @@ from onboarding.text_generation.checkpoint_key import (
     checkpoint_schemes,
     dataset_paths,
 )
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry, read_generation_lock
+from onboarding.text_generation.checkpoint_lock import (
+    CheckpointEntry,
+    CheckpointFile,
+    files_sha256,
+    read_generation_lock,
+)
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.plan import Candidate
 from onboarding.text_generation.planner import Request, choose
@@ -67,6 +72,28 @@ def checkpoint_keys(
     return {checkpoint_key(spec, scheme, digests): scheme for scheme in schemes}
 
 
+def adapter_digests(spec: TextGenerationSpec, root: Path) -> Mapping[str, str]:
+    """Return the digest of the files of each adapter that is a folder of the tree, by name."""
+    return {
+        adapter.name: _folder_sha256(root / adapter.source)
+        for adapter in spec.serving.adapters
+        if "://" not in adapter.source and "@" not in adapter.source
+    }
+
+
+def _folder_sha256(folder: Path) -> str:
+    files = [
+        CheckpointFile(
+            path=file.relative_to(folder).as_posix(),
+            size_bytes=file.stat().st_size,
+            sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
+        )
+        for file in folder.rglob("*")
+        if file.is_file()
+    ]
+    return files_sha256(files)
+
+
 def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployment:
     spec, environment = case.model.spec, case.environment.spec
     request, types = placement_request(case), tuple(case.candidates())
@@ -100,6 +127,7 @@ def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployme
         inference_ami_version=spec.endpoint.inference_ami_version
         or environment.inference_ami_version
         or case.model.platform.inference_ami_version,
+        adapters=adapter_digests(spec, tree.root),
     )
 
 

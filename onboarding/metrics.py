@@ -38,6 +38,11 @@ FURTHER = ENHANCED | {
 }
 """Dimensions that may stand beside those of a variant or a component."""
 
+HIGH_RESOLUTION = frozenset(
+    {"ConcurrentRequestsPerCopy", "ConcurrentRequestsPerModel", "NoCapacityInvocationFailures"}
+)
+"""Metrics of endpoints that are published every 10 s, for scaling."""
+
 SIMPLE = ("Average", "Sum", "Minimum", "Maximum", "SampleCount")
 ANY: tuple[str, ...] = ()
 COUNTED = ("Sum", "SampleCount")

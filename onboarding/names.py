@@ -17,6 +17,8 @@ ENGINES_PREFIX = "engines"
 """Published engines; only the signer may write them, each once."""
 CANDIDATES_PREFIX = "candidates"
 """Engines that builds made and nobody has signed yet."""
+ADAPTERS_PREFIX = "adapters"
+"""LoRA adapters of text generators, by the digest of their files."""
 NETWORKS_PREFIX = "networks"
 TIMING_CACHES_PREFIX = "timing-caches"
 SOURCES_PREFIX = "sources"
@@ -132,6 +134,11 @@ def candidate_path(engine_key: str, candidate: str, file_name: str) -> str:
     `candidate` names one try of one execution.
     """
     return f"{CANDIDATES_PREFIX}/{engine_key}/{candidate}/{file_name}"
+
+
+def adapter_path(files_sha256: str) -> str:
+    """Object key of a LoRA adapter's archive, by the digest of its files."""
+    return f"{ADAPTERS_PREFIX}/{files_sha256[:20]}/adapter.tar.gz"
 
 
 def timing_cache_path(tensorrt: str, gpu: str) -> str:

@@ -54,7 +54,7 @@ class Session:
         return self.in_local_cloud or self.environment.name == LOCAL
 
     def deployments(self) -> tuple[Deployment, ...]:
-        """What the environment deploys, by the files and locks as they are now."""
+        """What the environment deploys of engines, by the files and locks as they are now."""
         from onboarding.resolve import deployments
 
         return deployments(valid_tree(self.paths), self.environment.name, self.endpoints)

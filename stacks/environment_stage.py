@@ -19,6 +19,7 @@ from stacks.builds.signing import function_program
 from stacks.builds_stack import BuildPrograms, BuildsStack
 from stacks.endpoint_stack import EndpointStack
 from stacks.foundation_stack import FoundationStack
+from stacks.generation_endpoint_stack import GenerationEndpointStack
 from stacks.images import base_image, image_tags, image_uris, read_image_files
 from stacks.images_stack import ImagesStack
 from stacks.observability_stack import ObservabilityStack
@@ -118,9 +119,19 @@ class EnvironmentStage(Stage):
             )
             for deployment in deployments
         ]
+        dependents += [
+            GenerationEndpointStack(
+                self, f"Endpoint-{generator.name}", deployment=generator, image_uris=uris
+            )
+            for generator in generators
+        ]
         for stack in dependents:
             stack.add_stack_dependency(foundation)
-        if is_whole and deployments:
+        if is_whole and (deployments or generators):
             ObservabilityStack(
-                self, "Observability", environment=environment, deployments=deployments
+                self,
+                "Observability",
+                environment=environment,
+                deployments=deployments,
+                generators=generators,
             )

@@ -16,6 +16,7 @@ from constructs import Construct
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 from stacks.access import arns
 from stacks.access.policies import CLOUDWATCH, of_alarms, topic_policy
 from stacks.builds.signing import signing_key_statements
@@ -32,8 +33,10 @@ REPOSITORIES = {
     "PythonServerBaseline": "python-server-baseline",
     "PythonServerGpuBaseline": "python-server-gpu-baseline",
     "Triton": "triton",
+    "VllmServer": "vllm-server",
     "BuilderCpu": "builder-cpu",
     "BuilderGpu": "builder-gpu",
+    "BuilderQuantizer": QUANTIZER_IMAGE,
 }
 
 

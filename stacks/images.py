@@ -15,7 +15,11 @@ from onboarding import names
 from onboarding.deployment import Deployment, Pool, Target
 from onboarding.environment_spec import EnvironmentSpec, ImagePinSpec
 from onboarding.platform import ServingPlatform, registry_host, triton_registries
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from onboarding.text_generation.platforms import GenerationPlatform, generation_platforms
+from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 from onboarding.values import BASELINE_RUNTIMES, Server
+from stacks.image_contents import IMAGE_CONTENTS
 
 DOCKERFILES: Mapping[str, str] = {
     "python-server": "container/Dockerfile.server",
@@ -23,8 +27,10 @@ DOCKERFILES: Mapping[str, str] = {
     "python-server-baseline": "container/Dockerfile.server_baseline",
     "python-server-gpu-baseline": "container/Dockerfile.server_gpu_baseline",
     "triton": "container/triton/Dockerfile",
+    "vllm-server": "container/Dockerfile.vllm",
     "builder-cpu": "engine_build/image/cpu/Dockerfile",
     "builder-gpu": "engine_build/image/gpu/Dockerfile",
+    QUANTIZER_IMAGE: "engine_build/image/quantizer/Dockerfile",
 }
 """Of every image; the build context is the repository's root."""
 
@@ -36,8 +42,10 @@ TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 NVIDIA_IMAGE = "nvcr.io/nvidia/tritonserver"
 """NVIDIA's Triton image, public, with SageMaker's `serve` inside."""
 AWS_TRITON_REPOSITORY = "sagemaker-tritonserver"
+GENERATION_IMAGE, AWS_VLLM_REPOSITORY = "vllm-server", "vllm"
+"""Serves text generators, and the repository of AWS's images that it starts from."""
 
-_HAS_CPU_TORCH = ("python-server-baseline", "builder-cpu", "builder-gpu")
+_HAS_CPU_TORCH = ("python-server-baseline", "builder-cpu", "builder-gpu", QUANTIZER_IMAGE)
 _HAS_BINDINGS = ("python-server-gpu", "builder-gpu")
 
 
@@ -89,12 +97,28 @@ def registry(account: str, region: str) -> str:
     return registry_host(account, region)
 
 
-def needed_images(platform: ServingPlatform, deployments: Iterable[Deployment]) -> tuple[str, ...]:
+def serves_generation(platform: GenerationPlatform) -> bool:
+    """Whether our image can start from a platform's: AWS's vLLM images, and not LMI."""
+    return platform.image.startswith(f"{AWS_VLLM_REPOSITORY}:")
+
+
+def generation_image(platform: GenerationPlatform) -> str:
+    """The key of the image of a generation platform, among tags and URIs of images."""
+    return f"{GENERATION_IMAGE}:{platform.name}"
+
+
+def needed_images(
+    platform: ServingPlatform,
+    deployments: Iterable[Deployment],
+    generators: Iterable[GenerationDeployment] = (),
+) -> tuple[str, ...]:
     """The images of the code that serve these deployments and build their engines.
 
     A project's own image for CPUs is always one; what is pinned is of another version.
     """
     found = {"builder-cpu"}
+    for generator in generators:
+        found.update((generation_image(generator.platform), QUANTIZER_IMAGE))
     for deployment in deployments:
         found.update(set(serving_images(deployment)) - pinned_images([deployment]).keys())
         if platform.tensorrt is not None and any(
@@ -113,11 +137,11 @@ def image_orders(
     """The order of each image, under its content's tag."""
     return tuple(
         ImageOrder(
-            image=image,
-            repository=names.repository(environment, image),
+            image=_name(image),
+            repository=names.repository(environment, _name(image)),
             tag=tags[image],
-            uri=names.image_uri(environment, image, tags[image]),
-            dockerfile=DOCKERFILES[image],
+            uri=names.image_uri(environment, _name(image), tags[image]),
+            dockerfile=DOCKERFILES[_name(image)],
             arguments=build_arguments(environment, platform, image),
         )
         for image in images
@@ -125,8 +149,13 @@ def image_orders(
 
 
 def image_uris(environment: EnvironmentSpec, tags: Mapping[str, str]) -> dict[str, str]:
-    """Where an environment's registry has each image, by the image's name."""
-    return {image: names.image_uri(environment, image, tag) for image, tag in tags.items()}
+    """Where an environment's registry has each image, by the key of its tag."""
+    return {image: names.image_uri(environment, _name(image), tag) for image, tag in tags.items()}
+
+
+def _name(image: str) -> str:
+    """The name of an image, which is that of its repository, by the key of its tag."""
+    return image.partition(":")[0]
 
 
 def endpoint_image_uri(deployment: Deployment, image: str, uris: Mapping[str, str]) -> str:
@@ -154,6 +183,9 @@ def build_arguments(
 
     Raises ValueError for an image of a GPU on a platform without TensorRT.
     """
+    if _name(image) == GENERATION_IMAGE:
+        base = generation_platforms()[image.partition(":")[2]].image
+        return {"VLLM_IMAGE": f"{triton_registry(environment)}/{base}"}
     if image in FROM_PLATFORM:
         arguments = {"TRITON_IMAGE": base_image_uri(environment, platform)}
     else:
@@ -194,69 +226,6 @@ def serving_images(deployment: Deployment) -> tuple[str, ...]:
 
 TAG_LENGTH = 20
 
-_SIGNATURES = ("onboarding/__init__.py", "onboarding/p256.py", "onboarding/signature.py")
-_ENGINE_MANIFEST = (*_SIGNATURES, "onboarding/manifest.py", "onboarding/values.py")
-
-# Of our code a builder image holds a training job's entry alone: a build brings its own source, so
-# that changing engine_build
-# needs no new image.
-_TRAINING_ENTRY = ("engine_build/training_job.py", "engine_build/image/train")
-
-_SERVER = (
-    "container/__init__.py",
-    "container/archive.py",
-    "container/pytorch/**/*",
-    "container/server/**/*",
-    "container/tensorrt/**/*",
-    "container/triton/heads.py",
-    "container/triton/images.py",
-    *_ENGINE_MANIFEST,
-)
-
-IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
-    "python-server": ("container/Dockerfile.server", *_SERVER, "requirements/server.txt"),
-    "python-server-gpu": (
-        "container/Dockerfile.server_gpu",
-        *_SERVER,
-        "requirements/server.txt",
-        "requirements/bindings-*.txt",
-    ),
-    "python-server-baseline": (
-        "container/Dockerfile.server_baseline",
-        *_SERVER,
-        "requirements/server-baseline.txt",
-    ),
-    "python-server-gpu-baseline": (
-        "container/Dockerfile.server_gpu_baseline",
-        *_SERVER,
-        "requirements/server-baseline-gpu.txt",
-    ),
-    "triton": (
-        "container/triton/Dockerfile",
-        "container/triton/heads.py",
-        "container/triton/images.py",
-        "container/triton/manifest_check.py",
-        "container/triton_image/**/*",
-        "container/triton_front/**/*",
-        "container/server/**/*",
-        "container/__init__.py",
-        "onboarding/example_row.py",
-        *_ENGINE_MANIFEST,
-        "requirements/server.txt",
-    ),
-    "builder-cpu": ("engine_build/image/cpu/**/*", "requirements/builder.txt", *_TRAINING_ENTRY),
-    "builder-gpu": (
-        "engine_build/image/gpu/**/*",
-        "requirements/builder.txt",
-        "requirements/bindings-*.txt",
-        *_TRAINING_ENTRY,
-    ),
-}
-"""Every image, and the patterns of its Dockerfile and of the repository's files that this copies.
-
-A build of the image brings no other file, and its tag is their digest.
-"""
-
 FROM_PLATFORM = frozenset(
     {"triton", "python-server-gpu", "python-server-gpu-baseline", "builder-gpu"}
 )
@@ -296,11 +265,18 @@ def image_tag(files: Mapping[str, bytes], base_image: str) -> str:
 
 
 def image_tags(files: Mapping[str, Mapping[str, bytes]], base_image: str) -> dict[str, str]:
-    """The tag of every image on one serving platform, whose images start from `base_image`."""
-    return {
+    """The tag of every image on one serving platform, whose images start from `base_image`.
+
+    That of text generators has one for each generation platform.
+    """
+    tags = {
         image: image_tag(held, base_image if image in FROM_PLATFORM else PYTHON_IMAGE)
         for image, held in files.items()
+        if image != GENERATION_IMAGE
     }
+    own = files.get(GENERATION_IMAGE, {})
+    rows = filter(serves_generation, generation_platforms().values())
+    return tags | {generation_image(row): image_tag(own, row.image) for row in rows}
 
 
 def _files(repository: Path, patterns: tuple[str, ...]) -> Iterator[Path]:

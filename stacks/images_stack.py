@@ -23,7 +23,7 @@ from stacks.access.policies import (
     log_stream_writes,
     object_reads,
 )
-from stacks.images import AWS_TRITON_REPOSITORY, DOCKERFILES, ROUTE
+from stacks.images import AWS_TRITON_REPOSITORY, AWS_VLLM_REPOSITORY, DOCKERFILES, ROUTE
 from stacks.resources import add_resources
 from stacks.template import log_group
 
@@ -109,7 +109,7 @@ def image_statements(
     """
     return (
         *image_push(environment, tuple(DOCKERFILES)),
-        *_base_image(environment, platform),
+        *_base_images(environment, platform),
         *object_reads(environment, [f"{names.SOURCES_PREFIX}/*"]),
         *bucket_listing(environment),
         *key_use(environment, ["kms:Decrypt"]),
@@ -122,11 +122,11 @@ def log_group_name(environment: EnvironmentSpec) -> str:
     return f"/aws/codebuild/{names.builder_project(environment, ROUTE)}"
 
 
-def _base_image(environment: EnvironmentSpec, platform: ServingPlatform) -> tuple[Statement, ...]:
-    account = triton_registries().get(environment.region)
-    if platform.base_image is None or account is None:
+def _base_images(environment: EnvironmentSpec, platform: ServingPlatform) -> tuple[Statement, ...]:
+    """Pull AWS's images that ours start from; none where its registry is not known."""
+    account, region = triton_registries().get(environment.region), environment.region
+    if account is None:
         return ()
-    region = environment.region
-    return base_image_pull(
-        f"arn:{aws_partition(region)}:ecr:{region}:{account}:repository/{AWS_TRITON_REPOSITORY}"
-    )
+    triton = () if platform.base_image is None else (AWS_TRITON_REPOSITORY,)
+    registry = f"arn:{aws_partition(region)}:ecr:{region}:{account}:repository"
+    return base_image_pull(*(f"{registry}/{name}" for name in (*triton, AWS_VLLM_REPOSITORY)))

@@ -10,7 +10,9 @@ from constructs import Construct
 from onboarding import names
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from stacks.dashboards.environment import environment_dashboard
+from stacks.generation.dashboard import generation_widgets
 from stacks.resources import add_resources
 
 
@@ -24,6 +26,7 @@ class ObservabilityStack(Stack):
         *,
         environment: EnvironmentSpec,
         deployments: Sequence[Deployment],
+        generators: Sequence[GenerationDeployment] = (),
     ) -> None:
         super().__init__(
             scope,
@@ -33,4 +36,6 @@ class ObservabilityStack(Stack):
             description=f"Roundhouse: dashboard of {environment.name}",
             tags={"roundhouse-environment": environment.name},
         )
-        add_resources(self, {"Dashboard": environment_dashboard(environment, deployments)})
+        widgets = generation_widgets(generators)
+        dashboard = environment_dashboard(environment, deployments, widgets)
+        add_resources(self, {"Dashboard": dashboard})

@@ -12,11 +12,13 @@ from template_rules.values import fields, known_text, objects
 ENDPOINT = "AWS::SageMaker::Endpoint"
 ENDPOINT_CONFIG = "AWS::SageMaker::EndpointConfig"
 MODEL = "AWS::SageMaker::Model"
+COMPONENT = "AWS::SageMaker::InferenceComponent"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
 ALARM, COMPOSITE = "AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm"
 INSTANCE_COUNT = "sagemaker:variant:DesiredInstanceCount"
 VARIANT_ID = re.compile(r"endpoint/(?P<endpoint>[^/]+)/variant/(?P<variant>[^/]+)")
+COMPONENT_ID = re.compile(r"inference-component/(?P<component>[^/]+)")
 GPU_FAMILY = re.compile(r"ml\.(g\d|gr\d|p\d)")
 
 
@@ -95,9 +97,36 @@ def containers(model: Resource) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def models_of(assembly: Assembly, variant: Variant) -> tuple[Resource, ...]:
-    """Return the models of a variant that a template has."""
-    found = (assembly.find(name, MODEL) for _, name in variant.model_names)
+    """Return the models of a variant, or of the components in it, that a template has."""
+    named = [name for _, name in variant.model_names]
+    for component in () if named else assembly.of_type(COMPONENT):
+        of = component_variant(assembly, component)
+        if of is not None and (of.config, of.path) == (variant.config, variant.path):
+            named.append(component.at("Specification.ModelName"))
+    found = (assembly.find(name, MODEL) for name in named)
     return tuple(model for model in found if model is not None)
+
+
+def components_of(assembly: Assembly, endpoint: Resource) -> tuple[Resource, ...]:
+    """Return the inference components of an endpoint that a template has."""
+    return tuple(
+        component
+        for component in assembly.of_type(COMPONENT)
+        if assembly.find(component.properties.get("EndpointName"), ENDPOINT) is endpoint
+    )
+
+
+def component_variant(assembly: Assembly, component: Resource) -> Variant | None:
+    """Return the variant that an inference component runs in."""
+    given = component.properties
+    return variant_named(assembly, given.get("EndpointName"), given.get("VariantName"))
+
+
+def scaled_component(assembly: Assembly, target: Resource) -> Resource | None:
+    """Return the inference component of a scalable target; None for another resource."""
+    identifier = target.properties.get("ResourceId")
+    match = COMPONENT_ID.fullmatch(identifier) if isinstance(identifier, str) else None
+    return None if match is None else assembly.find(match["component"], COMPONENT)
 
 
 def endpoints_of(assembly: Assembly, model: Resource) -> tuple[Resource, ...]:
@@ -138,10 +167,10 @@ def scaled_endpoint(assembly: Assembly, target: Resource) -> Resource | None:
     return None if match is None else assembly.find(match["endpoint"], ENDPOINT)
 
 
-def rollback_alarms(endpoint: Resource) -> list[tuple[str, Any]]:
-    """Return (path, name) of the alarms that roll an endpoint's deployment back."""
+def rollback_alarms(updated: Resource) -> list[tuple[str, Any]]:
+    """Return (path, name) of the alarms that roll an update of an endpoint or component back."""
     path = "DeploymentConfig.AutoRollbackConfiguration.Alarms"
-    alarms = objects(endpoint.at(path))
+    alarms = objects(updated.at(path))
     return [(f"{path}[{index}].AlarmName", alarm.get("AlarmName")) for index, alarm in alarms]
 
 

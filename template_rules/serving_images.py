@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from onboarding.platform import host_images, serving_platforms, triton_registries
+from onboarding.text_generation.platforms import generation_platforms
 
 URI = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.[\w-]+\.amazonaws\.com(\.cn)?/(?P<repository>[^:@]+)(:(?P<tag>[^@]+))?(?P<digest>@.+)?"
@@ -76,7 +77,7 @@ def image_name(uri: str) -> ImageName | None:
 
 def cuda_of(uri: str, platform: str | None) -> str | None:
     """Return the CUDA of an image by its platform, Triton release or tag; None is unknown."""
-    known = serving_platforms().get(platform or "")
+    known = serving_platforms().get(platform or "") or generation_platforms().get(platform or "")
     if known is not None:
         return known.cuda
     name = image_name(uri)

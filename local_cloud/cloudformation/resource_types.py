@@ -38,6 +38,9 @@ TARGET_TYPE = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY_TYPE = "AWS::ApplicationAutoScaling::ScalingPolicy"
 OIDC_TYPE = "AWS::IAM::OIDCProvider"
 SLACK_TYPE = "AWS::Chatbot::SlackChannelConfiguration"
+QUERY_FIELDS = ("EvaluationCriteria", "EvaluationInterval")
+NO_METRIC = {"ComparisonOperator": "PromQL", "Threshold": 0.0}
+"""What MiniStack wants of every alarm; the evaluation leaves out a comparison it does not know."""
 TARGET_FIELDS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 """A scalable target's Ref joins them in this order."""
 
@@ -101,7 +104,7 @@ def install(control_plane: ControlPlane, components: Components, scaling: Scalin
     )
     runs_on_thread = stacks._runs_on_worker_thread
     stacks._runs_on_worker_thread = lambda kind: kind in WAITING or runs_on_thread(kind)
-    _accept_metric_math()
+    _accept_every_alarm()
 
 
 def _refuse_channel(logical_id: str, properties: Properties, stack: str) -> Created:
@@ -225,11 +228,18 @@ def _policy(properties: Properties) -> Properties:
     return {**properties, **dict(zip(TARGET_FIELDS, str(target).split("|"), strict=True))}
 
 
-def _accept_metric_math() -> None:
-    """Let alarms on metric math be stored; MiniStack does not evaluate them."""
+def _accept_every_alarm() -> None:
+    """Let alarms on metric math and on PromQL be stored; MiniStack does not evaluate them.
+
+    Nothing here publishes OpenTelemetry metrics: an alarm on PromQL never gets a state.
+    """
     record = provisioners._cw_metric_alarm_record
 
     def alarm_record(name: str, properties: Properties) -> dict[str, Any]:
+        query = {key: properties[key] for key in QUERY_FIELDS if key in properties}
+        if query:
+            single = {**properties, **NO_METRIC, "MetricName": "query", "Namespace": "query"}
+            return {**without_metric(record(name, single)), **query}
         if not properties.get("Metrics"):
             return dict(record(name, properties))
         single = {**properties, "Metrics": None, "MetricName": "math", "Namespace": "math"}

@@ -11,7 +11,12 @@ from onboarding.text_generation.spec import Argument, TextGenerationSpec
 VLLM_PREFIX, LMI_PREFIX = "SM_VLLM_", "OPTION_"
 RESERVED_PREFIXES = (VLLM_PREFIX, LMI_PREFIX, "SERVING_", "SAGEMAKER_")
 """Of environment variables that the plan alone sets."""
-RESERVED_VARIABLES = ("STANDARD_AUTO_INSTALL_REQ", "HF_MODEL_ID", "VLLM_ALLOW_LONG_MAX_MODEL_LEN")
+RESERVED_VARIABLES = (
+    "STANDARD_AUTO_INSTALL_REQ",
+    "HF_MODEL_ID",
+    "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+)
 PLANNED = {
     "model": "source",
     "revision": "source.huggingface",
@@ -80,4 +85,7 @@ def container_environment(
         for name, value in engine_arguments(spec, tensor_parallel).items()
     }
     fixed = {} if prefix == LMI_PREFIX else {"STANDARD_AUTO_INSTALL_REQ": "false"}
+    if fixed and spec.serving.adapters:
+        # SageMaker loads each adapter's component by a request to the running server.
+        fixed["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "true"
     return {**values, **fixed, **spec.serving.environment}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.text_generation.arguments import container_environment
@@ -41,6 +41,8 @@ class GenerationDeployment:
     checkpoint: Checkpoint
     """The source's config and headers."""
     inference_ami_version: str | None
+    adapters: Mapping[str, str] = field(default_factory=dict)
+    """Digest of the files of each LoRA adapter that lies in the tree, by its name."""
 
     @property
     def engine_version(self) -> str | None:

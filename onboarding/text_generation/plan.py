@@ -6,10 +6,6 @@ from typing import Literal
 
 from onboarding.values import Value
 
-NOT_SERVED = (
-    "text-generation models are planned and built, not deployed, by this version: `roundhouse "
-    "plan` shows what would serve them"
-)
 CheckpointUse = Literal["serves", "accepted", "refused", "not built", "does not hold"]
 """What a checkpoint is to its endpoint; one that does not hold would miss the SLO on every type."""
 

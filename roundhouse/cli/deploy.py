@@ -43,14 +43,13 @@ def deploy(
     Foundation stacks, missing images and engines, verification of every archive, endpoint stacks
     one after the other; each endpoint must then serve what was deployed.
     """
-    from onboarding.generation_findings import refuse_generators
     from roundhouse.deploy.deployment import DeployOptions
     from roundhouse.deploy.deployment import deploy as deploy_session
     from roundhouse.errors import UsageError
     from roundhouse.gitops.stale import read_plan, review_of
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
-    from roundhouse.session import LOCAL, open_session, start_local_cloud, valid_tree
+    from roundhouse.session import LOCAL, open_session, start_local_cloud
     from roundhouse.text import quantity
 
     if plan is not None and endpoint:
@@ -59,7 +58,6 @@ def deploy(
         )
     report, paths = open_report(), current_paths(root)
     planned = None if plan is None else read_plan(plan, env)
-    refuse_generators(valid_tree(paths), env, tuple(endpoint or ()))
     if env == LOCAL:
         start_local_cloud(paths, report)
     session = open_session(paths, report, env, endpoints=tuple(endpoint or ()))

@@ -7,18 +7,24 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from onboarding.deployment import Deployment
+from onboarding.deployment import DeployedEndpoint, Deployment
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.deploy import cdk, images
 from roundhouse.deploy.assembly import StackArtifact, stack_artifacts
 from roundhouse.deploy.builds import engines
+from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
 from roundhouse.deploy.builds.engine_requests import BuiltEntry, EnginesNotBuiltError
-from roundhouse.deploy.builds.source import publish_capture_checks, require_committed_sources
+from roundhouse.deploy.builds.source import (
+    publish_adapters,
+    publish_capture_checks,
+    require_committed_sources,
+)
 from roundhouse.deploy.endpoint_steps import restore_scaling, retention_parameters, take_first_steps
-from roundhouse.deploy.live_endpoints import require_live_config
+from roundhouse.deploy.live_endpoints import require_live_component, require_live_config
 from roundhouse.deploy.permissions import Confirm, added_permissions, require_approval
 from roundhouse.deploy.quotas import require_quotas
 from roundhouse.deploy.stacks import Template, deployed_templates, require_updatable_stacks
-from roundhouse.deploy.verification import verify
+from roundhouse.deploy.verification import verify, verify_checkpoints
 from roundhouse.errors import RoundhouseError
 from roundhouse.session import Session
 from roundhouse.text import quantity
@@ -79,27 +85,32 @@ def deploy(
     require_updatable_stacks(session)
     images.require_pinned_images(session)
     requests, image_orders = engines.missing_engines(session), images.missing(session)
-    options.before_building([request.target.model.name for request in requests])
+    checkpoints = missing_checkpoints(session)
+    models = [request.target.model.name for request in requests]
+    options.before_building([*models, *(request.model for request in checkpoints)])
     require_quotas(session, requests, at_once=options.concurrency)
-    if requests:
+    if requests or checkpoints:
         require_committed_sources(session, allow_dirty=options.allow_dirty)
-    if requests or image_orders:
+    if requests or checkpoints or image_orders:
         deploy_early_stacks(session, options)
     images.build_images(session, image_orders)
     built: tuple[BuiltEntry, ...] = ()
-    if requests:
+    if requests or checkpoints:
         before_builds()
         buildable = [r for r in requests if options.rebuild_gone or r.target.lock_entry is None]
+        own = [r for r in checkpoints if options.rebuild_gone or not r.is_locked]
         try:
-            built = engines.build_all(session, buildable, allow_dirty=options.allow_dirty)
+            built = engines.build_all(
+                session, buildable, checkpoints=own, allow_dirty=options.allow_dirty
+            )
         except EnginesNotBuiltError as error:
             _deploy_complete_endpoints(session, options, error)
             raise
     else:
         session.report.print("✓ Nothing to build: every engine is in its lock and in S3")
-    deployments = session.deployments()
-    verified = verify(session, deployments)
-    deployed = _deploy_endpoints(session, options, deployments, cdk.ALL)
+    deployments, generators = session.deployments(), session.generators()
+    verified = verify(session, deployments) + verify_checkpoints(session, generators)
+    deployed = _deploy_endpoints(session, options, (*deployments, *generators), cdk.ALL)
     return DeployResult(
         built=built,
         verified=verified,
@@ -108,7 +119,7 @@ def deploy(
     )
 
 
-def construct_path(deployment: Deployment) -> str:
+def construct_path(deployment: DeployedEndpoint) -> str:
     """Return the pattern of an endpoint's stack for the cdk command line."""
     return f"*/Endpoint-{deployment.name}"
 
@@ -140,7 +151,7 @@ def deploy_early_stacks(session: Session, options: DeployOptions) -> None:
     The endpoints that lack no engine are checked too, so that their faults end the deployment
     before anything changes.
     """
-    complete = [deployment for deployment in session.deployments() if not deployment.missing]
+    complete = _complete_endpoints(session)
     with session.report.step("Synthesising (cdk synth)"):
         patterns = (*EARLY_STACKS, *map(construct_path, complete))
         folder = cdk.synthesise(session, patterns)
@@ -163,8 +174,7 @@ def _deploy_complete_endpoints(
 
     A failure of theirs is printed beside the builds' own.
     """
-    deployments = session.deployments()
-    complete = [deployment for deployment in deployments if not deployment.missing]
+    deployments, complete = session.deployments(), _complete_endpoints(session)
     left = [deployment for deployment in deployments if deployment.missing]
     failed = {failed.engine_key for failed in failure.failures}
     for deployment in left:
@@ -176,16 +186,25 @@ def _deploy_complete_endpoints(
     if not complete:
         return
     try:
-        verify(session, complete)
+        verify(session, [item for item in complete if isinstance(item, Deployment)])
+        verify_checkpoints(
+            session, [item for item in complete if isinstance(item, GenerationDeployment)]
+        )
         _deploy_endpoints(session, options, complete, tuple(map(construct_path, complete)))
     except RoundhouseError as error:
         session.report.print(str(error))
 
 
+def _complete_endpoints(session: Session) -> list[Deployment | GenerationDeployment]:
+    """Return the endpoints that lack no engine and no checkpoint."""
+    engines = [item for item in session.deployments() if not item.missing]
+    return [*engines, *(item for item in session.generators() if item.problem is None)]
+
+
 def _deploy_endpoints(
     session: Session,
     options: DeployOptions,
-    deployments: Sequence[Deployment],
+    deployments: Sequence[Deployment | GenerationDeployment],
     patterns: tuple[str, ...],
 ) -> cdk.Deployed:
     """Deploy endpoints, each by as many updates as its change takes.
@@ -200,6 +219,8 @@ def _deploy_endpoints(
     title = f"Deploying {', '.join(session.endpoints)}" if session.endpoints else "Deploying"
     by_construct = {f"Endpoint-{deployment.name}": deployment for deployment in deployments}
     try:
+        generators = [item for item in deployments if isinstance(item, GenerationDeployment)]
+        publish_adapters(session, generators)
         take_first_steps(session, deployments, before, artifacts)
         with session.report.step(f"{title} (cdk deploy)") as step:
 
@@ -210,6 +231,8 @@ def _deploy_endpoints(
                 deployment = by_construct.get(path.rpartition("/")[2])
                 if deployment is not None:
                     require_live_config(session.clients, deployment)
+                if isinstance(deployment, GenerationDeployment):
+                    require_live_component(session.clients, deployment)
 
             deployed = cdk.deploy(
                 session,
@@ -220,7 +243,9 @@ def _deploy_endpoints(
                 on_line=read_line,
             )
             step.finish(deployed.summary)
-        publish_capture_checks(session, deployments)
+        publish_capture_checks(
+            session, [item for item in deployments if isinstance(item, Deployment)]
+        )
         return deployed
     except RoundhouseError:
         try:

@@ -6,20 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from onboarding.deployment import Deployment
+from onboarding.deployment import DeployedEndpoint
 from roundhouse.deploy import cdk
 from roundhouse.deploy.assembly import StackArtifact, write_assembly
 from roundhouse.deploy.stacks import deployed_templates, endpoint_stack_name
 from roundhouse.session import Session
-from stacks.endpoint.change import UpdateStep, update_steps, updates_config, with_scaling_again
+from stacks.endpoint.change import (
+    UpdateStep,
+    update_steps,
+    updates_component,
+    updates_config,
+    with_scaling_again,
+)
 from stacks.endpoint.properties import RETAINS
+from stacks.generation.properties import KEEPS_COPIES
 
 Template = Mapping[str, Any]
 
 
 def take_first_steps(
     session: Session,
-    deployments: Sequence[Deployment],
+    deployments: Sequence[DeployedEndpoint],
     before: Mapping[str, Template],
     artifacts: Mapping[str, StackArtifact],
 ) -> tuple[str, ...]:
@@ -54,21 +61,24 @@ def take_first_steps(
 def retention_parameters(
     before: Mapping[str, Template], after: Mapping[str, Template]
 ) -> tuple[str, ...]:
-    """Return the parameters by which updates of stacks keep the instance counts that they find.
+    """Return the parameters by which updates of stacks keep the counts that they find.
 
     Their value changes only together with the endpoint config: SageMaker refuses an update of an
-    endpoint that names the config it has. From then on CloudFormation keeps the value.
+    endpoint that names the config it has. That of copies changes with the inference component. From
+    then on CloudFormation keeps the value.
     """
     return tuple(
-        f"{name}:{RETAINS}=true"
+        f"{name}:{parameter}=true"
         for name in sorted(before.keys() & after.keys())
-        if RETAINS in after[name].get("Parameters", {})
-        and updates_config(before[name], after[name])
+        for parameter, updates in ((RETAINS, updates_config), (KEEPS_COPIES, updates_component))
+        if parameter in after[name].get("Parameters", {}) and updates(before[name], after[name])
     )
 
 
 def restore_scaling(
-    session: Session, deployments: Sequence[Deployment], artifacts: Mapping[str, StackArtifact]
+    session: Session,
+    deployments: Sequence[DeployedEndpoint],
+    artifacts: Mapping[str, StackArtifact],
 ) -> tuple[str, ...]:
     """Deploy the scaling that a first update took away, where the last update failed.
 

@@ -85,13 +85,13 @@ def current_orders(session: Session) -> tuple[ImageOrder, ...]:
     environment = session.environment
     platform = serving_platforms()[environment.platform]
     tags = _current_tags(session)
-    needed = needed_images(platform, session.deployments())
+    needed = needed_images(platform, session.deployments(), session.generators())
     try:
         return image_orders(environment, platform, needed, tags)
     except KeyError as error:
         fault = Fault(
             file=f"environments/{environment.name}.yaml",
-            what="no registry of AWS's Triton image is known in the region",
+            what="no registry of AWS's Triton and vLLM images is known in the region",
             value=environment.region,
             way_out="add it to onboarding/data/triton_registries.yaml, or choose a platform whose "
             "images start from NVIDIA's",

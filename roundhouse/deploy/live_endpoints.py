@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from onboarding.deployment import Deployment
+from onboarding.deployment import DeployedEndpoint
 from onboarding.names import endpoint_name
 from roundhouse.aws.clients import Clients, calling
 from roundhouse.deploy.stacks import endpoint_stack_name
 from roundhouse.errors import DeployFailedError
 
-CONFIG = "AWS::SageMaker::EndpointConfig"
+CONFIG, MODEL = "AWS::SageMaker::EndpointConfig", "AWS::SageMaker::Model"
+COMPONENT = "AWS::SageMaker::InferenceComponent"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class LiveConfig:
         return self.deployed is None or self.deployed.lower() == str(self.live).lower()
 
 
-def live_config(clients: Clients, deployment: Deployment) -> LiveConfig:
+def live_config(clients: Clients, deployment: DeployedEndpoint) -> LiveConfig:
     """Return what an endpoint serves and what its stack deployed."""
     name, stack = (
         endpoint_name(deployment.environment, deployment.name),
@@ -49,17 +50,22 @@ def live_config(clients: Clients, deployment: Deployment) -> LiveConfig:
 
 def deployed_config(clients: Clients, stack: str) -> str | None:
     """Return the name of the endpoint config that a stack holds."""
+    return _deployed_name(clients, stack, CONFIG)
+
+
+def _deployed_name(clients: Clients, stack: str, resource_type: str) -> str | None:
+    """Return the name of the one resource of a type that a stack holds."""
     with calling(f"Looking at the resources of stack {stack}"):
         answer = clients("cloudformation").describe_stack_resources(StackName=stack)
-    configs = [
+    found = [
         str(resource["PhysicalResourceId"]).rpartition("/")[2]
         for resource in answer["StackResources"]
-        if resource["ResourceType"] == CONFIG and "PhysicalResourceId" in resource
+        if resource["ResourceType"] == resource_type and "PhysicalResourceId" in resource
     ]
-    return configs[0] if len(configs) == 1 else None
+    return found[0] if len(found) == 1 else None
 
 
-def require_live_config(clients: Clients, deployment: Deployment) -> None:
+def require_live_config(clients: Clients, deployment: DeployedEndpoint) -> None:
     """Raise DeployFailedError when an endpoint does not serve the config that its stack deployed.
 
     SageMaker goes back to the old config when a rollback alarm goes to ALARM, and the endpoint is
@@ -81,6 +87,32 @@ def require_live_config(clients: Clients, deployment: Deployment) -> None:
         "the model file and deploy, or revert the commit and deploy; once the cause is gone, "
         f"`aws sagemaker update-endpoint --endpoint-name {config.endpoint} --endpoint-config-name "
         f"{config.deployed}` rolls the same config out again."
+    )
+
+
+def require_live_component(clients: Clients, deployment: DeployedEndpoint) -> None:
+    """Raise DeployFailedError when a text generator's copies do not run the stack's model.
+
+    SageMaker goes back to the model before when a rollback alarm goes to ALARM; the component is
+    InService then.
+    """
+    stack = endpoint_stack_name(deployment)
+    component = _deployed_name(clients, stack, COMPONENT)
+    if component is None:
+        return
+    wanted = _deployed_name(clients, stack, MODEL)
+    with calling(f"Inference component {component}"):
+        live = clients("sagemaker").describe_inference_component(InferenceComponentName=component)
+    runs = live.get("Specification", {}).get("ModelName")
+    if runs is None or runs == wanted:
+        return
+    name = endpoint_name(deployment.environment, deployment.name)
+    alarms = alarms_in_alarm(clients, name)
+    causes = f" (in ALARM: {', '.join(alarms)})" if alarms else ""
+    raise DeployFailedError(
+        f"Inference component {component} is {live['InferenceComponentStatus']} and runs model "
+        f"{runs}, not {wanted}, which its stack {stack} deployed: SageMaker went back{causes}. "
+        "Correct the model file and deploy, or revert the commit and deploy."
     )
 
 

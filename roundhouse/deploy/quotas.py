@@ -11,8 +11,9 @@ from typing import Any
 
 from onboarding import names
 from onboarding.aws_limits import training_quota
-from onboarding.deployment import Deployment, Variant
+from onboarding.deployment import VARIANT, Deployment, Variant
 from onboarding.nearest import comma_list
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import Client, calling
 from roundhouse.deploy.builds.engine_requests import EngineRequest
 from roundhouse.deploy.images import environment_image_uris
@@ -29,6 +30,8 @@ from roundhouse.session import Session
 from roundhouse.text import quantity
 from stacks.endpoint.change import CONFIG
 from stacks.endpoint.template import endpoint_template
+from stacks.generation import sizes
+from stacks.generation.template import generation_template
 from stacks.rollout import effective_rollout, step_percent
 from stacks.scaling.targets import fewest, most
 
@@ -85,6 +88,7 @@ def _compare(
     endpoints = running_endpoints(sagemaker)
     uris = environment_image_uris(session)
     fleets = [fleet for item in session.deployments() for fleet in _fleets(item, uris, endpoints)]
+    fleets += [_generation_fleet(item, uris, endpoints) for item in session.generators()]
     limits = endpoint_limits(fleets)
     builds = Counter(_training_types(requests))
     wanted = {name for limit in limits for name in limit.names} | set(map(training_quota, builds))
@@ -220,6 +224,31 @@ def _fleets(
         )
 
 
+def _generation_fleet(
+    deployment: GenerationDeployment,
+    image_uris: Mapping[str, str],
+    endpoints: Mapping[str, RunningEndpoint],
+) -> Fleet:
+    """Return the fleet of a text generator; an update needs room for a batch of copies."""
+    endpoint = endpoints.get(names.endpoint_name(deployment.environment, deployment.name))
+    template = generation_template(deployment, image_uris)
+    is_same = endpoint is not None and endpoint.config == _named_config(template)
+    present = {} if endpoint is None else endpoint.variants.get(VARIANT, {})
+    first = sizes.instances_for(deployment, sizes.first_copies(deployment))
+    most = sizes.most_instances(deployment)
+    batch = most - sizes.instances_for(deployment, deployment.spec.endpoint.copies.max)
+    running = sum(present.values())
+    new = running if running and sizes.scales(deployment) else first
+    return Fleet(
+        endpoint=deployment.name,
+        instance_types=(deployment.candidate.instance_type,),
+        running=present,
+        count=None if is_same else max(first, new),
+        beside=0 if endpoint is None else batch if is_same else new,
+        most=most,
+    )
+
+
 def _beside(deployment: Deployment, variant: Variant, count: int) -> int:
     """Return how many new instances run beside the old ones: all, or a batch."""
     if effective_rollout(deployment) != "rolling" or variant.role == "shadow":
@@ -229,7 +258,11 @@ def _beside(deployment: Deployment, variant: Variant, count: int) -> int:
 
 def _config_name(deployment: Deployment, image_uris: Mapping[str, str]) -> str | None:
     """Return the name of the endpoint config that is deployed; None: its engine is not built."""
-    for resource in endpoint_template(deployment, image_uris)["Resources"].values():
+    return _named_config(endpoint_template(deployment, image_uris))
+
+
+def _named_config(template: Mapping[str, Any]) -> str | None:
+    for resource in template["Resources"].values():
         if resource["Type"] == CONFIG:
             return str(resource["Properties"]["EndpointConfigName"])
     return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import Deployment
+from onboarding.deployment import DeployedEndpoint
 from onboarding.yaml_text import load_yaml
 from roundhouse.aws.clients import Client, calling
 from roundhouse.errors import DeployFailedError
@@ -60,7 +60,7 @@ class StackSummary:
     reason: str
 
 
-def endpoint_stack_name(deployment: Deployment) -> str:
+def endpoint_stack_name(deployment: DeployedEndpoint) -> str:
     """Return the name of an endpoint's stack."""
     return names.stack_name(deployment.environment, f"endpoint-{deployment.name}")
 
@@ -93,7 +93,8 @@ def require_updatable_stacks(session: Session) -> None:
     client = session.clients("cloudformation")
     summaries = stack_summaries(client)
     own = [names.stack_name(session.environment, part) for part in SHARED_PARTS]
-    own += map(endpoint_stack_name, session.deployments())
+    endpoints: list[DeployedEndpoint] = [*session.deployments(), *session.generators()]
+    own += map(endpoint_stack_name, endpoints)
     stacks = [summaries[name] for name in own if name in summaries]
     blocked = [stack for stack in stacks if stack.status in WAYS_OUT]
     if blocked:

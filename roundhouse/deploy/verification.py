@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from onboarding.deployment import Deployment, Target, signature_faults
 from onboarding.lock import LockEntry
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, artifact_bucket
 from onboarding.resolve import runtime_identity
+from onboarding.signature import SignatureFault, parse_public_key, verify_statement
+from onboarding.text_generation.checkpoint_key import checkpoint_prefix
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
+from onboarding.text_generation.checkpoint_record import record_sha256
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import object_sha256
 from roundhouse.deploy.pruning import tags
 from roundhouse.errors import DeployFailedError
@@ -48,6 +53,75 @@ def verify(session: Session, deployments: Sequence[Deployment]) -> int:
         unmarked = f", the mark of `roundhouse prune` taken off {freed} objects" if freed else ""
         step.finish(f"{len(pairs)} as their locks say{unmarked}")
     return len(pairs)
+
+
+def verify_checkpoints(session: Session, generators: Sequence[GenerationDeployment]) -> int:
+    """Compare every checkpoint with its lock entry and signers; return how many.
+
+    S3 compared each file with its sha256 when it was copied, and nothing replaces a published one:
+    names and sizes are compared here. Raises DeployFailedError: the first fault.
+    """
+    if not generators:
+        return 0
+    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
+    with session.report.step("Verifying every checkpoint against its lock") as step:
+        prefixes: dict[str, None] = {}
+        for deployment in generators:
+            if deployment.problem is not None or deployment.entry is None:
+                raise DeployFailedError(f"Refused before deploying: {deployment.problem}")
+            entry = deployment.entry
+            prefix = checkpoint_prefix(entry.checkpoint_key)
+            held = {item.name: item.size_bytes for item in tags.objects_under(s3, bucket, prefix)}
+            fault = checkpoint_fault(deployment, entry, held)
+            if fault is not None:
+                raise DeployFailedError(f"Refused before deploying: {fault}")
+            prefixes[prefix] = None
+        tags.keep(s3, bucket, prefixes)
+        step.finish(f"{len(generators)} as their locks say")
+    return len(generators)
+
+
+def checkpoint_fault(
+    deployment: GenerationDeployment, entry: CheckpointEntry, held: Mapping[str, int]
+) -> str | None:
+    """Return why a checkpoint cannot be deployed, or None.
+
+    `held`: bytes of each object under its prefix, by key.
+    """
+    environment = deployment.environment
+    command = f"`roundhouse build --env {environment.name} --model {deployment.name}`"
+    signers = [parse_public_key(signer) for signer in environment.trusted_signers]
+    if signers:
+        reason = "its lock entry holds no signature"
+        if entry.signature is not None:
+            try:
+                verify_statement(entry.signature, record_sha256(entry), signers)
+                reason = ""
+            except SignatureFault as fault:
+                reason = str(fault)
+        if reason:
+            return (
+                f"none of 'trusted_signers' signed checkpoint {entry.checkpoint_key} of "
+                f"'{deployment.name}': {reason}; name its signer in "
+                f"environments/{environment.name}.yaml, or build it there: {command}."
+            )
+    prefix = checkpoint_prefix(entry.checkpoint_key)
+    where = f"s3://{artifact_bucket(environment)}/{prefix}"
+    wanted = {f"{prefix}{file.path}": file.size_bytes for file in entry.files}
+    for path, size in wanted.items():
+        if held.get(path) != size:
+            found = "is not there" if path not in held else f"has {held[path]} bytes, not {size}"
+            return (
+                f"{where}: {path.removeprefix(prefix)} of '{deployment.name}' {found}; {command} "
+                "builds it again."
+            )
+    extra = sorted(held.keys() - wanted.keys())
+    if extra:
+        return (
+            f"{where}: holds {extra[0].removeprefix(prefix)}, which the lock of "
+            f"'{deployment.name}' does not name and every copy would load; delete it."
+        )
+    return None
 
 
 def lock_fault(deployment: Deployment, target: Target, entry: LockEntry) -> str | None:

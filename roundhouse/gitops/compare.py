@@ -25,7 +25,8 @@ from roundhouse.processes import Run
 from roundhouse.promoted_tree import promoted_folder
 from roundhouse.revisions import Git, export_revision, is_data_only
 from roundhouse.status.state import current_image_tags
-from stacks.images import IMAGE_CONTENTS, base_image, image_tags, image_uris, read_image_files
+from stacks.image_contents import IMAGE_CONTENTS
+from stacks.images import base_image, image_tags, image_uris, read_image_files
 
 DEPLOYED = "deployed"
 

@@ -163,6 +163,15 @@ def _steps(percent: float, count: int) -> tuple[float, ...]:
 def _facts(variant: Mapping[str, Any], target: Mapping[str, Any] | None) -> VariantFacts:
     pools = variant.get("InstancePools", [{"InstanceType": variant.get("InstanceType")}])
     first = int(variant.get("InitialInstanceCount", 0))
+    if "ManagedInstanceScaling" in variant:
+        managed = variant["ManagedInstanceScaling"]
+        return VariantFacts(
+            name=variant["VariantName"],
+            instance_types=tuple(pool["InstanceType"] for pool in pools),
+            least=int(managed["MinInstanceCount"]),
+            most=int(managed["MaxInstanceCount"]),
+            typical=first,
+        )
     bounds = [] if target is None else [target, *_scheduled(target)]
     floors = [int(bound["MinCapacity"]) for bound in bounds if "MinCapacity" in bound] or [first]
     ceilings = [int(bound["MaxCapacity"]) for bound in bounds if "MaxCapacity" in bound] or [first]

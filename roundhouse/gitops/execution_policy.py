@@ -42,6 +42,7 @@ RESOURCE_TYPES = (
     "AWS::SNS::TopicPolicy",
     "AWS::SageMaker::Endpoint",
     "AWS::SageMaker::EndpointConfig",
+    "AWS::SageMaker::InferenceComponent",
     "AWS::SageMaker::Model",
     "AWS::Scheduler::Schedule",
     "AWS::StepFunctions::StateMachine",
@@ -204,13 +205,14 @@ def _resources(scope: str, environment: EnvironmentSpec) -> list[str]:
     )
     place = f"{environment.region}:{account}"
     own = f"roundhouse-{name}"
-    sagemaker = [f"sagemaker:{place}:{kind}/{name}-*" for kind in ("endpoint", "endpoint-config")]
+    kinds = ("endpoint", "endpoint-config", "inference-component", "model")
     found = {
         ANY: [],
         "chatbot": [f"chatbot::{account}:chat-configuration/slack-channel/{own}-*"],
         "cloudwatch": [
             f"cloudwatch:{place}:alarm:{name}-*",
             f"cloudwatch:{place}:alarm:TargetTracking-endpoint/{name}-*",
+            f"cloudwatch:{place}:alarm:TargetTracking-inference-component/{name}-*",
             f"cloudwatch::{account}:dashboard/{own}*",
         ],
         "codebuild": [f"codebuild:{place}:project/{own}-*"],
@@ -226,7 +228,7 @@ def _resources(scope: str, environment: EnvironmentSpec) -> list[str]:
         "oidc": [f"iam::{account}:oidc-provider/{GITHUB_ISSUER}"],
         "PassRole": [f"iam::{account}:role/{own}-*"],
         "s3": [f"s3:::{artifact_bucket(environment)}"],
-        "sagemaker": [*sagemaker, f"sagemaker:{place}:model/{name}-*"],
+        "sagemaker": [f"sagemaker:{place}:{kind}/{name}-*" for kind in kinds],
         "scheduler": [f"scheduler:{place}:schedule/default/{own}-*"],
         "sns": [f"sns:{place}:{own}-*"],
         "ssm": [f"ssm:{place}:parameter/cdk-bootstrap/*"],

@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onboarding.deployment import Deployment, Target
+from onboarding.generation_resolve import generation_deployments
 from onboarding.lock import LockEntry
 from onboarding.promotion import Promotion
 from onboarding.resolve import deployments
-from onboarding.tree import read_tree
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from onboarding.tree import Tree, read_tree
 from roundhouse.errors import RoundhouseError
 from roundhouse.promoted_tree import promoted_folder
 from roundhouse.revisions import Git
 from roundhouse.text import choices
 
 ALL = "leave --model out"
+Endpoint = Deployment | GenerationDeployment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +27,7 @@ class Moved:
     """What an environment deploys with some models at another commit."""
 
     promotion: Promotion
-    endpoints: tuple[Deployment, ...]
+    endpoints: tuple[Endpoint, ...]
     """Those of the models that moved; their evidence is not in the promotion yet."""
     is_new: bool
     """False: the environment deploys exactly this already."""
@@ -33,7 +36,7 @@ class Moved:
 def move_models(
     present: Promotion,
     commits: Mapping[str, str],
-    wanted: Sequence[Deployment],
+    wanted: Sequence[Endpoint],
     git: Git,
     build: Path,
     instead: str | None = None,
@@ -62,7 +65,7 @@ def move_models(
             f"{', '.join(sorted(models))} cannot be moved alone: {composed.faults[0]} Way out: "
             f"{instead or ALL}."
         )
-    after = {item.name: item for item in deployments(composed, present.environment)}
+    after = _tree_endpoints(composed, present.environment)
     chosen = {
         item.name for item in (*before.values(), *wanted) if models & set(endpoint_models(item))
     }
@@ -76,17 +79,23 @@ def move_models(
     )
 
 
-def promoted_endpoints(promotion: Promotion, git: Git, build: Path) -> dict[str, Deployment]:
+def promoted_endpoints(promotion: Promotion, git: Git, build: Path) -> dict[str, Endpoint]:
     """Return what a promotion deploys, by endpoint."""
     tree = read_tree(promoted_folder(promotion, git, build))
-    return _by_name(deployments(tree, promotion.environment))
+    return _tree_endpoints(tree, promotion.environment)
 
 
-def with_engines(promotion: Promotion, endpoints: Collection[Deployment]) -> Promotion:
+def _tree_endpoints(tree: Tree, environment: str) -> dict[str, Endpoint]:
+    own = deployments(tree, environment)
+    return _by_name((*own, *generation_deployments(tree, environment)))
+
+
+def with_engines(promotion: Promotion, endpoints: Collection[Endpoint]) -> Promotion:
     """Return a promotion that names the engines of these endpoints, which are all it deploys."""
-    entries = lock_entries(endpoints)
+    of_engines = [item for item in endpoints if isinstance(item, Deployment)]
+    entries = lock_entries(of_engines)
     update = {
-        "engines": _engine_names(endpoints),
+        "engines": _engine_names(of_engines),
         "archives": {key: entry.archive.sha256 for key, entry in sorted(entries.items())},
     }
     return promotion.model_copy(update=update)
@@ -102,8 +111,10 @@ def lock_entries(endpoints: Collection[Deployment]) -> dict[str, LockEntry]:
     }
 
 
-def endpoint_models(endpoint: Deployment) -> tuple[str, ...]:
+def endpoint_models(endpoint: Endpoint) -> tuple[str, ...]:
     """Return the models that answer behind an endpoint, each once."""
+    if isinstance(endpoint, GenerationDeployment):
+        return (endpoint.name,)
     return tuple(dict.fromkeys(target.model.name for target in _targets(endpoint)))
 
 
@@ -113,14 +124,14 @@ def _targets(endpoint: Deployment) -> Iterator[Target]:
             yield from pool.targets
 
 
-def _by_name(endpoints: Collection[Deployment]) -> dict[str, Deployment]:
+def _by_name(endpoints: Collection[Endpoint]) -> dict[str, Endpoint]:
     return {item.name: item for item in endpoints}
 
 
 def _require_whole(
-    before: Mapping[str, Deployment],
-    wanted: Mapping[str, Deployment],
-    after: Mapping[str, Deployment],
+    before: Mapping[str, Endpoint],
+    wanted: Mapping[str, Endpoint],
+    after: Mapping[str, Endpoint],
     chosen: Collection[str],
     models: Collection[str],
     instead: str | None,

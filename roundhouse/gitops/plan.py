@@ -17,6 +17,7 @@ from onboarding.generation_findings import generation_plans
 from onboarding.lock import LockEntry
 from onboarding.prices import price, prices_date
 from onboarding.resolve import deployments, runtime_identity
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
 from roundhouse.gitops.endpoint_facts import (
     declared_template,
@@ -25,6 +26,7 @@ from roundhouse.gitops.endpoint_facts import (
     scaling_changes,
 )
 from roundhouse.gitops.engine_changes import engine_changes, previous_target
+from roundhouse.gitops.generation_changes import generation_change, tree_generators
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
@@ -43,6 +45,8 @@ from stacks.capacity.variant import variant_capacity
 from stacks.dashboards.environment import environment_dashboard
 from stacks.endpoint.change import update_steps
 from stacks.endpoint.template import endpoint_faults, endpoint_template
+from stacks.generation.dashboard import generation_widgets
+from stacks.generation.template import generation_template
 
 REQUESTS = 1_000_000
 OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping[str, Template]]
@@ -50,6 +54,8 @@ OtherStacks = Callable[[EnvironmentSpec, Mapping[str, EnvironmentSpec]], Mapping
 
 Of the environment, among all of its tree by name.
 """
+Side = tuple[Sequence[Deployment], Sequence[GenerationDeployment]]
+"""The endpoints of an environment on one side of a change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +87,8 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     """
     name, region = change.environment.name, change.environment.region
     before, after = _deployments(change.base, name), _deployments(change.head, name)
+    trees = (change.base, change.head)
+    old_generators, generators = (tree_generators(tree, name) for tree in trees)
     estimated = {key: _with_estimates(item, before) for key, item in after.items()}
     deployed = json.dumps(change.deployed or {})
     engines = [
@@ -90,7 +98,8 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     ]
     endpoints: list[EndpointChange] = []
     digests: dict[str, tuple[str, str]] = {}
-    for endpoint in sorted(before.keys() | after.keys() | _deployed_endpoints(change)):
+    deployed_ones = _deployed_endpoints(change) - generators.keys()
+    for endpoint in sorted(before.keys() | after.keys() | deployed_ones):
         old, new = before.get(endpoint), estimated.get(endpoint)
         if old is not None and old == new and change.uris_before == change.image_uris:
             continue
@@ -107,9 +116,17 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         endpoints.append(
             _endpoint_change(region, endpoint, (old, new), pair, faults, is_estimated=is_estimated)
         )
-    sides = (list(before.values()), list(estimated.values()))
+    for endpoint in sorted(old_generators.keys() | generators.keys()):
+        item = _generation_change(
+            change, endpoint, old_generators.get(endpoint), generators.get(endpoint), digests
+        )
+        endpoints += [] if item is None else [item]
+    sides = (
+        (list(before.values()), list(old_generators.values())),
+        (list(estimated.values()), list(generators.values())),
+    )
     stacks = _stack_changes(change, other_stacks, sides, digests)
-    inputs = plan_inputs(change.environment, after.values())
+    inputs = plan_inputs(change.environment, after.values(), generators.values())
     missing = [engine.key for engine in engines if engine.state == "missing"]
     return EnvironmentPlan(
         environment=name,
@@ -117,12 +134,40 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
         endpoints=tuple(endpoints),
         engines=tuple(engines),
         stacks=stacks,
-        unchanged_endpoints=len(after.keys() - {item.name for item in endpoints}),
+        unchanged_endpoints=len(
+            (after.keys() | generators.keys()) - {item.name for item in endpoints}
+        ),
         prices_date=prices_date(region),
         digests=dict(sorted(digests.items())),
         inputs=inputs,
         text_generation=generation_plans(change.head, name),
     )
+
+
+def _generation_change(
+    change: Change,
+    endpoint: str,
+    old: GenerationDeployment | None,
+    new: GenerationDeployment | None,
+    digests: dict[str, tuple[str, str]],
+) -> EndpointChange | None:
+    """Return what becomes of a text generator's endpoint, and note its digests; None: nothing.
+
+    One whose checkpoint is not built has no template yet: its plan and the note of it say so.
+    """
+    stack = names.stack_name(change.environment, f"endpoint-{endpoint}")
+    before: Template | None
+    if change.deployed is None:
+        before = None if old is None else generation_template(old, change.uris_before)
+    else:
+        before = change.deployed.get(stack)
+    after = None if new is None else generation_template(new, change.image_uris)
+    if new is not None and new.problem is not None:
+        return None
+    found = generation_change(change.environment.region, endpoint, new, before, after)
+    if found is not None and new is not None:
+        digests[stack] = (template_digest(before), template_digest(after))
+    return found
 
 
 def _templates(
@@ -239,13 +284,13 @@ def per_million_requests(deployment: Deployment) -> float | None:
 def _stack_changes(
     change: Change,
     other_stacks: OtherStacks,
-    deployments_of: tuple[Sequence[Deployment], Sequence[Deployment]],
+    deployments_of: tuple[Side, Side],
     digests: dict[str, tuple[str, str]],
 ) -> tuple[StackChange, ...]:
     """Return the changes of the stacks that are no endpoint's, and note their digests."""
     base = None if change.base is None else change.base.environments.get(change.environment.name)
     before, after = (
-        dict(observability_template(change.environment, items)) for items in deployments_of
+        dict(observability_template(change.environment, *items)) for items in deployments_of
     )
     if change.deployed is not None:
         prefix = names.stack_name(change.environment, "endpoint-")
@@ -269,16 +314,16 @@ def _stack_changes(
 
 
 def observability_template(
-    environment: EnvironmentSpec, of: Sequence[Deployment]
+    environment: EnvironmentSpec,
+    of: Sequence[Deployment],
+    generators: Sequence[GenerationDeployment] = (),
 ) -> dict[str, Template]:
     """Return the stack of the environment's dashboard, by its name; none without an endpoint."""
-    if not of:
+    if not of and not generators:
         return {}
-    return {
-        names.stack_name(environment, "observability"): {
-            "Resources": {"Dashboard": environment_dashboard(environment, of)}
-        }
-    }
+    dashboard = environment_dashboard(environment, of, generation_widgets(generators))
+    stack = names.stack_name(environment, "observability")
+    return {stack: {"Resources": {"Dashboard": dashboard}}}
 
 
 def _may_differ(change: Change) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from onboarding.text_generation.plan import NOT_SERVED, Candidate, TextGenerationPlan
+from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_JOB
 from roundhouse.gitops.plan_section import Section
 
@@ -47,11 +47,9 @@ def generation_sections(plans: Sequence[TextGenerationPlan]) -> Iterator[Section
 
 
 def generation_notes(plans: Sequence[TextGenerationPlan]) -> Iterator[str]:
-    """Yield what was assumed of each text generator, and that nothing is deployed."""
+    """Yield what was assumed of each text generator."""
     for plan in plans:
         yield from (f"{plan.model}: {note}" for note in plan.notes)
-    if plans:
-        yield f"{', '.join(plan.model for plan in plans)}: {NOT_SERVED}."
 
 
 def _row(plan: TextGenerationPlan, item: Candidate) -> tuple[str, ...]:

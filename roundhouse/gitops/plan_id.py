@@ -10,6 +10,7 @@ from typing import Any
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.prices import PriceList, price_list
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 
 DIGITS = 12
 
@@ -27,7 +28,10 @@ def plan_id(
 
 
 def plan_inputs(
-    environment: EnvironmentSpec, of: Iterable[Deployment], prices: PriceList | None = None
+    environment: EnvironmentSpec,
+    of: Iterable[Deployment],
+    generators: Iterable[GenerationDeployment] = (),
+    prices: PriceList | None = None,
 ) -> dict[str, str]:
     """Return the digest of the environment's file, its region's prices and each lock entry.
 
@@ -46,6 +50,10 @@ def plan_inputs(
             if entry is not None:
                 name = f"lock of {target.model.name}, engine {target.engine_key}"
                 inputs[name] = _digest(entry.model_dump(mode="json"))
+    for generator in generators:
+        for locked in generator.built:
+            name = f"lock of {generator.name}, checkpoint {locked.checkpoint_key}"
+            inputs[name] = _digest(locked.model_dump(mode="json"))
     return dict(sorted(inputs.items()))
 
 

@@ -66,23 +66,24 @@ def prepare_promotion(
     present = read_promotion(paths.tree, destination)
     moved = _next_promotion(tree, spec, _merged_commit(git), models, present, git, paths.build)
     before = {item.name: item for item in deployments(tree, source)}
+    endpoints = tuple(item for item in moved.endpoints if isinstance(item, Deployment))
     with report.step("Checking the gates") as step:
         alarms = _alarm_client(tree.environments[source], spec, clients_of, assume)
-        _require_gates(moved.endpoints, before, alarms, now)
-        step.finish(f"{len(moved.endpoints)} endpoints")
+        _require_gates(endpoints, before, alarms, now)
+        step.finish(f"{len(endpoints)} endpoints")
     stores = [
         Store(environment=item.name, bucket=artifact_bucket(item), s3=clients_of(item)("s3"))
         for item in (tree.environments[source], spec)
     ]
     with report.step(f"Copying engines to {destination}") as step:
-        entries = list(lock_entries(moved.endpoints).values())
+        entries = list(lock_entries(endpoints).values())
         copied = copy_engines(stores[0], stores[1], entries, step.update)
         step.finish(f"{copied.copied} objects copied, {copied.present} were there")
     if present is not None and not moved.is_new:
         return Prepared(promotion=present, is_new=False, copied=copied)
     measured = {
         item.name: found
-        for item in moved.endpoints
+        for item in endpoints
         if (found := evidence(item, before[item.name], spec.gates)) is not None
     }
     update = {

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from onboarding.deployment import Deployment
 from onboarding.lock import LockError
 from onboarding.promotion import (
     Promotion,
@@ -17,7 +16,12 @@ from onboarding.promotion import (
 from onboarding.resolve import deployments
 from onboarding.tree import Tree
 from roundhouse.errors import RoundhouseError, UsageError
-from roundhouse.gitops.model_commits import endpoint_models, move_models, promoted_endpoints
+from roundhouse.gitops.model_commits import (
+    Endpoint,
+    endpoint_models,
+    move_models,
+    promoted_endpoints,
+)
 from roundhouse.paths import Paths
 from roundhouse.processes import Run
 from roundhouse.revisions import Git
@@ -121,9 +125,7 @@ def _endpoint_rollback(
     return None
 
 
-def _is_same(
-    before: Mapping[str, Deployment], now: Mapping[str, Deployment], endpoint: str
-) -> bool:
+def _is_same(before: Mapping[str, Endpoint], now: Mapping[str, Endpoint], endpoint: str) -> bool:
     """True when an endpoint is what it was, or was not there yet."""
     if endpoint not in before:
         return True

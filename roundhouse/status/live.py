@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onboarding.deployment import Deployment, Variant
+from onboarding.deployment import DeployedEndpoint, Deployment, Variant
 from onboarding.keys import KEY_LENGTH
 from onboarding.names import ENGINES_PREFIX, endpoint_name, stack_name
 from roundhouse.aws.clients import Client, Clients, calling
@@ -115,7 +115,9 @@ def image_reference(uri: str) -> tuple[str, str]:
     return path, reference
 
 
-def stacks_without_files(clients: Clients, deployments: Collection[Deployment]) -> tuple[str, ...]:
+def stacks_without_files(
+    clients: Clients, deployments: Collection[DeployedEndpoint]
+) -> tuple[str, ...]:
     """Return the endpoint stacks of an environment that no file describes any more."""
     environments = {
         deployment.environment.name: deployment.environment for deployment in deployments

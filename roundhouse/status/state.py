@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from onboarding.deployment import Deployment, Target
+from onboarding.deployment import DeployedEndpoint, Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, engine_archive_path
 from onboarding.platform import serving_platforms
 from roundhouse.aws.clients import Clients, object_exists
@@ -107,7 +107,9 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
         for deployment in wanted
         for target in deployment.targets
     )
-    gone = looking.find("stacks", lambda clients: stacks_without_files(clients, wanted))
+    generators = generation_deployments(tree, environment)
+    described: list[DeployedEndpoint] = [*wanted, *generators]
+    gone = looking.find("stacks", lambda clients: stacks_without_files(clients, described))
     return State(
         environment=environment,
         cloud=None if address is None else address.endpoint_url,
@@ -116,7 +118,7 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
         endpoints=tuple(map(endpoint_state, wanted)),
         live=tuple(entry for entry in running.values() if isinstance(entry, LiveEndpoint)),
         stacks_without_files=gone or (),
-        generators=tuple(map(generator_state, generation_deployments(tree, environment))),
+        generators=tuple(map(generator_state, generators)),
     )
 
 

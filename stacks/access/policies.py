@@ -66,9 +66,9 @@ def image_push(environment: EnvironmentSpec, images: Sequence[str]) -> tuple[Sta
     )
 
 
-def base_image_pull(repository_arn: str) -> tuple[Statement, ...]:
-    """Pull from one repository of another account; see `registry_log_in`."""
-    return (allow("PullBaseImage", PULL, [repository_arn]),)
+def base_image_pull(*repository_arns: str) -> tuple[Statement, ...]:
+    """Pull from repositories of another account; see `registry_log_in`."""
+    return (allow("PullBaseImage", PULL, list(repository_arns)),)
 
 
 def object_reads(
@@ -158,14 +158,15 @@ def pass_role(role: str | dict[str, Any], service: str) -> tuple[Statement, ...]
     return (allow("PassRole", ["iam:PassRole"], [role], condition),)
 
 
-def log_writes(environment: EnvironmentSpec, group: str) -> tuple[Statement, ...]:
-    """Write one log group.
+def log_writes(environment: EnvironmentSpec, *groups: str) -> tuple[Statement, ...]:
+    """Write these log groups.
 
     IAM knows a group by the ARN that ends in `:*`. Source: CloudWatch Logs user guide, "Overview of
     managing access permissions".
     """
-    resource = arns.log_group(environment, group)
-    return (allow("WriteLogs", LOG_ACTIONS, [resource, f"{resource}:*"]),)
+    arns_of_groups = [arns.log_group(environment, group) for group in groups]
+    resources = [name for arn in arns_of_groups for name in (arn, f"{arn}:*")]
+    return (allow("WriteLogs", LOG_ACTIONS, resources),)
 
 
 def log_stream_writes(environment: EnvironmentSpec, *groups: str) -> tuple[Statement, ...]:

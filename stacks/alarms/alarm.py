@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import VARIANT, Deployment, Variant
+from onboarding.deployment import VARIANT, DeployedEndpoint, Deployment, Variant
 from onboarding.metrics import INVOCATIONS
 from stacks.access import arns
 from stacks.scaling.resources import dimensions
@@ -84,7 +84,7 @@ def variant_metric(
     )
 
 
-def alarm_name(deployment: Deployment, kind: str, variant: Variant | None = None) -> str:
+def alarm_name(deployment: DeployedEndpoint, kind: str, variant: Variant | None = None) -> str:
     """Return the alarm's name, its own among those of every endpoint in the account and region.
 
     A joined variant stands behind two hyphens, which no name has in a row.
@@ -94,7 +94,7 @@ def alarm_name(deployment: Deployment, kind: str, variant: Variant | None = None
     return f"{endpoint}-{kind}" if variant is None or own else f"{endpoint}-{kind}--{variant.name}"
 
 
-def alarm_arn(deployment: Deployment, alarm: Alarm) -> str:
+def alarm_arn(deployment: DeployedEndpoint, alarm: Alarm) -> str:
     """Return what a dashboard calls the alarm."""
     name = alarm_name(deployment, alarm.kind, alarm.variant)
     return arns.arn(deployment.environment, "cloudwatch", f"alarm:{name}")
@@ -105,7 +105,7 @@ def percent(share: float) -> str:
     return f"{share * 100:.3g} %"
 
 
-def properties(deployment: Deployment, alarm: Alarm) -> dict[str, Any]:
+def properties(deployment: DeployedEndpoint, alarm: Alarm) -> dict[str, Any]:
     """Return an `AWS::CloudWatch::Alarm` that notifies the environment's topic."""
     subject = names.endpoint_name(deployment.environment, deployment.name)
     if alarm.variant is not None and alarm.variant.name != VARIANT:

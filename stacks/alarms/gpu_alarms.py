@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from onboarding import names
-from onboarding.deployment import VARIANT, Deployment, Variant
+from onboarding.deployment import VARIANT, DeployedEndpoint, Deployment, Variant
 from stacks.access import arns
 from stacks.alarms.alarm import alarm_name
 from stacks.scaling.targets import variant_id
@@ -40,12 +40,24 @@ def _properties(
     subject = endpoint if variant.name == VARIANT else f"{endpoint}, {variant.name}"
     labels = {"aws.sagemaker.endpoint.name": endpoint, "aws.sagemaker.variant.name": variant.name}
     matchers = ", ".join(f'"{label}"="{value}"' for label, value in labels.items())
+    return query_alarm(
+        deployment,
+        alarm_name(deployment, field.lower().replace("_", "-"), variant),
+        f"{subject}: {field} of a GPU is over {limit:g}",
+        f'{{"{field}", {matchers}}} > {limit:.10g}',
+    )
+
+
+def query_alarm(
+    deployment: DeployedEndpoint, name: str, description: str, query: str
+) -> dict[str, Any]:
+    """Return an `AWS::CloudWatch::Alarm` on whatever a PromQL query returns."""
     return {
-        "AlarmName": alarm_name(deployment, field.lower().replace("_", "-"), variant),
-        "AlarmDescription": f"{subject}: {field} of a GPU is over {limit:g}",
+        "AlarmName": name,
+        "AlarmDescription": description,
         "EvaluationCriteria": {
             "PromQLCriteria": {
-                "Query": f'{{"{field}", {matchers}}} > {limit:.10g}',
+                "Query": query,
                 "PendingPeriod": PENDING_SECONDS,
                 "RecoveryPeriod": RECOVERY_SECONDS,
             }

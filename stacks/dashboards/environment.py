@@ -47,24 +47,33 @@ STATES_HEIGHT = 3
 
 
 def environment_dashboard(
-    environment: EnvironmentSpec, deployments: Sequence[Deployment]
+    environment: EnvironmentSpec, deployments: Sequence[Deployment], others: Sequence[Widget] = ()
 ) -> Resource:
-    """Return the environment's dashboard as a CloudFormation resource."""
+    """Return the environment's dashboard as a CloudFormation resource.
+
+    `others` are widgets of endpoints of another kind, below those of `deployments`.
+    """
     return {
         "Type": "AWS::CloudWatch::Dashboard",
         "Properties": {
             "DashboardName": f"roundhouse-{environment.name}",
-            "DashboardBody": json.dumps(dashboard_body(deployments), sort_keys=True),
+            "DashboardBody": json.dumps(dashboard_body(deployments, others), sort_keys=True),
         },
     }
 
 
-def dashboard_body(deployments: Sequence[Deployment]) -> dict[str, Any]:
+def dashboard_body(
+    deployments: Sequence[Deployment], others: Sequence[Widget] = ()
+) -> dict[str, Any]:
     """Alarms of every endpoint, then all of the one selected.
 
     Latency, load, errors, instances, cache, queue, variants. Numbers of its own that an endpoint
     has (SLO, capacity, price) are drawn by its alarms' graphs, which follow the selector.
     """
+    # A longer period would sum more than the minute that the lines are about.
+    settings = {"start": "-PT3H", "periodOverride": "inherit"}
+    if not deployments:
+        return {**settings, "widgets": laid_out(others)}
     alarms = [endpoint_alarms(deployment) for deployment in deployments]
     kinds = [
         frozenset(alarm.kind for alarm in own if alarm.variant in (None, deployment.own))
@@ -76,11 +85,9 @@ def dashboard_body(deployments: Sequence[Deployment]) -> dict[str, Any]:
         *with_headings(sections),
     ]
     return {
-        "start": "-PT3H",
-        # A longer period would sum more than the minute that the lines are about.
-        "periodOverride": "inherit",
+        **settings,
         "variables": [_selector(deployments)],
-        "widgets": laid_out(widgets),
+        "widgets": laid_out([*widgets, *others]),
     }
 
 

@@ -17,6 +17,7 @@ from stacks.template import DIGEST_LENGTH
 
 Template = Mapping[str, Any]
 ENDPOINT, CONFIG = "AWS::SageMaker::Endpoint", "AWS::SageMaker::EndpointConfig"
+COMPONENT = "AWS::SageMaker::InferenceComponent"
 HELD = "RoundhouseHeld"
 """Template metadata.
 
@@ -89,6 +90,14 @@ def updates_config(before: Template, after: Template) -> bool:
     return (
         "RetainAllVariantProperties" in new["Properties"]
         and old["Properties"]["EndpointConfigName"] != new["Properties"]["EndpointConfigName"]
+    )
+
+
+def updates_component(before: Template, after: Template) -> bool:
+    """Return whether an update changes an inference component that is there already."""
+    old, new = _of(before, COMPONENT), _of(after, COMPONENT)
+    return any(
+        old[name]["Properties"] != new[name]["Properties"] for name in old.keys() & new.keys()
     )
 
 

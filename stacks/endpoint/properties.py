@@ -24,6 +24,13 @@ from stacks.template import Properties, content_name
 
 RETAINS, RETAINED = "RetainVariantProperties", "VariantPropertiesAreRetained"
 """A parameter, which `roundhouse deploy` sets, and the condition that it is true."""
+RETAINED_PROPERTIES: Mapping[str, Any] = {
+    "RetainAllVariantProperties": {"Fn::If": [RETAINED, True, {"Ref": "AWS::NoValue"}]},
+    "ExcludeRetainedVariantProperties": {
+        "Fn::If": [RETAINED, [{"VariantPropertyType": "DesiredWeight"}], {"Ref": "AWS::NoValue"}]
+    },
+}
+"""Of an endpoint whose instance counts scaling moves: all but the weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,14 +109,7 @@ def endpoint_properties(
         "EndpointConfigName": config_name,
         "DeploymentConfig": rollout,
     }
-    if counts_move:
-        weights = [{"VariantPropertyType": "DesiredWeight"}]
-        for key, value in (
-            ("RetainAllVariantProperties", True),
-            ("ExcludeRetainedVariantProperties", weights),
-        ):
-            properties[key] = {"Fn::If": [RETAINED, value, {"Ref": "AWS::NoValue"}]}
-    return properties
+    return {**properties, **(RETAINED_PROPERTIES if counts_move else {})}
 
 
 def initial_count(variant: Variant) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from onboarding import names
@@ -87,7 +87,12 @@ def version_statements(deployment: Deployment) -> tuple[Statement, ...]:
 
 def version_policy(deployment: Deployment) -> dict[str, dict[str, Any]]:
     """The `AWS::IAM::Policy` of this version, by a logical id of its statements."""
-    document = {"Version": "2012-10-17", "Statement": list(version_statements(deployment))}
+    return named_policy(version_statements(deployment))
+
+
+def named_policy(statements: Sequence[Statement]) -> dict[str, dict[str, Any]]:
+    """The `AWS::IAM::Policy` of these statements beside `Role`, by a logical id of its content."""
+    document = {"Version": "2012-10-17", "Statement": list(statements)}
     digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:DIGITS]
     properties = {
         "PolicyName": f"version-{digest}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.platform import aws_partition
@@ -14,8 +16,6 @@ ENGINES = f"{names.ENGINES_PREFIX}/*"
 
 def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """What is deployed and runs, without a byte of any object."""
-    kinds = ("endpoint", "endpoint-config", "model")
-    prefix = names.endpoint_name(environment, "*")
     return (
         stack_list(),
         stack_reads(environment, "DescribeStacks", "GetTemplate"),
@@ -25,11 +25,7 @@ def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
             [arns.bucket(environment)],
             {"StringLike": {"s3:prefix": ENGINES}},
         ),
-        allow(
-            "ReadEndpoints",
-            [f"sagemaker:Describe{kind}" for kind in ("Endpoint", "EndpointConfig", "Model")],
-            [arns.arn(environment, "sagemaker", f"{kind}/{prefix}") for kind in kinds],
-        ),
+        _endpoint_reads(environment, {}),
         _scaling_reads(),
         alarm_reads(environment, "DescribeAlarms"),
     )
@@ -37,25 +33,30 @@ def plan_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
 
 def drift_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """Everything that our templates make, as it is now, and AWS's price list. Code of main asks."""
-    prefix = names.endpoint_name(environment, "*")
-    kinds = ("endpoint", "endpoint-config", "model")
     return (
         *bucket_reads(environment, [ENGINES]),
         *key_use(environment, ["kms:Decrypt"]),
         stack_list(),
         stack_reads(environment, "DescribeStackResources", "DescribeStacks", "GetTemplate"),
-        allow(
-            "ReadEndpoints",
-            [
-                *(f"sagemaker:Describe{kind}" for kind in ("Endpoint", "EndpointConfig", "Model")),
-                "sagemaker:ListTags",
-            ],
-            [arns.arn(environment, "sagemaker", f"{kind}/{prefix}") for kind in kinds],
-        ),
+        _endpoint_reads(environment, {"InferenceComponent": "inference-component"}, "ListTags"),
         _scaling_reads(),
         alarm_reads(environment, "DescribeAlarms"),
         *_shared_reads(environment),
         allow("ReadPrices", ["pricing:GetProducts"], ["*"]),
+    )
+
+
+def _endpoint_reads(
+    environment: EnvironmentSpec, others: Mapping[str, str], *verbs: str
+) -> Statement:
+    """Describe endpoints and what they are made of, `others` too: kinds, and their ARNs' words."""
+    kinds = {"Endpoint": "endpoint", "EndpointConfig": "endpoint-config", **others,
+             "Model": "model"}  # fmt: skip
+    prefix = names.endpoint_name(environment, "*")
+    return allow(
+        "ReadEndpoints",
+        [f"sagemaker:{verb}" for verb in (*(f"Describe{kind}" for kind in kinds), *verbs)],
+        [arns.arn(environment, "sagemaker", f"{kind}/{prefix}") for kind in kinds.values()],
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.text_generation.checkpoint_key import CHECKPOINTS
 from stacks.access import arns
 from stacks.access.policies import Condition, Statement, allow, key_use, write_once
 from stacks.builds.training_states import LOG_GROUP
@@ -27,6 +28,7 @@ PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
 """The request starts a multipart upload or adds a part; its completion is that of `write_once`."""
 NETWORKS = f"{names.NETWORKS_PREFIX}/*"
 CHECKS = f"{names.CAPTURE_CHECKS_PREFIX}/*"
+CHECKPOINT_FILES = f"{CHECKPOINTS}/*"
 SOURCES, IMAGES = f"{names.SOURCES_PREFIX}/*", f"{names.IMAGES_PREFIX}/*"
 
 
@@ -49,7 +51,7 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
     return (
         *bucket_reads(environment, [ENGINES, NETWORKS, SOURCES]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        *write_once(environment, [SOURCES]),
+        *write_once(environment, [SOURCES, f"{names.ADAPTERS_PREFIX}/*"]),
         # An image that is built again under its tag has another digest, which its bill names.
         allow("WriteBills", ["s3:PutObject"], [arns.bucket_object(environment, IMAGES)]),
         # Builds cannot write there: what they leave reads no capture.
@@ -71,7 +73,21 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
         allow(
             "TagEngines",
             ["s3:DeleteObjectTagging", "s3:GetObjectTagging", "s3:PutObjectTagging"],
-            [arns.bucket_object(environment, path) for path in (ENGINES, NETWORKS)],
+            [
+                arns.bucket_object(environment, path)
+                for path in (ENGINES, NETWORKS, CHECKPOINT_FILES)
+            ],
+        ),
+        allow(
+            "LookAtComponents",
+            ["sagemaker:DescribeInferenceComponent"],
+            [
+                arns.arn(
+                    environment,
+                    "sagemaker",
+                    f"inference-component/{names.endpoint_name(environment, '*')}",
+                )
+            ],
         ),
         allow(
             "AssumeDeploymentRoles",

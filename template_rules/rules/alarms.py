@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from onboarding.aws_limits import REAL_TIME_SECONDS
+from onboarding.metrics import HIGH_RESOLUTION
 from template_rules.hosting import ALARM, config_of, variant_named, variants
 from template_rules.metrics import (
     COUNT,
@@ -70,6 +71,8 @@ def alarm_periods(assembly: Assembly) -> Iterator[Problem]:
 
 
 def _published_every(assembly: Assembly, use: MetricUse) -> float:
+    if use.metric in HIGH_RESOLUTION:
+        return min(SHORT_PERIODS)
     variant = _variant(assembly, use)
     given = at(
         None if variant is None else variant.config.properties,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from template_rules.hosting import (
     ALARM,
+    COMPONENT,
     COMPOSITE,
     ENDPOINT,
     ENDPOINT_CONFIG,
@@ -14,6 +15,7 @@ from template_rules.hosting import (
     TARGET,
     all_variants,
     rollback_alarms,
+    scaled_component,
     scaled_variant,
     watched_endpoints,
 )
@@ -63,6 +65,15 @@ def _names(assembly: Assembly) -> Iterator[tuple[Resource, object, tuple[str, ..
         match = scaled_variant(target)
         if match is not None:
             yield target, match["endpoint"], (ENDPOINT,)
+        component = scaled_component(assembly, target)
+        if component is not None:
+            yield target, component.name, (COMPONENT,)
+    for component in assembly.of_type(COMPONENT):
+        yield component, component.properties.get("EndpointName"), (ENDPOINT,)
+        yield component, component.at("Specification.ModelName"), (MODEL,)
+        yield component, component.at("Specification.BaseInferenceComponentName"), (COMPONENT,)
+        for _, name in rollback_alarms(component):
+            yield component, name, (ALARM, COMPOSITE)
 
 
 def _policies(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
@@ -79,8 +90,8 @@ def _alarms(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
     """An alarm that does not roll a deployment back rings for an endpoint that exists."""
     rollbacks = {
         assembly.find(name, ALARM, COMPOSITE)
-        for endpoint in assembly.of_type(ENDPOINT)
-        for _, name in rollback_alarms(endpoint)
+        for updated in assembly.of_type(ENDPOINT, COMPONENT)
+        for _, name in rollback_alarms(updated)
     }
     for alarm in assembly.of_type(ALARM):
         member = any(

@@ -18,6 +18,7 @@ from cfnlint.runner.template.runner import run_template_by_data
 
 from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from stacks.environment_stage import EnvironmentStage, Sources, read_sources
 from tests.synth.deployments import ROOT
 
@@ -73,6 +74,7 @@ def synthesized(
     deployments: Sequence[Deployment],
     sources: Sources = SOURCES,
     environments: Mapping[str, EnvironmentSpec] = MappingProxyType({}),
+    generators: Sequence[GenerationDeployment] = (),
 ) -> Stacks:
     """Every stack of an environment, by the last part of its path.
 
@@ -84,6 +86,7 @@ def synthesized(
         app,
         environment=environment,
         deployments=deployments,
+        generators=generators,
         sources=sources,
         environments=environments,
     )

@@ -10,6 +10,7 @@ from onboarding.tree import read_tree
 from tests.synth.assembly import Stacks, synthesized
 from tests.synth.deployments import with_locks
 from tests.synth.endpoint_cases import CHECKED, MODEL, POOLS, QUEUE, beside, endpoint_settings
+from tests.synth.generation_cases import SCALED, generator_files, lock_checkpoints
 from tests.unit.onboarding.trees import tree_root
 
 SETTINGS = """name: cloud
@@ -49,23 +50,34 @@ KINDS = {
 def everything(
     folder: Path, settings: str, endpoint: dict[str, str]
 ) -> tuple[EnvironmentSpec, Stacks]:
-    """The stacks of the base tree with a shadow beside its model, in an environment that has every
-    setting.
+    """The stacks of the base tree with a shadow beside its model, and a text generator, in an
+    environment that has every setting.
     """
     shadow = (
         {"models/shadow.yaml": beside("{joins: example, role: shadow}", "shadow")}
         if endpoint is KINDS["everything"]
         else {}
     )
-    changes = {"environments/cloud.yaml": {"name: cloud\n": settings}, MODEL: endpoint, **shadow}
-    tree = read_tree(tree_root(folder, changes))
+    generator = generator_files(**SCALED) if shadow else {}
+    changes = {
+        "environments/cloud.yaml": {"name: cloud\n": settings},
+        MODEL: endpoint,
+        **shadow,
+        **generator,
+    }
+    root = tree_root(folder, changes)
+    generators = lock_checkpoints(root)
+    tree = read_tree(root)
     assert tree.faults == (), "\n".join(map(str, tree.faults))
     found = tuple(with_locks(deployment) for deployment in deployments(tree, "cloud"))
     environment = tree.environments["cloud"]
     others = {} if environment.github is None else neighbours(environment)
     if others:
         environment = environment.model_copy(update={"promotes_from": "staging"})
-    return environment, synthesized(folder / "out", environment, found, environments=others)
+    stacks = synthesized(
+        folder / "out", environment, found, environments=others, generators=generators
+    )
+    return environment, stacks
 
 
 def neighbours(environment: EnvironmentSpec) -> dict[str, EnvironmentSpec]:

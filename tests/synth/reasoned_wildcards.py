@@ -52,6 +52,7 @@ KEY_USE = frozenset({"kms:Decrypt", "kms:GenerateDataKey"})
 STREAMS = frozenset(
     {"logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"}
 )
+DESCRIBED_KINDS = ("Endpoint", "EndpointConfig", "InferenceComponent", "Model")
 DESCRIBED = ("DhcpOptions", "NetworkInterfaces", "SecurityGroups", "Subnets", "Vpcs")
 INTERFACES = [
     f"ec2:{verb}NetworkInterface{more}"
@@ -205,10 +206,10 @@ REASONED = (
     Reasoned(
         why="endpoints of this environment, whose files come and go; read only",
         resource=ARN.format(service="sagemaker")
-        + r"(endpoint|endpoint-config|model)/[a-z0-9-]+-\*",
+        + r"(endpoint|endpoint-config|inference-component|model)/[a-z0-9-]+-\*",
         actions=frozenset(
             f"sagemaker:{name}"
-            for name in ("DescribeEndpoint", "DescribeEndpointConfig", "DescribeModel", "ListTags")
+            for name in (*(f"Describe{kind}" for kind in DESCRIBED_KINDS), "ListTags")
         ),
     ),
     Reasoned(
@@ -264,7 +265,7 @@ REASONED = (
     ),
     Reasoned(
         why="the mark of `roundhouse prune` on objects under one prefix",
-        resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/(engines|networks)/\*",
+        resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/(checkpoints|engines|networks)/\*",
         actions=frozenset(f"s3:{verb}ObjectTagging" for verb in ("Delete", "Get", "Put")),
     ),
     Reasoned(

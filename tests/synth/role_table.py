@@ -26,6 +26,7 @@ ROLES = {
     ("Builds", "CpuRole"): "builds",
     ("Builds", "GpuRole"): "builds",
     ("Builds", "FleetRole"): "builds",
+    ("Builds", "QuantizerRole"): "builds",
     ("Builds", "JobRole"): "jobs",
     ("Builds", "MachineRole"): "machine",
     ("Builds", "SignerRole"): "signer",
@@ -40,6 +41,7 @@ ROLES = {
     ("Endpoint-example", "CaptureCheckRole"): "check",
     ("Endpoint-example", "CaptureCheckScheduleRole"): "schedule",
     ("Endpoint-shared", "Role"): "endpoint",
+    ("Endpoint-chat", "Role"): "text generator",
 }
 """The short name of every role, by stack and logical id; roles that do the same for different
 things share one.
@@ -69,18 +71,21 @@ WHY = {
     "ListSource": "which objects the environment before has",
     "ListLogs": "retention of the log groups of builds",
     "ListStacks": "takes no resource",
+    "ListCheckpoint": "SageMaker copies every object of the prefix, and lists it first",
     "ListBucket": "S3 then reports a missing object as missing, not as denied",
     "LookAtBuilds": "progress and reasons of builds",
+    "LookAtComponents": "which model the copies of a text generator run",
     "LookAtImages": "which tags are there",
     "LookAtAlarms": "SageMaker reads the rollback alarms with this role",
+    "LocateBucket": "in which region the bucket is",
     "LogInToRegistry": "takes no resource; opens only what other statements name",
     "PassRole": "the training jobs' role, or the recommender's own, to SageMaker alone",
     "PublishCaptureMetrics": "takes no resource; the namespace narrows it",
     "PublishHostMetrics": "takes no resource; the namespace narrows it",
     "PublishToTopic": "results of builds; answers of asynchronous endpoints",
-    "PullBaseImage": "AWS's Triton image, which ours start from",
+    "PullBaseImage": "AWS's Triton and vLLM images, which ours start from",
     "PullImage": "its own images",
-    "PushImages": "the five repositories; tags are immutable",
+    "PushImages": "the environment's repositories; tags are immutable",
     "ReadAlarms": "drift, rollbacks and a promotion's quiet time",
     "ReadAlarmsBefore": "the quiet time of an environment of another account",
     "ReadBenchmarkMetrics": "takes no resource; what CloudWatch saw of a benchmark's endpoint",
@@ -104,6 +109,7 @@ WHY = {
     "ReadSources": "`source_buckets`: the prefix alone",
     "ReadSource": "what is promoted, by digest",
     "ReadEngines": "archives of this version; a multi-model endpoint's are in ReadObjects",
+    "ReadCheckpoint": "files of the checkpoint of this version, and no other",
     "ReadObjects": "its input",
     "ReadPublicKey": "a signature names its key by the digest of the public half",
     "ReadKey": "SageMaker reads the key of the volume",
@@ -251,7 +257,7 @@ def _short(resource: Any) -> str:
     text = re.sub(r"arn:aws:([a-z0-9-]+):[a-z0-9-]*:(111122223333|444455556666)?:?", r"\1:", text)
     text = text.replace("-111122223333-us-east-1", "-ACCOUNT-REGION")
     text = re.sub(r"(?<=[:/])cloud-\*", "ENV-*", text)
-    text = re.sub("cloud-(example|shared)", "ENV-ENDPOINT", text)
+    text = re.sub("cloud-(example|shared|chat)", "ENV-ENDPOINT", text)
     text = re.sub(
         r"(subnet|sg)-0123456789abcdef[01]",
         lambda match: {"subnet": "SUBNET", "sg": "GROUP"}[match[1]],

@@ -142,7 +142,7 @@ def test_plan_reads_no_object_and_neither_it_nor_drift_writes(pair):
 def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional(pair):
     wanted = {
         "build": {"sources/*"},
-        "deploy": {"sources/*"},
+        "deploy": {"adapters/*", "sources/*"},
         "promote": {"engines/*", "networks/*"},
     }
     for name, role in roles(pair[1]).items():

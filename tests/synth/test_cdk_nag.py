@@ -15,6 +15,7 @@ from tests.synth.assembly import SOURCES, read_stacks
 from tests.synth.deployments import with_locks
 from tests.synth.endpoint_cases import CHECKED, MODEL, endpoint_settings
 from tests.synth.full_stage import SETTINGS, neighbours
+from tests.synth.generation_cases import SCALED, generator_files, lock_checkpoints
 from tests.unit.onboarding.trees import tree_root
 
 pytestmark = pytest.mark.synth
@@ -36,7 +37,8 @@ WILDCARDS = {
     r"/^Resource::arn:aws:iam::.*:role\/roundhouse-cloud-\*$/": "own roles; read only",
     r"/^Resource::arn:aws:codebuild:.*:project\/roundhouse-cloud-build-\*$/": "own projects alone",
     r"/^Resource::arn:aws:ecr:.*:repository\/roundhouse-cloud\/\*$/": "own images; read only",
-    r"/^Resource::arn:aws:sagemaker:.*:(endpoint|endpoint-config|model)\/cloud-\*$/": "to read it",
+    r"/^Resource::arn:aws:sagemaker:.*:"
+    r"(endpoint|endpoint-config|inference-component|model)\/cloud-\*$/": "to read it",
     r"/^Resource::arn:aws:sagemaker:.*:(endpoint|endpoint-config|training-job)\/\*$/": "for quotas",
     r"/^Resource::arn:aws:scheduler:.*:schedule\/default\/roundhouse-cloud-\*$/": "own schedules;"
     " read only",
@@ -62,13 +64,17 @@ def stage(app: App, folder: Path) -> EnvironmentStage:
     changes = {
         "environments/cloud.yaml": {"name: cloud\n": SETTINGS},
         MODEL: endpoint_settings(CHECKED, "dashboard: true"),
+        **generator_files(**SCALED),
     }
-    tree = read_tree(tree_root(folder, changes))
+    root = tree_root(folder, changes)
+    generators = lock_checkpoints(root)
+    tree = read_tree(root)
     environment = tree.environments["cloud"]
     return EnvironmentStage(
         app,
         environment=environment.model_copy(update={"promotes_from": "staging"}),
         deployments=tuple(map(with_locks, deployments(tree, "cloud"))),
+        generators=generators,
         sources=SOURCES,
         environments=neighbours(environment),
     )

@@ -37,6 +37,10 @@ NAMED = {
         "sagemaker:CreateEndpointConfig",
         "endpoint-config/{EndpointConfigName}",
     ),
+    "AWS::SageMaker::InferenceComponent": (
+        "sagemaker:CreateInferenceComponent",
+        "inference-component/{InferenceComponentName}",
+    ),
     "AWS::SageMaker::Model": ("sagemaker:CreateModel", "model/{ModelName}"),
     "AWS::StepFunctions::StateMachine": (
         "states:CreateStateMachine",

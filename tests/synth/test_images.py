@@ -13,12 +13,15 @@ import pytest
 import yaml
 
 from onboarding.platform import serving_platforms
+from onboarding.text_generation.platforms import generation_platforms
+from stacks.image_contents import IMAGE_CONTENTS
 from stacks.images import (
     DOCKERFILES,
-    IMAGE_CONTENTS,
+    GENERATION_IMAGE,
     base_image,
     base_image_uri,
     build_arguments,
+    generation_image,
     needed_images,
     read_image_files,
 )
@@ -51,20 +54,20 @@ def test_the_project_has_a_docker_daemon_and_no_source_of_its_own(stack):
 def test_the_role_pulls_aws_triton_from_aws_account_and_pushes_to_its_own(stack):
     (policy,) = stack.only("AWS::IAM::Role")["Policies"]
     found = {item["Sid"]: item["Resource"] for item in policy["PolicyDocument"]["Statement"]}
-    assert found["PullBaseImage"] == [
-        "arn:aws:ecr:us-east-1:763104351884:repository/sagemaker-tritonserver"
-    ]
+    aws = "arn:aws:ecr:us-east-1:763104351884:repository"
+    assert found["PullBaseImage"] == [f"{aws}/sagemaker-tritonserver", f"{aws}/vllm"]
     own = "arn:aws:ecr:us-east-1:111122223333:repository/roundhouse-dev/"
     assert sorted(found["PushImages"]) == sorted(f"{own}{image}" for image in IMAGE_CONTENTS)
     assert found["ReadObjects"] == ["arn:aws:s3:::roundhouse-dev-111122223333-us-east-1/sources/*"]
 
 
-def test_a_platform_on_nvidias_image_pulls_nothing_from_aws_account(tmp_path):
+def test_a_platform_on_nvidias_image_pulls_no_triton_from_aws_account(tmp_path):
     newer = environment("dev").model_copy(update={"platform": "triton-26.06"})
     (policy,) = synthesized(tmp_path, newer, ())["Images"].only("AWS::IAM::Role")["Policies"]
-    assert "PullBaseImage" not in {
-        element["Sid"] for element in policy["PolicyDocument"]["Statement"]
-    }
+    statements = {item["Sid"]: item for item in policy["PolicyDocument"]["Statement"]}
+    assert statements["PullBaseImage"]["Resource"] == [
+        "arn:aws:ecr:us-east-1:763104351884:repository/vllm"
+    ]
     assert (
         base_image_uri(newer, serving_platforms()["triton-26.06"])
         == "nvcr.io/nvidia/tritonserver:26.06-py3"
@@ -80,7 +83,9 @@ def test_every_argument_of_a_dockerfile_without_a_default_is_given(image):
         if line.startswith("ARG ")
     ]
     needed = {line for line in lines if "=" not in line}
-    given = set(build_arguments(environment("dev"), serving_platforms()["triton-26.05"], image))
+    row = generation_platforms()["vllm-0.30.0"]
+    key = generation_image(row) if image == GENERATION_IMAGE else image
+    given = set(build_arguments(environment("dev"), serving_platforms()["triton-26.05"], key))
     assert needed <= given <= {line.split("=")[0] for line in lines}
     assert DOCKERFILES[image] in read_image_files(ROOT)[image]
 
@@ -126,8 +131,9 @@ def test_images_on_a_distributions_python_install_over_what_it_installed(image):
         for step in re.sub(r"\\\n\s*", "", text).splitlines()
         if step.startswith("RUN") and "--require-hashes" in step
     ]
-    assert len(steps) == 1
-    assert ("--ignore-installed" in steps[0]) == ("FROM ${TRITON_IMAGE}" in text)
+    assert len(steps) == (0 if image == GENERATION_IMAGE else 1)
+    for step in steps:
+        assert ("--ignore-installed" in step) == ("FROM ${TRITON_IMAGE}" in text)
 
 
 def test_refuses_a_gpu_image_of_a_platform_without_tensorrt():

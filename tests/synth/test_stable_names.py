@@ -19,11 +19,13 @@ import pytest
 from onboarding import names
 from onboarding.deployment import Deployment, Target
 from onboarding.resolve import deployments
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import read_tree
 from tests.synth.assembly import SOURCES, Stacks, synthesized
 from tests.synth.deployments import environment, unlocked, with_locks
 from tests.synth.endpoint_cases import MODEL, beside
 from tests.synth.full_stage import KINDS, SETTINGS
+from tests.synth.generation_cases import SCALED, generator_files, lock_checkpoints
 from tests.unit.onboarding.trees import tree_root
 
 pytestmark = pytest.mark.synth
@@ -42,9 +44,17 @@ STATEFUL = {
     "AWS::SNS::Topic",
     "AWS::SageMaker::Endpoint",
     "AWS::SageMaker::EndpointConfig",
+    "AWS::SageMaker::InferenceComponent",
     "AWS::SageMaker::Model",
 }
-NAMES = ("EndpointName", "EndpointConfigName", "ModelName", "BucketName", "RepositoryName")
+NAMES = (
+    "EndpointName",
+    "InferenceComponentName",
+    "EndpointConfigName",
+    "ModelName",
+    "BucketName",
+    "RepositoryName",
+)
 FIXED_FILES = {image: {"Dockerfile": b"FROM scratch\n"} for image in SOURCES.image_files}
 FIXED_SOURCES = dataclasses.replace(SOURCES, image_files=FIXED_FILES)
 """Image tags follow image contents, which change for reasons of their own."""
@@ -66,6 +76,13 @@ def fixed_engines(deployment: Deployment) -> Deployment:
         return dataclasses.replace(target, lock_entry=entry.model_copy(update={"archive": archive}))
 
     return with_locks(deployment.with_targets(with_key)).with_targets(with_manifest)
+
+
+def fixed_checkpoint(deployment: GenerationDeployment) -> GenerationDeployment:
+    """A text generator whose checkpoint has the same key whatever quantizes it."""
+    assert deployment.entry is not None
+    entry = deployment.entry.model_copy(update={"checkpoint_key": "0123456789abcdef0123"})
+    return dataclasses.replace(deployment, entry=entry)
 
 
 def stable_lines(environment: str, stacks: Stacks) -> Iterator[str]:
@@ -97,13 +114,19 @@ def environments(folder: Path) -> dict[str, Stacks]:
         changes = {
             "environments/cloud.yaml": {"name: cloud\n": SETTINGS},
             MODEL: endpoint,
-            **(shadow if kind == "everything" else {}),
+            **({**shadow, **generator_files(**SCALED)} if kind == "everything" else {}),
         }
-        tree = read_tree(tree_root(folder / kind, changes))
+        root = tree_root(folder / kind, changes)
+        generators = tuple(map(fixed_checkpoint, lock_checkpoints(root)))
+        tree = read_tree(root)
         assert tree.faults == (), "\n".join(map(str, tree.faults))
         deployed = tuple(map(fixed_engines, deployments(tree, "cloud")))
         stages[kind] = synthesized(
-            folder / kind / "out", tree.environments["cloud"], deployed, FIXED_SOURCES
+            folder / kind / "out",
+            tree.environments["cloud"],
+            deployed,
+            FIXED_SOURCES,
+            generators=generators,
         )
     return stages
 

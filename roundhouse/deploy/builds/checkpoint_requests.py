@@ -32,6 +32,11 @@ class CheckpointRequest:
         return self.deployment.name
 
     @property
+    def is_locked(self) -> bool:
+        """Return whether the lock has it, and only its files are gone."""
+        return self.key not in dict(self.deployment.wanted)
+
+    @property
     def instance_type(self) -> str:
         """Return the type that would serve it, whose GPU a training job runs on."""
         return self.deployment.plans[self.key].instance_type

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import hashlib
 import io
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from onboarding.checkpoint import checkpoint_files
 from onboarding.deployment import Deployment
-from onboarding.names import SOURCES_PREFIX, artifact_bucket
+from onboarding.names import SOURCES_PREFIX, adapter_path, artifact_bucket
 from onboarding.source_access import S3_SCHEME
 from onboarding.text_generation.checkpoint_key import dataset_paths
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
 from roundhouse.aws.clients import bucket_exists, calling, object_exists, write_once
 from roundhouse.errors import NotReadyError, RoundhouseError
@@ -96,6 +98,29 @@ def publish_capture_checks(session: Session, deployments: Sequence[Deployment]) 
         with calling(f"Publishing the sources of a comparison to s3://{bucket}/{key}"):
             s3.put_object(Bucket=bucket, Key=key, Body=data)
     return len(checked)
+
+
+def publish_adapters(session: Session, generators: Sequence[GenerationDeployment]) -> int:
+    """Put the LoRA adapters of these endpoints where their components read them.
+
+    Return how many were not there yet. Raises RoundhouseError.
+    """
+    from engine_build.packaging.archive import pack
+
+    s3, bucket, published = session.clients("s3"), artifact_bucket(session.environment), 0
+    for generator in generators:
+        sources = {item.name: item.source for item in generator.spec.serving.adapters}
+        for name, digest in generator.adapters.items():
+            key = adapter_path(digest)
+            if object_exists(s3, bucket, key):
+                continue
+            with tempfile.TemporaryDirectory(prefix="roundhouse-adapter-") as folder:
+                path = Path(folder) / "adapter.tar.gz"
+                pack(session.paths.tree / sources[name], path)
+                title = f"Publishing adapter {name} to s3://{bucket}/{key}"
+                write_once(s3, bucket, key, path.read_bytes(), title)
+            published += 1
+    return published
 
 
 def publish_source(session: Session, data: bytes, title: str) -> str:

@@ -26,6 +26,13 @@ CONFIG_PROPERTIES = (
     "AsyncInferenceConfig",
     "DataCaptureConfig",
 )
+COMPONENT = "AWS::SageMaker::InferenceComponent"
+COMPONENT_PROPERTIES = (
+    "ModelName",
+    "BaseInferenceComponentName",
+    "ComputeResourceRequirements",
+    "StartupParameters",
+)
 OPTIONAL_PROPERTIES = ("MetricsConfig",)
 """SageMaker fills these in by itself where the template leaves them out."""
 MODEL_PROPERTIES = ("Containers", "EnableNetworkIsolation", "ExecutionRoleArn", "VpcConfig")
@@ -45,6 +52,7 @@ def sagemaker_drift(
             tags = sagemaker.list_tags(ResourceArn=arn)["Tags"]
         there = {tag["Key"]: tag["Value"] for tag in tags}
         yield from tag_drift(stack, "endpoint", there, differ)
+    yield from _components(sagemaker, stack, differ)
     for _, properties in stack.resources(CONFIG):
         name = properties["EndpointConfigName"]
         live = _describe(sagemaker.describe_endpoint_config, EndpointConfigName=name)
@@ -54,6 +62,27 @@ def sagemaker_drift(
         yield from _model(
             name, properties, _describe(sagemaker.describe_model, ModelName=name), differ
         )
+
+
+def _components(sagemaker: Client, stack: DeployedStack, differ: Differ) -> Iterator[Difference]:
+    """Yield what differs of inference components; their copies, where nothing scales them."""
+    scaled = {variant_of(item["Properties"]["ResourceId"]) for item in
+              resources_of(stack.template, TARGET)}  # fmt: skip
+    for _, properties in stack.resources(COMPONENT):
+        name = properties["InferenceComponentName"]
+        live = _describe(sagemaker.describe_inference_component, InferenceComponentName=name)
+        if live is None:
+            yield from differ(f"inference component {name}", name, None)
+            continue
+        wanted, runs = properties["Specification"], live.get("Specification", {})
+        for key in COMPONENT_PROPERTIES:
+            if key in wanted:
+                found = common_part(runs.get(key), wanted[key])
+                yield from differ(f"{key} of {name}", plain(wanted[key]), plain(found))
+        count = properties.get("RuntimeConfig", {}).get("CopyCount")
+        if count is not None and name not in scaled:
+            desired = live.get("RuntimeConfig", {}).get("DesiredCopyCount")
+            yield from differ(f"copies of {name}", int(count), desired)
 
 
 def _config(
@@ -113,11 +142,15 @@ def _variants(
             if now is None:
                 yield from differ(f"variant {name}", name, None)
                 continue
-            weight = float(variant["InitialVariantWeight"])
-            yield from differ(f"weight of {name}", weight, float(now["CurrentWeight"]))
-            count = int(now["DesiredInstanceCount"])
-            if name in bounds:
-                least, most = (min(low for low, _ in bounds[name]), max(h for _, h in bounds[name]))
+            if "InitialVariantWeight" in variant:
+                weight = float(variant["InitialVariantWeight"])
+                yield from differ(f"weight of {name}", weight, float(now["CurrentWeight"]))
+            count, managed = int(now["DesiredInstanceCount"]), variant.get("ManagedInstanceScaling")
+            own = bounds.get(name, [])
+            if managed is not None:
+                own = [(int(managed["MinInstanceCount"]), int(managed["MaxInstanceCount"]))]
+            if own:
+                least, most = min(low for low, _ in own), max(high for _, high in own)
                 if not least <= count <= most:
                     yield from differ(f"instances of {name}", f"{least} to {most}", count)
             else:

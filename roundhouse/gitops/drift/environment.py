@@ -10,7 +10,10 @@ from botocore.exceptions import ClientError
 
 from onboarding.lock import ArchiveRecord
 from onboarding.names import artifact_bucket, stack_name
+from onboarding.text_generation.checkpoint_key import checkpoint_prefix
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from roundhouse.aws.clients import Client, Clients, calling, object_sha256
+from roundhouse.deploy.pruning.tags import objects_under
 from roundhouse.gitops.drift.alarms import alarm_drift
 from roundhouse.gitops.drift.difference import Difference, differ_of
 from roundhouse.gitops.drift.endpoint import sagemaker_drift
@@ -44,14 +47,16 @@ def environment_drift(
     services = {service: clients(service) for service in SERVICES}
     own, prefix = stack_name(environment, ""), stack_name(environment, "endpoint-")
     wanted = {deployment.name: deployment for deployment in session.deployments()}
+    generators = {generator.name: generator for generator in session.generators()}
+    files = wanted.keys() | generators.keys()
     found = [
         Difference(endpoint=name.removeprefix(prefix), what="stack", deployed=name,
                    live="no file names it")
         for name in sorted(templates)
-        if name.startswith(prefix) and name.removeprefix(prefix) not in wanted
+        if name.startswith(prefix) and name.removeprefix(prefix) not in files
     ]  # fmt: skip
     expected = {stack_name(environment, part) for part in SHARED_PARTS}
-    expected |= {f"{prefix}{name}" for name in wanted}
+    expected |= {f"{prefix}{name}" for name in files}
     if templates:
         gone = (deleted_stacks(services["cloudformation"]) & expected) - templates.keys()
         found += [
@@ -75,6 +80,9 @@ def environment_drift(
             entry = target.lock_entry
             if entry is not None and f"{prefix}{name}" in templates:
                 found += _archive(services["s3"], bucket, name, entry.archive)
+    for name, generator in generators.items():
+        if generator.entry is not None and f"{prefix}{name}" in templates:
+            found += _checkpoint(services["s3"], bucket, name, generator.entry)
     return tuple(found)
 
 
@@ -90,6 +98,17 @@ def stack_drift(
     yield from shared_drift(clients, stack, differ)
     if is_protected:
         yield from differ("termination protection", True, stack.is_protected)
+
+
+def _checkpoint(
+    s3: Client, bucket: str, endpoint: str, entry: CheckpointEntry
+) -> Iterator[Difference]:
+    """Yield files of a checkpoint that are gone, have another size, or were added."""
+    prefix, differ = checkpoint_prefix(entry.checkpoint_key), differ_of(endpoint)
+    held = {item.name: item.size_bytes for item in objects_under(s3, bucket, prefix)}
+    wanted = {f"{prefix}{file.path}": file.size_bytes for file in entry.files}
+    for path in sorted(held.keys() | wanted.keys()):
+        yield from differ(f"bytes of {path}", wanted.get(path), held.get(path))
 
 
 def _part(name: str, own: str) -> str:

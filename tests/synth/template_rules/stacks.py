@@ -17,6 +17,7 @@ from tests.synth.assembly import read_stacks, synthesized
 from tests.synth.deployments import environment, locked
 from tests.synth.endpoint_cases import CAPTURE, POOLS, QUEUE, endpoint_settings
 from tests.synth.full_stage import SETTINGS, everything
+from tests.synth.generation_cases import SCALED, generator
 
 Document = dict[str, Any]
 Stacks = dict[str, Document]
@@ -35,7 +36,7 @@ SCHEDULE = """    max: 2
     schedule:
       - {schedule: 'cron(0 7 ? * MON-FRI *)', min: 2, timezone: Europe/Berlin}
       - {schedule: 'cron(0 19 ? * MON-FRI *)', min: 1, timezone: Europe/Berlin}"""
-ASSEMBLIES = ("dev", "everything", "queue", "pools", "volume")
+ASSEMBLIES = ("dev", "everything", "queue", "pools", "volume", "generator")
 
 
 @cache
@@ -52,6 +53,8 @@ def folder() -> TemporaryDirectory[str]:
     }
     for name, endpoint in kinds.items():
         everything(path / name, SETTINGS, endpoint)
+    chat = generator(**SCALED)
+    synthesized(path / "generator", chat.environment, (), generators=[chat])
     return root
 
 

@@ -19,6 +19,7 @@ KINDS = {
     "roles": 48,
     "builds and workflow": 14,
     "stores and network": 41,
+    "inference components": 19,
 }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from onboarding.platform import serving_platforms
-from stacks.images import IMAGE_CONTENTS
+from stacks.image_contents import IMAGE_CONTENTS
 from tests.locked_requirements import _pinned
 
 ROOT = Path(__file__).parents[3]

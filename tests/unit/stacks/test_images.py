@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stacks.images import IMAGE_CONTENTS, image_tag, image_tags, read_image_files
+from stacks.image_contents import IMAGE_CONTENTS
+from stacks.images import image_tag, image_tags, read_image_files
 from stacks.template import content_name
 
 pytestmark = pytest.mark.unit
@@ -31,7 +32,7 @@ def test_image_tag_follows_paths_bytes_and_base():
 def test_base_image_matters_only_to_images_made_from_it():
     files = {image: {"f": b""} for image in IMAGE_CONTENTS}
     before, after = image_tags(files, "base:1"), image_tags(files, "base:2")
-    assert {image for image in files if before[image] != after[image]} == {
+    assert {image for image in before if before[image] != after[image]} == {
         "triton",
         "python-server-gpu",
         "python-server-gpu-baseline",

@@ -1,4 +1,4 @@
-"""Commands that know text generators show their plan; those that do not yet refuse them."""
+"""Commands that know text generators show their plan."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from onboarding.fault import FaultsError
-from onboarding.generation_findings import refuse_generators
 from onboarding.resolve import deployments, target
 from onboarding.tree import read_tree
 from roundhouse.cli import app as cli
@@ -45,7 +44,6 @@ def test_plan_shows_what_would_serve_and_why_nothing_else(root):
     _, text = _run("plan", "--env", "cloud", "--root", str(root))
     assert "Text generation" in text and "Not chosen for text generation" in text
     assert "Checkpoints of text generators" in text and "not built" in text
-    assert "planned and built, not deployed" in " ".join(text.split())
 
 
 def test_plan_is_json_on_request(root):
@@ -60,28 +58,6 @@ def test_plan_is_json_on_request(root):
 def test_plan_is_markdown_on_request(root):
     _, text = _run("plan", "--env", "cloud", "--root", str(root), "--format", "markdown")
     assert "Text generation" in text and "ml.g5.2xlarge" in text
-
-
-def test_deploy_refuses_a_generator_in_one_sentence(root):
-    code, text = _run("deploy", "--env", "cloud", "--root", str(root))
-    assert code == 1
-    assert "models/chat.yaml:2: 'chat' cannot be deployed yet" in text
-    assert "`models: {except: [chat]}`" in text and len(text.strip().splitlines()) == 1
-
-
-def test_other_models_are_not_refused(root):
-    tree = read_tree(root)
-    refuse_generators(tree, "cloud", ("example",))
-    assert {item.name for item in deployments(tree, "cloud")} == {"example", "shared"}
-    with pytest.raises(FaultsError, match="chat"):
-        refuse_generators(tree, "cloud")
-
-
-def test_generator_left_out_of_an_environment_is_not_refused(tmp_path):
-    leave = {"region: us-east-1": "region: us-east-1\nmodels: {except: [chat]}"}
-    tree = read_tree(generator_tree(tmp_path, BASE, {"environments/cloud.yaml": leave}))
-    refuse_generators(tree, "cloud")
-    assert not tree.faults and not tree.views["cloud"].generators
 
 
 def test_generator_has_no_engine(root):

@@ -23,7 +23,7 @@ from roundhouse.paths import Paths
 from roundhouse.processes import Outcome
 from roundhouse.report import Report
 from roundhouse.session import Session
-from stacks.images import IMAGE_CONTENTS
+from stacks.image_contents import IMAGE_CONTENTS
 from tests.unit.roundhouse.deploy.whole_session import Account, image_digest
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
@@ -81,7 +81,9 @@ def test_images_start_from_nvidias_triton_where_aws_has_none(session, tmp_path):
 def test_refuses_a_region_without_a_known_registry(session):
     """The builder of GPU engines starts from AWS's Triton image too."""
     elsewhere = session.environment.model_copy(update={"region": "eu-isoe-west-1"})
-    message = "no registry of AWS's Triton image is known in the region, given eu-isoe-west-1"
+    message = (
+        "no registry of AWS's Triton and vLLM images is known in the region, given eu-isoe-west-1"
+    )
     with pytest.raises(FaultsError, match=message):
         images.missing(dataclasses.replace(session, environment=elsewhere))
 

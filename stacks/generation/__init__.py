@@ -1,0 +1,1 @@
+"""What the stack of a text generator's endpoint holds, as plain data."""

@@ -1,0 +1,150 @@
+"""Why a text generator's endpoint cannot be deployed, and what a person should know before it is.
+
+`check` has refused what the model file alone decides; these need the plan, the lock, or AWS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onboarding.aws_limits import (
+    ENVIRONMENT_BYTES,
+    ENVIRONMENT_VALUE_LENGTH,
+    ENVIRONMENT_VARIABLE_COUNT,
+    NAME_LENGTH,
+)
+from onboarding.nearest import comma_list
+from onboarding.text_generation.arguments import VLLM_PREFIX
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from onboarding.text_generation.platforms import generation_platforms, versions_with
+from stacks.generation import sizes
+from stacks.generation.properties import (
+    ROUTING,
+    adapter_component_name,
+    component_name,
+    environment_variables,
+)
+from stacks.images import serves_generation
+
+GIGABYTE = 10**9
+DISK_SHARE = 0.8
+"""Of an instance's NVMe disk that checkpoints may fill; the rest holds image and caches."""
+
+
+def generation_faults(deployment: GenerationDeployment) -> tuple[str, ...]:
+    """Return why an endpoint cannot be deployed, one sentence each; empty when it can."""
+    if deployment.problem is not None:
+        return (deployment.problem,)
+    return (
+        *_platform(deployment),
+        *_routing(deployment),
+        *_names(deployment),
+        *_variables(deployment),
+        *_downloads(deployment),
+        *_disk(deployment),
+    )
+
+
+def generation_notes(deployment: GenerationDeployment) -> Iterator[str]:
+    """Yield what a person may take otherwise than it is, one sentence each."""
+    subject, known = f"Endpoint '{deployment.name}'", sizes.concurrency(deployment)
+    if not known.is_measured:
+        yield (
+            f"{subject}: scaling and the bound of the queue follow {known.origin}, "
+            f"{known.requests} requests a copy; measure it: `roundhouse bench {deployment.name} "
+            "--write`."
+        )
+    if not sizes.bounds_queue(deployment):
+        yield (
+            f"{subject}: vLLM {deployment.engine_version} has no bound of its queue; "
+            f"{comma_list(versions_with(sizes.QUEUE_ARGUMENT))} has one."
+        )
+    if deployment.spec.endpoint.copies.zero:
+        yield (
+            f"{subject}: it begins with {sizes.first_copies(deployment)} copies, since a component "
+            "cannot be created without one, and the first request after a pause waits for an "
+            "instance, the download and the start."
+        )
+
+
+def _platform(deployment: GenerationDeployment) -> Iterator[str]:
+    if not serves_generation(deployment.platform):
+        known = [name for name, row in generation_platforms().items() if serves_generation(row)]
+        yield (
+            f"Endpoint '{deployment.name}' cannot run {deployment.platform.image}: its front "
+            f"starts AWS's vLLM images alone; set serving.platform to {comma_list(known)}."
+        )
+
+
+def _routing(deployment: GenerationDeployment) -> Iterator[str]:
+    routing = deployment.spec.endpoint.routing
+    if routing not in ROUTING:
+        yield (
+            f"Endpoint '{deployment.name}' cannot route by {routing}: CloudFormation takes "
+            f"{comma_list(tuple(ROUTING))}; set endpoint.routing to one of them."
+        )
+
+
+def _names(deployment: GenerationDeployment) -> Iterator[str]:
+    adapters = deployment.spec.serving.adapters
+    of_adapters = (adapter_component_name(deployment, adapter) for adapter in adapters)
+    for name in (component_name(deployment), *of_adapters):
+        if len(name) > NAME_LENGTH:
+            yield (
+                f"Inference component '{name}' has {len(name)} characters, and SageMaker takes "
+                f"{NAME_LENGTH}; shorten the names of the model or its adapters."
+            )
+
+
+def _variables(deployment: GenerationDeployment) -> Iterator[str]:
+    variables = environment_variables(deployment)
+    subject = f"The container of endpoint '{deployment.name}'"
+    if len(variables) > ENVIRONMENT_VARIABLE_COUNT:
+        yield (
+            f"{subject} has {len(variables)} environment variables, and SageMaker takes "
+            f"{ENVIRONMENT_VARIABLE_COUNT}; take some out of serving.environment."
+        )
+    sizes_of = {name: len(name.encode()) + len(value.encode()) for name, value in variables.items()}
+    for name, value in variables.items():
+        if len(value.encode()) > ENVIRONMENT_VALUE_LENGTH:
+            yield (
+                f"{subject} has {len(value.encode())} bytes in {name}, and SageMaker takes "
+                f"{ENVIRONMENT_VALUE_LENGTH}; name a file under /opt/ml/model in its place."
+            )
+    if sum(sizes_of.values()) > ENVIRONMENT_BYTES:
+        yield (
+            f"{subject} has an environment of {sum(sizes_of.values())} bytes, and SageMaker takes "
+            f"{ENVIRONMENT_BYTES}; put long texts into files of the checkpoint."
+        )
+
+
+def _downloads(deployment: GenerationDeployment) -> Iterator[str]:
+    """A container without a network has the checkpoint's files and no others."""
+    serving = deployment.spec.serving
+    if serving.speculative is not None and serving.speculative.model is not None:
+        yield (
+            f"Endpoint '{deployment.name}' would download draft model {serving.speculative.model} "
+            "when it starts, and its container has no network; use ngram or mtp, which need none."
+        )
+    for adapter in serving.adapters:
+        if adapter.name not in deployment.adapters:
+            yield (
+                f"Adapter '{adapter.name}' of endpoint '{deployment.name}' lies at "
+                f"{adapter.source}, and only adapters in the tree are published; copy its files "
+                "into a folder of the tree."
+            )
+    if serving.adapters and f"{VLLM_PREFIX}ENABLE_LORA" not in deployment.container_environment:
+        yield f"Endpoint '{deployment.name}' has adapters, and its plan does not enable them."
+
+
+def _disk(deployment: GenerationDeployment) -> Iterator[str]:
+    row = sizes.instance_type(deployment)
+    if row.local_nvme_gb is None or deployment.entry is None:
+        return
+    size = sum(file.size_bytes for file in deployment.entry.files) / GIGABYTE
+    limit_gb = row.local_nvme_gb * DISK_SHARE
+    if size > limit_gb:
+        yield (
+            f"The checkpoint of endpoint '{deployment.name}' has {size:.0f} GB, and {row.name} has "
+            f"a disk of {row.local_nvme_gb} GB; choose a larger instance type."
+        )

@@ -1,0 +1,85 @@
+"""The files of the repository that each container image copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
+
+_SIGNATURES = ("onboarding/__init__.py", "onboarding/p256.py", "onboarding/signature.py")
+_ENGINE_MANIFEST = (*_SIGNATURES, "onboarding/manifest.py", "onboarding/values.py")
+
+# Of our code a builder image holds a training job's entry alone: a build brings its own source, so
+# that changing engine_build
+# needs no new image.
+_TRAINING_ENTRY = ("engine_build/training_job.py", "engine_build/image/train")
+
+_SERVER = (
+    "container/__init__.py",
+    "container/archive.py",
+    "container/pytorch/**/*",
+    "container/server/**/*",
+    "container/tensorrt/**/*",
+    "container/triton/heads.py",
+    "container/triton/images.py",
+    *_ENGINE_MANIFEST,
+)
+
+IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
+    "python-server": ("container/Dockerfile.server", *_SERVER, "requirements/server.txt"),
+    "python-server-gpu": (
+        "container/Dockerfile.server_gpu",
+        *_SERVER,
+        "requirements/server.txt",
+        "requirements/bindings-*.txt",
+    ),
+    "python-server-baseline": (
+        "container/Dockerfile.server_baseline",
+        *_SERVER,
+        "requirements/server-baseline.txt",
+    ),
+    "python-server-gpu-baseline": (
+        "container/Dockerfile.server_gpu_baseline",
+        *_SERVER,
+        "requirements/server-baseline-gpu.txt",
+    ),
+    "triton": (
+        "container/triton/Dockerfile",
+        "container/triton/heads.py",
+        "container/triton/images.py",
+        "container/triton/manifest_check.py",
+        "container/triton_image/**/*",
+        "container/triton_front/**/*",
+        "container/server/**/*",
+        "container/__init__.py",
+        "onboarding/example_row.py",
+        *_ENGINE_MANIFEST,
+        "requirements/server.txt",
+    ),
+    "vllm-server": (
+        "container/Dockerfile.vllm",
+        "container/__init__.py",
+        "container/generation_front/**/*",
+        "container/server/__init__.py",
+        "container/server/process.py",
+        "container/server/settings.py",
+        "container/server/types.py",
+        *_ENGINE_MANIFEST,
+    ),
+    "builder-cpu": ("engine_build/image/cpu/**/*", "requirements/builder.txt", *_TRAINING_ENTRY),
+    "builder-gpu": (
+        "engine_build/image/gpu/**/*",
+        "requirements/builder.txt",
+        "requirements/bindings-*.txt",
+        *_TRAINING_ENTRY,
+    ),
+    QUANTIZER_IMAGE: (
+        "engine_build/image/quantizer/Dockerfile",
+        "requirements/quantizer.txt",
+        *_TRAINING_ENTRY,
+    ),
+}
+"""Every image, and the patterns of its Dockerfile and of the repository's files that this copies.
+
+A build of the image brings no other file, and its tag is their digest.
+"""
