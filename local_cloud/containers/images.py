@@ -67,6 +67,7 @@ def local_image(image_uri: str, settings: Settings) -> LocalImage:
 
 def _table(settings: Settings) -> dict[str, LocalImage]:
     environments = settings.root / ".venvs"
+    entry = settings.root / "engine_build" / "training_job.py"
     triton = ("--triton", environments / "triton", "--backends", settings.state / "backends")
     commands = {
         "python-server": ("server", "-m", "container.server", "serve"),
@@ -74,7 +75,8 @@ def _table(settings: Settings) -> dict[str, LocalImage]:
         "python-server-baseline": ("builder", "-m", "container.server", "serve"),
         "triton": ("triton", "-I", "-S", TRITON_SERVE, *triton),
         "vllm-server": ("vllm", "-I", "-S", VLLM_SERVE),
-        "builder-cpu": ("builder", TRAIN, settings.root / "engine_build" / "training_job.py"),
+        "builder-cpu": ("builder", TRAIN, entry),
+        "builder-quantizer": ("quantizer", TRAIN, entry),
     }
     return {
         name: LocalImage(

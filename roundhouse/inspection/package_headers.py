@@ -5,7 +5,6 @@ Only the environment of requirements/quantizer.txt can convert one; it runs as a
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,8 +32,7 @@ def package_headers(
     python = code / ENVIRONMENT / "bin" / "python"
     if not python.exists():
         raise NotReadyError(
-            f"{ENVIRONMENT} is not there, which reads packages: `{Path(sys.executable).name} -m "
-            "roundhouse.dev.environments quantizer` makes it."
+            f"{ENVIRONMENT} is not there, which reads packages: `make environments-chat` makes it."
         )
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "headers.json"
