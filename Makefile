@@ -4,13 +4,16 @@ ROUNDHOUSE := .venv/bin/roundhouse
 # Compiled bytecode is kept: importing aws_cdk and transformers anew costs seconds every time.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help demo down test test-chat acceptance rehearsal check bench doctor environments environments-dev environments-chat lock schema platform-data clean
+.PHONY: help demo demo-chat down test test-chat acceptance rehearsal check bench doctor environments environments-dev environments-chat lock schema platform-data clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 demo: environments ## the main job on this machine: one YAML file becomes an answered request
 	@$(ROUNDHOUSE) demo
+
+demo-chat: environments-chat ## a chat model, quantized and served by vLLM on this machine, answers in a stream
+	@$(ROUNDHOUSE) demo --chat
 
 down: ## stop the local cloud and remove what it made
 	@if [ -x $(ROUNDHOUSE) ]; then $(ROUNDHOUSE) down; else echo "Nothing is up: no environment has been made yet."; fi

@@ -67,16 +67,17 @@ def local_image(image_uri: str, settings: Settings) -> LocalImage:
 
 def _table(settings: Settings) -> dict[str, LocalImage]:
     environments = settings.root / ".venvs"
-    entry = settings.root / "engine_build" / "training_job.py"
     triton = ("--triton", environments / "triton", "--backends", settings.state / "backends")
+    vllm = (environments / "vllm" / "bin" / "python", "-I", "-S", VLLM_SERVE)
+    training = (TRAIN, settings.root / "engine_build" / "training_job.py")
     commands = {
         "python-server": ("server", "-m", "container.server", "serve"),
         # torch is the builder's; what else the server imports is the server's own.
         "python-server-baseline": ("builder", "-m", "container.server", "serve"),
         "triton": ("triton", "-I", "-S", TRITON_SERVE, *triton),
-        "vllm-server": ("vllm", "-I", "-S", VLLM_SERVE),
-        "builder-cpu": ("builder", TRAIN, entry),
-        "builder-quantizer": ("quantizer", TRAIN, entry),
+        "vllm-server": ("vllm", "-m", "container.generation_front", *vllm),
+        "builder-cpu": ("builder", *training),
+        "builder-quantizer": ("quantizer", *training),
     }
     return {
         name: LocalImage(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from roundhouse import interruption
@@ -9,15 +11,25 @@ from roundhouse import interruption
 EXAMPLE = "make demo"
 
 
-def demo() -> None:
+Chat = Annotated[
+    bool, typer.Option("--chat", help="A chat model served by vLLM; `make demo-chat` prepares it.")
+]
+
+
+def demo(chat: Chat = False) -> None:
     """Run the whole pipeline on this machine.
 
     On real input; invokes both endpoints. `make demo` prepares the machine first.
     """
     try:
-        from roundhouse.dev.demo.demo import run_demo
+        if chat:
+            from roundhouse.dev.demo_chat.demo_chat import run_demo_chat
 
-        run_demo()
+            run_demo_chat()
+        else:
+            from roundhouse.dev.demo.demo import run_demo
+
+            run_demo()
     except BaseException:
         # Not only KeyboardInterrupt: a library that was being loaded may have turned it into an
         # error of its own.

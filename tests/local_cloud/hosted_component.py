@@ -67,6 +67,7 @@ class Hosted:
         answer = self.runtime.invoke_endpoint(
             EndpointName=self.name,
             InferenceComponentName=request.pop("component", self.name),
+            ContentType="application/json",
             Body=json.dumps(request).encode(),
         )
         return json.loads(answer["Body"].read())
@@ -75,6 +76,7 @@ class Hosted:
         return self.runtime.invoke_endpoint_with_response_stream(
             EndpointName=self.name,
             InferenceComponentName=self.name,
+            ContentType="application/json",
             Body=json.dumps({"stream": True, **request}).encode(),
         )
 
