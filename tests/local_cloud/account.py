@@ -33,7 +33,12 @@ MARK = f"TEST_MARK_{uuid.uuid4().hex[:12]}"
 
 
 class Account:
-    """Clients of one running local cloud, with what most tests need done by them."""
+    """Clients of one running local cloud, with what most tests need done by them.
+
+    A stack's change may take `deadline_seconds`.
+    """
+
+    deadline_seconds = DEADLINE_SECONDS
 
     def __init__(self, address, state):
         self.address = address
@@ -99,7 +104,7 @@ class Account:
                 return "GONE"
             return None if now.endswith("_IN_PROGRESS") else now
 
-        return until(status)
+        return until(status, self.deadline_seconds)
 
     def reason(self, stack):
         formation = self.client("cloudformation")

@@ -176,7 +176,9 @@ def component_resources(
     }
 
 
-def bearer_token(seconds=3600, region="us-east-1", action="CallWithBearerToken", key=ACCOUNT):
+def bearer_token(
+    seconds=3600, region="us-east-1", action="CallWithBearerToken", key=ACCOUNT, secret="local"
+):
     """A token as sagemaker-core makes it."""
     request = AWSRequest(
         method="POST",
@@ -184,9 +186,8 @@ def bearer_token(seconds=3600, region="us-east-1", action="CallWithBearerToken",
         headers={"host": "sagemaker.amazonaws.com"},
         params={"Action": action},
     )
-    SigV4QueryAuth(Credentials(key, "local"), "sagemaker", region, expires=seconds).add_auth(
-        request
-    )
+    credentials = Credentials(key, secret)
+    SigV4QueryAuth(credentials, "sagemaker", region, expires=seconds).add_auth(request)
     url = request.url.removeprefix("https://") + "&Version=1"
     return "sagemaker-api-key-" + base64.b64encode(url.encode()).decode()
 

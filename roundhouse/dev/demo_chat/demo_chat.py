@@ -23,7 +23,7 @@ from roundhouse.report import open_report
 from roundhouse.session import LOCAL, Session, open_session, start_local_cloud
 
 TREE = Path("examples/chat")
-QUESTION, WORD = "What is the capital of France?", "Paris"
+QUESTION, WORD = "Which city is the capital of France? Answer in one sentence.", "Paris"
 MOST_TOKENS = 40
 PATHS = {"InvokeEndpointWithResponseStream": False, "OpenAI path, bearer token": True}
 SOURCES = ("onboarding", "engine_build", "container", "stacks", "examples/chat")

@@ -15,6 +15,7 @@ PYTHON = ROOT / ".venvs" / "vllm" / "bin" / "python"
 def cloud(tmp_path_factory):
     state = tmp_path_factory.mktemp("cloud")
     account = Account(lifecycle.start(ROOT, state), state)
+    account.deadline_seconds = 900
     account.client("s3").create_bucket(Bucket=BUCKET)
     yield account
     account.close()

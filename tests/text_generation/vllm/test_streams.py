@@ -1,5 +1,6 @@
 """vLLM behind an inference component: streamed answers, and changes that cut none of them."""
 
+import contextlib
 import json
 import threading
 
@@ -34,6 +35,12 @@ def question(tokens):
     }
 
 
+def read_stream(hosted, request):
+    """The whole answer of a streamed request. Raises StreamBroken."""
+    with contextlib.closing(hosted.open_stream(**request)["Body"]) as stream:
+        return read_answer(read_events(payload_parts(stream)))
+
+
 class EndlessStreams:
     """Streams one after another in threads of their own, each of so many tokens, until stopped."""
 
@@ -47,8 +54,7 @@ class EndlessStreams:
     def _run(self):
         while not self.stopped.is_set():
             try:
-                stream = self._hosted.open_stream(**question(self._tokens))["Body"]
-                answer = read_answer(read_events(payload_parts(stream)))
+                answer = read_stream(self._hosted, question(self._tokens))
                 assert answer.usage.completion_tokens == self._tokens
                 self.whole += 1
             except Exception as error:
@@ -63,7 +69,7 @@ class EndlessStreams:
 
 def test_an_answer_is_streamed_by_both_paths(cloud, chat):
     hosted = chat("vllm-chat", **OPTIONS)
-    answer = read_answer(read_events(payload_parts(hosted.open_stream(**question(20))["Body"])))
+    answer = read_stream(hosted, question(20))
     assert (answer.usage.completion_tokens, answer.finish_reason) == (20, "length")
     path = f"/endpoints/{hosted.name}/inference-components/{hosted.name}/openai/v1/chat/completions"
     status, kind, body = openai_request(cloud, path, question(20), bearer_token())
