@@ -14,6 +14,7 @@ from benchmarks.compare import compare
 from benchmarks.context import Context
 from benchmarks.deploys import deploys
 from benchmarks.engine_build import engine_build
+from benchmarks.generation_gate import generation_gate
 from benchmarks.gitops import gitops
 from benchmarks.hostile.local_cloud import hostile_local_cloud
 from benchmarks.hostile.run import hostile
@@ -51,6 +52,7 @@ BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "deploys": deploys,
     "compare": compare,
     "sizing": sizing,
+    "generation_gate": generation_gate,
 }
 
 

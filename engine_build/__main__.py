@@ -11,16 +11,14 @@ import json
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import TextIO
 
 from engine_build.build import BuiltNetworks, Result, build, build_networks
 from engine_build.context import BuildContext
-from engine_build.errors import BuildError, InputRefused, one_line
+from engine_build.ending import end_in_exit_code, interrupt
 from engine_build.log import Log
 from engine_build.machine import peak_mib
 from engine_build.options import Options, options, wants_json
@@ -31,7 +29,6 @@ from engine_build.store import store_at
 from engine_build.work_folder import WorkFolder
 from onboarding.names import engine_card_path
 
-INTERRUPTED = 130
 VERBS = {
     "known": "is there already",
     "built": "is built",
@@ -44,35 +41,17 @@ def main(
     arguments: Sequence[str], environment: Mapping[str, str], stdout: TextIO, stderr: TextIO
 ) -> int:
     """Exit codes: 0 built or known; 1, 3, 4, 5, 6 as in errors.py; 130 interrupted."""
-    log, as_json = Log(stderr), wants_json(arguments)
-    try:
+    log = Log(stderr)
+
+    def run() -> str:
         chosen = options(arguments)
-        as_json = chosen.format == "json"
         with ExitStack() as stack:
             context = build_context(chosen, environment, log, stack)
             result = build_networks(context) if chosen.networks_only else build(context)
             log.note(f"peak memory {peak_mib():.0f} MiB")
-        _print_result(_format_result(result, log, as_json=as_json), stdout)
-        return 0
-    except BuildError as error:
-        code, reason = error.exit_code, str(error)
-    except OSError as error:
-        subject, fault = error.filename or "the disk", error.strerror or error
-        code, reason = 1, f"{subject}: {fault}; repair that, and run the same command again."
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-        reason = "interrupted; the same command goes on from what is finished."
-    except Exception as error:
-        log.note(traceback.format_exc())
-        code, fault = 1, f"{type(error).__name__}: {one_line(error)}"
-        reason = f"unforeseen fault, {fault}; please report it with the log."
-    path = None if log.path is None else str(log.path)
-    if as_json:
-        failure = {"status": "failed", "exit_code": code, "reason": reason, "log": path}
-        with suppress(InputRefused):
-            _print_result(json.dumps(failure), stdout)
-    log.line(f"FAILED: {reason}" + ("" if path is None else f" (log: {path})"))
-    return code
+        return _format_result(result, log, as_json=chosen.format == "json")
+
+    return end_in_exit_code(run, log, stdout, as_json=wants_json(arguments))
 
 
 def build_context(
@@ -126,33 +105,11 @@ def _format_result(result: Result | BuiltNetworks, log: Log, *, as_json: bool) -
     return json.dumps({**fields, "seconds": seconds}) if as_json else text
 
 
-def _print_result(text: str, stdout: TextIO) -> None:
-    """Print and flush, so that a stream without a reader fails here. Raises InputRefused."""
-    try:
-        print(text, file=stdout, flush=True)
-    except (OSError, ValueError) as error:
-        # Closed, or Python would try once more at its end and say so with a traceback.
-        with suppress(OSError):
-            stdout.close()
-        raise InputRefused(
-            f"stdout takes no result ({error}); mend it, and run the same command again."
-        ) from error
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the build as Ctrl-C does, once, and with it the processes under way.
-
-    They have sessions of their own, which a signal to this one does not reach.
-    """
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
 if __name__ == "__main__":
     # PyTorch's threads wait for each other in a loop; where other work has a core, that made the
     # reference 2 to 5 times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
     # None where a shell closed them.
     streams = (io.StringIO() if stream is None else stream for stream in (sys.stdout, sys.stderr))
     sys.exit(main(sys.argv[1:], os.environ, *streams))

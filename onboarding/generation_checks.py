@@ -11,6 +11,7 @@ from onboarding.fault import Fault
 from onboarding.rules import (
     generation_endpoint_rules,
     generation_placement_rules,
+    generation_quantization_rules,
     generation_serving_rules,
     generation_source_rules,
 )
@@ -27,7 +28,10 @@ from onboarding.text_generation.spec import GenerationSourceSpec, TextGeneration
 from onboarding.validation import Checked
 
 RULES = (
-    generation_source_rules.RULES + generation_serving_rules.RULES + generation_endpoint_rules.RULES
+    generation_source_rules.RULES
+    + generation_quantization_rules.RULES
+    + generation_serving_rules.RULES
+    + generation_endpoint_rules.RULES
 )
 
 

@@ -8,6 +8,7 @@ sets. They are the first lines of models/data/, whose README says where those co
 from __future__ import annotations
 
 from importlib import resources
+from pathlib import Path
 from typing import Literal
 
 Kind = Literal["calibration", "search", "validation"]
@@ -20,3 +21,11 @@ def starter_texts(kind: Kind) -> str:
     """
     folder = resources.files("onboarding.data").joinpath("texts")
     return folder.joinpath(f"{kind}.txt").read_text(encoding="utf-8")
+
+
+def evaluation_path() -> Path:
+    """Return the file of English paragraphs on which text generators are judged by default.
+
+    They were written for it and stand nowhere else, so that no model has learnt them.
+    """
+    return Path(str(resources.files("onboarding.data").joinpath("texts", "evaluation.txt")))

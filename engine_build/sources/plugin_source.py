@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from engine_build.errors import PublishFailed, SourceFault
-from engine_build.sources.bucket_source import BucketAccess, unreadable
+from engine_build.sources.bucket_checkpoint import BucketAccess, unreadable
 from engine_build.sources.source import FetchContext
 from engine_build.store import Store, sha256_of
 from onboarding.names import source_copy_path

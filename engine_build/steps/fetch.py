@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from engine_build.context import BuildContext
-from engine_build.sources.bucket_source import BucketAccess
+from engine_build.sources.bucket_checkpoint import BucketAccess
 from engine_build.sources.plugin_source import fetch_plugin
 from engine_build.sources.private import PrivateSources, secret_reader
 from engine_build.sources.source import FetchContext, fetch, source_name

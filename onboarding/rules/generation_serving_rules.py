@@ -32,8 +32,6 @@ from onboarding.text_generation.platforms import (
 
 WHOLE_ANSWER_SECONDS = REAL_TIME_SECONDS - 5
 """A whole answer must be there by then: a real-time endpoint gives a request up after 60 s."""
-CALIBRATED = ("int8", "awq", "gptq", "nvfp4", "w4a8-fp8")
-"""Schemes whose ranges are set by texts."""
 DRAFTED = ("eagle", "eagle3", "draft-model", "medusa")
 
 
@@ -73,29 +71,6 @@ def whole_answers_come_within_a_minute(case: GenerationCase) -> Iterator[Fault]:
             allowed=f"less than {WHOLE_ANSWER_SECONDS} s, or streaming: true",
             way_out="stream, or lower output_p95 or itl_p95_ms",
         )
-
-
-@rule("quantization")
-def calibration_and_task_files_are_there(case: GenerationCase) -> Iterator[Fault]:
-    """Ranges of some schemes come from texts, and a task's score from a file."""
-    quantization = case.spec.quantization
-    needy = [name for name in quantization.schemes if name in CALIBRATED]
-    calibration, task = quantization.calibration, quantization.budget.task
-    if needy and calibration is None:
-        yield case.document.at("quantization", "schemes").fault(
-            f"'quantization.calibration' is missing, which {', '.join(needy)} needs",
-            way_out="add `calibration: {dataset: models/data/chat.jsonl}`, or leave the scheme out",
-        )
-    for path, file in (
-        (("quantization", "calibration", "dataset"), calibration and calibration.dataset),
-        (("quantization", "budget", "task", "file"), task and task.file),
-    ):
-        if file and not (is_inside(case.root, file) and (case.root / file).is_file()):
-            yield case.document.at(*path).fault(
-                f"'{'.'.join(path)}' is no file under the onboarding root",
-                value=file,
-                way_out="add the file, or correct the path",
-            )
 
 
 @rule("serving")

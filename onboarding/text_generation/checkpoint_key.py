@@ -44,8 +44,12 @@ def dataset_paths(spec: TextGenerationSpec) -> tuple[str, ...]:
     """Return the files that quantization and its gate read, relative to the onboarding root."""
     quantization = spec.quantization
     calibration, task = quantization.calibration, quantization.budget.task
-    named = [calibration.dataset] if calibration is not None else []
-    return tuple(dict.fromkeys([*named, *([task.file] if task is not None else [])]))
+    named = (
+        None if calibration is None else calibration.dataset,
+        quantization.evaluation.dataset,
+        None if task is None else task.file,
+    )
+    return tuple(dict.fromkeys(path for path in named if path is not None))
 
 
 def checkpoint_key(
@@ -70,6 +74,8 @@ def checkpoint_key(
         fields = quantization.model_dump(mode="json", exclude={"schemes", "kv_cache", "measured"})
         digests = {path: dataset_digests[path] for path in dataset_paths(spec)}
         inputs["quantization"] = _with_digests(fields, digests)
+    if kv_cache(spec) == "fp8":
+        inputs["long_prompt_tokens"] = spec.context.prompt_p95
     return digest(inputs)
 
 

@@ -114,6 +114,25 @@ class GenerationCalibrationSpec(Value):
     )
 
 
+class GenerationEvaluationSpec(Value):
+    """Held-out texts on which a checkpoint is compared with its source."""
+
+    dataset: str | None = Field(
+        None,
+        description="JSONL or .txt file under the onboarding root that shares no sample with "
+        "calibration; default: 56 English paragraphs that come with Roundhouse",
+    )
+    samples: Annotated[int, Field(ge=16, le=10_000)] = Field(
+        256, description="Most samples used, from the first one on"
+    )
+    sample_tokens: Annotated[int, Field(ge=16, le=8192)] = Field(
+        512, description="Most tokens of a sample"
+    )
+    long_prompts: Annotated[int, Field(ge=8, le=256)] = Field(
+        8, description="Prompts of `context.prompt_p95` tokens on which an FP8 KV cache is judged"
+    )
+
+
 class QuantizationSpec(Value):
     """Which number formats are tried, and what they may cost in accuracy."""
 
@@ -125,6 +144,9 @@ class QuantizationSpec(Value):
     )
     calibration: GenerationCalibrationSpec | None = Field(
         None, description="Texts for int8, awq, gptq, nvfp4 and static fp8"
+    )
+    evaluation: GenerationEvaluationSpec = Field(
+        GenerationEvaluationSpec(), description="Held-out texts that the budget is checked on"
     )
     budget: GenerationBudgetSpec = Field(
         GenerationBudgetSpec(), description="How far the result may lie from the source"

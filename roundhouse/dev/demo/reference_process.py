@@ -44,7 +44,7 @@ def main() -> int:
     from engine_build.errors import BuildError
     from engine_build.log import Log
     from engine_build.runner import ProcessRunner
-    from engine_build.sources.bucket_source import BucketAccess
+    from engine_build.sources.bucket_checkpoint import BucketAccess
     from engine_build.sources.source import FetchContext, fetch
     from engine_build.store import store_at
     from onboarding.source_spec import SourceSpec

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from engine_build.errors import SourceFault
-from engine_build.sources.bucket_source import BucketAccess
+from engine_build.sources.bucket_checkpoint import BucketAccess
 from engine_build.sources.plugin_source import fetch_plugin
 from engine_build.sources.source import FetchContext
 from engine_build.store import FolderStore, S3Store

@@ -1,0 +1,1 @@
+"""Checkpoints of text generators: fetched, quantized, compared with their source, published."""

@@ -1,0 +1,194 @@
+"""A checkpoint compared with its source on held-out texts, and its FP8 KV cache on long prompts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from engine_build.errors import InputRefused
+from engine_build.log import Log
+from engine_build.text_generation.language_model import KvScales, LanguageModel, next_tokens
+from engine_build.text_generation.references import References, right_answers
+from engine_build.text_generation.scores import (
+    Array,
+    Divergence,
+    SampleScore,
+    divergence,
+    score_drop,
+    score_sample,
+)
+from onboarding.starter_texts import evaluation_path
+from onboarding.text_generation.checkpoint_lock import GateRecord, KvGate, TaskScore
+from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.text_generation.task_file import TaskFile, TaskFileError, read_task_file
+from onboarding.text_generation.texts import (
+    ENOUGH_SAMPLES,
+    TextSample,
+    TextsError,
+    read_texts,
+    shared_line,
+)
+
+SHIPPED = "roundhouse:texts/evaluation.txt"
+"""What records call the shipped texts."""
+LEAST_TOKENS = 8
+"""Shorter samples say nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What a model's checkpoints are judged on."""
+
+    name: str
+    path: Path
+    samples: tuple[TextSample, ...]
+    sample_tokens: int
+    long_prompts: int
+    long_tokens: int
+    task: TaskFile | None
+    task_name: str | None
+
+    def token_lists(self, model: LanguageModel) -> list[list[int]]:
+        """Return the samples' tokens. Raises InputRefused where too few are long enough."""
+        lists = [model.tokens(sample, self.sample_tokens) for sample in self.samples]
+        lists = [tokens for tokens in lists if len(tokens) >= LEAST_TOKENS]
+        if len(lists) < ENOUGH_SAMPLES:
+            raise InputRefused(
+                f"{self.name} has {len(lists)} samples of at least {LEAST_TOKENS} tokens; allowed: "
+                f"{ENOUGH_SAMPLES} or more; add texts."
+            )
+        return lists
+
+
+def evaluation_of(spec: TextGenerationSpec, root: Path) -> Evaluation:
+    """Return what a model file is judged on, held out from calibration. Raises InputRefused."""
+    quantization = spec.quantization
+    chosen, calibration = quantization.evaluation, quantization.calibration
+    path = evaluation_path() if chosen.dataset is None else root / chosen.dataset
+    name = SHIPPED if chosen.dataset is None else chosen.dataset
+    task = quantization.budget.task
+    try:
+        if calibration is not None:
+            shared = shared_line(root / calibration.dataset, calibration.samples, path)
+            if shared is not None:
+                raise InputRefused(
+                    f"line {shared[0]} of {name} is line {shared[1]} of {calibration.dataset}, and "
+                    "a checkpoint looks better on texts that set its ranges; take it out of one."
+                )
+        samples = tuple(read_texts(path, chosen.samples))
+        read = None if task is None else read_task_file(root / task.file)
+    except TextsError as error:
+        raise InputRefused(f"evaluation or calibration texts: {error}.") from error
+    except TaskFileError as error:
+        raise InputRefused(f"{task.file if task else ''} {error}.") from error
+    return Evaluation(
+        name=name,
+        path=path,
+        samples=samples,
+        sample_tokens=chosen.sample_tokens,
+        long_prompts=chosen.long_prompts,
+        long_tokens=spec.context.prompt_p95,
+        task=read,
+        task_name=None if task is None else task.file,
+    )
+
+
+def judge(
+    candidate: LanguageModel,
+    references: References,
+    evaluation: Evaluation,
+    dataset_sha256: str,
+    kv_scales: KvScales | None,
+    log: Log,
+) -> GateRecord:
+    """Compare a checkpoint with the source's answers; `kv_scales`: and its FP8 KV cache.
+
+    Raises SourceFault.
+    """
+    scores = candidate_scores(candidate, references, log)
+    whole = divergence(scores)
+    task = None
+    if evaluation.task is not None and evaluation.task_name is not None:
+        expected = references.right_answers(evaluation.task)
+        given = right_answers(candidate, evaluation.task)
+        task = TaskScore(
+            file=evaluation.task_name,
+            reference=float(np.mean(expected)),
+            value=float(np.mean(given)),
+            drop=score_drop(expected, given),
+        )
+    kv = None
+    if kv_scales is not None:
+        prompts = long_prompts(references.samples, evaluation.long_prompts, evaluation.long_tokens)
+        kv = _three_numbers(divergence(kv_scores(candidate, prompts, kv_scales, log)))
+    return GateRecord(
+        dataset=evaluation.name,
+        dataset_sha256=dataset_sha256,
+        tokens=whole.tokens,
+        samples=whole.samples,
+        kl_per_token=whole.kl_per_token,
+        top1=whole.top1,
+        perplexity_ratio=whole.perplexity_ratio,
+        task=task,
+        kv=kv,
+    )
+
+
+def candidate_scores(
+    candidate: LanguageModel, references: References, log: Log, numbers: Sequence[int] | None = None
+) -> list[SampleScore]:
+    """Score the samples, or those of some numbers."""
+    chosen = range(len(references.samples)) if numbers is None else numbers
+    scores = []
+    for place, number in enumerate(chosen):
+        log.progress(f"checkpoint: {place} of {len(chosen)} samples")
+        tokens = references.samples[number]
+        parts = zip(
+            references.log_probabilities(number), candidate.log_probabilities(tokens), strict=True
+        )
+        scores.append(_score(parts, next_tokens(tokens)))
+    return scores
+
+
+def kv_scores(
+    model: LanguageModel, prompts: Sequence[Sequence[int]], scales: KvScales, log: Log
+) -> list[SampleScore]:
+    """Score prompts with an FP8 KV cache against the same weights with one of 16 bits."""
+    scores = []
+    for number, tokens in enumerate(prompts):
+        log.progress(f"FP8 KV cache: {number} of {len(prompts)} long prompts")
+        pairs = zip(
+            model.log_probabilities(tokens), model.log_probabilities(tokens, scales), strict=True
+        )
+        scores.append(_score(pairs, next_tokens(tokens)))
+    return scores
+
+
+def long_prompts(samples: Sequence[Sequence[int]], count: int, tokens: int) -> list[list[int]]:
+    """Return prompts of so many tokens: all samples in an order of their own, cut at the end.
+
+    Prompts are shorter where all samples together are.
+    """
+    prompts = []
+    for seed in range(count):
+        order = random.Random(seed).sample(range(len(samples)), len(samples))
+        prompts.append([token for place in order for token in samples[place]][:tokens])
+    return prompts
+
+
+def _score(pairs: Iterable[tuple[Array, Array]], targets: Array) -> SampleScore:
+    total = SampleScore(tokens=0, kl=0.0, agree=0, reference_nll=0.0, nll=0.0)
+    for reference, given in pairs:
+        end = total.tokens + len(given)
+        total += score_sample(reference, given, targets[total.tokens : end])
+    return total
+
+
+def _three_numbers(found: Divergence) -> KvGate:
+    return KvGate(
+        kl_per_token=found.kl_per_token, top1=found.top1, perplexity_ratio=found.perplexity_ratio
+    )

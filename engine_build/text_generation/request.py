@@ -1,0 +1,92 @@
+"""One checkpoint to build, resolved from the onboarding tree: its model, scheme and machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from engine_build.errors import InputRefused
+from engine_build.text_generation.options import Options
+from onboarding.environment_spec import EnvironmentSpec
+from onboarding.generation_checks import generation_case
+from onboarding.generation_resolve import checkpoint_keys
+from onboarding.text_generation.platforms import quantizer_tools
+from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.tree import read_tree
+
+MORE_TOOLS = ("transformers", "accelerate", "safetensors")
+"""Recorded beside those that the key holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointRequest:
+    """What is built."""
+
+    root: Path
+    environment: EnvironmentSpec
+    spec: TextGenerationSpec
+    key: str
+    scheme: str
+    already: str | None
+    """The number format that the source's weights have; None: 16 or 32 bits."""
+
+
+def checkpoint_request(chosen: Options) -> CheckpointRequest:
+    """Read the tree and find the scheme of a key. Raises InputRefused."""
+    tree = read_tree(chosen.root)
+    view = tree.views.get(chosen.environment)
+    if view is None:
+        known = ", ".join(sorted(tree.views)) or "none"
+        raise InputRefused(
+            f"environment {chosen.environment} has no file in environments/; there are: {known}."
+        )
+    files = {f"models/{chosen.model}.yaml", f"environments/{chosen.environment}.yaml"}
+    faults = [fault for fault in tree.faults if fault.file in files]
+    if faults:
+        more = f"{len(faults)} faults, the first: " if len(faults) > 1 else ""
+        raise InputRefused(f"{more}{faults[0]}")
+    generator = view.generators.get(chosen.model)
+    if generator is None:
+        known = ", ".join(sorted(view.generators)) or "none"
+        raise InputRefused(
+            f"{chosen.model} is no text generator of environment {chosen.environment}; those are: "
+            f"{known}."
+        )
+    headers = generation_case(generator, tree.root).headers
+    already = None if headers is None else headers.scheme
+    keys = checkpoint_keys(generator.spec, tree.root, already)
+    if chosen.key not in keys:
+        schemes = ", ".join(f"{key} ({scheme})" for key, scheme in keys.items())
+        raise InputRefused(
+            f"{chosen.key} is no checkpoint key of {chosen.model} as its files are now; those "
+            f"are: {schemes}."
+        )
+    return CheckpointRequest(
+        root=tree.root,
+        environment=view.environment.spec,
+        spec=generator.spec,
+        key=chosen.key,
+        scheme=keys[chosen.key],
+        already=already,
+    )
+
+
+def installed_tools() -> dict[str, str]:
+    """Return the versions of the libraries that make checkpoints.
+
+    Raises InputRefused where they are not those of the keys.
+    """
+    tools = {}
+    for name, wanted in quantizer_tools().items():
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            found = "none"
+        if found.split("+")[0] != wanted:
+            raise InputRefused(
+                f"this Python has {name} {found}, and checkpoint keys are of {wanted}; run the "
+                "build in the environment of requirements/quantizer.txt."
+            )
+        tools[name] = found
+    return tools | {name: version(name) for name in MORE_TOOLS}

@@ -1,0 +1,129 @@
+"""How far one model's answers lie from another's: scores of samples, and their intervals.
+
+Log-probabilities are compared token by token over the whole vocabulary. Intervals are percentile
+bootstraps over samples, both models on the same resampled ones; resampling is seeded, so that the
+same numbers give the same interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onboarding.text_generation.checkpoint_lock import Interval
+
+Array = np.ndarray[Any, np.dtype[Any]]
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+SEED = 20261123
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleScore:
+    """Sums over the tokens of one sample.
+
+    `kl`: Kullback-Leibler divergence of the candidate from the reference, in nats. `agree`: tokens
+    where both have the same first choice. `reference_nll`, `nll`: negative log-likelihood of the
+    text.
+    """
+
+    tokens: int
+    kl: float
+    agree: int
+    reference_nll: float
+    nll: float
+
+    def __add__(self, other: SampleScore) -> SampleScore:
+        """Return the sums of both parts of a sample."""
+        return SampleScore(
+            tokens=self.tokens + other.tokens,
+            kl=self.kl + other.kl,
+            agree=self.agree + other.agree,
+            reference_nll=self.reference_nll + other.reference_nll,
+            nll=self.nll + other.nll,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divergence:
+    """Three numbers of a comparison, each with its interval."""
+
+    kl_per_token: Interval
+    top1: Interval
+    perplexity_ratio: Interval
+    tokens: int
+    samples: int
+
+
+def score_sample(reference: Array, candidate: Array, targets: Array) -> SampleScore:
+    """Score log-probabilities [tokens, vocabulary] of both models; targets [tokens] came next.
+
+    The reference may be of half precision; its probabilities are normalized again.
+    """
+    expected = np.asarray(reference, np.float32)
+    expected = expected - _log_sum(expected)
+    rows = np.arange(len(targets))
+    divergence = np.exp(expected) * (expected - candidate)
+    return SampleScore(
+        tokens=len(targets),
+        # Rounding may leave a sum of nearly equal numbers a little below zero.
+        kl=max(0.0, float(divergence.sum(dtype=np.float64))),
+        agree=int((expected.argmax(1) == candidate.argmax(1)).sum()),
+        reference_nll=-float(expected[rows, targets].sum(dtype=np.float64)),
+        nll=-float(candidate[rows, targets].sum(dtype=np.float64)),
+    )
+
+
+def divergence(scores: Sequence[SampleScore]) -> Divergence:
+    """Return the comparison of all samples; KL and agreement are means of all tokens."""
+    columns = np.array(
+        [(s.tokens, s.kl, s.agree, s.reference_nll, s.nll) for s in scores], np.float64
+    )
+
+    def kl(sums: Array) -> Array:
+        found: Array = sums[..., 1] / sums[..., 0]
+        return found
+
+    def top1(sums: Array) -> Array:
+        found: Array = sums[..., 2] / sums[..., 0]
+        return found
+
+    def perplexity_ratio(sums: Array) -> Array:
+        found: Array = np.exp((sums[..., 4] - sums[..., 3]) / sums[..., 0])
+        return found
+
+    return Divergence(
+        kl_per_token=_interval(columns, kl),
+        top1=_interval(columns, top1),
+        perplexity_ratio=_interval(columns, perplexity_ratio),
+        tokens=int(columns[:, 0].sum()),
+        samples=len(scores),
+    )
+
+
+def score_drop(reference: Sequence[bool], candidate: Sequence[bool]) -> Interval:
+    """Return how far the share of right answers falls, item by item, with its interval."""
+    pairs = np.array(
+        [(1.0, float(a) - float(b)) for a, b in zip(reference, candidate, strict=True)]
+    )
+    return _interval(pairs, lambda sums: np.asarray(sums[..., 1] / sums[..., 0]))
+
+
+def _interval(columns: Array, statistic: Callable[[Array], Array]) -> Interval:
+    """Return a statistic of column sums [..., columns], and its interval over resampled rows."""
+    random = np.random.default_rng(SEED)
+    count = len(columns)
+    drawn = random.multinomial(count, np.full(count, 1 / count), RESAMPLES)
+    values = statistic(drawn @ columns)
+    tail = 100 * (1 - CONFIDENCE) / 2
+    ends: list[float] = np.percentile(values, (tail, 100 - tail)).tolist()
+    return Interval(value=float(statistic(columns.sum(0))), low=ends[0], high=ends[1])
+
+
+def _log_sum(rows: Array) -> Array:
+    most = rows.max(1, keepdims=True)
+    found: Array = most + np.log(np.exp(rows - most).sum(1, keepdims=True))
+    return found

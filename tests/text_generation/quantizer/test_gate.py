@@ -1,0 +1,159 @@
+"""The gate on models whose distance is known: the source itself, noise, and one layer of noise."""
+
+from __future__ import annotations
+
+import io
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from engine_build.log import Log
+from engine_build.store import FolderStore
+from engine_build.text_generation.gate import (
+    candidate_scores,
+    evaluation_of,
+    judge,
+    kv_scores,
+    long_prompts,
+)
+from engine_build.text_generation.language_model import LanguageModel, next_tokens
+from engine_build.text_generation.references import References
+from engine_build.text_generation.scores import divergence
+from engine_build.text_generation.sensitivity import decoder_layers, layers_to_keep
+from onboarding.tree import read_tree
+from tests.text_generation.quantizer.trees import llama_tree
+
+
+@pytest.fixture(scope="module")
+def log():
+    return Log(io.StringIO())
+
+
+@pytest.fixture(scope="module")
+def evaluation(tmp_path_factory):
+    root = llama_tree(tmp_path_factory.mktemp("tree"), layers=8)
+    tree = read_tree(root)
+    return root, evaluation_of(tree.views["cloud"].generators["chat"].spec, root)
+
+
+@pytest.fixture(scope="module")
+def references(evaluation, tmp_path_factory, log):
+    root, chosen = evaluation
+    folder = tmp_path_factory.mktemp("references")
+    load = partial(LanguageModel, root / "models/data/tiny")
+    found = References(
+        source_sha256="0" * 64,
+        samples=chosen.token_lists(load()),
+        model=load,
+        here=FolderStore(folder / "here"),
+        shared=None,
+        scratch=folder,
+        log=log,
+    )
+    found.prepare()
+    return found
+
+
+@pytest.fixture
+def candidate(evaluation):
+    return LanguageModel(evaluation[0] / "models/data/tiny")
+
+
+def add_noise(model, layer, size):
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for parameter in decoder_layers(model.model)[layer].mlp.parameters():
+            parameter += size * parameter.std() * torch.randn_like(parameter)
+
+
+def test_source_lies_nowhere_from_itself(candidate, references, log):
+    found = divergence(candidate_scores(candidate, references, log))
+    assert found.kl_per_token.high < 1e-5 and found.top1.low > 0.99
+    assert math.isclose(found.perplexity_ratio.value, 1.0, abs_tol=1e-3)
+
+
+def test_scores_are_those_of_whole_logits(candidate, references, log):
+    add_noise(candidate, 2, 0.3)
+    tokens = references.samples[0]
+    (score, *_) = candidate_scores(candidate, references, log, numbers=[0])
+    ids = torch.tensor([tokens])
+    with torch.inference_mode():
+        reference = references.source.model(ids).logits[0, :-1].float().log_softmax(-1).numpy()
+        given = candidate.model(ids).logits[0, :-1].float().log_softmax(-1).numpy()
+    kl = float((np.exp(reference) * (reference - given)).sum())
+    assert score.kl == pytest.approx(kl, rel=0.01) and score.tokens == len(tokens) - 1
+    expected = -given[np.arange(len(tokens) - 1), next_tokens(tokens)].sum()
+    assert score.nll == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_more_noise_lies_farther(evaluation, references, log):
+    found = []
+    for size in (0.05, 0.2, 0.8):
+        model = LanguageModel(evaluation[0] / "models/data/tiny")
+        add_noise(model, 2, size)
+        found.append(divergence(candidate_scores(model, references, log)).kl_per_token)
+    assert found[0].high < found[1].low and found[1].high < found[2].low
+
+
+def test_search_keeps_the_layer_that_costs_most(candidate, references, log):
+    add_noise(candidate, 5, 1.0)
+    add_noise(candidate, 3, 0.05)
+    before = divergence(candidate_scores(candidate, references, log)).kl_per_token.high
+    kept = layers_to_keep(
+        candidate, references, lambda found: found.kl_per_token.high < before / 10, log
+    )
+    assert kept == (5,)
+    after = divergence(candidate_scores(candidate, references, log)).kl_per_token.high
+    assert after == before, "the search puts every layer back"
+    assert layers_to_keep(candidate, references, lambda found: False, log) == ()
+
+
+def test_fp8_kv_cache_costs_more_with_a_bad_scale(candidate, references, log):
+    prompts = long_prompts(references.samples, 8, 200)
+    good = divergence(kv_scores(candidate, prompts, {}, log)).kl_per_token
+    bad = dict.fromkeys(range(8), (1000.0, 1000.0))
+    assert (
+        good.value > 0
+        and good.high < divergence(kv_scores(candidate, prompts, bad, log)).kl_per_token.low
+    )
+
+
+def test_long_prompts_have_the_length_given_and_differ(references):
+    prompts = long_prompts(references.samples, 8, 200)
+    assert {len(prompt) for prompt in prompts} == {200}
+    assert len({tuple(prompt) for prompt in prompts}) == 8
+    whole = sum(map(len, references.samples))
+    assert {len(prompt) for prompt in long_prompts(references.samples, 8, 10**6)} == {whole}
+
+
+def test_references_are_computed_once(references, evaluation, tmp_path, log):
+    def load():
+        raise AssertionError("the source is loaded again")
+
+    again = References(
+        source_sha256="0" * 64,
+        samples=references.samples,
+        model=load,
+        here=references.here,
+        shared=None,
+        scratch=tmp_path,
+        log=log,
+    )
+    again.prepare()
+    first, second = (next(iter(found.log_probabilities(0))) for found in (references, again))
+    assert np.array_equal(first, second)
+
+
+def test_references_of_other_texts_are_others(references, tmp_path, log):
+    fields = {"source_sha256": "0" * 64, "model": None, "here": references.here, "shared": None}
+    other = References(samples=references.samples[1:], scratch=tmp_path, log=log, **fields)
+    assert other.key != references.key
+
+
+def test_gate_of_the_source_holds(candidate, references, evaluation, log):
+    gate = judge(candidate, references, evaluation[1], "1" * 64, {}, log)
+    assert (gate.samples, gate.dataset) == (16, "roundhouse:texts/evaluation.txt")
+    assert gate.task is None and gate.kv is not None

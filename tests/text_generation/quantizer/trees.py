@@ -1,0 +1,107 @@
+"""Onboarding trees of a tiny Llama, and one run of the program that builds its checkpoints."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from engine_build.text_generation.__main__ import main
+from onboarding.checkpoint import checkpoint_sha256
+from onboarding.generation_checks import generation_case
+from onboarding.generation_resolve import checkpoint_keys
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
+from onboarding.text_generation.checkpoint_record import RECORD_NAME, read_record
+from onboarding.tree import read_tree
+from tests.text_generation.tiny_llama import write_tiny_llama
+
+ENVIRONMENT = """\
+name: cloud
+account: "111122223333"
+region: us-east-1
+platform: triton-26.05
+"""
+TEXTS = Path(__file__).resolve().parents[3] / "onboarding/data/texts/calibration.txt"
+SAMPLES = 24
+WIDE = {"kl_per_token": 2.0, "top1": 0.2, "perplexity_ratio": 2.0}
+"""A budget that a random model holds in eight bits; it has no favourite tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a run ended: code, the JSON of its result, and its log."""
+
+    code: int
+    result: dict[str, Any]
+    log: str
+
+
+def llama_tree(root: Path, *, schemes=("int8",), quantization=None, source=None, **llama) -> Path:
+    """Write a tree whose model `chat` is a tiny Llama of the tree, on GPUs of any format."""
+    checkpoint = write_tiny_llama(root / "models/data/tiny", **llama)
+    spec = {
+        "name": "chat",
+        "task": "text-generation",
+        "source": {
+            "checkpoint": "models/data/tiny",
+            "sha256": checkpoint_sha256(checkpoint),
+            **(source or {}),
+        },
+        "context": {"max_model_len": 512, "prompt_p95": 256, "output_p95": 64},
+        "slo": {"ttft_p95_ms": 2000, "itl_p95_ms": 80, "concurrency": 4},
+        "quantization": {
+            "schemes": list(schemes),
+            "calibration": {"dataset": "models/data/calibration.txt", "samples": SAMPLES},
+            "evaluation": {"samples": 16, "sample_tokens": 64},
+            "budget": WIDE,
+            "measured": ["int8", "kv-fp8"],
+            **(quantization or {}),
+        },
+        "serving": {"max_num_queued_reqs": 64},
+        "endpoint": {"instance_types": ["ml.p6-b200.48xlarge"]},
+    }
+    if "w4a8-fp8" in schemes:
+        spec["endpoint"]["instance_types"] = ["ml.p5.48xlarge"]
+    lines = (line for line in TEXTS.read_text().splitlines() if len(line) > 60)
+    (root / "models/data/calibration.txt").write_text("\n".join(lines) + "\n")
+    write_model(root, spec)
+    (root / "environments").mkdir(exist_ok=True)
+    (root / "environments/cloud.yaml").write_text(ENVIRONMENT)
+    return root
+
+
+def write_model(root: Path, spec: dict[str, Any]) -> None:
+    """Write models/chat.yaml."""
+    (root / "models/chat.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+
+
+def read_model(root: Path) -> dict[str, Any]:
+    """Return the contents of models/chat.yaml."""
+    return yaml.safe_load((root / "models/chat.yaml").read_text())
+
+
+def keys(root: Path) -> dict[str, str]:
+    """Return the checkpoint key of each scheme."""
+    tree = read_tree(root)
+    assert not tree.faults, list(map(str, tree.faults))
+    case = generation_case(tree.views["cloud"].generators["chat"], tree.root)
+    already = None if case.headers is None else case.headers.scheme
+    return {scheme: key for key, scheme in checkpoint_keys(case.spec, tree.root, already).items()}
+
+
+def run(root: Path, out: Path, *more: str, key: str | None = None) -> Ended:
+    """Run the program for the first scheme of the tree, or another key."""
+    chosen = next(iter(keys(root).values())) if key is None else key
+    where = ("--root", str(root), "--environment", "cloud", "--model", "chat", "--out", str(out))
+    stdout, stderr = io.StringIO(), io.StringIO()
+    code = main((*where, "--key", chosen, "--format", "json", *more), {}, stdout, stderr)
+    return Ended(code=code, result=json.loads(stdout.getvalue()), log=stderr.getvalue())
+
+
+def record_of(out: Path) -> CheckpointEntry:
+    """Return the record of a work folder."""
+    return read_record((out / RECORD_NAME).read_bytes())

@@ -1,0 +1,111 @@
+"""Scores against plain arithmetic, and intervals against what is known of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine_build.text_generation.scores import (
+    SampleScore,
+    divergence,
+    score_drop,
+    score_sample,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def log_softmax(rows):
+    return rows - np.log(np.exp(rows).sum(1, keepdims=True))
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(5)
+
+
+def test_a_sample_is_scored_as_the_definitions_say(random):
+    reference, candidate = (log_softmax(random.normal(0, 2, (7, 50))) for _ in range(2))
+    targets = random.integers(0, 50, 7)
+    score = score_sample(reference, candidate, targets)
+    expected = sum(
+        np.exp(p) * (p - q) for p, q in zip(reference.ravel(), candidate.ravel(), strict=True)
+    )
+    assert score.kl == pytest.approx(expected, rel=1e-5)
+    assert score.agree == sum(
+        int(a.argmax() == b.argmax()) for a, b in zip(reference, candidate, strict=True)
+    )
+    assert score.reference_nll == pytest.approx(
+        -sum(reference[i, t] for i, t in enumerate(targets)), rel=1e-5
+    )
+    assert score.nll == pytest.approx(-sum(candidate[i, t] for i, t in enumerate(targets)))
+
+
+def test_a_model_is_no_distance_from_itself_in_half_precision(random):
+    rows = log_softmax(random.normal(0, 3, (40, 5000))).astype(np.float32)
+    targets = random.integers(0, 5000, 40)
+    score = score_sample(rows.astype(np.float16), rows, targets)
+    assert score.tokens == 40
+    # Two rows may have two best tokens that half precision does not tell apart.
+    assert score.agree >= 38 and score.kl / 40 < 1e-5
+    assert score.reference_nll == pytest.approx(score.nll, rel=1e-3)
+
+
+def test_parts_of_a_sample_add_up(random):
+    reference, candidate = (log_softmax(random.normal(0, 2, (8, 30))) for _ in range(2))
+    targets = random.integers(0, 30, 8)
+    whole = score_sample(reference, candidate, targets)
+    parts = score_sample(reference[:3], candidate[:3], targets[:3]) + score_sample(
+        reference[3:], candidate[3:], targets[3:]
+    )
+    assert (parts.tokens, parts.agree) == (whole.tokens, whole.agree)
+    assert (parts.kl, parts.nll) == pytest.approx((whole.kl, whole.nll))
+
+
+def sample(tokens, kl, agree=0.9, nll=3.0, reference=2.9):
+    return SampleScore(
+        tokens=tokens,
+        kl=kl * tokens,
+        agree=round(agree * tokens),
+        reference_nll=reference * tokens,
+        nll=nll * tokens,
+    )
+
+
+def test_means_are_of_tokens_not_of_samples():
+    found = divergence([sample(10, 1.0), sample(90, 0.0)])
+    assert found.kl_per_token.value == pytest.approx(0.1)
+    assert (found.tokens, found.samples) == (100, 2)
+    assert found.perplexity_ratio.value == pytest.approx(np.exp(0.1))
+    assert found.top1.value == pytest.approx(0.9)
+
+
+def test_the_ratio_is_paired_so_that_texts_of_any_difficulty_do_not_widen_it(random):
+    hard = [
+        sample(100, 0.05, nll=level + 0.02, reference=level) for level in random.uniform(1, 6, 60)
+    ]
+    found = divergence(hard).perplexity_ratio
+    assert found.high - found.low < 1e-9 and found.value == pytest.approx(np.exp(0.02))
+
+
+def test_intervals_hold_the_mean_about_as_often_as_they_say(random):
+    """Of 200 draws of 40 samples whose KL is exponential around 0.1, between 88 and 99 %."""
+    held = 0
+    for _ in range(200):
+        found = divergence([sample(100, kl) for kl in random.exponential(0.1, 40)])
+        held += found.kl_per_token.low <= 0.1 <= found.kl_per_token.high
+    assert 176 <= held <= 198
+
+
+def test_the_same_numbers_give_the_same_interval(random):
+    scores = [sample(50, kl) for kl in random.exponential(0.1, 30)]
+    assert divergence(scores) == divergence(scores)
+    assert divergence(scores).kl_per_token.low < divergence(scores).kl_per_token.high
+
+
+def test_a_task_that_both_answer_alike_does_not_drop():
+    right = [True, False] * 20
+    assert score_drop(right, right).model_dump() == {"value": 0.0, "low": 0.0, "high": 0.0}
+    worse = [value and place > 10 for place, value in enumerate(right)]
+    drop = score_drop(right, worse)
+    assert drop.value == pytest.approx(6 / 40) and 0.0 <= drop.low < drop.value < drop.high

