@@ -14,6 +14,7 @@ from benchmarks.compare import compare
 from benchmarks.context import Context
 from benchmarks.deploys import deploys
 from benchmarks.engine_build import engine_build
+from benchmarks.generation_front.run import generation_front
 from benchmarks.generation_gate import generation_gate
 from benchmarks.gitops import gitops
 from benchmarks.hostile.local_cloud import hostile_local_cloud
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "hostile_local_cloud": hostile_local_cloud,
     "large_body": large_body,
     "triton_front": triton_front,
+    "generation_front": generation_front,
     "processes": processes,
     "scaling": scaling,
     "synth": synth,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from io import BytesIO
 from typing import NamedTuple
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector
@@ -13,6 +14,7 @@ from container.server.types import DeadlinePassed, Unavailable
 
 IDLE_SECONDS = 2.0
 """Connections are kept shorter than uvicorn keeps them, so none is closed while it is reused."""
+MOST_AT_ONCE = 1 << 20
 NO_RESPONSE = "The engine does not answer; it is starting, or being started again."
 
 
@@ -47,9 +49,11 @@ class Engine:
         the request. Raises EngineGone.
         """
         headers = {"Content-Type": JSON_TYPE} if body else {}
+        # Beyond that aiohttp writes bytes in one piece, and nothing else goes on meanwhile.
+        data = BytesIO(body) if len(body) > MOST_AT_ONCE else body
         try:
             return await self._session.request(
-                method, self._base.with_path(path), data=body or None, headers=headers
+                method, self._base.with_path(path), data=data if body else None, headers=headers
             )
         except ClientError as fault:
             raise EngineGone(NO_RESPONSE) from fault

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from container.generation_front.settings import EngineSettings
+from container.generation_front.structures import check_structures
 from container.server.types import RequestFault, UnknownPath
 
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
@@ -64,6 +65,7 @@ def checked_request(
     for key, least in LENGTHS.items():
         _check_length(document.get(key), key, least, settings.max_model_len)
     prompts = _check_messages(document) if path == CHAT else _check_prompt(document)
+    check_structures(document)
     streams = document.get("stream")
     if streams is not None and not isinstance(streams, bool):
         raise RequestFault(f"'stream' is {_excerpt(streams)}; it must be true or false.")

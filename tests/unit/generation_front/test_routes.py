@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from io import BytesIO
 
 import pytest
 
@@ -86,6 +87,15 @@ def test_refuses_other_paths_methods_and_headers_before_the_engine():
     answers, requests = run(play)
     assert [status for status, _, _ in answers] == [row[3] for row in REFUSED]
     assert requests == [] and all(error_of(body)["code"] for _, body, _ in answers)
+
+
+def test_a_body_of_megabytes_reaches_the_engine():
+    async def play(front):
+        data = BytesIO(json.dumps({"prompt": "a" * 1_500_000}).encode())
+        return (await front.ask("/invocations", data=data))[0], front.program.requests[0][1]
+
+    status, document = run(play)
+    assert (status, len(document["prompt"])) == (200, 1_500_000)
 
 
 def test_refuses_an_unknown_model_before_the_engine():

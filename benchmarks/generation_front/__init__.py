@@ -1,0 +1,1 @@
+"""The server before vLLM, before real vLLM on this machine's processors."""

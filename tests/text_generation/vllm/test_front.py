@@ -1,0 +1,219 @@
+"""The contract of text generators, by real vLLM on this machine's processors behind the front."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from io import BytesIO
+
+import pytest
+
+from benchmarks.generation_front.hostile_requests import hostile_requests
+from benchmarks.generation_front.process import (
+    JSON,
+    PYTHON,
+    completion,
+    front_process,
+    read_stream,
+)
+from tests.text_generation.tiny_llama import write_tiny_llama
+
+HELLO = [{"role": "user", "content": "hello"}]
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    if not PYTHON.exists():
+        pytest.skip("the environment .venvs/vllm is not made: make environments-chat")
+    return write_tiny_llama(tmp_path_factory.mktemp("llama"), dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def front(checkpoint, tmp_path_factory):
+    with front_process(checkpoint, tmp_path_factory.mktemp("front") / "log") as process:
+        yield process
+
+
+def await_idle(front):
+    end = time.monotonic() + 15
+    while front.metric("vllm:num_requests_running") and time.monotonic() < end:
+        time.sleep(0.1)
+    assert front.metric("vllm:num_requests_running") == 0
+
+
+def test_ping_answers_both_methods(front):
+    assert [front.ask("/ping", method=method)[0] for method in ("GET", "POST")] == [200, 200]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/invocations", "chat.completion"),
+        ("/v1/chat/completions", "chat.completion"),
+        ("/invocations", "text_completion"),
+        ("/v1/completions", "text_completion"),
+    ],
+)
+def test_chats_and_completions_answer_on_both_paths(front, path, kind):
+    body = {"messages": HELLO, "max_tokens": 4} if kind.startswith("chat") else completion(tokens=4)
+    status, _, answer = front.ask(path, body)
+    document = json.loads(answer)
+    assert (status, document["object"], document["model"]) == (200, kind, "chat")
+    assert document["usage"]["completion_tokens"] <= 4
+
+
+def test_a_stream_ends_with_its_usage_and_done(front):
+    body = completion(tokens=6, stream=True, stream_options={"include_usage": True})
+    status, headers, answer = front.ask("/invocations", body)
+    assert status == 200 and headers["Content-Type"].startswith("text/event-stream")
+    *events, done, rest = answer.split(b"\n\n")
+    assert (done, rest) == (b"data: [DONE]", b"")
+    last = json.loads(events[-1].removeprefix(b"data: "))
+    assert (last["choices"], last["usage"]["completion_tokens"]) == ([], 6)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        ({"inputs": "a", "parameters": {}}, 400),
+        (completion("hello " * 600), 400),
+        (completion(tokens=513), 400),
+        (completion(tokens=0), 400),
+        (completion(tokens=10**9), 400),
+        (completion(temperature=-1), 400),
+        (completion([10**6]), 400),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, 400),
+        (completion(model="nope"), 404),
+        (b" " * 6_291_457, 413),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_refuses_with_openais_error(front, body, status):
+    sent = {"data": body} if isinstance(body, bytes) else {"document": body}
+    found, _, answer = front.ask("/invocations", **sent)
+    assert found == status
+    assert {"message", "type", "param", "code"} <= json.loads(answer)["error"].keys()
+
+
+def test_refuses_another_content_type_sessions_and_routes(front):
+    for headers, path, status in (
+        ({"Content-Type": "text/plain"}, "/invocations", 400),
+        ({"X-Amzn-SageMaker-Session-Id": "NEW_SESSION"}, "/invocations", 400),
+        ({"X-Amzn-SageMaker-Custom-Attributes": "route=/adapters"}, "/invocations", 400),
+        ({}, "/adapters", 404),
+    ):
+        assert front.ask(path, completion(), headers=headers)[0] == status
+
+
+def test_a_client_that_leaves_frees_its_sequence(front):
+    async def leave():
+        async with front.session() as session:
+            body = json.dumps(completion(tokens=480, stream=True))
+            async with session.post("/invocations", data=body, headers=JSON) as answer:
+                await answer.content.readany()
+
+    asyncio.run(leave())
+    await_idle(front)
+    assert front.metric("roundhouse_front_sequences") == 0
+
+
+def test_what_is_beyond_the_bound_is_refused_and_the_rest_answered(front):
+    async def play():
+        async with front.session() as session:
+            requests = (read_stream(session, completion(tokens=64)) for _ in range(40))
+            return await asyncio.gather(*requests)
+
+    answers = asyncio.run(play())
+    right = [body for status, _, body in answers if status == 200]
+    assert {status for status, _, _ in answers} == {200, 503} and len(right) >= 16
+    assert all(body.endswith(DONE) and b'"error"' not in body for body in right)
+    assert front.metric("roundhouse_front_rejections_total") >= len(answers) - len(right)
+
+
+def test_hostile_requests_get_4xx_or_503_and_harm_nobody(front):
+    async def throw(session, limit, request):
+        method, path, headers, body = request
+        data = BytesIO(body)
+        async with limit, session.request(method, path, data=data, headers=headers) as answer:
+            text = await answer.read()
+            return answer.status, request, text
+
+    async def innocent(session, stop, answers):
+        while not stop.is_set():
+            status, _, body = await read_stream(session, completion("the cat", tokens=24))
+            if status != 503:
+                answers.append((status, body.count(b'"text"'), body.endswith(DONE)))
+
+    async def play():
+        async with front.session() as session:
+            stop, answers, limit = asyncio.Event(), [], asyncio.Semaphore(12)
+            beside = [asyncio.create_task(innocent(session, stop, answers)) for _ in range(2)]
+            thrown = [throw(session, limit, request) for request in hostile_requests(1000)]
+            found = await asyncio.gather(*thrown)
+            stop.set()
+            await asyncio.gather(*beside)
+            return found, answers
+
+    found, innocents = asyncio.run(play())
+    wrong = [(status, *request[1:], text[:300]) for status, request, text in found if status >= 500]
+    assert [row for row in wrong if row[0] != 503] == []
+    assert len(innocents) > 2
+    assert {(status, ends) for status, _, ends in innocents} == {(200, True)}
+    assert front.process.poll() is None and front.ask("/ping")[0] == 200
+    await_idle(front)
+
+
+def test_sigterm_cuts_none_of_eight_streams(checkpoint, tmp_path):
+    with front_process(checkpoint, tmp_path / "log") as front:
+
+        async def play():
+            async with front.session() as session:
+                tokens = completion(tokens=400)
+                streams = [asyncio.create_task(read_stream(session, tokens)) for _ in range(8)]
+                async with asyncio.timeout(60):
+                    while (await asyncio.to_thread(front.metric, "vllm:num_requests_running")) < 8:
+                        await asyncio.sleep(0.05)
+                front.process.terminate()
+                refused = await read_stream(session, completion())
+                return refused[0], await asyncio.gather(*streams)
+
+        status, answers = asyncio.run(play())
+        assert front.process.wait(40) == 0
+    assert status == 503
+    assert all(body.endswith(DONE) and b'"error"' not in body for _, _, body in answers)
+    assert {body.count(b'"text"') for _, _, body in answers} == {400}
+
+
+def test_sigterm_ends_a_longer_stream_with_an_error_and_without_done(checkpoint, tmp_path):
+    settings = {"ROUNDHOUSE_DRAIN_SECONDS": "1", "SM_VLLM_MAX_MODEL_LEN": "2048"}
+    with front_process(checkpoint, tmp_path / "log", **settings) as front:
+
+        async def play():
+            async with front.session() as session:
+                stream = asyncio.create_task(read_stream(session, completion(tokens=2000)))
+                async with asyncio.timeout(60):
+                    while not await asyncio.to_thread(front.metric, "vllm:num_requests_running"):
+                        await asyncio.sleep(0.05)
+                front.process.terminate()
+                return await stream
+
+        status, _, body = asyncio.run(play())
+        assert front.process.wait(40) == 0
+    last = json.loads(body.split(b"\n\n")[-2].removeprefix(b"data: "))
+    assert status == 200 and b"[DONE]" not in body and "being stopped" in last["error"]["message"]
+
+
+def test_tensor_parallel_answers_are_those_of_one_process(checkpoint, front, tmp_path):
+    prompts = [f"{number} cats and {number * 7 % 11} dogs went to" for number in range(50)]
+
+    def answers(process):
+        bodies = (process.ask("/v1/completions", completion(prompt, 16)) for prompt in prompts)
+        return [json.loads(body)["choices"][0]["text"] for _, _, body in bodies]
+
+    alone = answers(front)
+    with front_process(checkpoint, tmp_path / "log", SM_VLLM_TENSOR_PARALLEL_SIZE="2") as parallel:
+        assert answers(parallel) == alone
+    assert len(set(alone)) > 25
