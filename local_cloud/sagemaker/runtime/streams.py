@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,6 +11,8 @@ from dataclasses import dataclass, field
 
 from local_cloud.containers.server_client import OpenResponse
 from local_cloud.protocol.event_stream import payload_part, stream_exception, uneven_parts
+
+logger = logging.getLogger("roundhouse.streams")
 
 
 @dataclass(kw_only=True)
@@ -52,8 +55,16 @@ class Progress:
 
 def event_stream(progress: Progress, response: OpenResponse) -> Iterator[bytes]:
     """Yield a response as SageMaker's event stream, with an exception where it broke off."""
-    for chunk in progress.parts(response):
-        yield from map(payload_part, uneven_parts(chunk))
+    try:
+        for chunk in progress.parts(response):
+            yield from map(payload_part, uneven_parts(chunk))
+    except Exception as error:
+        progress.broken = error
+        logger.exception("a stream failed in the local cloud itself")
+        yield stream_exception(
+            "InternalStreamFailure", Message=f"The local cloud failed: {error!r}."
+        )
+        return
     error = progress.broken
     if isinstance(error, TimeoutError):
         message = "Your invocation timed out while waiting for a response from container primary."
