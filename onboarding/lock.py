@@ -78,8 +78,8 @@ class LockEntry(Value):
     signature: SignedStatement | None = Field(None, exclude_if=lambda signed: signed is None)
     """The archive's own; None, not written, for an archive that nobody signed."""
     plan_key: str | None = Field(None, exclude_if=lambda key: key is None)
-    """Of the plan in the archive, which engines of other packaging are made of too; None, not
-    written, in locks of before."""
+    """Of the plan in the archive, which engines of other packaging are made of too. The archive
+    names it as well, signed; None, not written, in locks of before."""
     repackaged: RepackagingRecord | None = Field(None, exclude_if=lambda record: record is None)
     """Where the plan came from; None, not written, for a plan that was compiled for this archive.
 
@@ -157,21 +157,9 @@ def write_lock_entry(folder: Path, model: str, entry: LockEntry) -> Path:
             if before is not None and is_same and entry.capacity is None
             else entry.capacity
         )
-        plan_key = before.plan_key if before is not None and is_same else None
-        if entry.plan_key is not None:
-            plan_key = entry.plan_key
-        return entry.model_copy(update={"capacity": kept, "plan_key": plan_key})
+        return entry.model_copy(update={"capacity": kept})
 
     return _change_entry(folder, model, with_entry)
-
-
-def record_plan_key(folder: Path, model: str, engine_key: str, plan_key: str) -> Path:
-    """Record the key of the plan of one engine. Raises LockError as `record_capacity` does."""
-    return _change_entry(
-        folder,
-        model,
-        lambda lock: _entry(lock, folder, engine_key).model_copy(update={"plan_key": plan_key}),
-    )
 
 
 def record_capacity(folder: Path, model: str, engine_key: str, capacity: ServedCapacity) -> Path:

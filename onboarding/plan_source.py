@@ -13,6 +13,7 @@ from pathlib import Path
 
 from onboarding.deployment import Target
 from onboarding.lock import LOCK_SUFFIX, LockEntry, LockError, read_lock
+from onboarding.plan_key_file import is_of_plan
 
 NO_PLAN = "none"
 """What a build is given in the place of a source where it compiles the plan."""
@@ -37,28 +38,27 @@ class PlanSource:
         return self.engine_key if self.sha256 is None else f"{self.engine_key}:{self.sha256}"
 
 
-def plan_keys(targets: Iterable[Target]) -> dict[str, str]:
-    """Return the plan's key of each engine, by engine key; ensembles have none."""
-    return {target.engine_key: target.plan_key for target in targets if target.plan_key is not None}
+def plan_keys(targets: Iterable[Target]) -> set[str]:
+    """Return the plans of engines; ensembles have none."""
+    return {target.plan_key for target in targets if target.plan_key is not None}
 
 
-def locked_plans(
-    locks: Path, wanted: Collection[str], known: Mapping[str, str]
-) -> dict[str, tuple[LockEntry, ...]]:
+def locked_plans(locks: Path, wanted: Collection[str]) -> dict[str, tuple[LockEntry, ...]]:
     """Return the engines in a folder's locks whose plans are `wanted`, by the plan's key.
 
-    Whatever model they are of; those that compiled their plan, and were timed, come first. `known`
-    are `plan_keys` of the tree, for entries without one. A lock that cannot be read has no engines:
-    of a deployed model it is refused elsewhere.
+    Whatever model they are of; those that compiled their plan, and were timed, come first. The
+    manifest must name the plan too: a lock's own key is signed by nobody. A lock that cannot be
+    read has no engines: of a deployed model it is refused elsewhere.
     """
-    mentions = {*wanted, *(engine for engine, plan in known.items() if plan in wanted)}
     found: dict[str, list[LockEntry]] = {}
-    for entry in _entries(locks, mentions) if wanted else ():
-        plan = known.get(entry.manifest.engine_key) if entry.plan_key is None else entry.plan_key
+    for entry in _entries(locks, wanted):
+        plan = entry.plan_key
         words = f"{entry.manifest.engine_key}:{entry.archive.sha256}"
         # They become words of a command, and a lock of a pull request may hold any text.
-        if plan in wanted and PLAN_SOURCE.fullmatch(words):
-            found.setdefault(str(plan), []).append(entry)
+        if plan is None or plan not in wanted or not PLAN_SOURCE.fullmatch(words):
+            continue
+        if is_of_plan(entry.manifest, plan):
+            found.setdefault(plan, []).append(entry)
     return {plan: tuple(sorted(entries, key=_preference)) for plan, entries in found.items()}
 
 
@@ -87,12 +87,12 @@ def plan_sources(
     return sources
 
 
-def _entries(locks: Path, mentions: Collection[str]) -> Iterator[LockEntry]:
-    """Yield the engines of every lock whose text mentions one of these keys."""
+def _entries(locks: Path, plans: Collection[str]) -> Iterator[LockEntry]:
+    """Yield the engines of every lock whose text mentions one of these plans."""
     for path in sorted(locks.glob(f"*{LOCK_SUFFIX}")):
         try:
             text = path.read_text(encoding="utf-8")
-            if any(key in text for key in mentions):
+            if any(plan in text for plan in plans):
                 yield from read_lock(locks, path.name.removesuffix(LOCK_SUFFIX)).engines.values()
         except (LockError, OSError, ValueError):
             continue

@@ -15,6 +15,7 @@ from engine_build.packaging.archive import repackaged_path
 from engine_build.store import sha256_of
 from onboarding.manifest import MANIFEST_NAME, Manifest
 from onboarding.names import ARCHIVE_NAME
+from onboarding.plan_key_file import plan_key_path
 from onboarding.signature import ENVELOPE_NAME
 
 
@@ -28,9 +29,9 @@ class EngineArchive:
 
     @property
     def files(self) -> dict[str, str]:
-        """Digests of all files but the engine, and but where its plan came from."""
+        """Digests of all files but the engine, its plan's key, and where its plan came from."""
         engine = self.manifest.engine_file
-        own = (engine, repackaged_path(engine))
+        own = (engine, plan_key_path(engine), repackaged_path(engine))
         return {name: digest for name, digest in self.manifest.files.items() if name not in own}
 
 

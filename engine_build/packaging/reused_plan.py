@@ -1,8 +1,8 @@
 """A plan that an earlier build compiled, judged and timed, out of the archive of its engine.
 
 Engines of one plan key differ in packaging alone. A plan lies in every archive that was made of it,
-so no store keeps it twice, and what vouches for an archive (its digest in the lock, its signature)
-vouches for its plan.
+so no store keeps it twice. The archive names the plan's key in a file that its manifest lists: its
+digest in the lock and its signature vouch for both.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from engine_build.request import BuildRequest
 from engine_build.store import FolderStore, Store, sha256_of
 from onboarding.manifest import MANIFEST_NAME, Manifest
 from onboarding.names import ARCHIVE_NAME, ENGINES_PREFIX, RECORD_NAME, engine_archive_path
+from onboarding.plan_key_file import is_of_plan
 from onboarding.plan_source import NOT_REUSED, PlanSource
 from onboarding.signature import SignatureFault, parse_public_key, verify_envelope
 
@@ -127,30 +128,10 @@ def _refuse_unsigned(archive: EngineArchive, request: BuildRequest) -> None:
 
 
 def _refuse_other_plan(manifest: Manifest, request: BuildRequest) -> None:
-    """Compare what a signed manifest tells of its plan; its plan's key is an unsigned lock's word.
-
-    Networks too, but for models with prompts: one that no build uses is in a network's key, and in
-    no plan's.
-    """
-    accuracy = request.model.accuracy
-    budgets = set() if accuracy.outputs else {record.budget_mean for record in manifest.accuracy}
-    networks = request.network_keys if request.model.source.prompts is None else {}
-    profiles = tuple((item.batch, item.sequence) for item in manifest.optimization_profiles)
-    pairs = {
-        "runtime": (manifest.runtime, request.runtime),
-        "compute capability": (manifest.compute_capability, request.compute_capability),
-        "GPU": (manifest.gpu, request.gpu),
-        "precision": (manifest.requested_precision, request.model.engine.precision),
-        "optimization profiles": (
-            profiles,
-            tuple((p.batch, p.sequence) for p in request.model.engine.optimization_profiles),
-        ),
-        "networks": ({name: manifest.network_keys.get(name) for name in networks}, networks),
-        "accuracy budget": (budgets or {accuracy.budget.mean}, {accuracy.budget.mean}),
-    }
-    for what, (has, wants) in pairs.items():
-        if has != wants:
-            raise InputRefused(
-                f"it is another plan, whose {what} is {has}, and this engine needs {wants}; give "
-                f"the engine that the lock names for plan {request.plan_key}."
-            )
+    """Compare the plan's key that the archive names: a lock's, which nobody signs, is no proof."""
+    assert request.plan_key is not None
+    if not is_of_plan(manifest, request.plan_key):
+        raise InputRefused(
+            f"its archive names another plan than {request.plan_key}, or none, as archives of "
+            f"before do; {COMPILES}."
+        )

@@ -34,6 +34,7 @@ from onboarding.manifest import (
     RepackagingRecord,
 )
 from onboarding.names import engine_archive_path, engine_record_path
+from onboarding.plan_key_file import plan_key_path, plan_key_text
 from onboarding.values import EXPORT_OPSET
 
 DIRTY = "-dirty"
@@ -72,12 +73,10 @@ def run(context: BuildContext, state: BuildState) -> None:
         }
         if state.reused is None:
             fields |= _measured_fields(context, state)
-            repackaged = {}
         else:
             fields |= {name: getattr(state.reused.manifest, name) for name in OF_THE_PLAN}
-            record = _repackaging(context, state.reused).model_dump_json(indent=2)
-            repackaged = {repackaged_path(laid.engine_file): record + "\n"}
-        keep_archive(context, state, {**laid.files, **plugins, **repackaged}, fields)
+        of_plan = _plan_files(context, state.reused, laid.engine_file)
+        keep_archive(context, state, {**laid.files, **plugins, **of_plan}, fields)
 
 
 def keep_archive(
@@ -154,6 +153,18 @@ def _keys(request: BuildRequest, reused: ReusedPlan | None) -> dict[str, Any]:
         "gpu": request.gpu,
         "requested_precision": request.model.engine.precision,
     }
+
+
+def _plan_files(
+    context: BuildContext, reused: ReusedPlan | None, engine_file: str
+) -> dict[str, str]:
+    """Return what lies beside an engine file: its plan's key, and where a reused plan came from."""
+    assert context.request.plan_key is not None
+    files = {plan_key_path(engine_file): plan_key_text(context.request.plan_key)}
+    if reused is not None:
+        record = _repackaging(context, reused).model_dump_json(indent=2)
+        files[repackaged_path(engine_file)] = record + "\n"
+    return files
 
 
 def _repackaging(context: BuildContext, reused: ReusedPlan) -> RepackagingRecord:

@@ -73,10 +73,7 @@ def _plan_sources(head: Tree, after: Iterable[Deployment]) -> dict[str, PlanSour
         return {}
     environment = deployments_after[0].environment
     signers = [parse_public_key(signer) for signer in environment.trusted_signers]
-    deployed = (item for deployment in deployments_after for item in deployment.built_targets)
-    locked = locked_plans(
-        head.root / environment.locks, set(plan_keys(missing).values()), plan_keys(deployed)
-    )
+    locked = locked_plans(head.root / environment.locks, plan_keys(missing))
     trusted = {
         plan: [item for item in entries if not signers or signature_fault(item, signers) is None]
         for plan, entries in locked.items()

@@ -83,13 +83,12 @@ def reused_plans(session: Session, requests: Sequence[EngineRequest]) -> tuple[E
     Those are engines in the environment's locks, whatever their model, whose archives are in S3 and
     signed as the environment asks; or else the first of these requests with the same plan.
     """
-    deployed = [item for d in session.deployments() for item in d.built_targets]
-    wanted = set(plan_keys(request.target for request in requests).values())
+    wanted = plan_keys(request.target for request in requests)
     locks = session.paths.tree / session.environment.locks
     locked: dict[str, tuple[LockEntry, ...]] = {}
     faults: dict[str, tuple[str, ...]] = {}
     building = {request.engine_key for request in requests}
-    for plan, entries in locked_plans(locks, wanted, plan_keys(deployed)).items():
+    for plan, entries in locked_plans(locks, wanted).items():
         for entry in entries:
             if entry.manifest.engine_key in building:
                 continue

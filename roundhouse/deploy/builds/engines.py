@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from onboarding.deployment import Deployment, Target
-from onboarding.lock import record_plan_key
 from onboarding.names import artifact_bucket, engine_archive_path
 from roundhouse.aws.clients import object_exists
 from roundhouse.deploy.builds import execution
@@ -27,7 +26,7 @@ from roundhouse.deploy.builds.source import (
 )
 from roundhouse.errors import BuildFailedError, RoundhouseError
 from roundhouse.session import Session, valid_tree
-from roundhouse.text import choices, quantity
+from roundhouse.text import choices
 
 BuildRequest = EngineRequest | CheckpointRequest
 
@@ -130,7 +129,6 @@ def build_all(
 
     Raises EnginesNotBuiltError with every reason, once all others have ended and are recorded.
     """
-    record_plan_keys(session)
     if not requests and not checkpoints:
         return ()
     requests = reused_plans(session, requests)
@@ -195,25 +193,6 @@ def _document(request: BuildRequest) -> dict[str, Any]:
         return engine
     # A state machine of before knows neither, and compiles.
     return {**engine, "planFrom": str(request.plan_from), "planRoute": request.route}
-
-
-def record_plan_keys(session: Session) -> None:
-    """Record the plan keys that locks of before lack, of the engines in use. Raises LockError."""
-    locks = session.paths.tree / session.environment.locks
-    lacking = {
-        target.engine_key: target
-        for deployment in session.deployments()
-        for target in deployment.built_targets
-        if target.lock_entry is not None
-        and target.held_by is None
-        and target.lock_entry.plan_key is None
-        and target.plan_key is not None
-    }
-    for engine_key, target in lacking.items():
-        record_plan_key(locks, target.model.name, engine_key, str(target.plan_key))
-    if lacking:
-        engines = quantity(len(lacking), "engine")
-        session.report.print(f"– The plan's key of {engines} is recorded in {locks.name}/")
 
 
 def _refuse_received(session: Session, missing: Sequence[Target]) -> None:

@@ -143,7 +143,7 @@ def _format_engine(entry: LockEntry, reason: str) -> str:
 def record_engine(session: Session, request: EngineRequest) -> LockEntry:
     """Write the record that a build published of its engine into the model's lock.
 
-    With the plan's key, which the files give and no archive does. Raises BuildFailedError.
+    With the plan's key, by which plans are looked for in locks. Raises BuildFailedError.
     """
     bucket, key = artifact_bucket(session.environment), engine_record_path(request.engine_key)
     data = object_bytes(session.clients("s3"), bucket, key)

@@ -53,7 +53,8 @@ def test_program_stands_in_the_place_of_a_plan(program):
     assert (manifest.runtime.name, manifest.runtime.version) == (runtime, "2.13.0")
     assert (manifest.engine_file, manifest.precision) == ("tiny/1/model.pt2", "fp32")
     files = {path.relative_to(archive).as_posix() for path in archive.rglob("*") if path.is_file()}
-    assert files == {"manifest.json", "tiny/1/model.pt2", "tiny/1/tokenizer.json"}
+    own = {f"tiny/1/{name}" for name in ("model.pt2", "plan.json", "tokenizer.json")}
+    assert files == {"manifest.json", *own}
 
 
 def test_program_has_accuracy_and_latencies_in_its_manifest(program):

@@ -72,7 +72,8 @@ def test_archive_holds_the_manifest_beside_one_model_folder(tiny_build, archive)
     manifest = tiny_build.result.entry.manifest
     files = {path.relative_to(archive).as_posix() for path in archive.rglob("*") if path.is_file()}
     assert files == {"manifest.json", *manifest.files}
-    versioned = ("model.py", "manifest_check.py", "heads.py", "model.onnx", "tokenizer.json")
+    code = ("model.py", "manifest_check.py", "heads.py")
+    versioned = (*code, "model.onnx", "plan.json", "tokenizer.json")
     assert set(manifest.files) == {"tiny/config.pbtxt", *(f"tiny/1/{name}" for name in versioned)}
     assert all(sha256_of(archive / name) == digest for name, digest in manifest.files.items())
     assert (archive / "manifest.json").read_bytes() == manifest.to_bytes()

@@ -22,7 +22,7 @@ from tests.fixtures.signer import Signer
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine, install_runtime
 from tests.unit.engine_build.test_gpu_pipeline import Both
-from tests.unit.engine_build.tiny import model, write_tree
+from tests.unit.engine_build.tiny import model, sample_texts, write_tree
 
 BATCHING = (
     {},
@@ -130,30 +130,58 @@ def test_refuses_an_engine_that_is_not_there_or_not_the_lock_s(packaging, tiny_b
             build(tools)
 
 
-def test_refuses_a_plan_whose_archive_is_changed_or_unsigned_or_another_s(packaging, tiny_build):
+def test_refuses_a_plan_whose_archive_is_unsigned_or_another_s(packaging, tiny_build):
     key = tiny_build.result.entry.manifest.engine_key
-    profiles = packaging.request.model.engine.optimization_profiles
-    engine = packaging.request.model.engine.model_copy(
-        update={"optimization_profiles": (*profiles, *profiles)}
-    )
-    other = packaging.request.model.model_copy(update={"engine": engine})
-    accuracy = packaging.request.model.accuracy
-    strict = accuracy.model_copy(
-        update={"budget": accuracy.budget.model_copy(update={"mean": 0.999})}
-    )
-    stricter = packaging.request.model.model_copy(update={"accuracy": strict})
-    networks = dict.fromkeys(packaging.request.network_keys, "0" * 20)
     for changes, fault in (
         ({"trusted_signers": (Signer().public,)}, "is not reused: .*nobody signed it"),
-        ({"model": other}, "whose optimization profiles is"),
-        ({"compute_capability": "8.6"}, "whose compute capability is cpu"),
-        # What a lock of a pull request calls the same plan, of another model or budget.
-        ({"network_keys": networks}, "whose networks is .* and this engine needs .*0{20}"),
-        ({"model": stricter}, "whose accuracy budget is"),
+        # What a lock of a pull request calls the same plan.
+        ({"plan_key": "0" * 20}, "names another plan than 0{20}, or none"),
     ):
         tools = with_source(packaging, key, **changes)
         with tools.work, pytest.raises(InputRefused, match=fault):
             find_plan(tools)
+
+
+PROMPTS = {"query": "find: ", "passage": "text: "}
+PROFILE = {"batch": [1, 2, 4], "sequence": [4, 8, 12]}
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        ({"source": {"prompts": PROMPTS, "default_prompt_name": "query"}}, False),
+        ({"accuracy": {"budget": {"mean": 0.98, "worst": 0.91}}}, False),
+        ({"accuracy": {"budget": {"mean": 0.98, "worst": 0.9, "neighbours": 0.1}}}, False),
+        ({"accuracy": {"dataset": "models/data/other.txt"}}, False),
+        ({"engine": {"optimization_profiles": [PROFILE]}}, False),
+        ({"name": "renamed"}, True),
+    ],
+)
+def test_plan_is_of_the_same_key_whatever_a_lock_says(tiny_build, tmp_path, change, is_same):
+    """The source is named, as a lock that somebody changed would name it."""
+    spec = model()
+    for key, value in change.items():
+        spec[key] = {**spec[key], **value} if isinstance(value, dict) else value
+    root = write_tree(tmp_path / "root", spec)
+    (root / "models/data/other.txt").write_text("\n".join(sample_texts(120, seed=3)))
+    tools = context(
+        root,
+        tmp_path / "out",
+        store=FolderStore(tiny_build.store),
+        runner=StandInRunner(),
+        model=spec["name"],
+    )
+    tools = with_source(tools, tiny_build.result.entry.manifest.engine_key)
+    with tools.work:
+        if is_same:
+            assert find_plan(tools) is not None
+        else:
+            with pytest.raises(InputRefused, match="names another plan than"):
+                find_plan(tools)
+
+
+def test_damaged_archive_in_a_folder_is_no_source(packaging, tiny_build):
+    key = tiny_build.result.entry.manifest.engine_key
     archive = packaging.destination.path(engine_archive_path(key))
     data = bytearray(archive.read_bytes())
     data[len(data) // 2] ^= 1

@@ -14,7 +14,6 @@ from onboarding.lock import (
     lock_text,
     read_lock,
     record_capacity,
-    record_plan_key,
     write_lock_entry,
 )
 from tests.fixtures.signer import Signer
@@ -236,12 +235,9 @@ def test_failed_write_leaves_the_old_lock_and_nothing_else(tmp_path):
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
 
 
-def test_lock_without_plan_keys_is_read_and_filled_in(tmp_path):
+def test_plan_s_key_is_written_where_there_is_one(tmp_path):
     path = write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
     assert "plan_key" not in path.read_text()
-    record_plan_key(tmp_path, "m", key(1), "p" * 20)
-    # A later record of the same archive keeps it, as it keeps the capacity.
-    write_lock_entry(tmp_path, "m", lock_entry("m", key(1)))
-    assert read_lock(tmp_path, "m").engines[key(1)].plan_key == "p" * 20
-    with pytest.raises(LockError, match="has no engine"):
-        record_plan_key(tmp_path, "m", key(2), "p" * 20)
+    entry = lock_entry("m", key(2)).model_copy(update={"plan_key": "p" * 20})
+    write_lock_entry(tmp_path, "m", entry)
+    assert [item.plan_key for item in read_lock(tmp_path, "m").engines.values()] == [None, "p" * 20]

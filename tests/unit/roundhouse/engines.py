@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import shutil
 from pathlib import Path
 
 from onboarding.deployment import Deployment, Target
 from onboarding.lock import ArchiveRecord, LockEntry
 from onboarding.manifest import BuilderRecord, Manifest
+from onboarding.plan_key_file import plan_key_path, plan_key_text
 from onboarding.resolve import deployments, runtime_identity
 from onboarding.tree import read_tree
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+ENGINE_FILE = "m/1/model.onnx"
 
 
 def copied_tree(place: Path) -> Path:
@@ -42,12 +45,12 @@ def entry_for(deployment: Deployment, target: Target, **changes) -> LockEntry:
         requested_precision=target.model.engine.precision,
         precision="fp32",
         decision="a test",
-        engine_file="m/1/model.onnx",
+        engine_file=ENGINE_FILE,
         inputs=(),
         outputs=(),
         optimization_profiles=(),
         max_batch_size=32,
-        files={},
+        files=plan_files(ENGINE_FILE, target.plan_key),
         accuracy=(),
         compile_checks=(),
         benchmark=(),
@@ -60,6 +63,14 @@ def entry_for(deployment: Deployment, target: Target, **changes) -> LockEntry:
         path=path, sha256="a" * 64, size_bytes=10, manifest_sha256=manifest.sha256()
     )
     return LockEntry(archive=archive, manifest=manifest)
+
+
+def plan_files(engine_file: str, plan_key: str | None) -> dict[str, str]:
+    """What a manifest lists of the key of its plan; an ensemble has none."""
+    if plan_key is None:
+        return {}
+    digest = hashlib.sha256(plan_key_text(plan_key).encode()).hexdigest()
+    return {plan_key_path(engine_file): digest}
 
 
 def with_entry(target: Target, entry: LockEntry | None) -> Target:

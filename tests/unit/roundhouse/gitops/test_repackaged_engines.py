@@ -11,6 +11,7 @@ from onboarding.tree import read_tree
 from roundhouse.deploy.builds.engine_requests import compile_route
 from roundhouse.gitops.plan_comment import comment
 from roundhouse.gitops.plan_text import headline, notes, sections
+from tests.unit.roundhouse.engines import plan_files
 from tests.unit.roundhouse.gitops.repository import BUDGET
 
 MODELS = ("model-001", "model-002")
@@ -36,9 +37,13 @@ def record(repository, **changes):
         if target.model.name == MODELS[0]
     )
     entry = read_lock(locks, MODELS[0]).engines[target.engine_key]
-    builder = entry.manifest.builder.model_copy(update={"seconds": 1800.0})
+    manifest = entry.manifest
+    measured = {
+        "builder": manifest.builder.model_copy(update={"seconds": 1800.0}),
+        "files": plan_files(manifest.engine_file, target.plan_key),
+    }
     update = {
-        "manifest": entry.manifest.model_copy(update={"builder": builder}),
+        "manifest": manifest.model_copy(update=measured),
         "plan_key": target.plan_key,
         **changes,
     }

@@ -127,9 +127,9 @@ def test_entries_that_would_be_other_words_of_a_command_are_no_source(engine_tre
         plain = path.read_text()
         path.write_text(plain.replace(text, f"{text} --publish s3://other"))
         assert read_lock(engine_tree.locks, MODEL).engines
-        assert locked_plans(engine_tree.locks, [entry.plan_key], {}) == {}
+        assert locked_plans(engine_tree.locks, [entry.plan_key]) == {}
         path.write_text(plain)
-    assert list(locked_plans(engine_tree.locks, [entry.plan_key], {})) == [entry.plan_key]
+    assert list(locked_plans(engine_tree.locks, [entry.plan_key])) == [entry.plan_key]
 
 
 def test_changed_batching_is_packaged_on_a_cpu_of_the_locked_archive(engine_tree):
@@ -166,20 +166,32 @@ def test_another_budget_is_another_plan(engine_tree):
     assert (request.plan_from, request.route) == (None, "training-job")
 
 
-def test_plan_key_of_an_older_lock_is_filled_in_before_anything_is_built(engine_tree):
+@pytest.mark.parametrize("field", ["plan_key", "files"])
+def test_engine_whose_lock_or_manifest_names_no_plan_is_read_and_no_source(engine_tree, field):
+    """A lock or an archive of before plan keys."""
     (entry,) = engine_tree.entries().values()
-    key, path = entry.manifest.engine_key, lock_path(engine_tree.locks, MODEL)
-    lines = [line for line in path.read_text().splitlines() if "plan_key" not in line]
-    path.write_text("\n".join(lines) + "\n")
-    before = path.read_bytes()
+    if field == "files":
+        changed = {"manifest": entry.manifest.model_copy(update={"files": {}})}
+    else:
+        changed = {"plan_key": None}
+    write_lock_entry(engine_tree.locks, MODEL, entry.model_copy(update=changed))
+    assert engines.missing_engines(engine_tree.session()) == ()
     engine_tree.batching(MODEL, into="second")
     (request,) = engines.missing_engines(engine_tree.session())
-    # By the file of the model, which gives the engine's key and so the plan's.
-    assert str(request.plan_from) == f"{key}:{entry.archive.sha256}"
-    assert path.read_bytes() == before
-    session, _ = engine_tree.build()
-    assert engine_tree.entries()[key] == entry
-    assert "The plan's key of 1 engine is recorded" in session.report.console.file.getvalue()
+    assert (request.plan_from, request.route) == (None, "training-job")
+
+
+def test_lock_that_calls_another_plan_the_wanted_one_is_not_believed(engine_tree):
+    """Another budget, and a lock in which somebody wrote its plan's key beside the old engine."""
+    (entry,) = engine_tree.entries().values()
+    engine_tree.change(MODEL, accuracy={"dataset": "models/data/validation-sentences.txt"})
+    (request,) = engines.missing_engines(engine_tree.session())
+    wanted = request.target.plan_key
+    assert wanted not in (None, entry.plan_key)
+    changed = entry.model_copy(update={"plan_key": wanted})
+    write_lock_entry(engine_tree.locks, MODEL, changed)
+    (request,) = engines.missing_engines(engine_tree.session())
+    assert (request.plan_from, request.route) == (None, "training-job")
 
 
 def test_refuses_a_plan_whose_archive_is_gone_and_compiles_with_the_reason(engine_tree):
