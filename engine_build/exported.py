@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from container.pytorch.library import NoTorch, torch_version
+from container.pytorch.library import torch_version
 from container.pytorch.program import Program
-from container.pytorch.scan import ProgramRefused
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import SourceFault, one_line
 from engine_build.machine import cores
@@ -17,10 +16,10 @@ class ExportedProgram:
     """A program, loaded by the code that serves it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises SourceFault."""
+        """Raises SourceFault, whatever is wrong with the file: torch's errors share no class."""
         try:
             self._program = Program(path, threads=cores())
-        except (NoTorch, ProgramRefused, RuntimeError, ValueError) as error:
+        except Exception as error:
             raise SourceFault(
                 f"torch {version()} refuses the program ({one_line(error)}); build it again."
             ) from error
@@ -28,7 +27,13 @@ class ExportedProgram:
 
     def rows(self, feed: Feed) -> Array:
         """Return float32 [rows, values], outputs flattened side by side. Raises SourceFault."""
-        return flattened(list(self._program.run(feed).values()))
+        try:
+            answer = self._program.run(feed)
+        except Exception as error:
+            raise SourceFault(
+                f"torch {version()} cannot run the program ({one_line(error)}); build it again."
+            ) from error
+        return flattened(list(answer.values()))
 
 
 def version() -> str | None:
