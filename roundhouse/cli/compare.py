@@ -281,11 +281,13 @@ def _show_cost(run: Run, grid: tuple[Cell, ...], search: int | None, form: Forma
     import dataclasses
 
     from roundhouse.compare.cells import cells_without_order
+    from roundhouse.compare.comparison import require_possible
     from roundhouse.compare.cost import COLUMNS, RIGHT, cell_costs, total_sentence
     from roundhouse.report import print_json, table
 
     shown = grid if search is None else cells_without_order(grid)
     costs = cell_costs(run, shown)
+    require_possible(run, shown, others=() if search is None else grid)
     at_most = None if search is None else min(search, len(grid))
     if form is Format.json:
         print_json([dataclasses.asdict(cost) for cost in costs])

@@ -82,18 +82,28 @@ def status(
 def show_savings(
     paths: Paths, report: Report, env: str, endpoint: str | None, demand: str | None, form: Format
 ) -> None:
-    """Print the return on investment of each endpoint, or of one."""
+    """Print the return on investment of each endpoint, or of one.
+
+    Raises RoundhouseError once it is printed, where something runs and no saving is known.
+    """
     from roundhouse.compare.sizing import parse_demand
     from roundhouse.report import print_json
-    from roundhouse.savings.environment import investments, savings_lines, savings_table
+    from roundhouse.savings.environment import (
+        investments,
+        require_a_saving,
+        savings_lines,
+        savings_table,
+    )
     from roundhouse.session import open_session
 
     rate = None if demand is None else parse_demand(demand)
     endpoints = () if endpoint is None else (endpoint,)
-    found = investments(open_session(paths, report, env, endpoints=endpoints), rate)
+    session = open_session(paths, report, env, endpoints=endpoints)
+    found = investments(session, rate)
     if form is Format.json:
         print_json([item.as_dict() for item in found])
-        return
-    report.print_table(savings_table(found))
-    for line in savings_lines(found):
-        report.print(line)
+    else:
+        report.print_table(savings_table(found))
+        for line in savings_lines(found):
+            report.print(line)
+    require_a_saving(found, session.environment.region)

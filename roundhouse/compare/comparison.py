@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from onboarding.prices import price
-from roundhouse.compare.cells import ORDERED_AXES, Cell
+from roundhouse.compare.cells import MOST_CELLS, ORDERED_AXES, Cell
 from roundhouse.compare.result import CellResult, State
-from roundhouse.compare.run import CompareOptions, Control, Measure, Run
+from roundhouse.compare.run import CompareOptions, Control, Measure, Run, batched
 from roundhouse.compare.search import Grid, Point, QuickSearch, Score
 from roundhouse.compare.tree import Subject, file_values
 from roundhouse.errors import RoundhouseError
@@ -84,7 +84,7 @@ def run_comparison(run: Run, cells: Sequence[Cell]) -> Comparison:
     A cell that cannot be built, deployed or loaded is a row with its reason.
     """
     left = run.prepare(cells)
-    _require_possible(run, cells)
+    require_possible(run, cells)
     try:
         run.measure_all(left, has_control=True)
     finally:
@@ -119,7 +119,7 @@ def run_search(run: Run, cells: Sequence[Cell], budget: int) -> Comparison:
         QuickSearch(grid=grid, budget=budget, measure=measure).run(start)
     finally:
         run.clean_up()
-    _require_possible(run, [by_name[name] for name in order])
+    require_possible(run, [by_name[name] for name in order])
     results = tuple(run.results[name] for name in order)
     return Comparison(results=results, grid=len(cells), controls=tuple(run.controls))
 
@@ -176,13 +176,26 @@ def score(result: CellResult, prices: Mapping[str, float]) -> Score:
     return True, result.rate / prices.get(result.instance_type, 1.0)
 
 
-def _require_possible(run: Run, cells: Sequence[Cell]) -> None:
-    """Raise RoundhouseError where `check` refuses every cell: there is nothing to build."""
+def require_possible(run: Run, cells: Sequence[Cell], others: Sequence[Cell] = ()) -> None:
+    """Raise RoundhouseError where `check` refuses every cell: there is nothing to build.
+
+    `others`: cells of which one may be possible where none of `cells` is.
+    """
     states = [run.results.get(cell.name) for cell in cells]
     refused = [result for result in states if result and result.state is State.refused]
-    if len(refused) == len(cells):
+    if len(refused) == len(cells) and not _has_possible(run, others):
         first = refused[0]
         raise RoundhouseError(
             f"{run.subject.name}: `check` refuses every candidate, so nothing is built; "
             f"{first.name}: {first.reason}"
         )
+
+
+def _has_possible(run: Run, cells: Sequence[Cell]) -> bool:
+    """Return whether `check` takes one of some cells, the first ones looked at first."""
+    for group in batched(cells, MOST_CELLS):
+        if run.prepare(group):
+            return True
+        if any(run.results[cell.name].state is not State.refused for cell in group):
+            return True
+    return False

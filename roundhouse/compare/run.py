@@ -121,7 +121,7 @@ class Run:
 
     def measure_all(self, cells: Sequence[Cell], *, has_control: bool) -> None:
         """Measure cells, as many together as the options allow, and delete their endpoints."""
-        groups = list(_batched(cells, self.options.at_once))
+        groups = list(batched(cells, self.options.at_once))
         for number, group in enumerate(groups, 1):
             self.measure_group(group, has_control=has_control and number == len(groups))
             delete_endpoints(self.session, self.subject)
@@ -319,7 +319,8 @@ def _described(result: CellResult, target: Target) -> CellResult:
     return result if entry is None else with_engine(result, entry)
 
 
-def _batched(cells: Sequence[Cell], size: int) -> Iterator[Sequence[Cell]]:
+def batched(cells: Sequence[Cell], size: int) -> Iterator[Sequence[Cell]]:
+    """Yield cells in order, `size` at once."""
     items = iter(cells)
     while group := tuple(itertools.islice(items, size)):
         yield group

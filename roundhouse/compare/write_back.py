@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from onboarding.tree import read_tree
+from onboarding.replacement import replace_text
+from onboarding.tree import Tree, read_tree
 from onboarding.yaml_text import compose_yaml, load_yaml
 from roundhouse.compare.cells import Cell, merge
 from roundhouse.compare.tree import Subject
@@ -23,15 +25,15 @@ INNER_COMMENT = re.compile(r"\s#")
 def write_candidate(paths: Paths, subject: Subject, cells: Sequence[Cell], name: str) -> str:
     """Write a cell's overrides into models/NAME.yaml and return what was changed.
 
-    Raises UsageError for an unknown cell, RoundhouseError where the file cannot take it; the file
-    is as it was then.
+    The file keeps its line endings. Raises UsageError for an unknown cell, RoundhouseError where
+    the file cannot take it; the file is as it was then.
     """
     cell = next((cell for cell in cells if cell.name == name), None)
     if cell is None:
         known = choices(name, [cell.name for cell in cells])
         raise UsageError(f"--write {name}: no such candidate of these axes; {known}")
     file = paths.tree / "models" / f"{subject.name}.yaml"
-    before = file.read_text(encoding="utf-8")
+    before = read_model_file(file)
     overrides = _own_keys(cell.overrides, load_yaml(before))
     after = edit_text(before, overrides)
     if after is None:
@@ -42,13 +44,33 @@ def write_candidate(paths: Paths, subject: Subject, cells: Sequence[Cell], name:
         )
     if after == before:
         return f"models/{file.name} is {name} already: nothing was changed."
-    file.write_text(after, encoding="utf-8")
-    tree = read_tree(paths.tree)
-    if tree.faults:
-        file.write_text(before, encoding="utf-8")
-        faults = "; ".join(str(fault) for fault in tree.faults)
-        raise RoundhouseError(f"models/{file.name}: as {name} it has faults, so it stays: {faults}")
+    tree = replace_model_file(paths, file, after, f"as {name}")
     return f"models/{file.name} is {name} now.{_override_notice(tree, subject, overrides)}"
+
+
+def read_model_file(file: Path) -> str:
+    """Return the text of a model file with its own line endings."""
+    return file.read_bytes().decode()
+
+
+def replace_model_file(paths: Paths, file: Path, text: str, what: str) -> Tree:
+    """Replace a model file and return the tree with it; the file stays where that has faults.
+
+    `what` says in a message what the new text is. Raises RoundhouseError.
+    """
+    before = read_model_file(file)
+    replace_text(file, text)
+    try:
+        tree = read_tree(paths.tree)
+        if tree.faults:
+            faults = "; ".join(map(str, tree.faults))
+            raise RoundhouseError(
+                f"models/{file.name}: {what} it has faults, so it stays: {faults}"
+            )
+    except BaseException:
+        replace_text(file, before)
+        raise
+    return tree
 
 
 def _own_keys(overrides: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,7 +81,7 @@ def _own_keys(overrides: Mapping[str, Any], document: Mapping[str, Any]) -> dict
     return result
 
 
-def _override_notice(tree: Any, subject: Subject, overrides: Mapping[str, Any]) -> str:
+def _override_notice(tree: Tree, subject: Subject, overrides: Mapping[str, Any]) -> str:
     """Say which keys the environment sets itself, so that the model file's have no effect there."""
     effective = tree.views[subject.environment].models[subject.name].document.data
     keys = [
@@ -116,7 +138,8 @@ def _write_value(text: str, path: Keys, value: Any) -> str:
         return f"{text[:at]}{entry}{', ' if node.value else ''}{text[at:]}"
     mark = node.value[0][0].start_mark
     begin = mark.index - mark.column
-    return f"{text[:begin]}{' ' * mark.column}{entry}\n{text[begin:]}"
+    newline = "\r\n" if text[begin:].partition("\n")[0].endswith("\r") else "\n"
+    return f"{text[:begin]}{' ' * mark.column}{entry}{newline}{text[begin:]}"
 
 
 def _remove_key(text: str, path: Keys) -> str:

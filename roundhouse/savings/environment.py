@@ -10,7 +10,7 @@ from onboarding.deployment import Deployment, Variant
 from onboarding.prices import price
 from roundhouse.compare.sizing import size
 from roundhouse.deploy.builds.engine_requests import EngineRequest
-from roundhouse.errors import AwsError, UsageError
+from roundhouse.errors import AwsError, NotReadyError, RoundhouseError, UsageError
 from roundhouse.gitops.build_preview import build_preview
 from roundhouse.report import table
 from roundhouse.savings.investment import Fleet, Instances, Investment
@@ -31,7 +31,7 @@ def investments(session: Session, demand: float | None) -> tuple[Investment, ...
     """Return one investment for each endpoint of the session.
 
     `demand`: requests a second; None: as many instances as the file's lowest count. Raises
-    UsageError for a demand of several endpoints.
+    UsageError for a demand of several endpoints, AwsError where the account is not reached.
     """
     deployments = session.deployments()
     if demand is not None and len(deployments) != 1:
@@ -48,6 +48,8 @@ def _investment(session: Session, deployment: Deployment, demand: float | None) 
     try:
         present = present_fleet(session, deployment)
     except AwsError as error:
+        if not error.is_answer:
+            raise
         note = str(error)
     return Investment(
         name=deployment.name,
@@ -125,6 +127,28 @@ def build_cost(session: Session, deployment: Deployment) -> float | None:
     costs = [build_preview(session, request).usd for request in requests]
     known = [cost for cost in costs if cost is not None]
     return round(sum(known), 2) if len(known) == len(costs) else None
+
+
+def require_a_saving(found: Sequence[Investment], region: str) -> None:
+    """Raise RoundhouseError, with what is missing, where something runs and no saving is known."""
+    notes = [item.note for item in found if item.note]
+    running = [item for item in found if item.present is not None]
+    if any(item.saving_a_month is not None for item in running) or not (notes or running):
+        return
+    if notes:
+        raise NotReadyError(f"No saving is known. {notes[0]}")
+    fleets = [fleet for item in running for fleet in (item.present, item.proposed) if fleet]
+    groups = [group for fleet in fleets for group in fleet.groups if group.usd_a_month is None]
+    unpriced = sorted({group.instance_type for group in groups if group.usd_an_hour is None})
+    missing = []
+    if unpriced:
+        missing.append(
+            f"{region} has no price of {', '.join(unpriced)} (`roundhouse prices --update --region "
+            f"{region}` reads them)"
+        )
+    if any(group.count is None for group in groups):
+        missing.append(f"the instances of the demand are {running[0].proposed.origin}")
+    raise RoundhouseError(f"No saving is known: {'; '.join(missing)}.")
 
 
 def savings_table(found: Sequence[Investment]) -> Table:

@@ -30,6 +30,8 @@ BUILT = {"precision": ["fp32"], "instances": ["1", "2"]}
 """Cells whose engines are there once AXES were compared."""
 FLAGS = ("--instances", "1,2", "--axes", "precision,instances")
 CELLS = ("fp32-x1", "fp32-x2", "int8-x1", "int8-x2")
+SEARCHED = {"precision": ["fp32"], "instances": ["1", "2", "3", "4"]}
+"""A grid of which BUILT are two cells."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +54,12 @@ class Compared:
         shown = self.session.clients("sagemaker").list_endpoints()["Endpoints"]
         return [item["EndpointName"] for item in shown if MARK in item["EndpointName"]]
 
-    def start(self, axes: dict[str, list[str]], *more: str) -> subprocess.Popen[bytes]:
-        """Start a comparison in a process group of its own."""
+    def start(self, axes: dict[str, list[str]], *budget: str) -> subprocess.Popen[bytes]:
+        """Start a comparison, or a search within a budget, in a process group of its own."""
         python = self.place / ".venv" / "bin" / "python"
         with (self.place / "log").open("ab") as log:
             return subprocess.Popen(
-                (str(python), str(DRIVER), json.dumps(axes), *more),
+                (str(python), str(DRIVER), json.dumps(axes), *budget),
                 cwd=self.place,
                 env={**os.environ, "PYTHONPATH": str(self.place)},
                 stdout=log,
@@ -75,11 +77,11 @@ class Compared:
                 process.wait()
 
     def stop_in_load(
-        self, number: int, axes: dict[str, list[str]], signal_number: int, code: int
+        self, number: int, axes: dict[str, list[str]], signal_number: int, code: int, *budget: str
     ) -> None:
         """Compare, and send a signal to the process group while a load runs."""
         (self.place / "stop").write_text(str(number))
-        process = self.start(axes)
+        process = self.start(axes, *budget)
         deadline = time.monotonic() + DEADLINE_SECONDS
         while len(self.loads) < number:
             assert process.poll() is None and time.monotonic() < deadline, self.log()
@@ -146,6 +148,23 @@ def test_a_report_of_what_is_kept_loads_nothing_and_ranks_it(compared):
     assert document["headline"] in report.read_text()
 
 
+def test_a_search_measures_within_its_budget_what_no_comparison_kept(compared):
+    before = compared.loads
+    compared.end(compared.start(SEARCHED, "3"))
+    searched, again = compared.loads[len(before) :]
+    assert searched == again and searched not in before, "one new cell, and again as the control"
+    assert "Searched: 3 of at most 3 cells" in compared.log() and compared.endpoints == []
+    # The command itself goes the same way over what is kept, and loads nothing.
+    words = ("--search", "3", "--axes", "precision,instances", "--precision", "fp32")
+    counts = ("--instances", ",".join(SEARCHED["instances"]))
+    done = compared.run(*words, *counts, "--slo", "1000", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert {row["name"] for row in document["rows"]} == {"fp32-x1", "fp32-x2", "fp32-x3"}
+    assert document["grid"] == 4
+    assert len(compared.loads) == len(before) + 2 and compared.endpoints == []
+
+
 def test_write_puts_a_candidate_into_the_model_file(compared):
     file = compared.place / "models" / "tiny.yaml"
     before = file.read_text()
@@ -161,12 +180,12 @@ def test_write_puts_a_candidate_into_the_model_file(compared):
         file.write_text(before)
 
 
-def test_ctrl_c_deletes_the_endpoints_and_clean_deletes_what_a_kill_left(compared):
+def test_ctrl_c_in_a_search_deletes_the_endpoints_and_clean_what_a_kill_left(compared):
     (compared.place / "build" / "compare" / "local" / "tiny" / "results").rename(
         compared.place / "kept"
     )
     number = len(compared.loads) + 1
-    compared.stop_in_load(number, BUILT, signal.SIGINT, 130)
+    compared.stop_in_load(number, BUILT, signal.SIGINT, 130, "2")
     assert compared.endpoints == [] and "the endpoints are deleted now" in compared.log()
     compared.stop_in_load(number + 1, BUILT, signal.SIGKILL, -signal.SIGKILL)
     assert len(compared.endpoints) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -60,3 +61,18 @@ def test_refuses_a_model_and_an_environment_that_are_not_there(tree, capsys, mon
         monkeypatch.setattr(sys, "argv", ["roundhouse", *command])
         assert cli.exit_code() == 2
         assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("form", "search"), [("text", ("--search", "2")), ("json", ())])
+def test_refuses_a_dry_run_of_candidates_that_check_refuses(
+    tree, capsys, monkeypatch, form, search
+):
+    """FP8 on an A10G."""
+    axes = ("--axes", "precision,instances", "--precision", "fp8", "--format", form)
+    place = ("--env", "dev", "--root", str(tree))
+    command = ("compare", "sentence-embedder", *place, *axes, "--dry-run", *search)
+    monkeypatch.setattr(sys, "argv", ["roundhouse", *command])
+    assert cli.exit_code() == 1
+    shown = capsys.readouterr()
+    assert "`check` refuses every candidate, so nothing is built; fp8-x1: " in shown.err
+    assert json.loads(shown.out)["exit_code"] == 1 if form == "json" else not shown.out

@@ -11,7 +11,14 @@ from rich.console import Console
 
 from onboarding.serving_spec import ServingSpec
 from roundhouse.compare.cells import Candidate, cells
-from roundhouse.compare.comparison import NOTHING, run_comparison, run_search, score, search_grid
+from roundhouse.compare.comparison import (
+    NOTHING,
+    require_possible,
+    run_comparison,
+    run_search,
+    score,
+    search_grid,
+)
 from roundhouse.compare.result import State
 from roundhouse.errors import RoundhouseError
 from roundhouse.report import Report
@@ -89,6 +96,18 @@ def test_refuses_cells_of_which_check_refuses_every_one():
         with pytest.raises(RoundhouseError, match=r"refuses every candidate.*no such batch"):
             compare(run)
         assert run.loaded == []
+
+
+def test_cells_are_possible_where_check_takes_one_of_them_or_of_the_others():
+    names = {candidate.name for candidate in GRID}
+    run = ComputedRun(peak, refused=names - {GRID[-1].name})
+    run.prepare(GRID)
+    require_possible(run, GRID)
+    require_possible(run, GRID[:2], others=GRID)
+    with pytest.raises(RoundhouseError, match=f"every candidate.*; {GRID[0].name}: no such batch"):
+        require_possible(run, GRID[:2])
+    with pytest.raises(RoundhouseError, match="every candidate"):
+        require_possible(run, GRID[:2], others=GRID[:-1])
 
 
 def test_points_are_ordered_by_number_and_a_batchless_cell_has_every_largest_batch():

@@ -5,16 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, NoCredentialsError
 
 from onboarding.deployment import Variant
 from onboarding.lock import ServedCapacity
-from roundhouse.errors import UsageError
+from roundhouse.errors import AwsError, NotReadyError, RoundhouseError, UsageError
 from roundhouse.paths import Paths
 from roundhouse.savings.environment import (
     build_cost,
     investments,
     proposed_fleet,
+    require_a_saving,
     savings_lines,
     savings_table,
 )
@@ -74,6 +75,7 @@ def test_endpoint_that_is_not_deployed_has_no_present_fleet(tree, deployment):
     account = Account(deployment)
     account.exists = False
     found = investments(session(tree, deployment, clients=account), None)
+    require_a_saving(found, "us-east-1")
     assert found[0].present is None and "nothing runs" in savings_lines(found)[0]
     _, runs, *_ = savings_table(found).columns
     assert list(runs.cells) == ["not deployed"]
@@ -90,6 +92,32 @@ def test_endpoint_that_cannot_be_read_is_unknown(tree, deployment):
     assert "not known" in savings_lines(found)[0] and "nothing runs" not in savings_lines(found)[0]
     _, runs, *_ = savings_table(found).columns
     assert list(runs.cells) == ["unknown"]
+    with pytest.raises(NotReadyError, match=r"^No saving is known\. Endpoint local-.*AccessDenied"):
+        require_a_saving(found, "us-east-1")
+
+
+def test_refuses_an_account_that_is_not_reached(tree, deployment):
+    def refuse(EndpointName):
+        raise NoCredentialsError
+
+    account = Account(deployment)
+    account.describe_endpoint = refuse
+    with pytest.raises(AwsError, match="no AWS credentials were found; set AWS_PROFILE"):
+        investments(session(tree, deployment, clients=account), None)
+
+
+def test_refuses_savings_without_any_price(tree, deployment):
+    account = Account(deployment)
+    account.instance_type = "ml.new.large"
+    found = investments(session(tree, deployment, clients=account), None)
+    with pytest.raises(RoundhouseError, match=r"no price of .*ml\.new\.large \(`roundhouse"):
+        require_a_saving(found, "us-east-1")
+
+
+def test_refuses_savings_of_a_demand_that_nothing_was_measured_for(tree, deployment):
+    found = investments(session(tree, deployment), 5.0)
+    with pytest.raises(RoundhouseError, match="the demand are not known: no capacity was"):
+        require_a_saving(found, "us-east-1")
 
 
 def test_demand_is_sized_by_what_one_instance_served(deployment):
