@@ -99,7 +99,7 @@ def _count(parsed: argparse.Namespace, log: Log) -> dict[str, Any]:
                 "content_type": part.content_type,
                 "body": None if part.body is None else base64.b64encode(part.body).decode(),
             }
-            for part in counts.sample
+            for part in counts.random_sample()
         ],
     }
 
@@ -138,8 +138,8 @@ def _time(parsed: argparse.Namespace, log: Log) -> dict[str, Any]:
         timer = Timer(engine, tuple(inputs), plan["words"], progress=log.progress)
         shapes = [(int(rows), int(tokens)) for rows, tokens in plan["shapes"]]
         replays = {
-            name: [(lengths, (rows, tokens)) for lengths, rows, tokens in runs]
-            for name, runs in plan["replays"].items()
+            name: [[(lengths, (rows, tokens)) for lengths, rows, tokens in runs] for runs in parts]
+            for name, parts in plan["replays"].items()
         }
         return {
             "shapes": timer.shapes(shapes, parsed.seconds) if shapes else [],

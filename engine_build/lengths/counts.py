@@ -105,6 +105,13 @@ class Counts:
             content_type=request.body.content_type,
         )
 
+    def random_sample(self) -> list[Part]:
+        """Return the sample in random order: its first parts are a sample too.
+
+        In the order of the file they would be its first lines, which may be its shortest.
+        """
+        return random.Random(0).sample(self.sample, len(self.sample))
+
     def as_data(self) -> dict[str, Any]:
         """Return all but the sample, as JSON."""
         return {

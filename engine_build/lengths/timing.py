@@ -47,25 +47,27 @@ class Timer:
         ]
 
     def replays(
-        self, replays: Mapping[str, Sequence[Run]], seconds: float
-    ) -> dict[str, dict[str, Any]]:
-        """Return the milliseconds of each list of runs, one after the other: median and extremes.
+        self, replays: Mapping[str, Sequence[Sequence[Run]]], seconds: float
+    ) -> dict[str, list[list[float]]]:
+        """Return the milliseconds of each request, a list of runs, in each round, by replay.
 
-        The lists take turns, so that what disturbs the machine disturbs them all.
+        Every round has the requests of all replays in random order, so that what disturbs the
+        machine disturbs them all.
         """
-        feeds = [[self._feed(run) for run in runs] for runs in replays.values()]
-        found = self._rounds(feeds, seconds, "replays")
+        feeds = [
+            [self._feed(run) for run in request]
+            for requests in replays.values()
+            for request in requests
+        ]
+        found = iter(self._rounds(feeds, seconds, "requests"))
         return {
-            name: {
-                "ms": round(float(np.median(times)), 3),
-                "least_ms": round(min(times), 3),
-                "most_ms": round(max(times), 3),
-                "rounds": len(times),
-            }
-            for name, times in zip(replays, found, strict=True)
+            name: [[round(ms, 4) for ms in next(found)] for _ in requests]
+            for name, requests in replays.items()
         }
 
-    def _rounds(self, lists: Sequence[Sequence[Feed]], seconds: float, noun: str) -> Any:
+    def _rounds(
+        self, lists: Sequence[Sequence[Feed]], seconds: float, noun: str
+    ) -> list[list[float]]:
         """Run every list once to warm up, then in rounds until the time is over."""
         for feeds in lists:
             for feed in feeds:

@@ -26,7 +26,8 @@ from roundhouse.lengths.measurement import (
 from roundhouse.lengths.options import LengthsOptions, TimedBy
 from roundhouse.lengths.padding import Padding, default_padding, padding
 from roundhouse.lengths.proposal import propose
-from roundhouse.lengths.report import LengthsReport, document, markdown
+from roundhouse.lengths.report import PRESENT, PROPOSED, LengthsReport, document, markdown
+from roundhouse.lengths.saving import Times, measured_saving
 from roundhouse.load_test.result import circumstances
 from roundhouse.paths import Paths, output_folder
 from roundhouse.session import Session
@@ -35,7 +36,6 @@ from roundhouse.text import choices, quantity
 CPU = "cpu"
 ROUNDS = 4
 """Of a replay, and its warm-up."""
-PRESENT, PROPOSED = "it is", "proposed"
 
 
 def analyse_lengths(session: Session, model: str, options: LengthsOptions) -> LengthsReport:
@@ -63,7 +63,7 @@ def analyse_lengths(session: Session, model: str, options: LengthsOptions) -> Le
         else None
     )  # fmt: skip
     paddings = {PRESENT: present} | ({} if proposal is None else {PROPOSED: proposal.padding})
-    replays: Mapping[str, Mapping[str, float]] = {}
+    replays: Mapping[str, Times] = {}
     sample = _sample(found, paddings.values(), timed, options.seconds / 2)
     if timed.by is TimedBy.engine and found.sample:
         with report.step("Replaying sampled requests through the engine") as step:
@@ -86,6 +86,13 @@ def analyse_lengths(session: Session, model: str, options: LengthsOptions) -> Le
         proposal=proposal,
         replayed=len(sample) if replays else 0,
         replays=replays,
+        measured=measured_saving(
+            replays[PRESENT],
+            replays[PROPOSED],
+            is_sample=len(sample) < sum(part.count for part in found.parts),
+        )
+        if PROPOSED in replays
+        else None,
         predicted={name: _predicted_ms(sample, paddings[name], timed) for name in replays},
         write_command=options.write_command,
         machine=where.machine,
@@ -194,12 +201,11 @@ def write_profiles(paths: Paths, model: str, folder: Path) -> str:
 
     Raises RoundhouseError; the file is as it was then.
     """
-    from onboarding.tree import read_tree
-    from roundhouse.compare.write_back import edit_text
+    from roundhouse.compare.write_back import edit_text, read_model_file, replace_model_file
 
     overrides = _proposed_overrides(folder / "report.json", model)
     file = paths.tree / "models" / f"{model}.yaml"
-    before = file.read_text(encoding="utf-8")
+    before = read_model_file(file)
     after = edit_text(before, overrides)
     if after is None:
         raise RoundhouseError(
@@ -208,14 +214,7 @@ def write_profiles(paths: Paths, model: str, folder: Path) -> str:
         )
     if after == before:
         return f"models/{file.name} has these profiles already: nothing was changed."
-    file.write_text(after, encoding="utf-8")
-    faults = read_tree(paths.tree).faults
-    if faults:
-        file.write_text(before, encoding="utf-8")
-        raise RoundhouseError(
-            f"models/{file.name}: with these profiles it has faults, so it stays: "
-            + "; ".join(map(str, faults))
-        )
+    replace_model_file(paths, file, after, "with these profiles")
     return f"models/{file.name} has the proposed profiles now; they are another engine: build it."
 
 

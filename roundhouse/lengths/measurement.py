@@ -19,6 +19,7 @@ from roundhouse.errors import AwsError, NotReadyError, RoundhouseError
 from roundhouse.lengths.costs import Parts, Table, lock_table
 from roundhouse.lengths.options import TimedBy
 from roundhouse.lengths.padding import Padding, Size
+from roundhouse.lengths.saving import Times
 from roundhouse.processes import Command
 from roundhouse.report import Step
 from roundhouse.session import Session
@@ -137,21 +138,20 @@ def replay(
     paddings: Mapping[str, Padding],
     seconds: float,
     step: Step,
-) -> dict[str, dict[str, float]]:
-    """Run sampled requests through the engine, padded in each way, one after the other.
+) -> dict[str, Times]:
+    """Run sampled requests through the engine, padded in each way.
 
-    Return milliseconds of all of them, by the way's name. Raises RoundhouseError.
+    Return the milliseconds of each request in each round, by the way's name. Raises
+    RoundhouseError.
     """
     replays = {
         name: [
-            (lengths, *size) for item in sample for size, lengths in _split(item.lengths, padding)
+            [(lengths, *size) for size, lengths in _split(item.lengths, padding)] for item in sample
         ]
         for name, padding in paddings.items()
     }
     plan = {"shapes": [], "replays": replays}
-    replayed: dict[str, dict[str, float]] = _time(session, target, found, plan, seconds, step)[
-        "replays"
-    ]
+    replayed: dict[str, Times] = _time(session, target, found, plan, seconds, step)["replays"]
     return replayed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,7 +12,9 @@ from roundhouse.lengths.costs import Cost, total, usd
 from roundhouse.lengths.measurement import Counted, Timed
 from roundhouse.lengths.padding import DESCRIPTIONS, Padding
 from roundhouse.lengths.proposal import Proposal
+from roundhouse.lengths.saving import MeasuredSaving, Times
 from roundhouse.report import markdown_rows
+from roundhouse.text import quantity
 
 COLUMNS = (
     "texts up to", "profile", "texts", "useful tokens", "padded tokens", "padding", "engine ms",
@@ -21,6 +24,8 @@ RIGHT = COLUMNS[:1] + COLUMNS[2:]
 MILLION = 1_000_000
 NOTHING = "–"
 UNKNOWN = "unknown"
+PRESENT, PROPOSED = "it is", "proposed"
+"""Ways of padding, as replays name them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +49,9 @@ class LengthsReport:
     proposal: Proposal | None
     replayed: int
     """Sampled requests that were run again."""
-    replays: Mapping[str, Mapping[str, float]]
+    replays: Mapping[str, Times]
+    measured: MeasuredSaving | None
+    """Of the replayed requests; None where they were not run as proposed."""
     predicted: Mapping[str, float]
     """Milliseconds of the sampled requests by the table, by the name of the replay."""
     write_command: str
@@ -53,10 +60,17 @@ class LengthsReport:
 
     @property
     def saving(self) -> float | None:
-        """Share of the engine's time that the proposal saves; None without one."""
+        """Share of the engine's time that the proposal saves by the sizes' times; else None."""
         if self.proposal is None:
             return None
         return 1 - total(self.proposal.costs).ms / total(self.costs).ms
+
+    @property
+    def saving_of_replayed(self) -> float | None:
+        """The same of the replayed requests alone."""
+        if self.measured is None:
+            return None
+        return 1 - self.predicted[PROPOSED] / self.predicted[PRESENT]
 
     @property
     def overrides(self) -> dict[str, Any] | None:
@@ -144,28 +158,60 @@ def _price(report: LengthsReport) -> str:
 def _replayed(report: LengthsReport) -> list[str]:
     lines = []
     for name, times in report.replays.items():
+        known = replay_times(times)
         lines.append(
             f"Replayed, padded as {name}: {report.replayed} sampled requests took "
-            f"{times['ms']:,.1f} ms ({times['least_ms']:,.1f} to {times['most_ms']:,.1f} in "
-            f"{times['rounds']:.0f} rounds); the sizes' times add up to "
+            f"{known['ms']:,.1f} ms ({known['least_ms']:,.1f} to {known['most_ms']:,.1f} in "
+            f"{known['rounds']} rounds); the sizes' times add up to "
             f"{report.predicted[name]:,.1f} ms."
         )
     return lines
 
 
+def replay_times(times: Times) -> dict[str, float]:
+    """Return the milliseconds of all requests together: median and extremes of the rounds."""
+    rounds = [sum(column) for column in zip(*times, strict=True)]
+    return {
+        "ms": statistics.median(rounds),
+        "least_ms": min(rounds),
+        "most_ms": max(rounds),
+        "rounds": len(rounds),
+    }
+
+
 def _outcome(report: LengthsReport) -> str:
     if report.proposal is None or report.saving is None:
         return "No other optimization profiles would save a hundredth of the engine's time."
-    count = len(report.proposal.profiles)
-    noun = "profile" if count == 1 else "profiles"
-    saved = total(report.costs).ms - total(report.proposal.costs).ms
-    dollars = usd(saved, report.usd_an_hour)
-    worth = "" if dollars is None else f", {dollars * MILLION / report.found.requests:.3g} USD a "
-    worth += "" if dollars is None else "million requests"
-    return (
-        f"{count} {noun} would save {report.saving:.1%} of the engine's time ({saved:,.0f} ms"
-        f"{worth}), if a new engine takes as long at each size as this one."
+    profiles, measured = quantity(len(report.proposal.profiles), "profile"), report.measured
+    if measured is None:
+        return (
+            f"{profiles} would save {report.saving:.1%} of the engine's time by the sizes' times"
+            f"{_worth(report, report.saving)}; no request was run in both ways of padding."
+        )
+    interval = f"95 % interval {measured.low:.1%} to {measured.high:.1%}"
+    many = f"{quantity(measured.requests, 'request')} in {quantity(measured.rounds, 'round')}"
+    by_sizes = (
+        f"By the sizes' times it is {report.saving_of_replayed:.1%} of these requests' time, and "
+        f"{report.saving:.1%} of all requests'."
     )
+    if not measured.is_shown:
+        return (
+            f"No saving is shown: {profiles} saved {measured.share:.1%} of the engine's time "
+            f"({interval}), measured on {many}; give more --seconds. {by_sizes}"
+        )
+    return (
+        f"{profiles} would save {measured.share:.1%} of the engine's time ({interval}), measured "
+        f"on {many}{_worth(report, measured.share)}, if a new engine takes as long at each size "
+        f"as this one. {by_sizes}"
+    )
+
+
+def _worth(report: LengthsReport, share: float) -> str:
+    """Return what a share of the engine's time costs; nothing where the price is not known."""
+    dollars = usd(share * total(report.costs).ms, report.usd_an_hour)
+    if dollars is None:
+        return ""
+    return f": {dollars * MILLION / report.found.requests:.3g} USD a million requests"
 
 
 def profile_lines(report: LengthsReport) -> list[str]:
@@ -204,7 +250,7 @@ def document(report: LengthsReport) -> dict[str, Any]:
     }
     proposal = report.proposal
     return {
-        "version": 1,
+        "version": 2,
         "model": report.model,
         "environment": report.environment,
         "file": report.file,
@@ -221,10 +267,12 @@ def document(report: LengthsReport) -> dict[str, Any]:
         "usd_an_hour": hourly,
         "present": _costs(report.profiles, report.costs, hourly),
         "proposed": None if proposal is None else _costs(proposal.profiles, proposal.costs, hourly),
-        "saving": report.saving,
+        "predicted_saving": report.saving,
+        "predicted_saving_of_replayed": report.saving_of_replayed,
+        "measured_saving": None if report.measured is None else asdict(report.measured),
         "replayed": report.replayed,
         "replays": {
-            name: {**times, "predicted_ms": report.predicted[name]}
+            name: {**replay_times(times), "predicted_ms": report.predicted[name]}
             for name, times in report.replays.items()
         },
         "overrides": report.overrides,

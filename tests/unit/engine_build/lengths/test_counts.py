@@ -60,6 +60,17 @@ def test_large_requests_are_split_where_the_server_splits_them():
     assert all(part.body is None for part in found.sample)
 
 
+@pytest.mark.parametrize("requests", [200, 2000])
+def test_first_of_the_sample_are_not_the_first_of_a_file_that_is_sorted(requests):
+    found = counts(longest=10_000)
+    for length in range(1, requests + 1):
+        found.add(request("a"), [length])
+    sample = [part.lengths[0] for part in found.random_sample()]
+    assert sorted(sample) == sorted(part.lengths[0] for part in found.sample)
+    mean = sum(sample[:40]) / 40
+    assert 0.6 < mean / (requests / 2) < 1.4, "within three standard errors"
+
+
 def test_sample_is_bounded_and_of_the_whole_file():
     found = counts()
     for index in range(4000):

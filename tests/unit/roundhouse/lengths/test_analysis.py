@@ -73,10 +73,13 @@ class Runtime:
 
 
 class Program:
-    """Plays `python -m engine_build.lengths`: a token takes a tenth of a millisecond."""
+    """Plays `python -m engine_build.lengths`: a token takes a tenth of a millisecond.
 
-    def __init__(self, counts=COUNTS):
-        self.counts, self.commands = counts, []
+    `replayed`: milliseconds of a run in a replay, where they are others than of its size alone.
+    """
+
+    def __init__(self, counts=COUNTS, replayed=lambda rows, tokens: rows * tokens / 10):
+        self.counts, self.replayed, self.commands = counts, replayed, []
 
     def __call__(self, command, on_line=None):
         self.commands.append(command.argv)
@@ -89,11 +92,8 @@ class Program:
             for rows, tokens in plan["shapes"]
         ]
         replays = {
-            name: dict.fromkeys(
-                ("ms", "least_ms", "most_ms"), sum(rows * n / 10 for _, rows, n in runs)
-            )
-            | {"rounds": 3}
-            for name, runs in plan["replays"].items()
+            name: [[sum(self.replayed(rows, n) for _, rows, n in runs)] * 3 for runs in requests]
+            for name, requests in plan["replays"].items()
         }
         return Outcome(code=0, output=json.dumps({"shapes": shapes, "replays": replays}))
 
@@ -144,7 +144,9 @@ def test_engines_for_cpus_run_here_and_are_replayed_as_they_pad(tmp_path):
     assert [argv[3] for argv in program.commands] == ["count", "time", "time"]
     assert found.padding.pad_as is PadAs.longest and found.timed.by is TimedBy.engine
     assert found.proposal is None and set(found.replays) == {"it is"}
-    assert found.predicted["it is"] == pytest.approx(found.replays["it is"]["ms"])
+    (replayed,) = document(found)["replays"].values()
+    assert replayed["predicted_ms"] == pytest.approx(replayed["ms"])
+    assert found.measured is None and replayed["rounds"] == 3
     text = "\n".join(note_lines(found))
     assert "0.30% of the requests are truncated (3 requests, 3 texts): 900 tokens, 2.44%" in text
     assert "2 requests are refused: a reason." in text
@@ -158,7 +160,8 @@ def test_proposal_is_replayed_and_its_saving_predicted(tmp_path):
     assert set(found.replays) == {"it is", "proposed"}
     # 64 tokens of padding's bucket against 40 of the proposed one.
     assert found.saving == pytest.approx(1 - (997 * 40 + 3 * 128) / (997 * 64 + 3 * 128))
-    assert found.replays["it is"]["ms"] / found.replays["proposed"]["ms"] == pytest.approx(64 / 40)
+    # All four replayed requests are of 36 tokens.
+    assert found.measured.share == found.saving_of_replayed == pytest.approx(1 - 40 / 64)
     data = document(found)
     buckets = data["present"]["buckets"]
     assert [bucket["tokens"] for bucket in buckets] == [64, 128]
@@ -168,6 +171,29 @@ def test_proposal_is_replayed_and_its_saving_predicted(tmp_path):
     json.dumps(data)
     text = markdown(found)
     assert "sequence: [8, 40, 40]" in text and "roundhouse lengths … --write" in text
+
+
+def test_saving_is_what_replayed_requests_saved_and_not_what_sizes_add_up_to(tmp_path):
+    """An engine that in a row of requests takes 20 ms for each run, beside its tokens."""
+    program = Program(replayed=lambda rows, tokens: 20 + rows * tokens / 10)
+    of = session(tmp_path, "local", program)
+    found = analyse_lengths(of, MODEL, options(tmp_path, pad_as=PadAs.triton))
+    truth = 1 - (20 + 4.0) / (20 + 6.4)
+    assert found.saving > 0.35 and found.measured.share == pytest.approx(truth)
+    text = "\n".join(note_lines(found))
+    assert f"2 profiles would save {truth:.1%} of the engine's time (95 % interval" in text
+    assert "measured on 4 requests in 3 rounds" in text
+    data = document(found)
+    assert data["measured_saving"]["low"] == pytest.approx(truth)
+    assert data["predicted_saving"] == found.saving
+
+
+def test_saving_that_is_not_measured_is_not_claimed(tmp_path):
+    """Any padding takes as long: what the sizes promise does not come."""
+    of = session(tmp_path, "local", Program(replayed=lambda rows, tokens: 5.0))
+    found = analyse_lengths(of, MODEL, options(tmp_path, pad_as=PadAs.triton))
+    text = "\n".join(note_lines(found))
+    assert "No saving is shown: 2 profiles saved 0.0% of the engine's time" in text
 
 
 def test_engines_for_gpus_are_timed_at_their_endpoint(tmp_path):
