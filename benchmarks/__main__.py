@@ -22,6 +22,7 @@ from benchmarks.hostile.run import hostile
 from benchmarks.large_body import large_body
 from benchmarks.measure import Measure, circumstances, table, write
 from benchmarks.processes import processes
+from benchmarks.repackaging import repackaging
 from benchmarks.scaling_run import scaling
 from benchmarks.server_cpu import server_cpu, server_cpu_wide
 from benchmarks.server_echo import server_echo
@@ -36,6 +37,7 @@ from roundhouse.settings import inherited
 
 BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "engine_build": engine_build,
+    "repackaging": repackaging,
     "bert_large": bert_large,
     "server_cpu": server_cpu,
     "server_cpu_wide": server_cpu_wide,
