@@ -15,6 +15,7 @@ from typing import Any
 from markupsafe import Markup
 
 from engine_build.card.charts import ROW_WIDTH, Row, element, row_chart, scale
+from roundhouse.report import markdown_rows
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 MACHINES = {"h200": "An NVIDIA H200", "cpu": "Two cores of a CPU"}
@@ -58,7 +59,7 @@ about 0.12. An event loop that polls for 500 us before it sleeps was tried and l
 """
 SHOWN = ("engine alone", "duplicate control", "one client")
 COLUMNS = (
-    *("model, batch", "runtime", "precision", "p50 ms", "p99 ms"),
+    *("batch", "runtime", "precision", "p50 ms", "p99 ms"),
     *("rows/s", "useful", "useful tokens/s", "worst cosine"),
 )
 
@@ -120,11 +121,12 @@ def _section(
     lines = [
         f"## {title}\n",
         f"{what}{gpu};\n{versions}.{_trained(groups)}\n",
-        f"![times as fast as PyTorch eager FP32](../images/runtimes-{machine}.svg)\n",
-        f"| {' | '.join(COLUMNS)} |",
-        "|---" * len(COLUMNS) + "|",
-        *(f"| {' | '.join(cells(key, rows))} |" for key, rows in groups.items()),
+        f"![times as fast as PyTorch eager FP32](../images/runtimes-{machine}.svg)",
     ]
+    for model, name in MODELS.items():
+        own = [cells(key, rows) for key, rows in groups.items() if key[0] == model]
+        if own:
+            lines += [f"\n### {name}\n", *markdown_rows(COLUMNS, own)]
     return "\n".join(lines) + "\n"
 
 
@@ -135,10 +137,10 @@ def _trained(groups: Mapping[Key, Sequence[Mapping[str, Any]]]) -> str:
 
 
 def cells(key: Key, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a row of the table."""
-    model, batch, runtime, precision = key
+    """Return a row of its model's table."""
+    _, batch, runtime, precision = key
     if not batch:
-        return [MODELS[model], runtime, precision, rows[0]["failed"], *[""] * 5]
+        return ["", runtime, precision, rows[0]["failed"], *[""] * 5]
     tokens = rows[0]["padded_tokens"]
     shape = f"{batch}" if tokens is None else f"{batch} x {tokens // batch}"
     rate, useful = _median(rows, "rows_per_second"), useful_share(rows)
@@ -146,7 +148,7 @@ def cells(key: Key, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if per_row is None and tokens is not None:
         per_row = rows[0]["useful_tokens"] / batch
     return [
-        f"{MODELS[model]}, {shape}",
+        shape,
         f"**{runtime}**" if runtime == "our server" else runtime,
         precision.replace(f" (duplicate {CONTROL})", f", duplicate {CONTROL}"),
         _with_span(rows, "p50_ms", "p50_interval"),

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The steps of a run on a machine with an NVIDIA GPU, in the repository's root:
-# `sh benchmarks/h200/lease.sh compile|prepare|slo|servers|runtimes FOLDER [OUT]`.
+# `sh benchmarks/h200/steps.sh compile|prepare|slo|servers|runtimes FOLDER [OUT]`.
 # compile fills the cache of torch.compile in the background; prepare unpacks FOLDER/part-* and
 # writes the archives. Each program writes its JSON into OUT after every step.
 set -eu
