@@ -58,11 +58,11 @@ def event_stream(progress: Progress, response: OpenResponse) -> Iterator[bytes]:
     try:
         for chunk in progress.parts(response):
             yield from map(payload_part, uneven_parts(chunk))
-    except Exception as error:
-        progress.broken = error
+    except Exception as fault:
+        progress.broken = fault
         logger.exception("a stream failed in the local cloud itself")
         yield stream_exception(
-            "InternalStreamFailure", Message=f"The local cloud failed: {error!r}."
+            "InternalStreamFailure", Message=f"The local cloud failed: {fault!r}."
         )
         return
     error = progress.broken
