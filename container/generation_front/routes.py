@@ -140,13 +140,15 @@ class Routes:
 
     def _own_metrics(self) -> str:
         held = self.admission
-        reasons = ("queue", "memory", "stopping")
-        lines = ["# TYPE roundhouse_front_rejections_total counter"]
+        refused = "roundhouse_front_rejections_total"
+        lines = [f"# TYPE {refused} counter"]
         lines += [
-            f'roundhouse_front_rejections_total{{reason="{reason}"}} {held.refusals[reason]}'
-            for reason in reasons
+            f'{refused}{{reason="{reason}"}} {held.refusals[reason]}'
+            for reason in ("queue", "memory")
         ]
         lines += [
+            "# TYPE roundhouse_front_stopping_rejections_total counter",
+            f"roundhouse_front_stopping_rejections_total {held.refusals['stopping']}",
             "# TYPE roundhouse_front_streams_cut_total counter",
             f"roundhouse_front_streams_cut_total {self.cut_streams}",
             "# TYPE roundhouse_front_sequences gauge",

@@ -295,7 +295,7 @@ def _queries(deployment: GenerationDeployment) -> Iterator[tuple[str, str, str, 
         ("Preemptions", "preemptions", "requests lose their KV cache and begin again",
          "vllm:num_preemptions_total"),
         ("Rejections", "rejections", "requests are refused because the queue is full",
-         "vllm:admission_rejections_total"),
+         "roundhouse_front_rejections_total"),
     ):  # fmt: skip
         if part != "Rejections" or sizes.bounds_queue(deployment):
             yield part, kind, what, f"sum(rate({name(total)}[{RANGE}])) > 0"
@@ -312,7 +312,7 @@ def dashboard_queries(deployment: GenerationDeployment) -> Mapping[str, str]:
         "KV cache in use, share": name("vllm:kv_cache_usage_perc"),
         "requests waiting": name("vllm:num_requests_waiting"),
         "preemptions/s": f"sum(rate({name('vllm:num_preemptions_total')}[{RANGE}]))",
-        "refused/s": f"sum(rate({name('vllm:admission_rejections_total')}[{RANGE}]))",
+        "refused/s": f"sum(rate({name('roundhouse_front_rejections_total')}[{RANGE}]))",
         "prefix cache hits, share": (
             f"sum(rate({name('vllm:prefix_cache_hits_total')}[{RANGE}])) / "
             f"sum(rate({name('vllm:prefix_cache_queries_total')}[{RANGE}]))"
