@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,8 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.h200_generation.endpoint import Endpoint
-from benchmarks.h200_generation.engines import cache_report, error_line, program
+from benchmarks.h200_generation.engines import (
+    cache_report,
+    engine_process,
+    error_line,
+    program,
+    read_log,
+    run_until_logged,
+)
 from benchmarks.h200_generation.load import run_load
+from benchmarks.h200_generation.load_tools import our_numbers, vllm_numbers
 from benchmarks.h200_generation.machine import machine
 from benchmarks.h200_generation.shapes import (
     BF16,
@@ -35,10 +44,13 @@ from benchmarks.h200_generation.shapes import (
 INPUT, OUTPUT = 512, 128
 BATCHES = {1: 5, 16: 3, 64: 3, 256: 3}
 """Repetitions of each batch."""
-BASELINE = {1: 2, 16: 1, 64: 2}
+BASELINE = {1: 4, 16: 2, 64: 4}
+"""The first one of a batch is slower: PyTorch meets its shapes."""
 PAIRED_SHARE, PAIRED_REQUESTS, PAIRED_SEQUENCES, ROUNDS = 0.45, 512, 256, 3
 """Two engines share the GPU: memory of each, requests of a measurement, requests at once."""
-CACHE_SECONDS = 150
+AT_ONCE, REQUESTS = 16, 160
+CACHE_SECONDS, STEP_TOKENS = 150, 8192
+"""The second: a server's own max_num_batched_tokens on an H200; `LLM` has twice as many."""
 
 
 @dataclass(kw_only=True)
@@ -104,7 +116,7 @@ class Experiment:
         """Return output tokens a second of an engine, by the prompts that it answers at once."""
         log, rates = self.log(case.name), {}
         options = self.options(case, skip_tokenizer_init=True)
-        with program("engine", json.dumps(options), str(log)) as engine:
+        with engine_process(options, log) as engine:
             ready = engine.read()["ready"]
             for batch in (1, 64):
                 engine.ask(self._command(batch, act="generate", input=64, output=8))
@@ -113,7 +125,7 @@ class Experiment:
                     _rate(engine.ask(self._command(batch, act="generate", **self.sizes)))
                     for _ in range(repetitions)
                 ]
-        text = log.read_text(encoding="utf-8", errors="replace")
+        text = read_log(log)
         return {"ready_seconds": ready, **cache_report(text), "by_batch": rates}
 
     def baseline(self) -> dict[str, Any]:
@@ -132,16 +144,17 @@ class Experiment:
     def caches(self, cases: tuple[Case, ...]) -> dict[str, Any]:
         """Return what vLLM logged of the KV caches of engines that are started for that alone."""
         found: dict[str, Any] = {}
-        folder = self.log("caches").parent
-        with program("kv_caches", str(folder), str(CACHE_SECONDS)) as starter:
-            for case in cases:
-                options = self.options(case, skip_tokenizer_init=True)
-                answer = starter.ask({"name": case.name, "options": options})
-                text = self.log(case.name).read_text(encoding="utf-8", errors="replace")
-                report = cache_report(text)
-                if "kv_tokens" not in report:
-                    report["refused"] = error_line(text)
-                found[case.name] = {"seconds": round(answer["seconds"], 1), **report}
+        for case in cases:
+            begin = time.monotonic()
+            options = self.options(
+                case, skip_tokenizer_init=True, max_num_batched_tokens=STEP_TOKENS
+            )
+            text = run_until_logged(options, self.log(case.name), CACHE_SECONDS)
+            report = cache_report(text)
+            if "kv_tokens" not in report:
+                report["refused"] = error_line(text)
+            found[case.name] = {"seconds": round(time.monotonic() - begin, 1), **report}
+            print(found, flush=True)
         return found
 
     def endpoint(self, case: Case) -> dict[str, Any]:
@@ -150,7 +163,7 @@ class Experiment:
         limits = {"gpu_memory_utilization": PAIRED_SHARE, "max_num_seqs": PAIRED_SEQUENCES}
         options = self.options(case, **limits)
         endpoint = Endpoint(options=options, log=self.log(f"server-{case.name}"))
-        log = str(self.log(f"throughput-{case.name}"))
+        log = self.log(f"throughput-{case.name}")
 
         def measure(name: str, at_once: int = requests, count: int = requests) -> Any:
             if name == "throughput":
@@ -158,7 +171,7 @@ class Experiment:
             load = endpoint.load(name, next(self.seeds), count, at_once, **self.sizes)
             return run_load(load)
 
-        with program("engine", json.dumps(options), log) as engine:
+        with engine_process(options, log) as engine:
             engine.read()
             with endpoint.start() as found:
                 names = ["throughput", *endpoint.ports()]
@@ -175,7 +188,29 @@ class Experiment:
                     }
                     for name in endpoint.ports()
                 }
+                found["load_tools"] = self._load_tools(endpoint, checkpoint=str(options["model"]))
         return found
+
+    def _load_tools(self, endpoint: Endpoint, checkpoint: str) -> list[dict[str, Any]]:
+        """Return the numbers of two load tools on the same server, in both orders."""
+        port = next(iter(endpoint.ports().values()))
+        at_once, requests = (2, 8) if self.tiny else (AT_ONCE, REQUESTS)
+        load = {**self.sizes, "at_once": at_once, "requests": requests}
+
+        def run_tool(name: str) -> dict[str, Any]:
+            seed = next(self.seeds)
+            own, log = {**load, "seed": seed}, self.log(f"{name}-{seed}")
+            if name == "vllm":
+                return vllm_numbers(port, checkpoint, log, own)
+            return our_numbers(port, log.parent, own)
+
+        rounds: list[dict[str, Any]] = []
+        for names in (("vllm", "ours"), ("ours", "vllm")):
+            try:
+                rounds.append({name: run_tool(name) for name in names})
+            except (ValueError, OSError, subprocess.SubprocessError) as error:
+                rounds.append({"failed": f"{type(error).__name__}: {error}"[:600]})
+        return rounds
 
     def _command(self, batch: int, **more: Any) -> dict[str, Any]:
         return {"batch": batch, "seed": next(self.seeds), **more}

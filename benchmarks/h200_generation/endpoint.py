@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.h200_generation.engines import cache_report, server
+from benchmarks.h200_generation.engines import cache_report, read_log, server
 from benchmarks.h200_generation.shapes import CONFIGS
 from benchmarks.servers.running_server import free_port
 
@@ -59,7 +59,7 @@ class Endpoint:
             "SM_VLLM_MAX_NUM_QUEUED_REQS": str(QUEUE),
         }
         with server(argv, port, self.log, variables) as seconds:
-            text = self.log.read_text(encoding="utf-8", errors="replace")
+            text = read_log(self.log)
             yield {"ready_seconds": round(seconds, 1), **cache_report(text)}
 
     def argv(self) -> tuple[str, ...]:

@@ -6,23 +6,29 @@ Each runs in a process group of its own, which is ended before another engine ne
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
+import multiprocessing
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import IO, Any
 
+from benchmarks.h200_generation.programs.engine import serve_engine, start_engine
 from roundhouse.processes import end
 
 PROGRAMS = "benchmarks.h200_generation.programs"
 REPOSITORY = Path(__file__).resolve().parents[2]
-READY_SECONDS, FREE_SECONDS, POLL_SECONDS = 240.0, 30.0, 0.2
+READY_SECONDS, FREE_SECONDS, STOP_SECONDS, POLL_SECONDS = 240.0, 20.0, 15.0, 0.2
+CACHE_SIZE = "KV cache size:"
 CACHE_LINES = {
     "kv_tokens": (re.compile(r"KV cache size: ([\d,]+) tokens"), int),
     "kv_gib": (re.compile(r"Available KV cache memory: ([\d.]+) GiB"), float),
@@ -70,10 +76,10 @@ def memory_mib() -> int:
 
 
 class Program:
-    """A program of `programs` that answers lines of JSON; `ready` is what it said first."""
+    """A program of `programs` that answers lines of JSON."""
 
     def __init__(self, name: str, *arguments: str) -> None:
-        self.name, self.before_mib = name, memory_mib()
+        self.name = name
         self.process = subprocess.Popen(
             (sys.executable, "-m", f"{PROGRAMS}.{name}", *arguments),
             cwd=REPOSITORY,
@@ -101,11 +107,6 @@ class Program:
         self.send(command)
         return self.read()
 
-    def close(self) -> None:
-        """End the program and all that it started, and wait until their memory is free."""
-        end(self.process)
-        wait_for_free_memory(self.before_mib)
-
 
 @contextlib.contextmanager
 def program(name: str, *arguments: str) -> Iterator[Program]:
@@ -114,7 +115,83 @@ def program(name: str, *arguments: str) -> Iterator[Program]:
     try:
         yield running
     finally:
+        end(running.process)
+
+
+class EngineProcess:
+    """An engine in a fork of this process, which imports vLLM once for all of them."""
+
+    def __init__(self, options: Mapping[str, Any], log: Path) -> None:
+        self.before_mib = memory_mib()
+        self.connection, other_end = multiprocessing.Pipe()
+        arguments = (other_end, self.connection, options, str(log))
+        self.process = fork(serve_engine, *arguments)
+        other_end.close()
+
+    def read(self) -> Any:
+        """Return the next answer. Raises ValueError when the engine has ended."""
+        try:
+            return self.connection.recv()
+        except EOFError as error:
+            raise ValueError(f"the engine ended with {self.process.exitcode}") from error
+
+    def ask(self, command: Mapping[str, Any]) -> Any:
+        """Send one command, and return its answer."""
+        self.connection.send(command)
+        return self.read()
+
+    def close(self) -> None:
+        """End the engine, and wait until its memory is free."""
+        self.connection.close()
+        self.process.join(STOP_SECONDS)
+        kill(self.process)
+        wait_for_free_memory(self.before_mib)
+
+
+@contextlib.contextmanager
+def engine_process(options: Mapping[str, Any], log: Path) -> Iterator[EngineProcess]:
+    """Start an engine, and end it at last."""
+    running = EngineProcess(options, log)
+    try:
+        yield running
+    finally:
         running.close()
+
+
+def run_until_logged(options: Mapping[str, Any], log: Path, seconds: float) -> str:
+    """Start an engine until it has logged its KV cache, or has ended; return what it logged."""
+    before = memory_mib()
+    log.unlink(missing_ok=True)
+    process = fork(start_engine, options, str(log))
+    deadline = time.monotonic() + seconds
+    text = ""
+    while process.is_alive() and time.monotonic() < deadline and CACHE_SIZE not in text:
+        process.join(POLL_SECONDS)
+        text = read_log(log)
+    kill(process)
+    wait_for_free_memory(before)
+    return read_log(log)
+
+
+def read_log(log: Path) -> str:
+    """Return the text of a log; nothing while there is none."""
+    return log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+
+
+def fork(act: Callable[..., None], *arguments: Any) -> ForkProcess:
+    """Start a function in a fork of this process, with vLLM imported."""
+    importlib.import_module("vllm.entrypoints.llm")
+    process = multiprocessing.get_context("fork").Process(target=act, args=arguments)
+    process.start()
+    return process
+
+
+def kill(process: ForkProcess) -> None:
+    """Kill a fork and the session that it may have begun."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid or 0, signal.SIGKILL)
+    process.kill()
+    process.join()
 
 
 @contextlib.contextmanager
@@ -128,7 +205,7 @@ def server(
     try:
         while not _is_ready(port):
             if process.poll() is not None or time.monotonic() > begin + READY_SECONDS:
-                text = log.read_text(encoding="utf-8", errors="replace")
+                text = read_log(log)
                 raise ValueError(f"{argv[2]} is not ready: {error_line(text)}")
             time.sleep(POLL_SECONDS)
         yield time.monotonic() - begin

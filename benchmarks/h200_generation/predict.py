@@ -27,7 +27,7 @@ from onboarding.text_generation.platforms import gpus, schemes
 from onboarding.text_generation.speed import Speed
 from onboarding.text_generation.weights import count_weights
 
-GPU, ENGINE_VERSION, UTILIZATION, STEP_TOKENS = "H200", "0.26.0", 0.92, 8192
+GPU, ENGINE_VERSION, UTILIZATION, STEP_TOKENS = "H200", "0.26.0", 0.92, 2 * 8192
 INPUT, OUTPUT, BATCHES = 512, 128, (1, 16, 64, 256)
 
 

@@ -20,6 +20,8 @@ from onboarding.text_generation.speed import Speed
 from onboarding.text_generation.weights import Weights, count_weights
 
 GIB = 1 << 30
+CONCURRENT_STEPS = 2
+"""vLLM schedules a step while another runs, and holds the tokens of both."""
 TOKENS_A_MILLION = 1_000_000
 STEP_TOKENS = ((160, 16384), (70, 8192), (0, 2048))
 """vLLM's max_num_batched_tokens by the GPU's memory in GiB, the first that is not above it."""
@@ -223,7 +225,7 @@ def _sized(
             length=length,
             tensor_parallel=size,
             dtype_bytes=kv_bytes,
-            step_tokens=step_tokens(spec, gpu),
+            step_tokens=CONCURRENT_STEPS * step_tokens(spec, gpu),
         )
 
     longest = cache(context.max_model_len)

@@ -1,22 +1,15 @@
-"""`python -m benchmarks.h200_generation.programs.engine OPTIONS LOG`: vLLM without a server.
+"""vLLM without a server, in a fork of a process that has imported it.
 
-OPTIONS: JSON of engine arguments. vLLM's output goes to LOG. Each line of standard input is a
-command in JSON, and its answer a line of standard output:
-
-- `{"act": "generate", "batch", "input", "output", "seed"}`: greedy answers to so many random
-  prompts at once -> `{"seconds", "tokens"}`;
-- `{"act": "throughput", "batch", "input", "output", "seed"}`: `vllm bench throughput`'s own
-  measurement (its function `run_vllm`) with the engine that is up -> the same.
-
-The first line, before any command, is `{"ready": seconds}`.
+`random_prompts` is for every program of the experiment, and needs the standard library alone.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import random
-import sys
 import time
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks.h200_generation.programs.answers import open_answers
@@ -33,9 +26,9 @@ def random_prompts(vocabulary: int, count: int, length: int, seed: int) -> list[
 
 
 class Engine:
-    """vLLM's `LLM`, and what is measured of it."""
+    """vLLM's `LLM`, and what is measured of it; times in seconds."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: Mapping[str, Any]) -> None:
         from vllm import LLM
 
         self.options = options
@@ -56,7 +49,7 @@ class Engine:
         return {"seconds": seconds, "tokens": _tokens(outputs)}
 
     def throughput(self, requests: int, input_tokens: int, output_tokens: int, seed: int) -> Any:
-        """Run `vllm bench throughput` on the engine that is up."""
+        """Run `vllm bench throughput`'s own measurement on the engine that is up."""
         import vllm
         from vllm.benchmarks.datasets import SampleRequest
         from vllm.benchmarks.throughput import run_vllm
@@ -83,19 +76,47 @@ def _tokens(outputs: Any) -> int:
     return sum(len(answer.token_ids) for output in outputs for answer in output.outputs)
 
 
-def main(options: str, log: str) -> None:
-    """Answer commands until standard input ends."""
-    answers = open_answers(log)
+def serve_engine(
+    connection: Connection, other_end: Connection, options: Mapping[str, Any], log: str
+) -> None:
+    """Answer commands until the connection ends; vLLM's output goes to a file.
+
+    The first answer is `{"ready": seconds}`, each other one `{"seconds", "tokens"}` of a command
+    `{"act": "generate" or "throughput", "batch", "input", "output", "seed"}`.
+    """
+    os.setsid()
+    other_end.close()
+    open_answers(log)
     begin = time.perf_counter()
-    engine = Engine(json.loads(options))
+    engine = Engine(options)
     acts = {"generate": engine.generate, "throughput": engine.throughput}
-    print(json.dumps({"ready": time.perf_counter() - begin}), file=answers)
-    for line in sys.stdin:
-        command = json.loads(line)
+    connection.send({"ready": round(time.perf_counter() - begin, 1)})
+    while True:
+        try:
+            command = connection.recv()
+        except EOFError:
+            return
         sizes = (command["batch"], command["input"], command["output"], command["seed"])
-        result = acts[command["act"]](*sizes)
-        print(json.dumps(result), file=answers)
+        connection.send(acts[command["act"]](*sizes))
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+def start_engine(options: Mapping[str, Any], log: str) -> None:
+    """Start an engine in this process, which is killed once it has logged its KV cache."""
+    os.setsid()
+    open_answers(log)
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    from vllm import LLM
+
+    LLM(**options)
+
+
+def bench_serve(arguments: list[str], log: str) -> None:
+    """Run `vllm bench serve`."""
+    open_answers(log)
+    import argparse
+
+    from vllm.benchmarks.serve import add_cli_args, main
+
+    parser = argparse.ArgumentParser()
+    add_cli_args(parser)
+    main(parser.parse_args(arguments))

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from benchmarks.h200_generation.shapes import headers
 from onboarding.text_generation.kv_cache import (
     ArchitectureError,
     CacheLayers,
@@ -13,10 +14,10 @@ from onboarding.text_generation.kv_cache import (
     cache_layers,
     cache_size,
 )
-from onboarding.text_generation.planner import GIB, gpu_memory
+from onboarding.text_generation.planner import CONCURRENT_STEPS, GIB, gpu_memory
 from onboarding.text_generation.platforms import gpus, schemes
 from onboarding.text_generation.weights import count_weights
-from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_8B, LLAMA_70B
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_70B
 
 ANSWERS = json.loads((FIXTURES / "vllm_kv_cache" / "answers.json").read_text())
 ROWS = ANSWERS["rows"]
@@ -48,16 +49,17 @@ def test_oracle_has_six_shapes_two_sizes_and_two_formats():
 
 @pytest.mark.parametrize("row", H200["rows"], ids=_name)
 def test_tokens_are_within_two_percent_of_an_h200s(row):
-    checkpoint = {"8b": LLAMA_8B, "70b": LLAMA_70B}[row["shape"]]
+    checkpoint = headers(row["shape"])
     weights = count_weights(checkpoint, schemes()[row["scheme"]], row["tensor_parallel"])
     memory = gpu_memory(weights, gpus()["H200"], H200["engine_version"], 0.92)
     assert memory is not None and memory.is_measured
     size = cache_size(
         cache_layers(checkpoint.config),
         memory.cache_bytes,
-        length=8192,
+        length=row.get("max_model_len", 8192),
         tensor_parallel=row["tensor_parallel"],
         dtype_bytes=1 if row["kv"] == "fp8" else 2,
+        step_tokens=CONCURRENT_STEPS * 8192,
     )
     assert size.tokens == pytest.approx(row["tokens"], rel=0.02)
 

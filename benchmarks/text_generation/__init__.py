@@ -1,1 +1,0 @@
-"""What `make bench BENCH=text_generation` measures."""
