@@ -83,14 +83,13 @@ def _table(
     )
     table = Table(title="Built, deployed, asked", title_justify="left", caption=caption,
                   caption_justify="left")  # fmt: skip
-    for column in ("Path", "First token", "Tokens/s", "Answer"):
+    for column in ("Path", "First token", "Answered in", "Answer"):
         table.add_column(column, overflow="fold")
     for name, answer in answers.items():
-        rate = answer.tokens_per_second
         table.add_row(
             name,
             f"{1000 * (answer.first_seconds or 0):.0f} ms",
-            "-" if rate is None else f"{rate:.1f}",
+            f"{1000 * answer.seconds:.0f} ms",
             answer.answer.text.strip(),
         )
     if entry is not None:
