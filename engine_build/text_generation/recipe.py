@@ -105,7 +105,7 @@ def modifiers(recipe: Recipe) -> Sequence[Any]:
         options["kv_cache_scheme"] = dict(KV_FP8)
     if recipe.scheme == "int8":
         smooth = SmoothQuantModifier(smoothing_strength=SMOOTHING_STRENGTH)
-        return (smooth, GPTQModifier(scheme="W8A8", targets="Linear", **options))
+        return (smooth, QuantizationModifier(scheme="W8A8", targets="Linear", **options))
     if recipe.scheme == "gptq":
         return (GPTQModifier(config_groups=_groups(recipe), **options),)
     if recipe.scheme == "w4a8-fp8":
