@@ -340,8 +340,8 @@ MACHINES = [
     ("E9280", "Message", "Massage"),
     ("E9281", '"Resource": "arn:aws:states:::aws-sdk:sns:publish"', '"Resource": "a.sync"'),
 ]
-ELSEWHERE = {"E9214"}
-"""Rules that other tests refuse something by: graphs of real dashboards."""
+ELSEWHERE = {"E9214", *(f"E91{number}" for number in range(31, 39))}
+"""Rules of other tests: graphs of real dashboards, and inference components."""
 
 
 def change(document, path, value):

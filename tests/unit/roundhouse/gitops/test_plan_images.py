@@ -19,8 +19,11 @@ PIN = "0" * 20
 SYNTH = (
     "cdk.json",
     "engine_build/buildspec.yml",
+    "engine_build/checkpoint_buildspec.yml",
+    "engine_build/checkpoint_signer.py",
     "engine_build/image/buildspec.yml",
     "engine_build/signer.py",
+    "engine_build/signing.py",
 )
 
 

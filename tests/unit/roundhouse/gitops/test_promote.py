@@ -10,7 +10,8 @@ from onboarding.promotion import promotion_path, read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.errors import BuildFailedError, DeployFailedError, RoundhouseError
-from tests.unit.roundhouse.gitops.repository import BUDGET, git
+from roundhouse.paths import find_paths
+from tests.unit.roundhouse.gitops.repository import BUDGET, ROOT, git
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, MODELS, NOW, keys
 
 pytestmark = pytest.mark.unit
@@ -191,6 +192,7 @@ def test_environment_never_builds_what_it_receives(rungs):
     tree = read_tree(rungs.root)
     empty = {"s3": type("Empty", (), {"head_object": _absent})()}
     session = type("Session", (), {})()
+    session.paths = find_paths(ROOT, rungs.root)
     session.environment, session.clients = tree.environments["prod"], empty.__getitem__
     session.deployments, session.is_promoted = lambda: deployments(tree, "prod"), False
     with pytest.raises(BuildFailedError, match="`roundhouse promote --from dev --to prod`"):

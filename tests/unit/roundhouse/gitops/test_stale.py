@@ -48,7 +48,7 @@ SETTINGS = (
 def inputs(repository, prices=None):
     """What else a plan of the files as they are follows from."""
     tree = read_tree(repository.root)
-    return plan_inputs(tree.environments["dev"], deployments(tree, "dev"), prices)
+    return plan_inputs(tree.environments["dev"], deployments(tree, "dev"), prices=prices)
 
 
 def templates(repository):
