@@ -30,6 +30,7 @@ from benchmarks.server_memory import server_memory
 from benchmarks.sizing import sizing
 from benchmarks.soak import soak
 from benchmarks.synth import synth
+from benchmarks.text_generation.load import text_generation
 from benchmarks.triton_front import triton_front
 from roundhouse.paths import find_paths
 from roundhouse.processes import Processes
@@ -57,6 +58,7 @@ BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "compare": compare,
     "sizing": sizing,
     "generation_gate": generation_gate,
+    "text_generation": text_generation,
 }
 
 

@@ -39,13 +39,15 @@ ROUTE = "images"
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's own index of CPU builds."""
+PYPI = "https://pypi.org/simple"
+"""Its builds of torch compute on CPUs and on GPUs: checkpoints are made on either."""
 NVIDIA_IMAGE = "nvcr.io/nvidia/tritonserver"
 """NVIDIA's Triton image, public, with SageMaker's `serve` inside."""
 AWS_TRITON_REPOSITORY = "sagemaker-tritonserver"
 GENERATION_IMAGE, AWS_VLLM_REPOSITORY = "vllm-server", "vllm"
 """Serves text generators, and the repository of AWS's images that it starts from."""
 
-_HAS_CPU_TORCH = ("python-server-baseline", "builder-cpu", "builder-gpu", QUANTIZER_IMAGE)
+_HAS_CPU_TORCH = ("python-server-baseline", "builder-cpu", "builder-gpu")
 _HAS_BINDINGS = ("python-server-gpu", "builder-gpu")
 
 
@@ -196,6 +198,8 @@ def build_arguments(
         arguments["TENSORRT"] = platform.tensorrt
     if image in _HAS_CPU_TORCH:
         arguments["TORCH_INDEX"] = TORCH_INDEX
+    if image == QUANTIZER_IMAGE:
+        arguments["TORCH_INDEX"] = PYPI
     return arguments
 
 

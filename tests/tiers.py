@@ -84,6 +84,7 @@ TIERS = (
         needs="vLLM and llm-compressor on a CPU",
         suites=(
             (".venvs/quantizer", "tests/text_generation/quantizer"),
+            (".venv", "tests/text_generation/build"),
             (".venv", "tests/text_generation/vllm"),
         ),
         apart="make test-chat",

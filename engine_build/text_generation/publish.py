@@ -64,16 +64,17 @@ def publish(
 ) -> None:
     """Upload a checkpoint, its record last; of one that was not accepted the record alone.
 
-    With `candidate` it waits there for the environment's signer. Raises PublishFailed.
+    With `candidate` it waits there for the environment's signer, and replaces nothing: a build's
+    role may not. Raises PublishFailed.
     """
-    key = entry.checkpoint_key
+    key, is_candidate = entry.checkpoint_key, candidate is not None
     for number, file in enumerate(entry.files if entry.accepted else ()):
         log.progress(f"{number} of {len(entry.files)} files")
         name = f"{checkpoint_prefix(key)}{file.path}"
         if candidate is not None:
             name = candidate_path(key, candidate, f"{FILES}/{file.path}")
-        store.upload(out / FILES / file.path, name)
+        store.upload(out / FILES / file.path, name, only_if_absent=is_candidate)
     name = checkpoint_record_path(key)
     if candidate is not None:
         name = candidate_path(key, candidate, RECORD_NAME)
-    store.upload(out / RECORD_NAME, name)
+    store.upload(out / RECORD_NAME, name, only_if_absent=is_candidate)

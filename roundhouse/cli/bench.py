@@ -205,10 +205,12 @@ def _load_generator(paths: Paths, report: Report, given: dict[str, Any], form: F
     """Run the load test of a text generator, print its result; return the exit code."""
     from roundhouse.load_test.generation.bench import run_generation_bench
     from roundhouse.load_test.generation.options import generation_options
+    from roundhouse.load_test.generation.recording import record
     from roundhouse.load_test.generation.result import generation_document, generation_table
     from roundhouse.load_test.generation.workload_config import export_workload
     from roundhouse.report import print_json
     from roundhouse.reports.generation_report import generation_page
+    from roundhouse.session import open_session
 
     file = given.pop("export_workload", None)
     options = generation_options(given)
@@ -216,15 +218,24 @@ def _load_generator(paths: Paths, report: Report, given: dict[str, Any], form: F
     if file is not None:
         report.print(export_workload(paths, options, file))
         return 0
-    done = run_generation_bench(paths, report, options, render=generation_page)
+    run, recorded = partial(run_generation_bench, render=generation_page), None
+    if options.record:
+        recorded = record(open_session(paths, report, str(options.env)), options, run=run)
+    done = run(paths, report, options) if recorded is None else recorded.report
     result = done.result
     if form is Format.json:
-        files = {"html": str(done.page), "json": str(done.data)}
-        print_json({**generation_document(result), "files": files})
+        document = generation_document(result)
+        document["files"] = {"html": str(done.page), "json": str(done.data)}
+        if recorded is not None:
+            document["recorded"] = recorded.knee.model_dump(mode="json")
+            document["lock"] = str(recorded.lock)
+        print_json(document)
     else:
         report.print_table(generation_table(result))
         report.print(result.headline)
         report.print(f"The report: {done.page}; its numbers: {done.data}.")
+        if recorded is not None:
+            report.print(f"{recorded.summary} Written to {recorded.lock}: review and commit it.")
     return INTERRUPTED if result.broken_off else SLO_MISSED if result.slo_missed else 0
 
 

@@ -159,7 +159,7 @@ def compare(
         _show_cost(run, grid, search, form)
         return
     done = run_comparison(run, grid) if search is None else run_search(run, grid, search)
-    result = _report(found, options, rate, done)
+    result = _with_investment(run, found, _report(found, options, rate, done))
     _show(paths, report, result, output, form)
     if result.best is None:
         raise typer.Exit(SLO_MISSED)
@@ -229,6 +229,29 @@ def _report(
     )
 
 
+def _with_investment(run: Run, found: Subject, report: CompareReport) -> CompareReport:
+    """Return a report with what its first row saves, where that can be said."""
+    from dataclasses import replace
+
+    from roundhouse.savings.comparison import built_usd, comparison_investment, running_fleet
+    from roundhouse.session import open_session
+
+    if report.best is None:
+        return report
+    session = open_session(run.paths, run.report, found.environment)
+    present, note = running_fleet(session, found.name)
+    item = comparison_investment(
+        found.name,
+        report.rows,
+        found.region,
+        runtime="tensorrt" if found.candidate.is_gpu else "onnxruntime",
+        present=present,
+        build_usd=built_usd(run, report.best.cell.model),
+        note=note,
+    )
+    return replace(report, investment=None if item is None else item.as_dict())
+
+
 def _show(
     paths: Paths, report: Report, result: CompareReport, output: Path | None, form: Format
 ) -> None:
@@ -238,6 +261,7 @@ def _show(
         RIGHT,
         control_sentence,
         document,
+        investment_sentence,
         markdown,
         reasons,
         sizing_sentence,
@@ -267,6 +291,8 @@ def _show(
     if result.best is not None:
         report.print(result.headline)
         report.print(sizing_sentence(result))
+        if saving := investment_sentence(result):
+            report.print(saving)
         name = result.best.cell.name
         report.print(f"Into the model file: {_without_load(result.command)} --write {name}")
     report.print(f"The report: {displayed_path(folder / 'report.html')}, report.md, report.json.")

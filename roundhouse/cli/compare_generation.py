@@ -7,12 +7,15 @@ import shlex
 import sys
 from pathlib import Path
 
-from onboarding.generation_findings import generation_plans
+from onboarding.generation_resolve import generation_deployments
 from onboarding.platform import instance_types
 from onboarding.prices import price
+from onboarding.text_generation.generation_deployment import GenerationDeployment
+from onboarding.text_generation.quantizer_route import quantizer_route
 from roundhouse.cli.options import Format
 from roundhouse.compare.sizing import parse_demand
-from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.errors import UsageError
+from roundhouse.gitops.build_estimates import checkpoint_usd
 from roundhouse.load_test.generation.subject import generator_spec
 from roundhouse.load_test.result import circumstances
 from roundhouse.paths import Paths, displayed_path, output_folder
@@ -50,15 +53,17 @@ def compare_generation(
     spec = generator_spec(paths, model, env)
     tree = valid_tree(paths)
     region = tree.environments[env].region
-    plan = next(plan for plan in generation_plans(tree, env) if plan.model == model)
-    if plan.chosen is None:
-        raise RoundhouseError(f"{model}: {' '.join(plan.notes)}")
+    (deployment,) = generation_deployments(tree, env, (model,))
+    chosen, entry = deployment.candidate, deployment.entry
+    knee = None if entry is None else entry.knee
+    is_measured = knee is not None and knee.instance_type == chosen.instance_type
     tokens = None if demand is None else parse_demand(demand) * spec.context.mean_output
     side, wanted = plan_side(
-        plan.chosen,
+        chosen,
         demand=tokens,
         concurrency=spec.slo.concurrency,
-        price=price(region, "hosting", plan.chosen.instance_type),
+        price=price(region, "hosting", chosen.instance_type),
+        measured=knee.output_tokens_per_second if knee is not None and is_measured else None,
     )
     known = instance_types()
     if instance_type is not None and instance_type not in known:
@@ -76,9 +81,19 @@ def compare_generation(
             price=None if instance_type is None else price(region, "hosting", instance_type),
         ),
         plan=side,
-        build_usd=None,
+        build_usd=_build_usd(deployment),
     )
     _show(paths, report, result, output, form)
+
+
+def _build_usd(deployment: GenerationDeployment) -> float | None:
+    """Return what building the checkpoint that serves took; None where it is not known."""
+    entry = deployment.entry
+    if entry is None:
+        return None
+    route = quantizer_route(deployment.spec, entry.scheme, deployment.checkpoint)
+    region, instance_type = deployment.environment.region, deployment.candidate.instance_type
+    return checkpoint_usd(region, route, instance_type, entry.seconds)
 
 
 def _show(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,6 +40,8 @@ class Report:
     date: str
     prices_date: str | None
     command: str
+    investment: Mapping[str, Any] | None = None
+    """What the first row saves against a baseline of the grid, or against what runs."""
 
     @property
     def best(self) -> Row | None:
@@ -87,6 +89,24 @@ def sizing_sentence(report: Report) -> str:
         f"target: {sizing.target_per_minute:,.0f} InvocationsPerInstance a minute, at which the "
         f"demand runs on {sizing.scaled_instances}."
     )
+
+
+def investment_sentence(report: Report) -> str:
+    """Return what the first row saves and when that has paid its build; nothing where none is."""
+    item = report.investment
+    if item is None:
+        return ""
+    present, proposed = item["present"], item["proposed"]
+    against = "what runs" if present is None else present["origin"]
+    costs = (
+        f"{_usd_of(item['present_usd_a_month'])} USD a month today, "
+        f"{_usd_of(item['proposed_usd_a_month'])} as {proposed['origin']}"
+    )
+    return f"Return on investment against {against}: {costs}; {item['outcome']}."
+
+
+def _usd_of(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.2f}"
 
 
 def cells_of(row: Row) -> tuple[str, ...]:
@@ -139,6 +159,7 @@ def markdown(report: Report) -> str:
         "",
         report.headline,
         *(["", sizing] if (sizing := sizing_sentence(report)) else []),
+        *(["", saving] if (saving := investment_sentence(report)) else []),
         "",
         *markdown_rows(columns, rows, right=RIGHT),
         "",
@@ -188,6 +209,7 @@ def document(report: Report) -> dict[str, Any]:
         "machine": report.machine,
         "date": report.date,
         "prices_date": report.prices_date,
+        "investment": report.investment,
         "command": report.command,
     }
 

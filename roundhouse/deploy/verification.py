@@ -11,7 +11,7 @@ from onboarding.resolve import runtime_identity
 from onboarding.signature import SignatureFault, parse_public_key, verify_statement
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
-from onboarding.text_generation.checkpoint_record import record_sha256
+from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_sha256
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import object_sha256
 from roundhouse.deploy.pruning import tags
@@ -95,7 +95,8 @@ def checkpoint_fault(
         reason = "its lock entry holds no signature"
         if entry.signature is not None:
             try:
-                verify_statement(entry.signature, record_sha256(entry), signers)
+                digest = record_sha256(entry)
+                verify_statement(entry.signature, digest, signers, subject=RECORD_NAME)
                 reason = ""
             except SignatureFault as fault:
                 reason = str(fault)

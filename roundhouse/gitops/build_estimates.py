@@ -8,11 +8,31 @@ from onboarding.lock import LockEntry
 from onboarding.plan_source import PlanSource
 from onboarding.platform import PACKAGING_ROUTE, BuildRoute
 from onboarding.prices import price
+from onboarding.text_generation.quantizer_route import QUANTIZER, QuantizerRoute
 from roundhouse.deploy.builds.engine_requests import compile_route
 from roundhouse.gitops.plan_document import BuildEstimate
 
 CODEBUILD_HOSTS = {"cpu": "linux.large", "gpu": "linux-gpu.small"}
 """The hosts of our CodeBuild projects, as prices.yaml names them; a fleet is paid by the hour."""
+
+
+QUANTIZER_HOST = "linux.xlarge"
+"""Of the CodeBuild project that makes checkpoints, as prices.yaml names it."""
+
+
+def checkpoint_usd(
+    region: str, route: QuantizerRoute, instance_type: str, seconds: float
+) -> float | None:
+    """Return what a checkpoint's build of so many seconds costs; None where no price is known.
+
+    `instance_type`: of the training job, where it is built by one.
+    """
+    if route == QUANTIZER:
+        a_minute = price(region, "codebuild", QUANTIZER_HOST)
+    else:
+        an_hour = price(region, "training", instance_type)
+        a_minute = None if an_hour is None else an_hour / 60
+    return None if a_minute is None else round(seconds / 60 * a_minute, 2)
 
 
 def compile_estimate(

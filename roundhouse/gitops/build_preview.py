@@ -9,7 +9,11 @@ from onboarding.text_generation.checkpoint_lock import read_generation_lock
 from onboarding.text_generation.quantizer_route import QUANTIZER
 from roundhouse.deploy.builds.checkpoint_requests import CheckpointRequest
 from roundhouse.deploy.builds.engine_requests import EngineRequest
-from roundhouse.gitops.build_estimates import compile_estimate, packaging_estimate
+from roundhouse.gitops.build_estimates import (
+    checkpoint_usd,
+    compile_estimate,
+    packaging_estimate,
+)
 from roundhouse.session import Session
 
 COLUMNS = ("model", "engine", "what", "why", "where", "minutes", "USD")
@@ -99,7 +103,11 @@ def checkpoint_preview(session: Session, request: CheckpointRequest) -> BuildPre
         route=request.route,
         machine=machine if request.route == QUANTIZER else f"{machine} {request.instance_type}",
         minutes=minutes,
-        usd=None,
+        usd=None
+        if not entries
+        else checkpoint_usd(
+            session.environment.region, request.route, request.instance_type, entries[-1].seconds
+        ),
         origin=f"the last {request.scheme} checkpoint" if entries else "none was built before",
         scheme=request.scheme,
     )

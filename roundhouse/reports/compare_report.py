@@ -13,6 +13,7 @@ from roundhouse.compare.document import (
     RIGHT,
     Report,
     control_sentence,
+    investment_sentence,
     reasons,
     sizing_sentence,
     table_of,
@@ -46,6 +47,7 @@ def compare_page(report: Report) -> bytes:
         "reasons": [([name, reason], False) for name, reason in reasons(report)],
         "control": control_sentence(report),
         "sizing": sizing_sentence(report),
+        "saving": investment_sentence(report),
     }
     return render("compare_report.html.j2", values, folder=TEMPLATES).encode()
 

@@ -87,8 +87,8 @@ class GenerationOptions:
             yield f"--seconds and --requests: belong to {owners}"
         if self.input is not None and self.lengths is not None:
             yield "--input and --lengths: prompts come from a file, or have lengths; give one"
-        if self.record:
-            yield "--record: no lock takes the knee of a text generator yet; leave it out"
+        if self.record and (self.endpoint is None or not self.is_search):
+            yield "--record: takes an ENDPOINT and no load; it searches for the knee itself"
 
     def phases(self) -> tuple[Phase, ...]:
         """Return the phases; none for a search."""

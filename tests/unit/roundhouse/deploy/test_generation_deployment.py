@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from onboarding.text_generation.checkpoint_record import record_sha256
 from roundhouse.deploy.endpoint_steps import retention_parameters
 from roundhouse.deploy.live_endpoints import require_live_component
 from roundhouse.deploy.verification import checkpoint_fault
@@ -66,6 +67,18 @@ def test_refuses_a_checkpoint_that_nobody_trusted_signed(generation):
     fault = checkpoint_fault(trusting, generation.entry, object_sizes(generation))
     assert "none of 'trusted_signers' signed checkpoint" in fault
     assert "its lock entry holds no signature" in fault
+
+
+def test_checkpoint_that_a_trusted_signer_signed_has_no_fault(generation):
+    signer, sizes = Signer(), object_sizes(generation)
+    trusted = {"trusted_signers": (signer.public,)}
+    environment = generation.environment.model_copy(update=trusted)
+    digest = record_sha256(generation.entry)
+    for signed, fault in ((signer.sign_record(digest), None), (signer.sign_record("e" * 64), "")):
+        entry = generation.entry.model_copy(update={"signature": signed})
+        trusting = dataclasses.replace(generation, environment=environment, entry=entry)
+        found = checkpoint_fault(trusting, entry, sizes)
+        assert (found is None) == (fault is None)
 
 
 class Account:

@@ -8,9 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from onboarding.fault import FaultsError
+from onboarding.generation_resolve import checkpoint_keys
 from onboarding.platform import instance_types
+from onboarding.text_generation.checkpoint_lock import GenerationKnee, write_checkpoint_entry
 from onboarding.text_generation.plan import Candidate
 from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.tree import read_tree
 from onboarding.yaml_text import load_yaml
 from roundhouse.cli import app as cli
 from roundhouse.errors import RoundhouseError
@@ -21,6 +24,7 @@ from roundhouse.savings.generation import (
     plan_side,
     read_baseline,
 )
+from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
 
 BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
@@ -160,6 +164,24 @@ def test_compare_shows_baseline_and_plan(tmp_path):
 def test_compare_without_a_baseline_knows_only_the_plan(tmp_path):
     result, text = compare(tmp_path)
     assert result.exit_code == 0 and "give --baseline FILE" in text and "not known" in text
+
+
+def test_compare_counts_a_knee_that_was_recorded(tmp_path):
+    root = generator_tree(tmp_path / "tree", BASE.replace("[ml.g6e.2xlarge]", "[ml.g5.2xlarge]"))
+    tree = read_tree(root)
+    (key,) = checkpoint_keys(tree.views["cloud"].generators["chat"].spec, root)
+    knee = GenerationKnee(
+        concurrency=6, goodput_requests_per_second=0.5, ttft_p95_ms=900, itl_p95_ms=40,
+        output_tokens_per_second=200, instance_type="ml.g5.2xlarge", endpoint="cloud-chat",
+        date="2026-11-23", tool="a test",
+    )  # fmt: skip
+    entry = checkpoint_entry(key, "bf16", knee=knee)
+    write_checkpoint_entry(root / tree.environments["cloud"].locks, "chat", entry)
+    command = ["compare", "chat", "--env", "cloud", "--root", str(root)]
+    CliRunner().invoke(cli.app, [*command, "--output", str(tmp_path / "out")])
+    document = json.loads((tmp_path / "out" / "return.json").read_text())
+    assert document["plan"]["tokens_per_second"] == 200
+    assert document["plan"]["origin"] == "measured by `roundhouse bench`"
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,24 @@ def test_role_reads_one_checkpoint(generation):
     assert statements["ListCheckpoint"]["Condition"] == {"StringLike": {"s3:prefix": [files]}}
 
 
+def test_an_adapter_is_a_component_in_the_copies_of_its_base():
+    generation = generator(serving={"adapters": [{"name": "legal", "source": "models/data"}]})
+    resources = template(generation)["Resources"]
+    (name,) = (item for item in resources if item.startswith("Adapter"))
+    archive = f"adapters/{generation.adapters['legal'][:20]}/adapter.tar.gz"
+    bucket = "roundhouse-cloud-111122223333-us-east-1"
+    assert resources[name]["DependsOn"] == ["InferenceComponent"]
+    assert resources[name]["Properties"] == {
+        "InferenceComponentName": "cloud-chat-legal",
+        "EndpointName": "cloud-chat",
+        "Specification": {
+            "BaseInferenceComponentName": "cloud-chat",
+            "Container": {"ArtifactUrl": f"s3://{bucket}/{archive}"},
+        },
+    }
+    assert generation_faults(generation) == ()
+
+
 def test_refuses_a_checkpoint_that_is_not_built():
     (fault,) = generation_faults(generator(build=False))
     assert "`roundhouse build --env cloud --model chat`" in fault

@@ -140,7 +140,7 @@ def test_a_broken_stream_is_an_error_and_no_answer(run):
         ((), "needs an SLO"),
         (("--rate", "1"), "has no lengths"),
         (("--rate", "1", "--ttft", "5"), "an SLO has both"),
-        (("--record", "--rate", "1"), "--record: no lock takes"),
+        (("--record",), "--record: takes an ENDPOINT"),
     ],
 )
 def test_refuses_options_that_do_not_fit(run, words, reason):

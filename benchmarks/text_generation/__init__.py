@@ -1,0 +1,1 @@
+"""What `make bench BENCH=text_generation` measures."""

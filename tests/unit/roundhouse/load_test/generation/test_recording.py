@@ -1,0 +1,182 @@
+"""`roundhouse bench NAME --record`, from copies as SageMaker describes them to the lock."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from onboarding.generation_resolve import checkpoint_keys, generation_deployments
+from onboarding.text_generation.checkpoint_lock import (
+    read_generation_lock,
+    write_checkpoint_entry,
+)
+from onboarding.tree import read_tree
+from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.load_test.generation.bench import GenerationReport
+from roundhouse.load_test.generation.measurement import GenerationSlo
+from roundhouse.load_test.generation.options import GenerationOptions
+from roundhouse.load_test.generation.recording import knee_fault, record, served_copies
+from roundhouse.load_test.generation.requests import WordTokens
+from roundhouse.load_test.generation.result import GenerationResult
+from roundhouse.load_test.generation.verdict import generation_verdict
+from roundhouse.load_test.options import closed_phase
+from roundhouse.load_test.result import Circumstances
+from roundhouse.load_test.saturation import Step
+from roundhouse.paths import Paths
+from roundhouse.report import Report
+from roundhouse.session import Session
+from tests.unit.onboarding.text_generation.entries import checkpoint_entry
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
+from tests.unit.roundhouse.load_test.generation.test_measurement import measurement
+from tests.unit.roundhouse.load_test.generation.test_verdict import answers
+
+BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
+HERE = Circumstances(machine="a machine", date="2026-01-02 03:04 UTC", python="3.11")
+SLO = GenerationSlo(ttft_ms=300, itl_ms=60)
+OPTIONS = GenerationOptions(endpoint="chat", env="cloud", record=True)
+
+
+class SageMaker:
+    """Describes one endpoint with a component of two copies; `changes` replace parts."""
+
+    def __init__(self, prefix, *, current=2, desired=2, status="InService", later=None):
+        self.prefix, self.current, self.desired = prefix, current, desired
+        self.status, self.later = status, later
+
+    def describe_endpoint(self, EndpointName):
+        assert EndpointName == "cloud-chat"
+        return {"EndpointStatus": "InService", "EndpointConfigName": "c"}
+
+    def describe_endpoint_config(self, EndpointConfigName):
+        return {"ProductionVariants": [{"InstanceType": "ml.g6e.2xlarge"}]}
+
+    def describe_inference_component(self, InferenceComponentName):
+        if self.later is not None:
+            self.current, self.desired, self.later = *self.later, None
+        return {
+            "InferenceComponentStatus": self.status,
+            "Specification": {"ModelName": f"m-{self.current}"},
+            "RuntimeConfig": {"CurrentCopyCount": self.current, "DesiredCopyCount": self.desired},
+        }
+
+    def describe_model(self, ModelName):
+        source = {"S3Uri": f"s3://bucket/{self.prefix}"}
+        return {"PrimaryContainer": {"ModelDataSource": {"S3DataSource": source}}}
+
+
+@pytest.fixture
+def subject(tmp_path):
+    """A tree whose text generator has one checkpoint in its lock."""
+    root = generator_tree(tmp_path, BASE)
+    tree = read_tree(root)
+    spec = tree.views["cloud"].generators["chat"].spec
+    (key,) = checkpoint_keys(spec, root)
+    entry = checkpoint_entry(key, "bf16", source=spec.source.huggingface)
+    environment = tree.environments["cloud"]
+    write_checkpoint_entry(root / environment.locks, "chat", entry)
+    (deployment,) = generation_deployments(read_tree(root), "cloud")
+    return SimpleNamespace(root=root, deployment=deployment, entry=entry, environment=environment)
+
+
+def session(subject, sagemaker) -> Session:
+    paths = Paths(code=subject.root, tree=subject.root, build=subject.root / "build")
+    return Session(
+        paths=paths,
+        environment=subject.environment,
+        variables={},
+        clients=lambda service: sagemaker,
+        run=None,
+        report=Report(console=Console(file=io.StringIO())),
+    )
+
+
+def phase(count, **changes):
+    result = measurement(*answers(220, **changes), slo=SLO)
+    result.phase = closed_phase(f"{count} at once", count, 10.0)
+    result.verdict = generation_verdict(result, SLO)
+    return result
+
+
+def search(*phases, **changes) -> GenerationResult:
+    steps = [Step(rate=item.phase.start, outcome=item.verdict.outcome) for item in phases]
+    test = SimpleNamespace(slo=SLO, options=OPTIONS)
+    return GenerationResult(
+        test=test, phases=phases, steps=steps, circumstances=HERE, tokens=WordTokens(), **changes
+    )
+
+
+EXACT = (phase(8), phase(8), phase(9, ttft=0.5), phase(9, ttft=0.5))
+
+
+def bench_of(result, later=None):
+    def run(paths, report, options):
+        return GenerationReport(result=result, page=paths.build / "load" / "page.html")
+
+    return run
+
+
+def test_knee_of_one_copy_is_written_into_the_lock(subject):
+    sagemaker = SageMaker(subject.entry.prefix)
+    done = record(session(subject, sagemaker), OPTIONS, run=bench_of(search(*EXACT)))
+    lock = read_generation_lock(subject.root / subject.environment.locks, "chat")
+    (entry,) = lock.checkpoints.values()
+    assert entry.knee == done.knee
+    assert (done.knee.concurrency, done.knee.instance_type) == (4, "ml.g6e.2xlarge")
+    assert (done.knee.ttft_p95_ms, done.knee.itl_p95_ms) == pytest.approx((100, 10))
+    assert (done.knee.endpoint, done.knee.date) == ("cloud-chat", "2026-01-02")
+    assert "answers 4 requests at once" in done.summary
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"status": "Updating"}, "it is Updating"),
+        ({"current": 1}, "it has 1 copies and 2 are desired"),
+        ({"current": 0, "desired": 0}, "it has 0 copies"),
+        ({"prefix": "checkpoints/other/"}, "it serves checkpoints/other/, and the lock's"),
+    ],
+)
+def test_refuses_copies_that_are_not_the_locks(subject, changes, reason):
+    sagemaker = SageMaker(**{"prefix": subject.entry.prefix, **changes})
+    with pytest.raises(RoundhouseError, match=reason):
+        served_copies(lambda service: sagemaker, subject.deployment, subject.entry)
+
+
+def test_refuses_an_endpoint_that_changed_during_the_load(subject):
+    sagemaker = SageMaker(subject.entry.prefix)
+
+    def run(paths, report, options):
+        sagemaker.later = (3, 3)
+        return bench_of(search(*EXACT))(paths, report, options)
+
+    with pytest.raises(RoundhouseError, match="changed during the load test; nothing was recorded"):
+        record(session(subject, sagemaker), OPTIONS, run=run)
+    lock = read_generation_lock(subject.root / subject.environment.locks, "chat")
+    assert [entry.knee for entry in lock.checkpoints.values()] == [None]
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (search(phase(8, ttft=0.5), phase(8, ttft=0.5)), "no number of requests at once"),
+        (search(phase(8), phase(8)), "only that 8 requests at once hold"),
+        (dataclasses.replace(search(*EXACT), broken_off=True), "broken off"),
+    ],
+)
+def test_refuses_what_is_no_knee(subject, result, reason):
+    assert reason in knee_fault(result)
+    sagemaker = SageMaker(subject.entry.prefix)
+    with pytest.raises(RoundhouseError, match=reason):
+        record(session(subject, sagemaker), OPTIONS, run=bench_of(result))
+
+
+def test_refuses_a_generator_without_a_checkpoint(subject):
+    (subject.root / subject.environment.locks / "chat.lock.yaml").unlink()
+    with pytest.raises(RoundhouseError, match="has no checkpoint to serve"):
+        record(session(subject, None), OPTIONS, run=None)
+    with pytest.raises(UsageError, match="no such text generator"):
+        record(session(subject, None), dataclasses.replace(OPTIONS, endpoint="x"), run=None)
