@@ -39,8 +39,6 @@ ROUTE = "images"
 
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 """PyTorch's own index of CPU builds."""
-PYPI = "https://pypi.org/simple"
-"""Its builds of torch compute on CPUs and on GPUs: checkpoints are made on either."""
 NVIDIA_IMAGE = "nvcr.io/nvidia/tritonserver"
 """NVIDIA's Triton image, public, with SageMaker's `serve` inside."""
 AWS_TRITON_REPOSITORY = "sagemaker-tritonserver"
@@ -198,8 +196,6 @@ def build_arguments(
         arguments["TENSORRT"] = platform.tensorrt
     if image in _HAS_CPU_TORCH:
         arguments["TORCH_INDEX"] = TORCH_INDEX
-    if image == QUANTIZER_IMAGE:
-        arguments["TORCH_INDEX"] = PYPI
     return arguments
 
 
