@@ -23,8 +23,10 @@ GIB = 1 << 30
 CONCURRENT_STEPS = 2
 """vLLM schedules a step while another runs, and holds the tokens of both."""
 TOKENS_A_MILLION = 1_000_000
-STEP_TOKENS = ((160, 16384), (70, 8192), (0, 2048))
-"""vLLM's max_num_batched_tokens by the GPU's memory in GiB, the first that is not above it."""
+STEP_SIZES = ((160, 16384, 1024), (70, 8192, 1024), (0, 2048, 256))
+"""vLLM's max_num_batched_tokens and max_num_seqs by the GPU's memory in GiB, the first that is not
+above it; an A100 has the last ones (vllm/engine/arg_utils.py, get_batch_defaults).
+"""
 Price = Callable[[str], float | None]
 """USD an hour of an instance type; None: not known."""
 
@@ -253,7 +255,19 @@ def step_tokens(spec: TextGenerationSpec, gpu: Gpu) -> int:
     """Return max_num_batched_tokens: the file's, or vLLM's own for the GPU."""
     if spec.serving.max_num_batched_tokens is not None:
         return spec.serving.max_num_batched_tokens
-    return next(tokens for least, tokens in STEP_TOKENS if (gpu.memory_gib or 0) >= least)
+    return _step_sizes(gpu)[0]
+
+
+def step_sequences(spec: TextGenerationSpec, gpu: Gpu) -> int:
+    """Return max_num_seqs: the file's, or vLLM's own for the GPU."""
+    if spec.serving.max_num_seqs is not None:
+        return spec.serving.max_num_seqs
+    return _step_sizes(gpu)[1]
+
+
+def _step_sizes(gpu: Gpu) -> tuple[int, int]:
+    memory = 0 if gpu.name.startswith("A100") else gpu.memory_gib or 0
+    return next((tokens, most) for least, tokens, most in STEP_SIZES if memory >= least)
 
 
 def _too_small(item: Candidate, memory: GpuMemory, length: int) -> str:
@@ -267,9 +281,7 @@ def _too_small(item: Candidate, memory: GpuMemory, length: int) -> str:
 
 def _priced(request: Request, item: Candidate, speed: Speed, fitting: int) -> Candidate:
     spec, slo = request.spec, request.spec.slo
-    most = fitting
-    if spec.serving.max_num_seqs is not None:
-        most = min(most, spec.serving.max_num_seqs)
+    most = min(fitting, step_sequences(spec, speed.gpu))
     if speed.is_known:
         most = min(most, speed.largest_concurrency(slo.itl_p95_ms / 1000))
         if most < 1:

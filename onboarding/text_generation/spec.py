@@ -197,7 +197,7 @@ class GenerationServingSpec(Value):
         0.92, description="Share of the GPU's memory that the engine takes"
     )
     max_num_seqs: Count | None = Field(
-        None, description="Most sequences in one step; default: what the plan expects at once"
+        None, description="Most sequences in one step; default: vLLM's own for the GPU"
     )
     max_num_batched_tokens: Annotated[int, Field(ge=16, le=1_000_000)] | None = Field(
         None, description="Most tokens of one step; default: vLLM's own for the GPU"

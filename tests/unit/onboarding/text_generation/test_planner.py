@@ -11,7 +11,13 @@ from onboarding.generation_findings import generation_plans, plan_line
 from onboarding.platform import instance_types
 from onboarding.text_generation.arguments import container_environment, engine_arguments
 from onboarding.text_generation.kv_cache import cache_layers
-from onboarding.text_generation.planner import Request, choose, scheme_problem
+from onboarding.text_generation.planner import (
+    Request,
+    choose,
+    scheme_problem,
+    step_sequences,
+    step_tokens,
+)
 from onboarding.text_generation.platforms import (
     generation_platforms,
     gpus,
@@ -226,3 +232,19 @@ def test_override_with_a_fault_names_its_line(tmp_path):
 def test_unknown_keys_name_the_nearest(tmp_path):
     tree = read_tree(generator_tree(tmp_path, BASE.replace("ttft_p95_ms", "ttft_p95")))
     assert any("did you mean 'ttft_p95_ms'?" in str(fault) for fault in tree.faults)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "sizes"),
+    [("A10G", (2048, 256)), ("A100 80GB", (2048, 256)), ("H200", (8192, 1024))],
+)
+def test_steps_have_vllms_own_sizes_unless_the_file_names_others(gpu, sizes):
+    assert (step_tokens(_spec(), gpus()[gpu]), step_sequences(_spec(), gpus()[gpu])) == sizes
+    own = _spec(serving={"max_num_batched_tokens": 512, "max_num_seqs": 9})
+    assert (step_tokens(own, gpus()[gpu]), step_sequences(own, gpus()[gpu])) == (512, 9)
+
+
+def test_a_copy_is_not_expected_to_answer_more_at_once_than_a_step_has_sequences():
+    small = {"prompt_p95": 40, "output_p95": 10}
+    spec = _spec(context=small, slo={"itl_p95_ms": 5000}, quantization={"schemes": ["bf16"]})
+    assert _choose(spec, SMOLLM, ("ml.g5.2xlarge",))[0].expected_requests == 256
