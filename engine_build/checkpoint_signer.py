@@ -9,6 +9,7 @@ gets every object of the prefix, and nothing else.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -119,7 +120,7 @@ class CheckpointSigner(Publisher):
                 f"{event['engineKey']} of {event['model']}"
             )
         expected = f"checkpoints/{found[0]}/", content, bool
-        if own != expected or kinds != {str} or lengths != {32}:
+        if own != expected or kinds != {str} or lengths != {32} or not _has_own_digest(record):
             raise Refused(f"{self.url(name)}: is no record of a checkpoint as builds write it")
         for path, size in sizes.items():
             if str(PurePosixPath(path)) != path or path.startswith("/") or ".." in path.split("/"):
@@ -181,3 +182,14 @@ class CheckpointSigner(Publisher):
                 f"the record says {file['sha256'][:12]}… and {file['size_bytes']}; nothing is "
                 "overwritten: find out which one is right, then delete the other"
             )
+
+
+def _has_own_digest(record: Mapping[str, Any]) -> bool:
+    """Return whether a record's digest is that of its files, each named once.
+
+    A record with the digest of a published one and other files would add those to it.
+    """
+    lines = {file["path"]: f"{file['sha256']}  {file['path']}\n" for file in record["files"]}
+    text = "".join(lines[path] for path in sorted(lines))
+    digest: str = hashlib.sha256(text.encode()).hexdigest()
+    return len(lines) == len(record["files"]) and digest == record.get("files_sha256")

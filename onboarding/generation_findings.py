@@ -102,5 +102,3 @@ def _notes(
         yield "The draft model's memory and the speed-up are not counted."
     if serving.adapters:
         yield "The adapters' memory is not counted."
-    if serving.max_num_queued_reqs is None:
-        yield "The queue is unbounded: set serving.max_num_queued_reqs (vLLM 0.30.0)."

@@ -82,7 +82,9 @@ class CheckpointJob:
         known = None if self.store is None else publishing.published_entry(self.store, key)
         if known is not None:
             return "known", known
-        entry = publishing.built_entry(self.work.path, key)
+        # A job's work folder may come from another build of the key, whose tree nobody reviewed.
+        is_own = self.candidate is None
+        entry = publishing.built_entry(self.work.path, key) if is_own else None
         if entry is None:
             entry = self._build()
             (self.work.path / RECORD_NAME).write_bytes(record_bytes(entry))
@@ -151,7 +153,8 @@ class CheckpointJob:
             samples=evaluation.token_lists(model),
             model=load,
             here=self.work.store,
-            shared=self.store if self.upload else None,
+            # What other builds wrote judges no candidate, and its role reads none of it.
+            shared=self.store if self.upload and self.candidate is None else None,
             scratch=self.work.scratch("references"),
             log=self.log,
         )
@@ -190,7 +193,8 @@ class CheckpointJob:
         """Write the checkpoint's files, unless the work folder has them from an earlier run."""
         made = self.work.path / MADE
         what = json.dumps({"key": self.request.key, "recipe": recipe and asdict(recipe)})
-        if made.is_file() and made.read_text(encoding="utf-8") == what:
+        is_own = self.candidate is None
+        if is_own and made.is_file() and made.read_text(encoding="utf-8") == what:
             self.log.line("  is there already")
             return
         made.unlink(missing_ok=True)

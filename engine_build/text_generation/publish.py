@@ -33,7 +33,7 @@ def list_files(folder: Path) -> tuple[CheckpointFile, ...]:
 
 
 def published_entry(store: Store, key: str) -> CheckpointEntry | None:
-    """Return the checkpoint of a key that is published; None where there is none.
+    """Return the checkpoint of a key that is published; None where it, or a file of it, is gone.
 
     Raises PublishFailed for a record that cannot be read.
     """
@@ -42,11 +42,16 @@ def published_entry(store: Store, key: str) -> CheckpointEntry | None:
     if content is None:
         return None
     try:
-        return CheckpointEntry.model_validate_json(json.dumps(json.loads(content)))
+        entry = CheckpointEntry.model_validate_json(json.dumps(json.loads(content)))
     except ValueError as error:
         raise PublishFailed(
             f"{store.place}/{name} is no record of a checkpoint; delete it, then build again."
         ) from error
+    sizes = {file.path: file.size_bytes for file in entry.files if entry.accepted}
+    is_whole = all(
+        store.size(f"{checkpoint_prefix(key)}{path}") == size for path, size in sizes.items()
+    )
+    return entry if is_whole else None
 
 
 def built_entry(out: Path, key: str) -> CheckpointEntry | None:

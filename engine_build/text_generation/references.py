@@ -101,7 +101,7 @@ class References:
             path.write_text(json.dumps(right), encoding="utf-8")
             for store in (self.here, self.shared):
                 if store is not None:
-                    store.upload(path, name)
+                    store.upload(path, name, only_if_absent=True)
             return right
         answers: list[bool] = json.loads(known)
         return answers

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from engine_build.errors import InputRefused
 from onboarding.text_generation.checkpoint_lock import Interval
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -58,12 +59,24 @@ class Divergence:
     samples: int
 
 
+WORST = -100.0
+"""A log-probability, in nats, for an answer that is no number."""
+
+
 def score_sample(reference: Array, candidate: Array, targets: Array) -> SampleScore:
     """Score log-probabilities [tokens, vocabulary] of both models; targets [tokens] came next.
 
-    The reference may be of half precision; its probabilities are normalized again.
+    The reference may be of half precision; its probabilities are normalized again. Raises
+    InputRefused where it has numbers that are none; the candidate's count as WORST.
     """
+    # Not a number, or no probability at all: as wrong as can be, and counted as such.
+    candidate = np.nan_to_num(candidate, nan=WORST, posinf=WORST, neginf=WORST)
     expected = np.asarray(reference, np.float32)
+    if not np.isfinite(expected).all():
+        raise InputRefused(
+            "the source answers a held-out text with numbers that are none (NaN): its weights, or "
+            "their conversion, are broken; nothing can be compared with them"
+        )
     expected = expected - _log_sum(expected)
     rows = np.arange(len(targets))
     divergence = np.exp(expected) * (expected - candidate)

@@ -203,7 +203,9 @@ class GenerationServingSpec(Value):
         None, description="Most tokens of one step; default: vLLM's own for the GPU"
     )
     max_num_queued_reqs: Count | None = Field(
-        None, description="Requests that wait before more are refused with 503; default: unbounded"
+        None,
+        description="Answers under way at once, those that wait among them, before more are "
+        "refused with 503; default: knee x (1 + the share that waits within slo.ttft_p95_ms)",
     )
     speculative: SpeculativeSpec | None = Field(
         None, description="Speculative decoding; default: none"

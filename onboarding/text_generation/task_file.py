@@ -21,7 +21,7 @@ class TaskItem(Value):
     """One prompt, sent as a user's message, and the answers that count as right."""
 
     prompt: str = Field(min_length=1)
-    answers: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
+    answers: tuple[Annotated[str, Field(pattern=r"\S")], ...] = Field(min_length=1)
 
 
 class TaskFile(Value):

@@ -125,6 +125,22 @@ def test_other_bytes_of_a_second_build_stay_a_candidate(cloud):
         cloud.publish(candidate="0a1b2c3d-9")
 
 
+def test_record_with_the_digest_of_a_published_one_adds_no_files_to_it(cloud):
+    cloud.put(entry_of(KEY, CONTENT))
+    cloud.publish()
+    before = dict(cloud.bucket.objects)
+    added = {"chat_template.jinja": b"other"}
+    published = entry_of(KEY, CONTENT).files_sha256
+    entry = entry_of(KEY, added).model_copy(update={"files_sha256": published})
+    cloud.put(entry, added, "0a1b2c3d-9")
+    with pytest.raises(Refused, match="as builds write it"):
+        cloud.publish(candidate="0a1b2c3d-9")
+    assert not {name for name in cloud.bucket.objects if "jinja" in name} - {
+        name for name in cloud.bucket.objects if name.startswith("candidates/")
+    }
+    assert {name: cloud.bucket.objects[name] for name in before} == before
+
+
 def test_file_that_is_gone_is_copied_anew(cloud):
     cloud.put(entry_of(KEY, CONTENT))
     cloud.publish()
@@ -144,7 +160,17 @@ def change(**fields):
 
 
 def with_file(**fields):
-    return lambda record: record | {"files": [record["files"][0] | fields]}
+    def alter(record):
+        file = record["files"][0] | fields
+        line = f"{file['sha256']}  {file['path']}\n"
+        digest = hashlib.sha256(line.encode()).hexdigest()
+        return record | {"files": [file], "files_sha256": digest}
+
+    return alter
+
+
+def with_twice_the_files(record):
+    return record | {"files": record["files"] * 2}
 
 
 @pytest.mark.parametrize(
@@ -154,6 +180,8 @@ def with_file(**fields):
         (change(prefix="engines/x/"), "as builds write it"),
         (change(accepted="yes"), "as builds write it"),
         (change(scheme=3), "as builds write it"),
+        (change(files_sha256="0" * 64), "as builds write it"),
+        (with_twice_the_files, "as builds write it"),
         (with_file(path="../config.json"), "no path within the checkpoint"),
         (with_file(path="/config.json"), "no path within the checkpoint"),
         (with_file(path="a//b"), "no path within the checkpoint"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine_build.errors import InputRefused
 from engine_build.text_generation.scores import (
     SampleScore,
     divergence,
@@ -109,3 +110,13 @@ def test_a_task_that_both_answer_alike_does_not_drop():
     worse = [value and place > 10 for place, value in enumerate(right)]
     drop = score_drop(right, worse)
     assert drop.value == pytest.approx(6 / 40) and 0.0 <= drop.low < drop.value < drop.high
+
+
+def test_answers_that_are_no_numbers_are_as_wrong_as_can_be(random):
+    reference = log_softmax(random.normal(0, 2, (4, 9)))
+    candidate, targets = reference.copy(), np.zeros(4, int)
+    candidate[2] = np.nan
+    found = divergence([score_sample(reference, candidate, targets)] * 3)
+    assert found.kl_per_token.low > 10 and found.perplexity_ratio.low > 1e9
+    with pytest.raises(InputRefused, match="numbers that are none"):
+        score_sample(candidate, reference, targets)
