@@ -238,14 +238,14 @@ def an_endpoint_settles_while_its_scaling_is_followed():
 
     endpoint = SimpleNamespace(status="Updating", failure_reason=None)
 
-    def counts(name):
+    def capacity(key):
         endpoint.status = "InService"
-        return {"v": (1, 3)}
+        return 1, 3
 
-    endpoints = SimpleNamespace(endpoint_named=lambda name: endpoint, instances=counts)
-    key = SimpleNamespace(endpoint="e", variant="v")
+    resources = SimpleNamespace(state=lambda key: endpoint, capacity=capacity)
+    key = SimpleNamespace(noun="instance", resource_id="endpoint/e/variant/v")
     activity = Activity(key=key, description="", cause="", desired=3, before=1)
-    follow_activity(endpoints, activity, None)
+    follow_activity(resources, activity, None)
     assert activity.status == "InProgress", activity.message
 
 

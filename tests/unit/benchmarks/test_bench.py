@@ -132,5 +132,5 @@ def test_refuses_rounds_that_are_no_count(text):
 def test_refuses_an_unknown_benchmark(capsys):
     with pytest.raises(SystemExit):
         main(["engine"])
-    allowed = "engine_build, bert_large, server_cpu, server_cpu_wide, server_echo, server_memory"
+    allowed = "engine_build, repackaging, bert_large, server_cpu, server_cpu_wide, server_echo"
     assert f"unknown benchmark engine; allowed: {allowed}" in capsys.readouterr().err

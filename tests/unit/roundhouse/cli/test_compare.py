@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from roundhouse import report
 from roundhouse.cli import app as cli
 from tests.unit.roundhouse.engines import copied_tree
 
@@ -63,16 +64,16 @@ def test_refuses_a_model_and_an_environment_that_are_not_there(tree, capsys, mon
         assert sentence in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("form", "search"), [("text", ("--search", "2")), ("json", ())])
-def test_refuses_a_dry_run_of_candidates_that_check_refuses(
-    tree, capsys, monkeypatch, form, search
-):
-    """FP8 on an A10G."""
-    axes = ("--axes", "precision,instances", "--precision", "fp8", "--format", form)
-    place = ("--env", "dev", "--root", str(tree))
-    command = ("compare", "sentence-embedder", *place, *axes, "--dry-run", *search)
-    monkeypatch.setattr(sys, "argv", ["roundhouse", *command])
-    assert cli.exit_code() == 1
-    shown = capsys.readouterr()
-    assert "`check` refuses every candidate, so nothing is built; fp8-x1: " in shown.err
-    assert json.loads(shown.out)["exit_code"] == 1 if form == "json" else not shown.out
+def test_refuses_a_dry_run_of_candidates_that_check_refuses(tree, capsys, monkeypatch):
+    """FP8 on an A10G; one run after the other, as both write the same tree of candidates."""
+    for form, search in (("text", ("--search", "2")), ("json", ())):
+        # A process of the command's own has printed no document before.
+        monkeypatch.setattr(report, "printed_documents", [])
+        axes = ("--axes", "precision,instances", "--precision", "fp8", "--format", form)
+        place = ("--env", "dev", "--root", str(tree))
+        command = ("compare", "sentence-embedder", *place, *axes, "--dry-run", *search)
+        monkeypatch.setattr(sys, "argv", ["roundhouse", *command])
+        assert cli.exit_code() == 1
+        shown = capsys.readouterr()
+        assert "`check` refuses every candidate, so nothing is built; fp8-x1: " in shown.err
+        assert json.loads(shown.out)["exit_code"] == 1 if form == "json" else not shown.out
