@@ -4,10 +4,10 @@
     for event in client.stream(chat_request("What is the capital of France?", max_tokens=50)):
         print(event.text, end="", flush=True)
 
-A stream is whole when every answer has a finish reason and `[DONE]` has come. All else raises
+A stream is whole when all `n` answers have a finish reason and `[DONE]` has come. All else raises
 StreamBroken: an error event inside a 200 answer, an end without `[DONE]`, a line that is no event,
-bytes that are no UTF-8, a lost connection, SageMaker's ModelStreamError. Parts may be split
-anywhere, within a character too. Standard library only.
+an event of another shape, bytes that are no UTF-8, a lost connection, SageMaker's ModelStreamError.
+Parts may be split anywhere, within a character too. Standard library only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ FIELDS = (b"event", b"id", b"retry")
 UNFINISHED_REASONS = ("abort", "error")
 """Finish reasons of answers that the engine gave up."""
 EXCERPT = 200
+_CALL = {"index": int, "id": str, "function": {"name": str, "arguments": str}}
+_MESSAGE = {"content": str, "tool_calls": [_CALL]}
+_CHOICE = {"index": int, "finish_reason": str, "text": str, "delta": _MESSAGE, "message": _MESSAGE}
+_SHAPE = {"choices": [_CHOICE], "usage": {"prompt_tokens": int, "completion_tokens": int}}
+"""Of an event, as far as it is read; any key may be absent or null."""
 
 
 class StreamBroken(Exception):
@@ -57,7 +62,7 @@ class Event:
     @property
     def choices(self) -> Sequence[Mapping[str, Any]]:
         """Return the answers that it adds to; none in the event of the usage."""
-        return [row for row in self.document.get("choices") or () if isinstance(row, Mapping)]
+        return self.document.get("choices") or ()
 
     @property
     def text(self) -> str:
@@ -67,12 +72,11 @@ class Event:
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """Return what it adds to calls of tools."""
-        calls = (
-            call for choice in self.choices for call in _message(choice).get("tool_calls") or ()
-        )
+        messages = map(_message, self.choices)
+        calls = (call for message in messages for call in message.get("tool_calls") or ())
         return tuple(
             ToolCall(
-                index=int(call.get("index", number)),
+                index=number if call.get("index") is None else call["index"],
                 id=str(call.get("id") or ""),
                 name=str((call.get("function") or {}).get("name") or ""),
                 arguments=str((call.get("function") or {}).get("arguments") or ""),
@@ -84,11 +88,11 @@ class Event:
     def usage(self) -> Usage | None:
         """Return the tokens of the request, where this event has them."""
         usage = self.document.get("usage")
-        if not isinstance(usage, Mapping):
+        if usage is None:
             return None
         return Usage(
-            prompt_tokens=int(usage.get("prompt_tokens") or 0),
-            completion_tokens=int(usage.get("completion_tokens") or 0),
+            prompt_tokens=usage.get("prompt_tokens") or 0,
+            completion_tokens=usage.get("completion_tokens") or 0,
         )
 
 
@@ -123,13 +127,19 @@ def chat_request(
     return request | more
 
 
-def read_events(chunks: Iterable[bytes]) -> Iterator[Event]:
+def answer_count(request: Mapping[str, Any]) -> int:
+    """Return how many answers a request asks for."""
+    count = request.get("n")
+    return count if isinstance(count, int) else 1
+
+
+def read_events(chunks: Iterable[bytes], *, answers: int = 1) -> Iterator[Event]:
     """Yield the events of a stream of bytes, however they are split. Raises StreamBroken.
 
     What was yielded before a StreamBroken is a part of the answer. Whatever `chunks` raises breaks
-    the stream.
+    the stream; so does [DONE] before so many answers have ended.
     """
-    reader, parts = EventReader(), iter(chunks)
+    reader, parts = EventReader(answers=answers), iter(chunks)
     while not reader.is_done:
         try:
             chunk = next(parts)
@@ -148,7 +158,8 @@ def read_events(chunks: Iterable[bytes]) -> Iterator[Event]:
 class EventReader:
     """Reads the bytes of a stream as they come, for callers who cannot wait in an iterator."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, answers: int = 1) -> None:
+        self._answers = answers
         self.is_done = False
         """Whether [DONE] has come; what comes after it is not read."""
         self._rest = b""
@@ -187,13 +198,13 @@ class EventReader:
 
     def _payload(self, payload: bytes) -> Iterator[Event]:
         if payload == DONE:
-            if not self._finished or self._open_choices:
+            if self._open_choices or len(self._finished) < max(1, self._answers):
                 raise StreamBroken("The stream says that it is done, but not why its answer ended.")
             self.is_done = True
             return
         event = _event(payload)
         for choice in event.choices:
-            index, reason = choice.get("index", 0), choice.get("finish_reason")
+            index, reason = choice.get("index") or 0, choice.get("finish_reason")
             if reason in UNFINISHED_REASONS:
                 raise StreamBroken(f"The engine gave the answer up ({reason}).")
             (self._finished if reason else self._open_choices).add(index)
@@ -268,7 +279,7 @@ class GenerationClient:
         """Yield the events of a streamed request. Raises StreamBroken."""
         arguments = self._arguments({**request, "stream": True})
         answer = self.runtime.invoke_endpoint_with_response_stream(**arguments)
-        return read_events(payload_parts(answer["Body"]))
+        return read_events(payload_parts(answer["Body"]), answers=answer_count(request))
 
     def ask(self, request: Mapping[str, Any]) -> Answer:
         """Return a whole answer; SageMaker gives one minute for it. Raises StreamBroken."""
@@ -304,7 +315,22 @@ def _event(payload: bytes) -> Event:
     error = document.get("error")
     if error or document.get("object") == "error":
         raise StreamBroken(f"The stream broke off: {error_sentence(document)}")
+    _check_shape("event", document, _SHAPE)
     return Event(document)
+
+
+def _check_shape(name: str, value: object, shape: Any) -> None:
+    """Refuse a value of another shape than Event reads: a type, or one in a list or by key."""
+    kind = shape if isinstance(shape, type) else type(shape)
+    if type(value) is not kind:
+        raise StreamBroken(f"An event's {name} is {str(value)[:EXCERPT]!r}, no {kind.__name__}.")
+    if isinstance(value, list):
+        for row in value:
+            _check_shape(f"part of {name}", row, shape[0])
+    elif isinstance(value, dict):
+        for key, inner in shape.items():
+            if value.get(key) is not None:
+                _check_shape(key, value[key], inner)
 
 
 def error_sentence(document: Mapping[str, Any]) -> str:
@@ -317,8 +343,7 @@ def error_sentence(document: Mapping[str, Any]) -> str:
 
 def _message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what a choice holds: a stream's delta, or a whole message."""
-    message = choice.get("delta") or choice.get("message")
-    return message if isinstance(message, Mapping) else {}
+    return choice.get("delta") or choice.get("message") or {}
 
 
 def _text(choice: Mapping[str, Any]) -> str:

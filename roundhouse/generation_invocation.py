@@ -15,6 +15,7 @@ from container.generation_client import (
     Event,
     GenerationClient,
     StreamBroken,
+    answer_count,
     chat_request,
     error_sentence,
     read_answer,
@@ -214,7 +215,8 @@ class Generator:
     def _events(self, request: Mapping[str, Any]) -> Iterator[Event]:
         if self.token is None:
             return self._client().stream(request)
-        return read_events(self._openai_parts(request, self.token()))
+        parts = self._openai_parts(request, self.token())
+        return read_events(parts, answers=answer_count(request))
 
     def _client(self) -> GenerationClient:
         return GenerationClient(
@@ -228,9 +230,9 @@ class Generator:
         url = openai_url(self.clients("sagemaker-runtime"), self.address)
         answer = _post(url, json.dumps(request).encode(), token)
         if answer.status_code != 200:
-            body = b"".join(answer.raw.stream())
+            body = b"".join(_read_parts(answer.raw))
             raise _refusal(self.address, answer.status_code, body.decode(errors="replace"))
-        return iter(answer.raw.stream(decode_content=True))
+        return _read_parts(answer.raw)
 
 
 def openai_url(runtime: Client, address: GeneratorAddress) -> str:
@@ -256,6 +258,16 @@ def _post(url: str, body: bytes, token: str) -> Any:
         proxies=get_environ_proxies(url),
     )
     return session.send(request)
+
+
+def _read_parts(raw: Any) -> Iterator[bytes]:
+    """Yield the bytes of urllib3's answer as they come. Raises StreamBroken."""
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield from raw.stream(decode_content=True)
+    except (HTTPError, OSError) as fault:
+        raise StreamBroken("The connection was lost before the answer's end") from fault
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from onboarding.names import artifact_bucket, checkpoint_record_path
 from onboarding.platform import instance_types
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
@@ -71,7 +73,20 @@ class CheckpointRequest:
                 f"the build ended well, but s3://{bucket}/{path} is not there: it built another "
                 "key; are all files of the tree saved and readable by the build?"
             )
-        entry = CheckpointEntry.model_validate_json(data)
+        try:
+            entry = CheckpointEntry.model_validate_json(data)
+        except ValidationError as fault:
+            raise BuildFailedError(
+                f"the build ended well, but its record s3://{bucket}/{path} cannot be read by this "
+                f"version of roundhouse ({fault.error_count()} fault(s)); delete the record and "
+                "build again with the files of this version."
+            ) from fault
+        if (entry.checkpoint_key, entry.model) != (self.key, self.model):
+            raise BuildFailedError(
+                f"the build ended well, but its record s3://{bucket}/{path} is that of checkpoint "
+                f"{entry.checkpoint_key} of {entry.model}, not {self.key} of {self.model}; delete "
+                "the record and build again."
+            )
         locks = session.paths.tree / session.environment.locks
         write_checkpoint_entry(locks, self.model, entry)
         return entry

@@ -75,6 +75,17 @@ def test_every_broken_byte_of_a_character_is_noticed():
         (chunk("a", "abort") + DONE, "gave the answer up (abort)"),
         (chunk("a", "stop") + chunk("b", index=1) + DONE, "not why its answer ended"),
         (b"data: {]\n\n" + DONE, "is not JSON"),
+        (data({"choices": 5}) + DONE, "choices is '5', no list"),
+        (data({"choices": ["x"]}) + DONE, "part of choices is 'x', no dict"),
+        (chunk("a", index=[]) + DONE, "index is '[]', no int"),
+        (chunk("a", ["stop"]) + DONE, "finish_reason is \"['stop']\", no str"),
+        (chunk(7) + DONE, "content is '7', no str"),
+        (data({"choices": [{"delta": []}]}) + DONE, "delta is '[]', no dict"),
+        (chunk(calls=["x"]) + DONE, "part of tool_calls is 'x', no dict"),
+        (chunk(calls=[{"index": True}]) + DONE, "index is 'True', no int"),
+        (chunk(calls=[{"function": "f"}]) + DONE, "function is 'f', no dict"),
+        (data({"usage": {"prompt_tokens": "many"}}) + DONE, "prompt_tokens is 'many', no int"),
+        (data({"usage": 3}) + DONE, "usage is '3', no dict"),
         (b"data: 7\n\n" + DONE, "no object"),
         (b'{"error": {"message": "x"}}\n', "is no event"),
         (b"<html>proxy</html>", "is no event"),
@@ -83,6 +94,18 @@ def test_every_broken_byte_of_a_character_is_noticed():
 )  # fmt: skip
 def test_refuses(stream, sentence):
     assert sentence in break_sentence(stream)
+
+
+def test_null_is_read_as_an_absent_key():
+    call = {"index": None, "id": None, "function": {"name": "time", "arguments": None}}
+    choice = {"index": None, "text": None, "message": None, "delta": {"tool_calls": [call]}}
+    usage = {"prompt_tokens": None}
+    event = data({"choices": [{**choice, "finish_reason": "stop"}], "usage": usage})
+    answer = read_answer(read_events([event, DONE]))
+    assert [(part.index, part.name) for part in answer.tool_calls] == [(0, "time")]
+    assert (answer.text, answer.usage) == ("", Usage(prompt_tokens=0, completion_tokens=0))
+    with pytest.raises(StreamBroken, match="usage is"):
+        read_completion(b'{"choices": [{"text": "a", "finish_reason": "stop"}], "usage": []}')
 
 
 def test_a_lost_connection_breaks_the_stream_after_its_events():
@@ -145,6 +168,20 @@ def test_sagemakers_parts_are_read_as_one_stream():
     assert runtime.arguments["InferenceComponentName"] == "dev-chat"
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     assert (body["stream"], body["max_tokens"]) == (True, 5)
+
+
+def test_every_answer_that_a_request_asks_for_must_end():
+    first, second = chunk("a", "stop"), chunk("b", "stop", index=1)
+    for count, stream in ((1, first), (None, first), (2, first + second)):
+        client = GenerationClient(
+            runtime=Runtime({"PayloadPart": {"Bytes": stream + DONE}}), endpoint="dev-chat"
+        )
+        assert len(list(client.stream(chat_request("Hi", n=count)))) == stream.count(b"data: ")
+    client = GenerationClient(
+        runtime=Runtime({"PayloadPart": {"Bytes": first + DONE}}), endpoint="dev-chat"
+    )
+    with pytest.raises(StreamBroken, match="not why its answer ended"):
+        list(client.stream(chat_request("Hi", n=2)))
 
 
 def test_sagemakers_errors_break_the_stream():

@@ -86,9 +86,8 @@ def aws(*answers):
             requests.append((self.path, dict(self.headers), json.loads(body)))
             status, headers, answer = left.pop(0)
             self.send_response(status)
-            for name, value in headers.items():
+            for name, value in {"Content-Length": str(len(answer)), **headers}.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
 
@@ -206,6 +205,26 @@ def test_refusals_of_the_openai_path_never_show_the_token(status, kind):
     with pytest.raises(kind) as fault:
         ask((status, {}, b'{"error": {"message": "no"}}'), openai=True)
     assert f"answered {status}: no" in str(fault.value) and TOKEN not in str(fault.value)
+
+
+@pytest.mark.parametrize("status", [200, 503])
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_lost_connection_of_the_openai_path_is_a_broken_answer(status, streams):
+    part = STREAM[:60] if streams else json.dumps(WHOLE).encode()[:20]
+    body = b"3e7\r\n" + part
+    headers = {"Transfer-Encoding": "chunked", "Connection": "close"}
+    with pytest.raises(WrongAnswerError) as fault:
+        ask((status, headers, body), streams=streams, openai=True)
+    lost = "Endpoint dev-chat: The connection was lost before the answer's end; ask again."
+    assert str(fault.value) == lost
+
+
+def test_refuses_fewer_answers_than_a_request_of_the_openai_path_asks_for():
+    request = {**Prompt(text="Capital?", stream=True).as_request(), "n": 2}
+    with aws((200, {}, STREAM)) as (clients, _):
+        generator = Generator(address=ADDRESS, clients=clients, token=lambda: TOKEN)
+        with pytest.raises(WrongAnswerError, match="not why its answer ended"):
+            generator.ask(request, lambda text: None)
 
 
 def test_wait_asks_again_until_a_copy_answers():

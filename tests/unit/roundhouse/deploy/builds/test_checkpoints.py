@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
@@ -134,3 +135,26 @@ def test_record_of_another_key_is_refused(session):
     with pytest.raises(BuildFailedError, match="is not there: it built another key"):
         request.record(session)
     assert isinstance(build(session)[0], CheckpointEntry)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"seconds": "long"},
+            r"cannot be read by this version .*1 fault\(s\).*; delete the record",
+        ),
+        ({"checkpoint_key": "f" * 20}, "is that of checkpoint f{20} of chat, not .*; delete"),
+        ({"model": "other"}, "of other, not .* of chat; delete the record and build again"),
+    ],
+    ids=["unreadable", "another key", "another model"],
+)
+def test_refuses_a_record_that_is_not_the_checkpoints(session, changes, sentence):
+    (request, *_) = missing_checkpoints(session)
+    entry = checkpoint_entry(request.key, request.scheme).model_dump(mode="json")
+    path = checkpoint_record_path(request.key)
+    session.clients.objects[path] = json.dumps({**entry, **changes}).encode()
+    with pytest.raises(BuildFailedError, match=sentence) as fault:
+        request.record(session)
+    assert path in str(fault.value) and "\n" not in str(fault.value)
+    assert locked(session) == {}
