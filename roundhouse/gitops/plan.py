@@ -98,7 +98,7 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
     ]
     endpoints: list[EndpointChange] = []
     digests: dict[str, tuple[str, str]] = {}
-    deployed_ones = _deployed_endpoints(change) - generators.keys()
+    deployed_ones = _deployed_endpoints(change) - old_generators.keys() - generators.keys()
     for endpoint in sorted(before.keys() | after.keys() | deployed_ones):
         old, new = before.get(endpoint), estimated.get(endpoint)
         if old is not None and old == new and change.uris_before == change.image_uris:

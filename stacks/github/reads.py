@@ -74,7 +74,10 @@ def _shared_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     dashboards = f"arn:{partition}:cloudwatch::{account}:dashboard/roundhouse-{environment.name}*"
     aliases = [arns.key_alias(environment), arns.signing_key_alias(environment)]
     machine = arns.arn(environment, "states", f"stateMachine:{names.build_machine(environment)}")
-    signer = function_arn(environment, names.signer(environment))
+    signers = [
+        function_arn(environment, name)
+        for name in (names.signer(environment), names.checkpoint_signer(environment))
+    ]
     operations = {
         "ReadDashboards": (["cloudwatch:GetDashboard"], [dashboards]),
         "ReadRoles": (
@@ -97,7 +100,7 @@ def _shared_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
         ),
         "ReadRepositories": (["ecr:DescribeRepositories"], [image_repositories(environment)]),
         "ReadProjects": (["codebuild:BatchGetProjects"], [project(environment, "*")]),
-        "ReadSigner": (["lambda:GetFunction"], [signer]),
+        "ReadSigner": (["lambda:GetFunction"], signers),
         "ReadMachine": (["states:DescribeStateMachine"], [machine]),
         "ReadSchedules": (
             ["scheduler:GetSchedule"],

@@ -28,14 +28,14 @@ PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
 """The request starts a multipart upload or adds a part; its completion is that of `write_once`."""
 NETWORKS = f"{names.NETWORKS_PREFIX}/*"
 CHECKS = f"{names.CAPTURE_CHECKS_PREFIX}/*"
-CHECKPOINT_FILES = f"{CHECKPOINTS}/*"
+CHECKPOINT_FILES, ADAPTERS = f"{CHECKPOINTS}/*", f"{names.ADAPTERS_PREFIX}/*"
 SOURCES, IMAGES = f"{names.SOURCES_PREFIX}/*", f"{names.IMAGES_PREFIX}/*"
 
 
 def build_statements(environment: EnvironmentSpec) -> tuple[Statement, ...]:
     """Sources that are written once, and the machine that builds from them."""
     return (
-        *bucket_reads(environment, [ENGINES, SOURCES]),
+        *bucket_reads(environment, [ENGINES, CHECKPOINT_FILES, SOURCES]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
         *write_once(environment, [SOURCES]),
         *_machine_use(environment),
@@ -49,9 +49,9 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
     `qualifier` is that of the account's `cdk bootstrap`.
     """
     return (
-        *bucket_reads(environment, [ENGINES, NETWORKS, SOURCES]),
+        *bucket_reads(environment, [ENGINES, NETWORKS, CHECKPOINT_FILES, ADAPTERS, SOURCES]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        *write_once(environment, [SOURCES, f"{names.ADAPTERS_PREFIX}/*"]),
+        *write_once(environment, [SOURCES, ADAPTERS]),
         # An image that is built again under its tag has another digest, which its bill names.
         allow("WriteBills", ["s3:PutObject"], [arns.bucket_object(environment, IMAGES)]),
         # Builds cannot write there: what they leave reads no capture.

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from onboarding import names
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec, SlackSpec
 from tests.synth.assembly import Stacks, synthesized
@@ -137,6 +138,27 @@ def test_plan_reads_no_object_and_neither_it_nor_drift_writes(pair):
     assert not [action for action in plan if action.startswith("kms:")]
     reading = ("BatchGet", "Decrypt", "Describe", "Get", "List")
     assert all(action.split(":")[1].startswith(reading) for action in plan | drift)
+
+
+@pytest.mark.parametrize(
+    ("name", "paths"),
+    [
+        ("drift", {"engines/*"}),
+        ("build", {"checkpoints/*", "engines/*", "sources/*"}),
+        ("deploy", {"adapters/*", "checkpoints/*", "engines/*", "networks/*", "sources/*"}),
+        ("promote", {"engines/*", "networks/*"}),
+    ],
+)
+def test_role_reads_the_objects_that_its_commands_look_at(pair, name, paths):
+    found = {item["Sid"]: item for item in statements(roles(pair[1])[name])}["ReadObjects"]
+    assert {path.partition("/")[2] for path in found["Resource"]} == paths
+
+
+def test_drift_reads_each_function_that_the_builds_stack_may_have(pair):
+    found = {item["Sid"]: item for item in statements(roles(pair[1])["drift"])}["ReadSigner"]
+    own = spec("dev", "111122223333")
+    wanted = {names.signer(own), names.checkpoint_signer(own)}
+    assert {arn.rpartition(":")[2] for arn in found["Resource"]} == wanted
 
 
 def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional(pair):

@@ -6,10 +6,24 @@ import dataclasses
 
 import pytest
 
+from onboarding import names
+from onboarding.tree import read_tree
 from roundhouse.gitops.endpoint_facts import variant_facts
 from roundhouse.gitops.generation_changes import generation_change
+from roundhouse.gitops.plan import Change, environment_plan
 from roundhouse.gitops.plan_id import plan_inputs
-from tests.synth.generation_cases import FIXED, SCALED, ZERO, generator, knee, template
+from tests.synth.generation_cases import (
+    FIXED,
+    IMAGES,
+    SCALED,
+    ZERO,
+    generator,
+    generator_files,
+    knee,
+    lock_checkpoints,
+    template,
+)
+from tests.unit.onboarding.trees import tree_root
 
 pytestmark = pytest.mark.unit
 
@@ -61,3 +75,20 @@ def test_lock_entries_are_inputs_of_a_plan():
     fixed = generator(**FIXED)
     inputs = plan_inputs(fixed.environment, (), (fixed,))
     assert f"lock of chat, checkpoint {fixed.entry.checkpoint_key}" in inputs
+
+
+def test_removed_generator_that_is_deployed_is_listed_once(tmp_path):
+    root = tree_root(tmp_path, generator_files(**SCALED))
+    (removed,) = lock_checkpoints(root)
+    base = read_tree(root)
+    (root / "models/chat.yaml").unlink()
+    stack = names.stack_name(removed.environment, f"endpoint-{removed.name}")
+    change = Change(
+        environment=removed.environment,
+        base=base,
+        head=read_tree(root),
+        image_uris=IMAGES,
+        deployed={stack: template(removed)},
+    )
+    found = environment_plan(change, lambda *_: {}).endpoints
+    assert [(item.name, item.kind, item.outage) for item in found] == [(removed.name, "gone", True)]
