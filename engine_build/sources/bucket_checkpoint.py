@@ -1,4 +1,7 @@
-"""Checkpoints in S3: read from their bucket once, then kept by digest in the environment's own."""
+"""Checkpoints in the tree and in S3, by their digest.
+
+Those in S3 are read from their bucket once, then kept by digest in the environment's own.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,30 @@ class BucketAccess:
     def copies_of(self, address: str, sha256: str | None) -> Store | None:
         """Return where a source is copied to, and read again; None where it is not kept."""
         return self.copies if sha256 is not None and self.keeps(address) else None
+
+
+def pinned_checkpoint(
+    address: str, sha256: str | None, root: Path, access: BucketAccess, folder: Path
+) -> Path:
+    """Return a checkpoint whose digest was checked. Raises SourceFault.
+
+    One of the tree at `root` is read where it lies; one in S3 is downloaded into `folder`.
+    """
+    if address.startswith(S3_SCHEME):
+        folder.mkdir(parents=True, exist_ok=True)
+        return bucket_checkpoint(address, sha256, access, folder)
+    path = root / address
+    if not path.is_dir():
+        raise SourceFault(
+            f"{address} is no folder under {root}; add it, or correct the model file."
+        )
+    digest = checkpoint_sha256(path)
+    if digest != sha256:
+        raise SourceFault(
+            f"checkpoint {address} has digest {digest}, but the model file pins {sha256}; check "
+            "which is right."
+        )
+    return path
 
 
 def bucket_checkpoint(address: str, sha256: str | None, access: BucketAccess, folder: Path) -> Path:

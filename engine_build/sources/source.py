@@ -19,11 +19,10 @@ from engine_build.onnx_graph.external_data import (
     refuse_large,
 )
 from engine_build.runner import Runner
-from engine_build.sources.bucket_checkpoint import BucketAccess, bucket_checkpoint
+from engine_build.sources.bucket_checkpoint import BucketAccess, pinned_checkpoint
 from engine_build.sources.bucket_source import bucket_network
 from engine_build.sources.private import PUBLIC, PrivateSources
 from engine_build.sources.wheel import DISK_FULL, check_digest, download_wheel, unpack_wheel
-from onboarding.checkpoint import checkpoint_sha256
 from onboarding.source_access import S3_SCHEME
 from onboarding.source_spec import SourceSpec
 
@@ -80,34 +79,15 @@ def fetch(source: SourceSpec, fetching: FetchContext) -> Path:
     if source.huggingface is not None:
         return _repository(source, source.huggingface, fetching)
     if source.checkpoint is not None:
-        return _checkpoint(source, source.checkpoint, fetching)
+        folder, access = fetching.folder / "checkpoint", fetching.access
+        path = pinned_checkpoint(source.checkpoint, source.sha256, fetching.root, access, folder)
+        return path / (source.path or ".")
     if source.onnx is not None:
         return _onnx_file(source, source.onnx, fetching)
     raise SourceFault(
         "the source names nothing; name exactly one of python_package, huggingface, checkpoint, "
         "onnx."
     )
-
-
-def _checkpoint(source: SourceSpec, path: str, fetching: FetchContext) -> Path:
-    """Check the digest of a checkpoint; one of the tree itself is read where it lies."""
-    if path.startswith(S3_SCHEME):
-        folder = fetching.folder / "checkpoint"
-        folder.mkdir(parents=True, exist_ok=True)
-        bucket_checkpoint(path, source.sha256, fetching.access, folder)
-        return folder / (source.path or ".")
-    folder = fetching.root / path
-    if not folder.is_dir():
-        raise SourceFault(
-            f"{path} is no folder under {fetching.root}; add it, or correct the model file."
-        )
-    digest = checkpoint_sha256(folder)
-    if digest != source.sha256:
-        raise SourceFault(
-            f"checkpoint {path} has digest {digest}, but the model file pins {source.sha256}; "
-            "check which is right."
-        )
-    return folder / (source.path or ".")
 
 
 def _repository(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:

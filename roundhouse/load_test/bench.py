@@ -7,7 +7,7 @@ import json
 import re
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,21 +83,13 @@ def report_page(folder: Path, subject: str, date: str) -> Path:
 
 
 def _run(test: LoadTest, report: Report) -> LoadResult:
-    import uvloop
-
     with report.step(f"Load on {test.subject}") as step:
         runner = Runner(
             test=test,
             on_second=lambda measurement: _update(step, measurement),
             on_phase=lambda phase: report.console.print(f"  {_phase_line(phase)}", soft_wrap=True),
         )
-
-        async def run() -> None:
-            with interruptible(runner.interrupted):
-                await runner.run()
-
-        uvloop.run(run())
-        is_broken_off = runner.interrupted.is_set()
+        is_broken_off = run_interruptible(runner.run, runner.interrupted)
         answers = sum(phase.answered for phase in runner.phases)
         step.finish("broken off" if is_broken_off else f"{answers:,} answers")
     return LoadResult(
@@ -111,8 +103,22 @@ def _run(test: LoadTest, report: Report) -> LoadResult:
     )
 
 
+def run_interruptible(
+    run: Callable[[], Coroutine[Any, Any, None]], interrupted: asyncio.Event
+) -> bool:
+    """Run a load, which the first Ctrl-C ends; return whether it did."""
+    import uvloop
+
+    async def load() -> None:
+        with _interruptible(interrupted):
+            await run()
+
+    uvloop.run(load())
+    return interrupted.is_set()
+
+
 @contextmanager
-def interruptible(interrupted: asyncio.Event) -> Iterator[None]:
+def _interruptible(interrupted: asyncio.Event) -> Iterator[None]:
     """Let the first Ctrl-C end the load, and the second one the command."""
     loop, signals = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
     before: list[Any] = [signal.getsignal(number) for number in signals]

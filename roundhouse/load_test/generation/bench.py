@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from engine_build.card.render import milliseconds, per_second
 from roundhouse.errors import WrongAnswerError
-from roundhouse.load_test.bench import COLORS, interruptible, prepare_folder, report_page
+from roundhouse.load_test.bench import COLORS, prepare_folder, report_page, run_interruptible
 from roundhouse.load_test.generation.load_test import GenerationRunner, GenerationTest
 from roundhouse.load_test.generation.measurement import GenerationMeasurement
 from roundhouse.load_test.generation.options import GenerationOptions
@@ -66,21 +66,13 @@ def run_generation_bench(
 
 
 def _run(test: GenerationTest, report: Report) -> GenerationResult:
-    import uvloop
-
     with report.step(f"Load on {test.target.subject}") as step:
         runner = GenerationRunner(
             test=test,
             on_second=lambda measurement: _update(step, measurement),
             on_phase=lambda phase: report.console.print(f"  {_phase_line(phase)}", soft_wrap=True),
         )
-
-        async def run() -> None:
-            with interruptible(runner.interrupted):
-                await runner.run()
-
-        uvloop.run(run())
-        is_broken_off = runner.interrupted.is_set()
+        is_broken_off = run_interruptible(runner.run, runner.interrupted)
         answers = sum(phase.answered for phase in runner.phases)
         step.finish("broken off" if is_broken_off else f"{answers:,} answers")
     return GenerationResult(
