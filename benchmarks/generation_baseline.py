@@ -26,7 +26,7 @@ Generate = Callable[[int], float]
 
 def measure(
     generate: Generate, batches: Sequence[int], rounds: int, output_tokens: int, seed: int = 1
-) -> list[dict[str, float]]:
+) -> list[dict[str, Any]]:
     """Return the rows of a baseline: output tokens a second of each batch."""
     chance = random.Random(seed)
     rates: dict[int, list[float]] = {batch: [] for batch in batches}
@@ -41,20 +41,34 @@ def measure(
             "output_tokens_per_second": statistics.median(found),
             "lowest": min(found),
             "highest": max(found),
+            "rates": [round(rate, 2) for rate in found],
             "rounds": rounds,
         }
         for batch, found in rates.items()
     ]
 
 
-def generator(checkpoint: Path, dtype: str, prompt_tokens: int, output_tokens: int) -> Any:
-    """Return what generates with a checkpoint's weights, on the GPU where there is one."""
+def load(checkpoint: Path, dtype: str, device: str, *, is_random: bool) -> Any:
+    """Return a model with a checkpoint's weights, or with random ones of its config.json."""
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=getattr(torch, dtype))
-    model = model.to(device).eval()
+    form = getattr(torch, dtype)
+    if not is_random:
+        model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=form)
+        return model.to(device).eval()
+    with torch.device(device):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(checkpoint), dtype=form)
+    # Answers have a given length: no token ends them.
+    model.generation_config.eos_token_id = None
+    return model.eval()
+
+
+def generator(model: Any, prompt_tokens: int, output_tokens: int) -> Any:
+    """Return what generates with a model for a batch, and returns the seconds that it took."""
+    import torch
+
+    device = model.device.type
     words = model.config.vocab_size
     torch.manual_seed(1)
 
@@ -98,11 +112,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
     parser.add_argument("--gpu", help="its name in instance_types.yaml, such as A10G; none: a CPU")
+    parser.add_argument("--random", action="store_true", help="random weights: config.json alone")
     given = parser.parse_args(arguments)
     if torch.cuda.is_available() != (given.gpu is not None):
         parser.error("--gpu: name the GPU of this machine, and none on a CPU")
     batches = [int(word) for word in given.batches.split(",")]
-    generate = generator(given.checkpoint, given.dtype, given.prompt, given.output)
+    device = "cuda" if given.gpu else "cpu"
+    model = load(given.checkpoint, given.dtype, device, is_random=given.random)
+    generate = generator(model, given.prompt, given.output)
     hardware = torch.cuda.get_device_name(0) if given.gpu else f"{torch.get_num_threads()} threads"
     command = ["python", "-m", "benchmarks.generation_baseline", *arguments]
     document = {

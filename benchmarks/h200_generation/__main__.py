@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,17 @@ from benchmarks.h200_generation.engines import (
     cache_report,
     engine_process,
     error_line,
-    program,
     read_log,
     run_until_logged,
 )
-from benchmarks.h200_generation.load import run_load
+from benchmarks.h200_generation.load import overload_numbers, run_load, send_load
 from benchmarks.h200_generation.load_tools import our_numbers, vllm_numbers
 from benchmarks.h200_generation.machine import machine
 from benchmarks.h200_generation.shapes import (
     BF16,
     CACHES,
     FP8,
+    STORED,
     TINY,
     TOO_LARGE,
     Case,
@@ -44,11 +45,14 @@ from benchmarks.h200_generation.shapes import (
 INPUT, OUTPUT = 512, 128
 BATCHES = {1: 5, 16: 3, 64: 3, 256: 3}
 """Repetitions of each batch."""
-BASELINE = {1: 4, 16: 2, 64: 4}
-"""The first one of a batch is slower: PyTorch meets its shapes."""
+BASELINE = {1: 3, 16: 3, 64: 3}
 PAIRED_SHARE, PAIRED_REQUESTS, PAIRED_SEQUENCES, ROUNDS = 0.45, 512, 256, 3
 """Two engines share the GPU: memory of each, requests of a measurement, requests at once."""
 AT_ONCE, REQUESTS = 16, 160
+KNEE, OVERLOAD_SECONDS = 64, 12.0
+"""Requests that may be under way at once, and the seconds of a load."""
+TOOL_ORDERS = (("vllm", "ours", "again"), ("again", "vllm", "ours"), ("ours", "again", "vllm"))
+"""`again` is vLLM's tool too: how far two equal ones are apart."""
 CACHE_SECONDS, STEP_TOKENS = 150, 8192
 """The second: a server's own max_num_batched_tokens on an H200; `LLM` has twice as many."""
 
@@ -89,7 +93,7 @@ class Experiment:
     def options(self, case: Case, **changes: Any) -> dict[str, Any]:
         """Return vLLM's engine arguments of a case."""
         return {
-            "model": str(write_checkpoint(case.shape, self.folder)),
+            "model": str(write_checkpoint(case, self.folder)),
             **case.arguments(),
             **({"enforce_eager": True} if self.tiny else {}),
             **changes,
@@ -129,17 +133,26 @@ class Experiment:
         return {"ready_seconds": ready, **cache_report(text), "by_batch": rates}
 
     def baseline(self) -> dict[str, Any]:
-        """Return output tokens a second of transformers' `generate`."""
-        checkpoint = str(write_checkpoint(self.bf16.shape, self.folder))
-        rates = {}
-        device, log = "cpu" if self.tiny else "cuda", str(self.log("baseline"))
-        with program("transformers_generate", checkpoint, device, log) as model:
-            ready = model.read()["ready"]
-            for batch, repetitions in self._batches(BASELINE).items():
-                rates[str(batch)] = [
-                    _rate(model.ask(self._command(batch, **self.sizes))) for _ in range(repetitions)
-                ]
-        return {"ready_seconds": ready, "by_batch": rates}
+        """Return what transformers' `generate` gives, as `roundhouse compare --baseline` reads it.
+
+        Raises ValueError when it fails.
+        """
+        out, log = self.log("baseline").with_suffix(".json"), self.log("baseline")
+        sizes, device = self.sizes, () if self.tiny else ("--gpu", "H200")
+        batches = self._batches(BASELINE)
+        command = (
+            *(sys.executable, "-m", "benchmarks.generation_baseline", "--random", *device),
+            *("--batches", ",".join(map(str, batches)), "--rounds", str(max(batches.values()))),
+            *("--prompt", str(sizes["input"]), "--output", str(sizes["output"])),
+            *(str(write_checkpoint(self.bf16, self.folder)), str(out)),
+        )
+        with log.open("wb") as output:
+            subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
+        if not out.is_file():
+            raise ValueError(f"benchmarks.generation_baseline: {error_line(read_log(log))}")
+        document: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+        by_batch = {str(row["batch"]): row["rates"] for row in document["rows"]}
+        return {"document": document, "by_batch": by_batch}
 
     def caches(self, cases: tuple[Case, ...]) -> dict[str, Any]:
         """Return what vLLM logged of the KV caches of engines that are started for that alone."""
@@ -191,6 +204,31 @@ class Experiment:
                 found["load_tools"] = self._load_tools(endpoint, checkpoint=str(options["model"]))
         return found
 
+    def overload(self, case: Case) -> dict[str, Any]:
+        """Return the load of as many clients as may be answered at once, and of three times those.
+
+        Three rounds in random order; a client that is refused comes back after a pause.
+        """
+        knee, seconds = (2, 4.0) if self.tiny else (KNEE, OVERLOAD_SECONDS)
+        # Without graphs the engine starts sooner; its first tokens come as soon.
+        options = self.options(case, max_num_seqs=PAIRED_SEQUENCES, enforce_eager=True)
+        endpoint = Endpoint(options=options, log=self.log(f"overload-{case.name}"), queue=knee)
+
+        def measure(times: int, until: float) -> dict[str, Any]:
+            clients = times * knee
+            load = endpoint.load(
+                "endpoint", next(self.seeds), 4 * clients, clients, until=until, **self.sizes
+            )
+            return overload_numbers(send_load(load))
+
+        with endpoint.start() as found:
+            measure(1, seconds / 4)
+            orders = [random.Random(number).sample((1, 3), 2) for number in range(ROUNDS)]
+            found["rounds"] = [
+                {str(times): measure(times, seconds) for times in order} for order in orders
+            ]
+        return found
+
     def _load_tools(self, endpoint: Endpoint, checkpoint: str) -> list[dict[str, Any]]:
         """Return the numbers of two load tools on the same server, in both orders."""
         port = next(iter(endpoint.ports().values()))
@@ -200,12 +238,12 @@ class Experiment:
         def run_tool(name: str) -> dict[str, Any]:
             seed = next(self.seeds)
             own, log = {**load, "seed": seed}, self.log(f"{name}-{seed}")
-            if name == "vllm":
+            if name != "ours":
                 return vllm_numbers(port, checkpoint, log, own)
             return our_numbers(port, log.parent, own)
 
         rounds: list[dict[str, Any]] = []
-        for names in (("vllm", "ours"), ("ours", "vllm")):
+        for names in TOOL_ORDERS:
             try:
                 rounds.append({name: run_tool(name) for name in names})
             except (ValueError, OSError, subprocess.SubprocessError) as error:
@@ -220,13 +258,16 @@ class Experiment:
 
     def stages(self) -> dict[str, Callable[[], Any]]:
         """Return every stage, by its name."""
+        stored = {} if self.tiny else STORED
         return {
             "rates-bf16": lambda: self.rates(self.bf16),
             "rates-fp8": lambda: self.rates(self.fp8),
+            **{f"rates-{name}-stored": partial(self.rates, case) for name, case in stored.items()},
             "baseline": self.baseline,
             "caches": lambda: self.caches((TINY,) if self.tiny else CACHES),
             "endpoint-bf16": lambda: self.endpoint(self.bf16),
             "endpoint-fp8": lambda: self.endpoint(self.fp8),
+            "overload": lambda: self.overload(self.bf16),
             "too-large": lambda: self.caches((TINY if self.tiny else TOO_LARGE,)),
         }
 

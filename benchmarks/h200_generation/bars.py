@@ -15,6 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.h200_generation.formats import FORMATS
 from benchmarks.measure import (
     Bar,
     Circumstances,
@@ -30,13 +31,28 @@ from benchmarks.measure import (
 Run = Mapping[str, Any]
 BATCHES = ("1", "16", "64", "256")
 COMMAND = "python -m benchmarks.h200_generation FOLDER OUT"
-RATES = {"8B BF16": "rates-bf16", "8B FP8, FP8 KV": "rates-fp8"}
+RATES = {
+    "8B BF16": "rates-bf16",
+    "8B FP8, FP8 KV": "rates-fp8",
+    **{f"8B {name}, stored": f"rates-{name}-stored" for name in FORMATS},
+}
+TOOLS = (
+    ("TTFT", "mean_ttft_ms", ("time_to_first_token", "avg")),
+    ("ITL", "mean_itl_ms", ("inter_chunk_latency", "avg")),
+    ("goodput", "request_goodput", ("goodput", "avg")),
+    ("output tokens/s", "output_throughput", ("output_token_throughput", "avg")),
+)
+"""A load tool's metrics: title, name in `vllm bench serve`, and in ours."""
 BASELINE = "transformers generate, 8B BF16"
 
 
 def measures(predictions: Mapping[str, Any], runs: Sequence[Run]) -> list[Measure]:
     """Return every measure that the runs have numbers for."""
-    found = [*_rates(runs), *_ratios(runs), *_caches(predictions["cases"], runs), *_endpoint(runs)]
+    cases = predictions["cases"]
+    found = [
+        *_rates(runs), *_ratios(runs), *_estimates(cases, runs), *_caches(cases, runs),
+        *_endpoint(runs), *_overload(runs), *_load_tools(runs),
+    ]  # fmt: skip
     return with_command(COMMAND, found)
 
 
@@ -67,21 +83,37 @@ def _ratios(runs: Sequence[Run]) -> Iterable[Measure]:
 
     bf16, fp8 = "rates-bf16", "rates-fp8"
     base, fast = "8B BF16 / transformers generate", "8B FP8 with FP8 KV / BF16"
-    rows: list[tuple[str, Callable[[Run], float | None], Bar]] = [
+    rows: list[tuple[str, Callable[[Run], float | None], Bar | None]] = [
         (f"{base}, 1 at once", ratio(bf16, "baseline", "1"), at_least(16)),
         (f"{base}, 64 at once", ratio(bf16, "baseline", "64"), at_least(5.5)),
         (f"{fast}, 1 at once", ratio(fp8, bf16, "1"), at_least(1.35)),
         (f"{fast}, 64 at once", ratio(fp8, bf16, "64"), at_least(1.4)),
         (f"{fast}, KV tokens", tokens, at_least(2)),
     ]
+    for name in FORMATS:
+        for batch in BATCHES:
+            value = ratio(f"rates-{name}-stored", bf16, batch)
+            rows.append((f"8B {name}, stored / BF16, {batch} at once", value, None))
     for name, value, bar in rows:
         values = [number for run in runs if (number := value(run)) is not None]
         if values:
             yield of_rounds(name, values, "x", bar)
 
 
+def _estimates(cases: Mapping[str, Any], runs: Sequence[Run]) -> Iterable[Measure]:
+    """Return how far the planner's rates of stored formats are from those measured."""
+    for name in FORMATS:
+        for batch in BATCHES:
+            planned = cases.get(f"8b-{name}-stored-kv-bf16", {}).get("by_batch", {}).get(batch)
+            rates = [_batch(run, f"rates-{name}-stored", batch) for run in runs]
+            values = [planned / statistics.median(found) for found in rates if planned and found]
+            if values:
+                yield of_rounds(f"8B {name}, {batch} at once, planned / measured", values, "x")
+
+
 def _caches(predictions: Mapping[str, Any], runs: Sequence[Run]) -> Iterable[Measure]:
     names = {"8b-bf16-kv-bf16": "rates-bf16", "8b-fp8-kv-fp8": "rates-fp8"}
+    names |= {f"8b-{name}-stored-kv-bf16": f"rates-{name}-stored" for name in FORMATS}
     for name, prediction in predictions.items():
         reports = [
             run.get(names[name], {}) if name in names else run.get("caches", {}).get(name, {})
@@ -114,10 +146,49 @@ def _endpoint(runs: Sequence[Run]) -> Iterable[Measure]:
                 yield of_rounds(f"{name}, {title} / vllm bench throughput", of_all, "x", bar)
 
 
+def _overload(runs: Sequence[Run]) -> Iterable[Measure]:
+    rounds = [item for run in runs for item in run.get("overload", {}).get("rounds", ())]
+    if not rounds:
+        return
+    firsts = [item["3"]["ttft_ms"]["p95"] / item["1"]["ttft_ms"]["p95"] for item in rounds]
+    yield of_rounds("p95 TTFT of the admitted, 3 x the knee / knee", firsts, "x", at_most(1.3))
+    for name in ("p50", "p99"):
+        values = [item["3"]["refused_ms"][name] for item in rounds]
+        yield of_rounds(f"{name} of a 503 at 3 x the knee", values, "ms", at_most(50))
+
+
+def _load_tools(runs: Sequence[Run]) -> Iterable[Measure]:
+    """Return our load tool, and vllm bench serve once more, against vllm bench serve."""
+    tools = [
+        item
+        for run in runs
+        for item in run.get("endpoint-bf16", {}).get("load_tools", ())
+        if "again" in item
+    ]
+    for title, theirs, our in TOOLS:
+        for name in ("ours", "again"):
+            values = [
+                (_metric(item["ours"], our) if name == "ours" else item["again"][theirs])
+                / item["vllm"][theirs]
+                for item in tools
+            ]
+            if values:
+                other = "roundhouse bench" if name == "ours" else "vllm bench serve again"
+                yield of_rounds(f"{title}, {other} / vllm bench serve", values, "x")
+
+
+def _metric(phase: Mapping[str, Any], path: tuple[str, ...]) -> float:
+    value: Any = phase["metrics"]
+    for key in path:
+        value = value[key]
+    return float(value)
+
+
 def _batch(run: Run, stage: str, batch: str) -> Sequence[float]:
-    """Return rates; the baseline's first of a batch met new shapes, and is left out."""
-    values: Sequence[float] = run.get(stage, {}).get("by_batch", {}).get(batch, ())
-    return values[1:] if stage == "baseline" else values
+    """Return rates; the first of a baseline without a document met new shapes, and is left out."""
+    found = run.get(stage, {})
+    values: Sequence[float] = found.get("by_batch", {}).get(batch, ())
+    return values[1:] if stage == "baseline" and "document" not in found else values
 
 
 def main(predictions: str, out: str, *runs: str) -> int:

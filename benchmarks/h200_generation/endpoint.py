@@ -29,6 +29,7 @@ class Endpoint:
 
     options: Mapping[str, Any]
     log: Path
+    queue: int = QUEUE
 
     @property
     def has_front(self) -> bool:
@@ -56,7 +57,7 @@ class Endpoint:
             "SM_VLLM_SERVED_MODEL_NAME": MODEL,
             "SM_VLLM_MAX_MODEL_LEN": str(self.options["max_model_len"]),
             "SM_VLLM_MAX_NUM_SEQS": str(self.options["max_num_seqs"]),
-            "SM_VLLM_MAX_NUM_QUEUED_REQS": str(QUEUE),
+            "SM_VLLM_MAX_NUM_QUEUED_REQS": str(self.queue),
         }
         with server(argv, port, self.log, variables) as seconds:
             text = read_log(self.log)
@@ -72,7 +73,7 @@ class Endpoint:
         return tuple(found)
 
     def load(
-        self, name: str, seed: int, requests: int, concurrency: int, **sizes: int
+        self, name: str, seed: int, requests: int, concurrency: int, **more: float
     ) -> dict[str, Any]:
         """Return the options of a load on one of `ports()`."""
         return {
@@ -83,5 +84,5 @@ class Endpoint:
             "concurrency": concurrency,
             "vocabulary": int(CONFIGS[Path(self.options["model"]).name]["vocab_size"]),
             "seed": seed,
-            **sizes,
+            **more,
         }

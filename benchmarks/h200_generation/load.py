@@ -18,6 +18,11 @@ def run_load(options: Mapping[str, Any], *, processes: int = PROCESSES) -> dict[
 
     Raises ValueError when a stream was not complete.
     """
+    return numbers(send_load(options, processes=processes))
+
+
+def send_load(options: Mapping[str, Any], *, processes: int = PROCESSES) -> list[dict[str, Any]]:
+    """Send a load, and return the answers that `programs.streams` describes."""
     count = max(1, min(processes, int(options["concurrency"])))
     with contextlib.ExitStack() as stack:
         clients = []
@@ -33,12 +38,22 @@ def run_load(options: Mapping[str, Any], *, processes: int = PROCESSES) -> dict[
             client.read()
         for client in clients:
             client.send({})
-        answers = [answer for client in clients for answer in client.read()]
-    return numbers(answers)
+        return [answer for client in clients for answer in client.read()]
 
 
 def _share(total: int, count: int, index: int) -> int:
     return total // count + (index < total % count)
+
+
+def overload_numbers(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return TTFT of the admitted and time to the answer of the refused, in milliseconds."""
+    refused = [answer for answer in answers if answer["is_refused"]]
+    admitted = [answer for answer in answers if not answer["is_refused"]]
+    return {
+        **numbers(admitted),
+        "refused": len(refused),
+        "refused_ms": percentiles([1000 * (item["last"] - item["begin"]) for item in refused]),
+    }
 
 
 def numbers(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

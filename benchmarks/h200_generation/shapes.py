@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.h200_generation.formats import FORMATS, quantization_config
 from benchmarks.h200_generation.tokenizer import write_tokenizer
 from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
 
@@ -102,10 +103,14 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One engine: a shape, the format of its weights and cache, the longest request."""
+    """One engine: a shape, the format of its weights and cache, the longest request.
+
+    `is_stored`: the checkpoint has the format; else vLLM casts weights in BF16 as it loads them.
+    """
 
     shape: str
     scheme: str = "bf16"
+    is_stored: bool = False
     kv: str = "bf16"
     max_model_len: int = 8192
     tensor_parallel: int = 1
@@ -114,12 +119,14 @@ class Case:
     def name(self) -> str:
         """A name for files and JSON."""
         size = f"-tp{self.tensor_parallel}" if self.tensor_parallel > 1 else ""
-        return f"{self.shape}-{self.scheme}-kv-{self.kv}{size}"
+        stored = "-stored" if self.is_stored else ""
+        return f"{self.shape}-{self.scheme}{stored}-kv-{self.kv}{size}"
 
     def arguments(self) -> dict[str, Any]:
-        """Return vLLM's engine arguments beside the model; FP8 weights are cast as they load."""
+        """Return vLLM's engine arguments beside the model."""
+        is_cast = self.scheme == "fp8" and not self.is_stored
         formats: dict[str, Any] = {
-            **({"quantization": "fp8"} if self.scheme == "fp8" else {}),
+            **({"quantization": "fp8"} if is_cast else {}),
             **({"kv_cache_dtype": "fp8"} if self.kv == "fp8" else {}),
         }
         return {
@@ -131,6 +138,8 @@ class Case:
 
 
 BF16, FP8 = Case(shape="8b"), Case(shape="8b", scheme="fp8", kv="fp8")
+STORED = {name: Case(shape="8b", scheme=name, is_stored=True) for name in FORMATS}
+"""Engines of checkpoints that were quantized before, by scheme."""
 TOO_LARGE = Case(shape="70b")
 CACHES = (
     Case(shape="qwen2.5-1.5b"),
@@ -140,16 +149,20 @@ CACHES = (
 )
 """Engines that are started for the tokens of their KV cache alone."""
 TINY = Case(shape="tiny", max_model_len=2048)
-CASES = {case.name: case for case in (BF16, FP8, *CACHES, TOO_LARGE, TINY)}
+CASES = {case.name: case for case in (BF16, FP8, *STORED.values(), *CACHES, TOO_LARGE, TINY)}
 
 
-def write_checkpoint(shape: str, folder: Path) -> Path:
+def write_checkpoint(case: Case, folder: Path) -> Path:
     """Write config.json and a tokenizer of the shape's vocabulary; return the folder."""
-    place = folder / "checkpoints" / shape
+    form = case.scheme if case.is_stored else "plain"
+    place = folder / "checkpoints" / form / case.shape
+    config = dict(CONFIGS[case.shape])
+    if case.is_stored:
+        config["quantization_config"] = quantization_config(case.scheme)
     if not (place / "config.json").is_file():
         place.mkdir(parents=True, exist_ok=True)
-        write_tokenizer(place, int(CONFIGS[shape]["vocab_size"]))
-        (place / "config.json").write_text(json.dumps(CONFIGS[shape]), encoding="utf-8")
+        write_tokenizer(place, int(config["vocab_size"]))
+        (place / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return place
 
 

@@ -32,6 +32,8 @@ class BaselineRow(Value):
     output_tokens_per_second: Positive
     lowest: Positive
     highest: Positive
+    rates: tuple[Positive, ...] = ()
+    """Of each round; older files have none."""
     rounds: Annotated[int, Field(ge=1)]
 
     @property

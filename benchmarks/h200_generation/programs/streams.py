@@ -2,15 +2,18 @@
 
 OPTIONS: JSON of `port`, `path`, `model`, `requests`, `concurrency`, `input`, `output`,
 `vocabulary`, `seed`. It prints `ready`, waits for a line of standard input, and keeps
-`concurrency` streams open until all requests are answered. The last line of standard output is the
-answers as JSON: clock times in seconds (`time.monotonic`, one clock for all processes of a
+`concurrency` streams open until all requests are answered; with `until` for so many seconds, its
+requests again and again, and a client that is refused pauses. The last line of standard output is
+the answers as JSON: clock times in seconds (`time.monotonic`, one clock for all processes of a
 machine), and every gap between two events of a stream in milliseconds. Standard library only.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import math
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -18,6 +21,7 @@ from typing import Any
 
 from benchmarks.h200_generation.programs.engine import random_prompts
 
+PAUSE_SECONDS = 1.0
 END, DONE, EVENT = b"\n\n", b"data: [DONE]", b"data: "
 
 
@@ -31,11 +35,17 @@ class Answer:
     tokens: int = 0
     events: int = 0
     fault: str = ""
+    is_refused: bool = False
+    """Answered 503; `last` is when."""
     gaps_ms: list[float] = field(default_factory=list)
 
 
 class StreamError(Exception):
     """A stream that is not complete."""
+
+
+class Refused(Exception):
+    """An answer of status 503."""
 
 
 async def stream(port: int, path: str, body: bytes) -> Answer:
@@ -50,6 +60,8 @@ async def stream(port: int, path: str, body: bytes) -> Answer:
             await _read(reader, answer)
         finally:
             writer.close()
+    except Refused:
+        answer.last, answer.is_refused = time.monotonic(), True
     except (OSError, ValueError, asyncio.IncompleteReadError, StreamError) as error:
         answer.fault = f"{type(error).__name__}: {error}"[:300]
     return answer
@@ -59,6 +71,8 @@ async def _read(reader: asyncio.StreamReader, answer: Answer) -> None:
     headers = (await reader.readuntil(b"\r\n\r\n")).lower()
     if b" 200 " not in headers.split(b"\r\n", 1)[0]:
         rest = await reader.read(500)
+        if b" 503 " in headers.split(b"\r\n", 1)[0]:
+            raise Refused
         raise StreamError((headers.split(b"\r\n", 1)[0] + b" " + rest).decode(errors="replace"))
     is_chunked = b"transfer-encoding: chunked" in headers
     buffer, is_done, usage = b"", False, b""
@@ -97,11 +111,17 @@ def _count(answer: Answer, now: float) -> None:
 
 async def run(options: dict[str, Any], bodies: list[bytes]) -> list[Answer]:
     """Answer all bodies, so many at once."""
-    waiting, answers = iter(bodies), []
+    seconds = options.get("until")
+    waiting, answers = iter(bodies if seconds is None else itertools.cycle(bodies)), []
+    end = time.monotonic() + (math.inf if seconds is None else seconds)
 
     async def work() -> None:
         for body in waiting:
+            if time.monotonic() > end:
+                return
             answers.append(await stream(options["port"], options["path"], body))
+            if answers[-1].is_refused:
+                await asyncio.sleep(PAUSE_SECONDS)
 
     await asyncio.gather(*(work() for _ in range(options["concurrency"])))
     return answers

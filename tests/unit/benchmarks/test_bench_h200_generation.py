@@ -7,13 +7,13 @@ import json
 
 import pytest
 
-from benchmarks.h200_generation.bars import measures
+from benchmarks.h200_generation.bars import TOOLS, measures
 from benchmarks.h200_generation.engines import cache_report, error_line
-from benchmarks.h200_generation.load import numbers
+from benchmarks.h200_generation.load import numbers, overload_numbers
 from benchmarks.h200_generation.predict import prediction
 from benchmarks.h200_generation.programs.engine import random_prompts
 from benchmarks.h200_generation.programs.streams import stream
-from benchmarks.h200_generation.shapes import CASES, CONFIGS, headers
+from benchmarks.h200_generation.shapes import CASES, CONFIGS, STORED, headers, write_checkpoint
 from benchmarks.h200_generation.tokenizer import merges, write_tokenizer
 from onboarding.text_generation.platforms import schemes
 from onboarding.text_generation.weights import count_weights
@@ -71,12 +71,54 @@ def test_stream_counts_tokens_of_the_usage_and_gaps_between_events():
         ((TOKEN, USAGE), "200 OK", "no [DONE]"),
         ((TOKEN, _event('{"error":{"message":"stop"}}'), DONE), "200 OK", "stop"),
         ((b"event: error\ndata: {}\n\n", DONE), "200 OK", "event: error"),
-        ((b"busy",), "503 Service Unavailable", "503"),
+        ((b"broken",), "500 Internal Server Error", "500"),
     ],
     ids=["no-done", "error", "error-event", "status"],
 )
 def test_stream_that_is_not_complete_is_a_fault(parts, status, says):
     assert says in _answer(*parts, status=status).fault
+
+
+def test_refusal_is_no_fault():
+    answer = _answer(b"busy", status="503 Service Unavailable")
+    assert answer.is_refused and answer.fault == "" and answer.last > answer.begin
+
+
+def test_overload_counts_the_refused_apart():
+    whole = {"begin": 0.0, "first": 0.5, "last": 2.5, "tokens": 5, "events": 5, "fault": "",
+             "gaps_ms": [500.0] * 4, "is_refused": False}  # fmt: skip
+    refused = {**whole, "last": 0.02, "tokens": 0, "is_refused": True}
+    found = overload_numbers([whole, refused, {**refused, "last": 0.04}, whole])
+    assert (found["requests"], found["refused"]) == (2, 2)
+    assert found["ttft_ms"]["p50"] == 500 and found["refused_ms"]["mean"] == 30
+
+
+def test_stored_formats_are_those_of_the_recipes(tmp_path):
+    for scheme, case in STORED.items():
+        config = json.loads((write_checkpoint(case, tmp_path) / "config.json").read_text())
+        group = config["quantization_config"]["config_groups"]["group_0"]
+        bits = schemes()[scheme].weight_bits
+        assert group["weights"]["num_bits"] == round(bits)
+        assert (group["input_activations"] is None) == schemes()[scheme].weight_only
+        assert case.arguments().get("quantization") is None
+
+
+def test_bars_compare_the_load_tools_and_the_overload():
+    phase = {"metrics": {name: {"avg": 2.0} for _, _, (name, _) in TOOLS}}
+    theirs = {name: 1.0 for _, name, _ in TOOLS}
+    overload = {
+        "1": {"ttft_ms": {"p95": 100.0}},
+        "3": {"ttft_ms": {"p95": 120.0}, "refused_ms": {"p50": 2.0, "p99": 60.0}},
+    }
+    run = {
+        "endpoint-bf16": {"load_tools": [{"vllm": theirs, "ours": phase, "again": theirs}]},
+        "overload": {"rounds": [overload]},
+    }
+    found = {measure.name: measure for measure in measures({"cases": {}}, [run])}
+    assert found["TTFT, roundhouse bench / vllm bench serve"].value == 2
+    assert found["TTFT, vllm bench serve again / vllm bench serve"].value == 1
+    assert found["p95 TTFT of the admitted, 3 x the knee / knee"].verdict == "held"
+    assert found["p99 of a 503 at 3 x the knee"].verdict == "missed"
 
 
 def test_numbers_are_of_all_streams_together():
