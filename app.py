@@ -14,7 +14,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,15 +43,22 @@ def main() -> int:
             " env=dev."
         )
     missing = _missing()
-    if missing is not None:
-        return _refuse(missing)
+    return synthesize() if missing is None else _refuse(missing)
+
+
+def synthesize(**given: Any) -> int:
+    """Write the assembly that the context asks for; exit code as `main`.
+
+    `given` are App's options beyond ours: without them the cdk command line's environment
+    variables name the folder and the context.
+    """
     from aws_cdk import App
 
     from onboarding.fault import FaultsError
     from onboarding.lock import LockError
     from roundhouse.errors import RoundhouseError
 
-    app = App(analytics_reporting=False, stack_traces=False, tree_metadata=False)
+    app = App(analytics_reporting=False, stack_traces=False, tree_metadata=False, **given)
     try:
         _hang_stages(app, _selection(app))
     except (FaultsError, LockError, RoundhouseError) as error:

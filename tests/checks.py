@@ -20,7 +20,6 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("import contracts", (str(BIN / "lint-imports"), "--no-cache")),
     ("JSON Schema drift", (str(BIN / "python"), "-m", "onboarding.schema", "--check")),
     ("onboarding files", (str(BIN / "roundhouse"), "check")),
-    ("our templates", (str(BIN / "python"), "-m", "tests.synth.template_rules.own")),
     ("locked requirements", (str(BIN / "python"), "-m", "tests.locked_requirements")),
 )
 

@@ -70,14 +70,13 @@ def first_steps(log):
 
 def test_killed_build_goes_on_from_every_finished_step(wheel, trees):
     packages, (_, out, store) = str(wheel.parent), trees
-    assert killed_at("export", trees, packages)[1] == ["fetch", "load", "export"]
     _, steps = killed_at("quantize", trees, packages)
     assert steps == ["fetch", "load", "export", "reference", "quantize"]
-    log, steps = killed_at("check", trees, "")
-    assert steps == ["quantize", "check"] and "float network" in log and "is reused" in log
     log, steps = killed_at("verify", trees, "")
-    assert steps == ["check", "compile", "verify"] and log.count("is reused from") == 2
+    assert steps == ["quantize", "check", "compile", "verify"]
+    assert "float network" in log and log.count("is reused from") == 1
     log, steps = killed_at("publish", trees, "")
+    assert log.count("is reused from") == 2
     assert "passed when the network was made" in log and "fetch" not in steps
     assert not list(store.glob("engines/*/lock-entry.json"))
     ended = run_build(*trees, "--format", "json", PIP_FIND_LINKS="")

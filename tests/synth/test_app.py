@@ -1,17 +1,18 @@
-"""app.py as the cdk command line runs it."""
+"""app.py as the cdk command line runs it, and what it writes by the context."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from benchmarks.scale.many_models import many_models
+from app import synthesize
+from benchmarks.scale.many_models import ManyModels, many_models
 from tests.synth.assembly import read_stacks
 from tests.synth.deployments import ROOT
 
@@ -20,22 +21,29 @@ pytestmark = pytest.mark.synth
 
 @pytest.fixture
 def run_app(outdir):
-    """Runs app.py with a context, as `cdk synth -c` hands it over."""
+    """Runs app.py as the cdk command line does, which hands it folder and context over."""
     hidden = ("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "PYTHONDONTWRITEBYTECODE")
     inherited = {name: value for name, value in os.environ.items() if name not in hidden}
 
-    def run(
-        *arguments: str, path: str | None = None, into: Path = outdir, **context: str
-    ) -> subprocess.CompletedProcess[str]:
-        own = {
-            "CDK_OUTDIR": str(into),
-            "CDK_CONTEXT_JSON": json.dumps(context),
-        }
-        environ = {**inherited, **own} if path is None else {**inherited, **own, "PATH": path}
+    def run(*arguments, path=None, **context):
+        own = {"CDK_OUTDIR": str(outdir), "CDK_CONTEXT_JSON": json.dumps(context)}
+        environ = {**inherited, **own, **({} if path is None else {"PATH": path})}
         command = (sys.executable, str(ROOT / "app.py"), *arguments)
         return subprocess.run(
             command, env=environ, cwd=outdir, capture_output=True, text=True, check=False
         )
+
+    return run
+
+
+@pytest.fixture
+def refusal(outdir, capsys):
+    """What app.py prints on standard error where a context makes it write nothing."""
+
+    def run(**context):
+        assert synthesize(outdir=str(outdir), context=context) == 1
+        assert list(outdir.iterdir()) == []
+        return capsys.readouterr().err
 
     return run
 
@@ -65,7 +73,7 @@ def test_app_hangs_one_stage_for_the_named_environment_in_silence(run_app, outdi
     assert sorted(names) == ["Builds", *endpoints, "Foundation", "Images", "Observability"]
 
 
-def test_app_hangs_every_environment_of_another_root(run_app, tree, outdir):
+def test_app_hangs_every_environment_of_another_root(tree, outdir):
     (tree / "environments" / "local.yaml").rename(tree / "environments" / "desk.yaml")
     text = (
         (tree / "environments" / "desk.yaml")
@@ -73,22 +81,32 @@ def test_app_hangs_every_environment_of_another_root(run_app, tree, outdir):
         .replace("name: local", "name: desk")
     )
     (tree / "environments" / "desk.yaml").write_text(text, encoding="utf-8")
-    result = run_app(root=str(tree))
-    assert (result.returncode, result.stderr) == (0, "")
+    assert synthesize(outdir=str(outdir), context={"root": str(tree)}) == 0
     assert sorted(folder.name for folder in outdir.glob("assembly-*")) == [
         "assembly-desk",
         "assembly-dev",
     ]
 
 
+@pytest.fixture(scope="module")
+def three_models(tmp_path_factory):
+    """Three models with an endpoint and a lock each, and what dev deploys of them."""
+    folder = tmp_path_factory.mktemp("shared")
+    many = many_models(ROOT, folder / "many", 3, environment="dev")
+    return many, artifacts(many, folder / "out")
+
+
 @pytest.fixture
-def many(tmp_path):
-    """Three models with an endpoint and a lock each."""
-    return many_models(ROOT, tmp_path / "many", 3, environment="dev")
+def many(three_models, tmp_path):
+    """The same models, to change."""
+    shutil.copytree(three_models[0].root, tmp_path / "many")
+    return dataclasses.replace(three_models[0], root=tmp_path / "many")
 
 
-def artifacts(outdir):
+def artifacts(many: ManyModels, outdir, **context):
     """By stack: what the manifest says of it, and its template."""
+    context = {"env": "dev", "root": str(many.root), **context}
+    assert synthesize(outdir=str(outdir), context=context) == 0
     manifest = json.loads((outdir / "assembly-dev" / "manifest.json").read_text(encoding="utf-8"))[
         "artifacts"
     ]
@@ -100,45 +118,33 @@ def artifacts(outdir):
     return {stack.name: (stacks[stack.name], stack.template) for stack in read_stacks(outdir)}
 
 
-def test_named_endpoints_are_synthesised_as_among_all_with_what_they_depend_on(
-    run_app, many, outdir, tmp_path
-):
-    assert run_app(env="dev", root=str(many.root)).returncode == 0
-    whole, some = artifacts(outdir), tmp_path / "some"
-    result = run_app(env="dev", root=str(many.root), endpoint="model-003,model-001", into=some)
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-    chosen = artifacts(some)
+def test_named_endpoints_are_as_among_all_with_what_they_depend_on(three_models, outdir):
+    many, whole = three_models
+    chosen = artifacts(many, outdir, endpoint="model-003,model-001")
     assert sorted(chosen) == ["Endpoint-model-001", "Endpoint-model-003", "Foundation"]
     assert chosen == {name: whole[name] for name in chosen}
     assert "devFoundation" in str(chosen["Endpoint-model-003"][0]["dependencies"])
 
 
-def test_a_change_of_one_endpoint_changes_its_template_alone(run_app, many, outdir, tmp_path):
-    assert run_app(env="dev", root=str(many.root)).returncode == 0
-    before, after = artifacts(outdir), tmp_path / "after"
+def test_a_change_of_one_endpoint_changes_its_template_alone(three_models, many, outdir):
+    _, before = three_models
     many.change("model-002", {"accuracy": {"budget": {"worst": 0.94}}})
-    assert run_app(env="dev", root=str(many.root), into=after).returncode == 0
-    changed = artifacts(after)
+    changed = artifacts(many, outdir)
     assert [name for name in before if changed[name] != before[name]] == ["Endpoint-model-002"]
     assert changed.keys() == before.keys()
 
 
-def test_a_broken_lock_of_another_endpoint_does_not_stop_the_named_one(run_app, many, outdir):
+def test_a_broken_lock_of_another_endpoint_does_not_stop_the_named_one(many, refusal, outdir):
     (many.root / "models" / "model-002.lock.yaml").write_text("no lock\n", encoding="utf-8")
-    result = run_app(env="dev", root=str(many.root))
-    assert result.returncode == 1 and "models/model-002.lock.yaml" in result.stderr
-    assert run_app(env="dev", root=str(many.root), endpoint="model-001").returncode == 0
+    assert "models/model-002.lock.yaml" in refusal(env="dev", root=str(many.root))
+    assert "Endpoint-model-001" in artifacts(many, outdir, endpoint="model-001")
 
 
-def test_refuses_an_unknown_endpoint_in_one_sentence_with_the_nearest(run_app, many, outdir):
-    result = run_app(env="dev", root=str(many.root), endpoint="model-01")
-    assert result.returncode == 1
-    assert (
-        result.stderr
-        == "models: unknown endpoint, given model-01; allowed: model-001, model-002, model-003; did"
+def test_refuses_an_unknown_endpoint_in_one_sentence_with_the_nearest(many, refusal):
+    assert refusal(env="dev", root=str(many.root), endpoint="model-01") == (
+        "models: unknown endpoint, given model-01; allowed: model-001, model-002, model-003; did"
         " you mean 'model-001'?\n"
     )
-    assert list(outdir.iterdir()) == []
 
 
 def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):
@@ -178,22 +184,21 @@ def test_refuses_every_fault_at_once_without_a_traceback(run_app, tree, outdir):
         ({"env": "dev", "endpoint": "text-shared,"}, "an empty endpoint name"),
         ({"root": ""}, "context key root: is no folder, given nothing"),
         ({"root": "/nowhere"}, "context key root: is no folder, given /nowhere"),
+        ({"env": "devv"}, "did you mean 'dev'?"),
     ],
     ids=str,
 )
-def test_refuses_context_that_would_choose_something_else(run_app, outdir, context, message):
-    result = run_app(**context)
-    assert result.returncode == 1
-    assert message in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert list(outdir.iterdir()) == []
+def test_refuses_context_that_would_choose_something_else(refusal, context, message):
+    error = refusal(**context)
+    assert message in error
+    assert len(error.splitlines()) == 1
 
 
-def test_refuses_every_wrong_context_key_at_once(run_app):
-    assert len(run_app(evn="dev", endpoints="x", root="/nowhere").stderr.splitlines()) == 3
+def test_refuses_every_wrong_context_key_at_once(refusal):
+    assert len(refusal(evn="dev", endpoints="x", root="/nowhere").splitlines()) == 3
 
 
-def test_context_of_the_cdk_command_line_is_none_of_ours(run_app, outdir):
+def test_context_of_the_cdk_command_line_is_none_of_ours(outdir):
     own = {
         "aws:cdk:enable-path-metadata": "true",
         "@aws-cdk/core:newStyleStackSynthesis": "true",
@@ -204,16 +209,8 @@ def test_context_of_the_cdk_command_line_is_none_of_ours(run_app, outdir):
         "cli-telemetry": "false",
         "ssm:account=1:parameterName=/a:region=x": "y",
     }
-    result = run_app(env=" dev", **own, **kept)
-    assert (result.returncode, result.stderr) == (0, "")
+    assert synthesize(outdir=str(outdir), context={"env": " dev", **own, **kept}) == 0
     assert [folder.name for folder in outdir.glob("assembly-*")] == ["assembly-dev"]
-
-
-def test_refuses_an_unknown_environment_and_names_the_nearest(run_app):
-    result = run_app(env="devv")
-    assert result.returncode == 1
-    assert "devv" in result.stderr and "did you mean 'dev'" in result.stderr
-    assert "Traceback" not in result.stderr
 
 
 def test_refuses_to_run_without_node(run_app, tmp_path):

@@ -1,13 +1,7 @@
-"""Our own templates by check-templates and cloudformation-validate.
-
-Run with `python -m tests.synth.template_rules.own`.
-"""
+"""Our own templates by check-templates and cloudformation-validate."""
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,18 +12,6 @@ from template_rules import check
 ENVIRONMENTS = ("dev", "local")
 LEFT_OUT = {"W9013": "an environment file names its account: synth looks nothing up"}
 """Rules of cloudformation-validate that our design answers."""
-
-
-def main() -> int:
-    """Return 1 and print every finding, warnings too, when there is one."""
-    os.environ.setdefault("CDK_VALIDATION", "false")
-    os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        synthesize(folder)
-        findings = [*own_findings(folder), *validated(folder)]
-    print("\n".join(findings) if findings else "Our templates: no finding.")
-    return 1 if findings else 0
 
 
 def synthesize(folder: Path) -> None:
@@ -58,7 +40,3 @@ def validated(folder: Path) -> Iterator[str]:
             quiet = diagnostic.severity in (Severity.INFO, Severity.DEBUG)
             if not quiet and diagnostic.rule_id not in LEFT_OUT:
                 yield f"{path.relative_to(folder)}: {diagnostic.rule_id} {diagnostic.message}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +37,15 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self.models: ManyModels = many_models(ROOT, folder, 2, environment="dev", changes=SCALED)
         self.root = folder
-        git(folder, "init", "-q", "-b", "main")
+        git(folder, "init", "-q", "-b", "main", "--template=")
         self.commit()
+
+    def copy(self, folder: Path) -> Repository:
+        """The same files and commits in another folder."""
+        found = copy.copy(self)
+        found.root = Path(shutil.copytree(self.root, folder))
+        found.models = replace(self.models, root=folder)
+        return found
 
     @property
     def paths(self) -> Paths:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import io
 from datetime import UTC, datetime
@@ -106,6 +107,14 @@ class Rungs:
         (self.root / "environments/prod.yaml").write_text(prod)
         repository.models = dataclasses.replace(repository.models, built=archived_entry)
         self.build()
+
+    def copy(self, folder):
+        """The same two environments in another folder, and their buckets."""
+        found = copy.copy(self)
+        found.repository = self.repository.copy(folder)
+        found.root, found.s3, found.alarms = folder, S3(), Alarms()
+        found.s3.buckets = {name: dict(bucket) for name, bucket in self.s3.buckets.items()}
+        return found
 
     def build(self, *names):
         """Lock what dev needs, publish it, record a load test of it, and commit."""

@@ -36,9 +36,6 @@ HOSTILE = (
 PIECES = st.lists(st.sampled_from((*HOSTILE, " ", "a", "|", "`", "\n", "@b", "<", "*")), max_size=6)
 WORDS = st.one_of(PIECES.map("".join), st.text(max_size=200))
 PARSER = MarkdownIt("commonmark").enable("table")
-REFERENCES = re.compile(
-    r"[@#](?!\u200b)|://(?!\u200b)|www\.(?!\u200b)|\bGH-\d|[!~$%&]\w", re.IGNORECASE
-)
 OUR_HTML = re.compile(r"<!-- roundhouse:plan -->|<details><summary>\w+: \d+</summary>|</details>")
 
 

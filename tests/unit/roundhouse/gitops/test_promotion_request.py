@@ -11,20 +11,13 @@ from roundhouse.gitops.forge.github import GitHub
 from roundhouse.gitops.forge.rest import RestApi
 from roundhouse.gitops.promotion_request import open_promotion_request
 from roundhouse.processes import Processes
-from tests.unit.roundhouse.gitops.forge.forge_server import REPOSITORY, ForgeServer
+from tests.unit.roundhouse.gitops.forge.forge_server import REPOSITORY
 from tests.unit.roundhouse.gitops.repository import BUDGET, git
 
 pytestmark = pytest.mark.unit
 
 BRANCH = "roundhouse/promote-prod"
 FILE = "promotions/prod.lock.yaml"
-
-
-@pytest.fixture
-def server():
-    with ForgeServer() as server:
-        yield server
-        server.shutdown()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from random import Random
 
 import pytest
@@ -16,14 +17,15 @@ from roundhouse.gitops.compare import change_of, plan_against_deployed
 from roundhouse.gitops.plan import environment_plan, observability_template
 from roundhouse.gitops.plan_id import plan_inputs
 from roundhouse.gitops.stale import read_plan, refuse_unplanned_builds, require_planned
+from roundhouse.paths import find_paths
 from roundhouse.processes import Processes
 from stacks.endpoint.template import endpoint_template
-from tests.unit.roundhouse.gitops.repository import git
+from tests.unit.roundhouse.gitops.repository import ROOT, git
 
 pytestmark = pytest.mark.unit
 
 MODEL, ENVIRONMENT, REGION = "models/model-001.yaml", "environments/dev.yaml", "us-east-1"
-MOVES = 100
+MOVES = 50
 NUMBERS = (
     ("archive", "size_bytes"),
     ("manifest", "load_seconds"),
@@ -51,13 +53,19 @@ def inputs(repository, prices=None):
     return plan_inputs(tree.environments["dev"], deployments(tree, "dev"), prices=prices)
 
 
+@functools.cache
+def image_uris_now():
+    """What the code's own files are built into; no test changes them."""
+    return change_of(find_paths(ROOT), read_tree(ROOT), "dev", None).image_uris
+
+
 def templates(repository):
     """The endpoint stacks of the files as they are."""
     tree = read_tree(repository.root)
-    uris = change_of(repository.paths, tree, "dev", None).image_uris
     found = deployments(tree, "dev")
     endpoints = {
-        f"roundhouse-dev-endpoint-{item.name}": endpoint_template(item, uris) for item in found
+        f"roundhouse-dev-endpoint-{item.name}": endpoint_template(item, image_uris_now())
+        for item in found
     }
     return endpoints | observability_template(tree.environments["dev"], found)
 

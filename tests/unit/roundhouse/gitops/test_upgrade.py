@@ -71,10 +71,13 @@ def file_at(repository, ref, file):
     return git(repository, "show", f"{ref}:{file}")
 
 
-def test_nothing_newer_writes_nothing(repository):
-    result = run_upgrade(repository, sdk("26.05"))
+def refuse_to_run(command, on_line=None):
+    pytest.fail(f"{command} was run")
+
+
+def test_nothing_newer_writes_nothing():
+    result = upgrade(find_paths(ROOT), "dev", facts(sdk("26.05")), TODAY, refuse_to_run)
     assert (result.branch, result.findings, result.engines) == (None, (), ())
-    assert git(repository, "branch", "--list") == "* main"
 
 
 def test_newer_image_is_a_branch_with_the_engines_to_rebuild(
@@ -140,19 +143,26 @@ def test_row_that_a_person_filled_in_on_the_branch_moves_the_environment(reposit
     assert {engine.model for engine in second.engines} == {"model-001", "model-002"}
 
 
-def test_refuses_an_unknown_environment(repository):
+def test_refuses_an_unknown_environment():
     with pytest.raises(FaultsError, match="dev"):
-        upgrade(find_paths(repository), "prod", facts(NEWER), TODAY, Processes())
+        upgrade(find_paths(ROOT), "prod", facts(NEWER), TODAY, refuse_to_run)
 
 
-def test_refuses_to_overwrite_what_others_pushed(origin, repository):
-    branch = Branch(folder=repository, name=BRANCH, run=Processes())
-    head = git(repository, "rev-parse", "HEAD")
+def test_refuses_to_overwrite_what_others_pushed(tmp_path):
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    origin.mkdir()
+    git(origin, "init", "-q", "-b", "main")
+    git(origin, "commit", "-q", "--allow-empty", "-m", "main")
+    git(origin, "clone", "-q", str(origin), str(clone))
+    for name in ("user.name", "user.email"):
+        git(clone, "config", name, "a@example.com")
+    branch = Branch(folder=clone, name=BRANCH, run=Processes())
+    head = git(clone, "rev-parse", "HEAD")
     pushed = branch.remote_commit()
     commit = branch.commit({"models/a.txt": "a"}, "a", parent=head)
     git(origin, "branch", BRANCH)
-    git(repository, "commit", "-q", "--allow-empty", "-m", "theirs")
-    git(repository, "push", "-q", "origin", f"HEAD:refs/heads/{BRANCH}")
+    git(clone, "commit", "-q", "--allow-empty", "-m", "theirs")
+    git(clone, "push", "-q", "origin", f"HEAD:refs/heads/{BRANCH}")
     with pytest.raises(NotReadyError, match="git push for branch"):
         branch.replace(pushed, commit)
     assert git(origin, "log", "-1", "--format=%s", BRANCH) == "theirs"

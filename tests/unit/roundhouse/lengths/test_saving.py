@@ -48,10 +48,10 @@ def test_what_disturbs_a_whole_round_changes_nothing():
 def test_interval_of_a_sample_holds_the_saving_of_all_requests(count):
     found = [
         measured_saving(*requests(count, 5, seed=seed, noise=0.1), is_sample=True)
-        for seed in range(100)
+        for seed in range(50)
     ]
-    # 95 in the mean; a bootstrap of 15 requests is a little narrow.
-    assert sum(item.low <= TRUTH <= item.high for item in found) >= 85
+    # 95 % in the mean; a bootstrap of 15 requests is a little narrow.
+    assert sum(item.low <= TRUTH <= item.high for item in found) >= 43
     assert np.mean([item.share for item in found]) == pytest.approx(TRUTH, abs=0.01)
 
 
