@@ -1,4 +1,4 @@
-"""What the server before vLLM refuses, admits and costs: hostile requests, overload, one stream."""
+"""What the server before vLLM refuses, admits and costs: hostile requests, overload, streams."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from aiohttp import ClientSession
 
 from benchmarks.context import Context
+from benchmarks.generation_front.cost import cost_measures
 from benchmarks.generation_front.hostile_requests import HostileRequest, hostile_requests
 from benchmarks.generation_front.process import (
     PYTHON,
@@ -30,7 +31,7 @@ from roundhouse.processes import Command
 
 HOSTILE, THROWERS, INNOCENTS, SEED = 10_000, 12, 2, 1
 KNEE, OVERLOAD, LOAD_SECONDS, TOKENS = 8, 3, 20.0, 32
-ROUNDS, STREAM_TOKENS = 5, 400
+ROUNDS, STREAM_TOKENS, COST_ROUNDS = 5, 400, 3
 DONE = b"data: [DONE]\n\n"
 NONE = Bar(kind="exactly", limit=0)
 COMMAND = "make bench BENCH=generation_front: tiny Llama, vLLM and clients on the same cores"
@@ -53,6 +54,7 @@ def generation_front(context: Context) -> list[Measure]:
         with front_process(checkpoint, log, **settings) as front:
             measures += asyncio.run(_measure_overload(front))
             measures += asyncio.run(_measure_stream(front, context.rounds(ROUNDS)))
+        measures += cost_measures(folder, context.rounds(COST_ROUNDS))
     except NotReady as fault:
         raise ValueError(f"vLLM did not start: {fault}") from fault
     return with_command(COMMAND, measures)

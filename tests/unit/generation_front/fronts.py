@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import ClientSession, web
 
+from container.generation_front.app import BoundedServer
 from container.generation_front.engine import Engine
 from container.generation_front.routes import Routes
 from container.generation_front.settings import EngineSettings
@@ -21,6 +22,8 @@ class Front:
     routes: Routes
     program: EngineProgram
     session: ClientSession
+    server: BoundedServer
+    port: int
     faults: list = field(default_factory=list)
 
     async def ask(self, path, document=None, *, method="POST", headers=None, data=None):
@@ -51,7 +54,9 @@ async def listen(stack, server):
 
 
 @asynccontextmanager
-async def running_front(settings=None, **limits):
+async def running_front(
+    settings=None, idle_seconds=75.0, reader_seconds=60.0, connections=64, **limits
+):
     """A warm front; `limits` are EngineSettings'."""
     async with AsyncExitStack() as stack:
         program = EngineProgram()
@@ -60,15 +65,21 @@ async def running_front(settings=None, **limits):
         stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         engine = Engine(runner.addresses[0][1])
-        stack.push_async_callback(engine.close)
+        stack.callback(engine.close)
         faults = []
         values = {"models": ("chat",), "max_model_len": 64, "most_sequences": 8, **limits}
-        routes = Routes(engine, settings or Settings(), EngineSettings(**values), faults.append)
+        routes = Routes(
+            engine,
+            settings or Settings(),
+            EngineSettings(**values),
+            faults.append,
+            reader_seconds,
+        )
         routes.not_ready = ""
-        options = {"handler_cancellation": True, "access_log": None, "auto_decompress": False}
-        port = await listen(stack, web.Server(routes, **options))
+        server = BoundedServer(routes, connections, idle_seconds)
+        port = await listen(stack, server)
         session = await stack.enter_async_context(ClientSession(f"http://127.0.0.1:{port}"))
-        yield Front(routes, program, session, faults)
+        yield Front(routes, program, session, server, port, faults)
         assert faults == []
 
 
