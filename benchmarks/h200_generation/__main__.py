@@ -51,7 +51,7 @@ PAIRED_SHARE, PAIRED_REQUESTS, PAIRED_SEQUENCES, ROUNDS = 0.45, 512, 256, 3
 AT_ONCE, REQUESTS = 16, 160
 KNEE, OVERLOAD_SECONDS = 64, 12.0
 """Requests that may be under way at once, and the seconds of a load."""
-TOOL_ORDERS = (("vllm", "ours", "again"), ("again", "vllm", "ours"), ("ours", "again", "vllm"))
+TOOL_ORDERS = (("vllm", "ours", "again"), ("again", "ours", "vllm"))
 """`again` is vLLM's tool too: how far two equal ones are apart."""
 CACHE_SECONDS, STEP_TOKENS = 150, 8192
 """The second: a server's own max_num_batched_tokens on an H200; `LLM` has twice as many."""
@@ -240,7 +240,7 @@ class Experiment:
             own, log = {**load, "seed": seed}, self.log(f"{name}-{seed}")
             if name != "ours":
                 return vllm_numbers(port, checkpoint, log, own)
-            return our_numbers(port, log.parent, own)
+            return our_numbers(port, own)
 
         rounds: list[dict[str, Any]] = []
         for names in TOOL_ORDERS:

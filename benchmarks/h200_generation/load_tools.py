@@ -50,11 +50,11 @@ def vllm_numbers(port: int, checkpoint: str, log: Path, load: Mapping[str, int])
     return {name: found[name] for name in (*rates, *times)}
 
 
-def our_numbers(port: int, folder: Path, load: Mapping[str, int]) -> dict[str, Any]:
+def our_numbers(port: int, load: Mapping[str, int]) -> dict[str, Any]:
     """Return the metrics of `roundhouse bench`. Raises ValueError when it fails."""
     command = (
         *(sys.executable, "-m", "roundhouse", "bench", "--model", "chat", "--format", "json"),
-        *("--url", f"http://127.0.0.1:{port}/v1/completions", "--output", str(folder)),
+        *("--url", f"http://127.0.0.1:{port}/v1/completions"),
         *("--lengths", f"{load['input']}:{load['output']}", "--seed", str(load["seed"])),
         *("--concurrency", str(load["at_once"]), "--requests", str(load["requests"])),
         *("--ttft", str(TTFT_MS), "--itl", str(TPOT_MS)),
