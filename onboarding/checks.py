@@ -124,6 +124,7 @@ def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fa
         yield from name_rules.name_lengths(view.endpoints, environment.name)
     yield from name_rules.shared_endpoints_are_there(view)
     yield from name_rules.endpoints_do_not_collide(view)
+    yield from name_rules.adapters_do_not_collide(view)
     yield from view_rules.sources_in_s3_are_readable(view)
     yield from view_rules.packages_of_an_index_are_pinned_by_digest(view)
     yield from view_rules.queue_delays_are_within_the_slo(view)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
+from onboarding.document import Place
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
@@ -118,6 +119,17 @@ def split_models(
         name: model for name, model in models.items() if isinstance(model.spec, TextGenerationSpec)
     }
     return {name: model for name, model in models.items() if name not in generators}, generators
+
+
+def adapter_components(
+    generators: Mapping[str, Checked[TextGenerationSpec]],
+) -> Iterator[tuple[str, Place]]:
+    """Yield `<model>-<adapter>`, the name of each adapter's component, and where it is written."""
+    for name, file in generators.items():
+        if "serving" in file.sections:
+            for index, adapter in enumerate(file.spec.serving.adapters):
+                place = file.document.at("serving", "adapters", index, "name")
+                yield f"{name}-{adapter.name}", place
 
 
 def models_left_out(

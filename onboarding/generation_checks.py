@@ -9,6 +9,7 @@ from onboarding.dataset import is_inside
 from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault
 from onboarding.rules import (
+    generation_adapter_rules,
     generation_endpoint_rules,
     generation_placement_rules,
     generation_quantization_rules,
@@ -24,13 +25,18 @@ from onboarding.text_generation.checkpoint import (
     read_folder,
     read_headers_file,
 )
-from onboarding.text_generation.spec import GenerationSourceSpec, TextGenerationSpec
+from onboarding.text_generation.spec import (
+    GenerationSourceSpec,
+    SpeculativeSpec,
+    TextGenerationSpec,
+)
 from onboarding.validation import Checked
 
 RULES = (
     generation_source_rules.RULES
     + generation_quantization_rules.RULES
     + generation_serving_rules.RULES
+    + generation_adapter_rules.RULES
     + generation_endpoint_rules.RULES
 )
 
@@ -66,7 +72,15 @@ def generation_case(file: Checked[TextGenerationSpec], root: Path) -> Generation
         document=file.document,
         root=root,
         checkpoint=read_checkpoint(file.spec.source, root) if "source" in file.sections else None,
+        draft=_draft(file.spec.serving.speculative, root) if "serving" in file.sections else None,
     )
+
+
+def _draft(guess: SpeculativeSpec | None, root: Path) -> Checkpoint | CheckpointError | None:
+    """Return a draft model's headers, or what is wrong with them; None: it names none."""
+    if guess is None or guess.headers is None:
+        return None
+    return read_checkpoint(GenerationSourceSpec(headers=guess.headers), root)
 
 
 def read_checkpoint(

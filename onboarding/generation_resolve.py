@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from onboarding.checkpoint import checkpoint_sha256
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault, FaultsError
 from onboarding.generation_checks import placement_cases
@@ -17,12 +18,7 @@ from onboarding.text_generation.checkpoint_key import (
     checkpoint_schemes,
     dataset_paths,
 )
-from onboarding.text_generation.checkpoint_lock import (
-    CheckpointEntry,
-    CheckpointFile,
-    files_sha256,
-    read_generation_lock,
-)
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry, read_generation_lock
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.plan import Candidate
 from onboarding.text_generation.planner import Request, choose
@@ -73,25 +69,10 @@ def checkpoint_keys(
 
 
 def adapter_digests(spec: TextGenerationSpec, root: Path) -> Mapping[str, str]:
-    """Return the digest of the files of each adapter that is a folder of the tree, by name."""
+    """Return the digest of the files of each adapter, by name."""
     return {
-        adapter.name: _folder_sha256(root / adapter.source)
-        for adapter in spec.serving.adapters
-        if "://" not in adapter.source and "@" not in adapter.source
+        adapter.name: checkpoint_sha256(root / adapter.source) for adapter in spec.serving.adapters
     }
-
-
-def _folder_sha256(folder: Path) -> str:
-    files = [
-        CheckpointFile(
-            path=file.relative_to(folder).as_posix(),
-            size_bytes=file.stat().st_size,
-            sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
-        )
-        for file in folder.rglob("*")
-        if file.is_file()
-    ]
-    return files_sha256(files)
 
 
 def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployment:

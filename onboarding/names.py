@@ -213,6 +213,11 @@ def endpoint_name(environment: EnvironmentSpec, endpoint: str) -> str:
     return f"{environment.name}-{endpoint}"
 
 
+def adapter_component(environment: EnvironmentSpec, model: str, adapter: str) -> str:
+    """Name of the inference component of a text generator's adapter."""
+    return f"{endpoint_name(environment, model)}-{adapter}"
+
+
 def builder_project(environment: EnvironmentSpec, route: str) -> str:
     """CodeBuild project of a build route: cpu, gpu, fleet, images, or `capture_check_route`."""
     return f"roundhouse-{environment.name}-build-{route}"

@@ -23,7 +23,7 @@ from container.generation_client import (
     read_events,
 )
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.names import endpoint_name
+from onboarding.names import adapter_component, endpoint_name
 from onboarding.text_generation.spec import TextGenerationSpec
 from roundhouse.aws.bearer_token import bearer_token
 from roundhouse.aws.clients import Client, Clients, calling
@@ -123,12 +123,21 @@ class Prompt:
 def generator_address(
     environment: EnvironmentSpec, generators: Mapping[str, TextGenerationSpec], endpoint: str
 ) -> GeneratorAddress | None:
-    """Return the address of a text generator, named as in its file or as in SageMaker."""
+    """Return the address of a text generator, named as in its file or as in SageMaker.
+
+    `<model>-<adapter>` is an adapter's: SageMaker tells the copies of its base which one is asked.
+    """
     for name, spec in generators.items():
         full = endpoint_name(environment, name)
         if endpoint in (name, full):
             component = full if spec.endpoint.kind == "inference-component" else None
             return GeneratorAddress(name=name, endpoint=full, component=component)
+        for adapter in spec.serving.adapters:
+            component = adapter_component(environment, name, adapter.name)
+            if endpoint in (f"{name}-{adapter.name}", component):
+                return GeneratorAddress(
+                    name=f"{name}-{adapter.name}", endpoint=full, component=component
+                )
     return None
 
 

@@ -97,11 +97,6 @@ def registry(account: str, region: str) -> str:
     return registry_host(account, region)
 
 
-def serves_generation(platform: GenerationPlatform) -> bool:
-    """Whether our image can start from a platform's: AWS's vLLM images, and not LMI."""
-    return platform.image.startswith(f"{AWS_VLLM_REPOSITORY}:")
-
-
 def generation_image(platform: GenerationPlatform) -> str:
     """The key of the image of a generation platform, among tags and URIs of images."""
     return f"{GENERATION_IMAGE}:{platform.name}"
@@ -275,7 +270,7 @@ def image_tags(files: Mapping[str, Mapping[str, bytes]], base_image: str) -> dic
         if image != GENERATION_IMAGE
     }
     own = files.get(GENERATION_IMAGE, {})
-    rows = filter(serves_generation, generation_platforms().values())
+    rows = [row for row in generation_platforms().values() if not row.is_lmi]
     return tags | {generation_image(row): image_tag(own, row.image) for row in rows}
 
 

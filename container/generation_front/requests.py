@@ -50,15 +50,18 @@ def checked_request(
     settings: EngineSettings,
     models: Collection[str],
     adapter: str | None = None,
+    versions: Mapping[str, int] | None = None,
 ) -> EngineRequest:
     """Return the engine's request of a client's body, or raise RequestFault.
 
     `models` are the names served now. `adapter` is SageMaker's, and goes before the body's own.
-    The body of `/invocations` says by its keys whether it is a chat or a completion.
+    `versions` counts how often an adapter was loaded. The body of `/invocations` says by its keys
+    whether it is a chat or a completion.
     """
     document = _read_document(body)
     path = _path_of(document, path)
     document["model"] = _model_of(document, settings, models, adapter)
+    _salt_cache(document, 1 if versions is None else versions.get(document["model"], 1))
     for key in sorted(ENGINE_KEYS & document.keys()):
         if document[key] is not None:
             raise RequestFault(f"{key!r} is not taken from requests.")
@@ -129,6 +132,16 @@ def _model_of(
                 f"The model {name[:100]!r} does not exist here; known: {', '.join(sorted(models))}."
             )
     return str(names[-1]) if names else settings.models[0]
+
+
+def _salt_cache(document: dict[str, Any], version: int) -> None:
+    """Keep an adapter that was loaded again from reading what its files before have cached.
+
+    vLLM finds cached prompts by the adapter's name alone, and by a request's `cache_salt`.
+    """
+    own = document.get("cache_salt")
+    if version > 1 and (own is None or isinstance(own, str)):
+        document["cache_salt"] = f"{version}:{own or ''}"
 
 
 def _check_length(value: Any, key: str, least: int, most: int | None) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
@@ -84,6 +85,7 @@ class Routes:
         self._engine, self._settings, self._limits = engine, settings, engine_settings
         self._failed, self._reader_seconds = failed, reader_seconds
         self._models = {*engine_settings.models, *engine_settings.adapter_names}
+        self._loads = Counter(engine_settings.adapter_names)
         self.admission = Admission(engine_settings.most_sequences)
         self.not_ready = "The engine is starting."
         """Why /ping is not healthy; empty once the engine is warm."""
@@ -178,7 +180,9 @@ class Routes:
             body = await self._read_body(request, flight) if name is None else b""
         answer = await self._engine.request(request.method, request.path, body, LOAD_SECONDS)
         if answer.status == 200:
-            self._models = {*self._limits.models, *await self._served_models()}
+            models = await self._served_models()
+            self._loads.update(set(models) - self._models)
+            self._models = {*self._limits.models, *models}
         return whole_response(answer)
 
     async def _served_models(self) -> list[str]:
@@ -191,7 +195,8 @@ class Routes:
         try:
             adapter = self._refuse_headers(request)
             body = await self._read_body(request, flight)
-            arguments = (body, request.path, self._limits, frozenset(self._models), adapter)
+            models, versions = frozenset(self._models), dict(self._loads)
+            arguments = (body, request.path, self._limits, models, adapter, versions)
             checked = None
             if len(body) > INLINE_BYTES:
                 checked = await asyncio.to_thread(checked_request, *arguments)

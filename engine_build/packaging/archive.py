@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import shutil
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from engine_build.errors import InputRefused
@@ -78,11 +78,15 @@ def archive(folder: Path, manifest: Manifest, path: Path, plan_key: str | None =
     return entry_of(path, manifest.engine_key, plan_key)
 
 
-def pack(folder: Path, path: Path) -> None:
-    """Write a tar.gz of a folder's files, names sorted, without times, owners or modes."""
-    files = {
-        file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()
-    }
+def pack(folder: Path, path: Path, names: Iterable[str] | None = None) -> None:
+    """Write a tar.gz of a folder's files, names sorted, without times, owners or modes.
+
+    `names` are the files relative to the folder; None: all of them.
+    """
+    if names is None:
+        names = (file.relative_to(folder).as_posix() for file in folder.rglob("*")
+                 if file.is_file())  # fmt: skip
+    files = {name: folder / name for name in names}
     with (
         path.open("wb") as raw,
         gzip.GzipFile("", "wb", LEVEL, raw, mtime=0) as packed,

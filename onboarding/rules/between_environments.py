@@ -8,7 +8,7 @@ from itertools import permutations
 
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.environment_view import SpecFiles, own_endpoint
+from onboarding.environment_view import SpecFiles, adapter_components, own_endpoint
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import aws_partition
@@ -16,9 +16,11 @@ from onboarding.validation import Checked
 
 
 def environments_do_not_meet(files: SpecFiles) -> Iterator[Fault]:
-    """`<environment>-<name>` means one endpoint of an account and region, whatever the hyphens."""
+    """`<environment>-<name>` is one endpoint or component of an account and region."""
     own = (name for name, model in files.models.items() if own_endpoint(model) is not None)
-    names = {name.lower(): name for name in (*files.endpoints, *own)}
+    adapters = (name for name, _ in adapter_components(files.generators))
+    every = (*files.endpoints, *own, *files.generators, *adapters)
+    names = {name.lower(): name for name in every}
     for file, other in permutations(files.environments.values(), 2):
         longer, shorter = file.spec, other.spec
         if not {"name", "account", "region"} <= file.sections & other.sections or _place(

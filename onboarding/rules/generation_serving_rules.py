@@ -10,11 +10,9 @@ from onboarding.aws_limits import (
     ENVIRONMENT_VARIABLE_COUNT,
     REAL_TIME_SECONDS,
 )
-from onboarding.dataset import is_inside
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.rules.generation_case import GenerationCase
-from onboarding.rules.generation_source_rules import S3_FOLDER
 from onboarding.rules.rule import rule, rules_of
 from onboarding.rules.source_pins import REPOSITORY
 from onboarding.text_generation.arguments import (
@@ -22,8 +20,11 @@ from onboarding.text_generation.arguments import (
     RESERVED_PREFIXES,
     RESERVED_VARIABLES,
     ROUTED,
+    VLLM_PREFIX,
     container_environment,
 )
+from onboarding.text_generation.checkpoint import Checkpoint, CheckpointError
+from onboarding.text_generation.kv_cache import ArchitectureError, cache_layers
 from onboarding.text_generation.platforms import (
     generation_platforms,
     known_arguments,
@@ -84,6 +85,16 @@ def generation_platform_is_known(case: GenerationCase) -> Iterator[Fault]:
             value=serving.platform,
             allowed=comma_list(names),
             way_out=did_you_mean(serving.platform, names, "choose one of these"),
+        )
+    elif row.is_lmi:
+        yield case.document.at("serving", "platform").fault(
+            f"{row.image} is an LMI image, which our server cannot stand before: it has another "
+            "entry point, other variables, and its own request schema beside OpenAI's",
+            value=serving.platform,
+            allowed=comma_list(
+                [name for name, other in generation_platforms().items() if not other.is_lmi]
+            ),
+            way_out="choose one of these: vLLM, the engine inside LMI, in AWS's own image",
         )
     elif row.engine_version is None and serving.engine_version is None:
         yield case.document.at("serving", "platform").fault(
@@ -163,12 +174,12 @@ def environment_is_within_sagemakers_limits(case: GenerationCase) -> Iterator[Fa
         return
     given = case.spec.serving
     size = given.tensor_parallel if given.tensor_parallel != "auto" else 1
-    values = container_environment(case.spec, case.platform, size)
+    values = container_environment(case.spec, size)
     place = case.document.at("serving")
     for name, value in values.items():
         longest = max(len(name.encode()), len(value.encode()))
         if longest > ENVIRONMENT_VALUE_LENGTH:
-            argument = name.removeprefix("SM_VLLM_").removeprefix("OPTION_").lower()
+            argument = name.removeprefix(VLLM_PREFIX).lower()
             own = ("arguments", argument) if argument in given.arguments else ("environment", name)
             yield case.document.at("serving", *own).fault(
                 f"environment variable {name} has {longest} bytes",
@@ -241,25 +252,20 @@ def guesses_have_their_model(case: GenerationCase) -> Iterator[Fault]:
 
 
 @rule("serving")
-def adapters_are_pinned_and_distinct(case: GenerationCase) -> Iterator[Fault]:
-    """An adapter's name is what clients ask for, and its files are those that were judged."""
-    seen: set[str] = set()
-    for index, adapter in enumerate(case.spec.serving.adapters):
-        if adapter.name in seen:
-            yield case.document.at("serving", "adapters", index, "name").fault(
-                "duplicate name of an adapter", value=adapter.name, way_out="rename one of them"
+def guesses_can_be_counted(case: GenerationCase) -> Iterator[Fault]:
+    """The draft model's headers can be read, and its layers cache keys and values."""
+    problem = case.draft if isinstance(case.draft, CheckpointError) else None
+    if isinstance(case.draft, Checkpoint):
+        try:
+            cache_layers(case.draft.text_config)
+        except ArchitectureError as error:
+            problem = CheckpointError(
+                f"its KV cache cannot be counted: {error}", "choose another draft model"
             )
-        seen.add(adapter.name)
-        source = adapter.source
-        inside = "://" not in source and "@" not in source and is_inside(case.root, source)
-        is_folder = inside and (case.root / source).is_dir()
-        if not (REPOSITORY.fullmatch(source) or S3_FOLDER.fullmatch(source) or is_folder):
-            yield case.document.at("serving", "adapters", index, "source").fault(
-                "'source' of an adapter is neither pinned nor there",
-                value=source,
-                allowed="owner/name@<40 hex digits>, s3://BUCKET/PREFIX/, or a folder of the tree",
-                way_out="add the commit, end the prefix in /, or copy the folder here",
-            )
+    if problem is not None:
+        yield case.document.at("serving", "speculative", "headers").fault(
+            f"'serving.speculative.headers': {problem.what}", way_out=problem.way_out
+        )
 
 
 RULES = rules_of(globals())

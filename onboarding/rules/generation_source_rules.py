@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.dataset import is_inside
 from onboarding.fault import Fault
+from onboarding.nearest import comma_list
 from onboarding.rules.generation_case import GenerationCase
 from onboarding.rules.rule import rule, rules_of
 from onboarding.rules.source_pins import (
@@ -18,6 +19,7 @@ from onboarding.rules.source_pins import (
 )
 from onboarding.text_generation.checkpoint import CheckpointError
 from onboarding.text_generation.kv_cache import ArchitectureError, cache_layers
+from onboarding.text_generation.platforms import quantization_methods
 from onboarding.text_generation.weights import mismatches
 
 KINDS = ("huggingface", "python_package", "checkpoint")
@@ -192,6 +194,25 @@ def quantized_checkpoint_stays_as_it_is(case: GenerationCase) -> Iterator[Fault]
             value=", ".join(names),
             allowed="[bf16]: its weights are served as they are",
             way_out="take the schemes out, or name the checkpoint in 16 bits",
+        )
+
+
+@rule("source", "serving")
+def quantization_is_the_engines(case: GenerationCase) -> Iterator[Fault]:
+    """The server exits for a checkpoint that is quantized in a way that it does not load."""
+    quantization = None if case.headers is None else case.headers.quantization
+    known = quantization_methods(case.engine_version)
+    if quantization is None or known is None:
+        return
+    method = str(quantization.get("quant_method")).lower()
+    if method not in known:
+        key = "checkpoint" if case.spec.source.headers is None else "headers"
+        yield case.document.at("source", key).fault(
+            f"'source.{key}': config.json names quantization method {method}, which vLLM "
+            f"{case.engine_version} does not load",
+            value=getattr(case.spec.source, key),
+            allowed=comma_list(known),
+            way_out="name the checkpoint in 16 bits, and its format in quantization.schemes",
         )
 
 

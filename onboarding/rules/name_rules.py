@@ -11,6 +11,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import (
     EnvironmentView,
     SpecFiles,
+    adapter_components,
     is_part_of_a_shared_endpoint,
     models_left_out,
     shared_endpoint_name,
@@ -230,6 +231,31 @@ def endpoints_do_not_collide(view: EnvironmentView) -> Iterator[Fault]:
                 "the model's own endpoint",
                 value=name,
                 way_out="rename one of the two",
+            )
+
+
+def adapters_do_not_collide(view: EnvironmentView) -> Iterator[Fault]:
+    """An adapter's component `<environment>-<model>-<adapter>` is called like nothing else."""
+    models = (*view.own_endpoints, *view.generators)
+    owners = {name.lower(): f"endpoints/{name}.yaml" for name in view.endpoints}
+    owners |= {name.lower(): f"models/{name}.yaml" for name in models}
+    prefix = view.environment.spec.name if "name" in view.environment.sections else ""
+    for name, place in adapter_components(view.generators):
+        owner = owners.get(name.lower())
+        owners.setdefault(name.lower(), f"another adapter of {place.file}")
+        if owner is not None:
+            yield place.fault(
+                f"duplicate name: the adapter's component is called '{name}', as {owner} is",
+                value=name,
+                way_out="rename the adapter, or the other",
+            )
+        elif prefix and len(prefix) + 1 + len(name) > NAME_LENGTH:
+            yield place.fault(
+                f"the adapter's component would be called '{prefix}-{name}', of "
+                f"{len(prefix) + 1 + len(name)} characters",
+                value=name,
+                allowed=f"at most {NAME_LENGTH}",
+                way_out="shorten the name of the adapter or of the model",
             )
 
 

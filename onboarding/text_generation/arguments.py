@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from onboarding.text_generation.platforms import GenerationPlatform
+from onboarding.text_generation.adapter import engine_rank
 from onboarding.text_generation.spec import Argument, TextGenerationSpec
 
-VLLM_PREFIX, LMI_PREFIX = "SM_VLLM_", "OPTION_"
-RESERVED_PREFIXES = (VLLM_PREFIX, LMI_PREFIX, "SERVING_", "SAGEMAKER_")
-"""Of environment variables that the plan alone sets."""
+VLLM_PREFIX = "SM_VLLM_"
+RESERVED_PREFIXES = (VLLM_PREFIX, "OPTION_", "SERVING_", "SAGEMAKER_")
+"""Of environment variables that the plan alone sets, or that other images read."""
 RESERVED_VARIABLES = (
     "STANDARD_AUTO_INSTALL_REQ",
     "HF_MODEL_ID",
@@ -56,36 +56,38 @@ def engine_arguments(spec: TextGenerationSpec, tensor_parallel: int) -> dict[str
     }
     if serving.speculative is not None:
         guess: dict[str, object] = {
-            "method": serving.speculative.method,
+            "method": serving.speculative.method.replace("-", "_"),
             "num_speculative_tokens": serving.speculative.tokens,
         }
         if serving.speculative.model is not None:
-            guess["model"] = serving.speculative.model
+            name, _, commit = serving.speculative.model.partition("@")
+            guess |= {"model": name, "revision": commit}
         found["speculative_config"] = json.dumps(guess, separators=(",", ":"))
     if serving.adapters:
         found |= {
             "enable_lora": True,
             "max_loras": len(serving.adapters),
-            "max_lora_rank": max(adapter.rank for adapter in serving.adapters),
+            "max_lora_rank": engine_rank(adapter.rank for adapter in serving.adapters),
         }
     set_ones = {name: value for name, value in found.items() if value is not None}
     return set_ones | dict(serving.arguments)
 
 
-def container_environment(
-    spec: TextGenerationSpec, platform: GenerationPlatform, tensor_parallel: int
-) -> Mapping[str, str]:
+def container_environment(spec: TextGenerationSpec, tensor_parallel: int) -> Mapping[str, str]:
     """Return the container's environment: the engine's arguments, and the file's variables.
 
-    AWS's vLLM images read SM_VLLM_X as --x, LMI reads OPTION_X.
+    AWS's vLLM images read SM_VLLM_X as --x.
     """
-    prefix = LMI_PREFIX if platform.name.startswith("lmi") else VLLM_PREFIX
     values = {
-        f"{prefix}{name.upper()}": str(value).lower() if isinstance(value, bool) else str(value)
+        f"{VLLM_PREFIX}{name.upper()}": _text(value)
         for name, value in engine_arguments(spec, tensor_parallel).items()
     }
-    fixed = {} if prefix == LMI_PREFIX else {"STANDARD_AUTO_INSTALL_REQ": "false"}
-    if fixed and spec.serving.adapters:
+    fixed = {"STANDARD_AUTO_INSTALL_REQ": "false"}
+    if spec.serving.adapters:
         # SageMaker loads each adapter's component by a request to the running server.
         fixed["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "true"
     return {**values, **fixed, **spec.serving.environment}
+
+
+def _text(value: Argument) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -90,15 +90,21 @@ class Checkpoint:
         return sum(tensor.bytes * count for _, tensor, count in self.kinds)
 
     @property
+    def quantization(self) -> Mapping[str, Any] | None:
+        """How config.json says that weights are quantized already; None: they are not."""
+        found = self.text_config.get("quantization_config")
+        return found if isinstance(found, Mapping) else None
+
+    @property
     def is_quantized(self) -> bool:
         """True where config.json says that weights are quantized already."""
-        return isinstance(self.text_config.get("quantization_config"), Mapping)
+        return self.quantization is not None
 
     @property
     def scheme(self) -> str | None:
         """The number format that weights are quantized in already; None: not, or not known."""
-        quantization = self.text_config.get("quantization_config")
-        if not isinstance(quantization, Mapping):
+        quantization = self.quantization
+        if quantization is None:
             return None
         method = quantization.get("quant_method")
         return FORMATS.get(str(quantization.get("format") if method == COMPRESSED else method))

@@ -53,7 +53,7 @@ class GenerationDeployment:
     @property
     def container_environment(self) -> Mapping[str, str]:
         """The container's environment variables."""
-        return container_environment(self.spec, self.platform, self.candidate.tensor_parallel)
+        return container_environment(self.spec, self.candidate.tensor_parallel)
 
     @property
     def checkpoints(self) -> tuple[CheckpointPlan, ...]:

@@ -14,6 +14,7 @@ from onboarding.yaml_text import load_yaml
 
 KV_FP8 = "kv-fp8"
 ANY = "*"
+LMI_REPOSITORY = "djl-inference"
 
 
 class GenerationPlatform(Value):
@@ -25,6 +26,11 @@ class GenerationPlatform(Value):
     image: str
     cuda: str | None
     inference_ami_version: str | None
+
+    @property
+    def is_lmi(self) -> bool:
+        """True for AWS's LMI images, in which DJL Serving starts the engine."""
+        return self.image.startswith(f"{LMI_REPOSITORY}:")
 
 
 class SchemeRow(Value):
@@ -154,6 +160,13 @@ def known_arguments(version: str) -> frozenset[str] | None:
         return None
     own = (row["arguments"] for row in content["only"] if version in row["versions"])
     return frozenset(content["every"]).union(*own)
+
+
+@cache
+def quantization_methods(version: str | None) -> tuple[str, ...] | None:
+    """Return the values of quant_method that a version loads; None where that is not known."""
+    methods = _content("vllm_arguments.yaml")["quantization_methods"].get(version)
+    return None if methods is None else tuple(methods)
 
 
 @cache

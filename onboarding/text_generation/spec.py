@@ -166,6 +166,11 @@ class SpeculativeSpec(Value):
     model: str | None = Field(
         None, description="Draft model: owner/name@<40 hex digits>; ngram and mtp need none"
     )
+    headers: str | None = Field(
+        None,
+        description="JSON file under the onboarding root with the draft model's config.json and "
+        "safetensors headers; default: its memory is not counted",
+    )
 
 
 class AdapterSpec(Value):
@@ -175,9 +180,12 @@ class AdapterSpec(Value):
         description="Letters, digits, hyphens between them; at most 63"
     )
     source: str = Field(
-        description="owner/name@<40 hex digits>, s3://BUCKET/PREFIX/, or a folder of the tree"
+        description="Folder under the onboarding root with adapter_config.json and "
+        "adapter_model.safetensors"
     )
-    rank: Annotated[int, Field(ge=1, le=512)] = Field(16, description="Rank of its matrices")
+    rank: Annotated[int, Field(ge=1, le=512)] = Field(
+        16, description="Largest rank of its matrices"
+    )
 
 
 class GenerationServingSpec(Value):

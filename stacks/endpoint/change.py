@@ -12,12 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from onboarding.text_generation.arguments import VLLM_PREFIX
 from stacks.scaling.resources import POLICY, TARGET
 from stacks.template import DIGEST_LENGTH
 
 Template = Mapping[str, Any]
 ENDPOINT, CONFIG = "AWS::SageMaker::Endpoint", "AWS::SageMaker::EndpointConfig"
-COMPONENT = "AWS::SageMaker::InferenceComponent"
+COMPONENT, MODEL = "AWS::SageMaker::InferenceComponent", "AWS::SageMaker::Model"
+RANK = f"{VLLM_PREFIX}MAX_LORA_RANK"
 HELD = "RoundhouseHeld"
 """Template metadata.
 
@@ -42,11 +44,20 @@ def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
 
     The last one is `after`. An instance type changes only while nothing scales the variant, so its
     scaling goes first, and `after` brings it back. The names of the variants change only all at
-    once, so the first update has no rollout of its own; it has no rollback either.
+    once, so the first update has no rollout of its own; it has no rollback either. Adapters that
+    new copies could not load go before their base changes.
     """
     if not _updates_one_endpoint(before, after):
         return (UpdateStep(template=after),)
     steps: list[UpdateStep] = []
+    without = _without_old_adapters(before, after)
+    if without is not None:
+        reason = (
+            "adapters go or get a lower rank, and new copies of their base could not load them as "
+            "they are"
+        )
+        steps.append(UpdateStep(template=without, reason=reason))
+        before = without
     held = _held_variants(before, after)
     if held:
         reason = (
@@ -99,6 +110,41 @@ def updates_component(before: Template, after: Template) -> bool:
     return any(
         old[name]["Properties"] != new[name]["Properties"] for name in old.keys() & new.keys()
     )
+
+
+def _without_old_adapters(before: Template, after: Template) -> Template | None:
+    """Return the deployed template without the adapters that the new copies could not load.
+
+    A copy loads the adapters of its component before it answers, and CloudFormation updates the
+    base first, and deletes last. None where each of them can be loaded, or the base stays.
+    """
+    old, new = _adapters(before), _adapters(after)
+    gone, lower = old.keys() - new.keys(), _adapter_rank(after) < _adapter_rank(before)
+    changed = {name for name in old.keys() & new.keys() if lower and old[name] != new[name]}
+    if not updates_component(before, after) or not (gone or changed):
+        return None
+    resources = {
+        name: resource
+        for name, resource in before["Resources"].items()
+        if name not in gone | changed
+    }
+    return {**before, "Resources": resources}
+
+
+def _adapters(template: Template) -> dict[str, Any]:
+    return {
+        name: resource
+        for name, resource in _of(template, COMPONENT).items()
+        if "BaseInferenceComponentName" in resource["Properties"]["Specification"]
+    }
+
+
+def _adapter_rank(template: Template) -> int:
+    """Return the largest rank of an adapter that the container takes; 0 where it takes none."""
+    containers = [
+        item["Properties"].get("PrimaryContainer", {}) for item in _of(template, MODEL).values()
+    ]
+    return max((int(item.get("Environment", {}).get(RANK, 0)) for item in containers), default=0)
 
 
 def _updates_one_endpoint(before: Template, after: Template) -> bool:

@@ -11,20 +11,12 @@ from onboarding.aws_limits import (
     ENVIRONMENT_BYTES,
     ENVIRONMENT_VALUE_LENGTH,
     ENVIRONMENT_VARIABLE_COUNT,
-    NAME_LENGTH,
 )
 from onboarding.nearest import comma_list
-from onboarding.text_generation.arguments import VLLM_PREFIX
 from onboarding.text_generation.generation_deployment import GenerationDeployment
-from onboarding.text_generation.platforms import generation_platforms, versions_with
+from onboarding.text_generation.platforms import versions_with
 from stacks.generation import sizes
-from stacks.generation.properties import (
-    ROUTING,
-    adapter_component_name,
-    component_name,
-    environment_variables,
-)
-from stacks.images import serves_generation
+from stacks.generation.properties import ROUTING, environment_variables
 
 GIGABYTE = 10**9
 DISK_SHARE = 0.8
@@ -36,9 +28,7 @@ def generation_faults(deployment: GenerationDeployment) -> tuple[str, ...]:
     if deployment.problem is not None:
         return (deployment.problem,)
     return (
-        *_platform(deployment),
         *_routing(deployment),
-        *_names(deployment),
         *_variables(deployment),
         *_downloads(deployment),
         *_disk(deployment),
@@ -67,15 +57,6 @@ def generation_notes(deployment: GenerationDeployment) -> Iterator[str]:
         )
 
 
-def _platform(deployment: GenerationDeployment) -> Iterator[str]:
-    if not serves_generation(deployment.platform):
-        known = [name for name, row in generation_platforms().items() if serves_generation(row)]
-        yield (
-            f"Endpoint '{deployment.name}' cannot run {deployment.platform.image}: its front "
-            f"starts AWS's vLLM images alone; set serving.platform to {comma_list(known)}."
-        )
-
-
 def _routing(deployment: GenerationDeployment) -> Iterator[str]:
     routing = deployment.spec.endpoint.routing
     if routing not in ROUTING:
@@ -83,17 +64,6 @@ def _routing(deployment: GenerationDeployment) -> Iterator[str]:
             f"Endpoint '{deployment.name}' cannot route by {routing}: CloudFormation takes "
             f"{comma_list(tuple(ROUTING))}; set endpoint.routing to one of them."
         )
-
-
-def _names(deployment: GenerationDeployment) -> Iterator[str]:
-    adapters = deployment.spec.serving.adapters
-    of_adapters = (adapter_component_name(deployment, adapter) for adapter in adapters)
-    for name in (component_name(deployment), *of_adapters):
-        if len(name) > NAME_LENGTH:
-            yield (
-                f"Inference component '{name}' has {len(name)} characters, and SageMaker takes "
-                f"{NAME_LENGTH}; shorten the names of the model or its adapters."
-            )
 
 
 def _variables(deployment: GenerationDeployment) -> Iterator[str]:
@@ -126,15 +96,6 @@ def _downloads(deployment: GenerationDeployment) -> Iterator[str]:
             f"Endpoint '{deployment.name}' would download draft model {serving.speculative.model} "
             "when it starts, and its container has no network; use ngram or mtp, which need none."
         )
-    for adapter in serving.adapters:
-        if adapter.name not in deployment.adapters:
-            yield (
-                f"Adapter '{adapter.name}' of endpoint '{deployment.name}' lies at "
-                f"{adapter.source}, and only adapters in the tree are published; copy its files "
-                "into a folder of the tree."
-            )
-    if serving.adapters and f"{VLLM_PREFIX}ENABLE_LORA" not in deployment.container_environment:
-        yield f"Endpoint '{deployment.name}' has adapters, and its plan does not enable them."
 
 
 def _disk(deployment: GenerationDeployment) -> Iterator[str]:

@@ -37,11 +37,6 @@ def component_name(deployment: GenerationDeployment) -> str:
     return names.endpoint_name(deployment.environment, deployment.name)
 
 
-def adapter_component_name(deployment: GenerationDeployment, adapter: AdapterSpec) -> str:
-    """Return the name of an adapter's inference component."""
-    return f"{component_name(deployment)}-{adapter.name}"
-
-
 def environment_variables(deployment: GenerationDeployment) -> dict[str, str]:
     """Return the container's environment: the plan's, with a bound of the queue."""
     variables = dict(deployment.container_environment)
@@ -178,7 +173,9 @@ def adapter_properties(deployment: GenerationDeployment, adapter: AdapterSpec) -
     bucket = names.artifact_bucket(deployment.environment)
     archive = names.adapter_path(deployment.adapters[adapter.name])
     return {
-        "InferenceComponentName": adapter_component_name(deployment, adapter),
+        "InferenceComponentName": names.adapter_component(
+            deployment.environment, deployment.name, adapter.name
+        ),
         "EndpointName": names.endpoint_name(deployment.environment, deployment.name),
         "Specification": {
             "BaseInferenceComponentName": component_name(deployment),

@@ -14,20 +14,21 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from onboarding.text_generation.platforms import generation_platforms
 from onboarding.tree import read_tree
 from stacks.generation.template import generation_template
-from stacks.images import generation_image, serves_generation
+from stacks.images import generation_image
 from stacks.template import Template
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
-from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_8B
-from tests.unit.onboarding.trees import tree_root
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_8B, adapter_files
+from tests.unit.onboarding.trees import Change, tree_root
 
 BASE = yaml.safe_load((FIXTURES / "text_generation" / "base.yaml").read_text(encoding="utf-8"))
 SCALED = {"endpoint": {"copies": {"min": 1, "max": 4}}}
 ZERO = {"endpoint": {"copies": {"min": 0, "max": 4, "zero": True}}}
 FIXED = {"endpoint": {"copies": {"min": 2, "max": 2}}}
+LEGAL = {"serving": {"adapters": [{"name": "legal", "source": "adapters/faq"}]}}
 WITHOUT_COMPONENTS = {"endpoint": {"kind": "model", "copies": {"min": 1, "max": 4}}}
 IMAGE = "111122223333.dkr.ecr.us-east-1.amazonaws.com/roundhouse-cloud/vllm-server:0123456789abcdef"
 IMAGES = {generation_image(row): IMAGE for row in generation_platforms().values()
-          if serves_generation(row)}  # fmt: skip
+          if not row.is_lmi}  # fmt: skip
 
 
 def knee(concurrency: float = 10, instance_type: str = "ml.g5.2xlarge") -> GenerationKnee:
@@ -45,12 +46,16 @@ def knee(concurrency: float = 10, instance_type: str = "ml.g5.2xlarge") -> Gener
     )
 
 
-def generator_files(**changes: Any) -> dict[str, str]:
+def generator_files(**changes: Any) -> dict[str, Change]:
     """The files that a text generator with changed sections adds to the base tree."""
     data = {name: dict(value) if isinstance(value, dict) else value for name, value in BASE.items()}
     for section, values in changes.items():
         data[section] = {**data[section], **values}
-    return {"models/chat.yaml": yaml.safe_dump(data), "models/data/8b.json": LLAMA_8B.document()}
+    return {
+        "models/chat.yaml": yaml.safe_dump(data),
+        "models/data/8b.json": LLAMA_8B.document(),
+        **adapter_files("adapters/faq"),
+    }
 
 
 def lock_checkpoints(root: Path, **entry: Any) -> tuple[GenerationDeployment, ...]:

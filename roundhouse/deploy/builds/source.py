@@ -116,7 +116,8 @@ def publish_adapters(session: Session, generators: Sequence[GenerationDeployment
                 continue
             with tempfile.TemporaryDirectory(prefix="roundhouse-adapter-") as folder:
                 path = Path(folder) / "adapter.tar.gz"
-                pack(session.paths.tree / sources[name], path)
+                source = session.paths.tree / sources[name]
+                pack(source, path, checkpoint_files(source))
                 title = f"Publishing adapter {name} to s3://{bucket}/{key}"
                 write_once(s3, bucket, key, path.read_bytes(), title)
             published += 1

@@ -24,6 +24,7 @@ class EngineProgram:
         self.app.router.add_get("/metrics", self.metrics)
         self.app.router.add_get("/v1/models", self.models)
         self.app.router.add_post("/adapters", self.load)
+        self.app.router.add_delete("/adapters/{name}", self.unload)
         self.app.router.add_post("/v1/chat/completions", self.generate)
         self.app.router.add_post("/v1/completions", self.generate)
         self.adapters = []
@@ -41,6 +42,10 @@ class EngineProgram:
     async def load(self, request):
         self.adapters.append((await request.json())["name"])
         return web.Response(text="loaded")
+
+    async def unload(self, request):
+        self.adapters.remove(request.match_info["name"])
+        return web.Response(text="unloaded")
 
     async def generate(self, request):
         document = await request.json()

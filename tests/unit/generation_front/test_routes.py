@@ -170,6 +170,22 @@ def test_adapters_load_and_answer_where_the_plan_has_them():
     assert run(play, adapters=True) == (404, 200, 200, "a1")
 
 
+def test_an_adapter_that_is_loaded_again_reads_nothing_that_was_cached_before():
+    async def play(front):
+        salts = []
+        for _ in range(3):
+            await front.ask("/adapters", {"name": "a1", "src": "/x"})
+            for own in (None, "mine"):
+                await front.ask("/invocations", completion(model="a1", cache_salt=own))
+                salts.append(front.program.requests[-1][1]["cache_salt"])
+            await front.ask("/adapters/a1", method="DELETE")
+        await front.ask("/invocations", completion(model="chat"))
+        return salts, "cache_salt" in front.program.requests[-1][1]
+
+    salts = [None, "mine", "2:", "2:mine", "3:", "3:mine"]
+    assert run(play, adapters=True) == (salts, False)
+
+
 def test_a_fault_of_ours_shows_no_values():
     async def play(front):
         front.routes._engine = None

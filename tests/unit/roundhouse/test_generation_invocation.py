@@ -260,6 +260,15 @@ def test_a_generator_is_found_by_its_name_and_by_its_endpoints(root):
     assert generator_address(environment, tree.generators, "other") is None
 
 
+def test_an_adapter_is_found_by_its_component(tmp_path):
+    text = (FIXTURES / "text_generation" / "base.yaml").read_text()
+    text = text.replace("serving: {", "serving: {adapters: [{name: fr, source: models}], ")
+    tree = read_tree(generator_tree(tmp_path, text))
+    for name in ("chat-fr", "cloud-chat-fr"):
+        found = generator_address(tree.environments["cloud"], tree.generators, name)
+        assert (found.endpoint, found.component) == ("cloud-chat", "cloud-chat-fr")
+
+
 def test_refuses_prompts_that_do_not_fit(root):
     tree = read_tree(root)
     session = SimpleNamespace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,13 @@ def llama(
 LLAMA_8B = llama(4096, 32, 32, 8, 14_336)
 LLAMA_70B = llama(8192, 80, 64, 8, 28_672)
 SMOLLM = llama(576, 30, 9, 3, 1536)
+FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
 SHAPES = {
     "8b": LLAMA_8B,
     "70b": LLAMA_70B,
     "smollm": SMOLLM,
-    "8b-fp8": llama(4096, 32, 32, 8, 14_336, quantization_config={"quant_method": "fp8"}),
+    "8b-fp8": llama(4096, 32, 32, 8, 14_336, quantization_config=FP8),
+    "8b-nf4": llama(4096, 32, 32, 8, 14_336, quantization_config={"quant_method": "bitsandbytes"}),
     "mamba": llama(4096, 32, 32, 8, 14_336, mamba_d_state=16),
     "torn": llama(4096, 32, 32, 8, 14_336, hidden_size=2048),
     "heads": llama(4096, 32, 32, 4, 14_336, model_type="llama", num_key_value_heads=8),
@@ -67,7 +70,54 @@ SHAPES = {
 }
 
 
+def adapter_files(
+    folder: str,
+    *,
+    rank: int = 8,
+    module: str = "model.layers.0.self_attn.q_proj",
+    shape: tuple[int, int] = (4096, 4096),
+    **config: Any,
+) -> dict[str, Change]:
+    """Return the files of a LoRA adapter of one module: inputs and outputs, headers alone."""
+    own = {"r": rank, "lora_alpha": 16, "target_modules": ["q_proj"], "peft_type": "LORA"}
+    header = {
+        f"base_model.model.{module}.lora_A.weight": [rank, shape[0]],
+        f"base_model.model.{module}.lora_B.weight": [shape[1], rank],
+    }
+    tensors = {
+        name: {"dtype": "BF16", "shape": size, "data_offsets": [0, 0]}
+        for name, size in header.items()
+    }
+    text = json.dumps(tensors).encode()
+    return {
+        f"{folder}/adapter_config.json": json.dumps({**own, **config}),
+        f"{folder}/adapter_model.safetensors": len(text).to_bytes(8, "little") + text,
+    }  # fmt: skip
+
+
+ADAPTERS = {
+    **adapter_files("adapters/faq"),
+    **adapter_files("adapters/rank-32", rank=32),
+    **adapter_files("adapters/layer-40", module="model.layers.40.self_attn.q_proj"),
+    **adapter_files("adapters/narrow", shape=(2048, 2048)),
+    **adapter_files("adapters/other-base", base_model_name_or_path="acme/other"),
+    **adapter_files("adapters/dora", use_dora=True),
+    **adapter_files("adapters/pickle"),
+    "adapters/pickle/optimizer.pt": b"",
+    **adapter_files("adapters/no-weights"),
+    "adapters/no-weights/adapter_model.safetensors": None,
+}
+
+
 def generator_tree(folder: Path, text: str, changes: dict[str, Change] | None = None) -> Path:
-    """Return a tree with models/chat.yaml, the headers of every shape and an environment."""
+    """Return a tree with models/chat.yaml, the headers of every shape and an environment.
+
+    The adapters are there where the text names one.
+    """
     headers = {f"models/data/{name}.json": shape.document() for name, shape in SHAPES.items()}
-    return tree_root(folder, {"models/chat.yaml": text, **headers, **(changes or {})})
+    adapters = {
+        name: content
+        for name, content in ADAPTERS.items()
+        if content is not None and "/".join(name.split("/")[:2]) in text
+    }
+    return tree_root(folder, {"models/chat.yaml": text, **headers, **adapters, **(changes or {})})

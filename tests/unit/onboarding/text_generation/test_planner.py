@@ -190,7 +190,7 @@ def test_arguments_are_the_plans_and_known_to_the_engine():
     spec = _spec(
         serving={
             "speculative": {"method": "ngram", "tokens": 4},
-            "adapters": [{"name": "a", "source": "s3://b/a/", "rank": 64}],
+            "adapters": [{"name": "a", "source": "a", "rank": 40}],
             "arguments": {"enable_auto_tool_choice": True},
         }
     )
@@ -198,12 +198,11 @@ def test_arguments_are_the_plans_and_known_to_the_engine():
     assert found.keys() <= (known_arguments("0.30.0") or set())
     assert found["max_lora_rank"] == 64 and found["tensor_parallel_size"] == 2
     assert "quantization" not in found
-    variables = container_environment(spec, generation_platforms()["vllm-0.30.0"], 2)
+    variables = container_environment(spec, 2)
     assert variables["SM_VLLM_SERVED_MODEL_NAME"] == "chat"
     assert variables["SM_VLLM_ENABLE_AUTO_TOOL_CHOICE"] == "true"
     assert variables["STANDARD_AUTO_INSTALL_REQ"] == "false"
-    lmi = container_environment(spec, generation_platforms()["lmi-28"], 2)
-    assert lmi["OPTION_MAX_MODEL_LEN"] == "8192" and "STANDARD_AUTO_INSTALL_REQ" not in lmi
+    assert variables["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "true"
 
 
 def test_model_without_headers_names_the_way_out(tmp_path):

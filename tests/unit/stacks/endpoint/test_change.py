@@ -15,6 +15,7 @@ from stacks.endpoint.change import (
     with_scaling_again,
 )
 from stacks.scaling.resources import POLICY, TARGET
+from tests.synth import generation_cases
 from tests.synth.endpoint_cases import (
     BESIDE,
     MODEL,
@@ -179,3 +180,32 @@ def test_config_is_updated_where_its_name_changes_and_counts_move():
     assert updates_config(before, template({MODEL: BIGGER}))
     assert not updates_config({"Resources": {}}, before)
     assert not updates_config(before, template({MODEL: {"max: 2": "max: 1"}}))
+
+
+def adapters(**ranks: int) -> Any:
+    """A text generator's template with these adapters, by their ranks."""
+    rows = [{"name": name, "source": "adapters/faq", "rank": rank} for name, rank in ranks.items()]
+    return generation_cases.template(generation_cases.generator(serving={"adapters": rows}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [({}, {"fr": 8}), ({"fr": 8}, {"fr": 16, "de": 8}), ({"fr": 16}, {"fr": 16}), ({}, {})],
+)
+def test_adapters_that_new_copies_load_take_one_update(before, after):
+    assert len(update_steps(adapters(**before), adapters(**after))) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [({"fr": 8}, {}, 0), ({"fr": 16, "de": 8}, {"de": 8}, 1)],
+)
+def test_adapters_that_go_do_so_before_their_base_changes(before, after, left):
+    old, new = adapters(**before), adapters(**after)
+    first, last = update_steps(old, new)
+    gone = old["Resources"].keys() - first.template["Resources"].keys()
+    assert {name[:7] for name in gone} == {"Adapter"} and len(gone) == len(before) - left
+    assert {name: old["Resources"][name] for name in first.template["Resources"]} == (
+        first.template["Resources"]
+    )
+    assert last.template == new and "adapters go" in first.reason

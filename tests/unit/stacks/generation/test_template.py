@@ -10,6 +10,7 @@ import pytest
 from stacks.generation.faults import generation_faults, generation_notes
 from tests.synth.generation_cases import (
     FIXED,
+    LEGAL,
     SCALED,
     WITHOUT_COMPONENTS,
     ZERO,
@@ -204,7 +205,7 @@ def test_role_reads_one_checkpoint(generation):
 
 
 def test_an_adapter_is_a_component_in_the_copies_of_its_base():
-    generation = generator(serving={"adapters": [{"name": "legal", "source": "models/data"}]})
+    generation = generator(**LEGAL)
     resources = template(generation)["Resources"]
     (name,) = (item for item in resources if item.startswith("Adapter"))
     archive = f"adapters/{generation.adapters['legal'][:20]}/adapter.tar.gz"
@@ -231,23 +232,12 @@ def test_refuses_a_checkpoint_that_is_not_built():
     ("changes", "fault"),
     [
         (
-            {"serving": {"platform": "lmi-28", "max_num_queued_reqs": None}},
-            "starts AWS's vLLM images",
-        ),
-        (
             {"serving": {"speculative": {"method": "eagle3", "tokens": 4,
                                          "model": f"acme/draft@{'0' * 40}"}}},
             "its container has no network",
         ),
-        ({"serving": {"adapters": [{"name": "tone", "source": f"acme/tone@{'0' * 40}"}]}},
-         "only adapters in the tree"),
     ],
 )  # fmt: skip
 def test_refuses_what_cannot_be_served(changes, fault):
     found = generation_faults(generator(**changes))
     assert any(fault in item for item in found), found
-
-
-def test_refuses_a_component_with_too_long_a_name():
-    long = {"name": "a" * 60, "source": "models/data"}
-    assert any("63" in item for item in generation_faults(generator(serving={"adapters": [long]})))
