@@ -10,8 +10,9 @@ from onboarding.generation_resolve import generation_deployments
 from onboarding.rules.generation_case import GenerationPlacementCase
 from onboarding.rules.generation_placement_rules import placement_request
 from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.text_generation.gpu_memory import GIB
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
-from onboarding.text_generation.planner import GIB, choose
+from onboarding.text_generation.planner import choose
 from onboarding.text_generation.platforms import gpus
 from onboarding.tree import Tree
 
@@ -98,7 +99,15 @@ def _notes(
             f"{heads} heads of keys and values are copied to {chosen.tensor_parallel} GPUs: more "
             "of them hold no more tokens."
         )
-    if serving.speculative is not None and serving.speculative.model is not None:
-        yield "The draft model's memory and the speed-up are not counted."
+    if serving.speculative is not None:
+        yield "What speculative decoding saves or costs of the time is not counted."
+        if serving.speculative.model is not None and case.model.draft is None:
+            yield (
+                "The draft model's memory is not counted: 'serving.speculative.headers' names no "
+                "file of its headers."
+            )
     if serving.adapters:
-        yield "The adapters' memory is not counted."
+        yield (
+            "The adapters' weights are counted; the time that they take, and the CUDA graphs that "
+            "vLLM records once more for them, are not."
+        )

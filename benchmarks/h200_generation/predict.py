@@ -22,8 +22,8 @@ from benchmarks.h200_generation.shapes import (
     headers,
 )
 from benchmarks.measure import circumstances
+from onboarding.text_generation.gpu_memory import GIB, gpu_memory
 from onboarding.text_generation.kv_cache import cache_layers, cache_size
-from onboarding.text_generation.planner import GIB, gpu_memory
 from onboarding.text_generation.platforms import gpus, schemes
 from onboarding.text_generation.speed import Speed
 from onboarding.text_generation.weights import count_weights

@@ -159,11 +159,22 @@ def cache_size(
     vLLM cuts the layers into groups of one size, so that every block is as large: the size is the
     fewest layers of a kind, or the most where these are less than half as many more. A full layer's
     group needs blocks for all tokens of a request; a sliding one's for its window and the tokens
-    that are in flight (`step_tokens`), and one more, as the window may begin inside a block.
+    that are in flight (`step_tokens`), and one more, as the window may begin inside a block. Where
+    all layers are full, a draft model's too, one group holds them, of whatever size their heads.
     """
+    widths = [item.token_bytes(tensor_parallel, dtype_bytes) for item in layers]
+    if all(item.window is None for item in layers):
+        page = block_tokens * sum(
+            item.count * width for item, width in zip(layers, widths, strict=True)
+        )
+        return CacheSize(
+            blocks=max(0, int(available_bytes // page)),
+            request_blocks=math.ceil(length / block_tokens),
+            length=length,
+        )
     counts = [item.count for item in layers]
     size = max(counts) if max(counts) < 1.5 * min(counts) else min(counts)
-    page = size * block_tokens * layers[0].token_bytes(tensor_parallel, dtype_bytes)
+    page = size * block_tokens * max(widths)
     needed = 0
     for item in layers:
         blocks = math.ceil(length / block_tokens)

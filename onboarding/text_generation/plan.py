@@ -25,6 +25,10 @@ class Candidate(Value):
     holds: bool
     reason: str | None = None
     weights_gib: float | None = None
+    adapters_gib: float | None = None
+    """Of all LoRA adapters that are served at once; None: there are none."""
+    draft_gib: float | None = None
+    """Of the draft model's weights; None: there is none, or its headers are not known."""
     overhead_gib: float | None = None
     kv_gib: float | None = None
     kv_tokens: int | None = None

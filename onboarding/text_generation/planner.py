@@ -11,15 +11,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from onboarding.platform import InstanceType
+from onboarding.text_generation.adapter import engine_rank
 from onboarding.text_generation.checkpoint import Checkpoint
+from onboarding.text_generation.gpu_memory import (
+    GIB,
+    GpuMemory,
+    adapter_bytes,
+    draft_bytes,
+    gpu_memory,
+)
 from onboarding.text_generation.kv_cache import CacheLayers, CacheSize, cache_layers, cache_size
 from onboarding.text_generation.plan import Candidate
-from onboarding.text_generation.platforms import KV_FP8, Gpu, gpus, overhead, schemes
+from onboarding.text_generation.platforms import KV_FP8, Gpu, gpus, schemes
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.text_generation.speed import Speed
-from onboarding.text_generation.weights import Weights, count_weights
+from onboarding.text_generation.weights import count_weights
 
-GIB = 1 << 30
 CONCURRENT_STEPS = 2
 """vLLM schedules a step while another runs, and holds the tokens of both."""
 TOKENS_A_MILLION = 1_000_000
@@ -32,17 +39,6 @@ Price = Callable[[str], float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GpuMemory:
-    """What one GPU holds: bytes of weights, and what is left for the cache."""
-
-    total_gib: float
-    overhead_gib: float
-    weights: Weights
-    cache_bytes: float
-    is_measured: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class Request:
     """One model as it is planned for."""
 
@@ -50,37 +46,39 @@ class Request:
     checkpoint: Checkpoint
     engine_version: str | None
     price: Price
+    draft: Checkpoint | None = None
+    """The draft model's headers, where they are known."""
 
     @property
     def layers(self) -> tuple[CacheLayers, ...]:
         """Layers that cache. Raises ArchitectureError."""
         return cache_layers(self.checkpoint.text_config)
 
+    @property
+    def cached_layers(self) -> tuple[CacheLayers, ...]:
+        """Layers whose keys and values share the blocks: the draft model's too, but Medusa's."""
+        guess = self.spec.serving.speculative
+        if self.draft is None or guess is None or guess.method == "medusa":
+            return self.layers
+        return (*self.layers, *cache_layers(self.draft.text_config))
+
+    def adapter_bytes(self, tensor_parallel: int) -> float:
+        """Return what the adapters of one copy take on each GPU."""
+        adapters = self.spec.serving.adapters
+        if not adapters:
+            return 0.0
+        rank = engine_rank(adapter.rank for adapter in adapters)
+        return adapter_bytes(self.checkpoint, len(adapters), rank, tensor_parallel)
+
+    def draft_bytes(self, tensor_parallel: int) -> float:
+        """Return what the draft model's weights take on each GPU; 0 where they are not known."""
+        return 0.0 if self.draft is None else draft_bytes(self.draft, tensor_parallel)
+
     def with_schemes(self, schemes: Sequence[str]) -> Request:
         """Return the request with these number formats to choose from."""
         quantization = self.spec.quantization.model_copy(update={"schemes": tuple(schemes)})
         spec = self.spec.model_copy(update={"quantization": quantization})
         return replace(self, spec=spec)
-
-
-def gpu_memory(
-    weights: Weights, gpu: Gpu, engine_version: str | None, utilization: float
-) -> GpuMemory | None:
-    """Return how one GPU's memory is divided; None where its size is not known.
-
-    cache = total x utilization - weights - overhead. The cache may be negative.
-    """
-    if gpu.memory_gib is None:
-        return None
-    row = overhead(engine_version, gpu.name)
-    left = gpu.memory_gib * utilization - row.gib
-    return GpuMemory(
-        total_gib=gpu.memory_gib,
-        overhead_gib=row.gib,
-        weights=weights,
-        cache_bytes=left * GIB - weights.gpu_bytes,
-        is_measured=row.measured,
-    )
 
 
 def kv_cache_format(spec: TextGenerationSpec, scheme: str) -> str:
@@ -206,7 +204,9 @@ def _sized(
     """Return a candidate with its memory, and where that fits with its times and cost."""
     spec, context = request.spec, request.spec.context
     weights = count_weights(request.checkpoint, schemes()[base.scheme], size)
-    memory = gpu_memory(weights, gpu, request.engine_version, spec.serving.gpu_memory_utilization)
+    adapters, draft = request.adapter_bytes(size), request.draft_bytes(size)
+    share = spec.serving.gpu_memory_utilization
+    memory = gpu_memory(weights, gpu, request.engine_version, share, adapters + draft)
     assert memory is not None
     kv_bytes = 1 if base.kv_cache == "fp8" else 2
     speed = Speed(
@@ -222,7 +222,7 @@ def _sized(
 
     def cache(length: int) -> CacheSize:
         return cache_size(
-            speed.layers,
+            request.cached_layers,
             memory.cache_bytes,
             length=length,
             tensor_parallel=size,
@@ -237,6 +237,8 @@ def _sized(
             "tensor_parallel": size,
             "copies_per_instance": per_instance,
             "weights_gib": weights.gpu_bytes / GIB,
+            "adapters_gib": adapters / GIB if adapters else None,
+            "draft_gib": draft / GIB if draft else None,
             "overhead_gib": memory.overhead_gib,
             "kv_gib": max(0.0, memory.cache_bytes) / GIB,
             "kv_tokens": longest.tokens,
@@ -271,11 +273,13 @@ def _step_sizes(gpu: Gpu) -> tuple[int, int]:
 
 
 def _too_small(item: Candidate, memory: GpuMemory, length: int) -> str:
-    usable = memory.cache_bytes / GIB + (item.weights_gib or 0) + memory.overhead_gib
+    extra = memory.extra_bytes / GIB
+    usable = memory.cache_bytes / GIB + (item.weights_gib or 0) + extra + memory.overhead_gib
+    beside = f"{extra:.1f} GiB of adapters and draft model, " if extra else ""
     return (
-        f"{item.scheme} weights of {item.weights_gib:.1f} GiB a GPU, {memory.overhead_gib:.1f} GiB "
-        f"of overhead and a KV cache for one request of {length} tokens do not fit into "
-        f"{usable:.1f} GiB (tensor parallel {item.tensor_parallel})"
+        f"{item.scheme} weights of {item.weights_gib:.1f} GiB a GPU, {beside}"
+        f"{memory.overhead_gib:.1f} GiB of overhead and a KV cache for one request of {length} "
+        f"tokens do not fit into {usable:.1f} GiB (tensor parallel {item.tensor_parallel})"
     )
 
 

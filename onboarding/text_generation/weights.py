@@ -77,18 +77,28 @@ def _bytes(name: str, tensor: TensorHeader, scheme: SchemeRow, *, is_quantized: 
 
 def is_linear(name: str, tensor: TensorHeader) -> bool:
     """True for the weight of a linear layer, which formats of fewer bits are for."""
-    return (
-        len(tensor.shape) >= 2
-        and _LAYER.search(name) is not None
-        and "norm" not in name
-        and not _REPLICATED.search(name)
-    )
+    return is_layer_matrix(name, tensor) and not is_replicated(name)
+
+
+def is_layer_matrix(name: str, tensor: TensorHeader) -> bool:
+    """True for the weight of a linear layer, those that lie on every GPU among them."""
+    return len(tensor.shape) >= 2 and _LAYER.search(name) is not None and "norm" not in name
+
+
+def is_replicated(name: str) -> bool:
+    """True for the weight of a linear layer that lies whole on every GPU."""
+    return _REPLICATED.search(name) is not None
+
+
+def is_key_value(name: str) -> bool:
+    """True for a projection of keys or values, of which each GPU holds at least one head."""
+    return _KEY_VALUE.search(name) is not None
 
 
 def _share(name: str, tensor: TensorHeader, tensor_parallel: int, kv_heads: int) -> float:
-    if len(tensor.shape) < 2 or _REPLICATED.search(name):
+    if len(tensor.shape) < 2 or is_replicated(name):
         return 1.0
-    if _KEY_VALUE.search(name):
+    if is_key_value(name):
         return max(1 / tensor_parallel, 1 / kv_heads)
     return 1 / tensor_parallel
 

@@ -1,0 +1,121 @@
+"""Memory of LoRA adapters is what vLLM allocates for them; that of a draft model is counted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from onboarding.platform import instance_types
+from onboarding.text_generation.adapter import ENGINE_RANKS, engine_rank
+from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
+from onboarding.text_generation.gpu_memory import GIB, adapter_bytes, draft_bytes
+from onboarding.text_generation.planner import Request, best_candidate
+from onboarding.text_generation.platforms import gpus
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_8B, llama
+from tests.unit.onboarding.text_generation.test_planner import _spec
+
+ANSWERS = json.loads((FIXTURES / "vllm_kv_cache" / "answers.json").read_text())
+ALLOCATED = [row for row in ANSWERS["rows"] if "adapters" in row and "is_measured" not in row]
+MEASURED = [row for row in ANSWERS["rows"] if "is_measured" in row]
+
+
+def _checkpoint(shape: str) -> Checkpoint:
+    """Return the headers that a checkpoint of a recorded shape would have."""
+    config = ANSWERS["shapes"][shape]
+    hidden, heads, wide = (
+        config[key] for key in ("hidden_size", "num_attention_heads", "intermediate_size")
+    )
+    size = config.get("head_dim", hidden // heads)
+    keys = config["num_key_value_heads"] * size
+    linear = {
+        "self_attn.q_proj": (heads * size, hidden),
+        "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden),
+        "self_attn.o_proj": (hidden, heads * size),
+        "mlp.gate_proj": (wide, hidden),
+        "mlp.up_proj": (wide, hidden),
+        "mlp.down_proj": (hidden, wide),
+    }
+    if "kv_lora_rank" in config:
+        latent, rope = config["kv_lora_rank"], config["qk_rope_head_dim"]
+        plain, values = config["qk_nope_head_dim"], config["v_head_dim"]
+        del linear["self_attn.k_proj"], linear["self_attn.v_proj"]
+        linear |= {
+            "self_attn.q_proj": (heads * (plain + rope), hidden),
+            "self_attn.kv_a_proj_with_mqa": (latent + rope, hidden),
+            "self_attn.kv_b_proj": (heads * (plain + values), latent),
+            "self_attn.o_proj": (hidden, heads * values),
+        }
+    tensors = {
+        f"model.layers.{layer}.{name}.weight": TensorHeader(dtype="BF16", shape=sizes)
+        for layer in range(config["num_hidden_layers"])
+        for name, sizes in linear.items()
+    }
+    return Checkpoint(config=config, tensors=tensors)
+
+
+@pytest.mark.parametrize(
+    "row", ALLOCATED, ids=lambda row: f"{row['shape']}-{row['tensor_parallel']}"
+)
+def test_adapters_take_what_vllm_allocates(row):
+    adapters = row["adapters"]
+    found = adapter_bytes(
+        _checkpoint(row["shape"]),
+        adapters["max_loras"],
+        adapters["max_lora_rank"],
+        row["tensor_parallel"],
+    )
+    assert found == row["adapter_bytes"]
+
+
+def test_adapters_are_missing_from_what_vllms_log_leaves_for_the_cache():
+    without, with_adapters = MEASURED
+    adapters = with_adapters["adapters"]
+    counted = adapter_bytes(_checkpoint("gqa"), adapters["max_loras"], adapters["max_lora_rank"], 1)
+    lost = without["left_gib"] - with_adapters["left_gib"]
+    assert lost == pytest.approx(counted / GIB, rel=0.1)
+
+
+def test_ranks_are_those_that_vllm_takes():
+    assert [engine_rank([rank]) for rank in (1, 2, 12, 16, 300, 512)] == [1, 8, 16, 16, 320, 512]
+    assert engine_rank([8, 40, 9]) == 64 and ENGINE_RANKS[-1] == 512
+
+
+def test_packed_weights_have_the_sizes_of_their_layers():
+    plain = adapter_bytes(LLAMA_8B, 1, 16, 1)
+    packed = {}
+    for name, tensor in LLAMA_8B.tensors.items():
+        if ".layers." in name and len(tensor.shape) == 2:
+            rows, columns = tensor.shape
+            shape, own = (columns // 8, rows), name.replace(".weight", ".qweight")
+            packed[own] = TensorHeader(dtype="I32", shape=shape)
+        else:
+            packed[name] = tensor
+    assert adapter_bytes(replace(LLAMA_8B, tensors=packed), 1, 16, 1) == plain
+
+
+def test_a_plan_counts_adapters_and_the_draft_model():
+    draft = llama(2048, 16, 32, 8, 8192)
+    guess = {"method": "draft-model", "tokens": 4, "model": "a/b@" + 40 * "0", "headers": "d.json"}
+    adapters = [{"name": name, "source": name, "rank": 64} for name in ("a", "b")]
+    spec = _spec(serving={"adapters": adapters, "speculative": guess})
+    instance = instance_types()["ml.g6e.2xlarge"]
+    request = Request(
+        spec=spec, checkpoint=LLAMA_8B, engine_version="0.30.0", price=lambda name: 1.0
+    )
+    alone = best_candidate(replace(request, spec=_spec()), instance)
+    counted = best_candidate(replace(request, draft=draft), instance)
+    assert gpus()[instance.gpu].memory_gib * 0.92 == pytest.approx(
+        counted.weights_gib
+        + counted.adapters_gib
+        + counted.draft_gib
+        + counted.kv_gib
+        + counted.overhead_gib
+    )
+    assert counted.draft_gib * GIB == draft_bytes(draft, 1)
+    assert (alone.adapters_gib, alone.draft_gib) == (None, None)
+    # 32 layers of the model and 16 of the draft, of as many bytes a head of half the size.
+    tokens = counted.kv_gib * GIB / (131_072 + 16 * 2 * 8 * 64 * 2)
+    assert counted.kv_tokens == pytest.approx(tokens, rel=0.01)
