@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
+import json
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,38 +15,16 @@ from onboarding.generation_findings import generation_plans
 from onboarding.rules import generation_placement_rules
 from onboarding.rules.rule import apply_rules
 from onboarding.tree import read_tree
+from tests.unit.onboarding.text_generation.plans import PLANS, plan_text
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
 
-FOLDER = FIXTURES / "text_generation"
-BASE = yaml.safe_load((FOLDER / "base.yaml").read_text())
-PLANS = yaml.safe_load((FOLDER / "plans.yaml").read_text())
 SECONDS = 2.0
-
-
-def _merge(base: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    for key, value in change.items():
-        if isinstance(value, str) and value.startswith("LONG:"):
-            value = "x" * int(value.removeprefix("LONG:"))
-        if key.startswith("FILL:"):
-            base |= {f"OWN_{number}": value for number in range(int(key.removeprefix("FILL:")))}
-        elif value is None:
-            base.pop(key, None)
-        elif isinstance(value, Mapping):
-            base[key] = _merge(dict(base.get(key, {})), value)
-        else:
-            base[key] = value
-    return base
-
-
-def _text(change: Mapping[str, Any]) -> str:
-    data = _merge(copy.deepcopy(BASE), change)
-    return yaml.safe_dump(data, sort_keys=False, width=10_000)
 
 
 @pytest.mark.parametrize("name", PLANS["bad"])
 def test_refuses(name, tmp_path):
     plan = PLANS["bad"][name]
-    root = generator_tree(tmp_path, _text(plan["change"]), plan.get("files"))
+    root = generator_tree(tmp_path, plan_text(plan["change"]), plan.get("files"))
     began = time.process_time()
     tree = read_tree(root)
     assert time.process_time() - began < SECONDS
@@ -76,7 +53,7 @@ def _holds(message: str, words: list[object]) -> bool:
 
 @pytest.mark.parametrize("name", PLANS["good"])
 def test_accepts(name, tmp_path):
-    root = generator_tree(tmp_path, _text(PLANS["good"][name]))
+    root = generator_tree(tmp_path, plan_text(PLANS["good"][name]))
     began = time.process_time()
     tree = read_tree(root)
     assert time.process_time() - began < SECONDS
@@ -92,7 +69,7 @@ def test_there_are_enough_plans():
 def test_every_rule_refuses_a_plan(tmp_path):
     refusing: set[str] = set()
     for number, plan in enumerate(PLANS["bad"].values()):
-        root = generator_tree(tmp_path / str(number), _text(plan["change"]), plan.get("files"))
+        root = generator_tree(tmp_path / str(number), plan_text(plan["change"]), plan.get("files"))
         for view in read_tree(root).views.values():
             refusing |= _rules_that_refuse(view, root)
     names = {rule.name for rule in (*RULES, *generation_placement_rules.RULES)}
@@ -115,3 +92,28 @@ def _rules_that_refuse(view: EnvironmentView, root: Any) -> set[str]:
             if list(apply_rules([rule], placement, file.sections))
         }
     return found
+
+
+REFUSALS = FIXTURES / "vllm_refusals"
+ORACLE = json.loads((REFUSALS / "answers.json").read_text())["plans"]
+REASONS = yaml.safe_load((REFUSALS / "reasons.yaml").read_text())
+
+
+def test_every_plan_has_vllms_answer():
+    assert ORACLE.keys() == PLANS["bad"].keys() | PLANS["good"].keys()
+
+
+@pytest.mark.parametrize("name", PLANS["bad"])
+def test_vllm_refuses_a_bad_plan_too_or_cannot_judge_it(name):
+    answer = ORACLE[name]
+    reasons = [reason for reason, names in REASONS["differs"].items() if name in names]
+    if name in REASONS["agrees"]:
+        assert REASONS["agrees"][name] in answer["refused"] and not reasons
+    else:
+        assert "refused" not in answer, answer["refused"]
+        assert len(reasons) == 1, "say why vLLM does not refuse it"
+
+
+@pytest.mark.parametrize("name", PLANS["good"])
+def test_vllm_accepts_a_good_plan(name):
+    assert ORACLE[name] == {"accepted": True}
