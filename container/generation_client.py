@@ -239,13 +239,13 @@ def read_answer(events: Iterable[Event]) -> Answer:
     )
 
 
-def read_completion(body: bytes) -> Answer:
-    """Return the answer of a request that was not streamed. Raises StreamBroken."""
+def read_completion(body: bytes, *, answers: int = 1) -> Answer:
+    """Return the first answer of a request for so many, not streamed. Raises StreamBroken."""
     event = _event(body)
-    answer = read_answer([event])
-    if not answer.finish_reason or answer.finish_reason in UNFINISHED_REASONS:
-        raise StreamBroken("The answer does not say why it ended, so it may not be whole.")
-    return answer
+    reasons = [choice.get("finish_reason") for choice in event.choices]
+    if len(reasons) < max(1, answers) or not all(reasons) or {*reasons} & {*UNFINISHED_REASONS}:
+        raise StreamBroken("Not every answer says why it ended, so it may not be whole.")
+    return read_answer([event])
 
 
 def payload_parts(stream: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
@@ -289,7 +289,7 @@ class GenerationClient:
             data = body.read()
         except Exception as fault:
             raise StreamBroken(f"The connection was lost before the answer: {fault}") from fault
-        return read_completion(data)
+        return read_completion(data, answers=answer_count(request))
 
     def _arguments(self, request: Mapping[str, Any]) -> dict[str, Any]:
         component = {} if self.component is None else {"InferenceComponentName": self.component}

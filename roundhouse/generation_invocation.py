@@ -219,7 +219,8 @@ class Generator:
     def _whole(self, request: Mapping[str, Any]) -> Answer:
         if self.token is None:
             return self._client().ask(request)
-        return read_completion(b"".join(self._openai_parts(request, self.token())))
+        body = b"".join(self._openai_parts(request, self.token()))
+        return read_completion(body, answers=answer_count(request))
 
     def _events(self, request: Mapping[str, Any]) -> Iterator[Event]:
         if self.token is None:
@@ -239,9 +240,9 @@ class Generator:
         url = openai_url(self.clients("sagemaker-runtime"), self.address)
         answer = _post(url, json.dumps(request).encode(), token)
         if answer.status_code != 200:
-            body = b"".join(_read_parts(answer.raw))
+            body = b"".join(_read_parts(answer))
             raise _refusal(self.address, answer.status_code, body.decode(errors="replace"))
-        return _read_parts(answer.raw)
+        return _read_parts(answer)
 
 
 def openai_url(runtime: Client, address: GeneratorAddress) -> str:
@@ -269,14 +270,23 @@ def _post(url: str, body: bytes, token: str) -> Any:
     return session.send(request)
 
 
-def _read_parts(raw: Any) -> Iterator[bytes]:
-    """Yield the bytes of urllib3's answer as they come. Raises StreamBroken."""
+def _read_parts(answer: Any) -> Iterator[bytes]:
+    """Yield the bytes of botocore's answer as they come. Raises StreamBroken.
+
+    urllib3 takes a body that ends before its Content-Length for a whole one.
+    """
     from urllib3.exceptions import HTTPError
 
+    lost, count = StreamBroken("The connection was lost before the answer's end"), 0
     try:
-        yield from raw.stream(decode_content=True)
+        for part in answer.raw.stream(decode_content=True):
+            count += len(part)
+            yield part
     except (HTTPError, OSError) as fault:
-        raise StreamBroken("The connection was lost before the answer's end") from fault
+        raise lost from fault
+    length = str(answer.headers.get("Content-Length", ""))
+    if length.isdecimal() and "Content-Encoding" not in answer.headers and count < int(length):
+        raise lost
 
 
 @contextmanager

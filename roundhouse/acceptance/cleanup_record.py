@@ -6,11 +6,9 @@ look.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,21 +84,3 @@ def add_created(build: Path, record: CleanupRecord, names: Sequence[str]) -> Cle
 def delete_record(build: Path) -> None:
     """Delete the record: nothing of the run is left."""
     record_path(build).unlink(missing_ok=True)
-
-
-@contextmanager
-def only_run(build: Path) -> Iterator[None]:
-    """Hold the folder of a run. Raises RoundhouseError while another process does."""
-    build.mkdir(parents=True, exist_ok=True)
-    handle = os.open(build, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RoundhouseError(
-                f"Refused: an acceptance run of this environment is under way on this machine "
-                f"({build}); wait for it, or end it with Ctrl-C, which cleans up."
-            ) from None
-        yield
-    finally:
-        os.close(handle)

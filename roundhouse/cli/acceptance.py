@@ -48,9 +48,9 @@ def acceptance(
     Builds, deploys, breaks, scales and destroys tiny engines beside the environment, and writes
     what differs from what docs/verification.md assumes. Exit code 6 when something does.
     """
-    from roundhouse.acceptance.cleanup_record import only_run
     from roundhouse.acceptance.setup import ENVIRONMENT, new_setup, run_folder
     from roundhouse.errors import RoundhouseError, UsageError
+    from roundhouse.only_run import only_run
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
     from roundhouse.session import LOCAL, valid_tree
@@ -72,7 +72,8 @@ def acceptance(
     if plan:
         _show_plan(setup, options, report, form)
         return
-    with only_run(run_folder(paths, env)):
+    way_out = "wait for it, or end it with Ctrl-C, which cleans up"
+    with only_run(run_folder(paths, env), f"an acceptance run of {env}", way_out):
         if clean:
             _clean(paths, report, setup, form)
         else:

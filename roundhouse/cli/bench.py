@@ -25,7 +25,6 @@ WORKERS = (
 
 
 def bench(
-    context: typer.Context,
     endpoint: Annotated[
         str | None, typer.Argument(help="Endpoint: the model's name, or the shared endpoint's.")
     ] = None,
@@ -159,6 +158,8 @@ def bench(
     By default: finds the highest rate that holds the SLO. Leaves a report as HTML and JSON. Exit
     code 6 says that the SLO was missed.
     """
+    # Not Typer's own parameters: in some of its versions paths and choices are strings there.
+    parameters = locals()
     from roundhouse.errors import RoundhouseError
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
@@ -167,9 +168,9 @@ def bench(
         raise RoundhouseError(WORKERS)
     paths, report = current_paths(root), open_report(form)
     given = {
-        name: context.params[name]
-        for name in context.params.keys() - OTHER_PARAMETERS
-        if context.params[name] is not None
+        name: value
+        for name, value in parameters.items()
+        if name not in OTHER_PARAMETERS and value is not None
     }
     given |= {"phase": tuple(phase or ()), "command": shlex.join(["roundhouse", *sys.argv[1:]])}
     if _is_generation(paths, given):
@@ -184,7 +185,7 @@ def bench(
     raise typer.Exit(load(paths, report, LoadOptions(**given), form))
 
 
-OTHER_PARAMETERS = {"context", "workers", "root", "form"}
+OTHER_PARAMETERS = {"workers", "root", "form"}
 """Parameters that are no options of a load test."""
 GENERATION_PARAMETERS = {
     "concurrency", "requests", "lengths", "ttft", "itl", "openai", "export_workload",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -109,6 +110,7 @@ def compare(
     from roundhouse.compare.write_back import write_candidate
     from roundhouse.errors import UsageError
     from roundhouse.load_test.generation.subject import is_generator
+    from roundhouse.only_run import only_run
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
     from roundhouse.session import open_session, valid_tree
@@ -129,8 +131,11 @@ def compare(
     if baseline is not None:
         raise UsageError(f"--baseline: belongs to a text generator, and {model} is none.")
     found = subject(valid_tree(paths), env, model)
+    folder, what = paths.build / "compare" / found.environment, f"a comparison of {env}"
+    hold = partial(only_run, folder, what, "wait for it, or end it with Ctrl-C")
     if clean:
-        deleted = delete_endpoints(open_session(paths, report, env), found)
+        with hold():
+            deleted = delete_endpoints(open_session(paths, report, env), found)
         report.print(f"{quantity(deleted, 'endpoint')} of candidates deleted.")
         return
     given = {
@@ -154,13 +159,14 @@ def compare(
         input=input,
         rows_per_request=rows,
     )
-    run = open_run(paths, report, found, options)
-    if dry_run:
-        _show_cost(run, grid, search, form)
-        return
-    done = run_comparison(run, grid) if search is None else run_search(run, grid, search)
-    result = _with_investment(run, found, _report(found, options, rate, done))
-    _show(paths, report, result, output, form)
+    with hold():
+        run = open_run(paths, report, found, options)
+        if dry_run:
+            _show_cost(run, grid, search, form)
+            return
+        done = run_comparison(run, grid) if search is None else run_search(run, grid, search)
+        result = _with_investment(run, found, _report(found, options, rate, done))
+        _show(paths, report, result, output, form)
     if result.best is None:
         raise typer.Exit(SLO_MISSED)
 

@@ -14,6 +14,9 @@ P95 = 1.6448536269514722
 """Of the standard normal distribution."""
 WIDEST = P95
 """Of a log-normal's sigma: with it the p95 lies furthest above the mean, 3.87 times."""
+SHORT_WORDS, LONG_WORDS = 32, 544
+TOKENS_A_WORD = 4
+"""At most, chat template included, of the words that prompts are made of."""
 PROFILES = {"chat": (500, 500), "rag": (5000, 500), "agents": (1000, 200), "long": (10000, 500)}
 """Tokens of prompt and answer: the profiles that AWS's own benchmarks of endpoints use.
 
@@ -80,6 +83,14 @@ class Lengths:
         most = 10_000_000 if self.max_model_len is None else self.max_model_len
         output = self.output.sample(chance, max(most - 1, 1))
         return self.prompt.sample(chance, max(most - output, 1)), output
+
+    @property
+    def calibration_words(self) -> tuple[int, int]:
+        """Words of two prompts by whose tokens words are counted: they fit the longest request."""
+        words = LONG_WORDS
+        if self.max_model_len is not None:
+            words = max(2, min(words, (self.max_model_len - 2) // TOKENS_A_WORD))
+        return min(SHORT_WORDS, words // 2), words
 
     def __str__(self) -> str:
         return f"{self.origin}: prompts of {self.prompt} tokens, answers of {self.output}"

@@ -28,7 +28,6 @@ from roundhouse.load_test.generation.measurement import (
 )
 from roundhouse.load_test.generation.options import GenerationOptions, at_once
 from roundhouse.load_test.generation.requests import (
-    CALIBRATION_WORDS,
     GenerationRequests,
     WordTokens,
     Workload,
@@ -38,7 +37,7 @@ from roundhouse.load_test.generation.stream import EventStream, StreamReader, To
 from roundhouse.load_test.generation.target import GenerationTarget
 from roundhouse.load_test.generation.verdict import SLO_PERCENTILE, generation_verdict
 from roundhouse.load_test.load_test import HOPELESS_SLOS, SURPLUS, run_measurement
-from roundhouse.load_test.measurement import Answer, samples_needed
+from roundhouse.load_test.measurement import Answer, Outcome, samples_needed
 from roundhouse.load_test.options import Phase, closed_phase
 from roundhouse.load_test.saturation import Step, next_rate
 
@@ -134,8 +133,13 @@ class GenerationRunner:
                 return
             phase = closed_phase(at_once(int(count)), int(count), self._step_seconds(int(count)))
             measurement = await self._run_counted(driver, phase)
-            if measurement.verdict is not None:
-                self.steps.append(Step(rate=count, outcome=measurement.verdict.outcome))
+            verdict = measurement.verdict
+            if verdict is None:
+                continue
+            # Without a warm-up the first step tells how long one must be.
+            is_short = not self.steps and self._step_seconds(int(count)) > phase.seconds
+            if verdict.outcome is not Outcome.unproven or not is_short:
+                self.steps.append(Step(rate=count, outcome=verdict.outcome))
 
     def _step_seconds(self, count: int) -> float:
         """Return the length of a step: long enough for p95, by the answers of the last phase."""
@@ -220,7 +224,8 @@ async def count_tokens(test: GenerationTest) -> WordTokens:
     requests = requests_of(test, WordTokens())
     counts = []
     async with open_stream_driver(test, requests) as driver:
-        for words in CALIBRATION_WORDS if test.workload.lengths is not None else (0,):
+        lengths = test.workload.lengths
+        for words in (0,) if lengths is None else lengths.calibration_words:
             data, headers = requests.of_words(words) if words else requests.next()
             try:
                 answer = await driver.post(data, headers)

@@ -32,7 +32,6 @@ WORDS = tuple(
     """.split()  # noqa: SIM905
 )
 """Common words, most of them one token in any tokenizer."""
-CALIBRATION_WORDS = (32, 544)
 
 
 @dataclass(frozen=True, kw_only=True)

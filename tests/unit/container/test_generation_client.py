@@ -148,6 +148,14 @@ def test_completions_are_read_as_chats_are():
         read_completion(b'{"error": {"message": "no model"}}')
 
 
+def test_a_whole_answer_has_every_answer_of_its_request_and_each_ends_with_a_reason():
+    rows = [{"index": index, "text": "a", "finish_reason": "stop"} for index in range(2)]
+    assert read_completion(json.dumps({"choices": rows}).encode(), answers=2).text == "a"
+    for broken in (rows[:1], [rows[0], {**rows[1], "finish_reason": "abort"}], []):
+        with pytest.raises(StreamBroken, match="Not every answer says why it ended"):
+            read_completion(json.dumps({"choices": broken}).encode(), answers=2)
+
+
 class Runtime:
     """boto3's client, with one answer."""
 

@@ -219,11 +219,23 @@ def test_a_lost_connection_of_the_openai_path_is_a_broken_answer(status, streams
     assert str(fault.value) == lost
 
 
-def test_refuses_fewer_answers_than_a_request_of_the_openai_path_asks_for():
-    request = {**Prompt(text="Capital?", stream=True).as_request(), "n": 2}
-    with aws((200, {}, STREAM)) as (clients, _):
-        generator = Generator(address=ADDRESS, clients=clients, token=lambda: TOKEN)
-        with pytest.raises(WrongAnswerError, match="not why its answer ended"):
+@pytest.mark.parametrize("openai", [True, False])
+def test_a_whole_answer_cut_short_of_its_content_length_is_none(openai):
+    """JSON that is whole, and a byte that never comes."""
+    body = json.dumps(WHOLE).encode()
+    headers = {"Content-Length": str(len(body) + 1), "Connection": "close"}
+    with pytest.raises(WrongAnswerError, match="The connection was lost before the answer"):
+        ask((200, headers, body), streams=False, openai=openai)
+
+
+@pytest.mark.parametrize("token", [None, lambda: TOKEN])
+@pytest.mark.parametrize("streams", [True, False])
+def test_refuses_fewer_answers_than_a_request_asks_for(streams, token):
+    request = {**Prompt(text="Capital?", stream=streams).as_request(), "n": 2}
+    answer = (200, {}, STREAM if streams else json.dumps(WHOLE).encode())
+    with aws(streamed(parts(STREAM)) if streams and token is None else answer) as (clients, _):
+        generator = Generator(address=ADDRESS, clients=clients, token=token)
+        with pytest.raises(WrongAnswerError, match=r"why its answer ended|why it ended"):
             generator.ask(request, lambda text: None)
 
 

@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from roundhouse.cli import app as cli
+from roundhouse.cli.bench import bench
 from roundhouse.load_test.generation import load_test as module
 from roundhouse.load_test.measurement import Outcome, Verdict
+from roundhouse.load_test.options import Arrivals
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
 from tests.unit.roundhouse.load_test.answering import Answer, serve
 from tests.unit.roundhouse.load_test.generation.streams import (
@@ -72,6 +75,23 @@ def test_a_load_leaves_a_report_with_aiperfs_metrics(run, tmp_path):
     assert "Load test of a text generator" in page
 
 
+def test_options_are_the_functions_own_and_not_what_click_made_of_the_words(tmp_path):
+    """Some versions of Typer keep strings in Click's context where options are paths."""
+    with serve(counting) as server, pytest.raises(typer.Exit) as end:
+        bench(
+            url=url_of(server),
+            model="m",
+            lengths="60:3",
+            concurrency="2",
+            requests=4,
+            warm_up=0,
+            arrivals=Arrivals.even,
+            output=tmp_path / "new" / "folder",
+        )
+    assert end.value.exit_code == 0
+    assert {path.suffix for path in (tmp_path / "new/folder").iterdir()} == {".html", ".json"}
+
+
 def test_a_model_file_gives_lengths_and_slo(run, tmp_path):
     root = generator_tree(tmp_path / "tree", BASE)
     with serve(counting) as server:
@@ -96,6 +116,28 @@ def test_the_search_finds_the_most_requests_at_once(run, monkeypatch):
     knee = json.loads(out)["knee"]
     assert (knee["concurrency"], knee["lowest_missed"], knee["exact"]) == (2, 3, True)
     assert knee["goodput_requests_per_second"] > 0
+
+
+def test_a_step_that_was_too_short_is_repeated(run, monkeypatch):
+    def verdict(measurement, slo):
+        outcome = Outcome.held if measurement.phase.start <= 2 else Outcome.missed
+        is_short = measurement.phase.seconds < 2
+        return Verdict(outcome=Outcome.unproven if is_short else outcome, reason="by the test")
+
+    def step_seconds(self, count):
+        return 1.0 + bool(self.phases)
+
+    monkeypatch.setattr(module, "generation_verdict", verdict)
+    monkeypatch.setattr(module.GenerationRunner, "_step_seconds", step_seconds)
+    with serve(counting) as server:
+        code, out, _ = run(
+            *("--url", url_of(server), "--model", "m", "--lengths", "60:3", "--warm-up", "0"),
+            *("--ttft", "5000", "--itl", "5000", "--format", "json"),
+        )
+    document = json.loads(out)
+    assert code == 0 and document["knee"]["concurrency"] == 2
+    steps = [(phase["outcome"], phase["requests_at_once"]) for phase in document["phases"]]
+    assert steps[0][0] == "too few samples" and steps[1] == ("missed", steps[0][1])
 
 
 @pytest.mark.parametrize(

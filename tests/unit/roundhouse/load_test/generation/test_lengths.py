@@ -69,3 +69,11 @@ def test_refuses_other_lengths(text):
 def test_refuses_lengths_over_the_context():
     with pytest.raises(RoundhouseError, match=r"than the model's context\.max_model_len"):
         parse_lengths("long", CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("most", "words"), [(None, (32, 544)), (4096, (32, 544)), (512, (32, 127)), (16, (1, 3))]
+)
+def test_prompts_that_count_tokens_fit_the_longest_request(most, words):
+    context = None if most is None else CONTEXT.model_copy(update={"max_model_len": most})
+    assert parse_lengths("8:4", context).calibration_words == words
