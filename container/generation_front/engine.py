@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
 import httptools
@@ -132,6 +132,12 @@ class EngineAnswer(asyncio.Protocol):
         """Wait for status and headers. Raises EngineGone."""
         while not self.status:
             await self._wait(NO_RESPONSE)
+
+    async def begin_within(self, seconds: float) -> None:
+        """Wait for status and headers, but no longer; `begin` tells what came of it."""
+        with suppress(TimeoutError, EngineGone):
+            async with asyncio.timeout(seconds):
+                await self.begin()
 
     async def read(self) -> bytes:
         """Return what has come of the body, or nothing at its end. Raises EngineGone."""

@@ -2,7 +2,7 @@
 
 `events` of text and of `size` bytes more, `pause` seconds before each, then `end`: done, error (an
 error event, then [DONE], as vLLM says it), close (the connection), hang. `status` answers that
-instead. As a program it listens on SM_VLLM_PORT.
+instead. `begin`: seconds before all of it. As a program it listens on SM_VLLM_PORT.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class EngineProgram:
 
     async def answer(self, request, document):
         order = _order(document)
+        await asyncio.sleep(order.get("begin", 0))
         if "status" in order:
             error = {"error": {"message": "no", "type": "X", "param": None, "code": 0}}
             return web.json_response(error, status=order["status"])

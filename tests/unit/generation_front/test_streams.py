@@ -8,6 +8,7 @@ import json
 import pytest
 
 from container.generation_front.admission import MOST_HELD_BYTES, Admission
+from container.generation_front.routes import TURNS
 from container.server.settings import Settings
 from container.server.types import QueueFull
 from tests.unit.generation_front.fronts import completion, running_front, until
@@ -58,10 +59,11 @@ def test_a_stream_that_the_engine_breaks_ends_with_an_error_and_without_done(end
     )
 
 
-@pytest.mark.parametrize("streams", [True, False])
-def test_a_client_that_leaves_frees_its_place_in_the_engine(streams):
+@pytest.mark.parametrize(
+    ("streams", "order"), [(True, {"end": "hang"}), (True, {"begin": 60}), (False, {"pause": 60})]
+)
+def test_a_client_that_leaves_frees_its_place_in_the_engine(streams, order):
     async def play(front):
-        order = {"end": "hang"} if streams else {"pause": 60}
         task = asyncio.create_task(front.ask("/invocations", completion(order, stream=streams)))
         await until(lambda: front.program.running == 1)
         task.cancel()
@@ -70,6 +72,16 @@ def test_a_client_that_leaves_frees_its_place_in_the_engine(streams):
         return front.program.left, len(front.routes.admission.flights)
 
     assert run(play) == (1, 0)
+
+
+def test_requests_that_the_engine_begins_late_do_not_hold_the_others():
+    async def play(front):
+        orders = [{"begin": 1}] * (3 * TURNS)
+        streams = [asyncio.create_task(front.stream(order)) for order in orders]
+        await until(lambda: front.program.running == len(orders))
+        return [await stream for stream in streams]
+
+    assert all(text.endswith(DONE) for text in run(play, most_sequences=64))
 
 
 def test_draining_waits_for_streams_and_refuses_the_rest():
