@@ -23,6 +23,7 @@ from container.generation_client import (
     read_events,
 )
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.environment_view import adapter_components
 from onboarding.names import adapter_component, endpoint_name
 from onboarding.text_generation.spec import TextGenerationSpec
 from roundhouse.aws.bearer_token import bearer_token
@@ -152,7 +153,8 @@ def find_generator(session: Session, endpoint: str, prompt: Prompt) -> Generator
     if address is not None and prompt.text is None:
         raise UsageError(f"{address.name}: is a text generator; give --prompt TEXT.")
     if address is None and prompt.text is not None:
-        known = ", ".join(sorted(specs))
+        adapters = (name for name, _ in adapter_components(view.generators))
+        known = ", ".join(sorted([*specs, *adapters]))
         raise UsageError(
             f"--prompt: {endpoint!r} is no text generator of {session.environment.name}; allowed: "
             f"{known if known else 'it has none'}."

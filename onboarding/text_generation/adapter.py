@@ -33,6 +33,11 @@ NOT_SERVED = {
     "alpha_pattern": "has an alpha of its own for some modules, and vLLM scales all by one",
 }
 """Keys of adapter_config.json that must be empty; of the last two vLLM says nothing."""
+WITHOUT_EMBEDDINGS = frozenset(
+    {"deepseek_v2", "deepseek_v3", "gemma", "gemma2", "gemma3", "gemma3_text", "mistral", "qwen2",
+     "qwen2_moe"}
+)  # fmt: skip
+"""Models, by model_type, to whose embeddings and output layer vLLM takes no adapter."""
 _PART = re.compile(
     r"(?:base_model\.model\.)?(?P<module>.+)\.(?:lora_(?P<linear>[AB])\.weight"
     r"|lora_embedding_(?P<embedding>[AB]))"
@@ -87,11 +92,13 @@ def adapter_problem(adapter: Adapter, checkpoint: Checkpoint) -> str | None:
 
     vLLM leaves out matrices of layers that the base model does not have, in silence.
     """
-    base = _base_modules(checkpoint)
+    base, kind = _base_modules(checkpoint), checkpoint.text_config.get("model_type")
     for module, (a_shape, b_shape) in adapter.modules.items():
         name = _PREFIX.sub("", module)
         if name not in base:
             return f"its matrices are for {module}, which the base model does not have"
+        if name in ("embed_tokens", "lm_head") and kind in WITHOUT_EMBEDDINGS:
+            return f"its matrices are for {module}, to which vLLM takes no adapter in a {kind}"
         weight = base[name]
         if weight is None:
             continue

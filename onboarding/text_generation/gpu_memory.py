@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from onboarding.text_generation.adapter import WITHOUT_EMBEDDINGS
 from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
 from onboarding.text_generation.kv_cache import key_value_heads
 from onboarding.text_generation.platforms import Gpu, overhead, schemes
@@ -24,11 +25,6 @@ from onboarding.text_generation.weights import (
 GIB = 1 << 30
 PACKED = 8
 """Weights of 4 bits in one 32-bit number."""
-WITHOUT_EMBEDDINGS = frozenset(
-    {"deepseek_v2", "deepseek_v3", "gemma", "gemma2", "gemma3", "gemma3_text", "mistral", "qwen2",
-     "qwen2_moe"}
-)  # fmt: skip
-"""Models, by model_type, to whose embeddings and output layer vLLM takes no adapter."""
 _ROW_PARALLEL = re.compile(
     r"\.(o_proj|down_proj|out_proj|c_proj|fc2|w2|wo|dense_4h_to_h)\.(weight|weight_packed|qweight)$"
 )

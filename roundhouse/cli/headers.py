@@ -13,6 +13,9 @@ EXAMPLE = "roundhouse headers support-chat"
 
 def headers(
     name: Annotated[str, typer.Argument(help="Text-generation model: a file in models/.")],
+    draft: Annotated[
+        bool, typer.Option("--draft", help="Of its draft model: serving.speculative.model.")
+    ] = False,
     root: Root = None,
 ) -> None:
     """Fetch a text generator's tensor headers.
@@ -37,7 +40,8 @@ def headers(
 
     paths, report = current_paths(root), open_report()
     tree = read_tree(paths.tree)
-    file, source = headers_path(tree, name), source_of(tree, name)
+    file = headers_path(tree, name, draft=draft)
+    source = source_of(tree, name, draft=draft)
     if source.checkpoint is not None and "://" not in source.checkpoint:
         found = folder_headers(paths.tree / source.checkpoint / (source.path or ""))
     elif source.python_package is not None:
@@ -53,4 +57,5 @@ def headers(
         f"{file}: {len(found.tensors)} tensors, {found.bytes / (1 << 30):.1f} GiB of weights."
     )
     if source.headers is None:
-        report.print(f"Add `headers: {file}` to `source` of models/{name}.yaml.")
+        section = "serving.speculative" if draft else "source"
+        report.print(f"Add `headers: {file}` to `{section}` of models/{name}.yaml.")

@@ -32,8 +32,11 @@ from roundhouse.inspection.source_files import SourceFiles, bucket_parts
 Reader = Callable[[GenerationSourceSpec], SourceFiles]
 
 
-def headers_path(tree: Tree, name: str) -> Path:
-    """Return where a model's headers file lies: what the model file says, or models/data/."""
+def headers_path(tree: Tree, name: str, *, draft: bool = False) -> Path:
+    """Return where a model's headers file lies: what the model file says, or models/data/.
+
+    `draft`: that of its draft model. Raises UsageError.
+    """
     generators = {
         model: file.spec
         for view in tree.views.values()
@@ -46,20 +49,33 @@ def headers_path(tree: Tree, name: str) -> Path:
             raise FaultsError(own)
         known = ", ".join(sorted(generators)) or "none"
         raise UsageError(f"{name}: is no text-generation model of the tree; there are: {known}.")
-    path = generators[name].source.headers or f"models/data/{name}.headers.json"
+    spec = generators[name]
+    key, default = "source.headers", f"models/data/{name}.headers.json"
+    named = spec.source.headers
+    if draft:
+        key, default = "serving.speculative.headers", f"models/data/{name}.draft.headers.json"
+        guess = spec.serving.speculative
+        if guess is None or guess.model is None:
+            raise UsageError(f"{name}: names no draft model; add serving.speculative.model.")
+        named = guess.headers
+    path = named or default
     if not is_inside(tree.root, path):
         raise UsageError(
-            f"{name}: source.headers {path} lies outside the onboarding root; name a "
-            f"file under it, such as models/data/{name}.headers.json."
+            f"{name}: {key} {path} lies outside the onboarding root; name a file under it, such as "
+            f"{default}."
         )
     return Path(path)
 
 
-def source_of(tree: Tree, name: str) -> GenerationSourceSpec:
-    """Return a text generator's source, as some environment has it."""
-    return next(
-        view.generators[name].spec.source for view in tree.views.values() if name in view.generators
+def source_of(tree: Tree, name: str, *, draft: bool = False) -> GenerationSourceSpec:
+    """Return a text generator's source, or its draft model's, as some environment has it."""
+    spec = next(
+        view.generators[name].spec for view in tree.views.values() if name in view.generators
     )
+    guess = spec.serving.speculative
+    if not draft or guess is None:
+        return spec.source
+    return GenerationSourceSpec(huggingface=guess.model, headers=guess.headers)
 
 
 def open_files(

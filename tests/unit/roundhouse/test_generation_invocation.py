@@ -274,11 +274,15 @@ def test_a_generator_is_found_by_its_name_and_by_its_endpoints(root):
 
 def test_an_adapter_is_found_by_its_component(tmp_path):
     text = (FIXTURES / "text_generation" / "base.yaml").read_text()
-    text = text.replace("serving: {", "serving: {adapters: [{name: fr, source: models}], ")
+    text = text.replace("serving: {", "serving: {adapters: [{name: fr, source: adapters/faq}], ")
     tree = read_tree(generator_tree(tmp_path, text))
     for name in ("chat-fr", "cloud-chat-fr"):
         found = generator_address(tree.environments["cloud"], tree.generators, name)
         assert (found.endpoint, found.component) == ("cloud-chat", "cloud-chat-fr")
+    environment = tree.environments["cloud"]
+    session = SimpleNamespace(paths=SimpleNamespace(tree=tree.root), environment=environment)
+    with pytest.raises(UsageError, match="allowed: chat, chat-fr"):
+        find_generator(session, "chat-de", Prompt(text="hello"))
 
 
 def test_refuses_prompts_that_do_not_fit(root):

@@ -99,6 +99,8 @@ def test_embeddings_and_a_tied_output_layer_are_modules_of_the_base(tmp_path):
     (folder / "adapter_model.safetensors").write_bytes(content)
     found = read_adapter(folder)
     assert adapter_problem(found, type(tied)(config=tied.config, tensors=tensors)) is None
+    other = type(tied)(config={**tied.config, "model_type": "mistral"}, tensors=tensors)
+    assert "takes no adapter in a mistral" in (adapter_problem(found, other) or "")
 
 
 def test_packed_weights_have_the_module_and_no_sizes(tmp_path):
