@@ -48,7 +48,7 @@ BATCHES = {1: 5, 16: 3, 64: 3, 256: 3}
 BASELINE = {1: 3, 16: 3, 64: 3}
 PAIRED_SHARE, PAIRED_REQUESTS, PAIRED_SEQUENCES, ROUNDS = 0.45, 512, 256, 3
 """Two engines share the GPU: memory of each, requests of a measurement, requests at once."""
-AT_ONCE, REQUESTS = 16, 160
+AT_ONCE, REQUESTS = 16, 128
 KNEE, OVERLOAD_SECONDS = 64, 12.0
 """Requests that may be under way at once, and the seconds of a load."""
 TOOL_ORDERS = (("vllm", "ours", "again"), ("again", "ours", "vllm"))
@@ -178,11 +178,10 @@ class Experiment:
         endpoint = Endpoint(options=options, log=self.log(f"server-{case.name}"))
         log = self.log(f"throughput-{case.name}")
 
-        def measure(name: str, at_once: int = requests, count: int = requests) -> Any:
+        def measure(name: str) -> Any:
             if name == "throughput":
-                return _rate(engine.ask(self._command(count, act="throughput", **self.sizes)))
-            load = endpoint.load(name, next(self.seeds), count, at_once, **self.sizes)
-            return run_load(load)
+                return _rate(engine.ask(self._command(requests, act="throughput", **self.sizes)))
+            return run_load(endpoint.load(name, next(self.seeds), requests, requests, **self.sizes))
 
         with engine_process(options, log) as engine:
             engine.read()
@@ -194,13 +193,6 @@ class Experiment:
                     random.Random(number).sample(names, len(names)) for number in range(ROUNDS)
                 ]
                 found["rounds"] = [{name: measure(name) for name in order} for order in orders]
-                found["by_concurrency"] = {
-                    name: {
-                        str(clients): measure(name, clients, max(4, 2 * clients))
-                        for clients in self._batches(BATCHES)
-                    }
-                    for name in endpoint.ports()
-                }
                 found["load_tools"] = self._load_tools(endpoint, checkpoint=str(options["model"]))
         return found
 

@@ -17,7 +17,8 @@ python3 -m pip download --quiet --no-deps --only-binary=:all: --dest "$folder/wh
   annotated-types==0.8.0 anthropic==2.12.0 apache-tvm-ffi==0.1.10 astor==0.8.1 blake3==1.0.11 \
   cachetools==8.0.1 cbor2==6.3.0 click==8.5.1 compressed-tensors==0.17.0 depyf==0.20.0 \
   dill==0.4.1 dnspython==2.9.2 docstring-parser==0.18.0 email-validator==2.4.0 fastapi==0.136.3 \
-  googleapis-common-protos==1.76.0 h11==0.16.0 httpcore2==2.16.2 httptools==0.9.0 \
+  googleapis-common-protos==1.76.0 h11==0.16.0 hdrhistogram==0.10.8 httpcore2==2.16.2 \
+  httptools==0.9.0 \
   httpx2==2.16.2 humming-kernels==0.1.10 ijson==3.6.0 interegular==0.3.3 jiter==0.19.0 \
   jmespath==1.1.0 jsonschema-specifications==2025.9.1 jsonschema==4.26.0 lark==1.2.2 \
   llguidance==1.7.6 lm-format-enforcer==0.11.3 loguru==0.7.3 mcp-types==2.3.0 mcp==2.3.0 \
