@@ -11,6 +11,7 @@ from roundhouse.cli.options import Env, Form, Format, Root
 if TYPE_CHECKING:
     from roundhouse.paths import Paths
     from roundhouse.report import Report
+    from roundhouse.status.state import State
 
 EXAMPLE = "roundhouse status --env dev --format json"
 
@@ -41,16 +42,7 @@ def status(
     from roundhouse.errors import UsageError
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
-    from roundhouse.status.generators import generator_lines, generators_table
     from roundhouse.status.state import state_of
-    from roundhouse.status.table import (
-        drift_lines,
-        endpoint_lines,
-        endpoints_table,
-        live_table,
-        state_table,
-        unknown_lines,
-    )
 
     report = open_report(form)
     if savings:
@@ -62,6 +54,22 @@ def status(
     if form is Format.json:
         print_json(state.as_dict())
         return
+    show_state(report, state)
+
+
+def show_state(report: Report, state: State) -> None:
+    """Print the tables of a state, and below each what it rests on."""
+    from roundhouse.status.generators import generator_lines, generators_table
+    from roundhouse.status.live_generators import live_generator_lines, live_generators_table
+    from roundhouse.status.table import (
+        drift_lines,
+        endpoint_lines,
+        endpoints_table,
+        live_table,
+        state_table,
+        unknown_lines,
+    )
+
     report.print(f"Local cloud: {state.cloud or 'not up (`roundhouse up` starts it)'}")
     report.print_table(state_table(state))
     if state.generators:
@@ -72,6 +80,10 @@ def status(
         report.print(line)
     if state.live:
         report.print_table(live_table(state.live))
+    if state.live_generators:
+        report.print_table(live_generators_table(state.live_generators))
+    for line in live_generator_lines(state.live_generators):
+        report.print(line)
     for line in drift_lines(state):
         report.print(line)
     report.print_table(endpoints_table(state.endpoints))

@@ -53,6 +53,11 @@ def deployed_config(clients: Clients, stack: str) -> str | None:
     return _deployed_name(clients, stack, CONFIG)
 
 
+def deployed_model(clients: Clients, stack: str) -> str | None:
+    """Return the name of the SageMaker model that a text generator's stack holds."""
+    return _deployed_name(clients, stack, MODEL)
+
+
 def _deployed_name(clients: Clients, stack: str, resource_type: str) -> str | None:
     """Return the name of the one resource of a type that a stack holds."""
     with calling(f"Looking at the resources of stack {stack}"):
@@ -100,7 +105,7 @@ def require_live_component(clients: Clients, deployment: DeployedEndpoint) -> No
     component = _deployed_name(clients, stack, COMPONENT)
     if component is None:
         return
-    wanted = _deployed_name(clients, stack, MODEL)
+    wanted = deployed_model(clients, stack)
     with calling(f"Inference component {component}"):
         live = clients("sagemaker").describe_inference_component(InferenceComponentName=component)
     runs = live.get("Specification", {}).get("ModelName")

@@ -41,6 +41,7 @@ class GeneratorState:
 
     name: str
     endpoint: str
+    endpoint_status: str
     instance_type: str
     instances: int | None
     copies: int | None
@@ -54,12 +55,15 @@ class GeneratorState:
     problem: str | None
 
 
-def generator_state(deployment: GenerationDeployment) -> GeneratorState:
-    """Return one text generator's state."""
+def generator_state(
+    deployment: GenerationDeployment, endpoint_status: str = "unknown"
+) -> GeneratorState:
+    """Return one text generator's state; the status of its endpoint is the account's."""
     item, entry = deployment.candidate, deployment.entry
     return GeneratorState(
         name=deployment.name,
         endpoint=endpoint_name(deployment.environment, deployment.name),
+        endpoint_status=endpoint_status,
         instance_type=item.instance_type,
         instances=item.instances,
         copies=item.copies,
@@ -130,7 +134,8 @@ def generator_lines(generators: Sequence[GeneratorState]) -> Iterator[str]:
 def _place(generator: GeneratorState) -> str:
     return (
         f"{generator.endpoint}: {generator.instances} x {generator.instance_type}, "
-        f"{generator.copies} copies of {generator.expected_requests} requests"
+        f"{generator.copies} copies of {generator.expected_requests} requests; "
+        f"{generator.endpoint_status}"
     )
 
 

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from onboarding.deployment import DeployedEndpoint, Deployment, Target
+from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, engine_archive_path
 from onboarding.platform import serving_platforms
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import Clients, object_exists
 from roundhouse.errors import AwsError
 from roundhouse.paths import Paths
@@ -20,6 +21,7 @@ from roundhouse.session import LOCAL, cloud_folder, open_session, valid_tree
 from roundhouse.status.endpoints import EndpointState, endpoint_state
 from roundhouse.status.generators import GeneratorState, generator_state
 from roundhouse.status.live import LiveEndpoint, live_endpoint, stacks_without_files
+from roundhouse.status.live_generators import LiveGenerator, live_generator
 from stacks.images import base_image, image_tags, image_uris, read_image_files
 
 UNKNOWN = "unknown"
@@ -59,8 +61,9 @@ class EngineState:
 class State:
     """An environment; `cloud`: the local cloud's address when it is up.
 
-    `endpoints` and `generators`: what files and locks say of them; `live`: what runs, of those that
-    are deployed; `stacks_without_files`: endpoint stacks that no file describes any more;
+    `endpoints` and `generators`: what files and locks say of them; `live` and `live_generators`:
+    what runs, of those that are deployed; `stacks_without_files`: endpoint stacks that no file
+    describes any more;
     `unknown`: why something is unknown.
     """
 
@@ -72,6 +75,7 @@ class State:
     live: tuple[LiveEndpoint, ...] = ()
     stacks_without_files: tuple[str, ...] = ()
     generators: tuple[GeneratorState, ...] = ()
+    live_generators: tuple[LiveGenerator, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state as plain JSON."""
@@ -93,22 +97,27 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
     spec = tree.environments[environment]
     uris = image_uris(spec, current_image_tags(paths, spec.platform))
 
-    def live(deployment: Deployment) -> LiveEndpoint | str:
-        found = looking.find(
-            "endpoint_status",
-            lambda clients: live_endpoint(clients, deployment, uris) or NOT_DEPLOYED,
-        )
+    def live(
+        deployment: Deployment | GenerationDeployment,
+    ) -> LiveEndpoint | LiveGenerator | str:
+        def look(clients: Clients) -> LiveEndpoint | LiveGenerator | str:
+            if isinstance(deployment, GenerationDeployment):
+                return live_generator(clients, deployment) or NOT_DEPLOYED
+            return live_endpoint(clients, deployment, uris) or NOT_DEPLOYED
+
+        found = looking.find("endpoint_status", look)
         return UNKNOWN if found is None else found
 
+    generators = generation_deployments(tree, environment)
+    described: list[Deployment | GenerationDeployment] = [*wanted, *generators]
     with ThreadPoolExecutor(READERS) as readers:
-        running = dict(zip((item.name for item in wanted), readers.map(live, wanted), strict=True))
+        names = (item.name for item in described)
+        running = dict(zip(names, readers.map(live, described), strict=True))
     engines = tuple(
         engine_state(deployment, target, looking, running[deployment.name])
         for deployment in wanted
         for target in deployment.targets
     )
-    generators = generation_deployments(tree, environment)
-    described: list[DeployedEndpoint] = [*wanted, *generators]
     gone = looking.find("stacks", lambda clients: stacks_without_files(clients, described))
     return State(
         environment=environment,
@@ -118,7 +127,13 @@ def state_of(paths: Paths, report: Report, environment: str) -> State:
         endpoints=tuple(map(endpoint_state, wanted)),
         live=tuple(entry for entry in running.values() if isinstance(entry, LiveEndpoint)),
         stacks_without_files=gone or (),
-        generators=tuple(map(generator_state, generators)),
+        generators=tuple(
+            generator_state(deployment, status_of(running[deployment.name]))
+            for deployment in generators
+        ),
+        live_generators=tuple(
+            entry for entry in running.values() if isinstance(entry, LiveGenerator)
+        ),
     )
 
 
@@ -165,8 +180,16 @@ class Looking:
         self.unknown.setdefault((unknown.column, unknown.reason), unknown)
 
 
+def status_of(live: LiveEndpoint | LiveGenerator | str) -> str:
+    """Return the status of an endpoint, or why it has none."""
+    return live if isinstance(live, str) else live.status
+
+
 def engine_state(
-    deployment: Deployment, target: Target, looking: Looking, live: LiveEndpoint | str
+    deployment: Deployment,
+    target: Target,
+    looking: Looking,
+    live: LiveEndpoint | LiveGenerator | str,
 ) -> EngineState:
     """Return the row of one model; `live`: its endpoint, or why there is none."""
     entry = target.lock_entry
@@ -178,7 +201,7 @@ def engine_state(
         precision=None if entry is None else entry.manifest.precision,
         lock="not built" if entry is None else "built",
         archive=looking.at("archive", lambda clients: _archive(deployment, target, clients)),
-        endpoint_status=live.status if isinstance(live, LiveEndpoint) else live,
+        endpoint_status=status_of(live),
     )
 
 

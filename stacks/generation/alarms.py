@@ -272,7 +272,9 @@ def _queries(deployment: GenerationDeployment) -> Iterator[tuple[str, str, str, 
     """Yield logical id, kind, explanation and PromQL of each alarm on the engine's own series."""
     slo = deployment.spec.slo
     name, between = partial(series, deployment), "vllm:inter_token_latency_seconds"
-    waiting = max(1, sizes.most_requests(deployment) - sizes.concurrency(deployment).requests)
+    # Few requests wait in the engine where those that would miss the SLO are refused before it.
+    knee = sizes.concurrency(deployment).requests
+    most = max(1, min(knee, sizes.most_requests(deployment) - 1))
     yield (
         "TokenTime",
         "token-time",
@@ -288,8 +290,8 @@ def _queries(deployment: GenerationDeployment) -> Iterator[tuple[str, str, str, 
     yield (
         "Waiting",
         "waiting",
-        f"{waiting} or more requests wait in the queue of a copy",
-        f"{name('vllm:num_requests_waiting')} >= {waiting}",
+        f"a copy has more than {most} answers under way, and answers {knee} within the SLO",
+        f"{name('roundhouse_front_sequences')} > {most}",
     )
     for part, kind, what, total in (
         ("Preemptions", "preemptions", "requests lose their KV cache and begin again",
@@ -310,6 +312,7 @@ def dashboard_queries(deployment: GenerationDeployment) -> Mapping[str, str]:
         "output tokens/s": f"sum(rate({name('vllm:generation_tokens_total')}[{RANGE}]))",
         "prompt tokens/s": f"sum(rate({name('vllm:prompt_tokens_total')}[{RANGE}]))",
         "KV cache in use, share": name("vllm:kv_cache_usage_perc"),
+        "answers under way": name("roundhouse_front_sequences"),
         "requests waiting": name("vllm:num_requests_waiting"),
         "preemptions/s": f"sum(rate({name('vllm:num_preemptions_total')}[{RANGE}]))",
         "refused/s": f"sum(rate({name('roundhouse_front_rejections_total')}[{RANGE}]))",

@@ -193,6 +193,20 @@ def test_engines_own_series_are_read_by_promql(generation):
     )
 
 
+@pytest.mark.parametrize(
+    ("serving", "most"),
+    [({}, 10), ({"max_num_queued_reqs": 8}, 7), ({"max_num_queued_reqs": 1}, 1)],
+)
+def test_alarm_on_answers_under_way_fires_below_the_bound_of_the_queue(serving, most):
+    """vLLM's own queue stays nearly empty where the server before it refuses what would wait."""
+    measured = generator(entry={"knee": knee(10, "ml.g6e.2xlarge")}, serving=serving)
+    query = resource(measured, "Waiting")["EvaluationCriteria"]["PromQLCriteria"]["Query"]
+    assert query == (
+        '{"roundhouse_front_sequences", "aws.sagemaker.endpoint.name"="cloud-chat", '
+        f'"aws.sagemaker.inference_component.name"="cloud-chat"}} > {most}'
+    )
+
+
 def test_role_reads_one_checkpoint(generation):
     (policy,) = (
         item for name, item in template(generation)["Resources"].items() if "VersionPolicy" in name
