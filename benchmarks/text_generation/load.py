@@ -42,6 +42,9 @@ from roundhouse.load_test.generation.requests import WORDS, read_prompts
 from roundhouse.load_test.generation.target import GenerationTarget
 
 ROUNDS = 6
+LAYERS = 32
+"""Of the random Llama: with 4, vLLM's own HTTP server took longer than the model, and events came
+in clumps that each run has otherwise."""
 NAME = "tiny"
 START_SECONDS = 240.0
 COMMAND = "make bench BENCH=text_generation"
@@ -76,7 +79,7 @@ class Load:
     tokenizer: Path
     folder: Path
     """Of prompts, logs and results."""
-    requests: int = 128
+    requests: int = 64
     at_once: int = 4
     prompt_words: int = 48
     output_tokens: int = 48
@@ -295,7 +298,8 @@ def _is_ready(url: str) -> bool:
 
 
 def _write_checkpoint(context: Context, folder: Path) -> None:
-    command = (sys.executable, "-m", "tests.text_generation.tiny_llama", str(folder))
+    program = (sys.executable, "-m", "tests.text_generation.tiny_llama")
+    command = (*program, str(folder), str(LAYERS))
     subprocess.run(command, cwd=context.paths.code, check=True, stdout=subprocess.DEVNULL)
 
 

@@ -1,7 +1,7 @@
 """A small random Llama with a byte-level BPE tokenizer and a chat template: 6 MB, made in a second.
 
-`python -m tests.text_generation.tiny_llama FOLDER` writes one. Needs numpy only, so that every
-environment can make it; a seed gives the same bytes everywhere.
+`python -m tests.text_generation.tiny_llama FOLDER [LAYERS]` writes one. Needs numpy only, so that
+every environment can make it; a seed gives the same bytes everywhere.
 """
 
 from __future__ import annotations
@@ -202,4 +202,5 @@ def _write_json(path: Path, document: object) -> None:
 
 
 if __name__ == "__main__":
-    print(write_tiny_llama(Path(sys.argv[1])))
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else LAYERS
+    print(write_tiny_llama(Path(sys.argv[1]), layers=count))
