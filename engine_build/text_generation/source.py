@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,18 @@ from engine_build.errors import SourceFault, one_line
 from engine_build.log import Log
 from engine_build.runner import Runner
 from engine_build.sources.bucket_checkpoint import BucketAccess, pinned_checkpoint
+from engine_build.sources.hub import Repository
 from engine_build.sources.private import PUBLIC, PrivateSources
-from engine_build.sources.wheel import DISK_FULL, download_wheel, unpack_wheel
+from engine_build.sources.wheel import download_wheel, unpack_wheel
 from engine_build.store import link_or_copy
 from onboarding.checkpoint import checkpoint_files, checkpoint_sha256
-from onboarding.text_generation.checkpoint import Checkpoint, CheckpointError, read_folder
+from onboarding.text_generation.checkpoint import (
+    SAFETENSORS,
+    Checkpoint,
+    CheckpointError,
+    pickle_fault,
+    read_folder,
+)
 from onboarding.text_generation.spec import GenerationSourceSpec
 from onboarding.text_generation.weights import mismatches
 
@@ -33,7 +41,6 @@ SERVED = (
 """Files of a checkpoint that a server reads; no pickles, no copies in other formats."""
 CODE = "*.py"
 CHECKPOINT_OR_GGUF = ("config.json", f"*{GGUF}")
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json")
 TEMPLATES = ("chat_template.jinja", "chat_template.json")
 
@@ -97,13 +104,7 @@ def refuse_unsafe(folder: Path, name: str, *, trusts_code: bool) -> None:
 
     Raises SourceFault.
     """
-    files = [Path(path) for path in checkpoint_files(folder)]
-    pickles = [path.name for path in files if path.suffix in PICKLES]
-    if not any(path.suffix == ".safetensors" for path in files) and pickles:
-        raise SourceFault(
-            f"{name} keeps weights in {pickles[0]}, a pickle, which can run code when it is read; "
-            "convert it with transformers, which writes safetensors."
-        )
+    _refuse_pickles(checkpoint_files(folder), name)
     config = read_json(folder / "config.json", name)
     if not trusts_code and "auto_map" in config:
         raise SourceFault(
@@ -122,6 +123,12 @@ def refuse_unsafe(folder: Path, name: str, *, trusts_code: bool) -> None:
             f"{name} has a tokenizer without chat template, so that it cannot answer chat "
             "messages; choose the model's instruct version, or add chat_template.jinja."
         )
+
+
+def _refuse_pickles(files: Iterable[str], name: str) -> None:
+    fault = pickle_fault(files)
+    if fault is not None:
+        raise SourceFault(f"{name} {fault.what}; {fault.way_out}.")
 
 
 def check_headers(folder: Path, name: str) -> Checkpoint:
@@ -166,39 +173,18 @@ def _folder(source: GenerationSourceSpec, access: SourceAccess) -> Path:
 
 
 def _repository(pin: str, source: GenerationSourceSpec, access: SourceAccess) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.utils import GatedRepoError, disable_progress_bars
-
-    disable_progress_bars()
-    repository, _, commit = pin.partition("@")
     inside = "" if source.path is None else f"{source.path.strip('/')}/"
     patterns = (*SERVED, f"*{GGUF}", *((CODE,) if source.trust_remote_code else ()))
     token = access.private.huggingface_token() or access.token
+    repository = Repository(pin=pin, token=token, endpoint=access.huggingface)
     folder = access.folder / "source"
-    try:
-        snapshot_download(
-            repository,
-            revision=commit,
-            local_dir=str(folder),
-            allow_patterns=[f"{inside}{name}" for name in patterns],
-            endpoint=access.huggingface,
-            token=token,
-        )
-    except GatedRepoError as error:
-        way_out = "ask for access with the token's account" if token else (
-            "name a secret with a token as `source_secrets.huggingface` in the environment file, "
-            "or set HF_TOKEN"
-        )  # fmt: skip
-        raise SourceFault(f"{pin} is gated; {way_out}.") from error
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno in DISK_FULL:
-            raise
-        raise SourceFault(
-            f"{pin} cannot be fetched ({one_line(error)}); check repository and commit, and that "
-            "this machine reaches it."
-        ) from error
+    repository.download((f"{inside}{name}" for name in patterns), folder)
     # What the client notes beside the files is no part of the source.
     shutil.rmtree(folder / ".cache", ignore_errors=True)
+    if not {path.suffix for path in (folder / inside).glob("*")} & {SAFETENSORS, GGUF}:
+        # Pickles are not downloaded.
+        names = (name for name in repository.file_names() if name.startswith(inside))
+        _refuse_pickles((name.removeprefix(inside) for name in names), pinned_text(source))
     return folder / inside
 
 

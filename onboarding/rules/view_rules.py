@@ -17,6 +17,7 @@ from onboarding.names import readable_sources
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import instance_types
 from onboarding.source_access import S3_SCHEME
+from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.validation import Checked
 from onboarding.values import Server
 
@@ -29,7 +30,7 @@ def sources_in_s3_are_readable(view: EnvironmentView) -> Iterator[Fault]:
     if not {"name", "account", "region", "source_buckets"} <= view.environment.sections:
         return
     allowed = readable_sources(view.environment.spec)
-    for model in view.models.values():
+    for model in view.every_model.values():
         for path, address in _addresses(model):
             if address.startswith(S3_SCHEME) and not address.startswith(allowed):
                 places = f"{comma_list(f'{place}KEY' for place in allowed)}"
@@ -47,7 +48,7 @@ def packages_of_an_index_are_pinned_by_digest(view: EnvironmentView) -> Iterator
     if "source_secrets" not in view.environment.sections:
         return
     index = view.environment.spec.source_secrets.package_index
-    for model in view.models.values() if index is not None else ():
+    for model in view.every_model.values() if index is not None else ():
         source = model.spec.source if "source" in model.sections else None
         if source is not None and source.python_package is not None and source.sha256 is None:
             yield model.document.at("source", "python_package").fault(
@@ -59,12 +60,16 @@ def packages_of_an_index_are_pinned_by_digest(view: EnvironmentView) -> Iterator
             )
 
 
-def _addresses(model: Checked[ModelSpec]) -> Iterator[tuple[KeyPath, str]]:
+def _addresses(
+    model: Checked[ModelSpec] | Checked[TextGenerationSpec],
+) -> Iterator[tuple[KeyPath, str]]:
     """What a build reads of a model, and where its file says so."""
     if "source" in model.sections:
         for key in ("onnx", "checkpoint"):
-            if (address := getattr(model.spec.source, key)) is not None:
+            if (address := getattr(model.spec.source, key, None)) is not None:
                 yield ("source", key), address
+    if isinstance(model.spec, TextGenerationSpec):
+        return
     reference = model.spec.accuracy.reference if "accuracy" in model.sections else None
     if reference is not None:
         yield ("accuracy", "reference", "onnx"), reference.onnx

@@ -10,10 +10,10 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 CONFIGURATION = "config.json"
@@ -21,6 +21,7 @@ TOKENIZER = "tokenizer_config.json"
 TOKENIZERS = (TOKENIZER, "tokenizer.json", "tokenizer.model", "vocab.json")
 CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json")
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SAFETENSORS, PICKLES = ".safetensors", (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _NUMBER = re.compile(r"\.\d+(?=\.)\.")
 LENGTH_BYTES = 8
 LARGEST_HEADER = 100_000_000
@@ -210,8 +211,20 @@ def shard_names(folder: Path) -> dict[str, frozenset[str]]:
         return shards
     if (folder / SINGLE).is_file():
         return {SINGLE: frozenset()}
-    raise CheckpointError(
+    raise pickle_fault(path.name for path in folder.iterdir()) or CheckpointError(
         f"has neither {SINGLE} nor {INDEX}", "save it with transformers, which writes safetensors"
+    )
+
+
+def pickle_fault(names: Iterable[str]) -> CheckpointError | None:
+    """Return why files cannot be served that hold pickles in place of safetensors, or None."""
+    paths = [PurePosixPath(name) for name in names]
+    pickles = sorted(path.name for path in paths if path.suffix in PICKLES)
+    if not pickles or any(path.suffix == SAFETENSORS for path in paths):
+        return None
+    return CheckpointError(
+        f"keeps weights in {pickles[0]}, a pickle, which can run code when it is read",
+        "convert it with transformers, which writes safetensors",
     )
 
 

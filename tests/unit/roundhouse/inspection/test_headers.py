@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +14,7 @@ from onboarding.tree import read_tree
 from roundhouse.cli import app as cli
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.inspection.headers import fetch_headers, headers_path, open_files, source_of
+from tests.unit.engine_build import places
 from tests.unit.onboarding.text_generation.shapes import COMMIT, FIXTURES, generator_tree
 from tests.unit.onboarding.text_generation.test_checkpoint import (
     CONFIG,
@@ -24,10 +22,16 @@ from tests.unit.onboarding.text_generation.test_checkpoint import (
     checkpoint,
     safetensors,
 )
-from tests.unit.roundhouse.inspection.sources import Body, Bucket
+from tests.unit.roundhouse.inspection.sources import Body, Bucket, hub
 
 BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
 WEIGHTS = b"\x00" * 1_000_000
+PICKLED = {
+    "own/model.safetensors.index.json": None,
+    "own/model-00001-of-00002.safetensors": None,
+    "own/model-00002-of-00002.safetensors": None,
+    "own/pytorch_model.bin": b"pickle",
+}
 
 
 class PartsBucket(Bucket):
@@ -42,37 +46,6 @@ class PartsBucket(Bucket):
             data = data[first : last + 1]
         self.read += len(data)
         return {"Body": Body(data)}
-
-
-@contextmanager
-def hub_of_parts(content, *, gives_parts=True):
-    """A hub on this machine that knows HTTP Range, or none that does."""
-    listing = {"sha": COMMIT, "siblings": [{"rfilename": name} for name in content]}
-
-    class Hub(BaseHTTPRequestHandler):
-        def do_GET(self):
-            if self.path.startswith("/api/"):
-                body, code = json.dumps(listing).encode(), 200
-            else:
-                body, code = content[self.path.rpartition("/")[2]], 200
-            part = self.headers.get("Range")
-            if part and gives_parts:
-                first, last = map(int, part.removeprefix("bytes=").split("-"))
-                body, code = body[first : last + 1], 206
-            self.send_response(code)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _files(folder):
@@ -100,15 +73,25 @@ def test_bucket_of_one_file_is_read_too():
 
 def test_hub_gives_headers_without_weights(tmp_path):
     source = GenerationSourceSpec(huggingface=f"owner/name@{COMMIT}")
-    with hub_of_parts(_files(tmp_path)) as url:
-        found = fetch_headers(open_files(source, lambda service: None, {"HF_ENDPOINT": url}))
+    with places.hub(_files(tmp_path), "hf_token", gated=True) as (url, _):
+        variables = {"HF_ENDPOINT": url, "HF_TOKEN": "hf_token"}
+        found = fetch_headers(open_files(source, lambda service: None, variables))
     assert set(found.tensors) == set(TENSORS)
+
+
+def test_refuses_a_gated_repository_without_a_token(tmp_path):
+    source = GenerationSourceSpec(huggingface=f"owner/name@{COMMIT}")
+    with (
+        places.hub(_files(tmp_path), "hf_token", gated=True) as (url, _),
+        pytest.raises(RoundhouseError, match="is gated, private or not there; set HF_TOKEN to a"),
+    ):
+        fetch_headers(open_files(source, lambda service: None, {"HF_ENDPOINT": url}))
 
 
 def test_refuses_a_hub_that_sends_whole_files(tmp_path):
     source = GenerationSourceSpec(huggingface=f"owner/name@{COMMIT}")
     with (
-        hub_of_parts(_files(tmp_path), gives_parts=False) as url,
+        hub(_files(tmp_path)) as url,
         pytest.raises(NotReadyError, match="no part of a file"),
     ):
         fetch_headers(open_files(source, lambda service: None, {"HF_ENDPOINT": url}))
@@ -122,8 +105,9 @@ def test_refuses_a_hub_that_sends_whole_files(tmp_path):
         ({"own/model-00002-of-00002.safetensors": None}, "00002.safetensors is missing"),
         ({"own/model-00002-of-00002.safetensors": safetensors({})}, "has no tensor"),
         ({"own/model-00002-of-00002.safetensors": b"torch"}, "does not begin as safetensors"),
+        (PICKLED, r"keeps weights in pytorch_model.bin, a pickle, which can run code"),
     ],
-    ids=["no-config", "json", "shard", "tensor", "torch"],
+    ids=["no-config", "json", "shard", "tensor", "torch", "pickle"],
 )
 def test_refuses_a_checkpoint_that_is_not_whole(change, says, tmp_path):
     objects = {f"own/{name}": data for name, data in _files(tmp_path).items()} | change

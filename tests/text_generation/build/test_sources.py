@@ -1,0 +1,149 @@
+"""Checkpoints of a bucket of others and of a hub: headers, builds, kept copies, and refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from local_cloud import lifecycle
+from onboarding import names
+from onboarding.checkpoint import CONFIGURATION, checkpoint_files, checkpoint_sha256
+from onboarding.generation_resolve import generation_deployments
+from onboarding.text_generation.checkpoint import read_folder
+from onboarding.tree import read_tree
+from roundhouse.deploy.builds import engines
+from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
+from tests.local_cloud.account import ROOT
+from tests.text_generation.build.chat_tree import PYTHON, build, spec_of, write_tree
+from tests.unit.engine_build.places import COMMIT, hub
+
+FOREIGN, PREFIX = "acme-checkpoints", "chat/tiny/"
+HEADERS = "models/data/far.headers.json"
+TOKEN = "hf_token"
+
+
+def write_headers(root, model, **variables):
+    """Run `roundhouse headers`; return how it ended."""
+    command = (sys.executable, "-m", "roundhouse", "headers", model, "--root", str(root))
+    without = {name: text for name, text in os.environ.items() if name != "HF_TOKEN"}
+    return subprocess.run(
+        command, cwd=ROOT, env={**without, **variables}, capture_output=True, text=True
+    )
+
+
+def upload(session, folder):
+    s3 = session.clients("s3")
+    for name in checkpoint_files(folder):
+        s3.upload_file(str(folder / name), FOREIGN, f"{PREFIX}{name}")
+
+
+@pytest.fixture(scope="module")
+def far(session):
+    """A model whose checkpoint lies in a bucket that the environment names, with its headers."""
+    root, checkpoint = session.paths.tree, session.paths.tree / "models/tiny"
+    session.clients("s3").create_bucket(Bucket=FOREIGN)
+    upload(session, checkpoint)
+    source = {"checkpoint": f"s3://{FOREIGN}/{PREFIX}", "sha256": checkpoint_sha256(checkpoint)}
+    spec = {**spec_of(checkpoint), "name": "far", "source": {**source, "headers": HEADERS}}
+    path = root / "models/far.yaml"
+    path.write_text(yaml.safe_dump(spec))
+    ended = write_headers(root, "far", **lifecycle.environment(lifecycle.find(session.paths.build)))
+    assert ended.returncode == 0, ended.stderr
+    yield path
+    path.unlink()
+
+
+def object_names(session, prefix):
+    listed = session.clients("s3").list_objects_v2(
+        Bucket=names.artifact_bucket(session.environment), Prefix=prefix
+    )
+    return {item["Key"].removeprefix(prefix) for item in listed.get("Contents", ())}
+
+
+def test_headers_of_a_bucket_are_those_of_the_files(session, far):
+    found = read_folder(session.paths.tree / "models/tiny").document()
+    assert (session.paths.tree / HEADERS).read_text() == found
+
+
+def test_second_build_of_a_checkpoint_in_a_bucket_reads_the_kept_copy(session, far):
+    requests = {item.scheme: item for item in missing_checkpoints(session, ("far",))}
+    (first,) = build(session, [requests["bf16"]])
+    checkpoint = session.paths.tree / "models/tiny"
+    digest, files = checkpoint_sha256(checkpoint), checkpoint_files(checkpoint)
+    assert first.source_sha256 == digest and first.accepted
+    assert object_names(session, f"source-copies/{digest}/") == {*files, names.SHA256SUMS}
+    s3 = session.clients("s3")
+    for name in files:
+        s3.delete_object(Bucket=FOREIGN, Key=f"{PREFIX}{name}")
+    try:
+        (second,) = build(session, [requests["int8"]])
+    finally:
+        upload(session, checkpoint)
+    assert second.source_sha256 == digest and second.gate.tokens > 0
+    assert object_names(session, second.prefix) == {file.path for file in second.files}
+    assert missing_checkpoints(session, ("far",)) == ()
+
+
+def test_checkpoint_that_changed_in_its_bucket_is_refused_and_nothing_is_published(session, far):
+    text, lock = far.read_text(), session.paths.tree / "models/far.lock.yaml"
+    pinned, before = "f" * 64, lock.read_bytes() if lock.exists() else None
+    far.write_text(text.replace(checkpoint_sha256(session.paths.tree / "models/tiny"), pinned))
+    published = object_names(session, "checkpoints/")
+    try:
+        request = missing_checkpoints(session, ("far",))[0]
+        with pytest.raises(
+            engines.EnginesNotBuiltError, match=f"has digest [0-9a-f]{{64}}, but .* pins {pinned}"
+        ):
+            build(session, [request])
+    finally:
+        far.write_text(text)
+    assert object_names(session, "checkpoints/") == published
+    assert object_names(session, f"source-copies/{pinned}/") == set()
+    assert (lock.read_bytes() if lock.exists() else None) == before
+
+
+def run_job(root, key, out, **variables):
+    """Run one build that publishes in a folder; return its exit code and the JSON it printed."""
+    options = {
+        "--root": root, "--environment": "local", "--model": "chat", "--key": key,
+        "--out": out, "--store": out.with_name("store"), "--format": "json",
+    }  # fmt: skip
+    words = [str(word) for pair in options.items() for word in pair]
+    command = (str(PYTHON), "-m", "engine_build.text_generation", "--upload", *words)
+    without = {name: text for name, text in os.environ.items() if name != "HF_TOKEN"}
+    ended = subprocess.run(
+        command, cwd=ROOT, env={**without, **variables}, capture_output=True, text=True
+    )
+    assert "Traceback" not in ended.stderr, ended.stderr
+    return ended.returncode, json.loads(ended.stdout)
+
+
+def test_gated_commit_of_a_hub_is_built_with_its_token_alone(tmp_path):
+    root = write_tree(tmp_path / "tree")
+    checkpoint = (root / "models/tiny").rename(tmp_path / "tiny")
+    spec, pin = spec_of(checkpoint), f"owner/name@{COMMIT}"
+    spec["source"] = {"huggingface": pin, "headers": "models/data/chat.headers.json"}
+    (root / "models/chat.yaml").write_text(yaml.safe_dump(spec))
+    files = {name: (checkpoint / name).read_bytes() for name in checkpoint_files(checkpoint)}
+    with hub({**files, "pytorch_model.bin": b"pickle"}, TOKEN, gated=True) as (address, requests):
+        place = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home")}
+        refused = write_headers(root, "chat", **place)
+        assert refused.returncode != 0 and "is gated, private or not there" in refused.stderr
+        assert write_headers(root, "chat", **place, HF_TOKEN=TOKEN).returncode == 0
+        (deployment,) = generation_deployments(read_tree(root), "local")
+        key = next(key for key, scheme in deployment.wanted if scheme == "bf16")
+        code, result = run_job(root, key, tmp_path / "refused", **place)
+        assert code == 5 and result["reason"].startswith(f"{pin} is gated; name a secret with")
+        code, result = run_job(root, key, tmp_path / "out", **place, HF_TOKEN=TOKEN)
+    assert (code, result["status"], result["accepted"]) == (0, "built", True)
+    record = json.loads((tmp_path / f"store/checkpoints/{key}.json").read_text())
+    assert (record["source"], record["source_sha256"]) == (pin, checkpoint_sha256(checkpoint))
+    published = tmp_path / f"store/checkpoints/{key}"
+    assert checkpoint_files(published) == tuple(file["path"] for file in record["files"])
+    assert (published / CONFIGURATION).is_file()
+    assert not any("pytorch_model.bin" in request for request in requests)
