@@ -59,7 +59,7 @@ def build_context(
 ) -> BuildContext:
     """Resolve a request and enter its work folder. Raises InputRefused."""
     request = build_request(chosen, log)
-    work = stack.enter_context(WorkFolder(chosen.out))
+    work = stack.enter_context(WorkFolder(chosen.out, is_fresh=chosen.candidate is not None))
     log.keep(work.log_path)
     runner = ProcessRunner(log)
     runner.record(work.script_path)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,8 +20,10 @@ from botocore.exceptions import ClientError
 
 from engine_build.signing import (
     ABSENT,
+    COPIES_AT_ONCE,
     Publisher,
     Refused,
+    Unfinished,
     answer,
     base64_text,
     candidate_of,
@@ -32,14 +34,16 @@ from engine_build.signing import (
 CHECKPOINT_RECORD = "checkpoint.json"
 FILES = "checkpoint"
 """The folder of a candidate that holds the checkpoint's files."""
-COPIES_AT_ONCE = 16
+LONGEST_COPY_SECONDS = 450
+"""Of one file, half of the function's time: none is begun later. S3 documents no rate of a copy;
+one of 5 GB takes so long at 11 MB/s."""
 LARGEST_COPY_BYTES = 5 * 1000**3
 """Of one PUT and of one CopyObject (Amazon S3 User Guide: 5 GB); S3 keeps no sha256 of parts."""
 
 
 def handler(event: Mapping[str, str], context: object) -> dict[str, str]:
     """Return `{"status": "signed"}`, or `{"status": "refused", "reason": …}`."""
-    return answer(CheckpointSigner, event)
+    return answer(CheckpointSigner, event, context)
 
 
 class CheckpointSigner(Publisher):
@@ -48,7 +52,8 @@ class CheckpointSigner(Publisher):
     def publish(self, event: Mapping[str, str], folder: Path) -> None:
         """Publish files and, last, the signed record. What is there already is kept.
 
-        Of a checkpoint that its gate refused the record alone. Raises Refused.
+        Of a checkpoint that its gate refused the record alone. Raises Refused, and Unfinished where
+        files are left for the next call.
         """
         key, source = candidate_of(event)
         published, path = f"checkpoints/{key}", folder / CHECKPOINT_RECORD
@@ -66,13 +71,7 @@ class CheckpointSigner(Publisher):
             self._require_files(present, published)
             return
         if record["accepted"]:
-            with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-                copies = [
-                    pool.submit(self._copy, file, f"{source}/{FILES}", published)
-                    for file in record["files"]
-                ]
-                for copy in copies:
-                    copy.result()
+            self._copy_all(record["files"], f"{source}/{FILES}", published)
         parameters = {"model": record["model"], "checkpointKey": key, "scheme": record["scheme"]}
         subject = CHECKPOINT_RECORD, content
         payload = statement(subject, event, self.builder, parameters, built="checkpoint")
@@ -132,8 +131,33 @@ class CheckpointSigner(Publisher):
                 )
         return record
 
-    def _copy(self, file: Mapping[str, Any], source: str, published: str) -> None:
-        """Copy one file on the condition that none is there; what is there must be the same."""
+    def _copy_all(self, files: Sequence[Mapping[str, Any]], source: str, published: str) -> None:
+        """Copy files, many at once, beginning none that may outlast the function.
+
+        Raises Refused, and Unfinished where some are left.
+        """
+
+        def copy(file: Mapping[str, Any]) -> bool | None:
+            is_late = self.seconds_left() < LONGEST_COPY_SECONDS
+            return None if is_late else self._copy(file, source, published)
+
+        with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
+            copied = list(pool.map(copy, files))
+        if None not in copied:
+            return
+        if True not in copied:
+            raise Refused(
+                f"{self.url(source)}: no file of it was copied before the function's time was up; "
+                "give the function more time"
+            )
+        raise Unfinished
+
+    def _copy(self, file: Mapping[str, Any], source: str, published: str) -> bool:
+        """Copy one file on the condition that none is there; what is there must be the same.
+
+        Return whether it was copied.
+        """
+        is_new = False
         origin, name = f"{source}/{file['path']}", f"{published}/{file['path']}"
         found = self._head(origin)
         if found is None:
@@ -142,7 +166,7 @@ class CheckpointSigner(Publisher):
         else:
             self._require(origin, file, found)
             copy = {"Bucket": self.bucket, "Key": origin}
-            self.write_once(
+            is_new = self.write_once(
                 lambda: self.s3.copy_object(
                     Bucket=self.bucket,
                     Key=name,
@@ -157,6 +181,7 @@ class CheckpointSigner(Publisher):
         if there is None:
             raise Refused(f"{self.url(origin)}: changed while it was copied; build again")
         self._require(name, file, there)
+        return is_new
 
     def _head(self, name: str) -> dict[str, Any] | None:
         try:

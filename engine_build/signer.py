@@ -35,7 +35,7 @@ REPACKAGED = "repackaged.json"
 
 def handler(event: Mapping[str, str], context: object) -> dict[str, str]:
     """Return `{"status": "signed"}`, or `{"status": "refused", "reason": …}`."""
-    return answer(Signer, event)
+    return answer(Signer, event, context)
 
 
 @dataclass(frozen=True)

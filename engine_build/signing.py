@@ -13,6 +13,7 @@ import base64
 import datetime
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import botocore.session
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 KEY = re.compile(r"[0-9a-f]{20}")
@@ -36,10 +38,17 @@ CONFLICT_SECONDS = (1, 2, 4, 8)
 """Between tries of a write that met another of the same object."""
 ABSENT, PRESENT = ("NoSuchKey", "404"), "PreconditionFailed"
 CONFLICT = "ConditionalRequestConflict"
+COPIES_AT_ONCE = 64
+ANSWER_SECONDS = 840
+"""Until S3 has answered: it copies an object for as long as its client listens."""
 
 
 class Refused(Exception):
     """What was built is not published; the message is one sentence."""
+
+
+class Unfinished(Exception):
+    """The function's time is up, and what it has published stays; the next call goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +61,12 @@ class Publisher(ABC):
     s3: Any
     kms: Any
     sleep: Callable[[float], None] = time.sleep
+    seconds_left: Callable[[], float] = lambda: math.inf
+    """Until the function is ended."""
 
     @abstractmethod
     def publish(self, event: Mapping[str, str], folder: Path) -> None:
-        """Publish what a build left, signed; `folder` is empty. Raises Refused."""
+        """Publish what a build left, signed; `folder` is empty. Raises Refused and Unfinished."""
 
     def envelope(self, payload: bytes) -> dict[str, Any]:
         """Return the envelope of a payload, as JSON."""
@@ -115,24 +126,29 @@ class Publisher(ABC):
         return f"s3://{self.bucket}/{name}"
 
 
-def answer(kind: type[Publisher], event: Mapping[str, str]) -> dict[str, str]:
+def answer(kind: type[Publisher], event: Mapping[str, str], context: Any) -> dict[str, str]:
     """Return `{"status": "signed"}`, or `{"status": "refused", "reason": …}`.
 
-    `event` holds engineKey, model, candidate, source (bucket/key), commit and execution.
+    Or `{"status": "unfinished"}`: the same call goes on from there. `event` holds engineKey, model,
+    candidate, source (bucket/key), commit and execution; `context` is Lambda's.
     """
     session = botocore.session.get_session()
+    config = Config(read_timeout=ANSWER_SECONDS, max_pool_connections=COPIES_AT_ONCE)
     publisher = kind(
         bucket=os.environ["BUCKET"],
         signing_key=os.environ["SIGNING_KEY"],
         builder=os.environ["BUILDER"],
-        s3=session.create_client("s3"),
+        s3=session.create_client("s3", config=config),
         kms=session.create_client("kms"),
+        seconds_left=lambda: context.get_remaining_time_in_millis() / 1000,
     )
     try:
         with tempfile.TemporaryDirectory() as folder:
             publisher.publish(event, Path(folder))
     except Refused as refusal:
         return {"status": "refused", "reason": str(refusal)}
+    except Unfinished:
+        return {"status": "unfinished"}
     return {"status": "signed"}
 
 

@@ -9,8 +9,8 @@ checkout's engine_build builds the channel's models.)
 
 Hyperparameters: environment, model, publish (s3://BUCKET) and, if wanted, compute_capability,
 candidate, commit, image, and of a text generator's checkpoint checkpoint_key, all strings.
-Unfinished work lies in /opt/ml/checkpoints, so a job with a CheckpointConfig goes on where an
-interrupted one stopped. Never run by SageMaker where this was written.
+Unfinished work lies in /opt/ml/checkpoints, which SageMaker keeps in S3 with a CheckpointConfig; a
+build of a candidate takes over none of it. Never run by SageMaker where this was written.
 """
 
 from __future__ import annotations

@@ -17,10 +17,15 @@ KEPT = (NETWORKS_PREFIX, ENGINES_PREFIX, TIMING_CACHES_PREFIX, "ranges")
 
 
 class WorkFolder:
-    """Held by one build at a time; `store` has what is finished, under its published names."""
+    """Held by one build at a time; `store` has what is finished, under its published names.
 
-    def __init__(self, path: Path) -> None:
+    `is_fresh`: nothing of an earlier build is taken over. A candidate's is: what lies in its folder
+    may come from a build of another tree, which nobody reviewed.
+    """
+
+    def __init__(self, path: Path, *, is_fresh: bool = False) -> None:
         self.path = path
+        self._is_fresh = is_fresh
         self.store = FolderStore(path)
         self.log_path = path / "build.log"
         self.script_path = path / "reproduce.sh"
@@ -32,8 +37,11 @@ class WorkFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._empty_scratch()
+            self._empty() if self._is_fresh else self._empty_scratch()
             self.log_path.write_text("", encoding="utf-8")
+        except InputRefused:
+            self._release()
+            raise
         except OSError as error:
             self._release()
             if isinstance(error, BlockingIOError):
@@ -53,6 +61,20 @@ class WorkFolder:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder
+
+    def _empty(self) -> None:
+        """Delete what an earlier build left. Raises InputRefused for a folder of no build."""
+        paths = sorted(self.path.iterdir())
+        if paths and self.log_path not in paths:
+            raise InputRefused(
+                f"--out {self.path} holds {paths[0].name} and no log of a build, and a candidate "
+                "is built in an empty folder; name another one."
+            )
+        for path in paths:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
     def _empty_scratch(self) -> None:
         """Delete half-done work, and what a killed build was writing into the store."""

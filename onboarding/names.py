@@ -279,8 +279,8 @@ def sample_payload_path(sha256: str) -> str:
     return f"{JOBS_PREFIX}/payloads/{sha256}.tar.gz"
 
 
-def checkpoint_prefix(engine_key: str) -> str:
-    """Object keys of a training job's unfinished work on one engine begin with this."""
+def unfinished_work_prefix(engine_key: str) -> str:
+    """Object keys of training jobs' unfinished work on one engine begin with this."""
     return f"{JOBS_PREFIX}/checkpoints/{engine_key}"
 
 

@@ -40,19 +40,24 @@ VARIABLES = {
     # PyTorch's threads wait for each other in a loop; other work may have the core.
     "OMP_WAIT_POLICY": "passive",
 }
-"""Read by libraries when they are imported."""
+"""Read by libraries when they are imported, which a build does once it has begun."""
 
 
 def main(
     arguments: Sequence[str], environment: Mapping[str, str], stdout: TextIO, stderr: TextIO
 ) -> int:
-    """Exit codes: 0 built or known; 1, 5, 6 as in errors.py; 130 interrupted."""
+    """Exit codes: 0 built or known; 1, 5, 6 as in errors.py; 130 interrupted.
+
+    A training job calls it too, so that it sets the libraries' variables itself.
+    """
     log = Log(stderr)
+    for name, value in VARIABLES.items():
+        os.environ.setdefault(name, value)
 
     def run() -> str:
         chosen = options(arguments)
         request, tools = checkpoint_request(chosen), installed_tools()
-        with WorkFolder(chosen.out) as work:
+        with WorkFolder(chosen.out, is_fresh=chosen.candidate is not None) as work:
             log.keep(work.log_path)
             runner = ProcessRunner(log)
             runner.record(work.script_path)
@@ -97,8 +102,6 @@ def _format_result(status: Status, entry: CheckpointEntry, log: Log, *, as_json:
 
 
 if __name__ == "__main__":
-    for name, value in VARIABLES.items():
-        os.environ.setdefault(name, value)
     signal.signal(signal.SIGTERM, interrupt)
     # None where a shell closed them.
     streams = (io.StringIO() if stream is None else stream for stream in (sys.stdout, sys.stderr))

@@ -1,12 +1,13 @@
 """How far one model's answers lie from another's: scores of samples, and their intervals.
 
-Log-probabilities are compared token by token over the whole vocabulary. Intervals are percentile
-bootstraps over samples, both models on the same resampled ones; resampling is seeded, so that the
-same numbers give the same interval.
+Log-probabilities are compared token by token over the whole vocabulary. Their intervals are
+percentile bootstraps over samples, both models on the same resampled ones; resampling is seeded, so
+that the same numbers give the same interval.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from engine_build.errors import InputRefused
 from onboarding.text_generation.checkpoint_lock import Interval
+from onboarding.text_generation.task_file import MORE_ITEMS, NORMAL_95
 
 Array = np.ndarray[Any, np.dtype[Any]]
 RESAMPLES = 2000
@@ -118,11 +120,21 @@ def divergence(scores: Sequence[SampleScore]) -> Divergence:
 
 
 def score_drop(reference: Sequence[bool], candidate: Sequence[bool]) -> Interval:
-    """Return how far the share of right answers falls, item by item, with its interval."""
-    pairs = np.array(
-        [(1.0, float(a) - float(b)) for a, b in zip(reference, candidate, strict=True)]
+    """Return how far the share of right answers falls, item by item, with its interval.
+
+    A bootstrap knows no doubt where no answer changed, however few there are. So the interval is
+    that of Bonett and Price (2012) for the difference of paired proportions: Wald's, with one more
+    item lost and one more won.
+    """
+    pairs = list(zip(reference, candidate, strict=True))
+    lost, won = (sum(pair == kind for pair in pairs) for kind in ((True, False), (False, True)))
+    count = len(pairs) + MORE_ITEMS
+    shares = (lost + 1) / count, (won + 1) / count
+    middle = shares[0] - shares[1]
+    half = NORMAL_95 * math.sqrt((sum(shares) - middle**2) / count)
+    return Interval(
+        value=(lost - won) / len(pairs), low=max(-1.0, middle - half), high=min(1.0, middle + half)
     )
-    return _interval(pairs, lambda sums: np.asarray(sums[..., 1] / sums[..., 0]))
 
 
 def _interval(columns: Array, statistic: Callable[[Array], Array]) -> Interval:

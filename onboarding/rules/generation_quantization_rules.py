@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from onboarding.fault import Fault
 from onboarding.rules.generation_case import GenerationCase
 from onboarding.rules.rule import rule, rules_of
 from onboarding.starter_texts import evaluation_path
-from onboarding.text_generation.task_file import TaskFileError, read_task_file
+from onboarding.text_generation.task_file import TaskFileError, least_drop, read_task_file
 from onboarding.text_generation.texts import (
     ENOUGH_SAMPLES,
     KINDS,
@@ -106,12 +107,21 @@ def task_file_can_be_read(case: GenerationCase) -> Iterator[Fault]:
     file = _files(case).get(_TASK)
     if file is None or not _is_there(case, file):
         return
+    name = f"'{'.'.join(map(str, _TASK))}'"
     try:
-        read_task_file(case.root / file)
+        items = len(read_task_file(case.root / file).items)
     except TaskFileError as error:
         what, _, way_out = str(error).rpartition("; ")
+        yield case.document.at(*_TASK).fault(f"{name} {what}", value=file, way_out=way_out)
+        return
+    task, least = case.spec.quantization.budget.task, least_drop(items)
+    if task is not None and task.drop < least:
         yield case.document.at(*_TASK).fault(
-            f"'{'.'.join(map(str, _TASK))}' {what}", value=file, way_out=way_out
+            f"{name} has too few items to show that the score falls by {task.drop:g} at most: even "
+            "where no answer changes, the 95 % interval ends above it",
+            value=f"{items} items",
+            allowed=f"a drop of {math.ceil(1000 * least) / 1000:g} or more with these",
+            way_out="add items (0.02 takes 137, 0.05 takes 54), or allow a larger drop",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,11 @@ from pydantic import Field, ValidationError
 
 from onboarding.values import Value
 from onboarding.yaml_text import load_yaml
+
+NORMAL_95 = 1.96
+"""Standard deviations within which 95 % of a normal distribution lie."""
+MORE_ITEMS = 2
+"""Added to a task's items where the interval of its score is computed (Bonett and Price, 2012)."""
 
 
 class TaskFileError(ValueError):
@@ -63,6 +69,14 @@ def read_task_file(path: Path) -> TaskFile:
         raise TaskFileError(f"is no task file ({place}: {fault['msg']}); {way_out}") from error
     except (OSError, yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         raise TaskFileError(f"is no task file; {way_out}") from error
+
+
+def least_drop(items: int) -> float:
+    """Return the smallest fall of a score that so many items can exclude.
+
+    Where no answer changes, the interval of the fall ends there.
+    """
+    return NORMAL_95 * math.sqrt(2) / (items + MORE_ITEMS)
 
 
 def _normal(text: str) -> str:

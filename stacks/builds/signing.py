@@ -38,7 +38,10 @@ SIGNING_ALGORITHM = "ECDSA_SHA_256"
 def signing_states(environment: EnvironmentSpec, *, has_checkpoints: bool) -> dict[str, State]:
     """From Sign on: the signer publishes what a build left, or says why it does not."""
     states = {"Sign": _sign(environment, names.signer(environment))}
+    results = {f"$states.input.signed = {literal('signed')}": "Built"}
     if has_checkpoints:
+        # Files of hundreds of gigabytes may take longer than a function runs: it is called again.
+        results[f"$states.input.signed = {literal('unfinished')}"] = "SignCheckpoint"
         states = {
             "Sign": choice({IS_CHECKPOINT: "SignCheckpoint"}, default="SignEngine"),
             "SignEngine": states["Sign"],
@@ -46,9 +49,7 @@ def signing_states(environment: EnvironmentSpec, *, has_checkpoints: bool) -> di
         }
     return {
         **states,
-        "Signed": choice(
-            {f"$states.input.signed = {literal('signed')}": "Built"}, default="TellFailure"
-        ),
+        "Signed": choice(results, default="TellFailure"),
     }
 
 

@@ -31,6 +31,9 @@ LOG_GROUP = "/aws/sagemaker/TrainingJobs"
 """SageMaker's own; a stream begins with its job's name."""
 OF_CHECKPOINTS = ("environment", "model", "publish", "candidate", "commit", "image")
 """Hyperparameters of an engine's job that a checkpoint's has too."""
+TRIED = f'$states.input.engine.engineKey & "-" & {CANDIDATE}'
+"""One try at an engine. Its unfinished work is its own: a job takes over nothing of another, whose
+source nobody may have reviewed."""
 EXIT_CODE = r"/,? ?exit code: \d+$/i"
 """What SageMaker puts behind the failure file's words, or writes in their place."""
 
@@ -101,7 +104,7 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
         "S3Uri": jsonata('"s3://" & $states.input.source'),
         "S3DataDistributionType": "FullyReplicated",
     }
-    checkpoints = literal(f"{bucket}/{names.checkpoint_prefix('')}")
+    checkpoints = literal(f"{bucket}/{names.unfinished_work_prefix('')}")
     network = {}
     if environment.network is not None:
         network["VpcConfig"] = {
@@ -121,7 +124,7 @@ def training_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any]
             # Without one SageMaker takes the account's own for S3, whatever the bucket says.
             "KmsKeyId": arns.key_id(environment),
         },
-        "CheckpointConfig": {"S3Uri": jsonata(f"{checkpoints} & $states.input.engine.engineKey")},
+        "CheckpointConfig": {"S3Uri": jsonata(f"{checkpoints} & {TRIED}")},
         "ResourceConfig": {
             "InstanceType": jsonata("$states.input.engine.instanceType"),
             "InstanceCount": 1,
@@ -144,8 +147,7 @@ def quantizer_job(environment: EnvironmentSpec, image_uri: str) -> dict[str, Any
 
 def _name(environment: EnvironmentSpec) -> str:
     """At most 16 + 20 + 8 + 2 characters beside 15 of ours: SageMaker takes 63."""
-    prefix = literal(names.training_job_prefix(environment))
-    return f'{prefix} & $states.input.engine.engineKey & "-" & {CANDIDATE}'
+    return f"{literal(names.training_job_prefix(environment))} & {TRIED}"
 
 
 def _progress(environment: EnvironmentSpec) -> str:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from rich.progress import Progress
 
 from onboarding.lock import LockEntry, write_lock_entry
-from onboarding.names import artifact_bucket, engine_record_path
-from roundhouse.aws.clients import object_bytes
+from onboarding.names import engine_record_path
 from roundhouse.deploy.builds.checkpoint_requests import CheckpointRequest, format_entry
 from roundhouse.deploy.builds.codebuild import location
 from roundhouse.deploy.builds.engine_requests import BuiltEntry, EngineRequest, Failure
 from roundhouse.deploy.builds.execution import RUNNING, EngineState, Execution
 from roundhouse.deploy.builds.job import failure_reason, progress
+from roundhouse.deploy.builds.records import another_record, published_record
 from roundhouse.errors import AwsError, BuildFailedError, NotReadyError
 from roundhouse.report import Step
 from roundhouse.session import Session
@@ -145,14 +145,11 @@ def record_engine(session: Session, request: EngineRequest) -> LockEntry:
 
     With the plan's key, by which plans are looked for in locks. Raises BuildFailedError.
     """
-    bucket, key = artifact_bucket(session.environment), engine_record_path(request.engine_key)
-    data = object_bytes(session.clients("s3"), bucket, key)
-    if data is None:
-        raise BuildFailedError(
-            f"the build ended well, but s3://{bucket}/{key} is not there: it built another key; "
-            "are all files of the tree saved and readable by the build?"
-        )
-    plan_key, locks = request.target.plan_key, session.environment.locks
-    entry = LockEntry.model_validate_json(data).model_copy(update={"plan_key": plan_key})
-    write_lock_entry(session.paths.tree / locks, request.target.model.name, entry)
+    model, path = request.target.model.name, engine_record_path(request.engine_key)
+    entry = published_record(session, path, LockEntry)
+    found, wanted = (entry.manifest.engine_key, entry.manifest.model), (request.engine_key, model)
+    if found != wanted:
+        raise another_record(session, path, found, wanted)
+    entry = entry.model_copy(update={"plan_key": request.target.plan_key})
+    write_lock_entry(session.paths.tree / session.environment.locks, model, entry)
     return entry

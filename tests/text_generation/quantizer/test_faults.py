@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from engine_build.text_generation.__main__ import VARIABLES
 from onboarding.checkpoint import checkpoint_sha256
 from onboarding.tree import read_tree
 from tests.text_generation.quantizer.trees import Ended, llama_tree, read_model, run, write_model
@@ -58,7 +60,7 @@ def with_more_tokens(folder: Path) -> None:
 
 
 FAULTS = {
-    to_pickle: "has neither model.safetensors nor",
+    to_pickle: "keeps weights in pytorch_model.bin, a pickle",
     without_template: "has no chat template",
     without_tokenizer: "has no tokenizer (tokenizer.json, ",
     with_code: "needs code of its repository (config.json names auto_map)",
@@ -109,6 +111,14 @@ def test_refuses_a_key_of_other_files(tmp_path):
     ended = run(root, tmp_path / "out", key="0" * 20)
     assert ended.code == 1 and "is no checkpoint key of chat" in ended.result["reason"]
     assert "(int8)" in ended.result["reason"]
+
+
+def test_libraries_find_their_variables_whoever_runs_the_program(tmp_path, monkeypatch):
+    """A training job calls `main`, as `run` does."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    run(llama_tree(tmp_path / "tree"), tmp_path / "out", key="0" * 20)
+    assert {name: os.environ[name] for name in VARIABLES} == VARIABLES
 
 
 def test_refuses_an_upload_to_nowhere(tmp_path):

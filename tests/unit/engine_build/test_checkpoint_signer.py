@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from engine_build.checkpoint_signer import CheckpointSigner
-from engine_build.signing import Refused
+from engine_build.signing import Refused, Unfinished
 from onboarding import names, signature
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_bytes, record_sha256
@@ -61,10 +62,10 @@ class CopyingBucket(Bucket):
 @pytest.fixture
 def cloud(tmp_path):
     """A bucket with a candidate, a key, and the signer of both."""
-    bucket, kms = CopyingBucket(), Kms(tmp_path)
+    bucket, kms, left = CopyingBucket(), Kms(tmp_path), deque()
     signer = CheckpointSigner(
         bucket="b", signing_key="alias/signing", builder=BUILDER, s3=bucket, kms=kms,
-        sleep=lambda seconds: None,
+        sleep=lambda seconds: None, seconds_left=lambda: left.popleft() if left else 900,
     )  # fmt: skip
     count = iter(range(100))
 
@@ -79,7 +80,12 @@ def cloud(tmp_path):
         name = names.candidate_path(KEY, candidate, RECORD_NAME)
         bucket.objects[name] = record_bytes(entry)
 
-    return SimpleNamespace(bucket=bucket, kms=kms, publish=publish, put=put)
+    def set_seconds_left(*seconds):
+        left.extend(seconds)
+
+    return SimpleNamespace(
+        bucket=bucket, kms=kms, publish=publish, put=put, set_seconds_left=set_seconds_left
+    )
 
 
 def record_of(cloud) -> CheckpointEntry:
@@ -147,6 +153,29 @@ def test_file_that_is_gone_is_copied_anew(cloud):
     del cloud.bucket.objects[f"checkpoints/{KEY}/config.json"]
     cloud.publish()
     assert f"checkpoints/{KEY}/config.json" in cloud.bucket.objects
+
+
+def test_copies_go_on_in_the_next_call_and_none_begins_that_may_outlast_the_function(cloud):
+    cloud.put(entry_of(KEY, CONTENT))
+    cloud.set_seconds_left(900, 449, 449)
+    with pytest.raises(Unfinished):
+        cloud.publish()
+    assert len(cloud.bucket.copies) == 1
+    assert names.checkpoint_record_path(KEY) not in cloud.bucket.objects
+    # What is there is looked at alone, which takes no time.
+    cloud.set_seconds_left(900, 900, 449)
+    with pytest.raises(Unfinished):
+        cloud.publish()
+    cloud.publish()
+    assert sorted(cloud.bucket.copies) == sorted(f"checkpoints/{KEY}/{path}" for path in CONTENT)
+    assert record_of(cloud).signature is not None
+
+
+def test_refuses_where_no_call_would_ever_copy_a_file(cloud):
+    cloud.put(entry_of(KEY, CONTENT))
+    cloud.set_seconds_left(*[449] * 3)
+    with pytest.raises(Refused, match="give the function more time"):
+        cloud.publish()
 
 
 def test_checkpoint_that_the_gate_refused_has_a_record_alone(cloud):

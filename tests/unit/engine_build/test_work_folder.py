@@ -26,3 +26,22 @@ def test_refuses_a_folder_that_another_build_holds_and_leaves_its_files(tmp_path
         with pytest.raises(InputRefused, match="is in use by another build"), WorkFolder(tmp_path):
             pass
         assert half.is_file()
+
+
+def test_a_candidate_takes_over_nothing_of_an_earlier_build(tmp_path):
+    with WorkFolder(tmp_path):
+        left = tmp_path / "networks/0123/model.onnx"
+        left.parent.mkdir(parents=True)
+        left.write_bytes(b"of another tree")
+    with WorkFolder(tmp_path, is_fresh=True):
+        assert [path.name for path in tmp_path.iterdir()] == ["build.log"]
+
+
+def test_refuses_to_build_a_candidate_among_files_of_no_build(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    refused = pytest.raises(InputRefused, match=r"holds mine\.txt and no log of a build")
+    with refused, WorkFolder(tmp_path, is_fresh=True):
+        pass
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    with WorkFolder(tmp_path):
+        pass

@@ -12,6 +12,7 @@ from engine_build.text_generation.scores import (
     score_drop,
     score_sample,
 )
+from onboarding.text_generation.task_file import least_drop
 
 pytestmark = pytest.mark.unit
 
@@ -104,12 +105,26 @@ def test_the_same_numbers_give_the_same_interval(random):
     assert divergence(scores).kl_per_token.low < divergence(scores).kl_per_token.high
 
 
-def test_a_task_that_both_answer_alike_does_not_drop():
+def test_a_drop_of_answers_that_are_alike_is_as_sure_as_its_items_are_many():
     right = [True, False] * 20
-    assert score_drop(right, right).model_dump() == {"value": 0.0, "low": 0.0, "high": 0.0}
+    same = score_drop(right, right)
+    assert (same.value, same.high) == (0.0, pytest.approx(least_drop(40)))
+    assert same.low == pytest.approx(-same.high)
     worse = [value and place > 10 for place, value in enumerate(right)]
     drop = score_drop(right, worse)
     assert drop.value == pytest.approx(6 / 40) and 0.0 <= drop.low < drop.value < drop.high
+    assert score_drop([True], [True]).high > 0.9 and score_drop([True], [False]).high == 1.0
+
+
+@pytest.mark.parametrize("count", [20, 150])
+def test_interval_of_a_drop_holds_the_true_one_as_often_as_it_says(random, count):
+    held = 0
+    for _ in range(400):
+        draws = random.random(count)
+        reference, candidate = draws < 0.8, (draws < 0.75) | (draws > 0.98)
+        drop = score_drop(reference.tolist(), candidate.tolist())
+        held += drop.low <= 0.03 <= drop.high
+    assert held >= 372
 
 
 def test_answers_that_are_no_numbers_are_as_wrong_as_can_be(random):

@@ -341,6 +341,8 @@ def test_checkpoints_have_a_route_an_image_and_a_signer_of_their_own():
     assert "builder-gpu" in images["StartTrainingJob"]
     assert "builder-quantizer" in images["StartQuantizerJob"]
     assert states["Sign"]["Default"] == "SignEngine"
+    ends = {rule["Condition"]: rule["Next"] for rule in states["Signed"]["Choices"]}
+    assert ends['{% $states.input.signed = "unfinished" %}'] == "SignCheckpoint"
     function = states["SignCheckpoint"]["Arguments"]["FunctionName"]
     assert function.endswith("function:roundhouse-dev-checkpoint-signer")
     buildspec = states["StartBuild"]["Arguments"]["BuildspecOverride"]
