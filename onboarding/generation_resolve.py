@@ -23,7 +23,7 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from onboarding.text_generation.plan import Candidate
 from onboarding.text_generation.planner import Request, choose
 from onboarding.text_generation.spec import TextGenerationSpec
-from onboarding.tree import Tree
+from onboarding.tree import Tree, promotion_sources
 
 
 def generation_deployments(
@@ -81,7 +81,8 @@ def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployme
     if request is None or not types or case.model.platform is None:
         raise FaultsError([_not_planned(case, request)])
     keys = checkpoint_keys(spec, tree.root, request.checkpoint.scheme)
-    locked = _entries(tree, environment, spec.name, keys)
+    held = _entries(tree, environment, spec.name, keys)
+    locked = {key: entry for key, (entry, _) in held.items()}
     built = tuple(locked[key] for key in keys if key in locked)
     plans = {key: _plan(request, case, (scheme,)) for key, scheme in keys.items()}
     accepted = [entry.checkpoint_key for entry in built if entry.accepted]
@@ -109,6 +110,7 @@ def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployme
         or environment.inference_ami_version
         or case.model.platform.inference_ami_version,
         adapters=adapter_digests(spec, tree.root),
+        held_by={key: holder for key, (_, holder) in held.items() if holder is not None},
     )
 
 
@@ -117,17 +119,45 @@ def _plan(request: Request, case: GenerationPlacementCase, schemes: tuple[str, .
     return choose(request.with_schemes(schemes), tuple(case.candidates()))[0]
 
 
-def _entries(
-    tree: Tree, environment: EnvironmentSpec, name: str, keys: Collection[str]
-) -> dict[str, CheckpointEntry]:
-    """Return the checkpoints of these keys in the environment's own lock: none is promoted."""
-    try:
-        lock = read_generation_lock(tree.root / environment.locks, name)
-    except LockError as error:
-        file = lock_path(Path(environment.locks), name).as_posix()
-        fault = Fault(file=file, what=error.what, way_out=error.way_out)
-        raise FaultsError([fault]) from error
-    return {key: lock.checkpoints[key] for key in keys if key in lock.checkpoints}
+Held = tuple[CheckpointEntry, str | None]
+"""A checkpoint and, where it is another environment's, that environment."""
+
+
+def _entries(tree: Tree, own: EnvironmentSpec, name: str, keys: Collection[str]) -> dict[str, Held]:
+    """Return the checkpoints of these keys: the environment's own, then those it may receive."""
+    entries, faults = dict[str, Held](), list[Fault]()
+    for environment in (own, *promotion_sources(tree, own)):
+        held_by = None if environment is own else environment.name
+        try:
+            lock = read_generation_lock(tree.root / environment.locks, name)
+        except LockError as error:
+            file = lock_path(Path(environment.locks), name).as_posix()
+            faults.append(Fault(file=file, what=error.what, way_out=error.way_out))
+            continue
+        for key in keys:
+            entry = lock.checkpoints.get(key)
+            if entry is None:
+                continue
+            held, holder = entries.setdefault(key, (entry, held_by))
+            if held.files_sha256 != entry.files_sha256:
+                faults.append(_two_builds(environment, entry, holder or own.name, held))
+    if faults:
+        raise FaultsError(faults)
+    return entries
+
+
+def _two_builds(
+    environment: EnvironmentSpec, entry: CheckpointEntry, other: str, held: CheckpointEntry
+) -> Fault:
+    """Return the fault of a key that two environments hold, each with files of its own."""
+    return Fault(
+        file=lock_path(Path(environment.locks), entry.model).as_posix(),
+        what=f"checkpoint {entry.checkpoint_key} has files of {entry.files_sha256[:12]}…, and the "
+        f"lock of {other} says {held.files_sha256[:12]}…, so {environment.name} and {other} claim "
+        "one key",
+        way_out=f"take the entry out of the lock of the one that is to receive it; `roundhouse "
+        f"promote --from {environment.name} --to {other}` copies the other's files",
+    )
 
 
 def _not_planned(case: GenerationPlacementCase, request: Request | None) -> Fault:

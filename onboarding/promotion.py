@@ -36,6 +36,13 @@ class Evidence(Value):
     """Minutes before the promotion in which no alarm of the endpoint was in ALARM."""
 
 
+class PromotedCheckpoint(Value):
+    """The checkpoint of a text generator, and the sha256 of its files."""
+
+    checkpoint_key: str
+    files_sha256: str
+
+
 class Promotion(Value):
     """The promotion that an environment deploys now."""
 
@@ -53,6 +60,8 @@ class Promotion(Value):
     """Engine key by `<model>` or, where a model has several, `<model>/<instance type>`."""
     archives: dict[str, str]
     """sha256 of each archive, by engine key."""
+    checkpoints: dict[str, PromotedCheckpoint] = Field(default_factory=dict)
+    """By text generator; what it serves."""
     evidence: dict[str, Evidence] = Field(default_factory=dict)
     """By endpoint; empty where the environment's gates ask for none."""
     date: str
@@ -98,6 +107,6 @@ def write_promotion(root: Path, promotion: Promotion) -> Path:
 
 def promotion_text(promotion: Promotion) -> str:
     """Return the file of a promotion."""
-    left_out = None if promotion.models else {"models"}
+    left_out = {name for name in ("models", "checkpoints") if not getattr(promotion, name)}
     data = promotion.model_dump(mode="json", by_alias=True, exclude=left_out)
     return HEADER + yaml.safe_dump(data, sort_keys=False)

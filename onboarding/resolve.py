@@ -20,7 +20,7 @@ from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpo
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
 from onboarding.serving_spec import server_beside
-from onboarding.tree import Tree
+from onboarding.tree import Tree, promotion_sources
 from onboarding.values import QuantizationMode, Server
 
 
@@ -180,7 +180,7 @@ def _lock_entries(
     own = view.environment.spec
     for name in models:
         entries[name] = {}
-        for environment in (own, *_sources(tree, own)):
+        for environment in (own, *promotion_sources(tree, own)):
             held_by = None if environment is own else environment.name
             try:
                 lock = read_lock(tree.root / environment.locks, name)
@@ -209,14 +209,6 @@ def _two_archives(
         way_out=f"take the entry out of the lock of the one that is to receive it; `roundhouse "
         f"promote --from {environment.name} --to {other}` copies the other's archive",
     )
-
-
-def _sources(tree: Tree, environment: EnvironmentSpec) -> Iterator[EnvironmentSpec]:
-    """Yield the environment that one promotes from, and those that this one promotes from."""
-    source = environment.promotes_from
-    while source is not None:
-        yield tree.environments[source]
-        source = tree.environments[source].promotes_from
 
 
 def _endpoint_deployment(

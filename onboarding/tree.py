@@ -53,6 +53,14 @@ class Tree:
     """Models whose task is text-generation; `models` has the others."""
 
 
+def promotion_sources(tree: Tree, environment: EnvironmentSpec) -> Iterator[EnvironmentSpec]:
+    """Yield the environment that one promotes from, and those that this one promotes from."""
+    source = environment.promotes_from
+    while source is not None:
+        yield tree.environments[source]
+        source = tree.environments[source].promotes_from
+
+
 def read_tree(root: Path) -> Tree:
     """Read models/, endpoints/, environments/ and the datasets they name.
 

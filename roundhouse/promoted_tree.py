@@ -13,6 +13,8 @@ from pathlib import Path
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.lock import lock_path
 from onboarding.promotion import FOLDER, Promotion, promotion_path, read_promotion
+from onboarding.text_generation.checkpoint_key import dataset_paths
+from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.tree import Tree, read_tree
 from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.paths import Paths
@@ -70,6 +72,8 @@ def model_files(tree: Tree, model: str) -> tuple[str, ...]:
     files = {f"models/{model}.yaml"}
     files |= {lock_path(Path(item.locks), model).as_posix() for item in tree.environments.values()}
     for view in tree.views.values():
+        if model in view.generators:
+            files |= _generator_files(view.generators[model].spec)
         if model not in view.models:
             continue
         spec = view.models[model].spec
@@ -95,9 +99,18 @@ def model_files(tree: Tree, model: str) -> tuple[str, ...]:
     return tuple(sorted(files))
 
 
+def _generator_files(spec: TextGenerationSpec) -> set[str]:
+    """Return the files and folders of the tree that a text generator names."""
+    sources = (spec.source.checkpoint, *(item.source for item in spec.serving.adapters))
+    places = (*dataset_paths(spec), spec.source.headers, *sources)
+    return {
+        place for place in places if place is not None and "://" not in place and "@" not in place
+    }
+
+
 def _replace_files(tree: Tree, model: str, folder: Path, where: str) -> None:
     """Put the files of a model, as a tree has them, in the place of those in a folder."""
-    if model not in tree.models or tree.faults:
+    if model not in {*tree.models, *tree.generators} or tree.faults:
         raise RoundhouseError(
             f"{where} has no sound models/{model}.yaml; restore the promotion from git."
         )

@@ -16,6 +16,7 @@ from constructs import Construct
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.text_generation.checkpoint_key import CHECKPOINTS
 from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 from stacks.access import arns
 from stacks.access.policies import CLOUDWATCH, of_alarms, topic_policy
@@ -43,7 +44,7 @@ REPOSITORIES = {
 class FoundationStack(Stack):
     """Deploys first, changes rarely, and keeps its contents when it is deleted.
 
-    `receivers` are the environments whose workflows promote engines from this one; those of other
+    `receivers` are the environments whose workflows promote from this one; those of other
     accounts may read them.
     """
 
@@ -217,8 +218,9 @@ KEPT_IMAGES = 50
 def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
     """Rules of the artifact bucket.
 
-    An engine or network expires only under the mark of `roundhouse prune`. S3 counts the days from
-    an object's creation, not from its tag: so prune marks by a copy in place, which begins anew.
+    An engine, network or checkpoint expires only under the mark of `roundhouse prune`. S3 counts
+    the days from an object's creation, not from its tag: so prune marks by a copy in place, which
+    begins anew.
     """
     tag, value = names.UNREFERENCED_TAG
     expiring = {
@@ -226,7 +228,11 @@ def bucket_rules(environment: EnvironmentSpec) -> list[s3.LifecycleRule]:
         "Jobs": (names.JOBS_PREFIX, JOB_DAYS),
         "Candidates": (names.CANDIDATES_PREFIX, CANDIDATE_DAYS),
     }
-    marked = {"Engines": names.ENGINES_PREFIX, "Networks": names.NETWORKS_PREFIX}
+    marked = {
+        "Engines": names.ENGINES_PREFIX,
+        "Networks": names.NETWORKS_PREFIX,
+        "Checkpoints": CHECKPOINTS,
+    }
     private = {
         "Captures": (names.CAPTURES_PREFIX, CAPTURE_DAYS),
         "Answers": (names.ANSWERS_PREFIX, ANSWER_DAYS),

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.signature import SignatureFault, parse_public_key, verify_statement
 from onboarding.text_generation.arguments import container_environment
 from onboarding.text_generation.checkpoint import Checkpoint
 from onboarding.text_generation.checkpoint_key import digest
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
+from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_sha256
 from onboarding.text_generation.plan import Candidate, CheckpointPlan, CheckpointUse
 from onboarding.text_generation.platforms import GenerationPlatform
 from onboarding.text_generation.quantizer_route import quantizer_route
@@ -43,6 +45,8 @@ class GenerationDeployment:
     inference_ami_version: str | None
     adapters: Mapping[str, str] = field(default_factory=dict)
     """Digest of the files of each LoRA adapter that lies in the tree, by its name."""
+    held_by: Mapping[str, str] = field(default_factory=dict)
+    """The environment that built a checkpoint which this one is to receive by promotion, by key."""
 
     @property
     def engine_version(self) -> str | None:
@@ -72,6 +76,42 @@ class GenerationDeployment:
             use, route = "not built", quantizer_route(self.spec, scheme, self.checkpoint)
         return CheckpointPlan(checkpoint_key=key, scheme=scheme, use=use, route=route)
 
+    def builder(self, key: str) -> str:
+        """Return the environment that builds a checkpoint: the one that holds it, or this one."""
+        return self.held_by.get(key, self.environment.name)
+
+    def source_command(self, key: str) -> str:
+        """Return the command that brings a checkpoint's files into the environment's bucket."""
+        own, holder = self.environment.name, self.held_by.get(key)
+        if holder is None:
+            return f"`roundhouse build --env {own} --model {self.name}`"
+        return f"`roundhouse promote --from {self.environment.promotes_from} --to {own}`"
+
+    @property
+    def signature_fault(self) -> str | None:
+        """Why none of the environment's trusted signers signed `entry`, with the way out.
+
+        By the lock alone, so without a network; None where no signer is named.
+        """
+        entry, environment = self.entry, self.environment
+        signers = [parse_public_key(signer) for signer in environment.trusted_signers]
+        if entry is None or not signers:
+            return None
+        reason = "its lock entry holds no signature"
+        if entry.signature is not None:
+            try:
+                digest = record_sha256(entry)
+                verify_statement(entry.signature, digest, signers, subject=RECORD_NAME)
+                return None
+            except SignatureFault as fault:
+                reason = str(fault)
+        builder = self.builder(entry.checkpoint_key)
+        return (
+            f"none of 'trusted_signers' signed checkpoint {entry.checkpoint_key} of "
+            f"'{self.name}': {reason}; name its signer in environments/{environment.name}.yaml, or "
+            f"build it again: `roundhouse build --env {builder} --model {self.name}`."
+        )
+
     @property
     def plan_key(self) -> str:
         """Digest of all that is served: checkpoint, image, GPU, tensor parallel size, arguments."""
@@ -96,10 +136,12 @@ class GenerationDeployment:
         reasons = "".join(f"; {entry.scheme}: {entry.reason}" for entry in refused)
         if self.wanted:
             schemes = ", ".join(f"{scheme} ({key})" for key, scheme in self.wanted)
+            builder = self.environment.promotes_from
+            rest = "commit its lock" if builder is None else "commit its lock, then promote it"
             return (
                 f"text generator '{name}' has no checkpoint to serve, and {schemes} is not "
-                f"built{reasons}; run `roundhouse build --env {self.environment.name} --model "
-                f"{name}` and commit its lock."
+                f"built{reasons}; run `roundhouse build --env {builder or self.environment.name} "
+                f"--model {name}` and {rest}."
             )
         if len(refused) == len(self.built):
             return (

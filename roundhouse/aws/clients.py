@@ -29,8 +29,11 @@ ABSENT = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NotFound"})
 PRESENT = "PreconditionFailed"
 """S3's answer to a write with If-None-Match of a name that is taken."""
 CHUNK_BYTES = 1024 * 1024
-CONNECT_SECONDS = 10
-"""botocore waits a minute, and five times over, for a host that does not answer."""
+CONNECT_SECONDS, READ_SECONDS = 10, 60
+"""botocore waits a minute, and five times over, for a host that does not answer; the second is its
+own."""
+COPY_SECONDS = 600
+"""S3 may answer a copy of 5 GB once it is done, and breaks it off for a client that has gone."""
 
 T = TypeVar("T")
 
@@ -49,7 +52,7 @@ def aws_clients(region: str) -> Clients:
                 if not sessions:
                     sessions.append(_session(region))
                 made[service] = sessions[0].client(
-                    service, region_name=REGIONS.get(service, region), config=_config()
+                    service, region_name=REGIONS.get(service, region), config=_config(service)
                 )
         return made[service]
 
@@ -69,7 +72,7 @@ def assumed_clients(clients: Clients, role_arn: str, region: str, what: str) -> 
             aws_secret_access_key=keys["SecretAccessKey"],
             aws_session_token=keys["SessionToken"],
         )
-    return lambda service: session.client(service, config=_config())
+    return lambda service: session.client(service, config=_config(service))
 
 
 @contextmanager
@@ -126,10 +129,11 @@ def _session(region: str) -> Any:
     return session
 
 
-def _config() -> Any:
+def _config(service: str) -> Any:
     from botocore.config import Config
 
-    return Config(connect_timeout=CONNECT_SECONDS)
+    seconds = COPY_SECONDS if service == "s3" else READ_SECONDS
+    return Config(connect_timeout=CONNECT_SECONDS, read_timeout=seconds)
 
 
 def frozen_credentials(what: str) -> Callable[[], Any]:
@@ -162,6 +166,23 @@ def object_exists(s3: Client, bucket: str, key: str) -> bool:
     )
 
 
+def object_head(s3: Client, bucket: str, key: str) -> dict[str, Any] | None:
+    """What S3 knows of an object, its own checksums too; None when it is not there."""
+
+    def head() -> dict[str, Any]:
+        found: dict[str, Any] = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+        return found
+
+    return _or_absent(head, f"s3://{bucket}/{key}")
+
+
+def list_objects(s3: Client, bucket: str, prefix: str) -> dict[str, int]:
+    """Return the size of every object whose key begins with a prefix."""
+    with calling(f"Listing s3://{bucket}/{prefix}"):
+        pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", ())}
+
+
 def object_bytes(s3: Client, bucket: str, key: str) -> bytes | None:
     """The bytes of a small S3 object; None when it is not there."""
 
@@ -182,6 +203,36 @@ def object_sha256(s3: Client, bucket: str, key: str) -> str | None:
         return digest.hexdigest()
 
     return _or_absent(digested, f"s3://{bucket}/{key}")
+
+
+def copy_once(
+    s3: Client, source: tuple[str, str], destination: tuple[str, str], *, etag: str | None = None
+) -> bool:
+    """Copy an S3 object of 5 GB at most unless one is there; return whether it was copied.
+
+    `source` and `destination` are bucket and key. S3 keeps the sha256 of the whole object, as it
+    does not where parts are copied. Tags stay behind. `etag`: of the object that is meant.
+    """
+    from botocore.exceptions import ClientError
+
+    bucket, key = destination
+    fields = {} if etag is None else {"CopySourceIfMatch": etag}
+    with calling(f"Copying {key} to s3://{bucket}"):
+        try:
+            s3.copy_object(
+                Bucket=bucket,
+                Key=key,
+                CopySource=dict(zip(("Bucket", "Key"), source, strict=True)),
+                ChecksumAlgorithm="SHA256",
+                TaggingDirective="REPLACE",
+                IfNoneMatch="*",
+                **fields,
+            )
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") != PRESENT:
+                raise
+            return False
+        return True
 
 
 def write_once(s3: Client, bucket: str, key: str, data: bytes, what: str) -> bool:

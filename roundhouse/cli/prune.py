@@ -1,4 +1,4 @@
-"""`roundhouse prune`: engines and networks that no lock names, tagged for the bucket to delete."""
+"""`roundhouse prune`: what no lock names is tagged for the bucket to delete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OlderThan = Annotated[
     typer.Option(
         "--older-than",
         min=0,
-        help="Days; younger engines may be of a branch that is not merged yet.",
+        help="Days; younger ones may be of a branch that is not merged yet.",
     ),
 ]
 
@@ -36,7 +36,8 @@ def prune(
 ) -> None:
     """Mark engines and networks that no lock names.
 
-    The bucket deletes them later; until then the mark can be taken off.
+    And checkpoints of text generators. The bucket deletes them later; until then the mark can be
+    taken off.
     """
     from roundhouse.deploy.pruning.prune import prune as mark_unreferenced
     from roundhouse.deploy.pruning.unreferenced import reportable
@@ -50,7 +51,7 @@ def prune(
     if form is Format.json:
         print_json(pruned.as_dict())
     elif not reportable(pruned.found):
-        report.print("Every engine and network is named by a lock: nothing to mark.")
+        report.print("A lock names every engine, network and checkpoint: nothing to mark.")
     else:
         report.print_table(prune_table(pruned))
         for line in summary_lines(pruned):
@@ -58,7 +59,7 @@ def prune(
 
 
 def prune_table(pruned: Pruned) -> Table:
-    """Return a table of the engines and networks that no lock names, or that were marked."""
+    """Return a table of what no lock names, or was marked."""
     from roundhouse.deploy.pruning.unreferenced import reportable
     from roundhouse.report import table
 

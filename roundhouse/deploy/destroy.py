@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from onboarding import names
+from onboarding.generation_resolve import generation_deployments
 from onboarding.names import stack_name
 from onboarding.promotion import read_promotion
 from onboarding.resolve import deployments
@@ -103,7 +104,7 @@ def delete_stacks(
 
 
 def unpromoted_models(paths: Paths, environment: str) -> dict[str, tuple[str, ...]]:
-    """Return the models whose engines another environment is still to receive, by environment.
+    """Return the models whose files another environment is still to receive, by environment.
 
     `paths` are those of the files as they are. What a promotion names was copied before it was
     written. Raises FaultsError, LockError.
@@ -119,6 +120,15 @@ def unpromoted_models(paths: Paths, environment: str) -> dict[str, tuple[str, ..
             for target in deployment.targets
             if target.held_by == environment and target.engine_key not in received
         }
+        copied = {} if promotion is None else promotion.checkpoints
+        keys = {item.checkpoint_key for item in copied.values()}
+        models |= {
+            item.name
+            for item in generation_deployments(tree, name)
+            if item.entry is not None
+            and item.held_by.get(item.entry.checkpoint_key) == environment
+            and item.entry.checkpoint_key not in keys
+        }
         if models:
             waiting[name] = tuple(sorted(models))
     return waiting
@@ -131,9 +141,9 @@ def require_received(paths: Paths, environment: str) -> None:
         listed = "; ".join(f"{name}: {', '.join(models)}" for name, models in waiting.items())
         first = next(iter(waiting))
         raise DeployFailedError(
-            f"Refused: engines of {environment} are still to be promoted to {listed}. Promote them "
-            f"(`roundhouse promote --from {environment} --to {first}`), or remove `promotes_from` "
-            f"or the models from environments/{first}.yaml, then try again."
+            f"Refused: engines or checkpoints of {environment} are still to be promoted to "
+            f"{listed}. Promote them (`roundhouse promote --from {environment} --to {first}`), or "
+            f"remove `promotes_from` or the models from environments/{first}.yaml, then try again."
         )
 
 

@@ -8,10 +8,8 @@ from onboarding.deployment import Deployment, Target, signature_faults
 from onboarding.lock import LockEntry
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, artifact_bucket
 from onboarding.resolve import runtime_identity
-from onboarding.signature import SignatureFault, parse_public_key, verify_statement
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
-from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_sha256
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import object_sha256
 from roundhouse.deploy.pruning import tags
@@ -50,9 +48,12 @@ def verify(session: Session, deployments: Sequence[Deployment]) -> int:
             for key in entry.manifest.network_keys.values():
                 prefixes[f"{NETWORKS_PREFIX}/{key}/"] = None
         freed = tags.keep(s3, bucket, prefixes)
-        unmarked = f", the mark of `roundhouse prune` taken off {freed} objects" if freed else ""
-        step.finish(f"{len(pairs)} as their locks say{unmarked}")
+        step.finish(f"{len(pairs)} as their locks say{_unmarked(freed)}")
     return len(pairs)
+
+
+def _unmarked(objects: int) -> str:
+    return f", the mark of `roundhouse prune` taken off {objects} objects" if objects else ""
 
 
 def verify_checkpoints(session: Session, generators: Sequence[GenerationDeployment]) -> int:
@@ -75,9 +76,10 @@ def verify_checkpoints(session: Session, generators: Sequence[GenerationDeployme
             fault = checkpoint_fault(deployment, entry, held)
             if fault is not None:
                 raise DeployFailedError(f"Refused before deploying: {fault}")
-            prefixes[prefix] = None
-        tags.keep(s3, bucket, prefixes)
-        step.finish(f"{len(generators)} as their locks say")
+            # With the record, which lies beside the files.
+            prefixes[prefix.removesuffix("/")] = None
+        freed = tags.keep(s3, bucket, prefixes)
+        step.finish(f"{len(generators)} as their locks say{_unmarked(freed)}")
     return len(generators)
 
 
@@ -88,33 +90,18 @@ def checkpoint_fault(
 
     `held`: bytes of each object under its prefix, by key.
     """
-    environment = deployment.environment
-    command = f"`roundhouse build --env {environment.name} --model {deployment.name}`"
-    signers = [parse_public_key(signer) for signer in environment.trusted_signers]
-    if signers:
-        reason = "its lock entry holds no signature"
-        if entry.signature is not None:
-            try:
-                digest = record_sha256(entry)
-                verify_statement(entry.signature, digest, signers, subject=RECORD_NAME)
-                reason = ""
-            except SignatureFault as fault:
-                reason = str(fault)
-        if reason:
-            return (
-                f"none of 'trusted_signers' signed checkpoint {entry.checkpoint_key} of "
-                f"'{deployment.name}': {reason}; name its signer in "
-                f"environments/{environment.name}.yaml, or build it there: {command}."
-            )
+    if deployment.signature_fault is not None:
+        return deployment.signature_fault
+    command = deployment.source_command(entry.checkpoint_key)
     prefix = checkpoint_prefix(entry.checkpoint_key)
-    where = f"s3://{artifact_bucket(environment)}/{prefix}"
+    where = f"s3://{artifact_bucket(deployment.environment)}/{prefix}"
     wanted = {f"{prefix}{file.path}": file.size_bytes for file in entry.files}
     for path, size in wanted.items():
         if held.get(path) != size:
             found = "is not there" if path not in held else f"has {held[path]} bytes, not {size}"
             return (
-                f"{where}: {path.removeprefix(prefix)} of '{deployment.name}' {found}; {command} "
-                "builds it again."
+                f"{where}: {path.removeprefix(prefix)} of '{deployment.name}' {found}; run "
+                f"{command}."
             )
     extra = sorted(held.keys() - wanted.keys())
     if extra:

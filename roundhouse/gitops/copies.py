@@ -8,7 +8,7 @@ from typing import Any
 
 from onboarding.lock import LockEntry
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX, RECORD_NAME
-from roundhouse.aws.clients import Client, calling, object_sha256
+from roundhouse.aws.clients import Client, calling, list_objects, object_sha256
 from roundhouse.errors import DeployFailedError
 
 
@@ -113,21 +113,12 @@ def _require(store: Store, entry: LockEntry, found: str | None) -> None:
 def _objects(store: Store, entry: LockEntry) -> Iterator[tuple[str, int]]:
     """Yield key and size of everything that belongs to an engine, its record last."""
     prefixes = [f"{NETWORKS_PREFIX}/{key}/" for key in sorted(entry.manifest.network_keys.values())]
-    own = list(_list_objects(store, f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/"))
+    engine = f"{ENGINES_PREFIX}/{entry.manifest.engine_key}/"
+    own = list_objects(store.s3, store.bucket, engine).items()
     for prefix in prefixes:
-        yield from _list_objects(store, prefix)
+        yield from list_objects(store.s3, store.bucket, prefix).items()
     yield from sorted(own, key=lambda item: item[0].endswith(RECORD_NAME))
 
 
-def _list_objects(store: Store, prefix: str) -> Iterator[tuple[str, int]]:
-    with calling(f"Listing s3://{store.bucket}/{prefix}"):
-        pages = store.s3.get_paginator("list_objects_v2").paginate(
-            Bucket=store.bucket, Prefix=prefix
-        )
-        for page in pages:
-            for item in page.get("Contents", ()):
-                yield item["Key"], item["Size"]
-
-
 def _size(store: Store, key: str) -> int | None:
-    return dict(_list_objects(store, key)).get(key)
+    return list_objects(store.s3, store.bucket, key).get(key)

@@ -1,4 +1,4 @@
-"""What must be known of an endpoint before its engines are promoted. Pure."""
+"""What must be known of an endpoint before its engines or checkpoint are promoted. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from onboarding.environment_spec import GatesSpec
 from onboarding.lock import ServedCapacity
 from onboarding.names import endpoint_name
 from onboarding.promotion import Evidence
+from onboarding.text_generation.checkpoint_lock import GenerationKnee
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 
 
 def gate_faults(
@@ -34,10 +36,32 @@ def gate_faults(
     if gates.capacity_days is not None:
         yield from _capacity_faults(deployment, source, gates.capacity_days, today)
     if rang is not None:
+        yield _alarm_fault(source.name, rang, gates)
+
+
+def checkpoint_faults(
+    deployment: GenerationDeployment,
+    source: GenerationDeployment,
+    gates: GatesSpec,
+    today: date,
+    rang: datetime | None,
+) -> Iterator[str]:
+    """Yield the same of a text generator's endpoint."""
+    before, entry = source.environment.name, deployment.entry
+    if entry is None:
+        yield str(deployment.problem).removesuffix(".")
+    elif source.entry is None or source.entry.checkpoint_key != entry.checkpoint_key:
         yield (
-            f"{source.name}: an alarm rang at {rang:%Y-%m-%d %H:%M} UTC, within the last "
-            f"{gates.quiet_minutes} minutes (gates.quiet_minutes); find the cause, or wait"
+            f"{deployment.name}: {before} serves no checkpoint {entry.checkpoint_key} "
+            f"({entry.scheme}), which {deployment.environment.name} needs, so what {before} "
+            "measured is of another checkpoint; give both the same instance types and SLO"
         )
+    if deployment.signature_fault is not None:
+        yield deployment.signature_fault.removesuffix(".")
+    if entry is not None and gates.capacity_days is not None:
+        yield from _knee_faults(deployment, entry.knee, before, gates.capacity_days, today)
+    if rang is not None:
+        yield _alarm_fault(source.name, rang, gates)
 
 
 def evidence(deployment: Deployment, source: Deployment, gates: GatesSpec) -> Evidence | None:
@@ -51,6 +75,23 @@ def evidence(deployment: Deployment, source: Deployment, gates: GatesSpec) -> Ev
         requests_per_second=capacity.requests_per_second,
         slo_ms=capacity.slo_ms,
         measured=capacity.date,
+        quiet_minutes=gates.quiet_minutes,
+    )
+
+
+def checkpoint_evidence(
+    deployment: GenerationDeployment, source: GenerationDeployment, gates: GatesSpec
+) -> Evidence | None:
+    """Return the same of a text generator's endpoint: goodput of one copy at the SLO."""
+    knee = None if deployment.entry is None else deployment.entry.knee
+    if knee is None:
+        return None
+    return Evidence(
+        endpoint=endpoint_name(source.environment, source.name),
+        instance_type=knee.instance_type,
+        requests_per_second=knee.goodput_requests_per_second,
+        slo_ms=deployment.spec.slo.ttft_p95_ms,
+        measured=knee.date,
         quiet_minutes=gates.quiet_minutes,
     )
 
@@ -90,15 +131,57 @@ def _capacity_faults(
             f"(gates.capacity_days); {bench} makes one"
         )
         return
-    age = (today - date.fromisoformat(capacity.date[:10])).days
-    if age > days:
-        yield (
-            f"{deployment.name}: its load test is {age} days old, and gates.capacity_days is "
-            f"{days}; {bench} makes a new one"
-        )
+    yield from _age_faults(deployment.name, capacity.date, days, today, bench)
     slo = deployment.endpoint.latency_slo_ms
     if slo is not None and capacity.slo_ms > slo:
         yield (
             f"{deployment.name}: its load test held {capacity.slo_ms:g} ms, and latency_slo_ms is "
             f"{slo:g}; {bench} measures that"
         )
+
+
+def _knee_faults(
+    deployment: GenerationDeployment,
+    knee: GenerationKnee | None,
+    before: str,
+    days: int,
+    today: date,
+) -> Iterator[str]:
+    name, slo, instance_type = (
+        deployment.name,
+        deployment.spec.slo,
+        deployment.candidate.instance_type,
+    )
+    bench = f"`roundhouse bench --env {before} {name} --record`"
+    if knee is None or knee.instance_type != instance_type:
+        yield (
+            f"{name}: no load test on {instance_type} is recorded (gates.capacity_days); {bench} "
+            "makes one"
+        )
+        return
+    yield from _age_faults(name, knee.date, days, today, bench)
+    for what, measured, wanted in (
+        ("ttft_p95_ms", knee.ttft_p95_ms, slo.ttft_p95_ms),
+        ("itl_p95_ms", knee.itl_p95_ms, slo.itl_p95_ms),
+    ):
+        if measured > wanted:
+            yield (
+                f"{name}: its load test had {what} {measured:g}, and the SLO is {wanted:g}; "
+                f"{bench} measures that"
+            )
+
+
+def _age_faults(name: str, measured: str, days: int, today: date, bench: str) -> Iterator[str]:
+    age = (today - date.fromisoformat(measured[:10])).days
+    if age > days:
+        yield (
+            f"{name}: its load test is {age} days old, and gates.capacity_days is {days}; {bench} "
+            "makes a new one"
+        )
+
+
+def _alarm_fault(name: str, rang: datetime, gates: GatesSpec) -> str:
+    return (
+        f"{name}: an alarm rang at {rang:%Y-%m-%d %H:%M} UTC, within the last "
+        f"{gates.quiet_minutes} minutes (gates.quiet_minutes); find the cause, or wait"
+    )

@@ -9,8 +9,9 @@ from pathlib import Path
 from onboarding.deployment import Deployment, Target
 from onboarding.generation_resolve import generation_deployments
 from onboarding.lock import LockEntry
-from onboarding.promotion import Promotion
+from onboarding.promotion import PromotedCheckpoint, Promotion
 from onboarding.resolve import deployments
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree, read_tree
 from roundhouse.errors import RoundhouseError
@@ -65,7 +66,7 @@ def move_models(
             f"{', '.join(sorted(models))} cannot be moved alone: {composed.faults[0]} Way out: "
             f"{instead or ALL}."
         )
-    after = _tree_endpoints(composed, present.environment)
+    after = tree_endpoints(composed, present.environment)
     chosen = {
         item.name for item in (*before.values(), *wanted) if models & set(endpoint_models(item))
     }
@@ -73,7 +74,7 @@ def move_models(
     others = after.keys() - chosen
     kept = {name: item for name, item in present.evidence.items() if name in others}
     return Moved(
-        promotion=with_engines(moved.model_copy(update={"evidence": kept}), after.values()),
+        promotion=with_artifacts(moved.model_copy(update={"evidence": kept}), after.values()),
         endpoints=tuple(item for item in wanted if item.name in chosen),
         is_new=before != after,
     )
@@ -82,21 +83,28 @@ def move_models(
 def promoted_endpoints(promotion: Promotion, git: Git, build: Path) -> dict[str, Endpoint]:
     """Return what a promotion deploys, by endpoint."""
     tree = read_tree(promoted_folder(promotion, git, build))
-    return _tree_endpoints(tree, promotion.environment)
+    return tree_endpoints(tree, promotion.environment)
 
 
-def _tree_endpoints(tree: Tree, environment: str) -> dict[str, Endpoint]:
+def tree_endpoints(tree: Tree, environment: str) -> dict[str, Endpoint]:
+    """Return what an environment deploys by the files as they are, by endpoint."""
     own = deployments(tree, environment)
     return _by_name((*own, *generation_deployments(tree, environment)))
 
 
-def with_engines(promotion: Promotion, endpoints: Collection[Endpoint]) -> Promotion:
-    """Return a promotion that names the engines of these endpoints, which are all it deploys."""
+def with_artifacts(promotion: Promotion, endpoints: Collection[Endpoint]) -> Promotion:
+    """Return a promotion that names what these endpoints serve, which are all it deploys."""
     of_engines = [item for item in endpoints if isinstance(item, Deployment)]
     entries = lock_entries(of_engines)
     update = {
         "engines": _engine_names(of_engines),
         "archives": {key: entry.archive.sha256 for key, entry in sorted(entries.items())},
+        "checkpoints": {
+            model: PromotedCheckpoint(
+                checkpoint_key=entry.checkpoint_key, files_sha256=entry.files_sha256
+            )
+            for model, entry in sorted(served_checkpoints(endpoints).items())
+        },
     }
     return promotion.model_copy(update=update)
 
@@ -108,6 +116,15 @@ def lock_entries(endpoints: Collection[Deployment]) -> dict[str, LockEntry]:
         for item in endpoints
         for target in item.targets
         if target.lock_entry is not None
+    }
+
+
+def served_checkpoints(endpoints: Collection[Endpoint]) -> dict[str, CheckpointEntry]:
+    """Return the lock entry of the checkpoint that each text generator serves, by model."""
+    return {
+        item.name: item.entry
+        for item in endpoints
+        if isinstance(item, GenerationDeployment) and item.entry is not None
     }
 
 

@@ -1,24 +1,39 @@
-"""Promotion: engines by digest from one environment to the next, and the commit it deploys."""
+"""Promotion: engines and checkpoints by digest to the next environment, and their commit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from onboarding import names
-from onboarding.deployment import Deployment
+from onboarding.deployment import DeployedEndpoint, Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.names import artifact_bucket
-from onboarding.promotion import FOLDER, Promotion, read_promotion
+from onboarding.promotion import FOLDER, Evidence, Promotion, read_promotion
 from onboarding.resolve import deployments
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
 from roundhouse.aws.clients import Client, Clients, assumed_clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
+from roundhouse.gitops.checkpoint_copies import copy_checkpoints
 from roundhouse.gitops.copies import Copied, Store, copy_engines
-from roundhouse.gitops.gates import evidence, gate_faults
-from roundhouse.gitops.model_commits import Moved, lock_entries, move_models, with_engines
+from roundhouse.gitops.gates import (
+    checkpoint_evidence,
+    checkpoint_faults,
+    evidence,
+    gate_faults,
+)
+from roundhouse.gitops.model_commits import (
+    Endpoint,
+    Moved,
+    lock_entries,
+    move_models,
+    tree_endpoints,
+    with_artifacts,
+)
 from roundhouse.paths import TREE_FOLDERS, Paths
 from roundhouse.processes import Run
 from roundhouse.report import Report
@@ -33,7 +48,7 @@ Assume = Callable[[Clients, str, str, str], Clients]
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A promotion whose engines are copied; `is_new` False: it is the present one."""
+    """A promotion whose files are copied; `is_new` False: it is the present one."""
 
     promotion: Promotion
     is_new: bool
@@ -52,7 +67,7 @@ def prepare_promotion(
     now: datetime | None = None,
     assume: Assume = assumed_clients,
 ) -> Prepared:
-    """Copy the engines that an environment needs; return the promotion that pins this commit.
+    """Copy what an environment needs; return the promotion that pins this commit.
 
     `models`: those that move to this commit, the others staying where they are; empty: all.
     Refused before anything is copied: an environment that promotes from another, a commit that is
@@ -65,26 +80,32 @@ def prepare_promotion(
     git = Git(folder=paths.tree, run=run)
     present = read_promotion(paths.tree, destination)
     moved = _next_promotion(tree, spec, _merged_commit(git), models, present, git, paths.build)
-    before = {item.name: item for item in deployments(tree, source)}
-    endpoints = tuple(item for item in moved.endpoints if isinstance(item, Deployment))
+    before = tree_endpoints(tree, source)
     with report.step("Checking the gates") as step:
         alarms = _alarm_client(tree.environments[source], spec, clients_of, assume)
-        _require_gates(endpoints, before, alarms, now)
-        step.finish(f"{len(endpoints)} endpoints")
+        _require_gates(moved.endpoints, before, alarms, now)
+        step.finish(f"{len(moved.endpoints)} endpoints")
     stores = [
         Store(environment=item.name, bucket=artifact_bucket(item), s3=clients_of(item)("s3"))
         for item in (tree.environments[source], spec)
     ]
     with report.step(f"Copying engines to {destination}") as step:
-        entries = list(lock_entries(endpoints).values())
+        engines = [item for item in moved.endpoints if isinstance(item, Deployment)]
+        entries = list(lock_entries(engines).values())
         copied = copy_engines(stores[0], stores[1], entries, step.update)
-        step.finish(f"{copied.copied} objects copied, {copied.present} were there")
+        step.finish(_format_count(copied))
+    received = _received_checkpoints(moved.endpoints)
+    if received:
+        with report.step(f"Copying checkpoints to {destination}") as step:
+            files = copy_checkpoints(stores[0], stores[1], received, step.update)
+            step.finish(_format_count(files))
+        copied = Copied(copied=copied.copied + files.copied, present=copied.present + files.present)
     if present is not None and not moved.is_new:
         return Prepared(promotion=present, is_new=False, copied=copied)
     measured = {
         item.name: found
-        for item in endpoints
-        if (found := evidence(item, before[item.name], spec.gates)) is not None
+        for item in moved.endpoints
+        if (found := _evidence(item, before[item.name])) is not None
     }
     update = {
         "evidence": dict(sorted({**moved.promotion.evidence, **measured}.items())),
@@ -104,7 +125,7 @@ def _next_promotion(
     build: Path,
 ) -> Moved:
     """Return what the environment deploys after the promotion of all, or some, models."""
-    wanted = deployments(tree, spec.name)
+    wanted = tuple(tree_endpoints(tree, spec.name).values())
     assert spec.promotes_from is not None
     if models:
         if present is None:
@@ -121,7 +142,7 @@ def _next_promotion(
         archives={},
         date="",
     )
-    promotion = with_engines(whole, wanted)
+    promotion = with_artifacts(whole, wanted)
     is_present = present is not None and deploys_same(git, tree, present, promotion)
     return Moved(promotion=promotion, endpoints=wanted, is_new=not is_present)
 
@@ -129,8 +150,8 @@ def _next_promotion(
 def deploys_same(git: Git, tree: Tree, one: Promotion, other: Promotion) -> bool:
     """True when two promotions deploy the same files and engines."""
     folders = (*TREE_FOLDERS, *(item.locks for item in tree.environments.values()))
-    is_same = (one.models, one.archives) == (other.models, other.archives)
-    return is_same and not git.differ(one.commit, other.commit, folders)
+    sides = [(item.models, item.archives, item.checkpoints) for item in (one, other)]
+    return sides[0] == sides[1] and not git.differ(one.commit, other.commit, folders)
 
 
 def _destination(tree: Tree, source: str, destination: str) -> EnvironmentSpec:
@@ -186,32 +207,57 @@ def _alarm_client(
 
 
 def _require_gates(
-    wanted: Sequence[Deployment],
-    before: dict[str, Deployment],
+    wanted: Sequence[Endpoint],
+    before: Mapping[str, Endpoint],
     alarms: Client | None,
     now: datetime,
 ) -> None:
     faults: list[str] = []
     for item in wanted:
-        gates = item.environment.gates
-        if item.name not in before:
+        gates, source = item.environment.gates, before.get(item.name)
+        if source is None:
             faults.append(
                 f"{item.name}: {item.environment.promotes_from} does not deploy it; deploy it "
                 "there first"
             )
             continue
-        source = before[item.name]
         since = now - timedelta(minutes=gates.quiet_minutes)
         rang = None if alarms is None else last_alarm(alarms, source, since, now)
-        faults += gate_faults(item, source, gates, now.date(), rang)
+        if isinstance(item, Deployment) and isinstance(source, Deployment):
+            faults += gate_faults(item, source, gates, now.date(), rang)
+        elif not isinstance(item, Deployment) and not isinstance(source, Deployment):
+            faults += checkpoint_faults(item, source, gates, now.date(), rang)
     if faults:
         raise DeployFailedError(
             "Refused before anything was copied:\n" + "\n".join(f"  {fault}." for fault in faults)
         )
 
 
+def _received_checkpoints(endpoints: Sequence[Endpoint]) -> tuple[CheckpointEntry, ...]:
+    """Return the checkpoints that another environment built, and text generators serve."""
+    return tuple(
+        item.entry
+        for item in endpoints
+        if isinstance(item, GenerationDeployment) and item.entry is not None
+        if item.entry.checkpoint_key in item.held_by
+    )
+
+
+def _evidence(item: Endpoint, source: Endpoint) -> Evidence | None:
+    gates = item.environment.gates
+    if isinstance(item, Deployment) and isinstance(source, Deployment):
+        return evidence(item, source, gates)
+    if isinstance(item, GenerationDeployment) and isinstance(source, GenerationDeployment):
+        return checkpoint_evidence(item, source, gates)
+    return None
+
+
+def _format_count(copied: Copied) -> str:
+    return f"{copied.copied} objects copied, {copied.present} were there"
+
+
 def last_alarm(
-    cloudwatch: Client, deployment: Deployment, since: datetime, until: datetime
+    cloudwatch: Client, deployment: DeployedEndpoint, since: datetime, until: datetime
 ) -> datetime | None:
     """Return when an alarm of an endpoint was last in ALARM within a time; None: it was quiet."""
     if since >= until:

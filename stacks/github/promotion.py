@@ -8,8 +8,7 @@ from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec
 from stacks.access import arns
 from stacks.access.policies import Condition, Statement, allow
-from stacks.github.reads import ENGINES
-from stacks.github.statements import NETWORKS, source_key_condition
+from stacks.github.statements import PROMOTED, source_key_condition
 
 
 def promotion_reads(
@@ -20,7 +19,7 @@ def promotion_reads(
     A role that does not exist yet could not be a principal, so its account is, on the condition
     that it is that role.
     """
-    objects = [arns.bucket_object(environment, path) for path in (ENGINES, NETWORKS)]
+    objects = [arns.bucket_object(environment, path) for path in PROMOTED]
     return (
         {
             **allow("ReadPromoted", ["s3:GetObject"], objects),
@@ -28,7 +27,7 @@ def promotion_reads(
         },
         {
             **allow("ListPromoted", ["s3:ListBucket"], [arns.bucket(environment)]),
-            **_of_roles(receivers, {"StringLike": {"s3:prefix": [ENGINES, NETWORKS]}}),
+            **_of_roles(receivers, {"StringLike": {"s3:prefix": list(PROMOTED)}}),
         },
     )
 

@@ -29,6 +29,7 @@ PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
 NETWORKS = f"{names.NETWORKS_PREFIX}/*"
 CHECKS = f"{names.CAPTURE_CHECKS_PREFIX}/*"
 CHECKPOINT_FILES, ADAPTERS = f"{CHECKPOINTS}/*", f"{names.ADAPTERS_PREFIX}/*"
+PROMOTED = (ENGINES, NETWORKS, CHECKPOINT_FILES)
 SOURCES, IMAGES = f"{names.SOURCES_PREFIX}/*", f"{names.IMAGES_PREFIX}/*"
 
 
@@ -106,8 +107,8 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
 def promote_statements(
     environment: EnvironmentSpec, source: EnvironmentSpec
 ) -> tuple[Statement, ...]:
-    """Engines of the environment before, its alarms, and own objects that are written once."""
-    objects = [arns.bucket_object(source, path) for path in (ENGINES, NETWORKS)]
+    """What the environment before built, its alarms, and own objects that are written once."""
+    objects = [arns.bucket_object(source, path) for path in PROMOTED]
     is_near = source.account == environment.account
     gate = (
         alarm_reads(source, "DescribeAlarmHistory", "DescribeAlarms")
@@ -126,9 +127,9 @@ def promote_statements(
             source_key_condition(source),
         ),
         gate,
-        *bucket_reads(environment, [ENGINES, NETWORKS]),
+        *bucket_reads(environment, [*PROMOTED]),
         *key_use(environment, ["kms:Decrypt", "kms:GenerateDataKey"]),
-        *write_once(environment, [ENGINES, NETWORKS]),
+        *write_once(environment, [*PROMOTED]),
         allow(
             "WriteParts",
             ["s3:PutObject"],

@@ -18,7 +18,8 @@ PROD = EnvironmentSpec(name="prod", account="444455556666", promotes_from="stagi
 ENVIRONMENTS = {item.name: item for item in (STAGING, PROD)}
 CDK_ROLES = ("cfn-exec", "deploy", "file-publishing", "image-publishing", "lookup")
 STORED = ("engines/key/model.tar.gz", "networks/key/model.onnx", "sources/there.zip",
-          "candidates/key/there/model.tar.gz")  # fmt: skip
+          "candidates/key/there/model.tar.gz", "checkpoints/key/config.json",
+          "source-copies/key/config.json", "adapters/key/config.json")  # fmt: skip
 
 
 def deploy(cloud: AuthorizedCloud, folder: Path, environment: EnvironmentSpec) -> None:

@@ -6,12 +6,14 @@ import json
 from collections.abc import Sequence
 
 from onboarding.environment_spec import EnvironmentSpec
+from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 from stacks.access.policies import Statement
-from stacks.builds.projects import CPU
+from stacks.builds.projects import CPU, QUANTIZER_ROUTE
 from stacks.builds.roles import job_statements, project_statements
 from tests.local_cloud.authorized_cloud import AuthorizedCloud, Credentials
 
 PROJECT, JOB = "build-project", "training-job"
+QUANTIZER_PROJECT, QUANTIZER_JOB = "quantizer-project", "quantizer-job"
 
 
 def builder_statements(environment: EnvironmentSpec) -> dict[str, tuple[Statement, ...]]:
@@ -19,6 +21,8 @@ def builder_statements(environment: EnvironmentSpec) -> dict[str, tuple[Statemen
     return {
         PROJECT: project_statements(environment, CPU),
         JOB: job_statements(environment, CPU.image),
+        QUANTIZER_PROJECT: project_statements(environment, QUANTIZER_ROUTE),
+        QUANTIZER_JOB: job_statements(environment, CPU.image, QUANTIZER_IMAGE),
     }
 
 

@@ -1,6 +1,7 @@
 """A call of every action that a role of GitHub's workflows may, or must not, do."""
 
 from onboarding import names
+from stacks.access import arns
 from tests.local_cloud.access_roles import cdk_role
 
 
@@ -53,6 +54,22 @@ def actions(environment, source):
         "delete an engine": ("s3", "delete_object", {"Bucket": bucket, "Key": "engines/key/model.tar.gz"}),
         "tag an engine": ("s3", "get_object_tagging", {"Bucket": bucket, "Key": "engines/key/model.tar.gz"}),
         "change the bucket's policy": ("s3", "put_bucket_policy", {"Bucket": bucket, "Policy": document}),
+        "list checkpoints": ("s3", "list_objects_v2", {"Bucket": bucket, "Prefix": "checkpoints/"}),
+        "read a checkpoint": ("s3", "get_object", {"Bucket": bucket, "Key": "checkpoints/key/config.json"}),
+        "write a checkpoint once": ("s3", "put_object", {**once, "Key": "checkpoints/new/config.json"}),
+        "write a checkpoint": ("s3", "put_object", {**put, "Key": "checkpoints/key/config.json"}),
+        "record a checkpoint once": ("s3", "put_object", {**once, "Key": names.checkpoint_record_path("new")}),
+        "delete a checkpoint": ("s3", "delete_object", {"Bucket": bucket, "Key": "checkpoints/key/config.json"}),
+        "tag a checkpoint": ("s3", "get_object_tagging", {"Bucket": bucket, "Key": "checkpoints/key/config.json"}),
+        "read a source's copy": ("s3", "get_object", {"Bucket": bucket, "Key": "source-copies/key/config.json"}),
+        "write a source's copy once": ("s3", "put_object", {**once, "Key": "source-copies/new/config.json"}),
+        "write a source's copy": ("s3", "put_object", {**put, "Key": "source-copies/key/config.json"}),
+        "read an adapter": ("s3", "get_object", {"Bucket": bucket, "Key": "adapters/key/config.json"}),
+        "write an adapter once": ("s3", "put_object", {**once, "Key": "adapters/new/config.json"}),
+        "read the source's checkpoint": ("s3", "get_object", {"Bucket": before, "Key": "checkpoints/key/config.json"}),
+        "list the source's checkpoints": ("s3", "list_objects_v2", {"Bucket": before, "Prefix": "checkpoints/"}),
+        "write a checkpoint of the source": ("s3", "put_object", {**once, "Bucket": before, "Key": "checkpoints/x"}),
+        "sign as the signer": ("kms", "sign", {"KeyId": f"arn:aws:kms:{place}:{arns.signing_key_alias(environment)}", "Message": b"x" * 32, "MessageType": "DIGEST", "SigningAlgorithm": "ECDSA_SHA_256"}),
         "read the source's engine": ("s3", "get_object", {"Bucket": before, "Key": "engines/key/model.tar.gz"}),
         "read the source's network": ("s3", "get_object", {"Bucket": before, "Key": "networks/key/model.onnx"}),
         "read the source's source": ("s3", "get_object", {"Bucket": before, "Key": "sources/there.zip"}),

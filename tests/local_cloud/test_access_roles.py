@@ -10,9 +10,18 @@ import itertools
 import pytest
 
 from onboarding import names
+from stacks.builds.signing import signer_statements
 from tests.local_cloud.access_roles import GITHUB, PROD, STAGING, deploy, token
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
-from tests.local_cloud.builder_roles import JOB, PROJECT, add_builders, builder_credentials
+from tests.local_cloud.builder_roles import (
+    JOB,
+    PROJECT,
+    QUANTIZER_JOB,
+    QUANTIZER_PROJECT,
+    add_builders,
+    add_role,
+    builder_credentials,
+)
 from tests.local_cloud.role_actions import actions
 
 pytestmark = pytest.mark.local_cloud
@@ -63,35 +72,52 @@ LOOKS = {
     "list stacks", "read a template", "list engines", "describe an endpoint", "describe a model",
     "describe scaling", "describe alarms",
 }  # fmt: skip
-READS = {"list engines", "list sources", "read an engine"}
+LISTS = {"list engines", "list sources", "list checkpoints"}
+READS = LISTS | {"read an engine"}
 BUILDS = {
     "read a source", "write a source once", "start the machine", "follow the machine",
     "stop the machine", "look at builds", "stop a build", "read a build's log", "stop a job",
 }  # fmt: skip
 BUILDERS = READS | {
     "read a source", "read a network", "read a candidate", "write a network once",
-    "write a candidate once", "write a timing cache",
+    "write a candidate once", "write a timing cache", "read a source's copy",
+    "write a source's copy once",
 }  # fmt: skip
+QUANTIZES = {
+    "read a source", "read a candidate", "write a candidate once", "read a source's copy",
+    "write a source's copy once", "read a checkpoint",
+}  # fmt: skip
+SIGNER = names.signer(PROD)
+"""The one role of both signers, which the key's policy knows by its name."""
 ALLOWED = {
     "plan": LOOKS,
-    "drift": LOOKS | {"read an engine", "list sources", "read a role"},
-    "build": READS | BUILDS,
+    "drift": LOOKS | READS | {"read a role"},
+    "build": READS | BUILDS | {"read a checkpoint"},
     "deploy": READS
     | BUILDS
     | (LOOKS - {"describe a model", "describe scaling"})
     | {
-        "read a network", "tag an engine", "look at images", "build images", "write a bill",
-        "unprotect a stack", "describe a foreign endpoint",
+        "read a network", "read a checkpoint", "tag an engine", "tag a checkpoint",
+        "read an adapter", "write an adapter once", "look at images", "build images",
+        "write a bill",        "unprotect a stack", "describe a foreign endpoint",
         "assume cdk's deploy", "assume cdk's file-publishing", "assume cdk's lookup",
     },
     "promote": READS
     | {
         "read a network", "write an engine once", "write a network once", "record an engine once",
         "start to upload an engine", "read the source's engine", "read the source's network",
-        "list the source's engines", "assume the source's gate",
+        "list the source's engines", "assume the source's gate", "read a checkpoint",
+        "write a checkpoint once", "record a checkpoint once", "read the source's checkpoint",
+        "list the source's checkpoints",
     },
     PROJECT: BUILDERS,
     JOB: BUILDERS | {"write a job's work"},
+    QUANTIZER_PROJECT: LISTS | QUANTIZES,
+    QUANTIZER_JOB: BUILDERS | QUANTIZES | {"write a job's work"},
+    SIGNER: READS | {
+        "read a candidate", "write an engine once", "record an engine once", "read a checkpoint",
+        "write a checkpoint once", "record a checkpoint once", "sign as the signer",
+    },
 }  # fmt: skip
 """What each of prod's roles, and of its builders, may do, of ACTIONS."""
 
@@ -103,12 +129,14 @@ def cloud(tmp_path_factory):
         for environment in (STAGING, PROD):
             deploy(cloud, place / environment.name, environment)
         add_builders(cloud, PROD)
+        add_role(cloud, PROD, SIGNER, signer_statements(PROD, has_checkpoints=True))
         yield cloud
 
 
 def sessions(cloud):
     """Credentials of each of prod's roles and builders."""
-    found = {name: builder_credentials(cloud, PROD, name) for name in (PROJECT, JOB)}
+    builders = (PROJECT, JOB, QUANTIZER_PROJECT, QUANTIZER_JOB, SIGNER)
+    found = {name: builder_credentials(cloud, PROD, name) for name in builders}
     for (context, ref), taken in TAKES.items():
         for role in taken:
             arn = names.pipeline_role_arn(PROD, role)
@@ -150,8 +178,13 @@ def test_exactly_the_table_of_actions_is_allowed(cloud):
     assert found == ALLOWED
 
 
-@pytest.mark.parametrize("name", [PROJECT, JOB])
-@pytest.mark.parametrize("prefix", [names.CANDIDATES_PREFIX, names.NETWORKS_PREFIX])
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [
+        *((name, names.CANDIDATES_PREFIX) for name in (PROJECT, JOB, QUANTIZER_PROJECT)),
+        *((name, names.NETWORKS_PREFIX) for name in (PROJECT, JOB)),
+    ],
+)
 def test_builder_writes_an_object_once(cloud, name, prefix):
     s3 = cloud.session("s3", builder_credentials(cloud, PROD, name))
     put = {"Bucket": names.artifact_bucket(PROD), "Key": f"{prefix}/{name}/x", "Body": b"1"}

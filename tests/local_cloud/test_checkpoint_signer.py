@@ -12,19 +12,21 @@ from onboarding import names, signature
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_bytes, record_sha256
 from stacks.access import arns
-from stacks.builds.projects import QUANTIZER_ROUTE
-from stacks.builds.roles import project_statements
 from stacks.builds.signing import function_program, signer_resources
 from tests.local_cloud.account import ROOT
 from tests.local_cloud.authorized_cloud import authorized_cloud, refusal_code
-from tests.local_cloud.builder_roles import add_role, builder_credentials
+from tests.local_cloud.builder_roles import (
+    QUANTIZER_PROJECT,
+    add_role,
+    builder_credentials,
+    builder_statements,
+)
 from tests.local_cloud.test_signer import BUCKET, DEV, PROGRAM, read, resources
 from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
 
 pytestmark = pytest.mark.local_cloud
 
 KEY = "86" * 10
-QUANTIZER = "quantizer-project"
 OWN = function_program(ROOT / "engine_build/signing.py", ROOT / "engine_build/checkpoint_signer.py")
 
 
@@ -41,12 +43,12 @@ def cloud(tmp_path_factory):
         )
         waiter = formation.get_waiter("stack_create_complete")
         waiter.wait(StackName="signing", WaiterConfig={"Delay": 1})
-        add_role(cloud, DEV, QUANTIZER, project_statements(DEV, QUANTIZER_ROUTE))
+        add_role(cloud, DEV, QUANTIZER_PROJECT, builder_statements(DEV)[QUANTIZER_PROJECT])
         yield cloud
 
 
 def builder(cloud):
-    return cloud.session("s3", builder_credentials(cloud, DEV, QUANTIZER))
+    return cloud.session("s3", builder_credentials(cloud, DEV, QUANTIZER_PROJECT))
 
 
 def put(cloud, candidate, content, *, with_digest=True):

@@ -1,5 +1,6 @@
 """Engines go from one account and region to another in a real S3, and go on after every kill -9."""
 
+import base64
 import hashlib
 import json
 import os
@@ -12,10 +13,12 @@ from onboarding.names import artifact_bucket
 from onboarding.promotion import promotion_path, read_promotion
 from onboarding.tree import read_tree
 from roundhouse.errors import AwsError, DeployFailedError
+from roundhouse.gitops.checkpoint_copies import copy_checkpoints
 from roundhouse.gitops.copies import Store, copy_engines
 from roundhouse.processes import Processes
 from tests.local_cloud.two_accounts import DESTINATION, SOURCE, TwoAccounts, stored_objects
 from tests.unit.onboarding.manifests import lock_entry
+from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
 from tests.unit.roundhouse.gitops.repository import Repository
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, Rungs
 
@@ -109,6 +112,52 @@ def test_refuses_an_archive_that_is_not_its_locks(stores, source_s3):
     with pytest.raises(DeployFailedError, match="two builds claim one key"):
         copy_engines(source, destination, [entry(LARGE)])
     assert stored_objects(destination.s3, destination.bucket) == {}
+
+
+@pytest.fixture
+def checkpoint(stores, source_s3):
+    """The entry of a checkpoint whose files and record lie in the source's bucket."""
+    found = entry_of(KEY, CONTENT)
+    record = found.model_dump_json(exclude={"knee"}).encode()
+    for path, data in {f"{KEY}/{path}": data for path, data in CONTENT.items()}.items():
+        put_with_digest(source_s3, stores[0].bucket, f"checkpoints/{path}", data)
+    put_with_digest(source_s3, stores[0].bucket, f"checkpoints/{KEY}.json", record)
+    return found
+
+
+def put_with_digest(s3, bucket, key, data):
+    digest = base64.b64encode(hashlib.sha256(data).digest()).decode()
+    marked = "roundhouse=unreferenced"
+    s3.put_object(Bucket=bucket, Key=key, Body=data, ChecksumSHA256=digest, Tagging=marked)
+
+
+def test_checkpoint_is_copied_from_another_account_once_by_s3s_own_digests(stores, checkpoint):
+    source, destination = stores
+    first = copy_checkpoints(source, destination, [checkpoint])
+    again = copy_checkpoints(source, destination, [checkpoint])
+    count = len(CONTENT) + 1
+    assert (first.copied, first.present, again.copied, again.present) == (count, 0, 0, count)
+    own = stored_objects(destination.s3, destination.bucket)
+    assert {key: own[key] for key in own if KEY in key} == {
+        key: data for key, data in stored_objects(source.s3, source.bucket).items() if KEY in key
+    }
+    for key in (f"checkpoints/{KEY}.json", f"{checkpoint.prefix}config.json"):
+        tags = destination.s3.get_object_tagging(Bucket=destination.bucket, Key=key)["TagSet"]
+        assert tags == []
+
+
+def test_refuses_a_checkpoint_of_other_bytes_or_without_a_digest(stores, checkpoint, source_s3):
+    source, destination = stores
+    key = f"{checkpoint.prefix}config.json"
+    put_with_digest(destination.s3, destination.bucket, key, b"[]")
+    with pytest.raises(DeployFailedError, match="two builds claim one key"):
+        copy_checkpoints(source, destination, [checkpoint])
+    assert stored_objects(destination.s3, destination.bucket)[key] == b"[]"
+    assert f"checkpoints/{KEY}.json" not in stored_objects(destination.s3, destination.bucket)
+    destination.s3.delete_object(Bucket=destination.bucket, Key=key)
+    source_s3.put_object(Bucket=source.bucket, Key=key, Body=CONTENT["config.json"])
+    with pytest.raises(DeployFailedError, match="S3 has no sha256 of it"):
+        copy_checkpoints(source, destination, [checkpoint])
 
 
 def test_promotion_reads_the_source_and_writes_nothing_there(accounts, unpromoted, stores):

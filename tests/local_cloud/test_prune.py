@@ -5,6 +5,8 @@ Marked, taken back, and never one that is named or deployed.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
 from datetime import UTC, datetime, timedelta
@@ -15,20 +17,27 @@ from rich.console import Console
 from onboarding.fault import FaultsError
 from onboarding.lock import read_lock
 from onboarding.names import UNREFERENCED_TAG, artifact_bucket
+from onboarding.text_generation.checkpoint_lock import write_checkpoint_entry
 from roundhouse.cli.prune import prune_table, summary_lines
 from roundhouse.deploy.pruning import tags
 from roundhouse.deploy.pruning.prune import prune
 from roundhouse.deploy.pruning.unreferenced import Verdict
 from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network
+from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 
 pytestmark = pytest.mark.local_cloud
 
 LOST, OTHER_NETWORK = "0123456789abcdef0123", "fedcba9876543210fedc"
+CHECKPOINT = "00112233445566778899"
+LISTED = ("engines/", "networks/", "checkpoints/")
 FILES = {
     f"engines/{LOST}/model.tar.gz": b"an engine",
     f"engines/{LOST}/card.html": b"<p>card</p>",
     f"engines/{LOST}/lock-entry.json": json.dumps({"manifest": {"model": "gone-model"}}).encode(),
     f"networks/{OTHER_NETWORK}/network.json": b"{}",
+    f"checkpoints/{CHECKPOINT}/config.json": b"{}",
+    f"checkpoints/{CHECKPOINT}/model.safetensors": b"weights",
+    f"checkpoints/{CHECKPOINT}.json": b'{"model": "gone-chat"}',
 }
 
 
@@ -52,8 +61,9 @@ def session(tiny):
             Key=name,
             Body=data,
             ContentType="text/html" if name.endswith("html") else "binary/octet-stream",
+            ChecksumSHA256=base64.b64encode(hashlib.sha256(data).digest()).decode(),
         )
-    tags.keep(s3, bucket, ["engines/", "networks/"])
+    tags.keep(s3, bucket, LISTED)
     return session
 
 
@@ -68,11 +78,7 @@ def pruned(session, *, days=31, dry_run=False):
 def marks(session):
     """Names of the objects that bear the mark, with their times."""
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
-    objects = [
-        stored
-        for prefix in ("engines/", "networks/")
-        for stored in tags.objects_under(s3, bucket, prefix)
-    ]
+    objects = [stored for prefix in LISTED for stored in tags.objects_under(s3, bucket, prefix)]
     return {
         item.name: item.modified for item in tags.with_marks(s3, bucket, objects) if item.is_marked
     }
@@ -92,7 +98,41 @@ def test_marks_what_no_lock_names_and_nothing_else(tiny, session):
     assert set(marks(session)) == set(FILES)
     assert verdicts(found)[LOST] is verdicts(found)[OTHER_NETWORK] is Verdict.marked
     assert verdicts(found)[own_engine(tiny)] is Verdict.named
-    assert {item.model for item in found.of(Verdict.marked)} == {"gone-model", None}
+    assert verdicts(found)[CHECKPOINT] is Verdict.marked
+    models = {item.model for item in found.of(Verdict.marked)}
+    assert models == {"gone-model", "gone-chat", None}
+
+
+def test_a_mark_keeps_the_sha256_by_which_a_checkpoint_is_copied(session):
+    pruned(session)
+    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
+    name = f"checkpoints/{CHECKPOINT}/model.safetensors"
+    head = s3.head_object(Bucket=bucket, Key=name, ChecksumMode="ENABLED")
+    assert base64.b64decode(head["ChecksumSHA256"]) == hashlib.sha256(FILES[name]).digest()
+
+
+def test_a_checkpoint_that_a_lock_or_a_candidate_names_is_left_alone(tiny, session):
+    entry = checkpoint_entry(CHECKPOINT, model="forgotten")
+    lock = write_checkpoint_entry(tiny.lock.parent, "forgotten", entry)
+    try:
+        assert verdicts(pruned(session))[CHECKPOINT] is Verdict.named
+    finally:
+        lock.unlink()
+    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
+    candidate = {"Bucket": bucket, "Key": f"candidates/{CHECKPOINT}/1-0/checkpoint.json"}
+    s3.put_object(**candidate, Body=b"{}")
+    try:
+        assert verdicts(pruned(session))[CHECKPOINT] is Verdict.candidate
+    finally:
+        s3.delete_object(**candidate)
+    assert not any(CHECKPOINT in name for name in marks(session))
+    pruned(session)
+    write_checkpoint_entry(tiny.lock.parent, "forgotten", entry)
+    try:
+        assert verdicts(pruned(session))[CHECKPOINT] is Verdict.taken_back
+    finally:
+        lock.unlink()
+    assert not any(CHECKPOINT in name for name in marks(session))
 
 
 def test_a_mark_begins_the_days_anew_and_keeps_the_bytes(session):
@@ -231,6 +271,6 @@ def test_the_table_says_what_is_lost_and_how_to_take_it_back(session):
     )
     assert (
         "put the lock's entry back" in summary_lines(found)[1]
-        and "2 marked" in summary_lines(found)[0]
+        and "3 marked" in summary_lines(found)[0]
     )
     assert json.dumps(found.as_dict())

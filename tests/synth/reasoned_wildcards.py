@@ -285,8 +285,8 @@ REASONED = (
         only_in=frozenset({"AWS::KMS::Key"}),
     ),
     Reasoned(
-        why="engines and networks for one role that promotes them to another account",
-        resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/(engines|networks)/\*",
+        why="what is promoted, for one role that promotes it to another account",
+        resource=r"arn:aws:s3:::roundhouse-[a-z0-9-]+/(checkpoints|engines|networks)/\*",
         actions=frozenset({"s3:GetObject"}),
         conditions=frozenset({"aws:PrincipalArn"}),
         only_in=frozenset({"AWS::S3::BucketPolicy"}),

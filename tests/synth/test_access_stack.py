@@ -146,7 +146,7 @@ def test_plan_reads_no_object_and_neither_it_nor_drift_writes(pair):
         ("drift", {"engines/*"}),
         ("build", {"checkpoints/*", "engines/*", "sources/*"}),
         ("deploy", {"adapters/*", "checkpoints/*", "engines/*", "networks/*", "sources/*"}),
-        ("promote", {"engines/*", "networks/*"}),
+        ("promote", {"checkpoints/*", "engines/*", "networks/*"}),
     ],
 )
 def test_role_reads_the_objects_that_its_commands_look_at(pair, name, paths):
@@ -165,7 +165,7 @@ def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional
     wanted = {
         "build": {"sources/*"},
         "deploy": {"adapters/*", "sources/*"},
-        "promote": {"engines/*", "networks/*"},
+        "promote": {"checkpoints/*", "engines/*", "networks/*"},
     }
     for name, role in roles(pair[1]).items():
         writes = [item for item in statements(role) if "s3:PutObject" in item["Action"]]
@@ -182,7 +182,7 @@ def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional
         assert under == wanted.get(name, set())
 
 
-def test_source_lets_the_promote_role_read_engines_and_networks_alone(pair):
+def test_source_lets_the_promote_role_read_what_is_promoted_alone(pair):
     template = pair[0]["Foundation"]
     policies = [
         template.only("AWS::S3::BucketPolicy")["PolicyDocument"],
@@ -204,6 +204,7 @@ def test_source_lets_the_promote_role_read_engines_and_networks_alone(pair):
         assert item["Principal"] == {"AWS": "arn:aws:iam::111122223333:root"}
         assert item["Condition"]["ArnEquals"] == {"aws:PrincipalArn": role}
     assert {path.partition("/")[2] for path in found["ReadPromoted"]["Resource"]} == {
+        "checkpoints/*",
         "engines/*",
         "networks/*",
     }

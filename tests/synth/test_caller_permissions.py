@@ -42,6 +42,7 @@ OTHERWISE = {
     "s3:HeadObject": "s3:GetObject",
     "s3:HeadBucket": "s3:ListBucket",
     "s3:ListObjectsV2": "s3:ListBucket",
+    "s3:CopyObject": "s3:PutObject",
     "s3:CreateMultipartUpload": "s3:PutObject",
     "s3:UploadPartCopy": "s3:PutObject",
     "s3:CompleteMultipartUpload": "s3:PutObject",

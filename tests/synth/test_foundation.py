@@ -147,6 +147,7 @@ def test_engines_and_networks_expire_under_the_mark_alone(stack):
     rules = bucket_rules(stack.template)
     mark = [{"Key": "roundhouse", "Value": "unreferenced"}]
     assert {id for id, rule in rules.items() if rule.get("TagFilters") == mark} == {
+        "UnreferencedCheckpoints",
         "UnreferencedEngines",
         "UnreferencedNetworks",
     }
@@ -168,6 +169,7 @@ def test_the_environment_says_how_long_a_marked_engine_stays():
     assert (
         rules["UnreferencedEngines"]["ExpirationInDays"]
         == rules["UnreferencedNetworks"]["ExpirationInDays"]
+        == rules["UnreferencedCheckpoints"]["ExpirationInDays"]
         == 7
     )
     assert rules["Sources"]["ExpirationInDays"] == 90

@@ -6,15 +6,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
 from onboarding.names import artifact_bucket, checkpoint_record_path
 from onboarding.platform import instance_types
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry, write_checkpoint_entry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.quantizer_route import QuantizerRoute, quantizer_route
-from roundhouse.aws.clients import object_bytes, object_exists
+from roundhouse.aws.clients import object_exists
+from roundhouse.deploy.builds.records import another_record, published_record
 from roundhouse.errors import BuildFailedError
 from roundhouse.session import Session
 
@@ -66,27 +65,11 @@ class CheckpointRequest:
 
     def record(self, session: Session) -> CheckpointEntry:
         """Write the record that was published into the model's lock. Raises BuildFailedError."""
-        bucket, path = artifact_bucket(session.environment), checkpoint_record_path(self.key)
-        data = object_bytes(session.clients("s3"), bucket, path)
-        if data is None:
-            raise BuildFailedError(
-                f"the build ended well, but s3://{bucket}/{path} is not there: it built another "
-                "key; are all files of the tree saved and readable by the build?"
-            )
-        try:
-            entry = CheckpointEntry.model_validate_json(data)
-        except ValidationError as fault:
-            raise BuildFailedError(
-                f"the build ended well, but its record s3://{bucket}/{path} cannot be read by this "
-                f"version of roundhouse ({fault.error_count()} fault(s)); delete the record and "
-                "build again with the files of this version."
-            ) from fault
-        if (entry.checkpoint_key, entry.model) != (self.key, self.model):
-            raise BuildFailedError(
-                f"the build ended well, but its record s3://{bucket}/{path} is that of checkpoint "
-                f"{entry.checkpoint_key} of {entry.model}, not {self.key} of {self.model}; delete "
-                "the record and build again."
-            )
+        path = checkpoint_record_path(self.key)
+        entry = published_record(session, path, CheckpointEntry)
+        found, wanted = (entry.checkpoint_key, entry.model), (self.key, self.model)
+        if found != wanted:
+            raise another_record(session, path, found, wanted)
         locks = session.paths.tree / session.environment.locks
         write_checkpoint_entry(locks, self.model, entry)
         return entry
@@ -105,7 +88,7 @@ def missing_checkpoints(
     """Return the checkpoints that would hold their SLO and have no lock entry.
 
     And those accepted whose files are gone from S3. Of `models` only, when any are named. Raises
-    BuildFailedError in an environment whose files are those of a promotion.
+    BuildFailedError for checkpoints that the environment receives by promotion.
     """
     requests = tuple(
         request
@@ -113,24 +96,46 @@ def missing_checkpoints(
         if not models or deployment.name in models
         for request in _missing(session, deployment)
     )
-    if requests and session.is_promoted:
-        raise BuildFailedError(
-            f"{requests[0].model}: its checkpoints cannot be promoted yet, and the promotion's "
-            f"commit has none of {session.environment.name}; build them there, commit the lock, "
-            "then promote that commit."
-        )
+    refuse_received(
+        session,
+        "Checkpoints",
+        [
+            request.model
+            for request in requests
+            if session.is_promoted or request.key in request.deployment.held_by
+        ],
+    )
     return requests
 
 
 def _missing(session: Session, deployment: GenerationDeployment) -> Iterator[CheckpointRequest]:
-    for key, scheme in deployment.wanted:
+    # Of what is promoted only the checkpoint that serves was copied.
+    is_complete = session.is_promoted and deployment.entry is not None
+    for key, scheme in () if is_complete else deployment.wanted:
         yield CheckpointRequest(
             deployment=deployment, key=key, scheme=scheme, why="not in the lock"
         )
     s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
     for entry in deployment.built:
         key = entry.checkpoint_key
+        if entry is not deployment.entry and (session.is_promoted or key in deployment.held_by):
+            continue
         last = f"{checkpoint_prefix(key)}{entry.files[-1].path}"
         if entry.accepted and not object_exists(s3, bucket, last):
             why = "in the lock, but gone from S3"
             yield CheckpointRequest(deployment=deployment, key=key, scheme=entry.scheme, why=why)
+
+
+def refuse_received(session: Session, what: str, models: Collection[str]) -> None:
+    """Raise BuildFailedError for what is another environment's, or of a promotion.
+
+    A second build of a key has other bytes, and would not be what was tested. `what`: engines or
+    checkpoints, of these models.
+    """
+    source, own = session.environment.promotes_from, session.environment.name
+    if models:
+        raise BuildFailedError(
+            f"{what} of {', '.join(sorted(set(models)))} are not in {own}, which receives them "
+            f"from {source} and builds none of them again: `roundhouse promote --from {source} "
+            f"--to {own}` copies them."
+        )

@@ -10,7 +10,7 @@ from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, engine_archive_path
 from roundhouse.aws.clients import object_exists
 from roundhouse.deploy.builds import execution
-from roundhouse.deploy.builds.checkpoint_requests import CheckpointRequest
+from roundhouse.deploy.builds.checkpoint_requests import CheckpointRequest, refuse_received
 from roundhouse.deploy.builds.engine_requests import (
     BuiltEntry,
     EngineRequest,
@@ -24,7 +24,7 @@ from roundhouse.deploy.builds.source import (
     source_revision,
     upload_source,
 )
-from roundhouse.errors import BuildFailedError, RoundhouseError
+from roundhouse.errors import RoundhouseError
 from roundhouse.session import Session, valid_tree
 from roundhouse.text import choices
 
@@ -62,7 +62,9 @@ def missing_engines(session: Session, models: Collection[str] = ()) -> tuple[Eng
         if (target.model.name in models if models else target.engine_key in served)
     }
     missing = _missing(session, reversed(chosen.values()))
-    _refuse_received(session, [request.target for request in missing])
+    targets = [request.target for request in missing]
+    received = [item for item in targets if session.is_promoted or item.held_by is not None]
+    refuse_received(session, "Engines", [item.model.name for item in received])
     steps = {
         step.engine_key: (request.deployment, step)
         for request in missing
@@ -193,21 +195,6 @@ def _document(request: BuildRequest) -> dict[str, Any]:
         return engine
     # A state machine of before knows neither, and compiles.
     return {**engine, "planFrom": str(request.plan_from), "planRoute": request.route}
-
-
-def _refuse_received(session: Session, missing: Sequence[Target]) -> None:
-    """Raise BuildFailedError for engines that are another environment's, or of a promotion.
-
-    A second build of a key has other bytes, and would not be what was tested.
-    """
-    source, own = session.environment.promotes_from, session.environment.name
-    received = [target for target in missing if session.is_promoted or target.held_by is not None]
-    if received:
-        models = ", ".join(sorted({target.model.name for target in received}))
-        raise BuildFailedError(
-            f"Engines of {models} are not in {own}, which receives them from {source} and builds "
-            f"none of them again: `roundhouse promote --from {source} --to {own}` copies them."
-        )
 
 
 def _why(session: Session, target: Target) -> str | None:

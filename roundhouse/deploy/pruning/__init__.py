@@ -1,1 +1,1 @@
-"""Engines and networks that no lock names."""
+"""Engines, networks and checkpoints that no lock names."""

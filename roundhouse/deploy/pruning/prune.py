@@ -13,11 +13,23 @@ from typing import Any
 from onboarding.fault import Fault, FaultsError
 from onboarding.keys import KEY_LENGTH
 from onboarding.lock import LOCK_SUFFIX, Lock, LockError, read_lock
-from onboarding.names import ENGINES_PREFIX, artifact_bucket, engine_record_path, stack_name
+from onboarding.names import (
+    CANDIDATES_PREFIX,
+    ENGINES_PREFIX,
+    artifact_bucket,
+    checkpoint_record_path,
+    engine_record_path,
+    stack_name,
+)
 from onboarding.promotion import read_promotion
-from onboarding.text_generation.checkpoint_lock import is_generation_lock
+from onboarding.text_generation.checkpoint_key import CHECKPOINTS
+from onboarding.text_generation.checkpoint_lock import (
+    GenerationLock,
+    is_generation_lock,
+    read_generation_lock,
+)
 from onboarding.tree import Tree
-from roundhouse.aws.clients import Client, bucket_exists, object_bytes
+from roundhouse.aws.clients import Client, bucket_exists, list_objects, object_bytes
 from roundhouse.deploy.pruning.tags import mark, objects_under, take_off, with_marks
 from roundhouse.deploy.pruning.unreferenced import (
     PREFIXES,
@@ -32,7 +44,7 @@ from roundhouse.deploy.stacks import read_templates, stack_summaries
 from roundhouse.errors import NotReadyError
 from roundhouse.session import Session, valid_tree
 
-DEPLOYED_KEY = re.compile(rf"{ENGINES_PREFIX}/([0-9a-f]{{{KEY_LENGTH}}})/")
+DEPLOYED_KEY = re.compile(rf"(?:{ENGINES_PREFIX}|{CHECKPOINTS})/([0-9a-f]{{{KEY_LENGTH}}})/")
 GONE = ("DELETE_COMPLETE", "DELETE_IN_PROGRESS", "REVIEW_IN_PROGRESS")
 """Stacks of nothing; the last was asked for, and its change set never executed."""
 
@@ -49,7 +61,7 @@ class Pruned:
     found: tuple[Found, ...]
 
     def of(self, *verdicts: Verdict) -> tuple[Found, ...]:
-        """Return the engines and networks with one of these verdicts."""
+        """Return those with one of these verdicts."""
         return tuple(item for item in self.found if item.verdict in verdicts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -86,11 +98,13 @@ def prune(
     title = f"Comparing s3://{bucket} with every lock and every deployed stack"
     with session.report.step(title) as step:
         deployed, kept_days = deployed_keys(session), session.environment.unreferenced_engine_days
+        candidates = _candidate_keys(s3, bucket)
         decisions = [
             decide(
                 stored,
                 named,
                 deployed,
+                candidates=candidates if kind == "checkpoint" else (),
                 now=clock(),
                 older_than_days=older_than_days,
                 kept_days=kept_days,
@@ -101,7 +115,7 @@ def prune(
             )
         ]
         step.finish(
-            f"{len(decisions)} engines and networks, {len(named)} keys named, "
+            f"{len(decisions)} engines, networks and checkpoints, {len(named)} keys named, "
             f"{len(deployed)} deployed"
         )
     if not dry_run:
@@ -129,25 +143,35 @@ def prune(
 
 
 def named_by_tree(session: Session) -> frozenset[str]:
-    """Return the keys of engines and networks that this tree needs.
+    """Return the keys of engines, networks and checkpoints that this tree needs.
 
     Of every lock and promotion of every environment, and of what is still to be built.
     """
     tree = valid_tree(session.paths)
     targets = [target for item in session.deployments() for target in item.built_targets]
-    manifests = [entry.manifest for lock in _locks(tree) for entry in lock.engines.values()]
-    promotions = (read_promotion(session.paths.tree, name) for name in tree.environments)
-    promoted = {key for item in promotions if item is not None for key in item.archives}
+    locks = tuple(_locks(tree))
+    engine_locks = [lock for lock in locks if isinstance(lock, Lock)]
+    manifests = [entry.manifest for lock in engine_locks for entry in lock.engines.values()]
+    checkpoints = {
+        key for lock in locks if isinstance(lock, GenerationLock) for key in lock.checkpoints
+    }
+    checkpoints |= {key for item in session.generators() for key in item.plans}
+    promoted = set[str]()
+    for name in tree.environments:
+        promotion = read_promotion(session.paths.tree, name)
+        if promotion is not None:
+            promoted |= promotion.archives.keys()
+            promoted |= {item.checkpoint_key for item in promotion.checkpoints.values()}
     keys = [(target.engine_key, target.network_keys) for target in targets]
     keys += [(manifest.engine_key, manifest.network_keys) for manifest in manifests]
     needed = {key for engine, networks in keys for key in (engine, *networks.values())}
-    return frozenset(promoted | needed)
+    return frozenset(promoted | needed | checkpoints)
 
 
 def deployed_keys(session: Session) -> frozenset[str]:
-    """Return the keys of engines in the templates of deployed endpoint stacks, of any branch.
+    """Return the keys in the templates of deployed endpoint stacks, of any branch.
 
-    An endpoint fetches its engine again whenever it starts an instance.
+    An endpoint fetches its engine or checkpoint again whenever it starts an instance.
     """
     client, prefix = session.clients("cloudformation"), stack_name(session.environment, "endpoint-")
     stacks = [
@@ -159,16 +183,24 @@ def deployed_keys(session: Session) -> frozenset[str]:
     return frozenset(key for text in texts for key in DEPLOYED_KEY.findall(text))
 
 
-def _locks(tree: Tree) -> Iterator[Lock]:
+def _candidate_keys(s3: Client, bucket: str) -> frozenset[str]:
+    """Return the keys that builds of the last weeks made, of branches that are not merged too."""
+    names = list_objects(s3, bucket, f"{CANDIDATES_PREFIX}/")
+    return frozenset(name.split("/")[1] for name in names)
+
+
+def _locks(tree: Tree) -> Iterator[Lock | GenerationLock]:
     """Return every lock of every environment, of models that are no longer in the tree too."""
     faults = []
     for folder in sorted({environment.locks for environment in tree.environments.values()}):
         for path in sorted((tree.root / folder).glob(f"*{LOCK_SUFFIX}")):
+            name = path.name.removesuffix(LOCK_SUFFIX)
             try:
-                yield read_lock(path.parent, path.name.removesuffix(LOCK_SUFFIX))
-            except LockError as error:
                 if is_generation_lock(path):
-                    continue  # no checkpoint is ever marked
+                    yield read_generation_lock(path.parent, name)
+                else:
+                    yield read_lock(path.parent, name)
+            except LockError as error:
                 file = path.relative_to(tree.root).as_posix()
                 faults.append(Fault(file=file, what=error.what, way_out=error.way_out))
     if faults:
@@ -176,11 +208,16 @@ def _locks(tree: Tree) -> Iterator[Lock]:
 
 
 def _model(s3: Client, bucket: str, stored: Stored) -> str | None:
-    """Return an engine's model by its own record; None without one, and for networks."""
-    if stored.kind != "engine":
+    """Return a model's name by the record of its engine or checkpoint; None without one."""
+    if stored.kind == "network":
         return None
+    path = (
+        engine_record_path(stored.key)
+        if stored.kind == "engine"
+        else checkpoint_record_path(stored.key)
+    )
     try:
-        record = object_bytes(s3, bucket, engine_record_path(stored.key))
-        return None if record is None else str(json.loads(record)["manifest"]["model"])
+        record = json.loads(object_bytes(s3, bucket, path) or b"")
+        return str(record["manifest"]["model"] if stored.kind == "engine" else record["model"])
     except (ValueError, KeyError, TypeError):
         return None

@@ -13,6 +13,8 @@ from roundhouse.aws.clients import Client, calling
 from roundhouse.deploy.pruning.unreferenced import StoredObject
 
 AT_ONCE = 16
+LARGEST_COPY_BYTES = 5 * 1000**3
+"""Of one CopyObject (Amazon S3 User Guide: 5 GB)."""
 MARK = dict(zip(("Key", "Value"), UNREFERENCED_TAG, strict=True))
 KEPT_FIELDS = (
     "CacheControl",
@@ -54,7 +56,7 @@ def mark(s3: Client, bucket: str, objects: Iterable[StoredObject]) -> int:
     version before it stays for the bucket's noncurrent days.
     """
     unmarked = [item for item in objects if not item.is_marked]
-    _at_once(lambda item: _copy_in_place(s3, bucket, item.name), unmarked)
+    _at_once(lambda item: _copy_in_place(s3, bucket, item), unmarked)
     return len(unmarked)
 
 
@@ -71,7 +73,8 @@ def keep(s3: Client, bucket: str, prefixes: Iterable[str]) -> int:
     return take_off(s3, bucket, with_marks(s3, bucket, objects))
 
 
-def _copy_in_place(s3: Client, bucket: str, name: str) -> None:
+def _copy_in_place(s3: Client, bucket: str, item: StoredObject) -> None:
+    name = item.name
     tags = [*_tags(s3, bucket, name), MARK]
     with calling(f"Marking s3://{bucket}/{name}"):
         head = s3.head_object(Bucket=bucket, Key=name)
@@ -83,8 +86,12 @@ def _copy_in_place(s3: Client, bucket: str, name: str) -> None:
             "TaggingDirective": "REPLACE",
             "Tagging": urlencode({tag["Key"]: tag["Value"] for tag in tags}),
         }
-        # Of several parts where it must be: one request copies 5 GB at most.
-        s3.copy({"Bucket": bucket, "Key": name}, bucket, name, ExtraArgs=arguments)
+        source = {"Bucket": bucket, "Key": name}
+        if item.size_bytes <= LARGEST_COPY_BYTES:
+            # Whole: of parts S3 would not know the sha256 that a checkpoint's file must have.
+            s3.copy_object(Bucket=bucket, Key=name, CopySource=source, **arguments)
+        else:
+            s3.copy(source, bucket, name, ExtraArgs=arguments)
 
 
 def _untag(s3: Client, bucket: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Engines and networks that nobody needs, decided from locks and deployed stacks. Pure."""
+"""Engines, networks and checkpoints that nobody needs, by locks and deployed stacks. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from onboarding.names import ENGINES_PREFIX, NETWORKS_PREFIX
+from onboarding.text_generation.checkpoint_key import CHECKPOINTS
 
-Kind = Literal["engine", "network"]
-PREFIXES: dict[Kind, str] = {"engine": f"{ENGINES_PREFIX}/", "network": f"{NETWORKS_PREFIX}/"}
+Kind = Literal["checkpoint", "engine", "network"]
+PREFIXES: dict[Kind, str] = {
+    "engine": f"{ENGINES_PREFIX}/",
+    "network": f"{NETWORKS_PREFIX}/",
+    "checkpoint": f"{CHECKPOINTS}/",
+}
+RECORD_SUFFIX = ".json"
+"""Of a checkpoint's record, which lies beside its folder."""
 
 
 class Verdict(StrEnum):
-    """The verdict on an engine or network."""
+    """The verdict on an engine, network or checkpoint."""
 
     named = "named by a lock"
     taken_back = "named by a lock again: mark taken off"
     deployed = "deployed, though no lock of this tree names it"
+    candidate = "built lately: its candidate is still there"
     young = "too young to be marked"
     marked = "marked"
     marked_before = "marked before"
@@ -37,7 +45,7 @@ class StoredObject:
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Every object of one engine or network."""
+    """Every object of one engine, network or checkpoint."""
 
     kind: Kind
     key: str
@@ -56,7 +64,7 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """One engine or network with its verdict; `model` None: no record names it."""
+    """One of them with its verdict; `model` None: no record names it."""
 
     stored: Stored
     verdict: Verdict
@@ -78,10 +86,15 @@ class Found:
 
 
 def group_objects(kind: Kind, objects: Iterable[StoredObject]) -> tuple[Stored, ...]:
-    """Return the objects under a kind's prefix by key, their first folder; others are left out."""
+    """Return the objects under a kind's prefix by key, their first folder; others are left out.
+
+    A checkpoint's record has its key for a name.
+    """
     groups: dict[str, list[StoredObject]] = {}
     for item in sorted(objects, key=lambda item: item.name):
         key, slash, _ = item.name.removeprefix(PREFIXES[kind]).partition("/")
+        if kind == "checkpoint" and not slash and key.endswith(RECORD_SUFFIX):
+            key, slash = key.removesuffix(RECORD_SUFFIX), "/"
         if slash:
             groups.setdefault(key, []).append(item)
     return tuple(Stored(kind=kind, key=key, objects=tuple(g)) for key, g in groups.items())
@@ -92,14 +105,16 @@ def decide(
     named: Collection[str],
     deployed: Collection[str],
     *,
+    candidates: Collection[str] = (),
     now: datetime,
     older_than_days: int,
     kept_days: int,
 ) -> Found:
-    """Return the verdict on an engine or network.
+    """Return the verdict on an engine, network or checkpoint.
 
     `named`: keys of locks, and of what this tree wants built; `deployed`: keys of stacks, of any
-    branch. The lifecycle deletes `kept_days` after the mark, at the midnight (UTC) that follows.
+    branch; `candidates`: keys whose build is not older than candidates are kept. The lifecycle
+    deletes `kept_days` after the mark, at the midnight (UTC) that follows.
     """
     # A mark writes an object anew.
     age_days = (now - max(item.modified for item in stored.objects)).days
@@ -111,6 +126,8 @@ def decide(
         verdict = Verdict.marked_before
         marked_at = min(item.modified for item in stored.objects)
         gone_on = marked_at + timedelta(days=kept_days + 1)
+    elif stored.key in candidates:
+        verdict = Verdict.candidate
     elif stored.bears_a_mark or age_days >= older_than_days:
         # A mark makes an object young: one that was broken off is finished whatever its age.
         verdict, gone_on = Verdict.marked, now + timedelta(days=kept_days + 1)
@@ -120,7 +137,6 @@ def decide(
 
 
 def reportable(found: Iterable[Found]) -> tuple[Found, ...]:
-    """Return all that is not simply named by a lock: engines first, the largest first."""
+    """Return all that is not simply named by a lock, by kind, the largest first."""
     shown = [item for item in found if item.verdict is not Verdict.named]
-    # Kinds in alphabetical order: engine, network.
     return tuple(sorted(shown, key=lambda f: (f.stored.kind, -f.stored.size_bytes, f.stored.key)))

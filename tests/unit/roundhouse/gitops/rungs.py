@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import dataclasses
+import hashlib
 import io
 from datetime import UTC, datetime
 
@@ -41,7 +43,18 @@ class S3:
         if Key not in self.buckets[Bucket]:
             raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
         content = self.buckets[Bucket][Key]
-        return {"Body": type("Body", (), {"iter_chunks": lambda _, size: iter([content])})()}
+        chunks = {"iter_chunks": lambda _, size: iter([content]), "read": lambda _: content}
+        return {"Body": type("Body", (), chunks)()}
+
+    def head_object(self, Bucket, Key, ChecksumMode=None):
+        if Key not in self.buckets[Bucket]:
+            raise ClientError({"Error": {"Code": "404"}}, "HeadObject")
+        digest = hashlib.sha256(self.buckets[Bucket][Key])
+        return {
+            "ETag": digest.hexdigest(),
+            "ContentLength": len(self.buckets[Bucket][Key]),
+            "ChecksumSHA256": base64.b64encode(digest.digest()).decode(),
+        }
 
     def get_paginator(self, _):
         def paginate(Bucket, Prefix):
@@ -61,6 +74,11 @@ class S3:
         """Where a client's events are registered; nothing is sent here."""
         events = type("Events", (), {"register": staticmethod(lambda *_, **__: None)})
         return type("Meta", (), {"events": events})
+
+    def copy_object(self, *, Bucket, Key, CopySource, IfNoneMatch, CopySourceIfMatch=None, **_):
+        assert IfNoneMatch == "*" and Key not in self.buckets[Bucket]
+        assert CopySourceIfMatch in (None, self.head_object(**CopySource)["ETag"])
+        self.copy(CopySource, Bucket, Key, {}, self)
 
     def copy(self, source, bucket, key, ExtraArgs, SourceClient):
         if len(self.copies) >= self.calls:

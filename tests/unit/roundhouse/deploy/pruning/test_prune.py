@@ -11,7 +11,7 @@ from roundhouse.deploy.pruning.prune import deployed_keys
 
 pytestmark = pytest.mark.unit
 
-KEY = "0123456789abcdef0123"
+KEY, CHECKPOINT = "0123456789abcdef0123", "00112233445566778899"
 ENVIRONMENT = EnvironmentSpec(
     name="dev", account="111122223333", region="us-east-1", platform="triton-26.05"
 )
@@ -29,9 +29,11 @@ class Formation:
 
     def get_template(self, StackName):
         assert StackName == "roundhouse-dev-endpoint-a"
-        return {"TemplateBody": {"ModelDataUrl": f"s3://bucket/engines/{KEY}/model.tar.gz"}}
+        model = {"ModelDataUrl": f"s3://bucket/engines/{KEY}/model.tar.gz"}
+        source = {"S3Uri": f"s3://bucket/checkpoints/{CHECKPOINT}/"}
+        return {"TemplateBody": {"Model": model, "Chat": source}}
 
 
 def test_a_stack_that_was_only_requested_has_no_engine_deployed():
     session = SimpleNamespace(environment=ENVIRONMENT, clients=lambda service: Formation())
-    assert deployed_keys(session) == {KEY}
+    assert deployed_keys(session) == {KEY, CHECKPOINT}

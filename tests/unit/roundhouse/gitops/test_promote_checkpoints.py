@@ -1,0 +1,256 @@
+"""Checkpoints of text generators go to the next environment as engines do, or are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from onboarding.generation_resolve import checkpoint_keys, generation_deployments
+from onboarding.promotion import promotion_path, read_promotion
+from onboarding.text_generation.checkpoint_lock import (
+    read_generation_lock,
+    record_knee,
+    write_checkpoint_entry,
+)
+from onboarding.tree import read_tree
+from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
+from roundhouse.deploy.destroy import unpromoted_models
+from roundhouse.errors import BuildFailedError, DeployFailedError
+from roundhouse.gitops.rollback import earlier_promotion
+from roundhouse.processes import Processes
+from roundhouse.promoted_tree import environment_paths
+from tests.fixtures.signer import Signer
+from tests.synth.generation_cases import generator_files, knee
+from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
+from tests.unit.roundhouse.gitops.rungs import BUCKETS, NOW
+
+pytestmark = pytest.mark.unit
+
+CALIBRATION = "models/data/chat.txt"
+SPEC = {
+    "quantization": {"schemes": ["bf16", "int8"], "calibration": {"dataset": CALIBRATION}},
+    "endpoint": {"instance_types": ["ml.g5.2xlarge"]},
+}
+DEV, PROD = BUCKETS["dev"], BUCKETS["prod"]
+
+
+class Chat:
+    """A text generator of `dev`, whose checkpoints are built, published and measured."""
+
+    def __init__(self, rungs):
+        self.rungs, self.root = rungs, rungs.root
+        self.dev, self.prod = (rungs.s3.buckets[name] for name in (DEV, PROD))
+        self.write()
+        self.build("bf16", "int8")
+
+    def write(self, **changes):
+        for name, content in generator_files(**{**SPEC, **changes}).items():
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            data = content if isinstance(content, bytes) else str(content).encode()
+            (self.root / name).write_bytes(data)
+        texts = "".join(f"Text number {number} of a chat.\n" for number in range(600))
+        (self.root / CALIBRATION).write_text(texts)
+
+    def deployment(self, environment="dev", root=None):
+        tree = read_tree(root or self.root)
+        assert tree.faults == (), "\n".join(map(str, tree.faults))
+        (found,) = generation_deployments(tree, environment)
+        return found
+
+    def build(self, *schemes, **fields):
+        """Lock and publish these checkpoints, and record a load test of what serves."""
+        for key, scheme in checkpoint_keys(self.deployment().spec, self.root).items():
+            if scheme in schemes:
+                entry = entry_of(key, CONTENT, scheme=scheme, **fields)
+                write_checkpoint_entry(self.root / "models", "chat", entry)
+                self.publish(entry)
+        self.measure()
+        return self.rungs.repository.commit()
+
+    def publish(self, entry):
+        for path, data in CONTENT.items():
+            self.dev[f"{entry.prefix}{path}"] = data
+        record = entry.model_dump(mode="json", exclude={"knee"})
+        self.dev[f"checkpoints/{entry.checkpoint_key}.json"] = json.dumps(record).encode()
+
+    def measure(self, **changes):
+        found = self.deployment()
+        if found.entry is not None:
+            own = {"date": "2026-11-20", "instance_type": found.candidate.instance_type, **changes}
+            measured = knee().model_copy(update=own)
+            record_knee(self.root / "models", "chat", found.entry.checkpoint_key, measured)
+
+    def promoted(self):
+        own = environment_paths(self.rungs.paths, "prod", Processes())
+        return self.deployment("prod", own.tree)
+
+    def copies(self):
+        return [key for key in self.rungs.s3.copies if key.startswith("checkpoints/")]
+
+
+@pytest.fixture
+def chat(rungs):
+    return Chat(rungs)
+
+
+def test_the_checkpoint_that_serves_is_copied_record_last_and_the_promotion_names_it(chat, rungs):
+    promoted, serves = rungs.promote(), chat.deployment().entry
+    key = serves.checkpoint_key
+    files = [f"{serves.prefix}{file.path}" for file in serves.files]
+    assert sorted(chat.copies()[:-1]) == sorted(files)
+    assert chat.copies()[-1] == f"checkpoints/{key}.json"
+    assert all(chat.prod[name] == chat.dev[name] for name in chat.copies())
+    promotion = read_promotion(rungs.root, "prod")
+    assert promotion.checkpoints["chat"].checkpoint_key == key
+    assert promotion.checkpoints["chat"].files_sha256 == serves.files_sha256
+    evidence = promotion.evidence["chat"]
+    assert (evidence.endpoint, evidence.requests_per_second) == ("dev-chat", 0.5)
+    assert (evidence.slo_ms, evidence.quiet_minutes) == (2000, 60)
+    assert chat.promoted().entry == chat.deployment().entry and promoted.path is not None
+    again = rungs.promote()
+    assert (again.path, again.copied.copied) == (None, 0)
+
+
+@pytest.mark.parametrize("calls", [0, 6, 7, 9])
+def test_promotion_that_was_killed_goes_on(chat, rungs, calls):
+    rungs.s3.calls = calls
+    with pytest.raises(KeyboardInterrupt):
+        rungs.promote()
+    assert read_promotion(rungs.root, "prod") is None
+    rungs.s3.calls = 1_000
+    rungs.promote()
+    assert len(set(chat.copies())) == len(chat.copies()) == len(CONTENT) + 1
+
+
+def test_environment_that_receives_builds_nothing(chat, rungs):
+    session = type("Session", (), {})()
+    session.environment = read_tree(rungs.root).environments["prod"]
+    session.clients = {"s3": rungs.s3}.__getitem__
+    session.generators, session.is_promoted = lambda: (chat.deployment("prod"),), False
+    with pytest.raises(BuildFailedError, match=r"Checkpoints of chat .* `roundhouse promote"):
+        missing_checkpoints(session)
+    rungs.promote()
+    assert missing_checkpoints(session) == ()
+    session.generators, session.is_promoted = lambda: (chat.promoted(),), True
+    assert missing_checkpoints(session) == ()
+    serves = chat.promoted().entry
+    del chat.prod[f"{serves.prefix}{serves.files[-1].path}"]
+    with pytest.raises(BuildFailedError, match="builds none of them again"):
+        missing_checkpoints(session)
+
+
+def test_refuses_every_gate_that_is_not_met_at_once(chat, rungs):
+    signers = {"trusted_signers": [Signer().public]}
+    rungs.repository.edit("environments/prod.yaml", signers)
+    chat.measure(date="2026-09-01", ttft_p95_ms=2500.0)
+    rungs.alarms.history.append(("dev-chat-ttft", NOW.replace(hour=11, minute=30)))
+    rungs.repository.commit()
+    with pytest.raises(DeployFailedError) as refused:
+        rungs.promote()
+    text = str(refused.value)
+    for fault in (
+        "none of 'trusted_signers' signed checkpoint",
+        "chat: its load test is 82 days old, and gates.capacity_days is 30",
+        "chat: its load test had ttft_p95_ms 2500, and the SLO is 2000",
+        "chat: an alarm rang at 2026-11-22 11:30 UTC",
+    ):
+        assert fault in text
+    assert rungs.s3.copies == [] and read_promotion(rungs.root, "prod") is None
+
+
+def test_refuses_a_checkpoint_that_dev_does_not_serve_or_nobody_measured(chat, rungs):
+    serves = chat.deployment().entry
+    schemes = ["bf16" if serves.scheme == "int8" else "int8"]
+    override = {"models": {"chat": {"quantization": {"schemes": schemes}}}}
+    rungs.repository.edit("environments/dev.yaml", override)
+    chat.measure()
+    rungs.repository.commit()
+    says = f"dev serves no checkpoint {serves.checkpoint_key}"
+    with pytest.raises(DeployFailedError, match=says):
+        rungs.promote()
+    chat.write(context={"max_model_len": 8192, "prompt_p95": 2900, "output_p95": 400})
+    (rungs.root / "models/chat.lock.yaml").unlink()
+    rungs.repository.commit()
+    with pytest.raises(DeployFailedError) as refused:
+        rungs.promote()
+    assert "chat' has no checkpoint to serve" in str(refused.value)
+    assert "roundhouse build --env dev --model chat` and commit its lock, then promote" in str(
+        refused.value
+    )
+
+
+def other(chat, bucket, name):
+    entry = chat.deployment().entry
+    stored = chat.dev if bucket == "dev" else chat.prod
+    return stored, f"{entry.prefix}{name}" if name != "record" else entry.prefix[:-1] + ".json"
+
+
+@pytest.mark.parametrize(
+    ("bucket", "name", "content", "says"),
+    [
+        ("dev", "config.json", None, "config.json: is not there, and the lock of chat names it"),
+        ("dev", "config.json", b"[]", "two builds claim one key. Nothing was overwritten"),
+        ("dev", "record", None, "json: is not there, and the lock of chat names it"),
+        ("dev", "record", b"{}", "is not the signed record that the lock of chat holds"),
+        ("prod", "config.json", b"[]", "two builds claim one key. Nothing was overwritten"),
+        ("prod", "record", b"{}", "is not the signed record that the lock of chat holds"),
+        ("prod", "more.safetensors", b"x", "every copy of the endpoint would load it; delete it"),
+    ],
+)
+def test_refuses_what_is_not_as_the_lock_says(chat, rungs, bucket, name, content, says):
+    stored, path = other(chat, bucket, name)
+    stored.update({path: content})
+    if content is None:
+        del stored[path]
+    with pytest.raises(DeployFailedError) as refused:
+        rungs.promote()
+    assert says in str(refused.value) and "\n" not in str(refused.value)
+    assert read_promotion(rungs.root, "prod") is None
+    assert f"checkpoints/{chat.deployment().entry.checkpoint_key}.json" not in chat.copies()
+    if bucket == "prod":
+        assert chat.prod[path] == content
+
+
+def test_two_environments_that_built_one_key_are_a_fault_of_their_locks(chat, rungs):
+    serves = chat.deployment().entry
+    rebuilt = entry_of(serves.checkpoint_key, {**CONTENT, "config.json": b"[]"})
+    write_checkpoint_entry(rungs.root / "locks/prod", "chat", rebuilt)
+    tree = read_tree(rungs.root)
+    with pytest.raises(Exception, match="so dev and prod claim one key"):
+        generation_deployments(tree, "prod")
+    own = serves.model_copy(update={"knee": None})
+    write_checkpoint_entry(rungs.root / "locks/prod", "chat", own)
+    assert chat.deployment("prod").held_by.get(serves.checkpoint_key) is None
+
+
+def test_one_text_generator_moves_and_rolls_back_alone(chat, rungs):
+    rungs.promote()
+    first = rungs.repository.commit("promotion")
+    before = chat.promoted()
+    chat.write(context={"max_model_len": 8192, "prompt_p95": 2900, "output_p95": 400})
+    chat.write(slo={"ttft_p95_ms": 1990, "itl_p95_ms": 80, "concurrency": 8})
+    moved = rungs.repository.commit()
+    rungs.promote("chat")
+    rungs.repository.commit("promotion of chat")
+    promotion = read_promotion(rungs.root, "prod")
+    assert promotion.models == {"chat": moved} and promotion.commit != first
+    assert chat.promoted().spec.slo.ttft_p95_ms == 1990 != before.spec.slo.ttft_p95_ms
+    back = earlier_promotion(rungs.paths, "prod", Processes(), endpoint="chat")
+    promotion_path(rungs.root, "prod").unlink()
+    assert back.models == {} and back.commit == promotion.commit
+
+
+def test_destroy_waits_for_checkpoints_that_are_still_to_be_promoted(chat, rungs):
+    assert "chat" in unpromoted_models(rungs.paths, "dev")["prod"]
+    rungs.promote()
+    assert unpromoted_models(rungs.paths, "dev") == {}
+
+
+def test_lock_stays_as_it_is(chat, rungs):
+    lock = read_generation_lock(rungs.root / "models", "chat")
+    rungs.promote()
+    assert read_generation_lock(rungs.root / "models", "chat") == lock
+    assert not (rungs.root / "locks/prod/chat.lock.yaml").exists()
+    assert dataclasses.replace(chat.promoted(), held_by={}).entry == chat.deployment().entry
