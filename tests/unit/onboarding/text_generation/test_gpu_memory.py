@@ -7,13 +7,22 @@ from dataclasses import replace
 
 import pytest
 
+from onboarding.generation_findings import generation_plans
 from onboarding.platform import instance_types
 from onboarding.text_generation.adapter import ENGINE_RANKS, engine_rank
 from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
 from onboarding.text_generation.gpu_memory import GIB, adapter_bytes, draft_bytes
 from onboarding.text_generation.planner import Request, best_candidate
 from onboarding.text_generation.platforms import gpus
-from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_8B, llama
+from onboarding.tree import read_tree
+from tests.unit.onboarding.text_generation.plans import plan_text
+from tests.unit.onboarding.text_generation.shapes import (
+    COMMIT,
+    FIXTURES,
+    LLAMA_8B,
+    generator_tree,
+    llama,
+)
 from tests.unit.onboarding.text_generation.test_planner import _spec
 
 ANSWERS = json.loads((FIXTURES / "vllm_kv_cache" / "answers.json").read_text())
@@ -119,3 +128,22 @@ def test_a_plan_counts_adapters_and_the_draft_model():
     # 32 layers of the model and 16 of the draft, of as many bytes a head of half the size.
     tokens = counted.kv_gib * GIB / (131_072 + 16 * 2 * 8 * 64 * 2)
     assert counted.kv_tokens == pytest.approx(tokens, rel=0.01)
+
+
+def test_a_file_with_adapters_and_a_draft_model_is_planned_with_both(tmp_path):
+    guess = {"method": "draft-model", "tokens": 4, "model": f"acme/small@{COMMIT}"}
+    headers = {"headers": "models/data/smollm.json"}
+    notes = {}
+    for name, own in (("with", headers), ("without", {})):
+        serving = {
+            "adapters": [{"name": "fr", "source": "adapters/faq"}],
+            "speculative": {**guess, **own},
+        }
+        tree = read_tree(generator_tree(tmp_path / name, plan_text({"serving": serving})))
+        assert not tree.faults, list(map(str, tree.faults))
+        (plan,) = generation_plans(tree, "cloud")
+        notes[name] = " ".join(plan.notes)
+        assert plan.chosen.adapters_gib == pytest.approx(2_886_144 * 16 * 2 / GIB)
+        assert (plan.chosen.draft_gib is None) is (name == "without")
+    assert "memory is not counted" in notes["without"] and "is not counted:" not in notes["with"]
+    assert all("planned and not deployed" in note for note in notes.values())
