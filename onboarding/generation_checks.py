@@ -10,6 +10,7 @@ from onboarding.environment_view import EnvironmentView
 from onboarding.fault import Fault
 from onboarding.rules import (
     generation_adapter_rules,
+    generation_argument_rules,
     generation_endpoint_rules,
     generation_placement_rules,
     generation_quantization_rules,
@@ -36,6 +37,7 @@ RULES = (
     generation_source_rules.RULES
     + generation_quantization_rules.RULES
     + generation_serving_rules.RULES
+    + generation_argument_rules.RULES
     + generation_adapter_rules.RULES
     + generation_endpoint_rules.RULES
 )

@@ -134,11 +134,10 @@ def generator_address(
             component = full if spec.endpoint.kind == "inference-component" else None
             return GeneratorAddress(name=name, endpoint=full, component=component)
         for adapter in spec.serving.adapters:
+            own = f"{name}-{adapter.name}"
             component = adapter_component(environment, name, adapter.name)
-            if endpoint in (f"{name}-{adapter.name}", component):
-                return GeneratorAddress(
-                    name=f"{name}-{adapter.name}", endpoint=full, component=component
-                )
+            if endpoint in (own, component):
+                return GeneratorAddress(name=own, endpoint=full, component=component)
     return None
 
 

@@ -16,10 +16,8 @@ from onboarding.rules.generation_case import GenerationCase
 from onboarding.rules.rule import rule, rules_of
 from onboarding.rules.source_pins import REPOSITORY
 from onboarding.text_generation.arguments import (
-    PLANNED,
     RESERVED_PREFIXES,
     RESERVED_VARIABLES,
-    ROUTED,
     VLLM_PREFIX,
     container_environment,
 )
@@ -27,8 +25,6 @@ from onboarding.text_generation.checkpoint import Checkpoint, CheckpointError
 from onboarding.text_generation.kv_cache import ArchitectureError, cache_layers
 from onboarding.text_generation.platforms import (
     generation_platforms,
-    known_arguments,
-    versions_with,
 )
 
 WHOLE_ANSWER_SECONDS = REAL_TIME_SECONDS - 5
@@ -111,42 +107,6 @@ def generation_platform_is_known(case: GenerationCase) -> Iterator[Fault]:
             value=serving.engine_version,
             allowed=row.engine_version,
             way_out="take the line out",
-        )
-
-
-@rule("serving", "source", "context", "quantization")
-def arguments_are_the_engines(case: GenerationCase) -> Iterator[Fault]:
-    """The server exits at once for a flag that its version does not know."""
-    version = case.engine_version
-    known = None if version is None else known_arguments(version)
-    for name in case.spec.serving.arguments:
-        place = case.document.at("serving", "arguments", name)
-        if name in ("quantization", "quantization_config"):
-            yield place.fault(
-                "'serving.arguments.quantization' would quantize while the server starts, without "
-                "a check of accuracy",
-                way_out="name the format in quantization.schemes",
-            )
-        elif name in PLANNED or name in ROUTED:
-            way_out = f"use {PLANNED[name]}" if name in PLANNED else "take it out"
-            yield place.fault(f"'serving.arguments.{name}' is set by the plan", way_out=way_out)
-        elif known is not None and name not in known:
-            since = versions_with(name)
-            yield place.fault(
-                f"vLLM {version} has no argument --{name.replace('_', '-')}",
-                value=name,
-                allowed=f"versions that have it: {', '.join(since)}" if since else None,
-                way_out=f"choose a platform with vLLM {since[-1]}, or take it out"
-                if since
-                else did_you_mean(name, known, "take it out"),
-            )
-    queued = "max_num_queued_reqs"
-    if case.spec.serving.max_num_queued_reqs is not None and known and queued not in known:
-        yield case.document.at("serving", queued).fault(
-            f"vLLM {version} has no bound of its queue",
-            allowed=f"vLLM {', '.join(versions_with(queued))}",
-            way_out="choose a platform of that version, or take it out: the queue is unbounded "
-            "there",
         )
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from onboarding.text_generation.adapter import engine_rank
+from onboarding.text_generation.platforms import argument_values, generation_platforms
 from onboarding.text_generation.spec import Argument, TextGenerationSpec
 
 VLLM_PREFIX = "SM_VLLM_"
@@ -30,12 +31,25 @@ PLANNED = {
     "max_num_batched_tokens": "serving.max_num_batched_tokens",
     "max_num_queued_reqs": "serving.max_num_queued_reqs",
     "speculative_config": "serving.speculative",
+    "spec_method": "serving.speculative",
+    "spec_model": "serving.speculative",
+    "spec_tokens": "serving.speculative",
     "enable_lora": "serving.adapters",
     "max_loras": "serving.adapters",
     "max_lora_rank": "serving.adapters",
     "lora_modules": "serving.adapters",
 }
 """Arguments with a key of their own in the file."""
+PARALLEL = (
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "data_parallel_size_local",
+    "prefill_context_parallel_size",
+    "decode_context_parallel_size",
+    "nnodes",
+    "device_ids",
+)
+"""Arguments that take more GPUs than the tensor parallel size, or cut the cache otherwise."""
 ROUTED = ("host", "port", "uds", "middleware", "root_path", "ssl_keyfile", "ssl_certfile")
 """Arguments that SageMaker's routes depend on."""
 
@@ -76,11 +90,14 @@ def engine_arguments(spec: TextGenerationSpec, tensor_parallel: int) -> dict[str
 def container_environment(spec: TextGenerationSpec, tensor_parallel: int) -> Mapping[str, str]:
     """Return the container's environment: the engine's arguments, and the file's variables.
 
-    AWS's vLLM images read SM_VLLM_X as --x.
+    AWS's vLLM images read SM_VLLM_X as --x, and leave one out that is false: it becomes --no-x.
     """
+    row = generation_platforms().get(spec.serving.platform)
+    flags = argument_values(None if row is None else row.engine_version).flags
     values = {
-        f"{VLLM_PREFIX}{name.upper()}": _text(value)
+        f"{VLLM_PREFIX}{'NO_' * is_off}{name.upper()}": "true" if is_off else _text(value)
         for name, value in engine_arguments(spec, tensor_parallel).items()
+        for is_off in (value is False and name in flags,)
     }
     fixed = {"STANDARD_AUTO_INSTALL_REQ": "false"}
     if spec.serving.adapters:

@@ -9,6 +9,8 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from pydantic import Field
+
 from onboarding.values import Value
 from onboarding.yaml_text import load_yaml
 
@@ -160,6 +162,29 @@ def known_arguments(version: str) -> frozenset[str] | None:
         return None
     own = (row["arguments"] for row in content["only"] if version in row["versions"])
     return frozenset(content["every"]).union(*own)
+
+
+class ArgumentValues(Value):
+    """What the values of a version's arguments may be."""
+
+    flags: frozenset[str] = frozenset()
+    integers: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+    choices: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+
+@cache
+def argument_values(version: str | None) -> ArgumentValues:
+    """Return what a version takes as values; of one that was not read, nothing is known."""
+    values = _content("vllm_arguments.yaml")["values"].get(version)
+    if values is None:
+        return ArgumentValues()
+    return ArgumentValues(
+        flags=frozenset(values["flags"]),
+        integers=frozenset(values["integers"]),
+        numbers=frozenset(values["numbers"]),
+        choices={name: tuple(words) for name, words in values["choices"].items()},
+    )
 
 
 @cache

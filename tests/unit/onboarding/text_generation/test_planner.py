@@ -191,7 +191,7 @@ def test_arguments_are_the_plans_and_known_to_the_engine():
         serving={
             "speculative": {"method": "ngram", "tokens": 4},
             "adapters": [{"name": "a", "source": "a", "rank": 40}],
-            "arguments": {"enable_auto_tool_choice": True},
+            "arguments": {"enable_auto_tool_choice": True, "enable_prefix_caching": False},
         }
     )
     found = engine_arguments(spec, 2)
@@ -201,6 +201,8 @@ def test_arguments_are_the_plans_and_known_to_the_engine():
     variables = container_environment(spec, 2)
     assert variables["SM_VLLM_SERVED_MODEL_NAME"] == "chat"
     assert variables["SM_VLLM_ENABLE_AUTO_TOOL_CHOICE"] == "true"
+    assert variables["SM_VLLM_NO_ENABLE_PREFIX_CACHING"] == "true"
+    assert "SM_VLLM_ENABLE_PREFIX_CACHING" not in variables
     assert variables["STANDARD_AUTO_INSTALL_REQ"] == "false"
     assert variables["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "true"
 
