@@ -69,11 +69,18 @@ class Overhead(Value):
     measured: bool
 
 
-class Efficiency(Value):
-    """Shares of bandwidth (decode) and of the BF16 rate (prefill) that are reached."""
+class FormatSpeed(Value):
+    """Microseconds that a layer adds to a step, and the share of the BF16 rate for prompts."""
 
-    decode: float
+    layer_us: float
     prefill: float
+
+
+class DatasheetShares(Value):
+    """Shares of a datasheet's bandwidth and rate that an unmeasured GPU reaches."""
+
+    bandwidth: float
+    rate: float
 
 
 def _content(name: str) -> Any:
@@ -149,9 +156,15 @@ def overhead(engine_version: str | None, gpu: str) -> Overhead:
 
 
 @cache
-def efficiency(name: str) -> Efficiency:
-    """Return a row of efficiencies: sixteen_bit, eight_bit, datasheet."""
-    return Efficiency.model_validate(_content("generation_gpus.yaml")["efficiency"][name])
+def format_speed(name: str) -> FormatSpeed:
+    """Return the row of a kind of number format."""
+    return FormatSpeed.model_validate(_content("generation_gpus.yaml")["formats"][name])
+
+
+@cache
+def datasheet_shares() -> DatasheetShares:
+    """Return what is assumed of GPUs that were not measured."""
+    return DatasheetShares.model_validate(_content("generation_gpus.yaml")["datasheet"])
 
 
 @cache

@@ -54,7 +54,7 @@ def test_no_checkpoint_is_built_so_all_are_wanted(tmp_path):
 
 
 def test_scheme_that_holds_on_no_type_is_not_wanted(tmp_path):
-    slow = _root(tmp_path, slo={"itl_p95_ms": 28})
+    slow = _root(tmp_path, slo={"itl_p95_ms": 20})
     found = _deployment(slow)
     assert [scheme for _, scheme in found.wanted] == ["fp8", "awq"]
 
@@ -78,7 +78,7 @@ def test_problem_names_budget_or_slo_where_nothing_is_left_to_build(tmp_path):
     root = _root(tmp_path, quantization={"schemes": ["fp8"]})
     _build(root, "fp8", accepted=False, reason="KL 0.7 is above 0.1")
     assert "within its budget; fp8: KL 0.7 is above 0.1" in _deployment(root).problem
-    slow = _root(tmp_path / "slow", slo={"itl_p95_ms": 28})
+    slow = _root(tmp_path / "slow", slo={"itl_p95_ms": 20})
     _build(slow, "bf16")
     _build(slow, "fp8", "awq", accepted=False, reason="wrong")
     assert "holds its SLO: bf16 does not" in _deployment(slow).problem

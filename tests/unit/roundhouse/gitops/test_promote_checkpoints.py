@@ -107,7 +107,7 @@ def test_the_checkpoint_that_serves_is_copied_record_last_and_the_promotion_name
     assert promotion.checkpoints["chat"].files_sha256 == serves.files_sha256
     evidence = promotion.evidence["chat"]
     assert (evidence.endpoint, evidence.requests_per_second) == ("dev-chat", 0.5)
-    assert (evidence.slo_ms, evidence.quiet_minutes) == (2000, 60)
+    assert (evidence.slo_ms, evidence.quiet_minutes) == (2500, 60)
     assert chat.promoted().entry == chat.deployment().entry and promoted.path is not None
     again = rungs.promote()
     assert (again.path, again.copied.copied) == (None, 0)
@@ -144,7 +144,7 @@ def test_environment_that_receives_builds_nothing(chat, rungs):
 def test_refuses_every_gate_that_is_not_met_at_once(chat, rungs):
     signers = {"trusted_signers": [Signer().public]}
     rungs.repository.edit("environments/prod.yaml", signers)
-    chat.measure(date="2026-09-01", ttft_p95_ms=2500.0)
+    chat.measure(date="2026-09-01", ttft_p95_ms=3000.0)
     rungs.alarms.history.append(("dev-chat-ttft", NOW.replace(hour=11, minute=30)))
     rungs.repository.commit()
     with pytest.raises(DeployFailedError) as refused:
@@ -153,7 +153,7 @@ def test_refuses_every_gate_that_is_not_met_at_once(chat, rungs):
     for fault in (
         "none of 'trusted_signers' signed checkpoint",
         "chat: its load test is 82 days old, and gates.capacity_days is 30",
-        "chat: its load test had ttft_p95_ms 2500, and the SLO is 2000",
+        "chat: its load test had ttft_p95_ms 3000, and the SLO is 2500",
         "chat: an alarm rang at 2026-11-22 11:30 UTC",
     ):
         assert fault in text

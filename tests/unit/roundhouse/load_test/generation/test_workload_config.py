@@ -39,7 +39,7 @@ def test_without_a_load_it_searches_for_the_slo(tmp_path):
             "prompt_input_tokens_mean": 1200, "prompt_input_tokens_stddev": 972,
             "output_tokens_mean": 150, "output_tokens_stddev": 138,
             "extra_inputs": "ignore_eos:true", "search_recipe": "max-concurrency-under-sla",
-            "ttft_sla_ms": 2000, "tpot_sla_ms": 80, "search_stat": "p95", "concurrency_min": 1,
+            "ttft_sla_ms": 2500, "tpot_sla_ms": 80, "search_stat": "p95", "concurrency_min": 1,
             "concurrency_max": 64, "search_max_iterations": 15,
         },
     }  # fmt: skip
