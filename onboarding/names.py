@@ -47,8 +47,8 @@ ANSWERS_PREFIX = "answers"
 REQUESTS_PREFIX = "requests"
 """Requests to asynchronous endpoints."""
 JOBS_PREFIX = "jobs"
-"""What training jobs that build leave beside the engine: results, and unfinished work that the next
-one goes on from; sample requests of recommendation jobs.
+"""What training jobs that build leave beside the engine: results, and unfinished work, which no
+other job takes over; sample requests of recommendation jobs.
 """
 UNREFERENCED_TAG = ("roundhouse", "unreferenced")
 """Key and value of the tag on objects that no lock names; the bucket's lifecycle deletes what

@@ -202,7 +202,7 @@ CAPTURE_DAYS = 30
 ANSWER_DAYS = 7
 """Clients of an asynchronous endpoint fetch the answer within a week; the request goes with it."""
 JOB_DAYS = 30
-"""What an interrupted training job left is gone on from within days, or begun anew."""
+"""What an interrupted training job left is looked into within days; the next one begins anew."""
 CANDIDATE_DAYS = 30
 """A candidate that was signed is an engine; one that was refused is looked into within days."""
 NONCURRENT_DAYS = 30

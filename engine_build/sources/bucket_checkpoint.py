@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.errors import PublishFailed, SourceFault
-from engine_build.store import Store, sha256_of
+from engine_build.store import LARGEST_OBJECT_BYTES, Store, sha256_of
 from onboarding.checkpoint import CONFIGURATION, checkpoint_sha256, checkpoint_sums
 from onboarding.names import SHA256SUMS, source_copy_path
 from onboarding.source_access import S3_SCHEME, split_s3
@@ -32,6 +32,9 @@ class BucketAccess:
     """Where sources are kept by digest; None: nowhere."""
     keeps: Callable[[str], bool] = lambda address: True
     """Whether the source of an address is copied."""
+    largest_copy: int = LARGEST_OBJECT_BYTES
+    """Bytes of a file; a checkpoint with a larger one is not kept, and read from its bucket again.
+    """
 
     def copies_of(self, address: str, sha256: str | None) -> Store | None:
         """Return where a source is copied to, and read again; None where it is not kept."""
@@ -82,7 +85,8 @@ def bucket_checkpoint(address: str, sha256: str | None, access: BucketAccess, fo
             f"checkpoint {address} has digest {digest}, but the model file pins {sha256}; check "
             "which is right."
         )
-    if copies is not None:
+    sizes = ((folder / name).stat().st_size for name in names)
+    if copies is not None and max(sizes) <= access.largest_copy:
         sums = folder.with_name(SHA256SUMS)
         sums.write_text(checkpoint_sums(folder), encoding="utf-8")
         keep(copies, digest, folder, names)

@@ -60,6 +60,12 @@ def read(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
+def test_checkpoint_with_a_file_above_one_upload_is_read_and_not_kept(tmp_path, theirs, copies):
+    access = access_to(theirs, copies, largest_copy=len(b"weights") - 1)
+    folder = bucket_checkpoint(ADDRESS, digest_of(tmp_path), access, folder_for(tmp_path))
+    assert read(folder) == CHECKPOINT and copies.names("source-copies/") == ()
+
+
 def test_checkpoint_is_read_whole_and_again_when_its_bucket_is_gone(tmp_path, theirs, copies):
     digest = digest_of(tmp_path)
     first = bucket_checkpoint(ADDRESS, digest, access_to(theirs, copies), folder_for(tmp_path))
