@@ -12,12 +12,17 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 REPORTS = ROOT / "build" / "test"
+
+
+SIDE_BY_SIDE = 3
+"""Suites at a time: many tests wait. More of them make two cores no faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +33,6 @@ class Tier:
     needs: str
     suites: tuple[tuple[str, str], ...]
     """(environment folder, test folder) pairs."""
-    group: str = "short"
-    """Tiers of a group run one after the other, beside other groups: many tests wait."""
     processes: int = 1
     """Tests that mostly wait are spread over several processes, a file in one of them."""
     apart: str | None = None
@@ -38,40 +41,15 @@ class Tier:
 
 TIERS = (
     Tier(
-        name="unit",
-        group="unit",
-        needs="its own environment",
-        suites=(
-            (".venv", "tests/unit/onboarding"),
-            (".venv", "tests/unit/roundhouse"),
-            (".venv", "tests/unit/local_cloud"),
-            (".venv", "tests/unit/benchmarks"),
-            (".venv", "tests/unit/template_rules"),
-            (".venv", "tests/unit/stacks"),
-            (".venv", "tests/unit/generation_front"),
-            (".venvs/server", "tests/unit/container"),
-            (".venvs/builder", "tests/unit/engine_build"),
-        ),
-    ),
-    Tier(name="docs", needs="the documents", suites=((".venv", "tests/docs"),)),
-    Tier(name="synth", needs="Node, aws-cdk-lib, cfn-lint", suites=((".venv", "tests/synth"),)),
-    Tier(
-        name="compile_check",
-        needs="TensorRT-RTX, no GPU",
-        suites=((".venvs/builder", "tests/compile_check"),),
-    ),
-    Tier(
-        name="bindings",
-        needs="gcc and NVIDIA's Python bindings, no GPU",
-        suites=((".venvs/builder", "tests/bindings"),),
-    ),
-    Tier(name="gpu", needs="an NVIDIA GPU with trtexec", suites=((".venvs/builder", "tests/gpu"),)),
-    Tier(
         name="local_cloud",
-        group="local_cloud",
         needs="MiniStack, cdk, namespaces",
         suites=((".venv", "tests/local_cloud"),),
         processes=3,
+    ),
+    Tier(
+        name="contract",
+        needs="Triton 2.51 and the Python server",
+        suites=((".venv", "tests/contract"),),
     ),
     Tier(
         name="rehearsal",
@@ -79,8 +57,35 @@ TIERS = (
         suites=((".venv", "tests/rehearsal"),),
     ),
     Tier(
+        name="unit",
+        needs="its own environment",
+        suites=(
+            (".venvs/builder", "tests/unit/engine_build"),
+            (".venv", "tests/unit/roundhouse"),
+            (".venvs/server", "tests/unit/container"),
+            (".venv", "tests/unit/onboarding"),
+            (".venv", "tests/unit/stacks"),
+            (".venv", "tests/unit/local_cloud"),
+            (".venv", "tests/unit/template_rules"),
+            (".venv", "tests/unit/generation_front"),
+            (".venv", "tests/unit/benchmarks"),
+        ),
+    ),
+    Tier(
+        name="compile_check",
+        needs="TensorRT-RTX, no GPU",
+        suites=((".venvs/builder", "tests/compile_check"),),
+    ),
+    Tier(name="synth", needs="Node, aws-cdk-lib, cfn-lint", suites=((".venv", "tests/synth"),)),
+    Tier(name="docs", needs="the documents", suites=((".venv", "tests/docs"),)),
+    Tier(
+        name="bindings",
+        needs="gcc and NVIDIA's Python bindings, no GPU",
+        suites=((".venvs/builder", "tests/bindings"),),
+    ),
+    Tier(name="gpu", needs="an NVIDIA GPU with trtexec", suites=((".venvs/builder", "tests/gpu"),)),
+    Tier(
         name="text_generation",
-        group="local_cloud",
         needs="vLLM and llm-compressor on a CPU",
         suites=(
             (".venvs/quantizer", "tests/text_generation/quantizer"),
@@ -89,24 +94,26 @@ TIERS = (
         ),
         apart="make test-chat",
     ),
-    Tier(
-        name="contract",
-        group="local_cloud",
-        needs="Triton 2.51 and the Python server",
-        suites=((".venv", "tests/contract"),),
-    ),
 )
+"""Suites begin in this order: the longest first, so that none is left to run alone at the end."""
 
 
 @dataclass
 class Outcome:
-    """The counts of one tier."""
+    """The counts of one tier; `seconds`: the sum of its suites'."""
 
     tier: Tier
     seconds: float = 0.0
     passed: int = 0
     failed: int = 0
     not_run: list[str] = field(default_factory=list)
+
+    def add(self, other: Outcome) -> None:
+        """Add the counts of some of its suites."""
+        self.seconds += other.seconds
+        self.passed += other.passed
+        self.failed += other.failed
+        self.not_run += other.not_run
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -118,30 +125,34 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = sorted(set(chosen) - {tier.name for tier in TIERS})
     if unknown:
         parser.error(f"unknown tier {', '.join(unknown)}; allowed: {names}")
-    tiers = [tier for tier in TIERS if not chosen or tier.name in chosen]
-    group_names = dict.fromkeys(tier.group for tier in tiers)
-    groups = [[tier for tier in tiers if tier.group == name] for name in group_names]
-    with ThreadPoolExecutor(len(groups)) as pool:
-        parts = pool.map(
-            lambda group: [run_tier(tier, named=tier.name in chosen) for tier in group], groups
-        )
-        outcomes = [outcome for part in parts for outcome in part]
+    outcomes = [Outcome(tier=tier) for tier in TIERS if not chosen or tier.name in chosen]
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        runs = []
+        for outcome in outcomes:
+            tier = outcome.tier
+            if tier.apart is None:
+                runs += [(outcome, pool.submit(run_suites, tier, (one,))) for one in tier.suites]
+            elif tier.name in chosen:
+                runs.append((outcome, pool.submit(run_suites, tier, tier.suites)))
+            else:
+                outcome.not_run = apart_tests(tier)
+        for outcome, run in runs:
+            outcome.add(run.result())
     print_table(outcomes)
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
-def run_tier(tier: Tier, *, named: bool = True) -> Outcome:
-    """Run the suites of a tier one after the other; count one that runs apart unless named."""
-    outcome = Outcome(tier=tier)
-    if tier.apart is not None and not named:
-        outcome.not_run = [
-            f"{test}: `{tier.apart}` runs it"
-            for _, folder in tier.suites
-            for test in tests_of(folder)
-        ]
-        return outcome
-    begin = time.monotonic()
-    for environment, folder in tier.suites:
+def apart_tests(tier: Tier) -> list[str]:
+    """Return the tests of a tier that another command runs, with that command."""
+    return [
+        f"{test}: `{tier.apart}` runs it" for _, folder in tier.suites for test in tests_of(folder)
+    ]
+
+
+def run_suites(tier: Tier, suites: Sequence[tuple[str, str]]) -> Outcome:
+    """Run suites of a tier one after the other."""
+    outcome, begin = Outcome(tier=tier), time.monotonic()
+    for environment, folder in suites:
         run_suite(outcome, environment, folder)
     outcome.seconds = time.monotonic() - begin
     return outcome

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
 from local_cloud import lifecycle
 from local_cloud.address import is_alive
 from onboarding.names import artifact_bucket
+from roundhouse.deploy import cdk
+from roundhouse.deploy.assembly import stack_artifacts
 from roundhouse.errors import BuildFailedError, DeployFailedError
+from roundhouse.processes import Processes
 from roundhouse.session import cloud_folder
 from roundhouse.status.state import state_of
 from tests.local_cloud.account import until
+from tests.local_cloud.synthesis import run_synthesis_here
 from tests.local_cloud.tiny_session import (
     ALONE,
     Caller,
@@ -40,7 +45,7 @@ pytestmark = pytest.mark.local_cloud
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    with session_at(tmp_path_factory.mktemp("session")) as tiny:
+    with session_at(tmp_path_factory.mktemp("session"), run=Processes()) as tiny:
         deploy_all(tiny.start())
         yield tiny
 
@@ -56,6 +61,15 @@ def test_the_tiny_tree_answers_and_a_second_deploy_changes_nothing(tiny, session
     assert done.built == ()
     assert done.deployed.changed == ()
     assert len(done.deployed.unchanged) >= 3
+
+
+def test_synthesis_in_this_process_is_the_command_lines(session, tmp_path):
+    """Other tests deploy what comes of it."""
+    here = replace(session, run=run_synthesis_here, paths=replace(session.paths, build=tmp_path))
+    first, second = (stack_artifacts(cdk.synthesise(item)) for item in (session, here))
+    assert first.keys() == second.keys() and len(first) == 5
+    for name, stack in first.items():
+        assert (second[name].template, second[name].content) == (stack.template, stack.content)
 
 
 def test_model_of_another_pull_request_brings_its_own_stack_and_touches_no_other(tiny, session):
@@ -205,7 +219,6 @@ def test_a_server_that_never_gets_healthy_is_rolled_back_and_leaves_no_process(t
     assert wait_for_processes(tiny.paths.tree, but=before) and set(before) <= set(
         processes_of(tiny.paths.tree)
     )
-    deploy_all(session)
 
 
 def test_a_killed_cloud_is_replaced_by_the_next_deploy(tiny, session):

@@ -28,7 +28,7 @@ KEY = "c" * 20
 PATH = f"engines/{KEY}/model.tar.gz"
 LARGE = b"engine" * 3 * 2**20
 """18 MiB: boto3 copies what is larger than 8 MiB in parts."""
-KILLS = 10
+KILLS = 5
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +237,7 @@ def promote_in_a_process(address, paths, last, report):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def test_promotion_that_is_killed_at_ten_moments_goes_on_to_the_same_result(
+def test_promotion_that_is_killed_at_any_moment_goes_on_to_the_same_result(
     accounts, unpromoted, stores, tmp_path
 ):
     (_, destination), count = stores, tmp_path / "count"

@@ -30,9 +30,11 @@ from roundhouse import invocation
 from roundhouse.aws.clients import object_bytes
 from roundhouse.deploy import deployment
 from roundhouse.paths import Paths
+from roundhouse.processes import Run
 from roundhouse.report import Report
 from roundhouse.session import LOCAL, Session, cloud_folder, open_session
 from tests.local_cloud.account import MOMENT_SECONDS, until
+from tests.local_cloud.synthesis import run_synthesis_here
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURE = REPOSITORY / "tests" / "fixtures" / "tiny_embedder"
@@ -85,14 +87,16 @@ WORDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class TinySession:
-    """The paths of a tiny session; its cloud may be stopped and started."""
+    """The paths of a tiny session, and what runs its commands; its cloud may be stopped."""
 
     paths: Paths
+    run: Run = run_synthesis_here
 
     def start(self) -> Session:
         """The session, its local cloud started when it is not up."""
         lifecycle.start(self.paths.code, cloud_folder(self.paths))
-        return open_session(self.paths, Report(console=Console(file=io.StringIO())), LOCAL)
+        report = Report(console=Console(file=io.StringIO()))
+        return open_session(self.paths, report, LOCAL, self.run)
 
     def stop(self) -> None:
         """Nothing of it is left."""
@@ -144,9 +148,10 @@ class TinySession:
         return self.paths.tree / "build" / "local" / "locks" / "tiny.lock.yaml"
 
 
-def new_tiny_session(place: Path) -> TinySession:
+def new_tiny_session(place: Path, run: Run = run_synthesis_here) -> TinySession:
     """Writes the onboarding tree of a tiny session."""
-    session = TinySession(paths=Paths(code=REPOSITORY, tree=place, build=place / "build"))
+    paths = Paths(code=REPOSITORY, tree=place, build=place / "build")
+    session = TinySession(paths=paths, run=run)
     for folder in ("models/data", "endpoints", "environments"):
         (place / folder).mkdir(parents=True)
     texts = {
@@ -164,12 +169,14 @@ def new_tiny_session(place: Path) -> TinySession:
 
 
 @contextlib.contextmanager
-def session_at(place: Path, *, seconds_per_minute: str | None = None) -> Iterator[TinySession]:
+def session_at(
+    place: Path, *, seconds_per_minute: str | None = None, run: Run = run_synthesis_here
+) -> Iterator[TinySession]:
     """A tiny session at some pace.
 
     Afterwards no process of it is left, and the environment is as it was.
     """
-    kept, tiny = dict(os.environ), new_tiny_session(place)
+    kept, tiny = dict(os.environ), new_tiny_session(place, run)
     if seconds_per_minute is not None:
         os.environ[SECONDS_PER_MINUTE] = seconds_per_minute
     try:
