@@ -177,8 +177,10 @@ def test_sigterm_cuts_none_of_eight_streams(checkpoint, tmp_path):
                     while (await asyncio.to_thread(front.metric, "vllm:num_requests_running")) < 8:
                         await asyncio.sleep(0.05)
                 front.process.terminate()
-                refused = await read_stream(session, completion())
-                return refused[0], await asyncio.gather(*streams)
+                status = 200
+                while status == 200:  # until the signal has reached the process
+                    status = (await read_stream(session, completion(tokens=1))).status
+                return status, await asyncio.gather(*streams)
 
         status, answers = asyncio.run(play())
         assert front.process.wait(40) == 0
