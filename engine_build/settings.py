@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine_build.errors import InputRefused
+
+VLLM_PYTHON = "ROUNDHOUSE_VLLM_PYTHON"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +22,10 @@ class Settings:
     """NVIDIA's image uses its own CUDA driver libraries, which run on the host's driver."""
     benchmark_seconds: float = 10.0
     """For all shapes together; one round of each is never left out."""
+    vllm_python: str | None = None
+    """An interpreter with vLLM, which measures text generators; None: they are not measured."""
+    speed_on_cpu: bool = False
+    """Text generators are measured on a machine without a GPU too, as tests do."""
 
 
 def settings(environment: Mapping[str, str]) -> Settings:
@@ -35,9 +42,23 @@ def settings(environment: Mapping[str, str]) -> Settings:
             f"ROUNDHOUSE_BENCHMARK_SECONDS is {text!r}; give a number of seconds, 0 or more, such "
             "as 10."
         )
+    on_cpu, python = variables.get("ROUNDHOUSE_SPEED_ON_CPU"), variables.get(VLLM_PYTHON)
+    if on_cpu not in (None, "true", "false"):
+        raise InputRefused(f"ROUNDHOUSE_SPEED_ON_CPU is {on_cpu!r}; give true or false.")
+    if python is not None and not os.access(python, os.X_OK):
+        raise InputRefused(
+            f"{VLLM_PYTHON} is {python}, which is no program of this machine; name the interpreter "
+            "of an environment with vLLM, or unset it."
+        )
+    if on_cpu == "true" and python is None:
+        raise InputRefused(
+            f"ROUNDHOUSE_SPEED_ON_CPU is true, and {VLLM_PYTHON} names no interpreter; set both."
+        )
     return Settings(
         source_commit=variables.get("ROUNDHOUSE_SOURCE_COMMIT"),
         image=image,
         forward_compatible=variables.get("_CUDA_COMPAT_STATUS") == "CUDA Driver OK",
         benchmark_seconds=seconds,
+        vllm_python=python,
+        speed_on_cpu=on_cpu == "true",
     )

@@ -68,6 +68,16 @@ def checkpoint_keys(
     return {checkpoint_key(spec, scheme, digests): scheme for scheme in schemes}
 
 
+def scheme_plan(tree: Tree, environment: str, model: str, scheme: str) -> Candidate | None:
+    """Return how one scheme of a model would be served; None where it cannot be planned."""
+    for case in placement_cases(tree.views[environment], tree.root):
+        if case.model.spec.name == model:
+            request = placement_request(case)
+            is_planned = request is not None and any(case.candidates())
+            return _plan(request, case, (scheme,)) if request and is_planned else None
+    return None
+
+
 def adapter_digests(spec: TextGenerationSpec, root: Path) -> Mapping[str, str]:
     """Return the digest of the files of each adapter, by name."""
     return {

@@ -272,10 +272,7 @@ def _post(url: str, body: bytes, token: str) -> Any:
 
 
 def _read_parts(answer: Any) -> Iterator[bytes]:
-    """Yield the bytes of botocore's answer as they come. Raises StreamBroken.
-
-    urllib3 takes a body that ends before its Content-Length for a whole one.
-    """
+    """Yield the bytes of botocore's answer as they come. Raises StreamBroken, for fewer too."""
     from urllib3.exceptions import HTTPError
 
     lost, count = StreamBroken("The connection was lost before the answer's end"), 0

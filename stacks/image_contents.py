@@ -76,6 +76,7 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
     QUANTIZER_IMAGE: (
         "engine_build/image/quantizer/Dockerfile",
         "requirements/quantizer.txt",
+        "requirements/vllm-gpu.txt",
         *_TRAINING_ENTRY,
     ),
 }

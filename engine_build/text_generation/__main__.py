@@ -18,6 +18,7 @@ from engine_build.log import Log
 from engine_build.machine import peak_mib
 from engine_build.options import wants_json
 from engine_build.runner import ProcessRunner
+from engine_build.settings import settings
 from engine_build.store import store_at
 from engine_build.text_generation.job import CheckpointJob, Status
 from engine_build.text_generation.options import options
@@ -56,6 +57,7 @@ def main(
 
     def run() -> str:
         chosen = options(arguments)
+        read = settings(environment)
         request, tools = checkpoint_request(chosen), installed_tools()
         with WorkFolder(chosen.out, is_fresh=chosen.candidate is not None) as work:
             log.keep(work.log_path)
@@ -71,6 +73,7 @@ def main(
                 store=None if chosen.store is None else store_at(chosen.store, region=region),
                 upload=chosen.upload,
                 candidate=chosen.candidate,
+                settings=read,
                 token=environment.get("HF_TOKEN") or None,
             )
             status, entry = job.run()

@@ -18,6 +18,7 @@ from typing import Literal
 from engine_build.log import Log
 from engine_build.machine import description, return_memory
 from engine_build.runner import Runner
+from engine_build.settings import Settings
 from engine_build.sources.bucket_checkpoint import BucketAccess
 from engine_build.sources.private import PrivateSources, secret_reader
 from engine_build.store import Store, sha256_of, store_at
@@ -68,6 +69,7 @@ class CheckpointJob:
     store: Store | None
     upload: bool
     candidate: str | None
+    settings: Settings = field(default_factory=Settings)
     token: str | None = None
     """For Hugging Face, where the environment names no secret with one."""
     clock: Callable[[], float] = time.monotonic
@@ -253,7 +255,14 @@ class CheckpointJob:
         if self._is_copied:
             self.log.line("  not measured: the weights are the source's")
             return None
-        return measure_speed(self.request.spec, source.folder, self._folder, self.runner, self.log)
+        return measure_speed(
+            self.request.spec,
+            (source.folder, self._folder),
+            self.request.tensor_parallel,
+            self.settings,
+            self.runner,
+            self.log,
+        )
 
     def _entry(
         self,

@@ -10,7 +10,7 @@ from engine_build.errors import InputRefused
 from engine_build.text_generation.options import Options
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.generation_checks import generation_case
-from onboarding.generation_resolve import checkpoint_keys
+from onboarding.generation_resolve import checkpoint_keys, scheme_plan
 from onboarding.text_generation.platforms import quantizer_tools
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.tree import read_tree
@@ -30,6 +30,8 @@ class CheckpointRequest:
     scheme: str
     already: str | None
     """The number format that the source's weights have; None: 16 or 32 bits."""
+    tensor_parallel: int
+    """GPUs that share its weights where it is measured: the plan's."""
 
 
 def checkpoint_request(chosen: Options) -> CheckpointRequest:
@@ -62,6 +64,7 @@ def checkpoint_request(chosen: Options) -> CheckpointRequest:
             f"{chosen.key} is no checkpoint key of {chosen.model} as its files are now; those "
             f"are: {schemes}."
         )
+    plan = scheme_plan(tree, chosen.environment, chosen.model, keys[chosen.key])
     return CheckpointRequest(
         root=tree.root,
         environment=view.environment.spec,
@@ -69,6 +72,7 @@ def checkpoint_request(chosen: Options) -> CheckpointRequest:
         key=chosen.key,
         scheme=keys[chosen.key],
         already=already,
+        tensor_parallel=1 if plan is None else plan.tensor_parallel,
     )
 
 

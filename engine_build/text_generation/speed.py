@@ -1,94 +1,183 @@
 """Output tokens a second of a checkpoint and of its source, on this machine's GPU.
 
-`python -m engine_build.text_generation.speed FOLDER …` runs vLLM over one of them, in a process of
-its own, and prints a line of JSON. Where this Python has no vLLM, or the machine no GPU, nothing is
-measured, and the planner's estimate stands.
+Both are run by vLLM in the interpreter that ROUNDHOUSE_VLLM_PYTHON names, in rounds: in each, one
+process after the other loads one of them and generates batches (vllm_speed.py), first the source,
+in the next round first the checkpoint, so that spells of other load reach both. Where no
+interpreter is named, or the machine has no GPU, nothing is measured, and the planner's estimate
+stands.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import json
-import random
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from engine_build.log import Log
+from engine_build.machine import description
 from engine_build.runner import Command, Runner
-from onboarding.text_generation.checkpoint_lock import SpeedRecord
+from engine_build.settings import Settings
+from onboarding.text_generation.checkpoint_key import kv_cache
+from onboarding.text_generation.checkpoint_lock import SpeedRecord, SpeedRound
 from onboarding.text_generation.spec import TextGenerationSpec
 
+MODULE = "engine_build.text_generation.vllm_speed"
+ROUNDS = 3
 SECONDS = 3600.0
-"""For one of the two runs, loading and compiling included."""
-LEAST_TOKEN = 100
-"""Token ids below it are special ones in many vocabularies."""
+"""For one process, loading and compiling included."""
+# FlashInfer's sampler is compiled by nvcc, which the image lacks; answers are greedy.
+VARIABLES = {
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+CPU_VARIABLES = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedTest:
+    """One checkpoint beside its source; `machine` as the record names it."""
+
+    spec: TextGenerationSpec
+    source: Path
+    checkpoint: Path
+    tensor_parallel: int
+    python: str
+    machine: str
+    on_cpu: bool
+    runner: Runner
+    log: Log
+
+    def run(self) -> SpeedRecord | None:
+        """Return the medians of all rounds; None where vLLM does not run the checkpoint."""
+        rounds: list[SpeedRound] = []
+        engine, has_reference = "", True
+        for number in range(ROUNDS):
+            rates: dict[Path, float | None] = {}
+            both = (self.source, self.checkpoint)
+            for folder in both if number % 2 == 0 else both[::-1]:
+                if folder == self.checkpoint or has_reference:
+                    rates[folder], engine = self._tokens_per_second(folder, engine)
+            mine, reference = rates[self.checkpoint], rates.get(self.source)
+            if mine is None or (reference is None and has_reference and number > 0):
+                self.log.line("  not measured: vLLM does not run it here; its log says why")
+                return None
+            # A source that is too large for this GPU is tried once.
+            has_reference = reference is not None
+            rounds.append(
+                SpeedRound(output_tokens_per_second=mine, reference_tokens_per_second=reference)
+            )
+            self.log.line(
+                f"  round {number + 1}: {_rate_text(mine)}, its source {_rate_text(reference)}"
+            )
+        references = [item.reference_tokens_per_second for item in rounds]
+        return SpeedRecord(
+            output_tokens_per_second=median(item.output_tokens_per_second for item in rounds),
+            reference_tokens_per_second=median(filter(None, references)) if has_reference else None,
+            rounds=tuple(rounds),
+            concurrency=self.spec.slo.concurrency,
+            instance_type_or_machine=self.machine,
+            engine=engine,
+        )
+
+    def _tokens_per_second(self, folder: Path, engine: str) -> tuple[float | None, str]:
+        """Return the median of one process's batches, and the engine's version."""
+        context = self.spec.context
+        request = {
+            "engine": self._engine(folder),
+            "prompt_tokens": context.mean_prompt,
+            "output_tokens": context.mean_output,
+            "concurrency": self.spec.slo.concurrency,
+        }
+        ended = self.runner.run(
+            Command(
+                argv=(self.python, "-m", MODULE, json.dumps(request)),
+                timeout_seconds=SECONDS,
+                variables={**VARIABLES, **(CPU_VARIABLES if self.on_cpu else {})},
+            )
+        )
+        if ended.code != 0:
+            self.log.line(f"  vLLM {ended.how}: {ended.last_error}")
+            return None, engine
+        rates = ended.report.get("output_tokens_per_second")
+        if not rates:
+            self.log.line("  vLLM ended without a report")
+            return None, engine
+        return median(rates), f"vllm {ended.report['vllm']}"
+
+    def _engine(self, folder: Path) -> Mapping[str, Any]:
+        """Return vLLM's arguments: the plan's, of the source with a KV cache in 16 bits."""
+        serving, is_ours = self.spec.serving, folder == self.checkpoint
+        values = {
+            "model": str(folder),
+            "max_model_len": self.spec.context.max_model_len,
+            "max_num_seqs": self.spec.slo.concurrency,
+            "max_num_batched_tokens": serving.max_num_batched_tokens,
+            "tensor_parallel_size": self.tensor_parallel,
+            "gpu_memory_utilization": None if self.on_cpu else serving.gpu_memory_utilization,
+            "kv_cache_dtype": kv_cache(self.spec) if is_ours else None,
+            "trust_remote_code": True if self.spec.source.trust_remote_code else None,
+            "enforce_eager": True if self.on_cpu else None,
+            "enable_prefix_caching": False,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def gpu_name(count: int) -> str | None:
+    """Return what so many GPUs of this machine are, and free memory that torch keeps of them.
+
+    None: there is none. vLLM refuses a GPU whose memory is taken.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    torch.cuda.empty_cache()
+    name = str(torch.cuda.get_device_name(0))
+    return name if count == 1 else f"{count} x {name}"
 
 
 def measure_speed(
-    spec: TextGenerationSpec, source: Path, checkpoint: Path, runner: Runner, log: Log
+    spec: TextGenerationSpec,
+    folders: tuple[Path, Path],
+    tensor_parallel: int,
+    settings: Settings,
+    runner: Runner,
+    log: Log,
+    *,
+    gpu: Callable[[int], str | None] = gpu_name,
 ) -> SpeedRecord | None:
-    """Return the speed of a checkpoint and of its source; None where it cannot be measured."""
-    import torch
+    """Return the speed of a checkpoint and its source; None where it cannot be measured.
 
-    if importlib.util.find_spec("vllm") is None or not torch.cuda.is_available():
+    `folders`: the source's, then the checkpoint's.
+    """
+    python = settings.vllm_python
+    name = None if python is None else gpu(tensor_parallel)
+    if python is None or (name is None and not settings.speed_on_cpu):
         log.line("  not measured: this machine has no GPU with vLLM; the plan's estimate stands")
         return None
-    speeds = [_tokens_per_second(spec, folder, runner) for folder in (source, checkpoint)]
-    if speeds[1] is None:
-        log.line("  not measured: vLLM does not run the checkpoint here; see the log")
-        return None
-    return SpeedRecord(
-        output_tokens_per_second=speeds[1],
-        # A source that does not fit this GPU gives none.
-        reference_tokens_per_second=speeds[0] or 0.0,
-        concurrency=spec.slo.concurrency,
-        instance_type_or_machine=torch.cuda.get_device_name(0),
+    source, checkpoint = folders
+    test = SpeedTest(
+        spec=spec,
+        source=source,
+        checkpoint=checkpoint,
+        tensor_parallel=tensor_parallel,
+        python=python,
+        machine=description() if name is None else name,
+        on_cpu=name is None,
+        runner=runner,
+        log=log,
     )
+    return test.run()
 
 
-def _tokens_per_second(spec: TextGenerationSpec, folder: Path, runner: Runner) -> float | None:
-    context = spec.context
-    lengths = (context.max_model_len, context.mean_prompt, context.mean_output)
-    words = (*map(str, lengths), str(spec.slo.concurrency))
-    argv = (sys.executable, "-m", "engine_build.text_generation.speed", str(folder), *words)
-    ended = runner.run(Command(argv=argv, timeout_seconds=SECONDS))
-    speed = ended.report.get("output_tokens_per_second")
-    return float(speed) if ended.code == 0 and isinstance(speed, int | float) else None
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Generate twice for each of so many requests at once, and print the tokens a second."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("folder")
-    for name in ("max_model_len", "prompt_tokens", "output_tokens", "concurrency"):
-        parser.add_argument(name, type=int)
-    options = parser.parse_args(arguments)
-    from vllm import LLM, SamplingParams
-
-    engine = LLM(
-        model=options.folder,
-        max_model_len=options.max_model_len,
-        max_num_seqs=options.concurrency,
-        enable_prefix_caching=False,
-    )
-    vocabulary = engine.get_tokenizer().vocab_size
-    drawn = random.Random(0)
-    prompts = [
-        {"prompt_token_ids": drawn.choices(range(LEAST_TOKEN, vocabulary), k=options.prompt_tokens)}
-        for _ in range(2 * options.concurrency)
-    ]
-    sampling = SamplingParams(temperature=0.0, max_tokens=options.output_tokens, ignore_eos=True)
-    engine.generate(prompts[: options.concurrency], sampling, use_tqdm=False)
-    begin = time.monotonic()
-    answers = engine.generate(prompts, sampling, use_tqdm=False)
-    seconds = time.monotonic() - begin
-    tokens = sum(len(answer.outputs[0].token_ids) for answer in answers)
-    print(json.dumps({"output_tokens_per_second": tokens / seconds}), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def _rate_text(rate: float | None) -> str:
+    return "not measured" if rate is None else f"{rate:.1f} output tokens/s"

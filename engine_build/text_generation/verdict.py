@@ -37,12 +37,18 @@ def reason(scheme: str, missed: tuple[str, ...]) -> str | None:
 
 
 def slower(scheme: str, speed: SpeedRecord | None) -> str | None:
-    """Return why a measured checkpoint is not worth its loss; None where it is, or not measured."""
-    if speed is None or speed.output_tokens_per_second > speed.reference_tokens_per_second:
+    """Return why a measured checkpoint is not worth its loss; None where it is, or not measured.
+
+    It is refused where the median of the rounds' ratios to the source is below 1 by a factor that
+    is larger than that between the fastest and the slowest round of either of them.
+    """
+    if speed is None or speed.ratio is None or not speed.is_slower:
         return None
     return (
-        f"{scheme} gives {speed.output_tokens_per_second:.0f} output tokens a second on "
-        f"{speed.instance_type_or_machine}, and its source {speed.reference_tokens_per_second:.0f}"
+        f"{scheme} gives {_rate(speed.output_tokens_per_second)} output tokens a second on "
+        f"{speed.instance_type_or_machine}, and its source "
+        f"{_rate(speed.reference_tokens_per_second)}: {_text(speed.ratio)} times, and rounds of "
+        f"one of them lie {speed.noise - 1:.1%} apart"
     )
 
 
@@ -68,6 +74,11 @@ def _missed(budget: GenerationBudgetSpec, gate: KvGate, where: str) -> Iterator[
             f"perplexity{where} is {_text(gate.perplexity_ratio)} times the source's, and the "
             f"budget allows {budget.perplexity_ratio:g}"
         )
+
+
+def _rate(tokens_per_second: float | None) -> str:
+    assert tokens_per_second is not None
+    return f"{tokens_per_second:.{0 if tokens_per_second >= 100 else 1}f}"
 
 
 def _text(interval: Interval) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 from pydantic import Field
@@ -24,7 +25,7 @@ class CheckpointFile(Value):
 
 
 class Interval(Value):
-    """A mean with the ends of its 95 % interval."""
+    """A value with the ends of its interval: of 95 % where it is a mean."""
 
     value: float
     low: float
@@ -60,13 +61,49 @@ class GateRecord(KvGate):
     kv: KvGate | None = None
 
 
+class SpeedRound(Value):
+    """Output tokens a second of a checkpoint and of its source, moments apart."""
+
+    output_tokens_per_second: float = Field(gt=0)
+    reference_tokens_per_second: float | None = Field(default=None, gt=0)
+
+
 class SpeedRecord(Value):
     """Output tokens a second of a checkpoint and of its source, at one concurrency."""
 
-    output_tokens_per_second: float
-    reference_tokens_per_second: float
+    output_tokens_per_second: float = Field(gt=0)
+    """The median of the rounds, as that of the source."""
+    reference_tokens_per_second: float | None = Field(default=None, gt=0)
+    """None: the machine does not run the source, whose weights are larger than its memory."""
+    rounds: tuple[SpeedRound, ...] = Field(min_length=1)
     concurrency: int
     instance_type_or_machine: str
+    engine: str
+
+    @property
+    def ratio(self) -> Interval | None:
+        """How many times as fast as its source: the median of the rounds, the least, the most."""
+        ratios = [
+            item.output_tokens_per_second / item.reference_tokens_per_second
+            for item in self.rounds
+            if item.reference_tokens_per_second is not None
+        ]
+        if not ratios:
+            return None
+        return Interval(value=median(ratios), low=min(ratios), high=max(ratios))
+
+    @property
+    def noise(self) -> float:
+        """The fastest round through the slowest, of the one whose rounds lie further apart."""
+        mine = [item.output_tokens_per_second for item in self.rounds]
+        references = [item.reference_tokens_per_second for item in self.rounds]
+        known = [item for item in references if item is not None]
+        return max(max(rates) / min(rates) for rates in (mine, known) if rates)
+
+    @property
+    def is_slower(self) -> bool:
+        """Return whether it is slower than its source by more than the noise of the rounds."""
+        return self.ratio is not None and self.ratio.value * self.noise < 1
 
 
 class GenerationKnee(Value):

@@ -13,6 +13,7 @@ from pathlib import Path
 from roundhouse.processes import Command
 
 TORCH = "torch==2.13.0"
+EXCLUDES, OF_GPUS = ("--excludes", "excludes.txt"), "-gpu"
 STAMP = ".roundhouse-stamp"
 DEV_STAMP = ".roundhouse-dev-stamp"
 
@@ -104,12 +105,19 @@ def dev_commands(recipe: Recipe, root: Path) -> tuple[Command, ...]:
 
 
 def lock_commands(names: Sequence[str], root: Path) -> tuple[Command, ...]:
-    """Return the commands that write requirements/<name>.txt from requirements/<name>.in."""
+    """Return the commands that write requirements/<name>.txt from requirements/<name>.in.
+
+    Those of GPUs have torch, whose build for them every index has with the same digest.
+    """
     options = ("--quiet", "--generate-hashes", "--upgrade", "--python-version", "3.11")
-    origin = ("--excludes", "excludes.txt", "--custom-compile-command", "make lock")
-    compile_command = (_uv(root), "pip", "compile", *options, *origin)
+    compile_command = (_uv(root), "pip", "compile", *options)
+    excludes = {name: () if name.endswith(OF_GPUS) else EXCLUDES for name in names}
+    origin = ("--custom-compile-command", "make lock")
     return tuple(
-        _command(root / "requirements", *compile_command, f"{name}.in", "-o", f"{name}.txt")
+        _command(
+            root / "requirements",
+            *(*compile_command, *excludes[name], *origin, f"{name}.in", "-o", f"{name}.txt"),
+        )
         for name in names
     )
 

@@ -100,8 +100,11 @@ def _speed(row: CheckpointRow) -> str:
     speed = None if row.entry is None else row.entry.speed
     if speed is None:
         return DASH
-    ratio = speed.output_tokens_per_second / speed.reference_tokens_per_second
-    return f"{ratio:.2f} at {speed.concurrency} on {speed.instance_type_or_machine}"
+    times = "source too large" if speed.ratio is None else _interval(speed.ratio, 2)
+    return (
+        f"{times}: {speed.output_tokens_per_second:,.0f} tokens/s at {speed.concurrency} on "
+        f"{speed.instance_type_or_machine}, {speed.engine}"
+    )
 
 
 def _task(row: CheckpointRow) -> str:

@@ -20,7 +20,8 @@ class CheckpointState:
     """One checkpoint, and what it is to the endpoint.
 
     Of one that was compared with its source the divergence of a token in nats and the share of
-    tokens with the source's first choice.
+    tokens with the source's first choice. `speed_ratio`: measured tokens a second through the
+    source's on the same machine.
     """
 
     scheme: str
@@ -29,6 +30,8 @@ class CheckpointState:
     weight_bytes: int | None
     kl_per_token: float | None
     top1: float | None
+    output_tokens_per_second: float | None
+    speed_ratio: float | None
     reason: str | None
 
 
@@ -82,6 +85,8 @@ def _checkpoint(deployment: GenerationDeployment, plan: CheckpointPlan) -> Check
     entries = {entry.checkpoint_key: entry for entry in deployment.built}
     entry = entries.get(plan.checkpoint_key)
     gate = None if entry is None else entry.gate
+    speed = None if entry is None else entry.speed
+    ratio = None if speed is None else speed.ratio
     return CheckpointState(
         scheme=plan.scheme,
         checkpoint_key=plan.checkpoint_key,
@@ -89,6 +94,8 @@ def _checkpoint(deployment: GenerationDeployment, plan: CheckpointPlan) -> Check
         weight_bytes=None if entry is None else entry.weight_bytes,
         kl_per_token=None if gate is None else gate.kl_per_token.value,
         top1=None if gate is None else gate.top1.value,
+        output_tokens_per_second=None if speed is None else speed.output_tokens_per_second,
+        speed_ratio=None if ratio is None else ratio.value,
         reason=None if entry is None else entry.reason,
     )
 
@@ -102,6 +109,7 @@ def generators_table(generators: Sequence[GeneratorState]) -> Table:
         "State",
         "KL a token",
         "Top-1",
+        "Speed",
         "Serves on",
     )
     rows = (
@@ -112,6 +120,7 @@ def generators_table(generators: Sequence[GeneratorState]) -> Table:
             checkpoint.use,
             _number(checkpoint.kl_per_token),
             _number(checkpoint.top1),
+            _times(checkpoint),
             _place(generator) if checkpoint.use == "serves" else "",
         )
         for generator in generators
@@ -137,6 +146,13 @@ def _place(generator: GeneratorState) -> str:
         f"{generator.copies} copies of {generator.expected_requests} requests; "
         f"{generator.endpoint_status}"
     )
+
+
+def _times(checkpoint: CheckpointState) -> str:
+    if checkpoint.output_tokens_per_second is None:
+        return NOTHING
+    times = "" if checkpoint.speed_ratio is None else f" ({checkpoint.speed_ratio:.2f} x source)"
+    return f"{checkpoint.output_tokens_per_second:,.0f} tokens/s{times}"
 
 
 def _number(value: float | None) -> str:

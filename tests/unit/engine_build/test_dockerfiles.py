@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from onboarding.platform import serving_platforms
+from onboarding.text_generation.platforms import generation_platforms
 from stacks.image_contents import IMAGE_CONTENTS
 from tests.locked_requirements import _pinned
 
@@ -140,3 +141,17 @@ def test_gpu_builder_looks_for_trtexec_where_nvidias_images_have_it():
     (environment,) = rests("builder-gpu", "ENV")
     variables = dict(word.split("=", 1) for word in shlex.split(environment))
     assert variables["PATH"] == "/usr/src/tensorrt/bin:/opt/tensorrt/bin:${PATH}"
+
+
+def test_quantizers_image_measures_with_the_vllm_that_serves():
+    path = ROOT / "engine_build/image/quantizer/Dockerfile"
+    lines = [shlex.split(rest)[:-1] for keyword, rest in instructions(path) if keyword == "COPY"]
+    copies = {word for line in lines for word in line if not word.startswith("--")}
+    assert "requirements/vllm-gpu.txt" in copies
+    assert copies <= set(IMAGE_CONTENTS["builder-quantizer"])
+    assert ("ENV", "ROUNDHOUSE_VLLM_PYTHON=/opt/vllm/bin/python") in instructions(path)
+    rows = [row for row in generation_platforms().values() if row.name.startswith("vllm-")]
+    newest = max(filter(None, (row.engine_version for row in rows)))
+    locks = {name: (ROOT / f"requirements/{name}.txt").read_text() for name in ("vllm-gpu", "vllm")}
+    assert f"\nvllm=={newest} \\\n" in locks["vllm-gpu"]
+    assert f"\nvllm-cpu=={newest} \\\n" in locks["vllm"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pytest
 
 from engine_build.text_generation.verdict import (
@@ -15,6 +17,7 @@ from onboarding.text_generation.checkpoint_lock import (
     Interval,
     KvGate,
     SpeedRecord,
+    SpeedRound,
     TaskScore,
 )
 from onboarding.text_generation.spec import GenerationBudgetSpec, TaskScoreSpec
@@ -91,15 +94,44 @@ def test_only_a_small_miss_is_worth_a_search(fields, is_little):
     assert is_missed_by_little(BUDGET, with_fields(**fields)) is is_little
 
 
-def test_a_checkpoint_that_is_measured_slower_is_not_worth_its_loss():
-    record = SpeedRecord(
-        output_tokens_per_second=75.0,
-        reference_tokens_per_second=100.0,
+def speed(*pairs):
+    """Rounds of (checkpoint, source)."""
+    rounds = [
+        SpeedRound(output_tokens_per_second=mine, reference_tokens_per_second=reference)
+        for mine, reference in pairs
+    ]
+    return SpeedRecord(
+        output_tokens_per_second=median(mine for mine, _ in pairs),
+        reference_tokens_per_second=None if pairs[0][1] is None else median(p[1] for p in pairs),
+        rounds=tuple(rounds),
         concurrency=8,
         instance_type_or_machine="NVIDIA H200",
+        engine="vllm 0.30.0",
     )
-    assert slower("awq", record) == (
-        "awq gives 75 output tokens a second on NVIDIA H200, and its source 100"
+
+
+def test_a_checkpoint_that_is_measured_slower_is_not_worth_its_loss():
+    assert slower("awq", speed((75, 100), (76, 102), (75, 101))) == (
+        "awq gives 75.0 output tokens a second on NVIDIA H200, and its source 101: 0.745 (0.743 to "
+        "0.750) times, and rounds of one of them lie 2.0% apart"
     )
-    faster = record.model_copy(update={"output_tokens_per_second": 140.0})
-    assert slower("fp8", faster) is slower("fp8", None) is None
+    assert slower("fp8", speed((140, 100), (139, 100), (141, 100))) is slower("fp8", None) is None
+
+
+@pytest.mark.parametrize(
+    ("pairs", "is_refused"),
+    [
+        (((97, 100), (97, 101), (98, 102)), True),  # 4 % slower, rounds 2 % apart
+        (((97, 100), (99, 103), (98, 105)), False),  # 4 % slower, rounds of the source 5 % apart
+        (((60, 100), (97, 100), (110, 100)), False),  # its own rounds lie far apart
+        (((50, 100), (52, 130), (51, 110)), True),  # half as fast on a noisy machine
+        (((100, 100), (100, 100), (100, 100)), False),
+    ],
+)
+def test_slower_is_only_what_the_noise_of_the_rounds_does_not_explain(pairs, is_refused):
+    assert (slower("int8", speed(*pairs)) is not None) is is_refused
+
+
+def test_source_that_does_not_run_here_refuses_nothing():
+    record = speed((50, None), (51, None), (50, None))
+    assert record.ratio is None and slower("fp8", record) is None

@@ -14,6 +14,7 @@ from roundhouse.dev.recipes import (
     STAMP,
     TORCH,
     creation_commands,
+    lock_commands,
 )
 from roundhouse.errors import NotReadyError
 from roundhouse.processes import Command, Outcome
@@ -122,6 +123,8 @@ def test_lock_compiles_every_input_file(workshop):
     (workshop.root / "requirements" / "cloud.in").write_text("")
     assert main(["--lock"], workshop) == 0
     assert str(workshop.run.commands[-1]).endswith("cloud.in -o cloud.txt")
+    plain, of_gpus = map(str, lock_commands(("vllm", "vllm-gpu"), workshop.root))
+    assert "--excludes" in plain and "--excludes" not in of_gpus
 
 
 def test_refuses_a_half_made_environment(workshop):

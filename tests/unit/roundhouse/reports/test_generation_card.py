@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import pytest
+from rich.console import Console
 
 from onboarding.generation_findings import generation_plans
 from onboarding.generation_resolve import generation_deployments
+from onboarding.text_generation.checkpoint_lock import SpeedRecord, SpeedRound
 from onboarding.tree import read_tree
 from roundhouse.reports.generation_card import checkpoint_rows, generation_card
 from roundhouse.status.generators import generator_lines, generator_state, generators_table
@@ -65,3 +68,23 @@ def test_status_has_a_row_for_each_checkpoint(root):
 def test_status_says_why_nothing_serves(root):
     (line,) = generator_lines([generator_state(deployment_of(root)[0])])
     assert "has no checkpoint to serve" in line
+
+
+def test_measured_speed_stands_in_card_and_status(root):
+    speed = SpeedRecord(
+        output_tokens_per_second=1200.0,
+        reference_tokens_per_second=1000.0,
+        rounds=(SpeedRound(output_tokens_per_second=1200.0, reference_tokens_per_second=1000.0),),
+        concurrency=8,
+        instance_type_or_machine="NVIDIA H200",
+        engine="vllm 0.30.0",
+    )
+    _build(root, "fp8", speed=speed)
+    deployment, plan = deployment_of(root)
+    text = re.sub(r"<[^>]+>", " ", generation_card(deployment, plan))
+    assert "1.20 (1.20 to 1.20): 1,200 tokens/s at 8 on NVIDIA H200, vllm 0.30.0" in text
+    state = next(row for row in generator_state(deployment).checkpoints if row.scheme == "fp8")
+    assert (state.output_tokens_per_second, state.speed_ratio) == (1200.0, 1.2)
+    shown = Console(file=io.StringIO(), width=300)
+    shown.print(generators_table([generator_state(deployment)]))
+    assert "1,200 tokens/s (1.20 x source)" in shown.file.getvalue()
