@@ -203,12 +203,14 @@ def tests_of(folder: str) -> list[str]:
 
 
 def test_environment() -> dict[str, str]:
-    quiet = {
+    own = {
         "CDK_VALIDATION": "false",
         "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
         "CDK_DISABLE_VERSION_CHECK": "1",
+        # torch's threads wait busily for each other, and take the cores from the suites beside.
+        "OMP_WAIT_POLICY": "PASSIVE",
     }
-    return {**os.environ, **quiet}
+    return {**os.environ, **own}
 
 
 def count_cases(outcome: Outcome, report: Path) -> None:
