@@ -52,17 +52,18 @@ class Admission:
         self._empty = asyncio.Event()
 
     @contextmanager
-    def admit(self) -> Iterator[Flight]:
-        """Count a request of one sequence while it is here. Raises Unavailable and QueueFull."""
+    def admit(self, sequences: int = 1) -> Iterator[Flight]:
+        """Count a request's sequences while it is here. Raises Unavailable and QueueFull."""
         if self.stopping:
             self.refusals["stopping"] += 1
             raise Unavailable(self.stopping)
         task = asyncio.current_task()
         assert task is not None
         flight = Flight(task)
-        self._require(1)
+        self._require(sequences)
         self.flights.add(flight)
-        self.sequences += 1
+        self.sequences += sequences
+        flight.sequences = sequences
         self._empty.clear()
         try:
             yield flight

@@ -233,10 +233,14 @@ class EngineAnswer(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def deadline(seconds: float | None) -> AsyncIterator[None]:
-    """Bound what is awaited within; raises DeadlinePassed where that is the engine's answer."""
+async def deadline(seconds: float | None, end: float | None = None) -> AsyncIterator[None]:
+    """Bound what is awaited within; raises DeadlinePassed where that is the engine's answer.
+
+    `end`, on the clock of `time.monotonic`, is when the seconds are over; None: they begin now.
+    """
+    left = seconds if end is None else max(0.0, end - time.monotonic())
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(left):
             yield
     except TimeoutError as fault:
         raise DeadlinePassed(f"The engine did not answer within {seconds:g} seconds.") from fault

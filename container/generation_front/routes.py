@@ -22,6 +22,7 @@ from container.generation_front.requests import (
     COMPLETION,
     INVOCATIONS,
     JSON_TYPE,
+    EngineRequest,
     checked_request,
 )
 from container.generation_front.settings import EngineSettings
@@ -90,6 +91,7 @@ class Routes:
         self.not_ready = "The engine is starting."
         """Why /ping is not healthy; empty once the engine is warm."""
         self.cut_streams = 0
+        self._changes: set[asyncio.Future[Answer]] = set()
         self._turns = asyncio.Semaphore(TURNS)
         self._proven = float("-inf")
 
@@ -176,33 +178,37 @@ class Routes:
         """Load or unload a LoRA adapter, as SageMaker does for an adapter component."""
         if request.method != ("POST" if name is None else "DELETE"):
             raise WrongMethod("POST /adapters loads an adapter, DELETE /adapters/NAME unloads it.")
-        with self.admission.admit() as flight:
+        with self.admission.admit(sequences=0) as flight:
             body = await self._read_body(request, flight) if name is None else b""
-        answer = await self._engine.request(request.method, request.path, body, LOAD_SECONDS)
-        if answer.status == 200:
-            models = await self._served_models()
-            self._loads.update(set(models) - self._models)
-            self._models = {*self._limits.models, *models}
-        return whole_response(answer)
+        change = asyncio.ensure_future(self._change_adapters(request.method, request.path, body))
+        self._changes.add(change)
+        change.add_done_callback(self._end_change)
+        return whole_response(await asyncio.shield(change))
 
-    async def _served_models(self) -> list[str]:
-        """Return the models that the engine serves now, adapters among them."""
-        answer = await self._engine.request("GET", MODELS, seconds=LOAD_SECONDS)
-        rows = json.loads(answer.body).get("data", []) if answer.status == 200 else []
-        return [str(row["id"]) for row in rows]
+    def _end_change(self, change: asyncio.Future[Answer]) -> None:
+        self._changes.discard(change)
+        if not change.cancelled():
+            change.exception()  # which the caller gets, if it is still there
+
+    async def _change_adapters(self, method: str, path: str, body: bytes) -> Answer:
+        """Return the engine's answer, and know what it serves since, also where the caller left."""
+        answer = await self._engine.request(method, path, body, LOAD_SECONDS)
+        if method == "POST" and answer.status == 200:
+            self._loads[str(json.loads(body)["name"])] += 1
+        served = await self._engine.request("GET", MODELS, seconds=LOAD_SECONDS)
+        if served.status == 200:
+            rows = json.loads(served.body)["data"]
+            self._models = {*self._limits.models, *(str(row["id"]) for row in rows)}
+        return answer
 
     async def _generate(self, request: BaseRequest, flight: Flight) -> StreamResponse:
         try:
             adapter = self._refuse_headers(request)
             body = await self._read_body(request, flight)
-            models, versions = frozenset(self._models), dict(self._loads)
-            arguments = (body, request.path, self._limits, models, adapter, versions)
-            checked = None
-            if len(body) > INLINE_BYTES:
-                checked = await asyncio.to_thread(checked_request, *arguments)
+            end = time.monotonic() + self._settings.deadline_seconds
             with ExitStack() as held:
                 async with self._turns:
-                    checked = checked_request(*arguments) if checked is None else checked
+                    checked = await self._check(body, request.path, adapter)
                     self.admission.count(flight, checked.sequences)
                     answer = await self._engine.send(checked.path, checked.body)
                     held.callback(answer.release)
@@ -210,13 +216,24 @@ class Routes:
                         await answer.begin_within(TURN_SECONDS)
                 if checked.streams:
                     return await self._stream(request, answer, flight)
-                async with deadline(self._settings.deadline_seconds):
+                async with deadline(self._settings.deadline_seconds, end):
                     return whole_response(await answer.read_whole())
         except asyncio.CancelledError:
             reason = flight.take_cut()
             if not reason or flight.has_begun:
                 raise
             raise Unavailable(reason) from None
+
+    async def _check(self, body: bytes, path: str, adapter: str | None) -> EngineRequest:
+        """Return the engine's request, for the adapters as they are when it is sent."""
+        while True:
+            loads = dict(self._loads)
+            arguments = (body, path, self._limits, frozenset(self._models), adapter, loads)
+            if len(body) <= INLINE_BYTES:
+                return checked_request(*arguments)
+            checked = await asyncio.to_thread(checked_request, *arguments)
+            if loads == self._loads:
+                return checked
 
     async def _stream(
         self, request: BaseRequest, answer: EngineAnswer, flight: Flight

@@ -27,7 +27,7 @@ class EngineProgram:
         self.app.router.add_delete("/adapters/{name}", self.unload)
         self.app.router.add_post("/v1/chat/completions", self.generate)
         self.app.router.add_post("/v1/completions", self.generate)
-        self.adapters = []
+        self.adapters, self.loading = [], 0
 
     async def metrics(self, request):
         return web.Response(text="vllm:num_requests_running 0\n")
@@ -40,7 +40,10 @@ class EngineProgram:
         return web.json_response({"data": rows})
 
     async def load(self, request):
-        self.adapters.append((await request.json())["name"])
+        document = await request.json()
+        self.loading += 1
+        await asyncio.sleep(document.get("pause", 0))
+        self.adapters.append(document["name"])
         return web.Response(text="loaded")
 
     async def unload(self, request):

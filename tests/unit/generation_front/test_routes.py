@@ -170,6 +170,29 @@ def test_adapters_load_and_answer_where_the_plan_has_them():
     assert run(play, adapters=True) == (404, 200, 200, "a1")
 
 
+def test_an_adapter_whose_caller_left_is_known_once_it_is_loaded():
+    async def play(front):
+        loading = asyncio.create_task(front.ask("/adapters", {"name": "a1", "pause": 0.3}))
+        await until(lambda: front.program.loading == 1)
+        loading.cancel()
+        await until(lambda: front.program.adapters == ["a1"])
+        await asyncio.sleep(0.1)
+        return (await front.ask("/invocations", completion(model="a1")))[0]
+
+    assert run(play, adapters=True) == 200
+
+
+def test_an_adapter_is_loaded_while_no_more_answers_may_begin():
+    async def play(front):
+        busy = asyncio.create_task(front.ask("/invocations", completion({"pause": 0.5}, n=8)))
+        await until(lambda: front.program.running == 1)
+        refused = (await front.ask("/invocations", completion()))[0]
+        loaded = (await front.ask("/adapters", {"name": "a1", "src": "/x"}))[0]
+        return refused, loaded, (await busy)[0]
+
+    assert run(play, adapters=True) == (503, 200, 200)
+
+
 def test_an_adapter_that_is_loaded_again_reads_nothing_that_was_cached_before():
     async def play(front):
         salts = []
