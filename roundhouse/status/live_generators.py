@@ -16,6 +16,7 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from roundhouse.aws.clients import Client, Clients, calling
 from roundhouse.deploy.live_endpoints import alarms_in_alarm, deployed_model, live_config
 from roundhouse.deploy.stacks import endpoint_stack_name
+from roundhouse.errors import AwsError
 from roundhouse.report import table
 
 IN_SERVICE = "InService"
@@ -25,7 +26,7 @@ SCALED = {
     "variant": ("endpoint/{}/variant/" + VARIANT, "sagemaker:variant:DesiredInstanceCount"),
 }
 """Resource and dimension of Application Auto Scaling."""
-Result = Literal["under way", "complete", "failed"]
+Result = Literal["under way", "complete", "failed", "unknown"]
 RESULTS: Mapping[str, Result] = {
     "Pending": "under way",
     "InProgress": "under way",
@@ -39,13 +40,13 @@ RESULTS: Mapping[str, Result] = {
 class LiveChange:
     """The last update of a component, or the last change of its copies by scaling.
 
-    `at`: its end, or its begin where it is under way, in UTC; `reason`: why it failed, or what
-    asked for it.
+    `at`: its end, or its begin where it is under way, in UTC; None: AWS did not say. `reason`: why
+    it failed or is unknown, or what asked for it.
     """
 
     what: str
     result: Result
-    at: str
+    at: str | None
     reason: str | None
 
 
@@ -152,7 +153,9 @@ def _components(clients: Clients, endpoint: str) -> Iterator[LiveComponent]:
     ]
     found = [sagemaker.describe_inference_component(InferenceComponentName=name) for name in names]
     for component in sorted(found, key=lambda item: (_base(item) or "", _name(item))):
-        specification, counts = component.get("Specification", {}), component["RuntimeConfig"]
+        # An adapter has no copies of its own.
+        specification = component.get("Specification", {})
+        counts = component.get("RuntimeConfig", {})
         base = _base(component)
         model = specification.get("ModelName")
         yield LiveComponent(
@@ -212,17 +215,25 @@ def _last_update(component: Mapping[str, Any]) -> LiveChange:
 
 
 def _last_scaling(clients: Clients, kind: str, name: str) -> LiveChange | None:
-    """Return the last activity of Application Auto Scaling; None: there is none."""
+    """Return the last activity of Application Auto Scaling; None: there is none.
+
+    One that cannot be read is unknown, and the rest of the endpoint is shown.
+    """
     resource, dimension = SCALED[kind]
-    answer = clients("application-autoscaling").describe_scaling_activities(
-        ServiceNamespace="sagemaker",
-        ResourceId=resource.format(name),
-        ScalableDimension=dimension,
-        MaxResults=1,
-    )
-    if not answer["ScalingActivities"]:
+    try:
+        with calling("Application Auto Scaling"):
+            answer = clients("application-autoscaling").describe_scaling_activities(
+                ServiceNamespace="sagemaker",
+                ResourceId=resource.format(name),
+                ScalableDimension=dimension,
+                MaxResults=1,
+            )
+            activities = answer["ScalingActivities"]
+    except AwsError as error:
+        return LiveChange(what="last change", result="unknown", at=None, reason=str(error))
+    if not activities:
         return None
-    activity = answer["ScalingActivities"][0]
+    activity = activities[0]
     result = RESULTS.get(str(activity["StatusCode"]), "failed")
     words = activity.get("StatusMessage") if result == "failed" else activity.get("Cause")
     return LiveChange(
@@ -294,7 +305,8 @@ def live_generator_lines(live: Sequence[LiveGenerator]) -> Iterator[str]:
 
 def _sentence(change: LiveChange) -> str:
     reason = "" if change.reason is None else f": {change.reason.rstrip('.')}"
-    return f"{change.what}, {change.result}, {change.at}{reason}."
+    at = "" if change.at is None else f", {change.at}"
+    return f"{change.what}, {change.result}{at}{reason}."
 
 
 def _count(current: int, desired: int) -> str:

@@ -39,7 +39,7 @@ class Account:
             "Specification": {"ModelName": "model-1"},
             "LastDeploymentConfig": POLICY,
         }
-        self.more, self.activities, self.fields = [], {}, {}
+        self.more, self.activities, self.fields, self.refusal = [], {}, {}, None
 
     def __call__(self, service):
         return self
@@ -81,6 +81,8 @@ class Account:
 
     def describe_scaling_activities(self, ServiceNamespace, ResourceId, MaxResults, **_):
         assert (ServiceNamespace, MaxResults) == ("sagemaker", 1)
+        if self.refusal is not None:
+            raise ClientError({"Error": self.refusal}, "DescribeScalingActivities")
         return {"ScalingActivities": self.activities.get(ResourceId, [])}
 
     def get_paginator(self, name):
@@ -181,6 +183,18 @@ def test_a_failed_scaling_has_its_own_words(deployment):
     assert (scaling.result, scaling.reason) == ("failed", "Failed to set: insufficient capacity.")
 
 
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ThrottlingException"])
+@pytest.mark.parametrize("fields", [SCALED, WITHOUT_COMPONENTS], ids=["component", "instances"])
+def test_a_scaling_that_cannot_be_read_is_one_unknown_line(fields, code):
+    deployment = generator(**fields)
+    account = Account(deployment)
+    account.refusal = {"Code": code, "Message": "refused"}
+    live = live_generator(account, deployment)
+    (line,) = (line for line in live_generator_lines([live]) if "scaling" in line)
+    assert line.startswith("cloud-chat, scaling: last change, unknown: Application Auto Scaling: ")
+    assert "refused" in line and live.drift == () and live.desired_instances == 2
+
+
 def test_adapters_follow_their_base_and_those_that_no_file_gives_are_drift(deployment):
     account = Account(deployment)
     specification = {
@@ -194,6 +208,7 @@ def test_adapters_follow_their_base_and_those_that_no_file_gives_are_drift(deplo
         "FailureReason": "no such file",
         "Specification": specification,
     }
+    del adapter["RuntimeConfig"]  # optional, and an adapter is made without one
     account.more = [adapter]
     live = live_generator(account, deployment)
     assert [item.name for item in live.components] == [NAME, "cloud-chat-a"]
