@@ -33,6 +33,15 @@ DISK_MIB = 10_240
 MEMORY_MIB = 1_769
 """What comes with one whole CPU; compression knows no second (Lambda developer guide, "Memory")."""
 SIGNING_ALGORITHM = "ECDSA_SHA_256"
+AGAIN: State = {
+    "ErrorEquals": ["States.ALL"],
+    "IntervalSeconds": 30,
+    "BackoffRate": 2,
+    "MaxAttempts": 3,
+    "JitterStrategy": "FULL",
+}
+"""Of a checkpoint, whose build took hours: also what the function raised, such as S3's SlowDown,
+or its own timeout. It goes on from what is published; what it refuses is no error and final."""
 
 
 def signing_states(environment: EnvironmentSpec, *, has_checkpoints: bool) -> dict[str, State]:
@@ -45,7 +54,10 @@ def signing_states(environment: EnvironmentSpec, *, has_checkpoints: bool) -> di
         states = {
             "Sign": choice({IS_CHECKPOINT: "SignCheckpoint"}, default="SignEngine"),
             "SignEngine": states["Sign"],
-            "SignCheckpoint": _sign(environment, names.checkpoint_signer(environment)),
+            "SignCheckpoint": {
+                **_sign(environment, names.checkpoint_signer(environment)),
+                "Retry": [*BRIEFLY, AGAIN],
+            },
         }
     return {
         **states,

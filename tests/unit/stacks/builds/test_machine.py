@@ -126,7 +126,8 @@ def test_every_call_is_tried_again_when_throttled_and_caught_whatever_is_wrong(m
         "TellSummary",
     }
     for name, state in tasks(machine).items():
-        (again,) = state["Retry"]
+        again, *more = state["Retry"]
+        assert bool(more) == (name == "SignCheckpoint")
         assert set(again["ErrorEquals"]) == set(REFUSED_FOR_NOW)
         assert again["MaxAttempts"] == (20 if name.startswith("LookAt") else 3)
         assert again["BackoffRate"] > 1 and again["JitterStrategy"] == "FULL"
@@ -347,6 +348,13 @@ def test_checkpoints_have_a_route_an_image_and_a_signer_of_their_own():
     assert function.endswith("function:roundhouse-dev-checkpoint-signer")
     buildspec = states["StartBuild"]["Arguments"]["BuildspecOverride"]
     assert "engine_build/checkpoint_buildspec.yml" in buildspec
+
+
+def test_checkpoint_whose_signer_fails_is_signed_again_before_the_build_counts_as_failed():
+    state = engine_states(definitions()["generators"])["SignCheckpoint"]
+    *_, last = state["Retry"]  # States.ALL stands alone, and last
+    assert last["ErrorEquals"] == ["States.ALL"] and last["MaxAttempts"] == 3
+    assert state["Next"] == "Signed"  # where a refusal, which is an answer, ends the build
 
 
 def test_environments_without_generators_know_no_checkpoint():
