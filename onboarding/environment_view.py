@@ -11,6 +11,7 @@ from onboarding.document import Place
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
+from onboarding.names import adapter_endpoint
 from onboarding.serving_spec import server_beside
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.validation import Checked, validate
@@ -124,12 +125,12 @@ def split_models(
 def adapter_components(
     generators: Mapping[str, Checked[TextGenerationSpec]],
 ) -> Iterator[tuple[str, Place]]:
-    """Yield `<model>-<adapter>`, the name of each adapter's component, and where it is written."""
+    """Yield `names.adapter_endpoint` of each adapter, and where its name is written."""
     for name, file in generators.items():
         if "serving" in file.sections:
             for index, adapter in enumerate(file.spec.serving.adapters):
                 place = file.document.at("serving", "adapters", index, "name")
-                yield f"{name}-{adapter.name}", place
+                yield adapter_endpoint(name, adapter.name), place
 
 
 def models_left_out(

@@ -213,9 +213,14 @@ def endpoint_name(environment: EnvironmentSpec, endpoint: str) -> str:
     return f"{environment.name}-{endpoint}"
 
 
+def adapter_endpoint(model: str, adapter: str) -> str:
+    """Name of a text generator's adapter beside the endpoints of its environment."""
+    return f"{model}-{adapter}"
+
+
 def adapter_component(environment: EnvironmentSpec, model: str, adapter: str) -> str:
     """Name of the inference component of a text generator's adapter."""
-    return f"{endpoint_name(environment, model)}-{adapter}"
+    return endpoint_name(environment, adapter_endpoint(model, adapter))
 
 
 def builder_project(environment: EnvironmentSpec, route: str) -> str:

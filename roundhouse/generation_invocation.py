@@ -24,7 +24,7 @@ from container.generation_client import (
 )
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.environment_view import adapter_components
-from onboarding.names import adapter_component, endpoint_name
+from onboarding.names import adapter_component, adapter_endpoint, endpoint_name
 from onboarding.text_generation.spec import TextGenerationSpec
 from roundhouse.aws.bearer_token import bearer_token
 from roundhouse.aws.clients import Client, Clients, calling
@@ -134,7 +134,7 @@ def generator_address(
             component = full if spec.endpoint.kind == "inference-component" else None
             return GeneratorAddress(name=name, endpoint=full, component=component)
         for adapter in spec.serving.adapters:
-            own = f"{name}-{adapter.name}"
+            own = adapter_endpoint(name, adapter.name)
             component = adapter_component(environment, name, adapter.name)
             if endpoint in (own, component):
                 return GeneratorAddress(name=own, endpoint=full, component=component)

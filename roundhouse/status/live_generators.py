@@ -10,7 +10,7 @@ from typing import Any, Literal
 from rich.table import Table
 
 from onboarding.deployment import VARIANT
-from onboarding.names import endpoint_name
+from onboarding.names import adapter_component, endpoint_name
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import Client, Clients, calling
@@ -256,7 +256,10 @@ def _drift(
     name = endpoint_name(deployment.environment, deployment.name)
     wanted = None if deployment.entry is None else deployment.entry.checkpoint_key
     has_component = deployment.spec.endpoint.kind == "inference-component"
-    names = {f"{name}-{adapter.name}" for adapter in deployment.spec.serving.adapters}
+    names = {
+        adapter_component(deployment.environment, deployment.name, adapter.name)
+        for adapter in deployment.spec.serving.adapters
+    }
     names |= {name} if has_component else set()
     there = {component.name: component for component in components}
     for missing in sorted(names - there.keys()):
