@@ -25,6 +25,8 @@ TICK_SECONDS = 1.0
 GUARD = 'read -r session && read -r word; [ "$word" = done ] || kill -s KILL -- "-$session"'
 TIMED_OUT = 124
 """Code of a command that was stopped at the end of its time, as timeout(1) has it."""
+LAST_OUTPUT_SECONDS = 10.0
+"""For reading what is left in the streams of a process that has ended."""
 PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when the thread that started it ends."""
 
@@ -161,10 +163,7 @@ class ProcessRunner:
             try:
                 in_time = self._read(process, command, parts, path)
             finally:
-                # What is left of its session.
-                if process.poll() is None:
-                    with suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
+                _end_session(process)
         output, errors = (b"".join(part).decode("utf-8", "replace") for part in parts.values())
         if in_time:
             return Ended(code=process.returncode, output=output, errors=errors)
@@ -178,16 +177,23 @@ class ProcessRunner:
         parts: dict[int, list[bytes]],
         path: Path,
     ) -> bool:
-        """Read both streams into `parts` and a log as they come; False at the end of its time."""
+        """Read both streams into `parts` and a log as they come; False at the end of its time.
+
+        Of a process that has ended, its session is ended too: one of it may hold the streams open.
+        """
         begin = reported = time.monotonic()
         end = begin + command.timeout_seconds
+        has_ended = False
         with selectors.DefaultSelector() as selector, path.open("wb", buffering=0) as log:
             for stream in parts:
                 selector.register(stream, selectors.EVENT_READ)
             while selector.get_map():
                 now = time.monotonic()
+                if not has_ended and process.poll() is not None:
+                    _end_session(process)
+                    has_ended, end = True, now + LAST_OUTPUT_SECONDS
                 if now >= end:
-                    return False
+                    return has_ended
                 if now >= reported + self._tick_seconds:
                     reported = now
                     self._log.progress(f"{command.name}, {now - begin:.0f} seconds")
@@ -202,6 +208,12 @@ class ProcessRunner:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    """End what is left of a process's session, also where the process itself has ended."""
+    with suppress(ProcessLookupError, PermissionError):  # macOS refuses a group of zombies
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextmanager

@@ -95,6 +95,18 @@ def test_process_that_takes_too_long_ends_with_those_that_it_started(runner, tmp
     os.close(end)
 
 
+@pytest.mark.parametrize("last", ["kill -KILL $$", "exit 3", "exec >&- 2>&-; exit 3"])
+def test_session_ends_with_its_first_process_however_that_ended(runner, tmp_path, last):
+    """One that it started would keep its streams open, and the builder waiting."""
+    os.mkfifo(tmp_path / "held")
+    end = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    script = f"exec 3> {tmp_path}/held; echo said; sleep 1000 & {last}"
+    ended = runner.run(shell(script, timeout_seconds=300))
+    assert (ended.code, ended.output) == (-9 if "KILL" in last else 3, "said\n")
+    assert select.select([end], [], [], 30)[0] and os.read(end, 1) == b""
+    os.close(end)
+
+
 BUILDER = """
 import sys
 from engine_build.log import Log
