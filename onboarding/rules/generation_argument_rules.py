@@ -108,6 +108,17 @@ def arguments_go_together(case: GenerationCase) -> Iterator[Fault]:
             allowed=f"{len(serving.adapters)} or more",
             way_out="raise it, or take it out",
         )
+    servers = given.get("api_server_count")
+    if type(servers) is int and (servers < 1 or (servers > 1 and serving.adapters)):
+        yield case.document.at("serving", "arguments", "api_server_count").fault(
+            "'api_server_count' above 1 has no adapters that are loaded while vLLM runs, as "
+            "SageMaker does"
+            if servers > 1
+            else "'api_server_count' below 1 starts vLLM without a server",
+            value=servers,
+            allowed="1",
+            way_out="take it out",
+        )
     if given.get("enable_auto_tool_choice") is True and not given.get("tool_call_parser"):
         yield case.document.at("serving", "arguments", "enable_auto_tool_choice").fault(
             "enable_auto_tool_choice needs a tool_call_parser",

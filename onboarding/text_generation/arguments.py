@@ -15,6 +15,7 @@ RESERVED_PREFIXES = (VLLM_PREFIX, "OPTION_", "SERVING_", "SAGEMAKER_")
 RESERVED_VARIABLES = (
     "STANDARD_AUTO_INSTALL_REQ",
     "HF_MODEL_ID",
+    "VLLM_API_KEY",
     "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING",
 )
@@ -50,8 +51,19 @@ PARALLEL = (
     "device_ids",
 )
 """Arguments that take more GPUs than the tensor parallel size, or cut the cache otherwise."""
-ROUTED = ("host", "port", "uds", "middleware", "root_path", "ssl_keyfile", "ssl_certfile")
-"""Arguments that SageMaker's routes depend on."""
+ROUTED = (
+    "host",
+    "port",
+    "uds",
+    "middleware",
+    "root_path",
+    "ssl_keyfile",
+    "ssl_certfile",
+    "api_key",
+    "headless",
+    "grpc",
+)
+"""Arguments that SageMaker's routes depend on: with others, or a key, vLLM does not answer them."""
 
 
 def engine_arguments(spec: TextGenerationSpec, tensor_parallel: int) -> dict[str, Argument]:

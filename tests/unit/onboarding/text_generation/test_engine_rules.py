@@ -8,6 +8,9 @@ from onboarding.tree import read_tree
 from tests.unit.onboarding.text_generation.plans import plan_text
 from tests.unit.onboarding.text_generation.shapes import generator_tree, llama
 
+FAQ = {"name": "faq", "source": "adapters/faq"}
+COMPONENT = {"kind": "inference-component"}
+
 
 def _faults(folder, change, **config):
     """Return what `check` says of a change of the base plan, on a checkpoint of such a config."""
@@ -26,3 +29,23 @@ def _faults(folder, change, **config):
 )
 def test_accepts_quantized_checkpoints_that_vllm_loads(tmp_path, quantization):
     assert not _faults(tmp_path, {}, quantization_config=quantization)
+
+
+@pytest.mark.parametrize(
+    ("serving", "says"),
+    [
+        ({"arguments": {"api_key": "x"}}, "'serving.arguments.api_key' is set by the plan"),
+        ({"arguments": {"headless": True}}, "'serving.arguments.headless' is set by the plan"),
+        ({"arguments": {"grpc": True}}, "'serving.arguments.grpc' is set by the plan"),
+        ({"environment": {"VLLM_API_KEY": "x"}}, "VLLM_API_KEY' is set by the plan"),
+        ({"arguments": {"api_server_count": 0}}, "without a server"),
+        ({"arguments": {"api_server_count": 2}, "adapters": [FAQ]}, "above 1 has no adapters"),
+    ],
+)
+def test_refuses_what_keeps_vllm_from_answering(tmp_path, serving, says):
+    (fault,) = _faults(tmp_path, {"serving": serving, "endpoint": COMPONENT})
+    assert says in fault and "take it out" in fault
+
+
+def test_accepts_servers_without_adapters(tmp_path):
+    assert not _faults(tmp_path, {"serving": {"arguments": {"api_server_count": 2}}})
