@@ -16,7 +16,9 @@ from local_cloud.sagemaker.hosting.instance import Instance
 from local_cloud.sagemaker.metrics.invocation_metrics import InvocationMetrics
 
 UNTRACKED_SECONDS = 10.0
-"""Variants that nothing scales are sampled no more often than this, however fast time runs."""
+"""Variants that nothing scales, of endpoints without inference components, are sampled no more
+often than this, however fast time runs.
+"""
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -28,6 +30,8 @@ class Running:
     key: tuple[str, str, str, str]
     instances: tuple[Instance, ...]
     queued: bool
+    hosts_components: bool
+    """Whether they take copies of inference components."""
     enhanced: frozenset[str] = frozenset()
     """Ids of instances that have metrics of their own, by their endpoint config."""
 
@@ -54,6 +58,7 @@ def running(endpoints: Mapping[str, Endpoint]) -> Iterator[Running]:
                 key=key,
                 instances=tuple(members),
                 queued=endpoint.is_asynchronous,
+                hosts_components=any(fleet.hosts_components for fleet in endpoint.fleets),
                 enhanced=frozenset(enhanced),
             )
 
@@ -70,8 +75,9 @@ def running_count(endpoints: Mapping[str, Endpoint], endpoint_name: str, variant
 class Hosts:
     """Samples all instances.
 
-    `scaled_variants` returns the variants of an endpoint that something scales: only they are
-    sampled every minute at any pace.
+    `scaled_variants` returns the variants of an endpoint that something scales: they, and those
+    that host inference components, whose copies something scales, are sampled every minute at any
+    pace.
     """
 
     def __init__(
@@ -124,7 +130,7 @@ class Hosts:
 
     def _is_due(self, variant: Running, now: float) -> bool:
         with request_scope(*variant.key[:2]):
-            tracked = self._is_tracked(variant)
+            tracked = variant.hosts_components or self._is_tracked(variant)
         if not tracked and now - self._sampled.get(variant.key, 0.0) < UNTRACKED_SECONDS:
             return False
         self._sampled[variant.key] = now
