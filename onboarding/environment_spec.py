@@ -293,7 +293,7 @@ class EnvironmentSpec(Value):
 
     @property
     def session_seconds(self) -> int:
-        """How long the sessions of the workflows' roles for builds and deployments may last."""
+        """How long the workflows' sessions for builds, deployments and promotions may last."""
         return SESSION_SECONDS.clamp(60 * self.builds.timeout_minutes)
 
     @property

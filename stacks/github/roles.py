@@ -80,6 +80,7 @@ def workflow_roles(
             name="promote",
             trust=(deploy,),
             statements=promote_statements(environment, source),
+            seconds=seconds,
         )
     far = [receiver for receiver in receivers if receiver.account != environment.account]
     if far:

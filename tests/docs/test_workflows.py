@@ -222,6 +222,17 @@ def test_roles_are_assumed_by_one_file_which_roles_can_trust():
     assert writes == {("roundhouse-run.yml", role) for role in ("build", "deploy", "promote")}
 
 
+def test_sessions_that_write_last_as_long_as_their_roles_allow():
+    sessions = {
+        step["with"]["role-to-assume"].split(".")[-1].strip(" }"): step["with"]
+        for step in steps(FOLDER / "workflows" / "roundhouse-run.yml")
+        if "configure-aws-credentials" in step.get("uses", "")
+    }
+    wanted = "${{ fromJSON(inputs.environment).session_seconds }}"
+    for role in ("build", "deploy", "promote"):
+        assert sessions[role].get("role-duration-seconds") == wanted, role
+
+
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
 def test_command_of_a_workflow_has_the_options_that_it_is_given(command):
     verbs, *options = command

@@ -210,13 +210,14 @@ def test_source_lets_the_promote_role_read_what_is_promoted_alone(pair):
     }
 
 
-def test_session_lasts_as_long_as_a_build_may(tmp_path):
+def test_sessions_that_build_deploy_or_promote_last_as_long_as_a_build_may(tmp_path):
     for minutes, seconds in ((5, 3600), (240, 14_400), (2160, 21_600)):
         builds = environment("dev").builds.model_copy(update={"timeout_minutes": minutes})
-        own = spec("dev", "111122223333", builds=builds)
-        found = roles(stacks(tmp_path / str(minutes), own))
+        source = spec("staging", "111122223333")
+        own = spec("dev", "111122223333", builds=builds, promotes_from="staging")
+        found = roles(stacks(tmp_path / str(minutes), own, source))
         assert {name: role["MaxSessionDuration"] for name, role in found.items()} == {
-            "plan": 3600, "drift": 3600, "build": seconds, "deploy": seconds,
+            "plan": 3600, "drift": 3600, "build": seconds, "deploy": seconds, "promote": seconds,
         }  # fmt: skip
 
 
