@@ -12,7 +12,7 @@ from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry, write_checkpoint_entry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.quantizer_route import QuantizerRoute, quantizer_route
-from roundhouse.aws.clients import object_exists
+from roundhouse.aws.clients import Client, bucket_exists, list_objects
 from roundhouse.deploy.builds.records import another_record, published_record
 from roundhouse.errors import BuildFailedError
 from roundhouse.session import Session
@@ -87,8 +87,9 @@ def missing_checkpoints(
 ) -> tuple[CheckpointRequest, ...]:
     """Return the checkpoints that would hold their SLO and have no lock entry.
 
-    And those accepted whose files are gone from S3. Of `models` only, when any are named. Raises
-    BuildFailedError for checkpoints that the environment receives by promotion.
+    And those accepted of which S3 lacks a file, or has it in another size. Of `models` only, when
+    any are named. Raises BuildFailedError for checkpoints that the environment receives by
+    promotion.
     """
     requests = tuple(
         request
@@ -120,10 +121,16 @@ def _missing(session: Session, deployment: GenerationDeployment) -> Iterator[Che
         key = entry.checkpoint_key
         if entry is not deployment.entry and (session.is_promoted or key in deployment.held_by):
             continue
-        last = f"{checkpoint_prefix(key)}{entry.files[-1].path}"
-        if entry.accepted and not object_exists(s3, bucket, last):
+        if entry.accepted and not _is_whole(s3, bucket, entry):
             why = "in the lock, but gone from S3"
             yield CheckpointRequest(deployment=deployment, key=key, scheme=entry.scheme, why=why)
+
+
+def _is_whole(s3: Client, bucket: str, entry: CheckpointEntry) -> bool:
+    """Return whether a bucket has every file of a checkpoint in its size."""
+    prefix = checkpoint_prefix(entry.checkpoint_key)
+    held = list_objects(s3, bucket, prefix) if bucket_exists(s3, bucket) else {}
+    return all(held.get(f"{prefix}{file.path}") == file.size_bytes for file in entry.files)
 
 
 def refuse_received(session: Session, what: str, models: Collection[str]) -> None:

@@ -70,6 +70,11 @@ class Cloud:
     def get_object(self, Bucket, Key):
         return {"Body": io.BytesIO(self._get(Key))}
 
+    def list_objects_v2(self, Bucket, Prefix):
+        for key in sorted(self.objects):
+            if key.startswith(Prefix):
+                yield {"Contents": [{"Key": key, "Size": len(self.objects[key])}]}
+
     def put_object(self, Bucket, Key, Body, IfNoneMatch):
         self.objects[Key] = Body
 

@@ -56,6 +56,9 @@ class S3:
             "ChecksumSHA256": base64.b64encode(digest.digest()).decode(),
         }
 
+    def head_bucket(self, Bucket):
+        return self.buckets[Bucket] and {}
+
     def get_paginator(self, _):
         def paginate(Bucket, Prefix):
             items = sorted(self.buckets[Bucket].items())

@@ -37,7 +37,7 @@ class CheckpointCloud(Cloud):
         entry = checkpoint_entry(engine["engineKey"], engine["scheme"], **changes)
         self.objects[checkpoint_record_path(engine["engineKey"])] = entry.model_dump_json().encode()
         for file in entry.files if entry.accepted else ():
-            self.objects[f"{entry.prefix}{file.path}"] = b""
+            self.objects[f"{entry.prefix}{file.path}"] = bytes(file.size_bytes)
         return {**record, "status": "built", "notReused": ""}
 
 
@@ -91,10 +91,15 @@ def test_failure_of_one_leaves_the_others_recorded(session):
     assert [entry["scheme"] for entry in document["built"]] == ["bf16", "awq"]
 
 
-def test_files_that_are_gone_are_built_again(session):
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize("content", [None, b"short"])
+def test_files_that_are_gone_or_cut_short_are_built_again(session, name, content):
     build(session)
     key = locked(session)["fp8"].checkpoint_key
-    del session.clients.objects[f"{checkpoint_prefix(key)}model.safetensors"]
+    assert missing_checkpoints(session) == ()
+    path, objects = f"{checkpoint_prefix(key)}{name}", session.clients.objects
+    del objects[path]
+    objects.update({} if content is None else {path: content})
     (request,) = missing_checkpoints(session)
     assert (request.key, request.why) == (key, "in the lock, but gone from S3")
 
