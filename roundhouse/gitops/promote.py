@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from onboarding import names
-from onboarding.deployment import DeployedEndpoint, Deployment
+from onboarding.deployment import Deployment
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.names import artifact_bucket
 from onboarding.promotion import FOLDER, Evidence, Promotion, read_promotion
@@ -39,6 +39,8 @@ from roundhouse.processes import Run
 from roundhouse.report import Report
 from roundhouse.revisions import Git
 from roundhouse.session import valid_tree
+from stacks.alarms.properties import alarms as engine_alarms
+from stacks.generation.alarms import alarms as generator_alarms
 
 ClientsOf = Callable[[EnvironmentSpec], Clients]
 """The receiving account's AWS clients for an environment's region."""
@@ -257,12 +259,17 @@ def _format_count(copied: Copied) -> str:
 
 
 def last_alarm(
-    cloudwatch: Client, deployment: DeployedEndpoint, since: datetime, until: datetime
+    cloudwatch: Client, deployment: Endpoint, since: datetime, until: datetime
 ) -> datetime | None:
-    """Return when an alarm of an endpoint was last in ALARM within a time; None: it was quiet."""
+    """Return when an alarm of an endpoint was last in ALARM within a time; None: it was quiet.
+
+    An alarm that adds the first instance or copy goes to ALARM at each start from zero, and is none
+    of these.
+    """
     if since >= until:
         return None
     prefix = f"{names.endpoint_name(deployment.environment, deployment.name)}-"
+    watched = _alarm_names(deployment)
     with calling(f"Alarms of {prefix.rstrip('-')}"):
         ringing = [
             alarm
@@ -270,6 +277,7 @@ def last_alarm(
                 AlarmNamePrefix=prefix, StateValue="ALARM"
             )
             for alarm in page["MetricAlarms"]
+            if alarm["AlarmName"] in watched
         ]
         if ringing:
             return until
@@ -279,6 +287,15 @@ def last_alarm(
                 HistoryItemType="StateUpdate", StartDate=since, EndDate=until
             )
             for item in page["AlarmHistoryItems"]
-            if item["AlarmName"].startswith(prefix) and "to ALARM" in item["HistorySummary"]
+            if item["AlarmName"] in watched and "to ALARM" in item["HistorySummary"]
         ]
     return max(moments, default=None)
+
+
+def _alarm_names(deployment: Endpoint) -> frozenset[str]:
+    """Return the alarms on an endpoint by name, without those by which it scales."""
+    if isinstance(deployment, GenerationDeployment):
+        alarms = generator_alarms(deployment)
+    else:
+        alarms = engine_alarms(deployment)
+    return frozenset(str(alarm["AlarmName"]) for alarm in alarms.values())

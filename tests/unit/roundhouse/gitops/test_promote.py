@@ -115,6 +115,13 @@ def test_refuses_an_alarm_that_rings(rungs):
         rungs.promote()
 
 
+def test_a_start_from_zero_and_an_alarm_of_another_endpoint_are_no_reason(rungs):
+    rungs.alarms.ringing += ["dev-model-001-from-zero", "dev-model-001-fr-server-errors"]
+    moment = NOW.replace(hour=11, minute=30)
+    rungs.alarms.history += [(name, moment) for name in rungs.alarms.ringing]
+    assert rungs.promote().path is not None
+
+
 def test_refuses_an_endpoint_without_a_load_test_unless_none_is_required(rungs):
     rungs.repository.models.write_locks("model-001")
     rungs.repository.models.change("model-001", BUDGET)

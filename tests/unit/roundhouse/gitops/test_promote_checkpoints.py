@@ -145,7 +145,7 @@ def test_refuses_every_gate_that_is_not_met_at_once(chat, rungs):
     signers = {"trusted_signers": [Signer().public]}
     rungs.repository.edit("environments/prod.yaml", signers)
     chat.measure(date="2026-09-01", ttft_p95_ms=3000.0)
-    rungs.alarms.history.append(("dev-chat-ttft", NOW.replace(hour=11, minute=30)))
+    rungs.alarms.history.append(("dev-chat-first-token", NOW.replace(hour=11, minute=30)))
     rungs.repository.commit()
     with pytest.raises(DeployFailedError) as refused:
         rungs.promote()
@@ -158,6 +158,13 @@ def test_refuses_every_gate_that_is_not_met_at_once(chat, rungs):
     ):
         assert fault in text
     assert rungs.s3.copies == [] and read_promotion(rungs.root, "prod") is None
+
+
+def test_a_start_from_zero_and_an_alarm_of_another_endpoint_are_no_reason(chat, rungs):
+    moment = NOW.replace(hour=11, minute=30)
+    rungs.alarms.ringing += ["dev-chat-from-zero", "dev-chat-fr-first-token"]
+    rungs.alarms.history += [(name, moment) for name in rungs.alarms.ringing]
+    assert rungs.promote().path is not None
 
 
 def test_refuses_a_checkpoint_that_dev_does_not_serve_or_nobody_measured(chat, rungs):
