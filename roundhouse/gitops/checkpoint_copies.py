@@ -23,21 +23,25 @@ def copy_checkpoints(
     source: Store,
     destination: Store,
     entries: Sequence[CheckpointEntry],
+    commands: Mapping[str, str],
     on_object: Callable[[str], None] = lambda name: None,
 ) -> Copied:
     """Copy the files of checkpoints and, last, their signed records.
 
     No byte is read here: S3 knows the sha256 of each file and keeps it in the copy. What is there
-    with the same content is left: a copy that was broken off goes on. Raises DeployFailedError for
-    a record or file that is missing, or is another than the lock says, on either side.
+    with the same content is left: a copy that was broken off goes on. `commands` bring the files of
+    each checkpoint key into the source. Raises DeployFailedError for a record or file that is
+    missing, or is another than the lock says, on either side.
     """
     copied = present = 0
     for entry in entries:
-        _require_record(source, entry, is_needed=True)
-        _require_record(destination, entry, is_needed=False)
+        command = commands[entry.checkpoint_key]
+        if not _has_record(source, entry):
+            raise _missing(source, checkpoint_record_path(entry.checkpoint_key), entry, command)
+        _has_record(destination, entry)
         _refuse_others(destination, entry)
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            copy = partial(_copy_file, source, destination, entry)
+            copy = partial(_copy_file, source, destination, entry, command)
             for file, is_new in zip(entry.files, pool.map(copy, entry.files), strict=True):
                 on_object(f"{entry.prefix}{file.path}")
                 copied, present = copied + is_new, present + (not is_new)
@@ -46,19 +50,24 @@ def copy_checkpoints(
         is_new = object_head(destination.s3, destination.bucket, record) is None
         if is_new:
             copy_once(destination.s3, (source.bucket, record), (destination.bucket, record))
-            _require_record(destination, entry, is_needed=True)
+            if not _has_record(destination, entry):
+                raise _change_error(source, record)
         copied, present = copied + is_new, present + (not is_new)
     return Copied(copied=copied, present=present)
 
 
 def _copy_file(
-    source: Store, destination: Store, entry: CheckpointEntry, file: CheckpointFile
+    source: Store,
+    destination: Store,
+    entry: CheckpointEntry,
+    command: str,
+    file: CheckpointFile,
 ) -> bool:
     """Copy one file; False where it is there."""
     key = f"{entry.prefix}{file.path}"
     found = object_head(source.s3, source.bucket, key)
     if found is None:
-        raise _missing(source, key, entry)
+        raise _missing(source, key, entry, command)
     _require_file(source, key, file, found)
     there = object_head(destination.s3, destination.bucket, key)
     is_new = there is None
@@ -67,9 +76,7 @@ def _copy_file(
         copy_once(destination.s3, (source.bucket, key), (destination.bucket, key), etag=etag)
         there = object_head(destination.s3, destination.bucket, key)
     if there is None:
-        raise DeployFailedError(
-            f"s3://{source.bucket}/{key}: changed while it was copied; promote again."
-        )
+        raise _change_error(source, key)
     _require_file(destination, key, file, there)
     return is_new
 
@@ -89,14 +96,12 @@ def _require_file(store: Store, key: str, file: CheckpointFile, found: Mapping[s
         )
 
 
-def _require_record(store: Store, entry: CheckpointEntry, *, is_needed: bool) -> None:
-    """Raise DeployFailedError for a record that is not the lock's, or that is not there."""
+def _has_record(store: Store, entry: CheckpointEntry) -> bool:
+    """Return whether a record is there. Raises DeployFailedError for one that is not the lock's."""
     path = checkpoint_record_path(entry.checkpoint_key)
     content = object_bytes(store.s3, store.bucket, path)
     if content is None:
-        if is_needed:
-            raise _missing(store, path, entry)
-        return
+        return False
     try:
         found = CheckpointEntry.model_validate_json(content)
     except ValueError:
@@ -107,6 +112,7 @@ def _require_record(store: Store, entry: CheckpointEntry, *, is_needed: bool) ->
             f"s3://{store.bucket}/{path}: is not the signed record that the lock of {entry.model} "
             "holds; nothing was overwritten: find out which one is deployed, then delete the other."
         )
+    return True
 
 
 def _refuse_others(store: Store, entry: CheckpointEntry) -> None:
@@ -120,8 +126,14 @@ def _refuse_others(store: Store, entry: CheckpointEntry) -> None:
         )
 
 
-def _missing(store: Store, key: str, entry: CheckpointEntry) -> DeployFailedError:
+def _missing(store: Store, key: str, entry: CheckpointEntry, command: str) -> DeployFailedError:
     return DeployFailedError(
         f"s3://{store.bucket}/{key}: is not there, and the lock of {entry.model} names it; "
-        f"`roundhouse build --env {store.environment} --model {entry.model}` builds it again."
+        f"run {command}, then promote again."
+    )
+
+
+def _change_error(source: Store, key: str) -> DeployFailedError:
+    return DeployFailedError(
+        f"s3://{source.bucket}/{key}: changed while it was copied; promote again."
     )

@@ -99,7 +99,12 @@ def prepare_promotion(
     received = _received_checkpoints(moved.endpoints)
     if received:
         with report.step(f"Copying checkpoints to {destination}") as step:
-            files = copy_checkpoints(stores[0], stores[1], received, step.update)
+            commands = {
+                entry.checkpoint_key: item.source_command(entry.checkpoint_key)
+                for entry in received
+                if isinstance(item := before[entry.model], GenerationDeployment)
+            }
+            files = copy_checkpoints(stores[0], stores[1], received, commands, step.update)
             step.finish(_format_count(files))
         copied = Copied(copied=copied.copied + files.copied, present=copied.present + files.present)
     if present is not None and not moved.is_new:

@@ -25,6 +25,7 @@ from tests.unit.roundhouse.gitops.rungs import BUCKETS, Rungs
 pytestmark = pytest.mark.local_cloud
 
 KEY = "c" * 20
+COMMANDS = {KEY: "`roundhouse build`"}
 PATH = f"engines/{KEY}/model.tar.gz"
 LARGE = b"engine" * 3 * 2**20
 """18 MiB: boto3 copies what is larger than 8 MiB in parts."""
@@ -133,8 +134,8 @@ def put_with_digest(s3, bucket, key, data):
 
 def test_checkpoint_is_copied_from_another_account_once_by_s3s_own_digests(stores, checkpoint):
     source, destination = stores
-    first = copy_checkpoints(source, destination, [checkpoint])
-    again = copy_checkpoints(source, destination, [checkpoint])
+    first = copy_checkpoints(source, destination, [checkpoint], COMMANDS)
+    again = copy_checkpoints(source, destination, [checkpoint], COMMANDS)
     count = len(CONTENT) + 1
     assert (first.copied, first.present, again.copied, again.present) == (count, 0, 0, count)
     own = stored_objects(destination.s3, destination.bucket)
@@ -151,13 +152,13 @@ def test_refuses_a_checkpoint_of_other_bytes_or_without_a_digest(stores, checkpo
     key = f"{checkpoint.prefix}config.json"
     put_with_digest(destination.s3, destination.bucket, key, b"[]")
     with pytest.raises(DeployFailedError, match="two builds claim one key"):
-        copy_checkpoints(source, destination, [checkpoint])
+        copy_checkpoints(source, destination, [checkpoint], COMMANDS)
     assert stored_objects(destination.s3, destination.bucket)[key] == b"[]"
     assert f"checkpoints/{KEY}.json" not in stored_objects(destination.s3, destination.bucket)
     destination.s3.delete_object(Bucket=destination.bucket, Key=key)
     source_s3.put_object(Bucket=source.bucket, Key=key, Body=CONTENT["config.json"])
     with pytest.raises(DeployFailedError, match="S3 has no sha256 of it"):
-        copy_checkpoints(source, destination, [checkpoint])
+        copy_checkpoints(source, destination, [checkpoint], COMMANDS)
 
 
 def test_promotion_reads_the_source_and_writes_nothing_there(accounts, unpromoted, stores):

@@ -220,6 +220,22 @@ def test_refuses_what_is_not_as_the_lock_says(chat, rungs, bucket, name, content
         assert chat.prod[path] == content
 
 
+def test_a_missing_file_of_a_chain_is_promoted_again_and_one_of_a_builder_built(chat, rungs):
+    folder = rungs.root / "environments"
+    prod = (folder / "prod.yaml").read_text()
+    (folder / "staging.yaml").write_text(prod.replace("prod", "staging"))
+    (folder / "prod.yaml").write_text(prod.replace("promotes_from: dev", "promotes_from: staging"))
+    rungs.repository.commit()
+    staging = rungs.s3.buckets.setdefault(PROD.replace("prod", "staging"), dict(chat.dev))
+    lost = f"{chat.deployment().entry.prefix}config.json"
+    del staging[lost], chat.dev[lost]
+    says = "run `roundhouse promote --from dev --to staging`, then promote again"
+    with pytest.raises(DeployFailedError, match=says):
+        rungs.promote(source="staging")
+    with pytest.raises(DeployFailedError, match="run `roundhouse build --env dev --model chat`"):
+        rungs.promote(destination="staging")
+
+
 def test_two_environments_that_built_one_key_are_a_fault_of_their_locks(chat, rungs):
     serves = chat.deployment().entry
     rebuilt = entry_of(serves.checkpoint_key, {**CONTENT, "config.json": b"[]"})
