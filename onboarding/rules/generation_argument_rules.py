@@ -13,6 +13,7 @@ from onboarding.text_generation.platforms import (
     argument_values,
     known_arguments,
     versions_with,
+    versions_with_values,
 )
 
 MTP_KEYS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
@@ -77,7 +78,16 @@ def argument_values_are_the_engines(case: GenerationCase) -> Iterator[Fault]:
             allowed = "a number"
         elif name in values.choices and str(value) not in values.choices[name]:
             allowed = comma_list(values.choices[name])
-        if allowed is not None:
+        if value is False and not values.flags and case.engine_version is not None:
+            yield case.document.at("serving", "arguments", name).fault(
+                f"how vLLM {case.engine_version} turns --{_dashed(name)} off is not known, and the "
+                "image would leave it as it is",
+                value="false",
+                allowed="true",
+                way_out="take it out, or choose a platform with vLLM "
+                f"{comma_list(versions_with_values())}",
+            )
+        elif allowed is not None:
             yield case.document.at("serving", "arguments", name).fault(
                 f"vLLM {case.engine_version} does not take this value of --{_dashed(name)}",
                 value=value,

@@ -134,7 +134,7 @@ def environment_is_within_sagemakers_limits(case: GenerationCase) -> Iterator[Fa
         return
     given = case.spec.serving
     size = given.tensor_parallel if given.tensor_parallel != "auto" else 1
-    values = container_environment(case.spec, size)
+    values = container_environment(case.spec, size, case.engine_version)
     place = case.document.at("serving")
     for name, value in values.items():
         longest = max(len(name.encode()), len(value.encode()))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from onboarding.text_generation.adapter import engine_rank
-from onboarding.text_generation.platforms import argument_values, generation_platforms
+from onboarding.text_generation.platforms import argument_values
 from onboarding.text_generation.spec import Argument, TextGenerationSpec
 
 VLLM_PREFIX = "SM_VLLM_"
@@ -99,13 +99,14 @@ def engine_arguments(spec: TextGenerationSpec, tensor_parallel: int) -> dict[str
     return set_ones | dict(serving.arguments)
 
 
-def container_environment(spec: TextGenerationSpec, tensor_parallel: int) -> Mapping[str, str]:
+def container_environment(
+    spec: TextGenerationSpec, tensor_parallel: int, engine_version: str | None
+) -> Mapping[str, str]:
     """Return the container's environment: the engine's arguments, and the file's variables.
 
     AWS's vLLM images read SM_VLLM_X as --x, and leave one out that is false: it becomes --no-x.
     """
-    row = generation_platforms().get(spec.serving.platform)
-    flags = argument_values(None if row is None else row.engine_version).flags
+    flags = argument_values(engine_version).flags
     values = {
         f"{VLLM_PREFIX}{'NO_' * is_off}{name.upper()}": "true" if is_off else _text(value)
         for name, value in engine_arguments(spec, tensor_parallel).items()

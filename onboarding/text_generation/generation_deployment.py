@@ -57,7 +57,7 @@ class GenerationDeployment:
     @property
     def container_environment(self) -> Mapping[str, str]:
         """The container's environment variables."""
-        return container_environment(self.spec, self.candidate.tensor_parallel)
+        return container_environment(self.spec, self.candidate.tensor_parallel, self.engine_version)
 
     @property
     def checkpoints(self) -> tuple[CheckpointPlan, ...]:

@@ -200,6 +200,11 @@ def argument_values(version: str | None) -> ArgumentValues:
     )
 
 
+def versions_with_values() -> tuple[str, ...]:
+    """Return the versions of vLLM of which it is known what their arguments take as values."""
+    return tuple(_content("vllm_arguments.yaml")["values"])
+
+
 @cache
 def quantization_methods(version: str | None) -> tuple[str, ...] | None:
     """Return the values of quant_method that a version loads; None where that is not known."""

@@ -196,7 +196,7 @@ def test_arguments_are_the_plans_and_known_to_the_engine():
     assert found.keys() <= (known_arguments("0.30.0") or set())
     assert found["max_lora_rank"] == 64 and found["tensor_parallel_size"] == 2
     assert "quantization" not in found
-    variables = container_environment(spec, 2)
+    variables = container_environment(spec, 2, "0.30.0")
     assert variables["SM_VLLM_SERVED_MODEL_NAME"] == "chat"
     assert variables["SM_VLLM_ENABLE_AUTO_TOOL_CHOICE"] == "true"
     assert variables["SM_VLLM_NO_ENABLE_PREFIX_CACHING"] == "true"
