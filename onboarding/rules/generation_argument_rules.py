@@ -9,15 +9,13 @@ from onboarding.nearest import comma_list, did_you_mean
 from onboarding.rules.generation_case import GenerationCase
 from onboarding.rules.rule import rule, rules_of
 from onboarding.text_generation.arguments import PARALLEL, PLANNED, ROUTED
+from onboarding.text_generation.kv_cache import MTP_KEYS
 from onboarding.text_generation.platforms import (
     argument_values,
     known_arguments,
     versions_with,
     versions_with_values,
 )
-
-MTP_KEYS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
-"""Keys of config.json by which a checkpoint says that it has layers that guess tokens."""
 
 
 @rule("serving", "source", "context", "quantization")

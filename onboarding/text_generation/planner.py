@@ -20,7 +20,13 @@ from onboarding.text_generation.gpu_memory import (
     draft_bytes,
     gpu_memory,
 )
-from onboarding.text_generation.kv_cache import CacheLayers, CacheSize, cache_layers, cache_size
+from onboarding.text_generation.kv_cache import (
+    CacheLayers,
+    CacheSize,
+    cache_layers,
+    cache_size,
+    with_mtp_layers,
+)
 from onboarding.text_generation.plan import Candidate
 from onboarding.text_generation.platforms import KV_FP8, Gpu, gpus, schemes
 from onboarding.text_generation.spec import TextGenerationSpec
@@ -56,8 +62,10 @@ class Request:
 
     @property
     def cached_layers(self) -> tuple[CacheLayers, ...]:
-        """Layers whose keys and values share the blocks: the draft model's too, but Medusa's."""
+        """Layers whose keys and values share the blocks: those that guess too, but Medusa's."""
         guess = self.spec.serving.speculative
+        if guess is not None and guess.method == "mtp":
+            return with_mtp_layers(self.layers, self.checkpoint.text_config)
         if self.draft is None or guess is None or guess.method == "medusa":
             return self.layers
         return (*self.layers, *cache_layers(self.draft.text_config))

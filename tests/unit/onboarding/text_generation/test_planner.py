@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -36,6 +37,7 @@ from tests.unit.onboarding.text_generation.shapes import (
     LLAMA_70B,
     SMOLLM,
     generator_tree,
+    llama,
 )
 
 BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
@@ -247,3 +249,28 @@ def test_a_copy_is_not_expected_to_answer_more_at_once_than_a_step_has_sequences
     small = {"prompt_p95": 40, "output_p95": 10}
     spec = _spec(context=small, slo={"itl_p95_ms": 5000}, quantization={"schemes": ["bf16"]})
     assert _choose(spec, SMOLLM, ("ml.g5.2xlarge",))[0].expected_requests == 256
+
+
+@pytest.mark.parametrize(
+    ("config", "counts"),
+    [
+        ({"num_nextn_predict_layers": 2}, {None: 34}),
+        ({"mtp_num_hidden_layers": 1, "sliding_window": 4096}, {4096: 32, None: 1}),
+        (
+            {"num_mtp_layers": 1, "sliding_window": 1024, "sliding_window_pattern": 4},
+            {None: 9, 1024: 24},
+        ),
+    ],
+)
+def test_layers_that_guess_cache_too(config, counts):
+    spec = _spec(serving={"speculative": {"method": "mtp", "tokens": 1}})
+    request = Request(
+        spec=spec,
+        checkpoint=llama(4096, 32, 32, 8, 14_336, **config),
+        engine_version="0.30.0",
+        price=lambda name: 1.0,
+    )
+    assert {item.window: item.count for item in request.cached_layers} == counts
+    assert {item.values for item in request.cached_layers} == {2 * 128}
+    without = replace(request, spec=_spec()).cached_layers
+    assert sum(item.count for item in without) == 32
