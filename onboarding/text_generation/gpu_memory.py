@@ -6,8 +6,11 @@ Source of the adapters: `create_lora_weights` of vllm/lora/layers and `LoRAModel
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from onboarding.text_generation.adapter import WITHOUT_EMBEDDINGS
 from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
@@ -23,8 +26,16 @@ from onboarding.text_generation.weights import (
 )
 
 GIB = 1 << 30
-PACKED = 8
-"""Weights of 4 bits in one 32-bit number."""
+WORD_BITS = 32
+"""Bits of one number of AWQ, GPTQ and compressed-tensors, which hold several weights each."""
+FUSED_ADAPTERS = ("gpt_oss", "qwen3_vl_moe")
+"""Begins of model_type of which one matrix A serves gate and up of an expert (is_3d_moe_weight)."""
+_MATRIX = re.compile(r"\.(weight|weight_packed|qweight)$")
+_EXPERTS = re.compile(
+    r"(\.experts\.(?P<name>gate_up_proj|gate_proj|up_proj|down_proj|w13|w1|w2|w3)(_blocks|\.weight)?"
+    r"|\.block_sparse_moe\.(?P<linear>input_linear|output_linear)\.weight)$"
+)
+"""All experts of a layer in one tensor: (experts, inputs, outputs), or the latter two turned."""
 _ROW_PARALLEL = re.compile(
     r"\.(o_proj|down_proj|out_proj|c_proj|fc2|w2|wo|dense_4h_to_h)\.(weight|weight_packed|qweight)$"
 )
@@ -79,9 +90,15 @@ def adapter_bytes(checkpoint: Checkpoint, slots: int, rank: int, tensor_parallel
     heads = key_value_heads(config, int(config.get("num_attention_heads") or 1))
     numbers = 0.0
     for name, tensor, count in checkpoint.kinds:
-        if not is_layer_matrix(name, tensor) or tensor.dtype.startswith("F8_E8"):
+        if not is_layer_matrix(name, tensor):
             continue
-        outputs, inputs = _sizes(name, tensor)
+        if len(tensor.shape) > 2 and (experts := _EXPERTS.search(name)) is not None:
+            kind = experts["name"] or experts["linear"]
+            numbers += count * _expert_numbers(kind, tensor, config, tensor_parallel)
+            continue
+        if not _MATRIX.search(name):
+            continue  # Scales, zero points and biases of quantized layers.
+        outputs, inputs = _sizes(name, tensor, checkpoint.quantization or {})
         if is_replicated(name):
             numbers += count * (inputs + outputs)
         elif _ROW_PARALLEL.search(name):
@@ -102,11 +119,28 @@ def draft_bytes(draft: Checkpoint, tensor_parallel: int) -> float:
     return count_weights(draft, schemes()["bf16"], tensor_parallel).gpu_bytes
 
 
-def _sizes(name: str, tensor: TensorHeader) -> tuple[int, int]:
-    """Return outputs and inputs of a linear layer, whose 4-bit weights may be packed."""
+def _expert_numbers(
+    kind: str, tensor: TensorHeader, config: Mapping[str, Any], tensor_parallel: int
+) -> float:
+    """Return the numbers of both matrices for all experts of a tensor, by rank 1."""
+    experts, *sizes = tensor.shape
+    hidden = config.get("hidden_size") or sizes[-1]
+    wide = math.prod(sizes) * _numbers_a_value(tensor) / hidden / tensor_parallel
+    is_two = kind in ("gate_up_proj", "w13", "input_linear")
+    is_fused = str(config.get("model_type")).startswith(FUSED_ADAPTERS)
+    return experts * (wide + hidden * (2 if is_two and not is_fused else 1))
+
+
+def _sizes(name: str, tensor: TensorHeader, quantization: Mapping[str, Any]) -> tuple[float, float]:
+    """Return outputs and inputs of a linear layer, whose weights may be packed."""
     first, second = tensor.shape[-2:]
-    if name.endswith(".weight_packed"):
-        return first, second * (PACKED if tensor.dtype == "I32" else 2)
     if name.endswith(".qweight"):
-        return second, first * PACKED
-    return first, second
+        packed = WORD_BITS / (quantization.get("bits") or 4)
+        method = f"{quantization.get('quant_method')} {quantization.get('packing_format')}"
+        return (second * packed, first) if "awq" in method else (second, first * packed)
+    return first, second * _numbers_a_value(tensor)
+
+
+def _numbers_a_value(tensor: TensorHeader) -> int:
+    """Return how many weights of 4 bits one number of a tensor holds; 1 of other types."""
+    return {"I32": WORD_BITS // 4, "U8": 2}.get(tensor.dtype, 1)

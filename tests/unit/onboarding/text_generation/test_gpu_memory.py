@@ -92,17 +92,89 @@ def test_ranks_are_those_that_vllm_takes():
     assert engine_rank([8, 40, 9]) == 64 and ENGINE_RANKS[-1] == 512
 
 
-def test_packed_weights_have_the_sizes_of_their_layers():
-    plain = adapter_bytes(LLAMA_8B, 1, 16, 1)
+GPTQ, AWQ = {"quant_method": "gptq"}, {"quant_method": "awq", "bits": 4}
+AUTO_ROUND = {"quant_method": "auto-round", "packing_format": "auto_round:auto_awq", "bits": 4}
+
+
+@pytest.mark.parametrize("tensor_parallel", [1, 4])
+@pytest.mark.parametrize(
+    ("quantization", "parts"),
+    [
+        (GPTQ, lambda rows, columns: {
+            "qweight": ("I32", columns // 8, rows), "qzeros": ("I32", columns // 128, rows // 8),
+            "scales": ("F16", columns // 128, rows)}),
+        (GPTQ | {"bits": 8}, lambda rows, columns: {"qweight": ("I32", columns // 4, rows)}),
+        (AWQ, lambda rows, columns: {
+            "qweight": ("I32", columns, rows // 8), "scales": ("F16", columns // 128, rows)}),
+        (AUTO_ROUND, lambda rows, columns: {"qweight": ("I32", columns, rows // 8)}),
+        ({"quant_method": "compressed-tensors"}, lambda rows, columns: {
+            "weight": ("F8_E4M3", rows, columns), "weight_scale": ("BF16", rows, 1)}),
+        ({"quant_method": "modelopt"}, lambda rows, columns: {
+            "weight": ("U8", rows, columns // 2),
+            "weight_scale": ("F8_E4M3", rows, columns // 16)}),
+    ],
+    ids=["gptq", "gptq-8", "awq", "auto-round-awq", "fp8", "nvfp4"],
+)  # fmt: skip
+def test_quantized_layers_take_adapters_of_their_own_sizes(quantization, parts, tensor_parallel):
     packed = {}
     for name, tensor in LLAMA_8B.tensors.items():
         if ".layers." in name and len(tensor.shape) == 2:
-            rows, columns = tensor.shape
-            shape, own = (columns // 8, rows), name.replace(".weight", ".qweight")
-            packed[own] = TensorHeader(dtype="I32", shape=shape)
+            for part, (dtype, *shape) in parts(*tensor.shape).items():
+                own = f"{name.removesuffix('.weight')}.{part}"
+                packed[own] = TensorHeader(dtype=dtype, shape=tuple(shape))
         else:
             packed[name] = tensor
-    assert adapter_bytes(replace(LLAMA_8B, tensors=packed), 1, 16, 1) == plain
+    config = {**LLAMA_8B.config, "quantization_config": quantization}
+    found = adapter_bytes(Checkpoint(config=config, tensors=packed), 1, 16, tensor_parallel)
+    assert found == adapter_bytes(LLAMA_8B, 1, 16, tensor_parallel)
+
+
+HIDDEN, WIDE, EXPERTS = 2880, 1440, 32
+ALONE = {
+    f"{expert}.{name}.weight": ("BF16", *shape)
+    for expert in range(EXPERTS)
+    for name, shape in {
+        "gate_proj": (WIDE, HIDDEN), "up_proj": (WIDE, HIDDEN), "down_proj": (HIDDEN, WIDE),
+    }.items()
+}  # fmt: skip
+TURNED = {
+    "gate_up_proj": ("BF16", EXPERTS, HIDDEN, 2 * WIDE),
+    "down_proj": ("BF16", EXPERTS, WIDE, HIDDEN),
+}
+MXFP4 = {
+    "gate_up_proj_blocks": ("U8", EXPERTS, 2 * WIDE, HIDDEN // 32, 16),
+    "gate_up_proj_scales": ("U8", EXPERTS, 2 * WIDE, HIDDEN // 32),
+    "gate_up_proj_bias": ("BF16", EXPERTS, 2 * WIDE),
+    "down_proj_blocks": ("U8", EXPERTS, HIDDEN, WIDE // 32, 16),
+    "down_proj_scales": ("U8", EXPERTS, HIDDEN, WIDE // 32),
+    "down_proj_bias": ("BF16", EXPERTS, HIDDEN),
+}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "kind", "matrices_a"),
+    [
+        (ALONE, "qwen3_moe", 2),
+        (TURNED, "llama4_text", 2),
+        (TURNED, "gpt_oss", 1),
+        (MXFP4, "gpt_oss", 1),
+    ],
+    ids=["one-by-one", "llama4", "gpt-oss-in-bf16", "gpt-oss-in-mxfp4"],
+)
+@pytest.mark.parametrize("tensor_parallel", [1, 2])
+def test_each_expert_of_a_tensor_has_an_adapter(tensors, kind, matrices_a, tensor_parallel):
+    prefix = "model.layers.0.mlp.experts"
+    headers = {
+        f"{prefix}.{name}": TensorHeader(dtype=dtype, shape=tuple(shape))
+        for name, (dtype, *shape) in tensors.items()
+    }
+    config = {"model_type": kind, "hidden_size": HIDDEN, "num_attention_heads": 64}
+    with_ones = adapter_bytes(Checkpoint(config=config, tensors=headers), 2, 16, tensor_parallel)
+    without = adapter_bytes(Checkpoint(config=config, tensors={}), 2, 16, tensor_parallel)
+    # vLLM's w13_lora_a, w13_lora_b, w2_lora_a and w2_lora_b of lora/layers/fused_moe.py.
+    wide = WIDE // tensor_parallel
+    numbers = EXPERTS * (matrices_a * HIDDEN + 2 * wide + wide + HIDDEN)
+    assert with_ones - without == 2 * 16 * numbers * 2
 
 
 def test_a_plan_counts_adapters_and_the_draft_model():
