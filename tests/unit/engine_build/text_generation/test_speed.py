@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from engine_build.log import Log
-from engine_build.runner import Ended
+from engine_build.runner import TIMED_OUT, Ended
 from engine_build.settings import Settings
-from engine_build.text_generation.speed import MODULE, measure_speed
+from engine_build.text_generation.speed import MODULE, SECONDS, measure_speed
 from tests.unit.onboarding.text_generation.test_planner import _spec
 
 SOURCE, OURS = Path("/w/source"), Path("/w/checkpoint")
@@ -20,14 +20,20 @@ ON_CPU = Settings(vllm_python=sys.executable, speed_on_cpu=True)
 
 
 class Engines:
-    """Plays vLLM's processes: the rates of each folder, one list a process, in their order."""
+    """Plays vLLM's processes: the rates of each folder, one list a process, in their order.
 
-    def __init__(self, **rates):
+    Each takes so many seconds of its clock, or the time that its command is given.
+    """
+
+    def __init__(self, seconds=60, **rates):
         self.rates = {name: list(rows) for name, rows in rates.items()}
-        self.commands = []
+        self.commands, self.seconds, self.now = [], seconds, 1000.0
 
     def run(self, command):
         self.commands.append(command)
+        self.now += min(self.seconds, command.timeout_seconds)
+        if self.seconds > command.timeout_seconds:
+            return Ended(code=TIMED_OUT, output="", errors="still running; stopped")
         request = json.loads(command.argv[-1])
         rows = self.rates[Path(request["engine"]["model"]).name]
         row = rows.pop(0)
@@ -41,7 +47,14 @@ def measure(engines, settings=ON_CPU, **spec):
     stream = io.StringIO()
     log, folders = Log(stream), (SOURCE, OURS)
     record = measure_speed(
-        _spec(**spec), folders, 2, settings, engines, log, gpu=lambda count: None
+        _spec(**spec),
+        folders,
+        2,
+        settings,
+        engines,
+        log,
+        gpu=lambda count: None,
+        clock=lambda: engines.now,
     )
     return record, stream.getvalue()
 
@@ -79,6 +92,20 @@ def test_source_larger_than_the_machine_is_tried_once():
     record, log = measure(engines)
     assert record.reference_tokens_per_second is None and len(record.rounds) == 3
     assert "vLLM ended with code 1: ValueError: no memory" in log
+
+
+@pytest.mark.parametrize(
+    ("seconds", "finished"),
+    [(299, 3), (400, 2), (450, None), (600, None), (5000, None), (SECONDS / 5, 2)],
+)
+def test_rounds_that_end_within_one_deadline_count(seconds, finished):
+    engines = Engines(seconds, source=[[100.0]] * 3, checkpoint=[[150.0]] * 3)
+    record, log = measure(engines)
+    assert (None if record is None else len(record.rounds)) == finished
+    assert engines.now <= 1000 + SECONDS and len(engines.commands) <= 6
+    assert ("not measured; the plan's estimate stands" in log) == (record is None)
+    if finished != 3:
+        assert "1800 seconds are over after" in log
 
 
 @pytest.mark.parametrize(
