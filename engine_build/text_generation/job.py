@@ -73,7 +73,6 @@ class CheckpointJob:
     token: str | None = None
     """For Hugging Face, where the environment names no secret with one."""
     clock: Callable[[], float] = time.monotonic
-    _models: list[LanguageModel] = field(default_factory=list)
 
     def run(self) -> tuple[Status, CheckpointEntry]:
         """Build, judge and publish what is missing.

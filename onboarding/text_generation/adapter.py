@@ -15,6 +15,7 @@ from typing import Any
 from onboarding.text_generation.checkpoint import (
     FLOATS,
     LENGTH_BYTES,
+    PICKLES,
     Checkpoint,
     CheckpointError,
     TensorHeader,
@@ -23,7 +24,6 @@ from onboarding.text_generation.checkpoint import (
 )
 
 ADAPTER_CONFIGURATION, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 ENGINE_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """What vLLM takes as --max-lora-rank (MaxLoRARanks of vllm/config/lora.py)."""
 NOT_SERVED = {

@@ -21,7 +21,7 @@ TOKENIZER = "tokenizer_config.json"
 TOKENIZERS = (TOKENIZER, "tokenizer.json", "tokenizer.model", "vocab.json")
 CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json")
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-SAFETENSORS, PICKLES = ".safetensors", (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+SAFETENSORS, PICKLES = ".safetensors", (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 _NUMBER = re.compile(r"\.\d+(?=\.)\.")
 LENGTH_BYTES = 8
 LARGEST_HEADER = 100_000_000
