@@ -116,6 +116,9 @@ class GenerationKnee(Value):
     output_tokens_per_second: float
     instance_type: str
     endpoint: str
+    plan_key: str | None = None
+    """Digest of what was served (GenerationDeployment.plan_key); None: a knee of before it was
+    kept."""
     date: str
     tool: str
 

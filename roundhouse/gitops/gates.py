@@ -79,15 +79,13 @@ def evidence(deployment: Deployment, source: Deployment, gates: GatesSpec) -> Ev
     )
 
 
-def checkpoint_evidence(
-    deployment: GenerationDeployment, source: GenerationDeployment, gates: GatesSpec
-) -> Evidence | None:
+def checkpoint_evidence(deployment: GenerationDeployment, gates: GatesSpec) -> Evidence | None:
     """Return the same of a text generator's endpoint: goodput of one copy at the SLO."""
     knee = None if deployment.entry is None else deployment.entry.knee
     if knee is None:
         return None
     return Evidence(
-        endpoint=endpoint_name(source.environment, source.name),
+        endpoint=knee.endpoint,
         instance_type=knee.instance_type,
         requests_per_second=knee.goodput_requests_per_second,
         slo_ms=deployment.spec.slo.ttft_p95_ms,
@@ -160,6 +158,14 @@ def _knee_faults(
         )
         return
     yield from _age_faults(name, knee.date, days, today, bench)
+    if knee.plan_key != deployment.plan_key:
+        environment = deployment.environment.name
+        yield (
+            f"{name}: its load test was of another image, vLLM version, tensor parallel size or "
+            f"arguments than {environment} deploys (plan {knee.plan_key or 'not recorded'}, "
+            f"{environment}'s is {deployment.plan_key}); give {before} the same, deploy it, and "
+            f"{bench} makes one"
+        )
     for what, measured, wanted in (
         ("ttft_p95_ms", knee.ttft_p95_ms, slo.ttft_p95_ms),
         ("itl_p95_ms", knee.itl_p95_ms, slo.itl_p95_ms),

@@ -255,7 +255,7 @@ def _evidence(item: Endpoint, source: Endpoint) -> Evidence | None:
     if isinstance(item, Deployment) and isinstance(source, Deployment):
         return evidence(item, source, gates)
     if isinstance(item, GenerationDeployment) and isinstance(source, GenerationDeployment):
-        return checkpoint_evidence(item, source, gates)
+        return checkpoint_evidence(item, gates)
     return None
 
 

@@ -94,6 +94,7 @@ def measured_knee(
         output_tokens_per_second=knee.phase.output_tokens_per_second / served.copies,
         instance_type=served.instance_type,
         endpoint=endpoint_name(deployment.environment, deployment.name),
+        plan_key=deployment.plan_key,
         date=done.result.circumstances.date[:10],
         tool=f"{TOOL}, {served.copies} copies",
     )

@@ -78,7 +78,13 @@ class Chat:
     def measure(self, **changes):
         found = self.deployment()
         if found.entry is not None:
-            own = {"date": "2026-11-20", "instance_type": found.candidate.instance_type, **changes}
+            own = {
+                "date": "2026-11-20",
+                "instance_type": found.candidate.instance_type,
+                "endpoint": "dev-chat",
+                "plan_key": found.plan_key,
+                **changes,
+            }
             measured = knee().model_copy(update=own)
             record_knee(self.root / "models", "chat", found.entry.checkpoint_key, measured)
 
@@ -165,6 +171,33 @@ def test_a_start_from_zero_and_an_alarm_of_another_endpoint_are_no_reason(chat, 
     rungs.alarms.ringing += ["dev-chat-from-zero", "dev-chat-fr-first-token"]
     rungs.alarms.history += [(name, moment) for name in rungs.alarms.ringing]
     assert rungs.promote().path is not None
+
+
+@pytest.mark.parametrize("how", ["older", "serving"])
+def test_refuses_a_load_test_of_another_plan(chat, rungs, how):
+    """`older`: its knee does not say of which; `serving`: of arguments that changed since."""
+    if how == "older":
+        chat.measure(plan_key=None)
+    else:
+        measured = chat.deployment().plan_key
+        chat.write(serving={"max_num_batched_tokens": 4096})
+        assert chat.deployment("prod").plan_key != measured
+    rungs.repository.commit()
+    says = r"its load test was of another image, vLLM version.*`roundhouse bench --env dev chat"
+    with pytest.raises(DeployFailedError, match=says):
+        rungs.promote()
+    assert rungs.s3.copies == [] and read_promotion(rungs.root, "prod") is None
+    chat.measure()
+    rungs.repository.commit()
+    assert rungs.promote().path is not None
+
+
+def test_evidence_names_the_endpoint_that_was_measured(chat, rungs):
+    chat.measure(endpoint="dev-chat-of-a-load-test")
+    rungs.repository.commit()
+    rungs.promote()
+    evidence = read_promotion(rungs.root, "prod").evidence["chat"]
+    assert evidence.endpoint == "dev-chat-of-a-load-test"
 
 
 def test_refuses_a_checkpoint_that_dev_does_not_serve_or_nobody_measured(chat, rungs):

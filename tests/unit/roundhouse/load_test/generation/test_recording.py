@@ -127,6 +127,7 @@ def test_knee_of_one_copy_is_written_into_the_lock(subject):
     assert entry.knee == done.knee
     assert (done.knee.concurrency, done.knee.instance_type) == (4, "ml.g6e.2xlarge")
     assert (done.knee.ttft_p95_ms, done.knee.itl_p95_ms) == pytest.approx((100, 10))
+    assert done.knee.plan_key == subject.deployment.plan_key
     assert (done.knee.endpoint, done.knee.date) == ("cloud-chat", "2026-01-02")
     assert "answers 4 requests at once" in done.summary
 
