@@ -19,7 +19,11 @@ from roundhouse.deploy.builds.source import (
     publish_capture_checks,
     require_committed_sources,
 )
-from roundhouse.deploy.endpoint_steps import restore_scaling, retention_parameters, take_first_steps
+from roundhouse.deploy.endpoint_steps import (
+    restore_held_resources,
+    retention_parameters,
+    take_first_steps,
+)
 from roundhouse.deploy.live_endpoints import require_live_component, require_live_config
 from roundhouse.deploy.permissions import Confirm, added_permissions, require_approval
 from roundhouse.deploy.quotas import require_quotas
@@ -209,7 +213,8 @@ def _deploy_endpoints(
 ) -> cdk.Deployed:
     """Deploy endpoints, each by as many updates as its change takes.
 
-    After a failure no endpoint is left without its scaling, and that first failure is raised.
+    After a failure no endpoint is left without its scaling or an adapter, and that first failure is
+    raised.
     """
     with session.report.step("Synthesising (cdk synth)"):
         endpoints = session.endpoints if patterns == cdk.ALL else ()
@@ -249,10 +254,11 @@ def _deploy_endpoints(
         return deployed
     except RoundhouseError:
         try:
-            restore_scaling(session, deployments, artifacts)
+            restore_held_resources(session, deployments, artifacts)
         except RoundhouseError as error:
             session.report.print(
-                f"An endpoint may be without its scaling until the next deploy: {error}"
+                "An endpoint may be without its scaling or an adapter until the next deploy: "
+                f"{error}"
             )
         raise
 

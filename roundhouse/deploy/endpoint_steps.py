@@ -16,7 +16,7 @@ from stacks.endpoint.change import (
     update_steps,
     updates_component,
     updates_config,
-    with_scaling_again,
+    with_held_resources,
 )
 from stacks.endpoint.properties import RETAINS
 from stacks.generation.properties import KEEPS_COPIES
@@ -75,17 +75,17 @@ def retention_parameters(
     )
 
 
-def restore_scaling(
+def restore_held_resources(
     session: Session,
     deployments: Sequence[DeployedEndpoint],
     artifacts: Mapping[str, StackArtifact],
 ) -> tuple[str, ...]:
-    """Deploy the scaling that a first update took away, where the last update failed.
+    """Deploy what a first update took away, scaling and adapters, where the last update failed.
 
     Returns the stacks changed.
     """
     deployed = deployed_templates(session, list(map(endpoint_stack_name, deployments)))
-    restored = {name: with_scaling_again(template) for name, template in deployed.items()}
+    restored = {name: with_held_resources(template) for name, template in deployed.items()}
     templates = {
         name: template
         for name, template in restored.items()
@@ -93,7 +93,7 @@ def restore_scaling(
     }
     if not templates:
         return ()
-    title = "Restoring the scaling of endpoints that stay as they were"
+    title = "Restoring scaling and adapters of endpoints that stay as they were"
     return _deploy(session, title, artifacts, templates)
 
 

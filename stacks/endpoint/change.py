@@ -76,12 +76,12 @@ def update_steps(before: Template, after: Template) -> tuple[UpdateStep, ...]:
     return (*steps, UpdateStep(template=after))
 
 
-def with_scaling_again(template: Template) -> Template | None:
-    """A deployed template with the scaling that a first update took away.
+def with_held_resources(template: Template) -> Template | None:
+    """A deployed template with the scaling and the adapters that a first update took away.
 
     None where it took none, or all came back.
     """
-    held = _held_counts(template)
+    held = _held_resources(template)
     if not held:
         return None
     metadata = {key: value for key, value in template["Metadata"].items() if key != HELD}
@@ -116,19 +116,16 @@ def _without_old_adapters(before: Template, after: Template) -> Template | None:
     """Return the deployed template without the adapters that the new copies could not load.
 
     A copy loads the adapters of its component before it answers, and CloudFormation updates the
-    base first, and deletes last. None where each of them can be loaded, or the base stays.
+    base first, and deletes last. `HELD` keeps them, for an update of the base that is taken back.
+    None where each of them can be loaded, or the base stays.
     """
     old, new = _adapters(before), _adapters(after)
     gone, lower = old.keys() - new.keys(), _adapter_rank(after) < _adapter_rank(before)
     changed = {name for name in old.keys() & new.keys() if lower and old[name] != new[name]}
     if not updates_component(before, after) or not (gone or changed):
         return None
-    resources = {
-        name: resource
-        for name, resource in before["Resources"].items()
-        if name not in gone | changed
-    }
-    return {**before, "Resources": resources}
+    resources = dict(before["Resources"])
+    return _with_held(before, {name: resources.pop(name) for name in gone | changed}, resources)
 
 
 def _adapters(template: Template) -> dict[str, Any]:
@@ -172,7 +169,7 @@ def _without_scaling(template: Template, variants: list[str]) -> Template:
     `HELD` keeps both.
     """
     resources = dict(template["Resources"])
-    held = _held_counts(template)
+    held: dict[str, Any] = {}
     gone = [
         logical_id
         for logical_id, each in resources.items()
@@ -187,11 +184,19 @@ def _without_scaling(template: Template, variants: list[str]) -> Template:
             for logical_id, each in resources.items()
             if not set(_references(each)) <= resources.keys()
         ]
-    metadata = {**template.get("Metadata", {}), HELD: json.dumps(held, sort_keys=True)}
+    return _with_held(template, held, resources)
+
+
+def _with_held(
+    template: Template, held: Mapping[str, Any], resources: Mapping[str, Any]
+) -> Template:
+    """Return the template with other resources, and those in `HELD` that it has no more."""
+    text = json.dumps({**_held_resources(template), **held}, sort_keys=True)
+    metadata = {**template.get("Metadata", {}), HELD: text}
     return {**template, "Metadata": metadata, "Resources": resources}
 
 
-def _held_counts(template: Template) -> dict[str, Any]:
+def _held_resources(template: Template) -> dict[str, Any]:
     held: dict[str, Any] = json.loads(template.get("Metadata", {}).get(HELD, "{}"))
     return held
 

@@ -8,7 +8,7 @@ import pytest
 
 from roundhouse.deploy.stacks import deployed_templates
 from roundhouse.errors import DeployFailedError
-from stacks.endpoint.change import with_scaling_again
+from stacks.endpoint.change import with_held_resources
 from tests.local_cloud.load import steady_load
 from tests.local_cloud.tiny_session import (
     Caller,
@@ -68,7 +68,7 @@ def capacities(session):
 
 
 def holds_scaling_back(session):
-    return with_scaling_again(deployed_templates(session, [STACK])[STACK]) is not None
+    return with_held_resources(deployed_templates(session, [STACK])[STACK]) is not None
 
 
 def broken_off_before_the_last(session):
@@ -125,7 +125,9 @@ def test_refuses_a_sick_engine_at_the_last_update_and_the_scaling_comes_back(tin
     finally:
         tiny.write_model(sound_network(), endpoint=SMALL)
     assert load.failures == []
-    assert "Restoring the scaling of endpoints that stay as they were" in printed_text(session)
+    assert "Restoring scaling and adapters of endpoints that stay as they were" in printed_text(
+        session
+    )
     actual = (variants(session), capacities(session))
     assert actual == ({"AllTraffic": "ml.c7i.large"}, {"AllTraffic": (1, 2)})
     assert not holds_scaling_back(session)

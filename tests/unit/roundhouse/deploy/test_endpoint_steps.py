@@ -14,6 +14,7 @@ from roundhouse.errors import DeployFailedError
 from roundhouse.processes import Outcome
 from stacks.endpoint.change import update_steps
 from stacks.endpoint.template import endpoint_template
+from tests.synth import generation_cases
 from tests.unit.roundhouse.deploy.whole_session import whole_session
 
 YES = deployment.DeployOptions(yes=True)
@@ -124,6 +125,19 @@ def test_refused_last_update_gives_the_scaling_back(session, cdk):
     assert session.clients.stacks[cdk.changed] == before
 
 
+def test_refused_last_update_gives_the_adapters_back(session, cdk):
+    rows = [{"name": "fr", "source": "adapters/faq", "rank": 8}]
+    before, wanted = (
+        generation_cases.template(generation_cases.generator(serving={"adapters": adapters}))
+        for adapters in (rows, [])
+    )
+    session.clients.stacks[cdk.changed], cdk.wanted[cdk.changed], cdk.fails = before, wanted, (2,)
+    with pytest.raises(DeployFailedError, match=r"failed: no\. 2"):
+        deploy(session)
+    assert len(cdk.did) == 3 and cdk.did[2].keys() == {cdk.changed}
+    assert session.clients.stacks[cdk.changed] == before
+
+
 def test_refused_first_update_changes_nothing_more(session, cdk):
     cdk.fails = (1,)
     with pytest.raises(DeployFailedError, match=r"failed: no\. 1"):
@@ -137,7 +151,8 @@ def test_refuses_with_the_first_failure_and_says_that_the_scaling_is_still_away(
         deploy(session)
     output = session.report.console.file.getvalue()
     assert (
-        "may be without its scaling until the next deploy" in output and "failed: no. 3" in output
+        "may be without its scaling or an adapter until the next deploy" in output
+        and "failed: no. 3" in output
     )
 
 

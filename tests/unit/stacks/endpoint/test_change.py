@@ -12,7 +12,7 @@ from stacks.endpoint.change import (
     ENDPOINT,
     update_steps,
     updates_config,
-    with_scaling_again,
+    with_held_resources,
 )
 from stacks.scaling.resources import POLICY, TARGET
 from tests.synth import generation_cases
@@ -90,8 +90,8 @@ def test_scaling_that_went_comes_back_as_it_was():
     before = template({MODEL: queue})
     after = template({MODEL: {**BIGGER, **queue}})
     first, _ = update_steps(before, after)
-    assert with_scaling_again(json.loads(json.dumps(first.template))) == before
-    assert with_scaling_again(before) is with_scaling_again(after) is None
+    assert with_held_resources(json.loads(json.dumps(first.template))) == before
+    assert with_held_resources(before) is with_held_resources(after) is None
 
 
 def test_first_update_that_was_done_already_is_not_done_again():
@@ -209,3 +209,6 @@ def test_adapters_that_go_do_so_before_their_base_changes(before, after, left):
         first.template["Resources"]
     )
     assert last.template == new and "adapters go" in first.reason
+    deployed = json.loads(json.dumps(first.template))
+    assert with_held_resources(deployed) == old and with_held_resources(new) is None
+    assert [step.template for step in update_steps(deployed, new)] == [new]
