@@ -13,8 +13,7 @@ from pathlib import Path
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.lock import lock_path
 from onboarding.promotion import FOLDER, Promotion, promotion_path, read_promotion
-from onboarding.text_generation.checkpoint_key import dataset_paths
-from onboarding.text_generation.spec import TextGenerationSpec
+from onboarding.text_generation.checkpoint_key import generator_paths
 from onboarding.tree import Tree, read_tree
 from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.paths import Paths
@@ -73,7 +72,7 @@ def model_files(tree: Tree, model: str) -> tuple[str, ...]:
     files |= {lock_path(Path(item.locks), model).as_posix() for item in tree.environments.values()}
     for view in tree.views.values():
         if model in view.generators:
-            files |= _generator_files(view.generators[model].spec)
+            files |= {*generator_paths(view.generators[model].spec)}
         if model not in view.models:
             continue
         spec = view.models[model].spec
@@ -97,15 +96,6 @@ def model_files(tree: Tree, model: str) -> tuple[str, ...]:
         if isinstance(spec.endpoint, str):
             files.add(f"endpoints/{spec.endpoint}.yaml")
     return tuple(sorted(files))
-
-
-def _generator_files(spec: TextGenerationSpec) -> set[str]:
-    """Return the files and folders of the tree that a text generator names."""
-    sources = (spec.source.checkpoint, *(item.source for item in spec.serving.adapters))
-    places = (*dataset_paths(spec), spec.source.headers, *sources)
-    return {
-        place for place in places if place is not None and "://" not in place and "@" not in place
-    }
 
 
 def _replace_files(tree: Tree, model: str, folder: Path, where: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from onboarding.text_generation.checkpoint_key import generator_paths
 from onboarding.tree import Tree, read_tree
 from roundhouse.errors import NotReadyError, UsageError
 from roundhouse.paths import TREE_FOLDERS
@@ -69,9 +70,9 @@ class Git:
         found = self._git("merge-base", one, other)
         return found.output.strip() if found.code == 0 else one
 
-    def differ(self, one: str, other: str, folders: Sequence[str]) -> bool:
-        """True when files of these folders differ between two commits, or one is not here."""
-        return self._git("diff", "--quiet", one, other, "--", *folders).code != 0
+    def differ(self, one: str, other: str, paths: Sequence[str]) -> bool:
+        """True when these files or folders differ between two commits, or one is not here."""
+        return self._git("diff", "--quiet", one, other, "--", *paths).code != 0
 
     def is_dirty(self, *, but: Sequence[str] = ()) -> bool:
         """True when files of the tree, but those of some folders, are not committed as they are."""
@@ -88,9 +89,9 @@ class Git:
         """Return the folder's path in its repository, with a slash at its end; empty: the root."""
         return self._git("rev-parse", "--show-prefix").output.strip()
 
-    def export(self, commit: str, folders: Sequence[str], destination: Path) -> None:
-        """Write folders of a commit, as far as it has them, below a destination."""
-        listed = self._git("ls-tree", "-d", "--name-only", "-z", commit, "--", *folders)
+    def export(self, commit: str, paths: Sequence[str], destination: Path) -> None:
+        """Write files and folders of a commit, as far as it has them, below a destination."""
+        listed = self._git("ls-tree", "--name-only", "-z", commit, "--", *paths)
         present = [name for name in listed.output.split("\0") if name]
         destination.mkdir(parents=True, exist_ok=True)
         if not present:
@@ -114,18 +115,34 @@ class Git:
 
 
 def export_revision(git: Git, commit: str, destination: Path) -> Tree:
-    """Write the onboarding files of a commit and the locks they name into a folder; read them."""
+    """Write the onboarding files of a commit, and what they name elsewhere, into a folder; read it.
+
+    That is locks, and the files of text generators.
+    """
     git.export(commit, ONBOARDING_FOLDERS, destination)
     tree = read_tree(destination)
-    folders = {PurePosixPath(item.locks) for item in tree.environments.values()}
-    outside = [
-        folder.as_posix()
-        for folder in folders
-        if folder.parts and folder.parts[0] not in ONBOARDING_FOLDERS
-    ]
-    if outside:
-        git.export(commit, sorted(outside), destination)
-    return tree
+    outside = sorted(
+        path for path in named_paths(tree) if PurePosixPath(path).parts[0] not in ONBOARDING_FOLDERS
+    )
+    if not outside:
+        return tree
+    git.export(commit, outside, destination)
+    return read_tree(destination)
+
+
+def named_paths(tree: Tree) -> frozenset[str]:
+    """Return the folders of locks, and the files and folders of text generators, of a tree."""
+    generators = (file.spec for view in tree.views.values() for file in view.generators.values())
+    named = (
+        *(item.locks for item in tree.environments.values()),
+        *(path for spec in generators for path in generator_paths(spec)),
+    )
+    paths = (PurePosixPath(path) for path in named)
+    return frozenset(
+        path.as_posix()
+        for path in paths
+        if path.parts and not path.is_absolute() and ".." not in path.parts
+    )
 
 
 def is_data_only(git: Git, changed: Sequence[str]) -> bool:

@@ -37,7 +37,7 @@ from roundhouse.gitops.model_commits import (
 from roundhouse.paths import TREE_FOLDERS, Paths
 from roundhouse.processes import Run
 from roundhouse.report import Report
-from roundhouse.revisions import Git
+from roundhouse.revisions import Git, named_paths
 from roundhouse.session import valid_tree
 from stacks.alarms.properties import alarms as engine_alarms
 from stacks.generation.alarms import alarms as generator_alarms
@@ -156,9 +156,9 @@ def _next_promotion(
 
 def deploys_same(git: Git, tree: Tree, one: Promotion, other: Promotion) -> bool:
     """True when two promotions deploy the same files and engines."""
-    folders = (*TREE_FOLDERS, *(item.locks for item in tree.environments.values()))
+    paths = (*TREE_FOLDERS, *named_paths(tree))
     sides = [(item.models, item.archives, item.checkpoints) for item in (one, other)]
-    return sides[0] == sides[1] and not git.differ(one.commit, other.commit, folders)
+    return sides[0] == sides[1] and not git.differ(one.commit, other.commit, paths)
 
 
 def _destination(tree: Tree, source: str, destination: str) -> EnvironmentSpec:

@@ -16,7 +16,7 @@ from onboarding.checkpoint import checkpoint_files
 from onboarding.deployment import Deployment
 from onboarding.names import SOURCES_PREFIX, adapter_path, artifact_bucket
 from onboarding.source_access import S3_SCHEME
-from onboarding.text_generation.checkpoint_key import dataset_paths
+from onboarding.text_generation.checkpoint_key import generator_paths
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
 from roundhouse.aws.clients import bucket_exists, calling, object_exists, write_once
@@ -51,11 +51,12 @@ def named_files(tree: Tree) -> list[str]:
     plugins = {plugin.file for model in models for plugin in model.engine.plugins}
     generators = [file.spec for view in tree.views.values() for file in view.generators.values()]
     folders = {source.checkpoint for source in sources}
-    folders |= {spec.source.checkpoint for spec in generators}
+    paths = (
+        *(path for spec in generators for path in generator_paths(spec)),
+        *tree.dataset_digests,
+    )
     return [
-        *(path for spec in generators for path in dataset_paths(spec)),
-        *(spec.source.headers for spec in generators if spec.source.headers is not None),
-        *(name for path in tree.dataset_digests for name in _dataset_files(tree.root, path)),
+        *(name for path in paths for name in _files_of(tree.root, path)),
         *networks,
         *(file for file in sorted(plugins) if not file.startswith(S3_SCHEME)),
         *(str(PurePosixPath(path).with_name(name)) for path in networks for name in BESIDE_ONNX),
@@ -74,8 +75,8 @@ def named_files(tree: Tree) -> list[str]:
     ]
 
 
-def _dataset_files(root: Path, path: str) -> tuple[str, ...]:
-    """Return a dataset's file, or the files of a folder of images."""
+def _files_of(root: Path, path: str) -> tuple[str, ...]:
+    """Return a file, or the files of a folder, such as a dataset's images or an adapter."""
     folder = root / path
     if not folder.is_dir():
         return (path,)

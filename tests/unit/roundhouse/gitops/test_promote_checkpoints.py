@@ -16,6 +16,7 @@ from onboarding.text_generation.checkpoint_lock import (
 )
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
+from roundhouse.deploy.builds.source import named_files
 from roundhouse.deploy.destroy import unpromoted_models
 from roundhouse.errors import BuildFailedError, DeployFailedError
 from roundhouse.gitops.rollback import earlier_promotion
@@ -296,6 +297,61 @@ def test_one_text_generator_moves_and_rolls_back_alone(chat, rungs):
     back = earlier_promotion(rungs.paths, "prod", Processes(), endpoint="chat")
     promotion_path(rungs.root, "prod").unlink()
     assert back.models == {} and back.commit == promotion.commit
+
+
+OUTSIDE = {
+    "serving": {
+        "adapters": [{"name": "legal", "source": "adapters/faq"}],
+        "speculative": {
+            "method": "draft-model",
+            "tokens": 2,
+            "model": f"acme/draft@{'1' * 40}",
+            "headers": "headers/draft.json",
+        },
+    },
+    "quantization": {"schemes": ["bf16"], "calibration": {"dataset": "texts/chat.txt"}},
+    "endpoint": {"instance_types": ["ml.g5.12xlarge"]},
+}
+"""Files that a text generator names outside models/."""
+
+
+def test_files_outside_models_are_built_from_promoted_and_moved(chat, rungs):
+    draft, adapter = rungs.root / "headers/draft.json", "adapters/faq/adapter_config.json"
+    chat.write(**OUTSIDE)
+    for path, source in (
+        (draft, "models/data/8b.json"),
+        (rungs.root / "texts/chat.txt", CALIBRATION),
+    ):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes((rungs.root / source).read_bytes())
+    chat.build("bf16")
+    names = {"headers/draft.json", "texts/chat.txt", adapter}
+    assert names <= {*named_files(read_tree(rungs.root))}
+    rungs.promote()
+    rungs.repository.commit("promotion")
+    before = chat.promoted()
+    assert before.adapters == chat.deployment().adapters and before.adapters
+    config = json.loads((rungs.root / adapter).read_text())
+    (rungs.root / adapter).write_text(json.dumps({**config, "lora_alpha": 8}))
+    draft.write_text(draft.read_text() + "\n")
+    rungs.repository.commit()
+    rungs.promote("chat")
+    rungs.repository.commit("promotion of chat")
+    assert chat.promoted().adapters == chat.deployment().adapters != before.adapters
+    own = environment_paths(rungs.paths, "prod", Processes()).tree
+    assert all((own / name).read_bytes() == (rungs.root / name).read_bytes() for name in names)
+
+
+def test_whole_promotion_sees_a_change_outside_models(chat, rungs):
+    chat.write(**{**OUTSIDE, "serving": {"adapters": OUTSIDE["serving"]["adapters"]}, **SPEC})
+    chat.build("bf16")
+    rungs.promote()
+    rungs.repository.commit("promotion")
+    path = rungs.root / "adapters/faq/adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "lora_alpha": 8}))
+    rungs.repository.commit()
+    assert rungs.promote().path is not None
+    assert chat.promoted().adapters == chat.deployment().adapters
 
 
 def test_destroy_waits_for_checkpoints_that_are_still_to_be_promoted(chat, rungs):
