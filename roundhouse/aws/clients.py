@@ -21,7 +21,9 @@ Client = Any
 """A boto3 client, or what a test puts in its place."""
 
 Clients = Callable[[str], Client]
-"""The client of a service, by the service's name."""
+"""The client of a service, by the service's name, or by `COPIES`."""
+COPIES = "copies of s3"
+"""S3 for copies alone, whose answers come late: other calls must not wait that long."""
 
 REGIONS = {"chatbot": "us-east-2"}
 """Regions of services that answer for every region in one of their own."""
@@ -52,7 +54,9 @@ def aws_clients(region: str) -> Clients:
                 if not sessions:
                     sessions.append(_session(region))
                 made[service] = sessions[0].client(
-                    service, region_name=REGIONS.get(service, region), config=_config(service)
+                    "s3" if service == COPIES else service,
+                    region_name=REGIONS.get(service, region),
+                    config=_config(service),
                 )
         return made[service]
 
@@ -132,7 +136,7 @@ def _session(region: str) -> Any:
 def _config(service: str) -> Any:
     from botocore.config import Config
 
-    seconds = COPY_SECONDS if service == "s3" else READ_SECONDS
+    seconds = COPY_SECONDS if service == COPIES else READ_SECONDS
     return Config(connect_timeout=CONNECT_SECONDS, read_timeout=seconds)
 
 

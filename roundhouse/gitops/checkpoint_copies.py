@@ -49,7 +49,7 @@ def copy_checkpoints(
         on_object(record)
         is_new = object_head(destination.s3, destination.bucket, record) is None
         if is_new:
-            copy_once(destination.s3, (source.bucket, record), (destination.bucket, record))
+            copy_once(destination.copies, (source.bucket, record), (destination.bucket, record))
             if not _has_record(destination, entry):
                 raise _change_error(source, record)
         copied, present = copied + is_new, present + (not is_new)
@@ -73,7 +73,7 @@ def _copy_file(
     is_new = there is None
     if there is None:
         etag = str(found["ETag"])
-        copy_once(destination.s3, (source.bucket, key), (destination.bucket, key), etag=etag)
+        copy_once(destination.copies, (source.bucket, key), (destination.bucket, key), etag=etag)
         there = object_head(destination.s3, destination.bucket, key)
     if there is None:
         raise _change_error(source, key)

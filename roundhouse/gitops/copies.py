@@ -14,11 +14,12 @@ from roundhouse.errors import DeployFailedError
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
-    """One environment's bucket, with a client of its region."""
+    """One environment's bucket, with clients of its region; `copies` copies into it."""
 
     environment: str
     bucket: str
     s3: Client
+    copies: Client
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +81,11 @@ def _copy_object(source: Store, destination: Store, key: str) -> None:
     for operation in ("CopyObject", "CompleteMultipartUpload"):
         # boto3's managed copy has no argument for the condition.
         event = f"before-parameter-build.s3.{operation}"
-        destination.s3.meta.events.register(event, _write_once, unique_id=f"write-once-{operation}")
+        destination.copies.meta.events.register(
+            event, _write_once, unique_id=f"write-once-{operation}"
+        )
     with calling(f"Copying {key} to s3://{destination.bucket}"):
-        destination.s3.copy(
+        destination.copies.copy(
             {"Bucket": source.bucket, "Key": key},
             destination.bucket,
             key,

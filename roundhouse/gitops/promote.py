@@ -16,7 +16,7 @@ from onboarding.resolve import deployments
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
-from roundhouse.aws.clients import Client, Clients, assumed_clients, calling
+from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.checkpoint_copies import copy_checkpoints
 from roundhouse.gitops.copies import Copied, Store, copy_engines
@@ -88,8 +88,14 @@ def prepare_promotion(
         _require_gates(moved.endpoints, before, alarms, now)
         step.finish(f"{len(moved.endpoints)} endpoints")
     stores = [
-        Store(environment=item.name, bucket=artifact_bucket(item), s3=clients_of(item)("s3"))
+        Store(
+            environment=item.name,
+            bucket=artifact_bucket(item),
+            s3=clients("s3"),
+            copies=clients(COPIES),
+        )
         for item in (tree.environments[source], spec)
+        for clients in (clients_of(item),)
     ]
     with report.step(f"Copying engines to {destination}") as step:
         engines = [item for item in moved.endpoints if isinstance(item, Deployment)]

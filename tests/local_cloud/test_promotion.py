@@ -12,6 +12,7 @@ from onboarding.lock import ArchiveRecord
 from onboarding.names import artifact_bucket
 from onboarding.promotion import promotion_path, read_promotion
 from onboarding.tree import read_tree
+from roundhouse.aws.clients import COPIES
 from roundhouse.errors import AwsError, DeployFailedError
 from roundhouse.gitops.checkpoint_copies import copy_checkpoints
 from roundhouse.gitops.copies import Store, copy_engines
@@ -78,6 +79,7 @@ def stores(accounts, unpromoted):
             environment=item.name,
             bucket=artifact_bucket(item),
             s3=accounts.clients_of(item)("s3"),
+            copies=accounts.clients_of(item)(COPIES),
         )
         for item in environments
     ]

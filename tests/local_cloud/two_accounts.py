@@ -16,6 +16,7 @@ from local_cloud import lifecycle
 from local_cloud.address import CloudAddress
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.names import artifact_bucket
+from roundhouse.aws.clients import COPIES
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes, Run
 from roundhouse.report import Report
@@ -52,7 +53,9 @@ class TwoAccounts:
 
     def clients_of(self, environment: EnvironmentSpec) -> Callable[[str], Any]:
         """What a promotion calls: the receiving account's credentials, in either region."""
-        return lambda service: self.client(service, self.receiver, environment.region)
+        return lambda service: self.client(
+            "s3" if service == COPIES else service, self.receiver, environment.region
+        )
 
     def make_bucket(self, environment: EnvironmentSpec) -> Any:
         """Make an environment's bucket, which the receiving account may read; return its client."""

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from local_cloud.forge.server import Forge
 from onboarding.promotion import write_promotion
+from roundhouse.aws.clients import COPIES
 from roundhouse.gitops.promote import prepare_promotion
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
@@ -123,7 +124,11 @@ class Rehearsal:
             Report(console=Console(file=io.StringIO())),
             source="dev",
             destination="prod",
-            clients_of=lambda spec, *_: lambda name: self.accounts.client(name, *places[spec.name]),
+            clients_of=lambda spec, *_: (
+                lambda name: self.accounts.client(
+                    "s3" if name == COPIES else name, *places[spec.name]
+                )
+            ),
             run=Processes(),
         )
         write_promotion(self.tree, prepared.promotion)

@@ -29,7 +29,7 @@ from onboarding.text_generation.checkpoint_lock import (
     read_generation_lock,
 )
 from onboarding.tree import Tree
-from roundhouse.aws.clients import Client, bucket_exists, list_objects, object_bytes
+from roundhouse.aws.clients import COPIES, Client, bucket_exists, list_objects, object_bytes
 from roundhouse.deploy.pruning.tags import mark, objects_under, take_off, with_marks
 from roundhouse.deploy.pruning.unreferenced import (
     PREFIXES,
@@ -119,14 +119,15 @@ def prune(
             f"{len(deployed)} deployed"
         )
     if not dry_run:
-        for verdict, act, title in (
-            (Verdict.taken_back, take_off, "Taking marks off"),
-            (Verdict.marked, mark, "Marking"),
+        for verdict, act, service, title in (
+            (Verdict.taken_back, take_off, "s3", "Taking marks off"),
+            (Verdict.marked, mark, COPIES, "Marking"),
         ):
             chosen = [item.stored.objects for item in decisions if item.verdict is verdict]
             if chosen:
                 with session.report.step(title) as step:
-                    step.finish(f"{act(s3, bucket, chain.from_iterable(chosen))} objects")
+                    client = session.clients(service)
+                    step.finish(f"{act(client, bucket, chain.from_iterable(chosen))} objects")
     shown = reportable(decisions)
     found = (
         replace(item, model=_model(s3, bucket, item.stored)) if item in shown else item

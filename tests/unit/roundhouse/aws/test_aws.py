@@ -15,6 +15,10 @@ from botocore.exceptions import (
 )
 
 from roundhouse.aws.clients import (
+    CONNECT_SECONDS,
+    COPIES,
+    COPY_SECONDS,
+    READ_SECONDS,
     aws_clients,
     bucket_exists,
     calling,
@@ -82,6 +86,16 @@ def test_refuses_an_address_that_is_none_before_anything_is_done(shell, monkeypa
 def test_a_client_that_nobody_asks_for_is_no_fault(shell):
     shell({"AWS_PROFILE": "nope"})
     aws_clients("us-east-1")
+
+
+def test_copies_alone_wait_for_late_answers(shell):
+    shell(KEYS)
+    clients = aws_clients("us-east-1")
+    waits = {name: clients(name).meta.config for name in ("s3", COPIES, "sagemaker")}
+    seconds = {name: config.read_timeout for name, config in waits.items()}
+    assert seconds == {"s3": READ_SECONDS, COPIES: COPY_SECONDS, "sagemaker": READ_SECONDS}
+    assert {config.connect_timeout for config in waits.values()} == {CONNECT_SECONDS}
+    assert clients(COPIES).meta.service_model.service_name == "s3"
 
 
 def test_refuses_an_answer_that_is_not_of_aws(shell):

@@ -16,6 +16,7 @@ from benchmarks.scale.cloud import archive, archived_entry
 from onboarding.lock import ServedCapacity, record_capacity
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
+from roundhouse.aws.clients import COPIES
 from roundhouse.gitops.promote import prepare_promotion
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
@@ -29,6 +30,17 @@ BUCKETS = {
     "dev": "roundhouse-dev-111122223333-us-east-1",
     "prod": "roundhouse-prod-444455556666-eu-west-1",
 }
+
+
+class WithoutCopies:
+    """S3 for every call but copies, which a client of their own makes."""
+
+    def __init__(self, s3: S3) -> None:
+        self._s3 = s3
+
+    def __getattr__(self, name: str):
+        assert name not in ("copy", "copy_object"), name
+        return getattr(self._s3, name)
 
 
 class S3:
@@ -177,7 +189,13 @@ class Rungs:
         return {
             "source": source,
             "destination": destination,
-            "clients_of": lambda _: {"s3": self.s3, "cloudwatch": self.alarms}.__getitem__,
+            "clients_of": lambda _: (
+                {
+                    "s3": WithoutCopies(self.s3),
+                    COPIES: self.s3,
+                    "cloudwatch": self.alarms,
+                }.__getitem__
+            ),
             "run": Processes(),
             "models": models,
             "now": NOW,
