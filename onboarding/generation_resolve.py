@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from onboarding.checkpoint import checkpoint_sha256
@@ -11,6 +11,7 @@ from onboarding.environment_spec import EnvironmentSpec
 from onboarding.fault import Fault, FaultsError
 from onboarding.generation_checks import placement_cases
 from onboarding.lock import LockError, lock_path
+from onboarding.promotion import PromotedCheckpoint, promoted_checkpoints, promotion_path
 from onboarding.rules.generation_case import GenerationPlacementCase
 from onboarding.rules.generation_placement_rules import placement_request
 from onboarding.text_generation.checkpoint_key import (
@@ -90,26 +91,29 @@ def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployme
     request, types = placement_request(case), tuple(case.candidates())
     if request is None or not types or case.model.platform is None:
         raise FaultsError([_not_planned(case, request)])
-    keys = checkpoint_keys(spec, tree.root, request.checkpoint.scheme)
-    held = _entries(tree, environment, spec.name, keys)
+    promoted = promoted_checkpoints(tree.root, environment.name).get(spec.name)
+    keys = dict(checkpoint_keys(spec, tree.root, request.checkpoint.scheme))
+    wanted = keys if promoted is None else {*keys, promoted.checkpoint_key}
+    held = _entries(tree, environment, spec.name, wanted)
     locked = {key: entry for key, (entry, _) in held.items()}
+    if promoted is not None:
+        entry = _promoted_entry(environment, spec.name, promoted, locked)
+        keys.setdefault(entry.checkpoint_key, entry.scheme)
     built = tuple(locked[key] for key in keys if key in locked)
     plans = {key: _plan(request, case, (scheme,)) for key, scheme in keys.items()}
-    accepted = [entry.checkpoint_key for entry in built if entry.accepted]
-    served = _plan(request, case, tuple(keys[key] for key in accepted)) if accepted else None
-    entry = None
-    if served is not None and served.holds:
-        key = next(key for key in accepted if keys[key] == served.scheme)
-        entry = locked[key]
+    if promoted is None:
+        candidate, serves = _choice(request, case, built, keys)
+    else:
+        serves = locked[promoted.checkpoint_key]
+        own = [row for row in types if row.name == promoted.instance_type]
+        candidate = choose(request.with_schemes((serves.scheme,)), own if own else types)[0]
     return GenerationDeployment(
         environment=environment,
         name=spec.name,
         spec=spec,
         platform=case.model.platform,
-        candidate=served
-        if entry is not None and served is not None
-        else _plan(request, case, tuple(keys.values())),
-        entry=entry,
+        candidate=candidate,
+        entry=serves,
         built=built,
         checkpoint=request.checkpoint,
         plans=plans,
@@ -122,6 +126,43 @@ def _deployment(tree: Tree, case: GenerationPlacementCase) -> GenerationDeployme
         adapters=adapter_digests(spec, tree.root),
         held_by={key: holder for key, (_, holder) in held.items() if holder is not None},
     )
+
+
+def _choice(
+    request: Request,
+    case: GenerationPlacementCase,
+    built: Sequence[CheckpointEntry],
+    keys: Mapping[str, str],
+) -> tuple[Candidate, CheckpointEntry | None]:
+    """Return the best way to serve a checkpoint that is built, or to serve one to be built."""
+    accepted = [entry for entry in built if entry.accepted]
+    if accepted:
+        served = _plan(request, case, tuple(keys[entry.checkpoint_key] for entry in accepted))
+        if served.holds:
+            return served, next(
+                entry for entry in accepted if keys[entry.checkpoint_key] == served.scheme
+            )
+    return _plan(request, case, tuple(keys.values())), None
+
+
+def _promoted_entry(
+    environment: EnvironmentSpec,
+    name: str,
+    promoted: PromotedCheckpoint,
+    locked: Mapping[str, CheckpointEntry],
+) -> CheckpointEntry:
+    """Return the lock entry that a promotion names. Raises FaultsError for another one, or none."""
+    entry = locked.get(promoted.checkpoint_key)
+    if entry is not None and entry.files_sha256 == promoted.files_sha256:
+        return entry
+    found = "no lock has it" if entry is None else f"its lock says {entry.files_sha256[:12]}…"
+    fault = Fault(
+        file=promotion_path(Path(), environment.name).as_posix(),
+        what=f"names checkpoint {promoted.checkpoint_key} of '{name}' with files of "
+        f"{promoted.files_sha256[:12]}…, and at its commit {found}",
+        way_out="restore the file from git, or run `roundhouse promote` again",
+    )
+    raise FaultsError([fault])
 
 
 def _plan(request: Request, case: GenerationPlacementCase, schemes: tuple[str, ...]) -> Candidate:

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.lock import lock_path
-from onboarding.promotion import FOLDER, Promotion, promotion_path, read_promotion
+from onboarding.promotion import (
+    FOLDER,
+    PROMOTED,
+    Promotion,
+    promotion_path,
+    read_promotion,
+    write_promotion,
+)
 from onboarding.text_generation.checkpoint_key import generator_paths
 from onboarding.tree import Tree, read_tree
 from roundhouse.errors import NotReadyError, RoundhouseError
@@ -39,17 +46,19 @@ def environment_paths(paths: Paths, environment: str, run: Run) -> Paths:
 def promoted_folder(promotion: Promotion, git: Git, build: Path) -> Path:
     """Return the folder with what a promotion deploys, exported once below build/.
 
-    The files of its commit, and in their place those of each model that it names, of that model's
-    own commit. Raises RoundhouseError for a commit that git does not have, or that is not merged.
+    The files of its commit, in their place those of each model that it names, of that model's own
+    commit, and the promotion itself, which says what text generators serve. Raises RoundhouseError
+    for a commit that git does not have, or that is not merged.
     """
     file = promotion_path(git.folder, promotion.environment)
     for commit in dict.fromkeys((promotion.commit, *promotion.models.values())):
         _require_merged(git, commit, file)
     folder = build / FOLDER / promotion.environment
     base = _commit_folder(git, promotion.commit, folder)
-    if not promotion.models:
+    if not promotion.models and not promotion.checkpoints:
         return base
-    digest = hashlib.sha256(json.dumps(sorted(promotion.models.items())).encode()).hexdigest()
+    own = promotion.model_dump(mode="json", include={"models", "checkpoints"})
+    digest = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
     composed = folder / f"{promotion.commit}-{digest[:12]}"
     sources = {commit: _commit_folder(git, commit, folder) for commit in promotion.models.values()}
     with _exporting(composed) as is_new:
@@ -59,6 +68,7 @@ def promoted_folder(promotion: Promotion, git: Git, build: Path) -> Path:
             trees = {commit: read_tree(source) for commit, source in sources.items()}
             for model, commit in sorted(promotion.models.items()):
                 _replace_files(trees[commit], model, composed, f"{file}: commit {commit}")
+            write_promotion(composed, promotion, PROMOTED)
     return composed
 
 

@@ -11,7 +11,6 @@ from onboarding.generation_resolve import generation_deployments
 from onboarding.lock import LockEntry
 from onboarding.promotion import PromotedCheckpoint, Promotion
 from onboarding.resolve import deployments
-from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree, read_tree
 from roundhouse.errors import RoundhouseError
@@ -58,7 +57,11 @@ def move_models(
         )
     own = {**present.models, **commits}
     own = {name: commit for name, commit in sorted(own.items()) if commit != present.commit}
-    moved = present.model_copy(update={"models": own})
+    served = {name: item for name, item in present.checkpoints.items() if name not in models}
+    for name, item in served_checkpoints(wanted).items():
+        if name in models:
+            served[name] = item
+    moved = present.model_copy(update={"models": own, "checkpoints": served})
     before = promoted_endpoints(present, git, build)
     composed = read_tree(promoted_folder(moved, git, build))
     if composed.faults:
@@ -99,12 +102,7 @@ def with_artifacts(promotion: Promotion, endpoints: Collection[Endpoint]) -> Pro
     update = {
         "engines": _engine_names(of_engines),
         "archives": {key: entry.archive.sha256 for key, entry in sorted(entries.items())},
-        "checkpoints": {
-            model: PromotedCheckpoint(
-                checkpoint_key=entry.checkpoint_key, files_sha256=entry.files_sha256
-            )
-            for model, entry in sorted(served_checkpoints(endpoints).items())
-        },
+        "checkpoints": dict(sorted(served_checkpoints(endpoints).items())),
     }
     return promotion.model_copy(update=update)
 
@@ -119,10 +117,14 @@ def lock_entries(endpoints: Collection[Deployment]) -> dict[str, LockEntry]:
     }
 
 
-def served_checkpoints(endpoints: Collection[Endpoint]) -> dict[str, CheckpointEntry]:
-    """Return the lock entry of the checkpoint that each text generator serves, by model."""
+def served_checkpoints(endpoints: Collection[Endpoint]) -> dict[str, PromotedCheckpoint]:
+    """Return the checkpoint that each text generator serves, by model."""
     return {
-        item.name: item.entry
+        item.name: PromotedCheckpoint(
+            checkpoint_key=item.entry.checkpoint_key,
+            files_sha256=item.entry.files_sha256,
+            instance_type=item.candidate.instance_type,
+        )
         for item in endpoints
         if isinstance(item, GenerationDeployment) and item.entry is not None
     }
