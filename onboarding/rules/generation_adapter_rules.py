@@ -10,7 +10,12 @@ from onboarding.document import Place
 from onboarding.fault import Fault
 from onboarding.rules.generation_case import GenerationCase
 from onboarding.rules.rule import rule, rules_of
-from onboarding.text_generation.adapter import Adapter, adapter_problem, read_adapter
+from onboarding.text_generation.adapter import (
+    Adapter,
+    adapter_problem,
+    architecture_without_adapters,
+    read_adapter,
+)
 from onboarding.text_generation.checkpoint import CheckpointError
 from onboarding.text_generation.spec import AdapterSpec
 
@@ -67,6 +72,14 @@ def adapters_are_whole(case: GenerationCase) -> Iterator[Fault]:
 @rule("serving", "source")
 def adapters_fit_their_base(case: GenerationCase) -> Iterator[Fault]:
     """An adapter of another model gives text without sense, or changes nothing."""
+    architecture = None if case.headers is None else architecture_without_adapters(case.headers)
+    if architecture is not None and case.spec.serving.adapters:
+        yield case.document.at("serving", "adapters").fault(
+            "vLLM takes no adapters for the base model's architecture",
+            value=architecture,
+            way_out="merge each adapter into the model, or choose another base",
+        )
+        return
     base = (case.spec.source.huggingface or "").partition("@")[0]
     for index, found in _adapters(case):
         if isinstance(found, CheckpointError):

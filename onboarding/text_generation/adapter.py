@@ -22,6 +22,7 @@ from onboarding.text_generation.checkpoint import (
     header_bytes,
     parse_header,
 )
+from onboarding.text_generation.platforms import adapter_support
 
 ADAPTER_CONFIGURATION, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 ENGINE_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
@@ -33,11 +34,7 @@ NOT_SERVED = {
     "alpha_pattern": "has an alpha of its own for some modules, and vLLM scales all by one",
 }
 """Keys of adapter_config.json that must be empty; of the last two vLLM says nothing."""
-WITHOUT_EMBEDDINGS = frozenset(
-    {"deepseek_v2", "deepseek_v3", "gemma", "gemma2", "gemma3", "gemma3_text", "mistral", "qwen2",
-     "qwen2_moe"}
-)  # fmt: skip
-"""Models, by model_type, to whose embeddings and output layer vLLM takes no adapter."""
+EMBEDDINGS, OUTPUT = "embed_tokens", "lm_head"
 _PART = re.compile(
     r"(?:base_model\.model\.)?(?P<module>.+)\.(?:lora_(?P<linear>[AB])\.weight"
     r"|lora_embedding_(?P<embedding>[AB]))"
@@ -93,11 +90,12 @@ def adapter_problem(adapter: Adapter, checkpoint: Checkpoint) -> str | None:
     vLLM leaves out matrices of layers that the base model does not have, in silence.
     """
     base, kind = _base_modules(checkpoint), checkpoint.text_config.get("model_type")
+    taken = embedding_modules(kind)
     for module, (a_shape, b_shape) in adapter.modules.items():
         name = _PREFIX.sub("", module)
         if name not in base:
             return f"its matrices are for {module}, which the base model does not have"
-        if name in ("embed_tokens", "lm_head") and kind in WITHOUT_EMBEDDINGS:
+        if name in (EMBEDDINGS, OUTPUT) and name not in taken:
             return f"its matrices are for {module}, to which vLLM takes no adapter in a {kind}"
         weight = base[name]
         if weight is None:
@@ -111,6 +109,22 @@ def adapter_problem(adapter: Adapter, checkpoint: Checkpoint) -> str | None:
                 f"and the base model's has {inputs} and {outputs}"
             )
     return None
+
+
+def embedding_modules(model_type: str | None) -> tuple[str, ...]:
+    """Return which of embeddings and output layer take an adapter; both of an unknown model."""
+    rows = adapter_support()
+    if model_type is None or model_type in rows.embeddings_and_output:
+        return EMBEDDINGS, OUTPUT
+    return (EMBEDDINGS,) if model_type in rows.embeddings else ()
+
+
+def architecture_without_adapters(checkpoint: Checkpoint) -> str | None:
+    """Return the architecture of a checkpoint for which vLLM takes no adapter; None: it does."""
+    names = checkpoint.config.get("architectures")
+    known = adapter_support().without_adapters
+    found = known.intersection(map(str, names)) if isinstance(names, list) else ()
+    return next(iter(sorted(found)), None)
 
 
 def _base_modules(checkpoint: Checkpoint) -> dict[str, tuple[int, int] | None]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onboarding.text_generation.adapter import WITHOUT_EMBEDDINGS
+from onboarding.text_generation.adapter import embedding_modules
 from onboarding.text_generation.checkpoint import Checkpoint, TensorHeader
 from onboarding.text_generation.kv_cache import key_value_heads
 from onboarding.text_generation.platforms import Gpu, overhead, schemes
@@ -108,9 +108,8 @@ def adapter_bytes(checkpoint: Checkpoint, slots: int, rank: int, tensor_parallel
             if is_key_value(name):
                 share = max(share, 1 / heads)
             numbers += count * (inputs + outputs * share)
-    if config.get("model_type") not in WITHOUT_EMBEDDINGS:
-        words, hidden = config.get("vocab_size") or 0, config.get("hidden_size") or 0
-        numbers += 2 * (words + hidden)
+    words, hidden = config.get("vocab_size") or 0, config.get("hidden_size") or 0
+    numbers += len(embedding_modules(config.get("model_type"))) * (words + hidden)
     return slots * rank * numbers * BYTES_16
 
 

@@ -212,6 +212,21 @@ def quantization_methods(version: str | None) -> tuple[str, ...] | None:
     return None if methods is None else tuple(methods)
 
 
+class AdapterSupport(Value):
+    """Architectures that take no adapter, and models whose embeddings take them."""
+
+    without_adapters: frozenset[str]
+    embeddings_and_output: frozenset[str]
+    embeddings: frozenset[str]
+
+
+@cache
+def adapter_support() -> AdapterSupport:
+    """Return what vLLM takes LoRA adapters for."""
+    rows = _content("vllm_adapters.yaml")
+    return AdapterSupport(**{key: frozenset(names) for key, names in rows.items()})
+
+
 @cache
 def versions_with(argument: str) -> tuple[str, ...]:
     """Return the versions of vLLM, of those that were read, that know an argument."""

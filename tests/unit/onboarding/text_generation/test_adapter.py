@@ -99,8 +99,12 @@ def test_embeddings_and_a_tied_output_layer_are_modules_of_the_base(tmp_path):
     (folder / "adapter_model.safetensors").write_bytes(content)
     found = read_adapter(folder)
     assert adapter_problem(found, type(tied)(config=tied.config, tensors=tensors)) is None
-    other = type(tied)(config={**tied.config, "model_type": "mistral"}, tensors=tensors)
-    assert "takes no adapter in a mistral" in (adapter_problem(found, other) or "")
+    for kind, part in (("mistral", "embed_tokens"), ("cohere", "lm_head"), ("opt", "embed_tokens")):
+        other = type(tied)(config={**tied.config, "model_type": kind}, tensors=tensors)
+        problem = adapter_problem(found, other) or ""
+        assert f"{part}, to which vLLM takes no adapter in a {kind}" in problem
+    llama_kind = type(tied)(config={**tied.config, "model_type": "llama"}, tensors=tensors)
+    assert adapter_problem(found, llama_kind) is None
 
 
 def test_packed_weights_have_the_module_and_no_sizes(tmp_path):

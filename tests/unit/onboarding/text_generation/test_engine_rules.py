@@ -96,3 +96,21 @@ def test_accepts_medusas_heads_which_cache_nothing(tmp_path):
         tree = read_tree(generator_tree(tmp_path / method, text, files))
         messages[method] = " ".join(map(str, tree.faults))
     assert not messages["medusa"] and "its KV cache cannot be counted" in messages["eagle"]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "is_refused"),
+    [
+        ("GPTNeoXForCausalLM", True),
+        ("GPT2LMHeadModel", True),
+        ("DbrxForCausalLM", True),
+        ("StableLmForCausalLM", True),
+        ("LlamaForCausalLM", False),
+        ("Olmo2ForCausalLM", False),
+    ],
+)
+def test_refuses_adapters_of_bases_that_take_none(tmp_path, architecture, is_refused):
+    change = {"serving": {"adapters": [FAQ, {**FAQ, "name": "de"}]}, "endpoint": COMPONENT}
+    faults = _faults(tmp_path, change, architectures=[architecture])
+    assert len(faults) == is_refused, faults
+    assert all(architecture in fault and "merge each adapter" in fault for fault in faults)
