@@ -136,8 +136,9 @@ class GenerationRunner:
             verdict = measurement.verdict
             if verdict is None:
                 continue
-            # Without a warm-up the first step tells how long one must be.
-            is_short = not self.steps and self._step_seconds(int(count)) > phase.seconds
+            # Its own answers tell how long it must be: nothing else does before the first one, and
+            # the rate of answers may fall.
+            is_short = self._step_seconds(int(count)) > phase.seconds
             if verdict.outcome is not Outcome.unproven or not is_short:
                 self.steps.append(Step(rate=count, outcome=verdict.outcome))
 

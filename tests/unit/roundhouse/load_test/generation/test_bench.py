@@ -125,7 +125,7 @@ def test_a_step_that_was_too_short_is_repeated(run, monkeypatch):
         return Verdict(outcome=Outcome.unproven if is_short else outcome, reason="by the test")
 
     def step_seconds(self, count):
-        return 1.0 + bool(self.phases)
+        return 1.0 + len(self.phases) % 2
 
     monkeypatch.setattr(module, "generation_verdict", verdict)
     monkeypatch.setattr(module.GenerationRunner, "_step_seconds", step_seconds)
@@ -137,7 +137,8 @@ def test_a_step_that_was_too_short_is_repeated(run, monkeypatch):
     document = json.loads(out)
     assert code == 0 and document["knee"]["concurrency"] == 2
     steps = [(phase["outcome"], phase["requests_at_once"]) for phase in document["phases"]]
-    assert steps[0][0] == "too few samples" and steps[1] == ("missed", steps[0][1])
+    assert {outcome for outcome, _ in steps[::2]} == {"too few samples"} and len(steps) > 4
+    assert [count for _, count in steps[::2]] == [count for _, count in steps[1::2]]
 
 
 @pytest.mark.parametrize(
