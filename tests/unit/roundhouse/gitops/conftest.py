@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.roundhouse.gitops.forge.forge_server import ForgeServer
+from tests.unit.roundhouse.gitops.generators import Chat
 from tests.unit.roundhouse.gitops.repository import Repository
 from tests.unit.roundhouse.gitops.rungs import Rungs
 
@@ -34,3 +35,8 @@ def server():
     with ForgeServer() as found:
         yield found
         found.shutdown()
+
+
+@pytest.fixture
+def chat(rungs):
+    return Chat(rungs)

@@ -2,105 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
 
-from onboarding.fault import FaultsError
-from onboarding.generation_resolve import checkpoint_keys, generation_deployments
-from onboarding.promotion import promotion_path, read_promotion, write_promotion
+from onboarding.generation_resolve import generation_deployments
+from onboarding.promotion import promotion_path, read_promotion
 from onboarding.text_generation.checkpoint_lock import (
-    read_generation_lock,
-    record_knee,
     write_checkpoint_entry,
 )
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
 from roundhouse.deploy.builds.source import named_files
-from roundhouse.deploy.destroy import unpromoted_models
 from roundhouse.errors import BuildFailedError, DeployFailedError
 from roundhouse.gitops.rollback import earlier_promotion
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
 from tests.fixtures.signer import Signer
-from tests.synth.generation_cases import generator_files, knee
 from tests.unit.onboarding.text_generation.entries import CONTENT, entry_of
-from tests.unit.roundhouse.gitops.rungs import BUCKETS, NOW
+from tests.unit.roundhouse.gitops.generators import CALIBRATION, PROD, SPEC
+from tests.unit.roundhouse.gitops.rungs import NOW
 
 pytestmark = pytest.mark.unit
-
-CALIBRATION = "models/data/chat.txt"
-SPEC = {
-    "quantization": {"schemes": ["bf16", "int8"], "calibration": {"dataset": CALIBRATION}},
-    "endpoint": {"instance_types": ["ml.g5.2xlarge"]},
-}
-DEV, PROD = BUCKETS["dev"], BUCKETS["prod"]
-
-
-class Chat:
-    """A text generator of `dev`, whose checkpoints are built, published and measured."""
-
-    def __init__(self, rungs):
-        self.rungs, self.root = rungs, rungs.root
-        self.dev, self.prod = (rungs.s3.buckets[name] for name in (DEV, PROD))
-        self.write()
-        self.build("bf16", "int8")
-
-    def write(self, **changes):
-        for name, content in generator_files(**{**SPEC, **changes}).items():
-            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
-            data = content if isinstance(content, bytes) else str(content).encode()
-            (self.root / name).write_bytes(data)
-        texts = "".join(f"Text number {number} of a chat.\n" for number in range(600))
-        (self.root / CALIBRATION).write_text(texts)
-
-    def deployment(self, environment="dev", root=None):
-        tree = read_tree(root or self.root)
-        assert tree.faults == (), "\n".join(map(str, tree.faults))
-        (found,) = generation_deployments(tree, environment)
-        return found
-
-    def build(self, *schemes, **fields):
-        """Lock and publish these checkpoints, and record a load test of what serves."""
-        for key, scheme in checkpoint_keys(self.deployment().spec, self.root).items():
-            if scheme in schemes:
-                entry = entry_of(key, CONTENT, scheme=scheme, **fields)
-                write_checkpoint_entry(self.root / "models", "chat", entry)
-                self.publish(entry)
-        self.measure()
-        return self.rungs.repository.commit()
-
-    def publish(self, entry):
-        for path, data in CONTENT.items():
-            self.dev[f"{entry.prefix}{path}"] = data
-        record = entry.model_dump(mode="json", exclude={"knee"})
-        self.dev[f"checkpoints/{entry.checkpoint_key}.json"] = json.dumps(record).encode()
-
-    def measure(self, **changes):
-        found = self.deployment()
-        if found.entry is not None:
-            own = {
-                "date": "2026-11-20",
-                "instance_type": found.candidate.instance_type,
-                "endpoint": "dev-chat",
-                "plan_key": found.plan_key,
-                **changes,
-            }
-            measured = knee().model_copy(update=own)
-            record_knee(self.root / "models", "chat", found.entry.checkpoint_key, measured)
-
-    def promoted(self):
-        own = environment_paths(self.rungs.paths, "prod", Processes())
-        return self.deployment("prod", own.tree)
-
-    def copies(self):
-        return [key for key in self.rungs.s3.copies if key.startswith("checkpoints/")]
-
-
-@pytest.fixture
-def chat(rungs):
-    return Chat(rungs)
 
 
 def test_the_checkpoint_that_serves_is_copied_record_last_and_the_promotion_names_it(chat, rungs):
@@ -353,70 +276,3 @@ def test_whole_promotion_sees_a_change_outside_models(chat, rungs):
     rungs.repository.commit()
     assert rungs.promote().path is not None
     assert chat.promoted().adapters == chat.deployment().adapters
-
-
-def rewrite(rungs, **changes):
-    """Change what prod's promotion says of the text generator, and other fields of it."""
-    promotion = read_promotion(rungs.root, "prod")
-    fields = {name: changes.pop(name) for name in ("commit",) if name in changes}
-    own = promotion.checkpoints["chat"].model_copy(update=changes)
-    fields["checkpoints"] = {"chat": own}
-    write_promotion(rungs.root, promotion.model_copy(update=fields))
-
-
-def test_promotion_serves_its_checkpoint_whatever_the_plan_prefers_now(chat, rungs):
-    types = ["ml.g5.2xlarge", "ml.g5.4xlarge"]
-    chat.write(endpoint={"instance_types": types})
-    serves = chat.deployment().entry
-    earlier = entry_of("9" * 20, {**CONTENT, "config.json": b"[]"}, scheme="bf16")
-    write_checkpoint_entry(rungs.root / "models", "chat", earlier)
-    rungs.repository.commit()
-    rungs.promote()
-    assert read_promotion(rungs.root, "prod").checkpoints["chat"].instance_type == types[0]
-    assert chat.promoted().candidate == chat.deployment("prod").candidate
-    rewrite(rungs, instance_type=types[1])
-    assert chat.promoted().candidate.instance_type == types[1]
-    assert chat.promoted().entry == serves
-    (other,) = (item for item in chat.deployment().built if item != serves)
-    for entry in (other, earlier):
-        key = entry.checkpoint_key
-        rewrite(rungs, checkpoint_key=key, files_sha256=entry.files_sha256)
-        found = chat.promoted()
-        assert (found.entry, found.candidate.scheme) == (entry, entry.scheme)
-        assert found.problem is None and found.held_by[key] == "dev"
-        assert {item.checkpoint_key: item.use for item in found.checkpoints}[key] == "serves"
-
-
-def test_promotion_serves_where_the_plan_holds_no_more(chat, rungs):
-    rungs.promote()
-    serves = chat.promoted().entry
-    chat.write(slo={"ttft_p95_ms": 1, "itl_p95_ms": 1, "concurrency": 8})
-    assert "no instance type can serve this" in str(read_tree(rungs.root).faults[0])
-    rewrite(rungs, commit=rungs.repository.commit())
-    assert chat.promoted().entry == serves and not chat.promoted().candidate.holds
-
-
-def test_refuses_a_promotion_whose_checkpoint_no_lock_has(chat, rungs):
-    rungs.promote()
-    rewrite(rungs, files_sha256="0" * 64)
-    with pytest.raises(
-        FaultsError, match="with files of 000000000000…, and at its commit its lock"
-    ):
-        chat.promoted()
-    rewrite(rungs, checkpoint_key="0" * 20)
-    with pytest.raises(FaultsError, match="and at its commit no lock has it"):
-        chat.promoted()
-
-
-def test_destroy_waits_for_checkpoints_that_are_still_to_be_promoted(chat, rungs):
-    assert "chat" in unpromoted_models(rungs.paths, "dev")["prod"]
-    rungs.promote()
-    assert unpromoted_models(rungs.paths, "dev") == {}
-
-
-def test_lock_stays_as_it_is(chat, rungs):
-    lock = read_generation_lock(rungs.root / "models", "chat")
-    rungs.promote()
-    assert read_generation_lock(rungs.root / "models", "chat") == lock
-    assert not (rungs.root / "locks/prod/chat.lock.yaml").exists()
-    assert dataclasses.replace(chat.promoted(), held_by={}).entry == chat.deployment().entry
