@@ -14,13 +14,11 @@ from typing import Any
 
 from onboarding.text_generation.checkpoint import (
     FLOATS,
-    LENGTH_BYTES,
     PICKLES,
     Checkpoint,
     CheckpointError,
     TensorHeader,
-    header_bytes,
-    parse_header,
+    read_header,
 )
 from onboarding.text_generation.platforms import adapter_support
 
@@ -80,7 +78,7 @@ def read_adapter(folder: Path) -> Adapter:
     return Adapter(
         rank=config["r"],
         base_model=base if isinstance(base, str) and base else None,
-        modules=_modules(_header(folder / ADAPTER_WEIGHTS)),
+        modules=_modules(read_header(folder / ADAPTER_WEIGHTS)),
     )
 
 
@@ -169,12 +167,6 @@ def _configuration(path: Path) -> dict[str, Any]:
             "train it with bias: none",
         )
     return config
-
-
-def _header(path: Path) -> dict[str, TensorHeader]:
-    with path.open("rb") as file:
-        first = file.read(LENGTH_BYTES)
-        return parse_header(path.name, first + file.read(header_bytes(path.name, first)))
 
 
 def _modules(

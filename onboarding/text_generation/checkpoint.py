@@ -157,14 +157,19 @@ def read_headers_file(path: Path) -> Checkpoint:
         raise CheckpointError("is no file of headers", way_out) from error
 
 
+def read_header(path: Path) -> dict[str, TensorHeader]:
+    """Return the tensors of a safetensors file. Raises CheckpointError for a damaged one."""
+    with path.open("rb") as file:
+        first = file.read(LENGTH_BYTES)
+        return parse_header(path.name, first + file.read(header_bytes(path.name, first)))
+
+
 def read_folder(folder: Path) -> Checkpoint:
     """Return the checkpoint of a folder. Raises CheckpointError for one that is not whole."""
     config = _json(folder, CONFIGURATION)
     tensors: dict[str, TensorHeader] = {}
     for name, expected in shard_names(folder).items():
-        with (folder / name).open("rb") as file:
-            first = file.read(LENGTH_BYTES)
-            header = parse_header(name, first + file.read(header_bytes(name, first)))
+        header = read_header(folder / name)
         missing = sorted(expected - header.keys())
         if missing:
             raise CheckpointError(
