@@ -6,6 +6,7 @@ declares it, every column is finite. What the FP16 network does is recorded, not
 
 from __future__ import annotations
 
+import io
 from contextlib import closing
 
 import numpy as np
@@ -71,7 +72,7 @@ def answer(model: onnx.ModelProto, folder, name: str) -> np.ndarray:
     """The first row of a plan, strongly typed; every row is the same."""
     network, plan = folder / f"{name}.onnx", folder / f"{name}.plan"
     onnx.save(model, network)
-    runner = ProcessRunner(Log())
+    runner = ProcessRunner(Log(io.StringIO()))
     dialect = 11 if int(trtexec_version(runner).split(".")[0]) >= 11 else 10
     options = CompileOptions(network=network, plan=plan, precision="int8", profiles=())
     ended = runner.run(compile_command(options, dialect))
