@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 
 from engine_build import exported
 from engine_build.context import BuildContext
+from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused, NetworkRefused, NothingForInt8
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.external_data import copy_network
@@ -20,9 +23,10 @@ from engine_build.request import BuildRequest
 from engine_build.runner import Runner
 from engine_build.steps.baseline import baseline_candidate
 from engine_build.steps.step import BuildState, Step
-from engine_build.tensorrt.compilation import Compilation
+from engine_build.tensorrt.bisection import Difference, first_difference
+from engine_build.tensorrt.compilation import NETWORK, Compilation
 from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_version
-from engine_build.tensorrt.network import installed_bindings
+from engine_build.tensorrt.network import installed_bindings, load_plan
 from engine_build.tensorrt.trtexec import PROGRAM
 from onboarding.keys import chosen_network
 from onboarding.values import Precision
@@ -131,15 +135,10 @@ def _plans(
 ) -> tuple[Candidate, ...]:
     """Compile plans; under `auto` all but an FP32 one may be refused, for `fallback` follows."""
     gpu, tensorrt = gpu_host(context.runner).gpu, trtexec_version(context.runner)
-    by_cache = context.request.quantization == "calibration-cache"
     candidates = []
     for precision in precisions:
-        network = networks["float" if by_cache else chosen_network(precision)]
-        compilation = Compilation(
-            context=context, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt
-        )
         try:
-            path, record = compilation.compile()
+            path, record = _compilation(context, networks, precision, gpu, tensorrt).compile()
         except NetworkRefused as error:
             is_only = precision == "fp32" or given_precision(networks) is not None
             if context.request.model.engine.precision != "auto" or is_only:
@@ -149,6 +148,35 @@ def _plans(
             continue
         candidates.append(Candidate(precision=precision, path=path, plan=record))
     return tuple(candidates)
+
+
+def _compilation(
+    context: BuildContext,
+    networks: Mapping[str, Network],
+    precision: Precision,
+    gpu: str,
+    tensorrt: str,
+) -> Compilation:
+    by_cache = context.request.quantization == "calibration-cache"
+    network = networks["float" if by_cache else chosen_network(precision)]
+    return Compilation(
+        context=context, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt
+    )
+
+
+def difference(
+    context: BuildContext, networks: Mapping[str, Network], candidate: Candidate, feed: Feed
+) -> Difference:
+    """Return where a plan leaves the network that it was compiled from, by plans of its parts."""
+    gpu, tensorrt = gpu_host(context.runner).gpu, trtexec_version(context.runner)
+    compilation = _compilation(context, networks, candidate.precision, gpu, tensorrt)
+
+    def engine_rows(cut: Path, feed: Feed, seconds: float) -> Array:
+        with closing(load_plan(compilation.compile_cut(cut, seconds))) as plan:
+            return plan.rows(feed)
+
+    folder = context.work.scratch("bisection")
+    return first_difference(candidate.path.with_name(NETWORK), feed, engine_rows, folder)
 
 
 def refuse_unfit_machine(context: BuildContext) -> None:
