@@ -27,7 +27,12 @@ from onnx import TensorProto, helper, numpy_helper
 from engine_build.datasets.dataset import Array
 from engine_build.errors import NetworkRefused, one_line
 from engine_build.onnx_graph.custom_operators import inline_functions
-from engine_build.onnx_graph.external_data import load_model, save_model
+from engine_build.onnx_graph.external_data import (
+    copy_network,
+    load_model,
+    model_tensors,
+    save_model,
+)
 from engine_build.tensorrt.graph_types import (
     float_tensors,
     outer_reads,
@@ -209,12 +214,36 @@ def _before_quantization(model: onnx.ModelProto, constants: frozenset[str]) -> f
 
 def half_array(values: Array) -> Array:
     """Return values as FP16: masks stay finite, and only 0 becomes 0, since it may be a divisor."""
-    never = np.isfinite(values) & (np.abs(values) >= SENTINEL)
     lost = (values != 0) & (np.abs(values) < SMALLEST)
-    sign = np.sign(values)
-    bounded = np.where(never, sign * NEVER, np.where(lost, sign * SMALLEST, values))
-    half: Array = bounded.astype(np.float16)
+    half: Array = np.where(lost, np.sign(values) * SMALLEST, finite_mask(values)).astype(np.float16)
     return half
+
+
+def finite_mask(values: Array) -> Array:
+    """Return values whose finite stand-ins for infinity are within FP16's range."""
+    never = np.isfinite(values) & (np.abs(values) >= SENTINEL)
+    bounded: Array = np.where(never, np.sign(values) * NEVER, values).astype(values.dtype)
+    return bounded
+
+
+def write_weakly_typed(source: Path, target: Path) -> None:
+    """Write the float network from which TensorRT chooses types: masks are those of FP16.
+
+    A mask of -3.4e38 would be calibrated to an infinite scale, and be -inf in FP16.
+    """
+    model = without_constant_nodes(load_model(source))
+    has_changed = False
+    for _, tensor in model_tensors(model):
+        if tensor.data_type == FULL:
+            values = numpy_helper.to_array(tensor)
+            bounded = finite_mask(values)
+            if not np.array_equal(values, bounded, equal_nan=True):
+                tensor.CopyFrom(numpy_helper.from_array(bounded, tensor.name))
+                has_changed = True
+    if has_changed:
+        save_model(model, target)
+    else:
+        copy_network(source, target)
 
 
 class _Writer:

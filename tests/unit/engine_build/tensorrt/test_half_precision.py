@@ -15,6 +15,7 @@ from engine_build.tensorrt.half_precision import (
     half_array,
     half_precision,
     write_half_precision,
+    write_weakly_typed,
 )
 from tests.unit.engine_build.quantized import BIASED, quantized
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, feed
@@ -147,6 +148,23 @@ def test_masks_stay_finite_and_still_hide():
     masked = answer(half, scores=scores, mask=mask)
     assert np.allclose(answer(model, scores=scores, mask=mask), masked, atol=2e-3)
     assert (masked[mask == 0] == 0).all()
+
+
+def test_weakly_typed_network_has_the_same_finite_mask_and_is_otherwise_the_source(tmp_path):
+    scores, mask = normal(3, 8), np.tril(np.ones((3, 8), dtype=np.int64), 4)
+    onnx.save(parse_model(MASKED), tmp_path / "float.onnx")
+    write_weakly_typed(tmp_path / "float.onnx", tmp_path / "weak.onnx")
+    never = next(
+        weight
+        for weight in onnx.load(tmp_path / "weak.onnx").graph.initializer
+        if weight.name == "never"
+    )
+    assert numpy_helper.to_array(never) == np.float32(-3e4)
+    before, after = (OrtNetwork(tmp_path / f"{name}.onnx") for name in ("float", "weak"))
+    feed = {"scores": scores, "mask": mask}
+    assert np.array_equal(before.rows(feed), after.rows(feed))
+    write_weakly_typed(TINY, tmp_path / "plain.onnx")
+    assert (tmp_path / "plain.onnx").read_bytes() == TINY.read_bytes()
 
 
 def test_int8_product_is_fp32_from_its_dequantize_nodes_to_the_cast_behind_it():
