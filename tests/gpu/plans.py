@@ -24,8 +24,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-pytest.importorskip("orjson", reason="needs what the server needs")
-
 from container.server.engines.loading import gpu_compute_capability
 from container.server.engines.shaping import Part
 from container.server.engines.tensorrt_plan import PlanRunner

@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest.importorskip("orjson", reason="needs what the server needs")
+
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.engines.loading import gpu_compute_capability
 from container.server.engines.tensorrt_plan import PlanRunner

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+pytest.importorskip("orjson", reason="needs what the server needs")
 from onnx import TensorProto
 
 from container.archive import EngineArchive
