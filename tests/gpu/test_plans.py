@@ -247,12 +247,11 @@ def test_text_plan_of_several_outputs_answers_with_the_networks_first(tmp_path):
     sizes = ((1, 4), (2, 8), (4, 16))
     plan = build(path, {"input_ids": sizes, "attention_mask": sizes})
     (tmp_path / "tokenizer.json").write_text("{}")
-    texts = dict.fromkeys(("input_ids", "attention_mask"), ("INT64", (-1, -1)))
     root = archive(
         tmp_path / "archive",
         plan,
-        texts,
-        {"total": ("FP32", (-1, 1))},
+        {"text": ("BYTES", (-1, 1))},
+        {"embedding": ("FP32", (-1, 1))},
         ProfileRecord(batch=(1, 2, 4), sequence=(4, 8, 16)),
         tokenizer=tmp_path / "tokenizer.json",
     )
