@@ -21,7 +21,6 @@ from container.wire import text_request
 WORDS = 126
 """Of a text: with the tokenizer's two special tokens 128."""
 VOCABULARY = "red blue green slow fast old small cat dog bird train engine signal track house"
-)
 
 
 def text(seed: int) -> str:
