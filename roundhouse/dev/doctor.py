@@ -23,7 +23,7 @@ GIB = 1024**3
 DEMO_DISK_GIB, CHAT_DISK_GIB, LATER_DISK_GIB = 8, 3, 1
 """Of the environments of `make demo`, what `make demo-chat` adds to them, and what builds write.
 
-With PyPI's build of torch; PyTorch's for CPUs takes 4 less.
+With PyPI's build of torch; PyTorch's for CPUs takes about 4 less (not measured).
 """
 CHAT = "chat"
 FIRST_MEMORY_GIB, LATER_MEMORY_GIB = 4, 1
