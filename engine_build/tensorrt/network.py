@@ -190,8 +190,7 @@ class TensorrtNetwork:
         for name, values in feed.items():
             self._check(name, self._context.set_input_shape(name, values.shape))
             self._set_address(name, values.nbytes)
-        if missing := self._context.infer_shapes():
-            self._plan.fail(f"it misses {', '.join(missing)}")
+        self._plan.infer_shapes(self._context)
         self._answers = {name: tuple(self._context.get_tensor_shape(name)) for name in self.outputs}
         for name, shape in self._answers.items():
             if -1 in shape:
@@ -203,9 +202,7 @@ class TensorrtNetwork:
         index = nearest(shapes, self._profiles)
         if index is None or index == self._profile:
             return
-        stream = self._device.stream
-        done = self._context.set_optimization_profile_async(index, stream)
-        self._check(f"profile {index}", done)
+        self._plan.select_profile(self._context, index, self._device.stream)
         self._device.wait()
         self._profile = index
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from container.server.engines.engine import EngineOutOfMemory
 from container.server.engines.shaping import Part, Shapes, Tensor
 from container.server.types import Array
+from container.tensorrt.device import Device
 from container.tensorrt.faults import DeviceFault, DeviceOutOfMemory
 from container.tensorrt.plan import Plan, nearest
 from container.tensorrt.slot import Slot
@@ -41,6 +42,8 @@ class PlanRunner:
         self.slots = slots
         self._path, self._cuda, self._warn = path, cuda, warn
         try:
+            # CUDA first, which says why it does not start; TensorRT says only that it does not.
+            Device(cuda).close()
             self._plan = Plan(path, trt=trt, host_code=host_code, plugins=plugins)
         except DeviceOutOfMemory as fault:
             raise self._memory_shortage(fault) from fault
