@@ -68,16 +68,17 @@ def compile_candidates(
     context: BuildContext,
     networks: Mapping[str, Network],
     refused: dict[Precision, str] | None = None,
+    halves: Mapping[Precision, Network] | None = None,
 ) -> tuple[Candidate, ...]:
     """Return every candidate of a request, the plainest first. Raises BuildError.
 
     Under `auto` one that cannot be made is left out: `refused` gets its reason, and what is in it
-    already is not tried.
+    already is not tried. `halves` are networks in FP16 that were judged.
     """
     refused = {} if refused is None else refused
     precisions = _precisions(context.request, networks, refused)
     if context.request.is_plan:
-        return _plans(context, networks, precisions, refused)
+        return _plans(context, networks, precisions, refused, halves)
     folder, network, candidates = context.work.scratch("engines"), networks["float"].path, []
     for precision in precisions:
         path = folder / precision / "model.onnx"
@@ -132,13 +133,14 @@ def _plans(
     networks: Mapping[str, Network],
     precisions: Sequence[Precision],
     refused: dict[Precision, str],
+    halves: Mapping[Precision, Network] | None = None,
 ) -> tuple[Candidate, ...]:
     """Compile plans; under `auto` all but an FP32 one may be refused, for `fallback` follows."""
-    gpu, tensorrt = gpu_host(context.runner).gpu, trtexec_version(context.runner)
+    compilations = _compilations(context, networks, precisions, halves)
     candidates = []
-    for precision in precisions:
+    for precision, compilation in zip(precisions, compilations, strict=True):
         try:
-            path, record = _compilation(context, networks, precision, gpu, tensorrt).compile()
+            path, record = compilation.compile()
         except NetworkRefused as error:
             is_only = precision == "fp32" or given_precision(networks) is not None
             if context.request.model.engine.precision != "auto" or is_only:
@@ -150,26 +152,33 @@ def _plans(
     return tuple(candidates)
 
 
-def _compilation(
+def _compilations(
     context: BuildContext,
     networks: Mapping[str, Network],
-    precision: Precision,
-    gpu: str,
-    tensorrt: str,
-) -> Compilation:
+    precisions: Sequence[Precision],
+    halves: Mapping[Precision, Network] | None = None,
+) -> list[Compilation]:
+    gpu, tensorrt = gpu_host(context.runner).gpu, trtexec_version(context.runner)
     by_cache = context.request.quantization == "calibration-cache"
-    network = networks["float" if by_cache else chosen_network(precision)]
-    return Compilation(
-        context=context, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt
-    )
+    judged = {} if halves is None else {name: half.path for name, half in halves.items()}
+    return [
+        Compilation(
+            context=context,
+            precision=precision,
+            network=networks["float" if by_cache else chosen_network(precision)],
+            gpu=gpu,
+            tensorrt=tensorrt,
+            half=judged.get(precision),
+        )
+        for precision in precisions
+    ]
 
 
 def difference(
     context: BuildContext, networks: Mapping[str, Network], candidate: Candidate, feed: Feed
 ) -> Difference:
     """Return where a plan leaves the network that it was compiled from, by plans of its parts."""
-    gpu, tensorrt = gpu_host(context.runner).gpu, trtexec_version(context.runner)
-    compilation = _compilation(context, networks, candidate.precision, gpu, tensorrt)
+    (compilation,) = _compilations(context, networks, [candidate.precision])
 
     def engine_rows(cut: Path, feed: Feed, seconds: float) -> Array:
         with closing(load_plan(compilation.compile_cut(cut, seconds))) as plan:
@@ -202,7 +211,9 @@ def run(context: BuildContext, state: BuildState) -> None:
         ):
             state.candidates = (baseline_candidate(context, state),)
         else:
-            state.candidates = compile_candidates(context, state.networks, state.refused)
+            state.candidates = compile_candidates(
+                context, state.networks, state.refused, state.half_networks
+            )
 
 
 COMPILE = Step(name="compile", run=run)

@@ -10,6 +10,7 @@ import numpy as np
 
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Feed
+from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
     Standard,
@@ -148,14 +149,20 @@ class _Verification:
                 self._context.log.line(f"  {sentence}")
 
     def _difference(self, candidate: Candidate, samples: Sequence[int]) -> str:
-        """Return where a plan leaves its network on some samples; "" for what is no plan."""
-        if candidate.plan is None:
+        """Return where a plan leaves its network on some samples; "" for what is no plan.
+
+        ONNX Runtime has no operators of plugins.
+        """
+        if candidate.plan is None or self._context.request.plugins:
             return ""
         context, encoder = self._context, self._state.encoder
         samples = tuple(dict.fromkeys((*samples, *range(SAMPLES))))[:SAMPLES]
         values = [context.request.validation.values[index] for index in samples]
         feed = next(iter(encoder.feeds(values, SAMPLES)))
-        return str(self._locate(context, self._state.networks, candidate, feed))
+        try:
+            return str(self._locate(context, self._state.networks, candidate, feed))
+        except (NetworkRefused, SourceFault) as error:
+            return f"The first layer that differs was not found: {error}"
 
     def _record(self, subject: str, rows: Array) -> AccuracyRecord:
         record = accuracy(subject, rows, self._standard)

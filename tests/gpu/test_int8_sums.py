@@ -1,7 +1,7 @@
-"""The reproducer of INT8's NaN: one product whose columns have ever larger INT32 sums or biases.
+"""Sums beyond FP16 inside of kernels: INT8 products, their biases, LayerNormalization.
 
-Declared in FP16 throughout, TensorRT brings the sums into FP16 before it scales them; as our writer
-declares it, every column is finite. What the FP16 network does is recorded, not asserted.
+An INT8 product alone is right even where all is declared FP16; fused with what follows in a BERT it
+gives NaN (docs/decisions, 43). What the FP16 product does is recorded; that of our writer is right.
 """
 
 from __future__ import annotations
@@ -86,3 +86,40 @@ def test_product_as_written_is_finite_and_right(tmp_path, record_property, swept
     record_property("written_worst_error", float(np.abs(found / expected - 1).max()))
     assert np.isfinite(found).all()
     assert np.allclose(found, expected, rtol=2e-3, atol=1e-4)
+
+
+def normalisation(squares: np.ndarray, *, is_sum: bool) -> tuple[onnx.ModelProto, dict]:
+    """A LayerNormalization of rows with these sums of squares, alone or behind a residual Add."""
+    random = np.random.default_rng(0)
+    rows = random.choice([-1.0, 1.0], (len(squares), COLUMNS)) * np.sqrt(squares / COLUMNS)[:, None]
+    feed = {"x": rows.astype(np.float32)}
+    value = helper.make_tensor_value_info
+    inputs = [value("x", TensorProto.FLOAT, rows.shape)]
+    nodes = []
+    if is_sum:
+        feed = {"x": feed["x"] / 4, "beside": feed["x"] * 3 / 4}
+        inputs.append(value("beside", TensorProto.FLOAT, rows.shape))
+        nodes.append(helper.make_node("Add", ["x", "beside"], ["sum"]))
+    read = "sum" if is_sum else "x"
+    nodes.append(helper.make_node("LayerNormalization", [read, "gain", "offset"], ["y"], axis=-1))
+    constants = {"gain": np.ones(COLUMNS, np.float32), "offset": np.zeros(COLUMNS, np.float32)}
+    graph = helper.make_graph(
+        nodes,
+        "normalisation",
+        inputs,
+        [value("y", TensorProto.FLOAT, rows.shape)],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9), feed
+
+
+@pytest.mark.parametrize("is_sum", [False, True], ids=["alone", "behind_an_add"])
+def test_layer_normalization_in_fp16_sums_beyond_its_range(tmp_path, record_property, is_sum):
+    squares = np.array([1e3, 1e5, 1e6, 1e8])
+    source, feed = normalisation(squares, is_sum=is_sum)
+    expected = OrtNetwork(source.SerializeToString()).rows(feed)
+    found = plan_rows(half_precision(source), feed, tmp_path, "normalisation")
+    for square, row, right in zip(squares, found, expected, strict=True):
+        record_property(f"error_{square:.0e}", float(np.abs(row - right).max()))
+    assert np.isfinite(found).all() and np.allclose(found, expected, atol=1e-2)
