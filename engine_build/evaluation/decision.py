@@ -98,6 +98,8 @@ class Findings:
     """Why a precision was not tried, when the network is the reason."""
     differences: Mapping[Precision, str] = field(default_factory=dict)
     """Where an engine that misses its budget leaves its network, in a sentence."""
+    placement: Mapping[Precision, str] = field(default_factory=dict)
+    """Which layers of a candidate went back to float because it is faster so."""
 
     def may_be_chosen(self, precision: Precision) -> bool:
         """Return True for a pass, and for a float32 engine that does not fail."""
@@ -257,4 +259,6 @@ def _reason_against_fp16(findings: Findings) -> str:
 
 def _result(findings: Findings, precision: Precision) -> str:
     record = findings.accuracy[precision]
-    return f"{format_scores(record)}, {format_verdict(record)}"
+    placement = findings.placement.get(precision)
+    placed = "" if placement is None else f" ({placement})"
+    return f"{format_scores(record)}, {format_verdict(record)}{placed}"

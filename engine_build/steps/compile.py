@@ -68,17 +68,16 @@ def compile_candidates(
     context: BuildContext,
     networks: Mapping[str, Network],
     refused: dict[Precision, str] | None = None,
-    halves: Mapping[Precision, Network] | None = None,
 ) -> tuple[Candidate, ...]:
     """Return every candidate of a request, the plainest first. Raises BuildError.
 
     Under `auto` one that cannot be made is left out: `refused` gets its reason, and what is in it
-    already is not tried. `halves` are networks in FP16 that were judged.
+    already is not tried.
     """
     refused = {} if refused is None else refused
     precisions = _precisions(context.request, networks, refused)
     if context.request.is_plan:
-        return _plans(context, networks, precisions, refused, halves)
+        return _plans(context, networks, precisions, refused)
     folder, network, candidates = context.work.scratch("engines"), networks["float"].path, []
     for precision in precisions:
         path = folder / precision / "model.onnx"
@@ -133,52 +132,34 @@ def _plans(
     networks: Mapping[str, Network],
     precisions: Sequence[Precision],
     refused: dict[Precision, str],
-    halves: Mapping[Precision, Network] | None = None,
 ) -> tuple[Candidate, ...]:
     """Compile plans; under `auto` all but an FP32 one may be refused, for `fallback` follows."""
-    compilations = _compilations(context, networks, precisions, halves)
     candidates = []
-    for precision, compilation in zip(precisions, compilations, strict=True):
+    for precision in precisions:
+        network = _network_of(context, networks, precision)
         try:
-            path, record = compilation.compile()
+            candidates.append(compile_plan(context, precision, network))
         except NetworkRefused as error:
             is_only = precision == "fp32" or given_precision(networks) is not None
             if context.request.model.engine.precision != "auto" or is_only:
                 raise
             context.log.line(f"  {precision} is left out: {error}")
             refused[precision] = str(error)
-            continue
-        candidates.append(Candidate(precision=precision, path=path, plan=record))
     return tuple(candidates)
 
 
-def _compilations(
-    context: BuildContext,
-    networks: Mapping[str, Network],
-    precisions: Sequence[Precision],
-    halves: Mapping[Precision, Network] | None = None,
-) -> list[Compilation]:
-    gpu, tensorrt = gpu_host(context.runner).gpu, trtexec_version(context.runner)
-    by_cache = context.request.quantization == "calibration-cache"
-    judged = {} if halves is None else {name: half.path for name, half in halves.items()}
-    return [
-        Compilation(
-            context=context,
-            precision=precision,
-            network=networks["float" if by_cache else chosen_network(precision)],
-            gpu=gpu,
-            tensorrt=tensorrt,
-            half=judged.get(precision),
-        )
-        for precision in precisions
-    ]
+def compile_plan(context: BuildContext, precision: Precision, network: Network) -> Candidate:
+    """Compile one plan of the network that it needs. Raises InputRefused and NetworkRefused."""
+    path, record = _compilation(context, precision, network).compile()
+    return Candidate(precision=precision, path=path, plan=record)
 
 
 def difference(
     context: BuildContext, networks: Mapping[str, Network], candidate: Candidate, feed: Feed
 ) -> Difference:
     """Return where a plan leaves the network that it was compiled from, by plans of its parts."""
-    (compilation,) = _compilations(context, networks, [candidate.precision])
+    network = _network_of(context, networks, candidate.precision)
+    compilation = _compilation(context, candidate.precision, network)
 
     def engine_rows(cut: Path, feed: Feed, seconds: float) -> Array:
         with closing(load_plan(compilation.compile_cut(cut, seconds))) as plan:
@@ -186,6 +167,23 @@ def difference(
 
     folder = context.work.scratch("bisection")
     return first_difference(candidate.path.with_name(NETWORK), feed, engine_rows, folder)
+
+
+def _network_of(
+    context: BuildContext, networks: Mapping[str, Network], precision: Precision
+) -> Network:
+    by_cache = context.request.quantization == "calibration-cache"
+    return networks["float" if by_cache else chosen_network(precision)]
+
+
+def _compilation(context: BuildContext, precision: Precision, network: Network) -> Compilation:
+    return Compilation(
+        context=context,
+        precision=precision,
+        network=network,
+        gpu=gpu_host(context.runner).gpu,
+        tensorrt=trtexec_version(context.runner),
+    )
 
 
 def refuse_unfit_machine(context: BuildContext) -> None:
@@ -211,9 +209,7 @@ def run(context: BuildContext, state: BuildState) -> None:
         ):
             state.candidates = (baseline_candidate(context, state),)
         else:
-            state.candidates = compile_candidates(
-                context, state.networks, state.refused, state.half_networks
-            )
+            state.candidates = compile_candidates(context, state.networks, state.refused)
 
 
 COMPILE = Step(name="compile", run=run)

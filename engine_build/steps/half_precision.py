@@ -77,7 +77,11 @@ def run(context: BuildContext, state: BuildState) -> None:
             if network is None:
                 continue
             try:
-                state.half_networks[precision] = _half_network(context, state, precision, network)
+                half = _half_network(context, state, precision, network)
+                state.half_networks[precision] = half
+                state.networks[chosen_network(precision)] = dataclasses.replace(
+                    network, full=half.full
+                )
             except (NetworkRefused, BudgetMissed, SourceFault) as error:
                 if not state.may_leave_out:
                     raise
@@ -123,7 +127,8 @@ def _half_network(
     context.log.line(f"  {format_record(record.accuracy)}")
     findings = Findings(accuracy={precision: record.accuracy}, broken={})
     refuse_missed_budget(precision, findings)
-    return dataclasses.replace(network, precision=f"{precision} in FP16", path=path)
+    name = f"{precision} in FP16"
+    return dataclasses.replace(network, precision=name, path=path, full=record.full)
 
 
 def _write_within_range(

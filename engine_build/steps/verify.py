@@ -103,10 +103,12 @@ class _Verification:
 
     @property
     def findings(self) -> Findings:
+        state = self._state
         return Findings(
             accuracy=self._accuracy,
             broken=self._broken,
-            refused=self._state.refused,
+            refused=state.refused,
+            placement=state.placement,
             differences=self._differences,
         )
 

@@ -74,8 +74,6 @@ class Compilation:
     gpu: str
     tensorrt: str
     """The exact build of this machine's trtexec; the platform's may lack its last number."""
-    half: Path | None = None
-    """The network in FP16 that was judged; None writes it anew."""
 
     def compile(self) -> tuple[Path, PlanRecord]:
         """Return the plan and its record. Raises InputRefused and NetworkRefused."""
@@ -123,10 +121,8 @@ class Compilation:
         operators = plugin_operators(self.context.request.model)
         if self._uses_calibration_cache:
             write_weakly_typed(self.network.path, path)
-        elif self.half is not None:
-            copy_network(self.half, path)
         elif self.precision in ("fp16", "int8", "fp8"):
-            write_half_precision(self.network.path, path, operators)
+            write_half_precision(self.network.path, path, operators, self.network.full)
         else:
             copy_network(self.network.path, path)
         if operators:
@@ -145,7 +141,7 @@ class Compilation:
     @cached_property
     def folder(self) -> Path:
         """The plan's own folder, named by everything that decides the plan."""
-        digests = [network_sha256(self.network.path if self.half is None else self.half)]
+        digests = [network_sha256(self.network.path), *self.network.full]
         if self._uses_calibration_cache:
             digests.append(sha256_of(self._calibration_cache()))
         digests += [plugin.sha256 for plugin in self.context.request.plugins]

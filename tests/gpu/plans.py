@@ -219,7 +219,7 @@ class CountedCuda:
 
 
 @contextmanager
-def opened(
+def open_plan(
     plan: Path, *declared: Mapping[str, Shape], cuda: Any = None, **options: Any
 ) -> Iterator[PlanRunner]:
     """Run a plan as the server does, with graphs for the declared shapes."""

@@ -5,13 +5,7 @@ Servers are real processes: one that answers goes on while another one fails.
 
 from __future__ import annotations
 
-import hashlib
-import os
-import signal
-import subprocess
-import sys
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,18 +13,14 @@ import pytest
 pytest.importorskip("orjson", reason="needs what the server needs")
 
 from container.server.engines.engine import EngineOutOfMemory
-from container.server.engines.loading import gpu_compute_capability
 from container.server.engines.tensorrt_plan import PlanRunner
 from container.tensorrt.bindings import bindings, error_logger
 from container.tensorrt.faults import PlanRefused, mentions_memory_shortage
 from container.tensorrt.plan import Plan
 from onboarding.manifest import PlanRecord, ProfileRecord, RuntimeIdentity
-from tests.contract.server_process import until
-from tests.gpu.networks import write_source
 from tests.gpu.plans import (
     FLOAT,
     GPU,
-    ROOT,
     Layers,
     archive,
     ask,
@@ -38,7 +28,7 @@ from tests.gpu.plans import (
     end_of,
     full_gpu,
     in_a_process,
-    opened,
+    open_plan,
     plan_version,
     serving,
     used_mib,
@@ -107,13 +97,13 @@ def test_refuses_contexts_for_which_the_gpu_has_no_memory(heavy, heavy_plan, rec
         with full_gpu(leave_mib=16), pytest.raises(EngineOutOfMemory) as refusal:
             runner.open([shapes])
         record_property("sentence", str(refusal.value))
-    with opened(heavy_plan, shapes) as runner:
+    with open_plan(heavy_plan, shapes) as runner:
         heavy.check(runner, 4096)
 
 
 def test_lack_of_memory_while_answering_passes(heavy, heavy_plan, record_property):
     """Rows of other sizes need memory anew; what was recorded goes on."""
-    with opened(heavy_plan, {"x": (16, heavy.width)}) as runner:
+    with open_plan(heavy_plan, {"x": (16, heavy.width)}) as runner:
         for seed in range(3):
             heavy.check(runner, 16, seed=seed)
         with full_gpu():
@@ -129,7 +119,7 @@ def test_closed_plans_give_their_memory_back(heavy, heavy_plan, record_property)
     shapes = [{"x": (rows, heavy.width)} for rows in (16, 256)]
     used = []
     for _ in range(4):
-        with opened(heavy_plan, *shapes, slots=2) as runner:
+        with open_plan(heavy_plan, *shapes, slots=2) as runner:
             for slot in (0, 1):
                 heavy.check(runner, 16, slot=slot)
                 heavy.check(runner, 16, slot=slot)
@@ -219,7 +209,7 @@ def test_words_of_a_refused_plan_are_its_own(small, small_plan, tmp_path):
     path = tmp_path / "model.plan"
     path.write_bytes(b"no plan")
     first = Plan(small_plan, trt=trt)
-    with opened(small_plan) as runner:
+    with open_plan(small_plan) as runner:
         first.close()
         with pytest.raises(PlanRefused) as refusal, load(path):
             pass
@@ -352,75 +342,3 @@ def test_server_answers_again_once_the_gpu_has_memory(tmp_path, write_archive, r
             assert status == 200 and (found["y"] == 2).all()
         status, found = server.ask({"x": own})
         assert status == 200 and found["y"].shape == own.shape and (found["y"] == 2).all()
-
-
-# Builds
-
-
-@pytest.fixture
-def source(tmp_path):
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    engine = {"precision": "fp32"}
-    return write_source(
-        "cross-encoder", tmp_path / "root", engine=engine, intermediate_size=64, **sizes
-    )
-
-
-def build_command(root, folder):
-    names = ("--root", root, "--environment", "local-gpu", "--model", "cross-encoder")
-    places = ("--out", folder / "out", "--publish", folder / "store")
-    return tuple(map(str, (sys.executable, "-m", "engine_build", *names, *places)))
-
-
-def digests(folder):
-    return {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
-def running_trtexec(folder):
-    """Processes of trtexec that compile in a folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            argv = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if argv[0].endswith(b"trtexec") and str(folder).encode() in b" ".join(argv):
-            found.append(path.parent.name)
-    return found
-
-
-def test_build_that_is_killed_leaves_nothing_and_is_built_again(
-    source, small_plan, tmp_path, record_property
-):
-    platform = plan_version(small_plan), gpu_compute_capability()
-    if platform != ("10.6.0.26", "9.0"):
-        pytest.skip(f"the source's platform is TensorRT 10.6.0.26 on a GPU of 9.0, not {platform}")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
-        "ROUNDHOUSE_BENCHMARK_SECONDS": "0.1",
-    }
-    command = build_command(source, tmp_path)
-    options = {"cwd": ROOT, "env": environment, "stdout": subprocess.PIPE, "text": True}
-    (tmp_path / "store").mkdir()
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL, **options) as process:
-        try:
-            until(lambda: running_trtexec(tmp_path) or process.poll() is not None, "trtexec")
-            assert process.poll() is None
-            before = digests(tmp_path / "store")
-        finally:
-            process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-    until(lambda: not running_trtexec(tmp_path), "the end of trtexec")
-    assert digests(tmp_path / "store") == before
-    assert not [name for name in before if "engines/" in name]
-    ended = subprocess.run(command, stderr=subprocess.PIPE, check=False, timeout=300, **options)
-    assert ended.returncode == 0, ended.stderr
-    record_property("second_build", ended.stdout.strip().splitlines()[-1])
-    after = digests(tmp_path / "store")
-    assert before.items() <= after.items()
-    assert [name for name in after if name.startswith("engines/")]

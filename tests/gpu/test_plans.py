@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
 import statistics
-import subprocess
 import time
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,11 +15,9 @@ from onnx import TensorProto
 from container.archive import EngineArchive
 from container.server.engines.loading import tensorrt_engine
 from container.server.engines.tokens import Tokens
-from container.tensorrt.bindings import bindings, error_logger
+from container.tensorrt.bindings import bindings
 from container.tensorrt.faults import PlanRefused
 from container.tensorrt.plan import Plan
-from engine_build.tensorrt.half_precision import write_half_precision
-from engine_build.tensorrt.plan import last_error
 from onboarding.manifest import Manifest, ProfileRecord
 from tests.gpu.plans import (
     FLOAT,
@@ -37,14 +30,10 @@ from tests.gpu.plans import (
     archive,
     ask,
     build,
-    compile_by_trtexec,
-    in_a_process,
-    opened,
-    plan_version,
+    open_plan,
     used_mib,
     write_network,
 )
-from tests.shared_libraries import tensorrt as stub_library
 
 pytestmark = GPU
 BATCHES = (1, 16, 64, 256, 1024, 2048)
@@ -87,7 +76,7 @@ def scratch_mib(path):
 def test_memory_is_given_after_the_profile_and_before_the_shapes(wide, wide_plan, record_property):
     """One context goes from profile to profile, and has its memory anew each time."""
     record_property("scratch_mib", scratch_mib(wide_plan))
-    with opened(wide_plan) as runner:
+    with open_plan(wide_plan) as runner:
         for rows in (4, 2048, 16, 17, 1024, 1):
             wide.check(runner, rows, seed=rows)
 
@@ -96,7 +85,7 @@ def test_one_block_of_memory_serves_every_context_of_a_slot(wide, wide_plan, rec
     scratch = scratch_mib(wide_plan)
     assert scratch > 4, "a context of its own memory would not be seen"
     shapes = [{"x": (rows, wide.width)} for rows in BATCHES]
-    with opened(wide_plan, *shapes) as runner:
+    with open_plan(wide_plan, *shapes) as runner:
         before = used_mib()
         for seed in range(3):
             for rows in (*BATCHES, *reversed(BATCHES)):
@@ -109,7 +98,7 @@ def test_one_block_of_memory_serves_every_context_of_a_slot(wide, wide_plan, rec
 
 def test_two_slots_answer_each_their_own_rows(wide, wide_plan):
     shapes = {"x": (16, wide.width)}
-    with opened(wide_plan, shapes, slots=2) as runner:
+    with open_plan(wide_plan, shapes, slots=2) as runner:
         for seed in range(6):
             wide.check(runner, 16, seed=seed, slot=seed % 2)
 
@@ -117,7 +106,7 @@ def test_two_slots_answer_each_their_own_rows(wide, wide_plan):
 def test_copies_in_and_out_are_nodes_of_the_graph_on_page_locked_memory(tmp_path, record_property):
     layers = Layers(tmp_path, width=256, layers=6)
     plan, cuda = build(layers.path, layers.ranges(1, 8, 16)), CountedCuda()
-    with opened(plan, {"x": (8, 256)}, cuda=cuda) as runner:
+    with open_plan(plan, {"x": (8, 256)}, cuda=cuda) as runner:
         for seed in range(3):
             layers.check(runner, 8, seed=seed)
         cuda.calls.clear()
@@ -186,7 +175,7 @@ def test_tensors_of_every_type_of_numpy_go_in_and_out(tmp_path, name):
     values = np.arange(12).reshape(3, 4) - (0 if name in ("UINT8", "BOOL") else 6)
     feed = {"x": (values % 2 == 0 if name == "BOOL" else values).astype(dtype)}
     for declared in ((), ({"x": (3, 4)},)):
-        with opened(plan, *declared) as runner:
+        with open_plan(plan, *declared) as runner:
             assert (runner.inputs["x"].dtype, runner.inputs["x"].rank) == (dtype, 2)
             for _ in range(3):
                 found = ask(runner, feed)["y"]
@@ -220,7 +209,7 @@ def test_several_inputs_and_outputs_of_several_types_are_answered_by_name(tmp_pa
         "is_off": np.arange(12).reshape(3, 4) % 3 == 0,
         "n": np.array([1, -(2**40), 3]),
     }
-    with opened(plan, {name: values.shape for name, values in feed.items()}) as runner:
+    with open_plan(plan, {name: values.shape for name, values in feed.items()}) as runner:
         for _ in range(3):
             found = ask(runner, feed)
             assert np.array_equal(found["twice"], 2 * feed["n"])
@@ -284,7 +273,7 @@ def test_refuses_outputs_whose_shape_follows_from_values(tmp_path):
     )
     plan = build(path, {"x": ROWS})
     words = "the shape of output y follows from values, not from shapes"
-    with pytest.raises(PlanRefused, match=words), opened(plan, {"x": (2, 4)}):
+    with pytest.raises(PlanRefused, match=words), open_plan(plan, {"x": (2, 4)}):
         pass
 
 
@@ -296,140 +285,6 @@ def test_network_without_dynamic_axes_has_one_profile(tmp_path, load):
     plan, feed = build(path), {"x": np.arange(-6, 6, dtype=np.float32).reshape(3, 4)}
     (profile,) = load(plan).profiles
     assert profile["x"].smallest == profile["x"].largest == (3, 4)
-    with opened(plan, {"x": (3, 4)}) as runner:
+    with open_plan(plan, {"x": (3, 4)}) as runner:
         for _ in range(3):
             assert np.array_equal(ask(runner, feed)["y"], np.maximum(feed["x"], 0))
-
-
-RUN = """
-import sys
-from pathlib import Path
-import numpy as np
-from tests.gpu.plans import ask, opened
-plan, feed, answer = map(Path, sys.argv[1:4])
-feed = dict(np.load(feed))
-with opened(plan, {n: v.shape for n, v in feed.items()}, plugins=[*map(Path, sys.argv[4:])]) as r:
-    for _ in range(3):
-        found = ask(r, feed)
-np.savez(answer, **found)
-"""
-"""Runs a plan three times, so at last as a graph, in a process that built nothing."""
-
-
-def answer_elsewhere(folder, plan, feed, *plugins):
-    np.savez(folder / "feed.npz", **feed)
-    ended = in_a_process(RUN, plan, folder / "feed.npz", folder / "answer.npz", *plugins)
-    assert ended.returncode == 0, ended.stderr
-    return dict(np.load(folder / "answer.npz"))
-
-
-def test_plan_of_tensorrts_own_plugin_loads_where_nothing_was_built(tmp_path):
-    """ScatterElements with a reduction is a plugin of libnvinfer_plugin."""
-    path = write_network(
-        tmp_path / "scatter.onnx",
-        [("ScatterElements", "x places x", "y", {"axis": 1, "reduction": "add"})],
-        {"x": (FLOAT, ["batch", 4]), "places": (INT64, ["batch", 4])},
-        {"y": (FLOAT, ["batch", 4])},
-        opset=18,
-    )
-    plan = build(path, {"x": ROWS, "places": ROWS})
-    feed = {
-        "x": np.arange(8, dtype=np.float32).reshape(2, 4),
-        "places": np.array([[0, 0, 1, 3], [3, 3, 3, 3]]),
-    }
-    expected = feed["x"].copy()
-    for row, place, value in zip(expected, feed["places"], feed["x"], strict=True):
-        np.add.at(row, place, value)
-    assert np.array_equal(answer_elsewhere(tmp_path, plan, feed)["y"], expected)
-
-
-def headers():
-    """Folders of NvInfer.h and of cuda.h on this machine."""
-    program, compiler = (shutil.which(name) for name in ("trtexec", "nvcc"))
-    beside = Path(program or "/").resolve().parents[1]
-    tensorrt = [
-        *(Path(folder) for folder in filter(None, [os.environ.get("TENSORRT_INCLUDE")])),
-        *(beside / name for name in ("include", "with/include")),
-        *map(Path, ("/usr/include", "/usr/include/x86_64-linux-gnu")),
-    ]
-    cuda = [
-        *(Path(folder) / "include" for folder in filter(None, [os.environ.get("CUDA_HOME")])),
-        *([Path(compiler).resolve().parents[1] / "include"] if compiler else []),
-        Path("/usr/local/cuda/include"),
-    ]
-    found = {}
-    for name, folders in (("NvInfer.h", tensorrt), ("cuda.h", cuda)):
-        found[name] = next((item for item in folders if (item / name).is_file()), None)
-    return found
-
-
-def test_plugin_with_a_creator_is_built_loaded_and_answers(tmp_path):
-    folders = headers()
-    if lacking := [name for name, folder in folders.items() if folder is None]:
-        pytest.skip(
-            f"no {' or '.join(lacking)} here; name its folder by TENSORRT_INCLUDE, CUDA_HOME"
-        )
-    library = tmp_path / "librotate.so"
-    trt, _ = bindings()
-    stub = stub_library(tmp_path, int(trt.__version__.split(".")[0]))
-    source = Path(__file__).with_name("plugin.cpp")
-    include = [f"-I{folder}" for folder in folders.values()]
-    flags = ("-std=c++17", "-shared", "-fPIC", "-Wno-deprecated-declarations", *include)
-    subprocess.run(("g++", *flags, source, stub, "-ldl", "-o", library), check=True)
-    tensor = (FLOAT, ["batch", 4])
-    path = write_network(
-        tmp_path / "rotate.onnx",
-        [("Rotate", "x", "r", {"shift": 1}), ("Relu", "r", "y", {})],
-        {"x": tensor},
-        {"y": tensor},
-    )
-    plan, ended = compile_by_trtexec(path, {"x": ROWS}, plugins=(library,))
-    assert ended.code == 0, last_error(ended)
-    feed = {"x": np.arange(-4, 8, dtype=np.float32).reshape(3, 4)}
-    expected = np.maximum(np.roll(feed["x"], -1, axis=1), 0)
-    assert np.array_equal(answer_elsewhere(tmp_path, plan, feed, library)["y"], expected)
-    without = in_a_process(RUN, plan, tmp_path / "feed.npz", tmp_path / "answer.npz")
-    last = without.stderr.strip().splitlines()[-1]
-    assert "PlanRefused" in last and "rotate.plan does not load" in last
-
-
-def test_network_of_two_zeros_in_four_weights_takes_sparse_kernels(tmp_path, record_property):
-    layers = Layers(tmp_path, width=1024, sparse=True)
-    half = tmp_path / "sparse.onnx"
-    write_half_precision(layers.path, half)
-    plan, ended = compile_by_trtexec(
-        half, layers.ranges(1, 256, 256), precision="fp16", is_sparse=True
-    )
-    assert ended.code == 0, last_error(ended)
-    for name, words in (("eligible", "eligible"), ("chosen", "Chose")):
-        lines = [line for line in ended.output.splitlines() if "(Sparsity)" in line]
-        counts = [re.search(r"(\d+) layer", line) for line in lines if words in line]
-        record_property(f"sparse_layers_{name}", [int(count[1]) for count in counts if count])
-    with opened(plan, {"x": (256, 1024)}) as runner:
-        feed = layers.feed(256)
-        found, expected = ask(runner, feed)["y"], layers.answer(feed)
-        assert np.linalg.norm(found - expected) < 5e-3 * np.linalg.norm(expected)
-
-
-def test_portable_plan_runs_on_this_gpu(tmp_path, record_property):
-    layers = Layers(tmp_path, width=256)
-    plan, ended = compile_by_trtexec(
-        layers.path, layers.ranges(1, 8, 16), hardware_compatibility="ampere+"
-    )
-    if ended.code != 0:
-        pytest.skip(f"this TensorRT makes no portable plans: {last_error(ended)}")
-    with opened(plan, {"x": (8, 256)}) as runner:
-        for seed in range(3):
-            layers.check(runner, 8, seed=seed)
-    trt, _ = bindings()
-    runtime = trt.Runtime(error_logger(trt))
-    level = runtime.deserialize_cuda_engine(plan.read_bytes()).hardware_compatibility_level
-    record_property("level", level.name)
-    assert level == trt.HardwareCompatibilityLevel.AMPERE_PLUS
-
-
-def test_plan_names_the_build_that_wrote_it_more_exactly_than_the_wheel(wide_plan, record_property):
-    trt, _ = bindings()
-    record_property("plan", plan_version(wide_plan))
-    record_property("wheel", trt.__version__)
-    assert plan_version(wide_plan).startswith(trt.__version__)

@@ -37,7 +37,7 @@ from tests.gpu.plans import (
     ask,
     build,
     launch,
-    opened,
+    open_plan,
     used_mib,
 )
 from tests.unit.engine_build.tiny import word_tokenizer
@@ -269,7 +269,7 @@ def test_servers_give_the_same_answers(servers, record_property):
 def test_64_contexts_of_a_slot_cost_little(plan, record_property):
     path, _ = plan
     shapes = [dict.fromkeys(INPUTS, size) for size in CONTEXTS]
-    with opened(path, *shapes) as runner:
+    with open_plan(path, *shapes) as runner:
         device, host, begin = used_mib(), host_mib(), time.monotonic()
         for shape in reversed(shapes):
             feed = {name: np.ones(size, np.int64) for name, size in shape.items()}

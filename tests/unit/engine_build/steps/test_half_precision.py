@@ -150,9 +150,8 @@ def test_node_that_leaves_the_range_stays_fp32_in_what_is_judged_kept_and_compil
         first = half.read_bytes()
         state.reference = state.reference * np.nan  # a known record is not made again
         run(tools, state)
-        halves = state.half_networks
-        assert halves["fp16"].path.read_bytes() == first
-        (candidate,) = compile_candidates(tools, state.networks, {}, halves)
+        assert state.half_networks["fp16"].path.read_bytes() == first
+        (candidate,) = compile_candidates(tools, state.networks)
     assert candidate.path.with_name("network.onnx").read_bytes() == first
     log = tools.log._stream.getvalue()
     (line,) = (line for line in log.splitlines() if "FP32 there" in line)
