@@ -61,10 +61,11 @@ SPEED = "test_server_speed.py::"
 TENSORRT = """\
 ## The Python server before a TensorRT plan, an H100
 
-Rows of `tests/gpu/test_server_speed.py` (`make test-gpu`): BERT-large in FP16, random weights, texts
-of 128 tokens. Each round measures every point once, in random order: median (lowest to highest)
-of three. One client: one text a request, one HTTP process. Saturated: 32 connections of eight client
-processes, 16 texts a request, four HTTP processes. PyTorch in FP16, with its fused attention.
+Rows of `tests/gpu/test_server_speed.py` (`make test-gpu`): BERT-large in FP16, random weights,
+texts of 128 tokens. Each round measures every point once, in random order: median (lowest to
+highest) of three. One client: one text a request, one HTTP process. Saturated: 32 connections of
+eight client processes, 16 texts a request, four HTTP processes. PyTorch in FP16, with its fused
+attention.
 """
 SHOWN = ("engine alone", "duplicate control", "one client")
 COLUMNS = (
