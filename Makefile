@@ -22,6 +22,7 @@ test: environments-dev ## the whole suite, tier by tier (TIERS="unit synth" for 
 	@.venv/bin/python -m tests.tiers $(TIERS)
 
 test-chat: environments-dev environments-chat ## the tests that need vLLM and llm-compressor: 3 GB of environments more
+	@$(PYTHON) -m roundhouse.dev.environments --dev quantizer
 	@.venv/bin/python -m tests.tiers text_generation
 
 acceptance: environments ## play the first day of an account in the local cloud, step by step
@@ -46,8 +47,8 @@ environments-dev: doctor
 	@$(PYTHON) -m roundhouse.dev.environments --dev
 
 demo-chat test-chat environments-chat: CHAT := chat
-environments-chat: environments
-	@$(PYTHON) -m roundhouse.dev.environments --dev vllm quantizer
+environments-chat: doctor
+	@$(PYTHON) -m roundhouse.dev.environments --also vllm quantizer
 
 lock: doctor ## write requirements/*.txt anew from requirements/*.in
 	@$(PYTHON) -m roundhouse.dev.environments --lock

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from roundhouse import interruption
+from roundhouse.errors import UsageError
 
 EXAMPLE = "make demo"
 
@@ -16,13 +17,27 @@ Chat = Annotated[
 ]
 
 
-def demo(chat: Chat = False) -> None:
+Gpu = Annotated[
+    bool,
+    typer.Option(
+        "--gpu", help="TensorRT engines for the GPU of this machine, behind both servers."
+    ),
+]
+
+
+def demo(chat: Chat = False, gpu: Gpu = False) -> None:
     """Run the whole pipeline on this machine.
 
     On real input; invokes both endpoints. `make demo` prepares the machine first.
     """
+    if chat and gpu:
+        raise UsageError("--chat and --gpu: name one of them; each is a demo of its own.")
     try:
-        if chat:
+        if gpu:
+            from roundhouse.dev.demo.gpu_demo import run_gpu_demo
+
+            run_gpu_demo()
+        elif chat:
             from roundhouse.dev.demo_chat.demo_chat import run_demo_chat
 
             run_demo_chat()

@@ -10,10 +10,11 @@ import argparse
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from roundhouse.dev import recipes
@@ -91,7 +92,8 @@ class Workshop:
     """The repository, the interpreter and the runner that environments are made with.
 
     `stop` ends every process of the runner. `torch_index`: an index with builds of torch for CPUs,
-    in the place of PyTorch's own.
+    in the place of PyTorch's own. `torch_lock`: one environment at a time takes torch, since uv
+    downloads and keeps anew what another of its processes is downloading.
     """
 
     root: Path
@@ -100,6 +102,7 @@ class Workshop:
     say: Callable[[str], None]
     stop: Callable[[], None] = lambda: None
     torch_index: str | None = None
+    torch_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def is_missing(self, recipe: Recipe) -> bool:
         """Return whether an environment has to be made."""
@@ -218,7 +221,10 @@ def make(
     begin, root, folder = time.monotonic(), workshop.root, workshop.root / recipe.folder
     if workshop.is_missing(recipe):
         shutil.rmtree(folder, ignore_errors=True)
-        _run(workshop, recipe, recipes.creation_commands(recipe, root, workshop.python, torch))
+        _run(workshop, recipe, recipes.creation_commands(recipe, root, workshop.python))
+        if recipe.has_torch:
+            with workshop.torch_lock:
+                _run(workshop, recipe, (recipes.torch_command(recipe, root, torch),))
         if recipe.modules:
             _import(workshop, recipe)
         if recipe is recipes.COMMAND:
@@ -270,13 +276,14 @@ def main(arguments: Sequence[str], workshop: Workshop) -> int:
     for flag, text in (
         ("--dev", "with what tests and checks need"),
         ("--lock", "write requirements/*.txt anew from requirements/*.in"),
+        ("--also", "those that are named beside all others"),
     ):
         parser.add_argument(flag, action="store_true", help=text)
-    optional = f"environments that are made only by name: {', '.join(recipes.OPTIONAL)}"
+    optional = f"environments that are made only by name: {', '.join(OPTIONAL)}"
     parser.add_argument("names", nargs="*", metavar="NAME", help=optional)
     options = parser.parse_args(arguments)
-    if unknown := [name for name in options.names if name not in recipes.OPTIONAL]:
-        parser.error(f"unknown environment {unknown[0]}; allowed: {', '.join(recipes.OPTIONAL)}")
+    if unknown := [name for name in options.names if name not in OPTIONAL]:
+        parser.error(f"unknown environment {unknown[0]}; allowed: {', '.join(OPTIONAL)}")
     try:
         if options.lock:
             if workshop.is_missing(UV):
@@ -284,8 +291,9 @@ def main(arguments: Sequence[str], workshop: Workshop) -> int:
             names = sorted(path.stem for path in (workshop.root / "requirements").glob("*.in"))
             _run(workshop, UV, recipes.lock_commands(_lockable(workshop, names), workshop.root))
         else:
-            named = tuple(recipes.OPTIONAL[name] for name in options.names)
-            prepare(workshop, named or RECIPES, dev=options.dev)
+            named = tuple(OPTIONAL[name] for name in options.names)
+            others = () if named and not options.also else RECIPES
+            prepare(workshop, (*named, *others), dev=options.dev)
     except NotReadyError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -33,6 +33,7 @@ EXPECTED = (4, 5, 7)
 """The sentence that answers each question, by position."""
 
 TEXTS = DOCUMENTS + QUESTIONS
+SERVERS = {"python": "Python server", "triton": "Triton"}
 
 
 FLOAT_WORST = 0.9999

@@ -8,6 +8,7 @@ from onboarding.deployment import Deployment, Target
 from roundhouse import invocation
 from roundhouse.deploy.deployment import DeployOptions, deploy
 from roundhouse.dev.demo.answers import (
+    SERVERS,
     TEXTS,
     Answer,
     least_cosine,
@@ -22,7 +23,6 @@ from roundhouse.processes import Processes
 from roundhouse.report import open_report
 from roundhouse.session import LOCAL, Session, open_session, start_local_cloud
 
-SERVERS = {"python": "Python server", "triton": "Triton"}
 SOURCES = (
     "onboarding", "engine_build", "container", "stacks", "models", "endpoints", "environments",
     "build/local/locks",

@@ -106,7 +106,6 @@ def test_every_requirement_is_hashed_and_linked():
     commands = [str(c) for recipe in RECIPES for c in creation_commands(recipe, root, python)]
     installs = [command for command in commands if "pip install" in command]
     assert all("--require-hashes" in command and "hardlink" in command for command in installs)
-    assert sum("torch-cuda.txt" in command for command in installs) == 1
     assert sum("npm ci" in command for command in commands) == 1
 
 
@@ -149,6 +148,8 @@ def test_optional_environment_is_made_alone_and_only_by_its_name(workshop, name)
     assert main([name], workshop) == 0
     made = {path.parent.name for path in (workshop.root / ".venvs").glob(f"*/{STAMP}")}
     assert made == {"uv", name}
+    assert main(["--also", name], workshop) == 0
+    assert not any(map(workshop.is_missing, (recipe, *RECIPES)))
 
 
 def test_refuses_an_unknown_name_of_an_environment(workshop, capsys):
