@@ -21,7 +21,8 @@ down: ## stop the local cloud and remove what it made
 test: environments-dev ## the whole suite, tier by tier (TIERS="unit synth" for some)
 	@.venv/bin/python -m tests.tiers $(TIERS)
 
-test-chat: environments-dev environments-chat ## the tests that need vLLM and llm-compressor: 6 GB of environments
+test-chat: environments-dev environments-chat ## the tests that need vLLM and llm-compressor: 3 GB of environments more
+	@$(PYTHON) -m roundhouse.dev.environments --dev quantizer
 	@.venv/bin/python -m tests.tiers text_generation
 
 acceptance: environments ## play the first day of an account in the local cloud, step by step
@@ -36,8 +37,8 @@ check: environments-dev ## ruff, mypy, import contracts, schema drift
 bench: environments ## measure against the bars; writes build/bench/*.json (BENCH="engine_build" for some)
 	@.venv/bin/python -m benchmarks $(BENCH)
 
-doctor: ## what this machine lacks, and the lines that install it
-	@$(PYTHON) roundhouse/dev/doctor.py
+doctor: ## what this machine lacks, disk included, and the lines that install it
+	@$(PYTHON) roundhouse/dev/doctor.py $(CHAT)
 
 environments: doctor ## make the locked environments that are not there
 	@$(PYTHON) -m roundhouse.dev.environments
@@ -45,8 +46,9 @@ environments: doctor ## make the locked environments that are not there
 environments-dev: doctor
 	@$(PYTHON) -m roundhouse.dev.environments --dev
 
-environments-chat: environments
-	@$(PYTHON) -m roundhouse.dev.environments --dev vllm quantizer
+demo-chat test-chat environments-chat: CHAT := chat
+environments-chat: doctor
+	@$(PYTHON) -m roundhouse.dev.environments --also vllm quantizer
 
 lock: doctor ## write requirements/*.txt anew from requirements/*.in
 	@$(PYTHON) -m roundhouse.dev.environments --lock

@@ -7,11 +7,9 @@ paragraphs that come with Roundhouse. The source is the published package, by th
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from onboarding.text_generation.checkpoint_lock import CheckpointEntry, GateReco
 from onboarding.text_generation.checkpoint_record import RECORD_NAME, read_record
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.yaml_text import load_yaml
-from roundhouse.dev.environments import Workshop, prepare
+from roundhouse.dev.environments import prepare, this_workshop
 from roundhouse.dev.recipes import QUANTIZER
 from roundhouse.errors import NotReadyError
 from roundhouse.processes import Command
@@ -90,10 +88,8 @@ def _numbers(name: str, gate: GateRecord) -> Iterator[Measure]:
 
 
 def _prepare_environment(context: Context) -> None:
-    python = Path(os.path.realpath(sys.executable))
-    root, run = context.paths.code, context.run
     try:
-        prepare(Workshop(root=root, python=python, run=run, say=print, stop=run.stop), (QUANTIZER,))
+        prepare(this_workshop(context.paths.code, context.run), (QUANTIZER,))
     except NotReadyError as error:
         raise ValueError(str(error)) from error
 

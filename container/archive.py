@@ -18,6 +18,7 @@ from onboarding.signature import (
     SignatureFault,
     verify_envelope,
 )
+from onboarding.values import is_same_build
 
 CPU = "cpu"
 """The compute capability of engines that need no GPU."""
@@ -138,7 +139,7 @@ def _refuse_foreign_engine(manifest: Manifest, running: SupportedRuntimes) -> No
     fitting = [
         capability
         for runtime, capability in running.pairs
-        if runtime.name == name and _is_build(version, runtime.version)
+        if runtime.name == name and is_same_build(version, runtime.version)
     ]
     if not fitting:
         runtimes = dict.fromkeys(
@@ -153,12 +154,6 @@ def _refuse_foreign_engine(manifest: Manifest, running: SupportedRuntimes) -> No
             f"Refused: the engine was made for compute capability {manifest.compute_capability}, "
             f"this server runs {', '.join(fitting)}{lacking}; build it for this target."
         )
-
-
-def _is_build(wanted: str, version: str) -> bool:
-    """Return True when a version begins with every part of `wanted`: 10.16.1.11 with 10.16."""
-    parts = wanted.split(".")
-    return version.split(".")[: len(parts)] == parts
 
 
 def _runs_on(manifest: Manifest, capability: str) -> bool:

@@ -21,6 +21,7 @@ from engine_build.steps.fetch import FETCH
 from engine_build.steps.half_precision import HALF_PRECISION
 from engine_build.steps.load import LOAD
 from engine_build.steps.package import PACKAGE
+from engine_build.steps.placement import PLACEMENT
 from engine_build.steps.processing import PROCESSING
 from engine_build.steps.publish import PUBLISH, PUBLISH_NETWORKS
 from engine_build.steps.quantize import QUANTIZE, QUANTIZE_FOR_ENGINE
@@ -34,7 +35,7 @@ NETWORK_STEPS = (*FLOAT_STEPS, QUANTIZE, HALF_PRECISION, CALIBRATE)
 """The steps on the CPU, whose networks every GPU shares."""
 STEPS = (
     *(*FLOAT_STEPS, QUANTIZE_FOR_ENGINE, HALF_PRECISION, CALIBRATE),
-    *(CHECK, COMPILE, VERIFY, BENCHMARK, PACKAGE, PUBLISH),
+    *(CHECK, COMPILE, PLACEMENT, VERIFY, BENCHMARK, PACKAGE, PUBLISH),
 )
 """Every step of an engine."""
 STEPS_OF_PACKAGING = (FETCH, LOAD, EXPORT, PROCESSING, PACKAGE, PUBLISH)

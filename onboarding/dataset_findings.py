@@ -1,4 +1,4 @@
-"""Notes on datasets: calibration and search texts that are narrower than the validation texts."""
+"""Notes on calibration: sets narrower than the validation texts, caches for text models."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from onboarding.coverage import coverage_gaps
 from onboarding.dataset import Datasets
 from onboarding.model_spec import ModelSpec
 from onboarding.tree import Tree
+from onboarding.values import TEXT_TASKS
 
 
 def dataset_notes(tree: Tree) -> tuple[str, ...]:
@@ -15,6 +16,20 @@ def dataset_notes(tree: Tree) -> tuple[str, ...]:
     datasets = Datasets(tree.root)
     notes = (note for spec in tree.models.values() for note in _notes(spec, datasets))
     return tuple(dict.fromkeys(notes))
+
+
+def implicit_int8_notes(tree: Tree) -> tuple[str, ...]:
+    """Return a note for every text model whose INT8 is left to TensorRT by a calibration cache."""
+    return tuple(
+        f"models/{name}.yaml: quantization calibration-cache gives no INT8 to attention, which "
+        "TensorRT computes in INT8 by Q/DQ nodes alone: the build refuses int8 for such a network, "
+        "and leaves it out under auto; choose `quantization: explicit`."
+        for name, spec in tree.models.items()
+        if isinstance(spec, ModelSpec)
+        and spec.engine.quantization == "calibration-cache"
+        and spec.engine.precision in ("int8", "auto")
+        and spec.task in TEXT_TASKS
+    )
 
 
 def _notes(spec: ModelSpec, datasets: Datasets) -> Iterator[str]:

@@ -35,6 +35,9 @@ CNN_QUANTIZER_VERSION = 4
 FP8_QUANTIZER_VERSION = 1
 """The same, of FP8 networks."""
 
+HALF_PRECISION_VERSION = 2
+"""Raised by hand when the same network must become another one in FP16 (engine_build/tensorrt)."""
+
 KEY_LENGTH = 20
 
 
@@ -273,6 +276,8 @@ def _compiler(spec: ModelSpec) -> dict[str, Any]:
         "version_compatible",
     }
     fields = spec.engine.model_dump(mode="json", include=options)
+    if spec.engine.precision not in ("fp32", "bf16"):
+        fields["half_precision"] = HALF_PRECISION_VERSION
     # These two are younger than their recipe: defaults are left out, so that no key of before
     # changes.
     if spec.engine.sparsity != "disable":

@@ -90,6 +90,15 @@ def runtime_library(runtime: Runtime) -> Literal["onnxruntime", "pytorch", "tens
     return "tensorrt" if runtime == "tensorrt" else "onnxruntime"
 
 
+def is_same_build(one: str, other: str) -> bool:
+    """Return True when two versions agree in every number that both name.
+
+    TensorRT 10.6.0.26 calls itself 10.6.0 in its Python wheel. Which build wrote a plan, TensorRT
+    itself compares when it loads the plan.
+    """
+    return all(map(str.__eq__, one.split("."), other.split(".")))
+
+
 class Value(BaseModel):
     """An immutable record: two with the same fields are equal, and an unknown field is refused."""
 

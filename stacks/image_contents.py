@@ -37,6 +37,7 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
         "container/Dockerfile.server_baseline",
         *_SERVER,
         "requirements/server-baseline.txt",
+        "requirements/torch-cpu.txt",
     ),
     "python-server-gpu-baseline": (
         "container/Dockerfile.server_gpu_baseline",
@@ -66,16 +67,23 @@ IMAGE_CONTENTS: Mapping[str, tuple[str, ...]] = {
         "container/server/types.py",
         *_ENGINE_MANIFEST,
     ),
-    "builder-cpu": ("engine_build/image/cpu/**/*", "requirements/builder.txt", *_TRAINING_ENTRY),
+    "builder-cpu": (
+        "engine_build/image/cpu/**/*",
+        "requirements/builder.txt",
+        "requirements/torch-cpu.txt",
+        *_TRAINING_ENTRY,
+    ),
     "builder-gpu": (
         "engine_build/image/gpu/**/*",
         "requirements/builder.txt",
         "requirements/bindings-*.txt",
+        "requirements/torch-cpu.txt",
         *_TRAINING_ENTRY,
     ),
     QUANTIZER_IMAGE: (
         "engine_build/image/quantizer/Dockerfile",
         "requirements/quantizer.txt",
+        "requirements/torch-cuda.txt",
         "requirements/vllm-gpu.txt",
         *_TRAINING_ENTRY,
     ),

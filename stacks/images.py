@@ -190,7 +190,7 @@ def build_arguments(
             raise ValueError(f"platform {platform.name} has no TensorRT for the image {image}")
         arguments["TENSORRT"] = platform.tensorrt
     if image in _HAS_CPU_TORCH:
-        arguments["TORCH_INDEX"] = TORCH_INDEX
+        arguments |= {"TORCH": "cpu", "TORCH_INDEX": TORCH_INDEX}
     return arguments
 
 

@@ -45,7 +45,7 @@ def _wanted(path: Path) -> set[str]:
         line = line.split("#")[0].strip()
         if line.startswith("-r "):
             names |= _wanted(path.parent / line[3:].strip())
-        elif line:
+        elif line and not line.startswith("-c "):
             names.add(_normal(re.split(r"[\[=<>~! ]", line)[0]))
     return names
 

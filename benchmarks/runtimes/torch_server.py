@@ -1,7 +1,8 @@
-"""Our Python server whose engine is PyTorch eager in FP32: `python -m …torch_server serve`.
+"""Our Python server whose engine is PyTorch: `python -m …torch_server serve`.
 
 The archive gives tokenizer and limits; its network is not read. TORCH_MODEL: a name of
-`networks.SIZES`. TORCH_DEVICE: cuda or cpu.
+`networks.SIZES`. TORCH_DEVICE: cuda or cpu. TORCH_PRECISION: fp16, with torch's fused
+attention, or else FP32. TORCH_COMPILED: true for torch.compile, or else eager.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +33,7 @@ class TorchEngine:
 
     def __init__(self, archive: EngineArchive) -> None:
         self._device = os.environ["TORCH_DEVICE"]
-        self._module = module(os.environ["TORCH_MODEL"]).to(self._device)
+        self._module = _module(self._device)
         self.max_rows = archive.manifest.max_batch_size
         self._longest = longest_sequence(archive.manifest.optimization_profiles) or 1
 
@@ -44,12 +46,13 @@ class TorchEngine:
         """Return one array, float32 [rows, values]."""
         with torch.inference_mode():
             tensors = [torch.from_numpy(array).to(self._device) for array in prepared]
-            return (self._module(*tensors).cpu().numpy(),)
+            return (self._module(*tensors).float().cpu().numpy(),)
 
     def warm_up(self) -> Costs:
         """Run the largest batch, and fit costs to one row and to all rows of the longest text."""
         sizes = (1, self.max_rows)
-        self._seconds(self.max_rows)
+        for rows in sizes:
+            self._seconds(rows)
         first, last = map(self._seconds, sizes)
         slope = max(0.0, last - first) / ((self.max_rows - 1) * self._longest)
         fixed = max(0.0, first - slope * self._longest)
@@ -67,6 +70,16 @@ class TorchEngine:
         begin = time.perf_counter()
         self.run(prepared, 0)
         return time.perf_counter() - begin
+
+
+def _module(device: str) -> Any:
+    module_on_device = module(os.environ["TORCH_MODEL"]).to(device)
+    if os.environ.get("TORCH_PRECISION") == "fp16":
+        module_on_device.half()
+        module_on_device.encoder.set_attn_implementation("sdpa")
+    if os.environ.get("TORCH_COMPILED") == "true":
+        return torch.compile(module_on_device, dynamic=True)
+    return module_on_device
 
 
 def open_engine(archive: EngineArchive, settings: Settings) -> TorchEngine:

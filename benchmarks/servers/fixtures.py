@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 from benchmarks.context import Context
 from benchmarks.servers.workload import shuffled_texts
 from benchmarks.trees import MODEL, build_command, tree_with
-from roundhouse.dev.environments import Workshop, prepare
+from roundhouse.dev.environments import prepare, this_workshop
 from roundhouse.dev.recipes import BENCH
 from roundhouse.errors import NotReadyError
 from roundhouse.paths import Paths
@@ -43,10 +41,8 @@ class Fixtures:
 
 def prepare_bench_environment(context: Context) -> None:
     """Make the environment of what our servers are measured against. Raises ValueError."""
-    python = Path(os.path.realpath(sys.executable))
-    root, run = context.paths.code, context.run
     try:
-        prepare(Workshop(root=root, python=python, run=run, say=print, stop=run.stop), (BENCH,))
+        prepare(this_workshop(context.paths.code, context.run), (BENCH,))
     except NotReadyError as error:
         raise ValueError(str(error)) from error
 

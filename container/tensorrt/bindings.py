@@ -7,12 +7,15 @@ import importlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from container.tensorrt.faults import NoBindings, PlanRefused
 from container.tensorrt.surface import TensorRT
 
 KEPT_ERRORS = 100
 """A server lives for months, so only the latest are kept."""
+_LOGGERS: WeakKeyDictionary[TensorRT, Any] = WeakKeyDictionary()
+"""By module: a TensorRT library keeps the first logger that it is given, and never lets it go."""
 
 
 def tensorrt() -> Any:
@@ -52,17 +55,27 @@ def load_plugins(libraries: Iterable[Path]) -> None:
 
 
 def error_logger(trt: TensorRT) -> Any:
-    """Return an `ILogger` with `errors`, one line each, the latest last."""
+    """Return this process's `ILogger` with `errors`, one line each, the latest last; now none."""
+    if trt not in _LOGGERS:
+        _LOGGERS[trt] = _new_logger(trt)
+    logger = _LOGGERS[trt]
+    logger.errors.clear()
+    return logger
 
-    class ErrorLogger(trt.ILogger):  # type: ignore[name-defined, misc]
+
+def _new_logger(trt: TensorRT) -> Any:
+    base: Any = trt.ILogger
+    error = trt.ILogger.Severity.ERROR
+
+    class ErrorLogger(base):  # type: ignore[misc]
         def __init__(self) -> None:
             # Not super(): without the base's own constructor the binding crashes.
-            trt.ILogger.__init__(self)
+            base.__init__(self)
             self.errors: list[str] = []
 
         def log(self, severity: Any, message: str) -> None:
             """Keep errors only; TensorRT calls this."""
-            if severity <= trt.ILogger.Severity.ERROR:
+            if severity <= error:
                 self.errors.append(" ".join(message.split()))
                 del self.errors[:-KEPT_ERRORS]
 

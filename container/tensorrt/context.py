@@ -84,8 +84,7 @@ class ContextRunner:
         self._choose_profile(shapes)
         for name, shape in shapes.items():
             self._check(name, self._context.set_input_shape(name, tuple(shape)))
-        if missing := self._context.infer_shapes():
-            self._plan.fail(f"it misses {', '.join(missing)}")
+        self._plan.infer_shapes(self._context)
         rows = next(iter(shapes.values()))[0]
         answers = {name: tuple(self._context.get_tensor_shape(name)) for name in self._plan.outputs}
         for name, shape in answers.items():
@@ -161,9 +160,7 @@ class ContextRunner:
         index = self._plan.profile(shapes)
         if index == self._profile:
             return
-        stream = self._device.stream
-        is_set = self._context.set_optimization_profile_async(index, stream)
-        self._check(f"profile {index}", is_set)
+        self._plan.select_profile(self._context, index, self._device.stream)
         self._device.wait()
         size = self._plan.scratch_bytes
         self._context.set_device_memory(self._device.buffer(SCRATCH, size), size)

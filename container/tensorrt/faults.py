@@ -11,6 +11,7 @@ from __future__ import annotations
 SHORT_OF_MEMORY = (
     *("out of memory", "outofmemory", "out_of_memory", "insufficient memory", "bad_alloc"),
     *("failed to allocate memory", "cannot allocate memory", "pthread_create failed"),
+    *("allocation failed", "could not be allocated"),
     *("can't start new thread", "can't allocate lock", "threadpoolbuilderror"),
 )
 """In any case: what TensorRT logs when it answers None, what ONNX Runtime and the C++ library say.

@@ -90,7 +90,12 @@ class Plan:
         load_plugins(plugins)
         self._trt, self._path = trt, path
         self._logger = error_logger(trt)
-        self._runtime = trt.Runtime(self._logger)
+        # trtexec registers TensorRT's own custom operators too, so plans may hold them.
+        trt.init_libnvinfer_plugins(self._logger, "")
+        try:
+            self._runtime = trt.Runtime(self._logger)
+        except TypeError:  # the binding's words for a constructor that returns nothing
+            self.fail("TensorRT does not start on this GPU")
         if host_code:
             self._runtime.engine_host_code_allowed = True
         engine = self._runtime.deserialize_cuda_engine(path.read_bytes())
@@ -143,11 +148,32 @@ class Plan:
         strategy = self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
         return self._check_context(self._engine.create_execution_context(strategy))
 
+    def select_profile(self, context: IExecutionContext, index: int, stream: int) -> None:
+        """Queue what a context needs to run in a profile. Raises PlanRefused, DeviceOutOfMemory."""
+        try:
+            context.set_optimization_profile_async(index, stream)
+        except RuntimeError:  # without TensorRT's own words
+            self.fail(f"it takes no such profile {index}")
+
+    def infer_shapes(self, context: IExecutionContext) -> None:
+        """Let a context compute its outputs' shapes. Raises PlanRefused, DeviceOutOfMemory."""
+        try:
+            missing = context.infer_shapes()
+        except RuntimeError:
+            self.fail("its outputs' shapes cannot be computed")
+        if missing:
+            self.fail(f"it misses {', '.join(missing)}")
+
     def fail(self, reason: str) -> NoReturn:
-        """Raise PlanRefused or DeviceOutOfMemory with TensorRT's last error, and clear that."""
-        words = self._logger.errors[-1] if self._logger.errors else "TensorRT says no more"
+        """Raise PlanRefused or DeviceOutOfMemory with TensorRT's last error, and clear all.
+
+        A lack of memory comes first in its log, and what follows from it later.
+        """
+        errors = [*self._logger.errors] or ["TensorRT says no more"]
         self._logger.errors.clear()
-        kind = DeviceOutOfMemory if mentions_memory_shortage(words) else PlanRefused
+        shortages = [*filter(mentions_memory_shortage, errors)]
+        words = (shortages or errors)[-1]
+        kind = DeviceOutOfMemory if shortages else PlanRefused
         raise kind(f"the plan does not run: {reason} ({words}).")
 
     def refuse(self, reason: str) -> NoReturn:

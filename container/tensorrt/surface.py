@@ -79,6 +79,7 @@ class TensorRT(Protocol):
     TensorLocation: TensorLocation
 
     def nptype(self, trt_type: Any) -> Any: ...
+    def init_libnvinfer_plugins(self, logger: Any, namespace: str) -> bool: ...
 
 
 class cudaMemcpyKind(Protocol):

@@ -96,6 +96,8 @@ class Findings:
     """The fault of each candidate that answers NaN or Inf."""
     refused: Mapping[Precision, str] = field(default_factory=dict)
     """Why a precision was not tried, when the network is the reason."""
+    placement: Mapping[Precision, str] = field(default_factory=dict)
+    """Which layers of a candidate went back to float because it is faster so."""
 
     def may_be_chosen(self, precision: Precision) -> bool:
         """Return True for a pass, and for a float32 engine that does not fail."""
@@ -253,4 +255,6 @@ def _reason_against_fp16(findings: Findings) -> str:
 
 def _result(findings: Findings, precision: Precision) -> str:
     record = findings.accuracy[precision]
-    return f"{format_scores(record)}, {format_verdict(record)}"
+    placement = findings.placement.get(precision)
+    placed = "" if placement is None else f" ({placement})"
+    return f"{format_scores(record)}, {format_verdict(record)}{placed}"

@@ -38,6 +38,8 @@ class Engine:
     run: Callable[[Feed], object]
     every: int = 1
     """The rounds it runs in: 1, all; 4, every fourth."""
+    settling: int = 0
+    """Runs before each turn that are not measured, since another shape came between."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +121,8 @@ class _Series:
         for index in order.sample(range(len(self._engines)), len(self._engines)):
             engine = self._engines[index]
             if len(self.rounds) % engine.every == 0:
+                for _ in range(engine.settling):
+                    engine.run(self.track.feed)
                 milliseconds[index] = [self._time(engine) for _ in range(self._runs)]
         self.rounds.append(milliseconds)
         self.spent += self._clock() - begin

@@ -224,6 +224,15 @@ def load_engine(runtime: RuntimeName, path: Path, *, as_served: bool = True) -> 
     return OrtNetwork(path, as_served=as_served)
 
 
+def settling(runtime: str) -> int:
+    """Return the runs after which a runtime runs a shape as servers do.
+
+    A plan prepares its context in the first run of a shape, and records its CUDA graph in the
+    second.
+    """
+    return 2 if runtime == "tensorrt" else 0
+
+
 def close(engine: Running) -> None:
     """Give an engine's memory back, where its runtime does not do so by itself."""
     method = getattr(engine, "close", None)

@@ -190,18 +190,21 @@ def pack_network(
 
 
 def load_network(
-    model: onnx.ModelProto, *, largest: int = LARGEST_ONNX_BYTES - RESERVED_BYTES
+    model: onnx.ModelProto,
+    *,
+    largest: int = LARGEST_ONNX_BYTES - RESERVED_BYTES,
+    fuses_qdq: bool = True,
 ) -> OrtNetwork:
     """Load a network from memory; one beyond `largest` bytes by way of a file. Raises SourceFault.
 
-    ONNX Runtime keeps the file mapped, so it may be deleted at once.
+    `fuses_qdq` is OrtNetwork's. ONNX Runtime keeps the file mapped, so it may be deleted at once.
     """
     if weight_bytes(model) <= largest:
-        return OrtNetwork(model.SerializeToString())
+        return OrtNetwork(model.SerializeToString(), fuses_qdq=fuses_qdq)
     with tempfile.TemporaryDirectory(prefix="network-") as folder:
         path = Path(folder) / "model.onnx"
         save_model(model, path, largest=largest)
-        return OrtNetwork(path)
+        return OrtNetwork(path, fuses_qdq=fuses_qdq)
 
 
 def weight_bytes(model: onnx.ModelProto) -> int:

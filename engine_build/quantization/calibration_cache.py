@@ -15,16 +15,18 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine_build.errors import InputRefused
+from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.request import BuildRequest
 from onboarding.names import network_path
 
 CACHE_NAME = "calibration.cache"
 HEADER = re.compile(r"TRT-([0-9A-Za-z]+)-([0-9A-Za-z]+)")
 ENTRY = re.compile(r"(.+): ([0-9a-f]{8})")
+INFINITE = "7f800000"
 ENTROPY = "EntropyCalibration2"
 HEADER_FORM = "TRT-<version>-<algorithm>, such as TRT-101601-EntropyCalibration2"
 ENTRY_FORM = "<tensor>: <8 lower-case hexadecimal digits>, such as input: 3c010a14"
@@ -39,6 +41,8 @@ class CalibrationCache:
     algorithm: str
     scales: dict[str, float]
     """By tensor, in the file's order; a scale is at least 0 and finite."""
+    infinite: tuple[str, ...] = ()
+    """Tensors whose scale is infinite: they held infinities, or numbers near FP32's end."""
 
 
 def version_digits(tensorrt: str) -> str:
@@ -106,21 +110,44 @@ def parse_cache(data: bytes, source: str) -> CalibrationCache:
     if header is None:
         raise _fault(source, 1, lines[0], HEADER_FORM)
     scales: dict[str, float] = {}
+    infinite: list[str] = []
     for number, line in enumerate(lines[1:], 2):
         entry = ENTRY.fullmatch(line)
         if entry is None:
             raise _fault(source, number, line, ENTRY_FORM)
         name, scale = entry[1], struct.unpack("!f", bytes.fromhex(entry[2]))[0]
-        if not math.isfinite(scale) or math.copysign(1, scale) < 0:
-            allowed = f"a scale that is finite and not negative, and this one is {scale}"
+        if entry[2] not in ("00000000", INFINITE) and not 0 < scale < math.inf:
+            allowed = f"a scale that is a number and not negative, and this one is {scale}"
             raise _fault(source, number, line, allowed)
-        if name in scales:
+        if name in scales or name in infinite:
             raise InputRefused(
                 f"calibration cache {source}, line {number}: tensor {name!r} has a line already; "
                 "delete one."
             )
-        scales[name] = scale
-    return CalibrationCache(version=header[1], algorithm=header[2], scales=scales)
+        if entry[2] == INFINITE:
+            infinite.append(name)
+        else:
+            scales[name] = scale
+    return CalibrationCache(
+        version=header[1], algorithm=header[2], scales=scales, infinite=tuple(infinite)
+    )
+
+
+def without_infinite_scales(data: bytes, products: Collection[str]) -> bytes:
+    """Return a new cache without tensors whose scale is infinite.
+
+    A layer that reads one of them computes in FP16. `products` are the tensors that convolutions
+    and matrix products read, which are what INT8 is for. Raises NetworkRefused for one of those.
+    """
+    infinite = parse_cache(data, CACHE_NAME).infinite
+    if read := [name for name in infinite if name in products]:
+        raise NetworkRefused(
+            f"tensor {read[0]} has an infinite scale, and a product reads it in INT8: its values "
+            "leave FP32's range on the calibration samples; mend the network there, or set "
+            "`quantization: explicit`."
+        )
+    lines = data.split(b"\n")
+    return b"\n".join(line for line in lines if not line.endswith(f": {INFINITE}".encode()))
 
 
 def _fault(source: str, number: int, line: str, allowed: str) -> InputRefused:

@@ -1,8 +1,9 @@
 """INT8 calibration by TensorRT 10, in a process of its own.
 
-`python -m engine_build.quantization.calibrator NETWORK FEEDS CACHE` prints one JSON line. FEEDS is
-a folder of batches, one .npz each, all of one shape. TensorRT 10 calibrates as part of a build, so
-a plan is built, with as little tuning as there is, and thrown away.
+`python -m engine_build.quantization.calibrator NETWORK FEEDS CACHE` prints one JSON line, in which
+`products` are the tensors that a convolution or a matrix product reads. FEEDS is a folder of
+batches, one .npz each, all of one shape. TensorRT 10 calibrates as part of a build, so a plan is
+built, with as little tuning as there is, and thrown away.
 
 Never executed where this repository was made: no TensorRT there. Every name of TensorRT that it
 touches is in surface.py.
@@ -25,6 +26,7 @@ from container.tensorrt.faults import DeviceFault, NoBindings
 from container.tensorrt.surface import CudaRuntime
 from engine_build.datasets.dataset import Array, Feed
 from engine_build.quantization.surface import (
+    INetworkDefinition,
     ParserError,
     TensorRT,
 )
@@ -122,17 +124,18 @@ def main(
         return MISSING
     network, feeds, cache = map(Path, arguments)
     begin = time.monotonic()
+    products: list[str] = []
     try:
         device = Device(cuda)
         batches = DeviceBatches(device, read_feeds(feeds))
-        reason = build_with_calibrator(trt, network, feed_shapes(feeds), batches, cache)
+        reason = build_with_calibrator(trt, network, feed_shapes(feeds), batches, cache, products)
         served = batches.served
         device.close()
     except DeviceFault as error:
         served, reason = 0, str(error)
     seconds = round(time.monotonic() - begin, 2)
     result = {"version": str(trt.__version__), "batches": served, "seconds": seconds}
-    print(json.dumps(result | {"reason": reason}))
+    print(json.dumps(result | {"products": products, "reason": reason}))
     return 0
 
 
@@ -142,8 +145,12 @@ def build_with_calibrator(
     shapes: dict[str, tuple[int, ...]],
     batches: DeviceBatches,
     cache: Path,
+    products: list[str],
 ) -> str | None:
-    """Write the cache; return why there is none in TensorRT's words, or None."""
+    """Write the cache; return why there is none in TensorRT's words, or None.
+
+    `products` gets the tensors that convolutions and matrix products read.
+    """
     logger = error_logger(trt)
     builder = trt.Builder(logger)
     network = builder.create_network(0)
@@ -151,6 +158,7 @@ def build_with_calibrator(
     if not parser.parse_from_file(str(path)):
         faults = map(parser.get_error, range(parser.num_errors))
         return "; ".join(map(_parser_error, faults)) or "it does not parse"
+    products += product_inputs(trt, network)
     names = [network.get_input(index).name for index in range(network.num_inputs)]
     if missing := sorted(set(names) - set(shapes)):
         return f"the feeds have no input {', '.join(missing)} of the network"
@@ -171,6 +179,20 @@ def build_with_calibrator(
         return None
     errors = [error for error in (batches.fault, *logger.errors) if error]
     return "; ".join(errors) or "TensorRT wrote no cache and gives no reason"
+
+
+def product_inputs(trt: TensorRT, network: INetworkDefinition) -> list[str]:
+    """Return the tensors that convolutions and matrix products read, by TensorRT's own names."""
+    kinds = trt.LayerType
+    products = (kinds.CONVOLUTION, kinds.DECONVOLUTION, kinds.MATRIX_MULTIPLY)
+    layers = [network.get_layer(index) for index in range(network.num_layers)]
+    tensors = [
+        layer.get_input(index)
+        for layer in layers
+        if layer.type in products
+        for index in range(layer.num_inputs)
+    ]
+    return sorted({tensor.name for tensor in tensors if tensor is not None})
 
 
 def read_feeds(folder: Path) -> Iterator[Feed]:

@@ -112,6 +112,27 @@ def quantizable_layers(model: onnx.ModelProto) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
+def implicit_int8_fault(model: onnx.ModelProto) -> str | None:
+    """Return why TensorRT leaves a network in FP16 that has no Q/DQ nodes; None where it may not.
+
+    It compiles attention into kernels that take INT8 from Q/DQ nodes alone: BERT by `--int8 --fp16`
+    has no layer in INT8 (TensorRT 10.6 on an H100). Attention is a Softmax beside products of two
+    activations; convolutions take calibrated ranges, so a network of those has INT8 layers.
+    """
+    operators = Counter(node.op_type for node in model.graph.node)
+    layers = quantizable_layers(model)
+    convolutions = sum(layer.operator == "Conv" for layer in layers)
+    products = operators["MatMul"] - sum(layer.operator == "MatMul" for layer in layers)
+    has_attention = operators["Attention"] > 0 or (operators["Softmax"] > 0 and products > 0)
+    if not has_attention or convolutions * 2 > len(layers):
+        return None
+    return (
+        "TensorRT computes attention in INT8 by Q/DQ nodes alone, so that by a calibration cache "
+        f"this network's engine would be FP16 ({operators['Softmax']} Softmax, {convolutions} of "
+        f"{len(layers)} layers convolutions); set `quantization: explicit`, or precision fp16."
+    )
+
+
 def node_name(node: onnx.NodeProto) -> str:
     """Return a node's name, or its first output's where it has none."""
     return str(node.name if node.name else node.output[0])

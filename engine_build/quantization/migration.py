@@ -81,6 +81,12 @@ def migrate(
             way_out = did_you_mean(name, nodes, "allowed: " + comma_list(nodes))
             raise InputRefused(f"--exclude {name} is no layer of the network; {way_out}")
     candidates = [layer for layer in layers if layer.node not in exclude]
+    for layer in candidates:
+        if layer.activation in cache.infinite:
+            raise InputRefused(
+                f"the cache's scale of {layer.activation}, which {layer.node} reads, is infinite; "
+                f"leave that node float (--exclude {layer.node}), or calibrate anew."
+            )
     chosen = [layer for layer in candidates if scales.get(layer.activation, 0.0) > 0]
     if not chosen:
         raise InputRefused(

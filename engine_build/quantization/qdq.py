@@ -117,7 +117,7 @@ def quantize_layers(
         int8_nodes, int8_constants = _product_part(int8, constant)
         nodes += int8_nodes
         constants |= int8_constants
-    return _with_nodes(model, nodes, constants)
+    return with_nodes(model, nodes, constants)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ def _bias_additions(
     """Return the bias of each layer's output that nothing but its Add reads."""
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in model.graph.node:
-        for name in _names_read([node]):
+        for name in names_read([node]):
             readers.setdefault(name, []).append(node)
     given, biases = {output.name for output in model.graph.output}, {}
     for output in layers:
@@ -200,7 +200,7 @@ def with_gates(
             "else_branch": [_with_inputs(node, *node.input[:2])],
         }
         nodes.append(_if_node(f"int8_gate_{index}", layer.output, branches))
-    result = _with_nodes(model, nodes, constants)
+    result = with_nodes(model, nodes, constants)
     result.graph.input.extend(
         helper.make_tensor_value_info(f"int8_gate_{index}", TensorProto.BOOL, [])
         for index in range(len(layers))
@@ -294,7 +294,7 @@ def _with_input(node: onnx.NodeProto, place: int, tensor: str) -> onnx.NodeProto
     return copy
 
 
-def _with_nodes(
+def with_nodes(
     model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto], constants: Mapping[str, Array]
 ) -> onnx.ModelProto:
     """Return a model of other nodes; weights that nothing reads are dropped and never copied."""
@@ -305,7 +305,7 @@ def _with_nodes(
     result.graph.input.extend(model.graph.input)
     result.graph.output.extend(model.graph.output)
     result.graph.node.extend(nodes)
-    names = {*_names_read(nodes), *(output.name for output in model.graph.output)}
+    names = {*names_read(nodes), *(output.name for output in model.graph.output)}
     result.graph.initializer.extend(
         tensor for tensor in model.graph.initializer if tensor.name in names
     )
@@ -315,13 +315,13 @@ def _with_nodes(
     return result
 
 
-def _names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+def names_read(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
     """Yield the tensors that nodes read, those that Loop, If and Scan bodies read included."""
     for node in nodes:
         yield from node.input
         for attribute in node.attribute:
             for graph in (attribute.g, *attribute.graphs):
-                yield from _names_read(graph.node)
+                yield from names_read(graph.node)
                 yield from (output.name for output in graph.output)
 
 

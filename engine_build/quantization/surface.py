@@ -15,17 +15,36 @@ Sizes = tuple[int, ...]
 
 
 class ITensor(Protocol):
-    """An input of a network."""
+    """A tensor of a network."""
 
     name: str
+
+
+class LayerType(Protocol):
+    """Kinds of layers."""
+
+    CONVOLUTION: int
+    DECONVOLUTION: int
+    MATRIX_MULTIPLY: int
+
+
+class ILayer(Protocol):
+    """A layer of a network; `get_input` returns None for an input that is left out."""
+
+    type: int
+    num_inputs: int
+
+    def get_input(self, index: int) -> ITensor | None: ...
 
 
 class INetworkDefinition(Protocol):
     """A parsed network."""
 
     num_inputs: int
+    num_layers: int
 
     def get_input(self, index: int) -> ITensor: ...
+    def get_layer(self, index: int) -> ILayer: ...
 
 
 class ParserError(Protocol):
@@ -83,6 +102,7 @@ class TensorRT(surface.TensorRT, Protocol):
     """The module."""
 
     BuilderFlag: BuilderFlag
+    LayerType: LayerType
     Builder: Callable[[Any], Builder]
     IInt8EntropyCalibrator2: Any
     OnnxParser: Callable[[INetworkDefinition, Any], OnnxParser]

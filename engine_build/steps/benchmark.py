@@ -45,6 +45,7 @@ from engine_build.evaluation.runtimes import (
     machine_runtimes,
     missing_runtimes,
     runnable,
+    settling,
 )
 from engine_build.steps.reference import reference_note
 from engine_build.steps.step import BuildState, Step
@@ -179,7 +180,10 @@ def _load_candidates(
     ):
         running = load(runtime, candidate.path)
         stack.callback(close, running)
-        measured.append((Engine(runtime=runtime, precision=name, run=running.rows), footprint))
+        engine = Engine(
+            runtime=runtime, precision=name, run=running.rows, settling=settling(runtime)
+        )
+        measured.append((engine, footprint))
     return measured
 
 

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import onnx
+
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Encoder, Feed, save_arrays
 from engine_build.errors import InputRefused, NetworkRefused
@@ -19,11 +21,15 @@ from engine_build.quantization.calibration_cache import (
     parse_cache,
     read_cache,
     version_digits,
+    without_infinite_scales,
 )
 from engine_build.quantization.calibrator import MISSING
+from engine_build.quantization.layers import implicit_int8_fault
 from engine_build.runner import Command, Ended
 from engine_build.steps.step import BuildState, Step
 from engine_build.store import Store
+from engine_build.tensorrt.half_precision import write_weakly_typed
+from onboarding.nearest import comma_list
 
 TIMEOUT_SECONDS = 3600
 
@@ -53,9 +59,14 @@ def calibrate_cache(context: BuildContext, network: Network, encoder: Encoder) -
         begins = range(0, len(samples), shape.batch)
         batches = (samples[begin : begin + shape.batch] for begin in begins)
         save_feeds((encoder.shaped(batch, shape) for batch in batches), folder)
-        ended = context.runner.run(calibrate_command(network.path, folder, path))
+        calibrated = context.work.scratch("calibration-network") / "model.onnx"
+        write_weakly_typed(network.path, calibrated)
+        ended = context.runner.run(calibrate_command(calibrated, folder, path))
         cache = _written_cache(ended, path)
     context.log.line(f"  {len(cache.scales)} tensors have a scale")
+    if cache.infinite:
+        names = comma_list(cache.infinite, 3)
+        context.log.line(f"  left out, infinite and read by no product: {names}")
     name = cache_path(request)
     context.work_store.upload(path, name)
     return context.work_store.path(name)
@@ -86,7 +97,10 @@ def _written_cache(ended: Ended, path: Path) -> CalibrationCache:
             f"TensorRT gives no calibration cache: {reason or 'it wrote none'}; "
             "the log has its output."
         )
-    return read_cache(path)
+    cache = read_cache(path)
+    if cache.infinite:
+        path.write_bytes(without_infinite_scales(path.read_bytes(), ended.report["products"]))
+    return cache
 
 
 def _known_cache(context: BuildContext) -> Path | None:
@@ -114,6 +128,9 @@ def _is_usable(context: BuildContext, store: Store, name: str) -> bool:
         context.log.line(f"  {error}")
         return False
     version = version_digits(str(context.request.platform.tensorrt))
+    if cache.infinite:
+        context.log.line(f"  calibration cache {name} has infinite scales; it is made anew")
+        return False
     if (cache.version, cache.algorithm) == (version, ENTROPY):
         return True
     context.log.line(
@@ -128,8 +145,12 @@ def run(context: BuildContext, state: BuildState) -> None:
 
     Raises InputRefused and NetworkRefused.
     """
+    network = state.networks["float"]
+    fault = implicit_int8_fault(onnx.load(network.path, load_external_data=False))
     try:
-        calibrate_cache(context, state.networks["float"], state.encoder)
+        if fault is not None:
+            raise NetworkRefused(fault)
+        calibrate_cache(context, network, state.encoder)
     except NetworkRefused as error:
         if context.request.model.engine.precision != "auto":
             raise

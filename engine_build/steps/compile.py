@@ -130,25 +130,31 @@ def _plans(
     refused: dict[Precision, str],
 ) -> tuple[Candidate, ...]:
     """Compile plans; under `auto` all but an FP32 one may be refused, for `fallback` follows."""
-    gpu, tensorrt = gpu_host(context.runner).gpu, trtexec_version(context.runner)
     by_cache = context.request.quantization == "calibration-cache"
     candidates = []
     for precision in precisions:
         network = networks["float" if by_cache else chosen_network(precision)]
-        compilation = Compilation(
-            context=context, precision=precision, network=network, gpu=gpu, tensorrt=tensorrt
-        )
         try:
-            path, record = compilation.compile()
+            candidates.append(compile_plan(context, precision, network))
         except NetworkRefused as error:
             is_only = precision == "fp32" or given_precision(networks) is not None
             if context.request.model.engine.precision != "auto" or is_only:
                 raise
             context.log.line(f"  {precision} is left out: {error}")
             refused[precision] = str(error)
-            continue
-        candidates.append(Candidate(precision=precision, path=path, plan=record))
     return tuple(candidates)
+
+
+def compile_plan(context: BuildContext, precision: Precision, network: Network) -> Candidate:
+    """Compile one plan of the network that it needs. Raises InputRefused and NetworkRefused."""
+    path, record = Compilation(
+        context=context,
+        precision=precision,
+        network=network,
+        gpu=gpu_host(context.runner).gpu,
+        tensorrt=trtexec_version(context.runner),
+    ).compile()
+    return Candidate(precision=precision, path=path, plan=record)
 
 
 def refuse_unfit_machine(context: BuildContext) -> None:

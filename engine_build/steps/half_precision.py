@@ -28,7 +28,7 @@ from engine_build.steps.step import BuildState, Step
 from engine_build.steps.verify import standard
 from engine_build.store import FolderStore
 from engine_build.tensorrt.half_precision import write_half_precision
-from onboarding.keys import chosen_network, plugin_operators
+from onboarding.keys import HALF_PRECISION_VERSION, chosen_network, plugin_operators
 from onboarding.manifest import AccuracyRecord
 from onboarding.names import network_path
 from onboarding.values import Precision
@@ -75,7 +75,8 @@ def half_path(request: BuildRequest, precision: Precision, network: Network) -> 
     """Return where the record of a network in FP16 lies: all that decides it is in its name."""
     fields = request.model.accuracy.model_dump(mode="json")
     words = [version(), network_sha256(network.path), fields, request.validation_sha256]
-    digest = hashlib.sha256(json.dumps([*words, request.longest_sequence]).encode()).hexdigest()
+    words += [request.longest_sequence, HALF_PRECISION_VERSION]
+    digest = hashlib.sha256(json.dumps(words).encode()).hexdigest()
     key = request.network_key(chosen_network(precision))
     return network_path(key, f"{PREFIX}{precision}-{digest[:16]}.json")
 

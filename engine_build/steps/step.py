@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +45,8 @@ class BuildState:
     half_networks: dict[Precision, Network]
     """What a GPU's fp16 and explicit int8 engines are compiled from, by their precision."""
     checks: tuple[CompileCheckRecord, ...] = ()
+    placement: Mapping[Precision, str]
+    """Which layers of a candidate of eight bits went back to float; set by placement."""
     candidates: tuple[Candidate, ...]
     verified: Verified
     evaluation: Evaluation
@@ -63,6 +65,7 @@ class BuildState:
         self.networks: dict[str, Network] = {}
         """By precision: float, and int8 where there is one."""
         self.refused = {}
+        self.placement = {}
         self.half_networks = {}
 
     @property

@@ -90,7 +90,13 @@ class _Verification:
 
     @property
     def findings(self) -> Findings:
-        return Findings(accuracy=self._accuracy, broken=self._broken, refused=self._state.refused)
+        state = self._state
+        return Findings(
+            accuracy=self._accuracy,
+            broken=self._broken,
+            refused=state.refused,
+            placement=state.placement,
+        )
 
     def verify_network(self) -> tuple[AccuracyRecord, ...]:
         """Verify the Q/DQ network itself: a plan of it is no better. Raises BrokenAnswers."""

@@ -3,7 +3,7 @@
 fp32   the float network, strongly typed, without TF32
 fp16   the float network in FP16, strongly typed
 int8   the Q/DQ network with its float part in FP16, strongly typed; or, with a calibration cache,
-       the float network as it is
+       the float network that was calibrated, whose masks are finite in FP16
 fp8    the Q/DQ network with its float part in FP16, strongly typed
 bf16   the float network as it is, where trtexec chooses: in dialect 10 only, since nothing here
        could prove a typed one
@@ -28,7 +28,7 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.quantization.calibration_cache import cache_path
 from engine_build.runner import Command, Ended
 from engine_build.store import link_or_copy, sha256_of
-from engine_build.tensorrt.half_precision import write_half_precision
+from engine_build.tensorrt.half_precision import write_half_precision, write_weakly_typed
 from engine_build.tensorrt.plan import (
     INSPECTOR_LINE,
     LAYERS,
@@ -96,8 +96,9 @@ class Compilation:
 
     def _write_network(self, path: Path) -> None:
         operators = plugin_operators(self.context.request.model)
-        is_half = self.precision in ("fp16", "int8", "fp8") and not self._uses_calibration_cache
-        if is_half:
+        if self._uses_calibration_cache:
+            write_weakly_typed(self.network.path, path)
+        elif self.precision in ("fp16", "int8", "fp8"):
             write_half_precision(self.network.path, path, operators)
         else:
             copy_network(self.network.path, path)

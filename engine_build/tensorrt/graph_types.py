@@ -66,7 +66,13 @@ def without_integer_biases(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def float_tensors(model: onnx.ModelProto) -> frozenset[str]:
-    """Return the names of the FP32 tensors.
+    """Return the names of the FP32 tensors. Raises NetworkRefused, as `tensor_types` does."""
+    types = tensor_types(model)
+    return frozenset(name for name, kind in types.items() if kind == TensorProto.FLOAT)
+
+
+def tensor_types(model: onnx.ModelProto) -> dict[str, int]:
+    """Return the data type of each tensor.
 
     Raises NetworkRefused for a node whose output has no type that ONNX knows.
     """
@@ -84,7 +90,7 @@ def float_tensors(model: onnx.ModelProto) -> frozenset[str]:
                 "whose type ONNX does not know; rewrite it with standard operators, or ask for "
                 "precision fp32."
             )
-    return frozenset(name for name, kind in types.items() if kind == TensorProto.FLOAT)
+    return types
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

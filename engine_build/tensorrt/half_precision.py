@@ -3,11 +3,11 @@
 TensorRT 11 builds strongly typed networks only, so the same network serves both dialects. Inputs
 and outputs keep their types. FP32 stay: operators whose sums, squares or exponents leave FP16's
 range (65504), loops and branches with all that is in them, what is computed from those alone, nodes
-with a constant beyond that range, and whatever becomes an integer. Normalisations of one node are
-among them: in a strongly typed network their input's type decides in which type they compute,
-whatever ONNX's stash_type says (NvInfer.h 10.16, INormalizationLayer::setComputePrecision). What
-scales and shifts a tensor for a quantize node is FP16 all the same: in FP32 it would hold the
-residual stream in FP32 beside it. A mask of -3.4e38 becomes -3e4, not -inf: a few of them can still
+with a constant beyond that range, and whatever becomes an integer. Matrix products of INT8 are FP32
+with their dequantize nodes, and cast behind (`int8_products`). A LayerNormalization is FP16: its
+kernels sum in FP32, and in FP32 it cost 7 to 9 % of a whole BERT on an H100. What scales and shifts
+a tensor for a quantize node is FP16 all the same: in FP32 it would hold the residual stream in FP32
+beside it. A mask of -3.4e38 becomes -3e4, not -inf: a few of them can still
 be added. Q/DQ nodes get FP16 scales, for
 which opset 19 is the first.
 
@@ -27,7 +27,12 @@ from onnx import TensorProto, helper, numpy_helper
 from engine_build.datasets.dataset import Array
 from engine_build.errors import NetworkRefused, one_line
 from engine_build.onnx_graph.custom_operators import inline_functions
-from engine_build.onnx_graph.external_data import load_model, save_model
+from engine_build.onnx_graph.external_data import (
+    copy_network,
+    load_model,
+    model_tensors,
+    save_model,
+)
 from engine_build.tensorrt.graph_types import (
     float_tensors,
     outer_reads,
@@ -38,6 +43,13 @@ from engine_build.tensorrt.graph_types import (
 )
 
 QDQ = ("QuantizeLinear", "DequantizeLinear")
+PRODUCTS = ("MatMul", "Gemm")
+FLOAT8 = frozenset(
+    (
+        *(TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ),
+        *(TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ),
+    )
+)
 QDQ_OPSET = 19
 """The first whose scales may be FP16."""
 LARGEST_CONVERTED_BYTES = 1 << 20
@@ -56,15 +68,14 @@ WIDE = frozenset(
         *("Pow", "Sqrt", "Exp", "Log", "Softplus", "Reciprocal", "CumSum", "Range"),
         *("ReduceMean", "ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum"),
         *("ReduceLogSumExp", "ReduceProd", "LpNormalization", "NonMaxSuppression"),
-        *("LayerNormalization", "InstanceNormalization", "GroupNormalization"),
-        "RMSNormalization",
+        *("InstanceNormalization", "GroupNormalization", "RMSNormalization"),
     )
 )
 """Operators that stay FP32."""
 HEAVY = frozenset(
     (
         *("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", *QDQ, "Softmax"),
-        *("BatchNormalization", "LSTM", "GRU", "Attention"),
+        *("LayerNormalization", "BatchNormalization", "LSTM", "GRU", "Attention"),
     )
 )
 """Operators that are FP16 whatever their inputs are."""
@@ -138,11 +149,41 @@ def _put_back_weights(model: onnx.ModelProto, weights: Mapping[str, bytes]) -> N
             weight.raw_data = weights[weight.name]
 
 
+def int8_products(model: onnx.ModelProto) -> frozenset[int]:
+    """Return each matrix product of two dequantized tensors, with its dequantize nodes.
+
+    A kernel that TensorRT fuses converts the INT32 sums of a product to the product's type before
+    it scales them: in FP16 they end at 65504, and 384 products of INT8 reach 6 million
+    (docs/decisions, 43).
+    """
+    nodes = model.graph.node
+    is_fp8 = {tensor.name for tensor in model.graph.initializer if tensor.data_type in FLOAT8}
+    is_fp8 |= {
+        node.output[0]
+        for node in nodes
+        if node.op_type == QDQ[0] and not is_fp8.isdisjoint(node.input[1:])
+    }
+    dequantized = {
+        node.output[0]: index
+        for index, node in enumerate(nodes)
+        if node.op_type == QDQ[1] and is_fp8.isdisjoint(node.input)
+    }
+    products = set[int]()
+    for index, node in enumerate(nodes):
+        if node.op_type in PRODUCTS and dequantized.keys() >= set(node.input[:2]):
+            products.update((index, *(dequantized[name] for name in node.input[:2])))
+    return frozenset(products)
+
+
 def wide_nodes(model: onnx.ModelProto, floats: frozenset[str]) -> frozenset[int]:
-    """Return the nodes that stay FP32, by their index in the graph."""
+    """Return the nodes that stay FP32, by their index in the graph.
+
+    What reads nothing but INT8 products is not among them.
+    """
     constants = {weight.name: weight for weight in model.graph.initializer if weight.name in floats}
     beyond = {name for name, weight in constants.items() if _is_beyond_range(weight)}
     wide, wide_tensors = _into_integers(model, floats), set[str]()
+    products = int8_products(model)
     smoothing = _before_quantization(model, frozenset(constants))
     functions = {(function.domain, function.name) for function in model.functions}
     for index, node in enumerate(model.graph.node):
@@ -154,7 +195,7 @@ def wide_nodes(model: onnx.ModelProto, floats: frozenset[str]) -> frozenset[int]
         if stays or index in wide or follows or not beyond.isdisjoint(node.input):
             wide.add(index)
             wide_tensors.update(node.output)
-    return frozenset(wide)
+    return frozenset(wide | products)
 
 
 def _before_quantization(model: onnx.ModelProto, constants: frozenset[str]) -> frozenset[int]:
@@ -173,12 +214,36 @@ def _before_quantization(model: onnx.ModelProto, constants: frozenset[str]) -> f
 
 def half_array(values: Array) -> Array:
     """Return values as FP16: masks stay finite, and only 0 becomes 0, since it may be a divisor."""
-    never = np.isfinite(values) & (np.abs(values) >= SENTINEL)
     lost = (values != 0) & (np.abs(values) < SMALLEST)
-    sign = np.sign(values)
-    bounded = np.where(never, sign * NEVER, np.where(lost, sign * SMALLEST, values))
-    half: Array = bounded.astype(np.float16)
+    half: Array = np.where(lost, np.sign(values) * SMALLEST, finite_mask(values)).astype(np.float16)
     return half
+
+
+def finite_mask(values: Array) -> Array:
+    """Return values whose finite stand-ins for infinity are within FP16's range."""
+    never = np.isfinite(values) & (np.abs(values) >= SENTINEL)
+    bounded: Array = np.where(never, np.sign(values) * NEVER, values).astype(values.dtype)
+    return bounded
+
+
+def write_weakly_typed(source: Path, target: Path) -> None:
+    """Write the float network from which TensorRT chooses types: masks are those of FP16.
+
+    A mask of -3.4e38 would be calibrated to an infinite scale, and be -inf in FP16.
+    """
+    model = without_constant_nodes(load_model(source))
+    has_changed = False
+    for _, tensor in model_tensors(model):
+        if tensor.data_type == FULL:
+            values = numpy_helper.to_array(tensor)
+            bounded = finite_mask(values)
+            if not np.array_equal(values, bounded, equal_nan=True):
+                tensor.CopyFrom(numpy_helper.from_array(bounded, tensor.name))
+                has_changed = True
+    if has_changed:
+        save_model(model, target)
+    else:
+        copy_network(source, target)
 
 
 class _Writer:
@@ -225,8 +290,15 @@ class _Writer:
         copy = onnx.NodeProto()
         copy.CopyFrom(node)
         full = FULL_INPUTS.get(node.op_type, ())
+        # The counts of a tensor are of its FP16 scale, those of a weight of its FP32 scale.
+        is_rounded = (
+            kind == FULL and node.op_type == QDQ[1] and node.input[0] not in self._constants
+        )
         for index, name in enumerate(node.input):
-            copy.input[index] = self._read(name, FULL if index in full else kind)
+            if is_rounded and index == 1 and name in self._constants:
+                copy.input[index] = self._rounded(name)
+            else:
+                copy.input[index] = self._read(name, FULL if index in full else kind)
         for index, name in enumerate(node.output):
             if name in self._floats:
                 self._kinds[name] = kind
@@ -259,6 +331,14 @@ class _Writer:
         if half not in self._written:
             self._written[half] = _half_tensor(weight, half)
         return half
+
+    def _rounded(self, scale: str) -> str:
+        """Return an FP32 scale that equals the FP16 scale of the quantize node before it."""
+        name = f"{scale}_of_fp16"
+        if name not in self._written:
+            rounded = half_array(numpy_helper.to_array(self._constants[scale])).astype(np.float32)
+            self._written[name] = numpy_helper.from_array(rounded, name)
+        return name
 
     def _name(self, name: str) -> str:
         """Return a tensor's name; a float output keeps its own for the cast that ends it."""

@@ -10,6 +10,7 @@ from engine_build.request import BuildRequest
 from engine_build.runner import Command, Runner
 from engine_build.tensorrt.trtexec import PROGRAM, VERSION_COMMAND
 from onboarding.platform import is_gpu_model
+from onboarding.values import is_same_build
 
 SMI = "nvidia-smi"
 FIELDS = "name,driver_version,compute_cap"
@@ -63,7 +64,7 @@ def check_host(
             "environment's file: a training job builds it then."
         )
     tensorrt = trtexec_version(runner)
-    if not same_tensorrt(request.runtime.version, tensorrt):
+    if not is_same_build(request.runtime.version, tensorrt):
         raise InputRefused(
             f"{PROGRAM} is of TensorRT {tensorrt}, but platform {platform.name} serves "
             f"{request.runtime.version}, and plans load in the very build that made them; use the "
@@ -108,12 +109,6 @@ def trtexec_version(runner: Runner) -> str:
         )
     version, build = int(banner[1]), int(banner[2])
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}.{build}"
-
-
-def same_tensorrt(platform: str, version: str) -> bool:
-    """Return True for the platform's version; a platform's 11.0.0 stands for any build of it."""
-    parts = platform.split(".")
-    return version.split(".")[: len(parts)] == parts
 
 
 def parse_host(line: str) -> GpuHost:

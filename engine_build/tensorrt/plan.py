@@ -23,10 +23,9 @@ from container.tensorrt.plan import Sizes
 from engine_build.datasets.dataset import ATTENTION_MASK
 from engine_build.errors import NetworkRefused
 from engine_build.runner import Ended, Runner
-from engine_build.tensorrt.host import same_tensorrt
 from engine_build.tensorrt.trtexec import PROGRAM, Dialect, plan_version_command, run_command
 from onboarding.manifest import TensorRecord
-from onboarding.values import Precision
+from onboarding.values import Precision, is_same_build
 
 VERSION = re.compile(r"Plan was created with TensorRT version (\d+\.\d+\.\d+\.\d+)")
 """As printPlanVersion of trtexec says it, at v10.16 and at v11.1."""
@@ -149,7 +148,7 @@ def check_plan(plan: InspectedPlan, expected: ExpectedPlan) -> None:
     listed, profiles = plan.inspection, max(1, expected.profiles)
     inputs = {record.name for record in expected.inputs}
     tensors = inputs | {record.name for record in expected.outputs}
-    if not same_tensorrt(expected.tensorrt, plan.tensorrt):
+    if not is_same_build(expected.tensorrt, plan.tensorrt):
         reason = (
             f"it was written by TensorRT {plan.tensorrt}, and the platform serves "
             f"{expected.tensorrt}"

@@ -20,7 +20,12 @@ NODE = 20
 PROGRAMS = ("npm", "unshare", "setpriv")
 LIBPYTHON = "libpython3.11.so.1.0"
 GIB = 1024**3
-FIRST_DISK_GIB, LATER_DISK_GIB = 6, 1
+DEMO_DISK_GIB, CHAT_DISK_GIB, LATER_DISK_GIB = 8, 3, 1
+"""Of the environments of `make demo`, what `make demo-chat` adds to them, and what builds write.
+
+With PyPI's build of torch; PyTorch's for CPUs takes about 4 less (not measured).
+"""
+CHAT = "chat"
 FIRST_MEMORY_GIB, LATER_MEMORY_GIB = 4, 1
 INSTALL_NODE = (
     "curl -fsSL https://deb.nodesource.com/setup_20.x | sudo -E bash - && sudo apt-get "
@@ -87,10 +92,18 @@ def _free_memory_bytes() -> int:
     return FIRST_MEMORY_GIB * GIB
 
 
-def missing(machine: Machine, folder: Path, is_first: bool) -> Iterator[tuple[str, str]]:
+def needed_disk_gib(root: Path, chat: bool) -> int:
+    """Return the free disk that what is not made yet takes."""
+    environments = root / ".venvs"
+    demo = 0 if (environments / "builder").is_dir() else DEMO_DISK_GIB
+    made = all((environments / name).is_dir() for name in ("quantizer", "vllm"))
+    return max(demo + (CHAT_DISK_GIB if chat and not made else 0), LATER_DISK_GIB)
+
+
+def missing(machine: Machine, folder: Path, disk: int) -> Iterator[tuple[str, str]]:
     """Yield each thing that a machine lacks with the line that provides it.
 
-    `is_first`: no environment is made yet, so their space is needed.
+    `disk`: what is needed, in GiB; more than LATER_DISK_GIB where environments are to be made.
     """
     if machine.python != PYTHON:
         install = "sudo apt-get install python3.11 python3.11-venv"
@@ -112,19 +125,27 @@ def missing(machine: Machine, folder: Path, is_first: bool) -> Iterator[tuple[st
         yield thing, "sudo apt-get install util-linux"
     if not machine.is_writable:
         yield f"leave to write in {folder}", f"sudo chown -R $USER {folder}"
-    disk, free = (FIRST_DISK_GIB if is_first else LATER_DISK_GIB), machine.free_disk_bytes
+    free = machine.free_disk_bytes
     if free < disk * GIB:
         thing = f"{disk} GB of free disk in {folder} ({free / GIB:.1f} GB are free)"
         yield thing, "free some space, or clone onto a larger disk"
-    memory, free = (FIRST_MEMORY_GIB if is_first else LATER_MEMORY_GIB), machine.free_memory_bytes
+    memory = FIRST_MEMORY_GIB if disk > LATER_DISK_GIB else LATER_MEMORY_GIB
+    free = machine.free_memory_bytes
     if free < memory * GIB:
         thing = f"{memory} GB of free memory ({free / GIB:.1f} GB are free)"
         yield thing, "close some programs, or use a larger machine"
 
 
-def main(root: Path, machine: Machine) -> int:
+def main(root: Path, machine: Machine, chat: bool = False) -> int:
     """Print what is missing, all at once; 0 when nothing is."""
-    faults = list(missing(machine, root, not (root / ".venvs" / "builder").is_dir()))
+    disk, with_chat = needed_disk_gib(root, chat), needed_disk_gib(root, True)
+    if with_chat > LATER_DISK_GIB:
+        free = machine.free_disk_bytes / GIB
+        print(
+            f"Disk: {disk} GB needed, {with_chat} GB with `make demo-chat`; {free:.1f} GB are free",
+            flush=True,
+        )
+    faults = list(missing(machine, root, disk))
     if not faults:
         return 0
     print("This machine is not ready for Roundhouse:", file=sys.stderr)
@@ -135,4 +156,4 @@ def main(root: Path, machine: Machine) -> int:
 
 if __name__ == "__main__":
     here = Path(__file__).resolve().parents[2]
-    sys.exit(main(here, this_machine(here)))
+    sys.exit(main(here, this_machine(here), chat=CHAT in sys.argv[1:]))

@@ -10,14 +10,25 @@ import argparse
 import os
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from roundhouse.dev import recipes
-from roundhouse.dev.recipes import DEV_STAMP, NODE, RECIPES, STAMP, UV, Recipe
+from roundhouse.dev.recipes import (
+    CUDA_BUILD,
+    DEV_STAMP,
+    NODE,
+    OPTIONAL,
+    RECIPES,
+    STAMP,
+    UV,
+    Recipe,
+    TorchBuild,
+)
 from roundhouse.errors import NotReadyError
 from roundhouse.processes import Command, Processes, Run
 
@@ -43,6 +54,15 @@ NETWORK_WORDS = (
     "failed to establish a new connection", "error sending request", "client error (connect)",
     "network is unreachable",
 )  # fmt: skip
+ADVICE = (
+    (("no space left on device",), "the disk is full: free some (`make doctor` says how much)"),
+    (
+        ("hash mismatch",),
+        "the index has another file than the lock's digest names: take another index",
+    ),
+    (NETWORK_WORDS, "the package index could not be reached: check the network or its proxy"),
+)
+"""What to do, by words of a command's output."""
 
 
 def install_command(root: Path, environment: Path) -> Path:
@@ -71,7 +91,9 @@ def _text(file: Path) -> str | None:
 class Workshop:
     """The repository, the interpreter and the runner that environments are made with.
 
-    `stop` ends every process of the runner.
+    `stop` ends every process of the runner. `torch_index`: an index with builds of torch for CPUs,
+    in the place of PyTorch's own. `torch_lock`: one environment at a time takes torch, since uv
+    downloads and keeps anew what another of its processes is downloading.
     """
 
     root: Path
@@ -79,6 +101,8 @@ class Workshop:
     run: Run
     say: Callable[[str], None]
     stop: Callable[[], None] = lambda: None
+    torch_index: str | None = None
+    torch_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def is_missing(self, recipe: Recipe) -> bool:
         """Return whether an environment has to be made."""
@@ -89,6 +113,32 @@ class Workshop:
         """Return whether its additions for tests and checks have to be made."""
         stamp = _text(self.root / recipe.folder / DEV_STAMP)
         return recipe.dev is not None and stamp != recipe.dev_digest(self.root)
+
+
+def this_workshop(root: Path, run: Processes) -> Workshop:
+    """Return the workshop of this process, and put uv's cache on the disk of its environments."""
+    if (cache := cache_folder(root, os.environ)) is not None:
+        os.environ["UV_CACHE_DIR"] = str(cache)
+    return Workshop(
+        root=root,
+        python=Path(os.path.realpath(sys.executable)),
+        run=run,
+        say=lambda line: print(line, flush=True),
+        stop=run.stop,
+        torch_index=os.environ.get("TORCH_INDEX") or None,
+    )
+
+
+def cache_folder(root: Path, variables: Mapping[str, str]) -> Path | None:
+    """Return uv's cache when its own lies on another disk, where no environment can link its files.
+
+    None: where it lies is right, or the user's choice.
+    """
+    if "UV_CACHE_DIR" in variables:
+        return None
+    home = Path(variables.get("XDG_CACHE_HOME") or Path(variables.get("HOME", "/"), ".cache"))
+    disk = next(folder for folder in (home, *home.parents) if folder.is_dir()).stat().st_dev
+    return None if disk == root.stat().st_dev else root / ".venvs" / "cache"
 
 
 def prepare(
@@ -109,8 +159,14 @@ def prepare(
         return ()
     if workshop.is_missing(UV) and missing != (NODE,):
         make(workshop, UV)
+    torch = CUDA_BUILD
+    if any(recipe.has_torch and workshop.is_missing(recipe) for recipe in missing):
+        torch = choose_torch(workshop)
     with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
-        futures = {pool.submit(make, workshop, recipe, dev=dev): recipe.name for recipe in missing}
+        futures = {
+            pool.submit(make, workshop, recipe, dev=dev, torch=torch): recipe.name
+            for recipe in missing
+        }
         try:
             _follow(workshop, futures)
         except BaseException:
@@ -118,6 +174,30 @@ def prepare(
             workshop.stop()
             raise
     return tuple(recipe.name for recipe in missing)
+
+
+def choose_torch(workshop: Workshop) -> TorchBuild:
+    """Return the build of torch for new environments: PyTorch's for CPUs where it can be had.
+
+    Else PyPI's, as wherever an environment holds that one already: torch lies on the disk once.
+    """
+    build = recipes.cpu_build(workshop.torch_index)
+    if any(_holds_cuda(workshop, recipe) for recipe in (*RECIPES, *OPTIONAL.values())):
+        return CUDA_BUILD
+    outcome = workshop.run(recipes.probe_command(build, workshop.root))
+    if outcome.code == 0:
+        return build
+    index = workshop.torch_index or "PyTorch's index of CPU builds"
+    workshop.say(
+        f"  {index} does not give the locked torch within seconds: taking PyPI's, with NVIDIA's "
+        "libraries (5 GB)"
+    )
+    return CUDA_BUILD
+
+
+def _holds_cuda(workshop: Workshop, recipe: Recipe) -> bool:
+    builds = (workshop.root / recipe.folder).glob("lib/python3.*/site-packages/torch-*.dist-info")
+    return any("+cpu" not in build.name for build in builds) and not workshop.is_missing(recipe)
 
 
 def _follow(workshop: Workshop, futures: dict[Future[None], str]) -> None:
@@ -134,12 +214,19 @@ def _follow(workshop: Workshop, futures: dict[Future[None], str]) -> None:
             workshop.say(f"  … {seconds:4.0f} s, making {running}")
 
 
-def make(workshop: Workshop, recipe: Recipe, *, dev: bool = False) -> None:
+def make(
+    workshop: Workshop, recipe: Recipe, *, dev: bool = False, torch: TorchBuild = CUDA_BUILD
+) -> None:
     """Make one environment, and its additions when asked. Raises NotReadyError."""
     begin, root, folder = time.monotonic(), workshop.root, workshop.root / recipe.folder
     if workshop.is_missing(recipe):
         shutil.rmtree(folder, ignore_errors=True)
         _run(workshop, recipe, recipes.creation_commands(recipe, root, workshop.python))
+        if recipe.has_torch:
+            with workshop.torch_lock:
+                _run(workshop, recipe, (recipes.torch_command(recipe, root, torch),))
+        if recipe.modules:
+            _import(workshop, recipe)
         if recipe is recipes.COMMAND:
             install_command(root, folder)
         (folder / STAMP).write_text(recipe.digest(root, workshop.python), encoding="utf-8")
@@ -154,13 +241,33 @@ def _run(workshop: Workshop, recipe: Recipe, commands: Sequence[Command]) -> Non
         outcome = workshop.run(command)
         if outcome.code == 0:
             continue
-        advice = outcome.last_lines()
-        if any(word in outcome.output.lower() for word in NETWORK_WORDS):
-            advice = "the package index could not be reached: check the network or its proxy"
+        output = outcome.output.lower()
+        known = (advice for words, advice in ADVICE if any(word in output for word in words))
+        advice = next(known, outcome.last_lines())
         raise NotReadyError(
             f"{recipe.folder} could not be made: `{command}` ended with {outcome.code}: "
             f"{advice}; then run the same command again."
         )
+
+
+def _import(workshop: Workshop, recipe: Recipe) -> None:
+    command = recipes.import_command(recipe, workshop.root)
+    outcome = workshop.run(command)
+    if outcome.code != 0:
+        raise NotReadyError(
+            f"{recipe.folder} is installed, but cannot be used: `{command}` ended with "
+            f"{outcome.code}: {outcome.last_lines(1)}; install what it names (`make doctor`), then "
+            "run the same command again, which makes this environment anew."
+        )
+
+
+def _lockable(workshop: Workshop, names: Sequence[str]) -> list[str]:
+    """Leave out the lock of torch for CPUs where its index does not answer: it stays as it is."""
+    build = recipes.cpu_build(workshop.torch_index)
+    if workshop.run(recipes.probe_command(build, workshop.root)).code == 0:
+        return list(names)
+    workshop.say(f"  requirements/{build.name}.txt stays as it is: its index does not answer")
+    return [name for name in names if name != build.name]
 
 
 def main(arguments: Sequence[str], workshop: Workshop) -> int:
@@ -169,22 +276,24 @@ def main(arguments: Sequence[str], workshop: Workshop) -> int:
     for flag, text in (
         ("--dev", "with what tests and checks need"),
         ("--lock", "write requirements/*.txt anew from requirements/*.in"),
+        ("--also", "those that are named beside all others"),
     ):
         parser.add_argument(flag, action="store_true", help=text)
-    optional = f"environments that are made only by name: {', '.join(recipes.OPTIONAL)}"
+    optional = f"environments that are made only by name: {', '.join(OPTIONAL)}"
     parser.add_argument("names", nargs="*", metavar="NAME", help=optional)
     options = parser.parse_args(arguments)
-    if unknown := [name for name in options.names if name not in recipes.OPTIONAL]:
-        parser.error(f"unknown environment {unknown[0]}; allowed: {', '.join(recipes.OPTIONAL)}")
+    if unknown := [name for name in options.names if name not in OPTIONAL]:
+        parser.error(f"unknown environment {unknown[0]}; allowed: {', '.join(OPTIONAL)}")
     try:
         if options.lock:
             if workshop.is_missing(UV):
                 make(workshop, UV)
             names = sorted(path.stem for path in (workshop.root / "requirements").glob("*.in"))
-            _run(workshop, UV, recipes.lock_commands(names, workshop.root))
+            _run(workshop, UV, recipes.lock_commands(_lockable(workshop, names), workshop.root))
         else:
-            named = tuple(recipes.OPTIONAL[name] for name in options.names)
-            prepare(workshop, named or RECIPES, dev=options.dev)
+            named = tuple(OPTIONAL[name] for name in options.names)
+            others = () if named and not options.also else RECIPES
+            prepare(workshop, (*named, *others), dev=options.dev)
     except NotReadyError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -195,13 +304,7 @@ def main(arguments: Sequence[str], workshop: Workshop) -> int:
 
 
 if __name__ == "__main__":
-    here = Path(__file__).resolve().parents[2]
-    real = Path(os.path.realpath(sys.executable))
-    run = Processes()
-    ours = Workshop(
-        root=here, python=real, run=run, say=lambda line: print(line, flush=True), stop=run.stop
-    )
-    code = main(sys.argv[1:], ours)
+    code = main(sys.argv[1:], this_workshop(Path(__file__).resolve().parents[2], Processes()))
     # Threads that wait for an ended process must not hold up a Ctrl-C.
     sys.stdout.flush()
     os._exit(code)

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from roundhouse.processes import Command
 
-TORCH = "torch==2.13.0"
-EXCLUDES, OF_GPUS = ("--excludes", "excludes.txt"), "-gpu"
+TORCH_CPU, TORCH_CUDA = "torch-cpu", "torch-cuda"
+"""The builds of torch: PyTorch's for CPUs, and PyPI's with NVIDIA's libraries."""
+ANSWER_SECONDS, PROBE_SECONDS = 3, 10
+OF_GPUS = "-gpu"
 STAMP = ".roundhouse-stamp"
 DEV_STAMP = ".roundhouse-dev-stamp"
 
@@ -26,24 +28,37 @@ class Recipe:
     folder: str
     inputs: tuple[str, ...]
     dev: str | None = None
-    extra: tuple[str, ...] = ()
-    """Pinned requirements that plain pip installs, without dependencies."""
+    modules: tuple[str, ...] = ()
+    """Imported once all is installed: what they load may be missing on a machine."""
+
+    @property
+    def has_torch(self) -> bool:
+        """Return whether it takes one of the two builds of torch."""
+        return "torch" in self.modules
 
     def digest(self, root: Path, python: Path) -> str:
-        """Return a digest of its locked files, interpreter and path."""
+        """Return a digest of its locked files, modules, interpreter and path."""
+        torch = map(_lock, (TORCH_CPU, TORCH_CUDA)) if self.has_torch else ()
         folder = root / self.folder
-        return _digest(root, self.inputs, (self.name, f"{python}", f"{folder}", *self.extra))
+        return _digest(
+            root, (*self.inputs, *torch), (self.name, f"{python}", f"{folder}", *self.modules)
+        )
 
     def dev_digest(self, root: Path) -> str:
         """Return a digest of what tests and checks add."""
         return _digest(root, () if self.dev is None else (self.dev,), (self.name, "dev"))
 
 
-def _venv(name: str, *, dev: str | None = None, extra: tuple[str, ...] = ()) -> Recipe:
-    inputs = (f"requirements/{name}.txt",)
-    return Recipe(name=name, folder=f".venvs/{name}", inputs=inputs, dev=dev, extra=extra)
+def _venv(name: str, *modules: str, dev: str | None = None) -> Recipe:
+    inputs = (_lock(name),)
+    return Recipe(name=name, folder=f".venvs/{name}", inputs=inputs, dev=dev, modules=modules)
 
 
+def _lock(name: str) -> str:
+    return f"requirements/{name}.txt"
+
+
+TEST = "requirements/test.txt"
 UV = _venv("uv")
 NODE = Recipe(name="cdk", folder="node_modules", inputs=("package.json", "package-lock.json"))
 COMMAND = Recipe(
@@ -51,85 +66,127 @@ COMMAND = Recipe(
     folder=".venv",
     inputs=("requirements/roundhouse.txt",),
     dev="requirements/dev.txt",
+    modules=("aws_cdk", "boto3", "numpy", "pydantic", "uvloop"),
 )
 RECIPES = (
-    _venv("builder", dev="requirements/test.txt", extra=(TORCH,)),
+    _venv(
+        "builder",
+        *("onnx", "onnxruntime", "sentence_transformers", "tensorrt_rtx", "tokenizers", "torch"),
+        dev=TEST,
+    ),
     COMMAND,
     NODE,
-    _venv("triton"),
-    _venv("server", dev="requirements/test.txt"),
-    _venv("cloud"),
+    _venv("triton", "PIL", "onnxruntime", "pytriton", "tokenizers"),
+    _venv("server", "PIL", "numpy", "onnxruntime", "tokenizers", "uvloop", dev=TEST),
+    _venv("cloud", "ministack"),
 )
 """Slowest first, so that they overlap best."""
 
-PLATFORM = _venv("platform")
+PLATFORM = _venv("platform", "sagemaker.core")
 """Made only when our platform data is compared with the SageMaker SDK's."""
 
-BENCH = _venv("bench")
+BENCH = _venv("bench", "flask", "onnxruntime", "tokenizers", "uvicorn")
 """Made only when a benchmark measures our servers against others."""
 
-QUANTIZER = _venv("quantizer", dev="requirements/test.txt", extra=(TORCH,))
+QUANTIZER = _venv("quantizer", "compressed_tensors", "gguf", "llmcompressor", "torch", dev=TEST)
 """Made only when a text generator's checkpoint is quantized or judged on this machine."""
 
-VLLM = _venv("vllm", extra=(TORCH,))
+VLLM = _venv("vllm", "torch", "vllm", "vllm.entrypoints.openai.api_server")
 """Made only when a text generator is served on this machine: vLLM on a CPU."""
 
 OPTIONAL = {recipe.name: recipe for recipe in (PLATFORM, BENCH, QUANTIZER, VLLM)}
 """Made only when they are named."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TorchBuild:
+    """A build of torch: the name of its lock, and the options by which uv finds its wheels."""
+
+    name: str
+    options: tuple[str, ...] = ()
+
+
+CUDA_BUILD = TorchBuild(name=TORCH_CUDA)
+
+
+def cpu_build(index: str | None) -> TorchBuild:
+    """Return the build for CPUs, of an index that stands for PyTorch's own (None: PyTorch's)."""
+    options = ("--torch-backend", "cpu") if index is None else ("--default-index", index)
+    return TorchBuild(name=TORCH_CPU, options=options)
+
+
+def probe_command(build: TorchBuild, root: Path) -> Command:
+    """Return the command that succeeds where a build can be had, and ends within seconds."""
+    seconds = ("UV_HTTP_CONNECT_TIMEOUT", "UV_HTTP_TIMEOUT")
+    patience = ("UV_HTTP_RETRIES=0", *(f"{name}={ANSWER_SECONDS}" for name in seconds))
+    limited = ("timeout", f"{PROBE_SECONDS}", "env", *patience)
+    install = _install(root, root / UV.folder, _lock(build.name), *build.options, "--dry-run")
+    return _command(root, *limited, *install.argv)
+
+
 def creation_commands(recipe: Recipe, root: Path, python: Path) -> tuple[Command, ...]:
-    """Return the commands that make an environment where none is."""
+    """Return the commands that make an environment where none is, but for its torch."""
     if recipe is NODE:
         return (_command(root, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"),)
     folder = root / recipe.folder
     if recipe is UV:
         return (
             _command(root, f"{python}", "-m", "venv", f"{folder}"),
-            _pip(root, folder, "--require-hashes", "-r", recipe.inputs[0]),
+            _command(
+                root,
+                *(_python(folder), "-m", "pip", "install", "--quiet"),
+                *("--disable-pip-version-check", "--require-hashes", "-r", recipe.inputs[0]),
+            ),
         )
     venv = ("venv", "--quiet", "--no-python-downloads", "--python", f"{python}", f"{folder}")
-    # Not uv: a CPU build of torch that lies on this machine is found through pip's own
-    # configuration, which uv does not read.
-    options = ("--no-deps", "--no-compile")
-    return (
-        _command(root, _uv(root), *venv),
-        _hashed(root, folder, recipe.inputs[0]),
-        *(_pip(root, folder, *options, requirement) for requirement in recipe.extra),
-    )
+    return (_command(root, _uv(root), *venv), _install(root, folder, recipe.inputs[0]))
+
+
+def torch_command(recipe: Recipe, root: Path, torch: TorchBuild) -> Command:
+    """Return the command that adds a build of torch to an environment."""
+    return _install(root, root / recipe.folder, _lock(torch.name), *torch.options)
+
+
+def import_command(recipe: Recipe, root: Path) -> Command:
+    """Return the command that imports what an environment is made for."""
+    program = f"import {', '.join(recipe.modules)}"
+    return _command(root, _python(root / recipe.folder), "-c", program)
 
 
 def dev_commands(recipe: Recipe, root: Path) -> tuple[Command, ...]:
     """Return the commands that add what tests and checks need."""
-    return () if recipe.dev is None else (_hashed(root, root / recipe.folder, recipe.dev),)
+    if recipe.dev is None:
+        return ()
+    return (_install(root, root / recipe.folder, recipe.dev),)
 
 
 def lock_commands(names: Sequence[str], root: Path) -> tuple[Command, ...]:
-    """Return the commands that write requirements/<name>.txt from requirements/<name>.in.
-
-    Those of GPUs have torch, whose build for them every index has with the same digest.
-    """
+    """Return the commands that write requirements/<name>.txt from requirements/<name>.in."""
     options = ("--quiet", "--generate-hashes", "--upgrade", "--python-version", "3.11")
     compile_command = (_uv(root), "pip", "compile", *options)
-    excludes = {name: () if name.endswith(OF_GPUS) else EXCLUDES for name in names}
     origin = ("--custom-compile-command", "make lock")
     return tuple(
         _command(
             root / "requirements",
-            *(*compile_command, *excludes[name], *origin, f"{name}.in", "-o", f"{name}.txt"),
+            *(*compile_command, *_lock_options(name), *origin, f"{name}.in", "-o", f"{name}.txt"),
         )
         for name in names
     )
 
 
-def _hashed(root: Path, folder: Path, requirements: str) -> Command:
-    install = ("pip", "install", "--quiet", "--python", _python(folder), "--no-deps")
-    return _command(root, _uv(root), *install, "--require-hashes", "-r", requirements)
+def _lock_options(name: str) -> tuple[str, ...]:
+    if name == TORCH_CPU:
+        return ("--no-deps", "--torch-backend", "cpu")
+    if name == TORCH_CUDA:
+        return ("--excludes", "torch-needs.txt")
+    return () if name.endswith(OF_GPUS) else ("--excludes", "excludes.txt")
 
 
-def _pip(root: Path, folder: Path, *words: str) -> Command:
-    install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    return _command(root, _python(folder), *install, *words)
+def _install(root: Path, folder: Path, requirements: str, *options: str) -> Command:
+    # Hard links of uv's cache: what several environments hold lies on the disk once.
+    install = ("pip", "install", "--quiet", "--link-mode", "hardlink", "--no-deps")
+    which = ("--python", _python(folder), "--require-hashes", "-r", requirements)
+    return _command(root, _uv(root), *install, *options, *which)
 
 
 def _python(folder: Path) -> str:

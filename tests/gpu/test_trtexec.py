@@ -1,10 +1,6 @@
 """What needs an NVIDIA GPU with trtexec: plans compiled, read back and judged.
 
 On any other machine counted as not run.
-
-Never run where this repository was made. The whole command is `.venvs/builder/bin/python -m pytest
-tests/gpu` in the GPU builder
-image, which has trtexec, TensorRT's Python bindings and cuda-bindings.
 """
 
 from __future__ import annotations

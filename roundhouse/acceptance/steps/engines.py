@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onboarding.lock import LockEntry, read_lock
 from onboarding.names import build_machine, builder_project
+from onboarding.values import is_same_build
 from roundhouse.acceptance.assumptions import Assumption, Place
 from roundhouse.acceptance.setup import Setup, TinyModel
 from roundhouse.acceptance.steps.step import AcceptanceContext, AcceptanceStep, no_builder
@@ -86,7 +87,8 @@ def _record(context: AcceptanceContext, model: TinyModel, entry: LockEntry) -> N
     if plan is None:
         context.findings.record(name, "the manifest has no plan", holds=False)
         return
-    is_same = plan.tensorrt.startswith(str(context.setup.platform.tensorrt)) and plan.layers > 0
+    platform = str(context.setup.platform.tensorrt)
+    is_same = is_same_build(platform, plan.tensorrt) and plan.layers > 0
     found = f"TensorRT {plan.tensorrt}, {plan.layers} layers"
     context.findings.record(name, found, holds=is_same)
     if model.precision == "int8":

@@ -25,8 +25,8 @@ def verify(root, *, sha256=None, running=CPU_ONLY):
     return verify_archive(root, running=running, manifest_sha256=sha256)
 
 
-def gpu(capability):
-    runtimes = ((RUNTIME, "cpu"), (RUNTIME, capability), (tensorrt("11.0.0.4"), capability))
+def gpu(capability, build="11.0.0.4"):
+    runtimes = ((RUNTIME, "cpu"), (RUNTIME, capability), (tensorrt(build), capability))
     return SupportedRuntimes(pairs=runtimes)
 
 
@@ -146,6 +146,18 @@ def test_onnx_engine_is_taken_where_its_device_is(tmp_path, capability, running)
 def test_plan_is_taken_by_the_build_that_made_it(tmp_path, version, record):
     write_plan(tmp_path, record, version=version)
     assert not verify(tmp_path, running=gpu("9.0")).runs_host_code
+
+
+def test_plan_is_taken_by_a_library_that_names_fewer_numbers(tmp_path):
+    """The wheel of TensorRT 10.6.0.26 says 10.6.0."""
+    write_plan(tmp_path, plan(build="10.6.0.26"), version="10.6.0.26")
+    assert verify(tmp_path, running=gpu("9.0", "10.6.0")).manifest.plan is not None
+
+
+def test_refuses_a_plan_of_another_version_of_fewer_numbers(tmp_path):
+    write_plan(tmp_path, plan(build="10.6.0.26"), version="10.6.0.26")
+    sentence = r"made for tensorrt 10\.6\.0\.26, this server runs .*tensorrt 10\.6\.1;"
+    assert_refused(tmp_path, sentence, running=gpu("9.0", "10.6.1"))
 
 
 def test_refuses_a_plan_of_another_build_of_the_same_version(tmp_path):

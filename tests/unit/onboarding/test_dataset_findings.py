@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onboarding.dataset_findings import dataset_notes
+from onboarding.dataset_findings import dataset_notes, implicit_int8_notes
 from onboarding.tree import read_tree
 from tests.unit.onboarding.trees import tree_root
 
@@ -34,3 +34,12 @@ def test_narrow_calibration_set_is_noted_and_is_no_fault(tmp_path):
     assert tree.faults == ()
     assert note.startswith(f"{calibration.dataset}, first ")
     assert "texts of 1 to 15 characters: 0.0% here" in note
+
+
+@pytest.mark.parametrize(("mode", "count"), [("calibration-cache", 1), ("explicit", 0)])
+def test_calibration_cache_of_a_text_model_is_noted(tmp_path, mode, count):
+    words = {"precision: auto": f"precision: auto\n  quantization: {mode}"}
+    root = tree_root(tmp_path, {"models/example.yaml": words})
+    notes = implicit_int8_notes(read_tree(root))
+    assert len(notes) == count
+    assert all("choose `quantization: explicit`" in note for note in notes)

@@ -212,8 +212,8 @@ def test_keys_are_golden():
     assert keys(MODEL) == {
         "float": "1ecb4e9b1a886f14e448",
         "int8": "f9b2930b7a7a94a0907b",
-        "plan": "f9bf460490f914249bef",
-        "engine": "2ba9140b282f74b4f745",
+        "plan": "cd8f4e2e590a2f02b052",
+        "engine": "334a8c6dec3d6f885791",
     }
     on_cpu = with_value("endpoint.instance_type", "ml.c7i.large")
     assert keys(on_cpu, platform="triton-24.10-cpu")["engine"] == "7ab31bd8e4e01c267fda"

@@ -38,6 +38,15 @@ def test_refuses_a_plan_that_the_gpu_has_no_memory_for(machine, tmp_path):
         machine.open_text(tmp_path, SMALL)
 
 
+def test_refuses_a_gpu_that_is_full_before_cuda_starts(machine, tmp_path):
+    machine.cuda.fails["cudaSetDevice"] = Error.cudaErrorMemoryAllocation
+    machine.trt.starts = False
+    with pytest.raises(
+        EngineOutOfMemory, match=r"model\.plan does not .* CUDA fails with out of me"
+    ):
+        machine.open_text(tmp_path, SMALL)
+
+
 @pytest.mark.parametrize("contexts", [0, 1])
 def test_refuses_contexts_that_the_gpu_has_no_memory_for(machine, tmp_path, contexts):
     machine.trt.short_of_memory, machine.trt.short_after = "context", contexts

@@ -77,6 +77,22 @@ def test_logger_keeps_the_latest_errors(trt):
     assert len(logger.errors) == KEPT_ERRORS and logger.errors[-1] == f"fault {KEPT_ERRORS + 4}"
 
 
+def test_plans_of_a_process_have_one_logger(tmp_path, trt):
+    """TensorRT keeps the first one, so the words of every later plan arrive there."""
+    load(tmp_path, trt)
+    first = load(tmp_path, trt)
+    second = load(tmp_path, trt)
+    assert {id(runtime.logger) for runtime in trt.runtimes} == {id(error_logger(trt))}
+    del first
+    second._engine.logger.log(1, "odd")
+    with pytest.raises(PlanRefused, match=r"\(odd\)"):
+        second.fail("it cannot be queued")
+
+
+def test_plan_may_hold_tensorrts_own_plugins(tmp_path, trt):
+    assert load(tmp_path, trt, has_plugins=True).outputs == ("embedding",)
+
+
 def test_bindings_are_the_full_installations_or_the_wheels(monkeypatch):
     cuda, wheel = SimpleNamespace(), SimpleNamespace()
     for name in ("cuda", "cuda.bindings"):
@@ -142,6 +158,29 @@ def test_words_belong_to_their_own_failure(tmp_path, trt):
     trt.engines[0].logger.log(1, "out of memory")
     with pytest.raises(PlanRefused, match=r"the plan does not run: its rows are odd\.$"):
         plan.refuse("its rows are odd")
+
+
+def test_refuses_profiles_and_shapes_for_which_the_binding_raises(tmp_path, trt):
+    plan = load(tmp_path, trt, shapes_fail=True)
+    context = plan.context()
+    with pytest.raises(PlanRefused, match="it takes no such profile 7 "):
+        plan.select_profile(context, 7, stream=1)
+    with pytest.raises(PlanRefused, match="its outputs' shapes cannot be computed "):
+        plan.infer_shapes(context)
+
+
+def test_refuses_a_gpu_on_which_tensorrt_does_not_start(tmp_path, trt):
+    trt.starts = False
+    with pytest.raises(PlanRefused, match="TensorRT does not start on this GPU"):
+        load(tmp_path, trt)
+
+
+def test_lack_of_memory_is_found_before_what_follows_from_it(tmp_path, trt):
+    plan = load(tmp_path, trt)
+    for words in ("Cuda Runtime (out of memory)", "Assertion engine failed."):
+        trt.engines[0].logger.log(1, words)
+    with pytest.raises(DeviceOutOfMemory, match=r"\(Cuda Runtime \(out of memory\)\)"):
+        plan.fail("model.plan does not load")
 
 
 def test_refuses_for_lack_of_memory_by_that_name(tmp_path, trt):

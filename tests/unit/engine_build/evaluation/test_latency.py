@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,20 @@ def test_every_subject_takes_its_turn_in_every_round(clock):
     assert latencies.of(0) == pytest.approx(np.full(rounds, 20.0))
     assert len(latencies.of(1)) == rounds
     assert latencies.ratios(0, 1) == pytest.approx(np.full(rounds, 2.0))
+
+
+def test_settling_runs_come_before_each_turn_and_are_not_measured(clock):
+    """A plan's first runs of a shape prepare it, and are slower."""
+    subject, runs = clock.subject("plan", 0.0, settling=2), []
+
+    def run(feed):
+        turn = len(runs) if not runs or runs[-1] == feed["shape"] else 0
+        runs[:] = [*runs[:turn], feed["shape"]]
+        clock.now += 0.05 if len(runs) <= 2 else 0.004
+
+    subject = dataclasses.replace(subject, run=run)
+    for latencies in clock.measure([subject], [track(1), track(2)], 5.0):
+        assert latencies.of(0) == pytest.approx(np.full(len(latencies.of(0)), 4.0))
 
 
 def test_order_of_turns_is_random_and_the_same_every_time():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import struct
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
 from engine_build.datasets.dataset import Samples, Shape
 from engine_build.datasets.tensors import TensorEncoder
@@ -21,17 +24,20 @@ from engine_build.quantization.calibration_cache import (
     parse_cache,
     read_cache,
     version_digits,
+    without_infinite_scales,
 )
 from engine_build.runner import Ended
 from engine_build.steps.calibrate import CALIBRATE, calibrate_cache
 from engine_build.steps.compile import check_machine
 from engine_build.steps.publish import network_files
-from engine_build.store import FolderStore
+from engine_build.store import FolderStore, sha256_of
 from onboarding.manifest import RuntimeIdentity, TensorRecord
 from onboarding.model_spec import CalibrationSpec
 from onboarding.platform import serving_platforms
+from tests.unit.engine_build.graphs import node, tensor, write_graph
+from tests.unit.engine_build.quantization.graphs import transformer
 from tests.unit.engine_build.stand_ins import StandInRunner, context
-from tests.unit.engine_build.tensorrt.gpu_machine import GpuMachine
+from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine
 from tests.unit.engine_build.tiny import model, write_tree
 
 HEADER = "TRT-101601-EntropyCalibration2\n"
@@ -89,9 +95,10 @@ MALFORMED = {
     ": 3c010a14": ENTRY,
     "": ENTRY,
     "input: 7fc00000": "this one is nan",
-    "input: 7f800000": "this one is inf",
+    "input: ff800000": "this one is -inf",
     "input: bf800000": "this one is -1.0",
     "first: 3c010a14": "tensor 'first' has a line already",
+    "first: 7f800000": "tensor 'first' has a line already",
 }
 
 
@@ -117,6 +124,25 @@ def test_refuses_a_file_that_is_no_cache_by_its_line(data, fault):
         parse_cache(data, "old.cache")
 
 
+INFINITE = HEADER + "x: 3c010a14\nONNXTRT_Broadcast_578_output: 7f800000\nmask: 7f800000"
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_infinite_scales_of_tensors_that_no_product_reads_are_left_out(end):
+    cache = parse_cache(INFINITE.encode(), "a.cache")
+    assert (list(cache.scales), cache.infinite) == (
+        ["x"],
+        ("ONNXTRT_Broadcast_578_output", "mask"),
+    )
+    left = without_infinite_scales((INFINITE + end).encode(), {"x", "y"})
+    assert left.decode().rstrip() == WRITTEN.rstrip()
+
+
+def test_refuses_an_infinite_scale_that_a_product_reads():
+    with pytest.raises(NetworkRefused, match=r"tensor mask has an infinite scale.*explicit"):
+        without_infinite_scales(INFINITE.encode(), {"x", "mask"})
+
+
 def test_refuses_a_cache_that_is_not_there(tmp_path):
     with pytest.raises(InputRefused, match=r"no.cache cannot be read"):
         read_cache(tmp_path / "no.cache")
@@ -129,24 +155,26 @@ class Calibrating(StandInRunner):
         super().__init__(wheel)
         self._text, self._code, self._reason = text, code, reason
         self.batches: list[list[float]] = []
+        self.networks: list[onnx.ModelProto] = []
 
     def run(self, command):
         if command.argv[2] != "engine_build.quantization.calibrator":
             return super().run(command)
         self.commands.append(command)
-        feeds, cache = Path(command.argv[4]), Path(command.argv[5])
+        network, feeds, cache = map(Path, command.argv[3:])
+        self.networks.append(onnx.load(network))
         for path in sorted(feeds.iterdir()):
             with np.load(path) as file:
                 self.batches.append(file[file.files[0]][:, 0].tolist())
         if self._text is not None:
             cache.write_text(self._text)
         result = {"version": "10.16.1.11", "batches": len(self.batches), "seconds": 1.0}
-        line = json.dumps(result | {"reason": self._reason})
+        line = json.dumps(result | {"products": ["x"], "reason": self._reason})
         output = "" if self._code else f"noise\n{line}\n"
         return Ended(code=self._code, output=output, errors="Segmentation fault")
 
 
-FLOAT = Network(precision="float", path=Path("float.onnx"), inputs=(), outputs=(), facts={})
+LEAST = np.finfo(np.float32).min
 ENCODER = TensorEncoder((TensorRecord(name="x", datatype="FP32", shape=(-1, 3)),))
 
 
@@ -177,18 +205,43 @@ def start(tmp_path):
     return start
 
 
-def calibrate(tools):
-    with tools.work:
-        return calibrate_cache(tools, FLOAT, ENCODER)
+@pytest.fixture
+def network(tmp_path):
+    """A MatMul, and a mask of FP32's least number."""
+    path = write_graph(
+        tmp_path / "float.onnx",
+        [node("MatMul", "x w", "h"), node("Add", "h mask", "y")],
+        [tensor("x", "batch", 3)],
+        [tensor("y", "batch", 3)],
+        w=np.eye(3, dtype=np.float32),
+        mask=np.array([0, LEAST, 1e8], dtype=np.float32),
+    )
+    return Network(precision="float", path=path, inputs=(), outputs=(), facts={})
 
 
-def test_cache_is_made_of_all_samples_in_batches_of_one_shape_and_reused(start, tmp_path):
+@pytest.fixture
+def calibrate(network):
+    def calibrate(tools):
+        with tools.work:
+            return calibrate_cache(tools, network, ENCODER)
+
+    return calibrate
+
+
+def test_cache_is_made_of_all_samples_in_batches_of_one_shape_and_reused(
+    start, tmp_path, calibrate
+):
     runner = Calibrating()
     tools = start(runner)
     path = calibrate(tools)
     assert tools.request.opt_shape == Shape(batch=2, sequence=8)
     assert runner.batches == [[0, 1], [2, 3], [4, 4]]
-    assert runner.commands[0].argv[3] == "float.onnx"
+    (mask,) = (
+        numpy_helper.to_array(weight)
+        for weight in runner.networks[0].graph.initializer
+        if weight.name == "mask"
+    )
+    assert mask.tolist() == [0, -3e4, 1e8]
     assert path.read_text() == WRITTEN
     # It lies under the network that every GPU shares.
     assert cache_path(tools.request) == f"networks/{'8' * 20}/calibration.cache"
@@ -197,7 +250,7 @@ def test_cache_is_made_of_all_samples_in_batches_of_one_shape_and_reused(start, 
     assert calibrate(start(again)).is_file() and again.commands == []
 
 
-def test_cache_of_the_store_is_copied_instead_of_made(start, tmp_path):
+def test_cache_of_the_store_is_copied_instead_of_made(start, tmp_path, calibrate):
     store = FolderStore(tmp_path / "store")
     (tmp_path / "old.cache").write_text(KERAS.replace("100300", "101601"))
     runner = Calibrating()
@@ -208,7 +261,7 @@ def test_cache_of_the_store_is_copied_instead_of_made(start, tmp_path):
 
 
 @pytest.mark.parametrize("text", [KERAS, HEADER.replace("Entropy", "MinMax"), HEADER + "x: 3c01"])
-def test_cache_that_this_tensorrt_would_refuse_is_made_anew(start, tmp_path, text):
+def test_cache_that_this_tensorrt_would_refuse_is_made_anew(start, tmp_path, text, calibrate):
     (tmp_path / "old.cache").write_text(text)
     runner = Calibrating()
     tools = start(runner)
@@ -228,7 +281,7 @@ NO_CALIBRATORS = "TensorRT 11 has no calibrators; set `quantization: explicit`, 
         ({"method": "max"}, r"calibration method max of tiny .* allowed: entropy"),
     ],
 )
-def test_refuses_what_no_cache_is_for_before_anything_runs(start, changes, fault):
+def test_refuses_what_no_cache_is_for_before_anything_runs(start, changes, fault, calibrate):
     runner = Calibrating()
     with pytest.raises(InputRefused, match=fault):
         calibrate(start(runner, **changes))
@@ -250,31 +303,78 @@ def test_refuses_what_no_cache_is_for_before_anything_is_fetched(start):
         ({"code": -11}, NetworkRefused, "was killed by signal 11 .Segmentation fault."),
     ],
 )
-def test_refuses_a_calibration_that_failed_in_its_own_words(start, ending, error, fault):
+def test_refuses_a_calibration_that_failed_in_its_own_words(start, ending, error, fault, calibrate):
     with pytest.raises(error, match=fault):
         calibrate(start(Calibrating(None, **ending)))
 
 
-def test_auto_goes_on_without_a_calibration_that_failed(start):
+def test_infinite_scale_is_left_out_of_the_file_with_a_line_in_the_log(start, calibrate):
+    tools = start(Calibrating(INFINITE))
+    assert calibrate(tools).read_text().rstrip() == WRITTEN.rstrip()
+    words = "read by no product: ONNXTRT_Broadcast_578_output, mask"
+    assert words in tools.log._stream.getvalue()
+
+
+def test_refuses_an_infinite_scale_of_what_a_product_reads_and_keeps_no_cache(start, calibrate):
+    tools = start(Calibrating(HEADER + "x: 7f800000\n"))
+    with pytest.raises(NetworkRefused, match="tensor x has an infinite scale"):
+        calibrate(tools)
+    assert tools.work_store.size(cache_path(tools.request)) is None
+
+
+def test_refuses_a_network_that_tensorrt_leaves_in_fp16_before_it_calibrates(start, tmp_path):
+    onnx.save(transformer(), tmp_path / "transformer.onnx")
+    network = Network(
+        precision="float", path=tmp_path / "transformer.onnx", inputs=(), outputs=(), facts={}
+    )
+    runner = Calibrating()
+    tools = start(runner)
+    state = SimpleNamespace(networks={"float": network}, encoder=ENCODER, refused={})
+    with tools.work:
+        CALIBRATE.run(tools, state)
+    assert "attention in INT8 by Q/DQ nodes alone" in state.refused["int8"]
+    assert "`quantization: explicit`" in state.refused["int8"] and runner.commands == []
+
+
+def test_auto_goes_on_without_a_calibration_that_failed(start, network):
     tools = start(Calibrating(None, reason="node /det: unsupported"))
-    state = SimpleNamespace(networks={"float": FLOAT}, encoder=ENCODER, refused={})
+    state = SimpleNamespace(networks={"float": network}, encoder=ENCODER, refused={})
     with tools.work:
         CALIBRATE.run(tools, state)
     assert "node /det: unsupported" in state.refused["int8"]
 
 
-def test_build_makes_a_cache_instead_of_a_qdq_network_and_publishes_it(
-    wheel, tmp_path, monkeypatch
-):
-    runner = Calibrating(wheel=wheel)
-    calibration = {"dataset": "models/data/calibration.txt", "samples": 48, "method": "entropy"}
-    tools = GpuMachine(tmp_path, monkeypatch).context(
-        "int8", quantization="calibration-cache", calibration=calibration
-    )
-    tools = dataclasses.replace(tools, runner=runner)
+@pytest.fixture
+def build(tmp_path, monkeypatch):
+    """A function that starts a build of a text model for a GPU."""
+
+    def build(runner, **changes):
+        calibration = {"dataset": "models/data/calibration.txt", "samples": 48, "method": "entropy"}
+        tools = GpuMachine(tmp_path, monkeypatch).context(
+            "int8", quantization="calibration-cache", calibration=calibration, changes=changes
+        )
+        return dataclasses.replace(tools, runner=runner)
+
+    return build
+
+
+def test_build_makes_a_cache_instead_of_a_qdq_network_and_publishes_it(build, tmp_path):
+    folder = tmp_path / "root/models/without_attention"
+    shutil.copytree(TINY.parent, folder)
+    source = {"onnx": "models/without_attention/model.onnx", "sha256": sha256_of(TINY)}
+    runner = Calibrating()
+    tools = build(runner, source=source)
     with tools.work:
         state = run_steps(tools, NETWORK_STEPS)
         names = [name for name, _ in network_files(tools)]
     assert list(state.networks) == ["float"]
     assert len(runner.batches) == 48 / tools.request.opt_shape.batch
     assert cache_path(tools.request) in names
+
+
+def test_refuses_a_build_of_attention_before_it_calibrates(build, wheel):
+    runner = Calibrating(wheel=wheel)
+    tools = build(runner)
+    with tools.work, pytest.raises(NetworkRefused, match=r"would be FP16 \(2 Softmax"):
+        run_steps(tools, NETWORK_STEPS)
+    assert runner.batches == []

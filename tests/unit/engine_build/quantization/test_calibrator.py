@@ -56,6 +56,7 @@ class TensorRT:
     ILogger = ILogger
     IInt8EntropyCalibrator2 = Base
     BuilderFlag = SimpleNamespace(INT8="INT8")
+    LayerType = SimpleNamespace(CONVOLUTION="conv", DECONVOLUTION="deconv", MATRIX_MULTIPLY="mm")
 
     def __init__(self, *, parses=True, calibrates=True) -> None:
         self.calls: list[tuple] = []
@@ -75,7 +76,17 @@ class TensorRT:
 
     def Builder(self, logger):
         inputs = [SimpleNamespace(name="ids"), SimpleNamespace(name="mask")]
-        network = SimpleNamespace(num_inputs=len(inputs), get_input=inputs.__getitem__)
+        tensors = [SimpleNamespace(name="hidden"), None]
+        layers = [
+            SimpleNamespace(type=kind, num_inputs=2, get_input=read.__getitem__)
+            for kind, read in (("mm", tensors), ("add", inputs), ("conv", [inputs[0], None]))
+        ]
+        network = SimpleNamespace(
+            num_inputs=len(inputs),
+            get_input=inputs.__getitem__,
+            num_layers=len(layers),
+            get_layer=layers.__getitem__,
+        )
         return SimpleNamespace(
             create_network=lambda flags: self.calls.append(("network", flags)) or network,
             create_builder_config=lambda: SimpleNamespace(
@@ -118,7 +129,8 @@ def calibrate(trt, cuda, folder):
     """Why there is no cache, and the batches."""
     batches = DeviceBatches(Device(cuda), read_feeds(folder))
     cache = folder.parent / "int8.cache"
-    reason = build_with_calibrator(trt, Path("net.onnx"), feed_shapes(folder), batches, cache)
+    shapes = feed_shapes(folder)
+    reason = build_with_calibrator(trt, Path("net.onnx"), shapes, batches, cache, [])
     return reason, batches
 
 
@@ -221,7 +233,12 @@ def test_process_prints_one_line(folder, capsys):
     cuda = RecordedCuda()
     line = result(folder, cuda, capsys)
     assert line.pop("seconds") >= 0
-    assert line == {"version": "10.16.1.11", "batches": 3, "reason": None}
+    assert line == {
+        "version": "10.16.1.11",
+        "batches": 3,
+        "products": ["hidden", "ids"],
+        "reason": None,
+    }
     assert cuda.blocks == {} and cuda.streams == 0
 
 

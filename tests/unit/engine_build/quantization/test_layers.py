@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from engine_build.datasets.dataset import Shape
 from engine_build.quantization.explicit import format_share
 from engine_build.quantization.layers import (
+    implicit_int8_fault,
     multiply_accumulates,
     not_counted,
     quantizable_layers,
@@ -133,3 +134,12 @@ def test_an_einsum_beside_a_matmul_is_part_of_the_work():
     after = multiply_accumulates(model, {"x": x})
     assert after == before | {"e": 2 * 2 * 4}
     assert share(after, before) < 1
+
+
+@pytest.mark.parametrize(
+    ("network", "stays_half"), [(transformer, True), (vit, True), (cnn, False), (chain, False)]
+)
+def test_attention_has_no_int8_without_qdq_nodes(network, stays_half):
+    fault = implicit_int8_fault(network())
+    assert (fault is not None) == stays_half
+    assert fault is None or "`quantization: explicit`" in fault

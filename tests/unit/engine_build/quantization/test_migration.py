@@ -164,6 +164,7 @@ def test_command_migrates_a_network_that_then_answers_nearly_the_same(tmp_path, 
             "--exclude /conv1 is no layer of the network; did you mean '/conv'?",
         ),
         (IMAGES.replace("3d2aaaab", "3d2a"), (), "old.cache, line 3: 'conv: 3d2a'"),
+        (IMAGES.replace("flat: 3d0b7086", "flat: 7f800000"), (), "scale of flat, which /"),
     ],
 )
 def test_refuses_a_cache_or_node_of_another_network(tmp_path, network, text, extra, fault):

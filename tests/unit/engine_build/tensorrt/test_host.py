@@ -8,7 +8,7 @@ import pytest
 
 from engine_build.errors import InputRefused
 from engine_build.runner import Ended
-from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, same_tensorrt, trtexec_version
+from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_version
 
 A10G = "NVIDIA A10G, 580.95.05, 8.6"
 L4 = "NVIDIA L4, 580.95.05, 8.9"
@@ -49,19 +49,6 @@ def test_version_of_trtexec_is_in_its_banner():
     assert trtexec_version(Machine(A10G)) == "10.16.1.11"
     banner = BANNER.replace("v101601] [b11", "v110100] [b106")
     assert trtexec_version(Machine(banner=banner)) == "11.1.0.106"
-
-
-@pytest.mark.parametrize(
-    ("platform", "version", "same"),
-    [
-        ("10.16.1.11", "10.16.1.11", True),
-        ("11.0.0", "11.0.0.114", True),
-        ("10.16.1.11", "10.16.1.12", False),
-        ("10.16.1", "10.16.11.1", False),
-    ],
-)
-def test_every_part_of_the_platforms_version_counts(platform, version, same):
-    assert same_tensorrt(platform, version) is same
 
 
 OLD_DRIVER = A10G.replace("580.95", "535.10")

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.unit
 
 REQUIREMENTS = {
     "triton": ["server"],
-    "builder-cpu": ["builder"],
-    "builder-gpu": ["bindings-10.16.1.11", "builder"],
+    "builder-cpu": ["builder", "torch-cpu"],
+    "builder-gpu": ["bindings-10.16.1.11", "builder", "torch-cpu"],
 }
 
 

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from roundhouse.dev.doctor import (
-    FIRST_DISK_GIB,
+    CHAT_DISK_GIB,
+    DEMO_DISK_GIB,
     FIRST_MEMORY_GIB,
     GIB,
+    LATER_DISK_GIB,
     LIBPYTHON,
     Machine,
     main,
     missing,
+    needed_disk_gib,
     this_machine,
 )
 
@@ -25,7 +28,7 @@ SOUND = Machine(
     missing_programs=(),
     has_libpython=True,
     is_writable=True,
-    free_disk_bytes=FIRST_DISK_GIB * GIB,
+    free_disk_bytes=DEMO_DISK_GIB * GIB,
     free_memory_bytes=FIRST_MEMORY_GIB * GIB,
 )
 HALF = {"free_disk_bytes": 3 * GIB, "free_memory_bytes": 2 * GIB}
@@ -37,7 +40,26 @@ def machine(**changes):
 
 def test_a_sound_machine_lacks_nothing(tmp_path, capsys):
     assert main(tmp_path, SOUND) == 0
-    assert capsys.readouterr().err == ""
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out == "Disk: 8 GB needed, 11 GB with `make demo-chat`; 8.0 GB are free\n"
+
+
+def test_refuses_the_chat_demo_where_its_disk_is_missing(tmp_path, capsys):
+    assert main(tmp_path, SOUND, chat=True) == 1
+    assert "11 GB of free disk" in capsys.readouterr().err
+
+
+def test_disk_is_needed_for_what_is_not_made_yet(tmp_path, capsys):
+    assert needed_disk_gib(tmp_path, chat=True) == DEMO_DISK_GIB + CHAT_DISK_GIB
+    (tmp_path / ".venvs/builder").mkdir(parents=True)
+    assert needed_disk_gib(tmp_path, chat=False) == LATER_DISK_GIB
+    assert needed_disk_gib(tmp_path, chat=True) == CHAT_DISK_GIB
+    for name in ("quantizer", "vllm"):
+        (tmp_path / ".venvs" / name).mkdir()
+    assert needed_disk_gib(tmp_path, chat=True) == LATER_DISK_GIB
+    assert main(tmp_path, SOUND) == 0
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
@@ -50,13 +72,13 @@ def test_a_sound_machine_lacks_nothing(tmp_path, capsys):
         ({"missing_programs": ("npm",)}, "npm", "nodejs"),
         ({"missing_programs": ("unshare", "setpriv")}, "unshare and setpriv", "util-linux"),
         ({"has_libpython": False}, LIBPYTHON, "apt-get install libpython3.11"),
-        ({"free_disk_bytes": 6 * GIB - 1}, "6 GB of free disk", "free some space"),
+        ({"free_disk_bytes": 8 * GIB - 1}, "8 GB of free disk", "free some space"),
         ({"free_memory_bytes": 4 * GIB - 1}, "4 GB of free memory", "close some programs"),
         ({"is_writable": False}, "leave to write", "chown"),
     ],
 )
 def test_refuses_a_machine_that_lacks(lacks, thing, line):
-    ((lacking, way_out),) = missing(machine(**lacks), Path("/somewhere"), is_first=True)
+    ((lacking, way_out),) = missing(machine(**lacks), Path("/somewhere"), DEMO_DISK_GIB)
     assert thing in lacking and line in way_out
 
 
@@ -67,7 +89,7 @@ def test_everything_missing_is_named_at_once(tmp_path, capsys):
 
 
 def test_a_machine_with_environments_needs_little_space():
-    assert list(missing(machine(**HALF), Path("/somewhere"), is_first=False)) == []
+    assert list(missing(machine(**HALF), Path("/somewhere"), LATER_DISK_GIB)) == []
 
 
 def test_this_machine_has_facts(tmp_path):

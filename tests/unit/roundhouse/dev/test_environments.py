@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from roundhouse.dev.environments import Workshop, main, prepare
+from roundhouse.dev.environments import Workshop, cache_folder, main, prepare
 from roundhouse.dev.recipes import (
     DEV_STAMP,
     OPTIONAL,
     RECIPES,
     STAMP,
-    TORCH,
     creation_commands,
     lock_commands,
 )
@@ -21,15 +20,26 @@ from roundhouse.processes import Command, Outcome
 
 
 class Runner:
-    """Makes the folders that real commands would; `failing` names the command that fails."""
+    """Makes the folders that real commands would; `failing` names the command that fails.
+
+    `has_index`: PyTorch's index answers.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root, self.commands, self.failing, self.output = root, [], None, "boom"
+        self.has_index = False
 
     def __call__(self, command: Command, on_line=None) -> Outcome:
         self.commands.append(command)
         if self.failing is not None and self.failing in str(command):
             return Outcome(code=2, output=self.output)
+        if "--dry-run" in command.argv:
+            return Outcome(code=0 if self.has_index else 1, output="")
+        if command.argv[-1].startswith("requirements/torch-"):
+            build = "2.13.0+cpu" if "torch-cpu" in command.argv[-1] else "2.13.0"
+            packages = Path(command.argv[command.argv.index("--python") + 1]).parents[1]
+            info = f"lib/python3.11/site-packages/torch-{build}.dist-info"
+            (packages / info).mkdir()
         if command.argv[1:3] == ("-m", "venv") or command.argv[1] == "venv":
             folder = Path(command.argv[-1])
             (folder / "bin").mkdir(parents=True)
@@ -43,7 +53,8 @@ class Runner:
 def workshop(tmp_path):
     (tmp_path / "requirements").mkdir()
     files = {file for recipe in RECIPES for file in (*recipe.inputs, recipe.dev) if file}
-    for name in (*files, "requirements/uv.txt"):
+    torch = ("requirements/torch-cpu.txt", "requirements/torch-cuda.txt")
+    for name in (*files, *torch, "requirements/uv.txt"):
         (tmp_path / name).write_text(f"# {name}\n")
     python = Path("/usr/bin/python3.11")
     return Workshop(root=tmp_path, python=python, run=Runner(tmp_path), say=lambda line: None)
@@ -90,15 +101,42 @@ def test_the_roundhouse_command_is_installed_and_kept_up_to_date(workshop):
     assert script.read_text() == text
 
 
-def test_requirements_are_hashed_and_torch_comes_by_plain_pip_without_dependencies():
+def test_every_requirement_is_hashed_and_linked():
     root, python = Path("/r"), Path("/usr/bin/python3.11")
     commands = [str(c) for recipe in RECIPES for c in creation_commands(recipe, root, python)]
     installs = [command for command in commands if "pip install" in command]
-    assert all("--require-hashes" in command for command in installs if TORCH not in command)
-    (torch,) = [command for command in installs if TORCH in command]
-    assert torch.startswith("/r/.venvs/builder/bin/python -m pip install")
-    assert "--no-deps" in torch
+    assert all("--require-hashes" in command and "hardlink" in command for command in installs)
     assert sum("npm ci" in command for command in commands) == 1
+
+
+@pytest.mark.parametrize(("has_index", "build"), [(True, "torch-cpu"), (False, "torch-cuda")])
+def test_pytorchs_index_is_asked_once_for_all_environments(workshop, has_index, build):
+    workshop.run.has_index = has_index
+    for name in ("quantizer", "vllm"):
+        (workshop.root / f"requirements/{name}.txt").write_text("")
+    prepare(workshop, (*RECIPES, OPTIONAL["quantizer"], OPTIONAL["vllm"]))
+    commands = list(map(str, workshop.run.commands))
+    assert sum("--dry-run" in command for command in commands) == 1
+    assert sum(command.endswith(f"{build}.txt") for command in commands) == 3 + has_index
+
+
+def test_torch_of_environments_that_are_there_is_taken_again(workshop):
+    prepare(workshop)
+    workshop.run.commands.clear()
+    workshop.run.has_index = True
+    (workshop.root / "requirements/vllm.txt").write_text("")
+    assert main(["vllm"], workshop) == 0
+    commands = list(map(str, workshop.run.commands))
+    assert not any("--dry-run" in command for command in commands)
+    assert sum("torch-cuda.txt" in command for command in commands) == 1
+
+
+def test_uvs_cache_lies_on_the_disk_of_the_environments(tmp_path):
+    # /proc is a disk of its own on every Linux.
+    assert cache_folder(tmp_path, {"HOME": str(tmp_path)}) is None
+    assert cache_folder(tmp_path, {"HOME": "/proc"}) == tmp_path / ".venvs" / "cache"
+    assert cache_folder(tmp_path, {"HOME": "/proc", "XDG_CACHE_HOME": str(tmp_path)}) is None
+    assert cache_folder(tmp_path, {"HOME": "/proc", "UV_CACHE_DIR": "/proc/x"}) is None
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
@@ -110,6 +148,8 @@ def test_optional_environment_is_made_alone_and_only_by_its_name(workshop, name)
     assert main([name], workshop) == 0
     made = {path.parent.name for path in (workshop.root / ".venvs").glob(f"*/{STAMP}")}
     assert made == {"uv", name}
+    assert main(["--also", name], workshop) == 0
+    assert not any(map(workshop.is_missing, (recipe, *RECIPES)))
 
 
 def test_refuses_an_unknown_name_of_an_environment(workshop, capsys):
@@ -123,8 +163,19 @@ def test_lock_compiles_every_input_file(workshop):
     (workshop.root / "requirements" / "cloud.in").write_text("")
     assert main(["--lock"], workshop) == 0
     assert str(workshop.run.commands[-1]).endswith("cloud.in -o cloud.txt")
-    plain, of_gpus = map(str, lock_commands(("vllm", "vllm-gpu"), workshop.root))
+    names = ("vllm", "vllm-gpu", "torch-cpu", "torch-cuda")
+    plain, of_gpus, cpu, cuda = map(str, lock_commands(names, workshop.root))
     assert "--excludes" in plain and "--excludes" not in of_gpus
+    assert "--torch-backend cpu" in cpu and "--excludes torch-needs.txt" in cuda
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_lock_of_torch_for_cpus_is_written_where_its_index_answers(workshop, has_index):
+    workshop.run.has_index = has_index
+    (workshop.root / "requirements/torch-cpu.in").write_text("")
+    assert main(["--lock"], workshop) == 0
+    written = str(workshop.run.commands[-1]).endswith("torch-cpu.in -o torch-cpu.txt")
+    assert written == has_index
 
 
 def test_refuses_a_half_made_environment(workshop):
@@ -135,6 +186,27 @@ def test_refuses_a_half_made_environment(workshop):
     assert not (workshop.root / ".venvs" / "triton" / STAMP).exists()
     workshop.run.failing = None
     assert "triton" in prepare(workshop)
+
+
+def test_refuses_an_environment_that_cannot_import_what_it_is_made_for(workshop):
+    workshop.run.failing = "import onnx"
+    workshop.run.output = "Traceback\nValueError: libcublasLt.so.*[0-9] not found\n"
+    message = (
+        r"\.venvs/builder is installed, but cannot be used: .*import onnx, .*torch'` ended with 2: "
+        r"ValueError: libcublasLt\.so.* not found; install what it names"
+    )
+    with pytest.raises(NotReadyError, match=message):
+        prepare(workshop)
+    assert not (workshop.root / ".venvs" / "builder" / STAMP).exists()
+    workshop.run.failing = None
+    assert "builder" in prepare(workshop)
+
+
+def test_refuses_a_full_disk_in_one_sentence(workshop, capsys):
+    workshop.run.failing = "requirements/torch-cuda.txt"
+    workshop.run.output = "error: Failed\n  Caused by: No space left on device (os error 28)\n"
+    assert main([], workshop) == 5
+    assert "the disk is full: free some" in capsys.readouterr().err
 
 
 def test_refuses_a_missing_network_in_one_sentence(workshop, capsys):

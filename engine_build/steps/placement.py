@@ -1,0 +1,208 @@
+"""The placement step: which layers of a plan of eight bits are faster in float, by measurement.
+
+The CPU chose a network's Q/DQ nodes by accuracy and by rule; whether TensorRT is faster with them
+depends on the GPU. So, role by role, the plan without a role's Q/DQ nodes is compiled and timed
+against the best one so far, and takes its place where it is GAIN times as fast at the opt shape of
+every profile. The verify step judges what is left, and the benchmark holds it against FP16.
+
+A threshold of 1.02 is that of NVIDIA's Model Optimizer (its autotune of Q/DQ placement).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from engine_build.context import BuildContext
+from engine_build.datasets.dataset import Shape
+from engine_build.errors import NetworkRefused
+from engine_build.evaluation.decision import EIGHT_BITS, LEAST_ROUNDS, Candidate
+from engine_build.evaluation.latency import Engine, Track, measure_latencies
+from engine_build.evaluation.runtimes import Load, close, load_engine, settling
+from engine_build.onnx_graph.external_data import save_model
+from engine_build.onnx_graph.network_store import Network
+from engine_build.onnx_graph.onnx_file import read_model
+from engine_build.quantization.float_layers import layer_roles, restore_layers, restored_facts
+from engine_build.quantization.layers import Layer, multiply_accumulates, quantizable_layers
+from engine_build.steps.compile import compile_plan
+from engine_build.steps.step import BuildState, Step
+from onboarding.values import Precision
+
+GAIN = 1.02
+LONGEST_SECONDS = 15 * 60.0
+"""Of the whole step; no compilation begins that would end later, if it lasts as long as the longest
+before it."""
+TIMING_SECONDS = 2.0
+CompilePlan = Callable[[BuildContext, Precision, Network], Candidate]
+
+
+def place_layers(
+    context: BuildContext,
+    state: BuildState,
+    *,
+    compile_plan: CompilePlan = compile_plan,
+    load: Load = load_engine,
+    clock: Callable[[], float] = time.perf_counter,
+) -> None:
+    """Replace each candidate of eight bits by the fastest of its placements.
+
+    Its network and facts become those of the placement.
+    """
+    end, placement = clock() + LONGEST_SECONDS, dict[Precision, str]()
+    source = read_model(state.networks["float"].path)
+    waiting = [item for item in state.candidates if item.precision in EIGHT_BITS]
+    chosen: dict[Precision, Candidate] = {}
+    with context.log.step("placement", "layers whose eight bits gain nothing, timed on this GPU"):
+        for number, candidate in enumerate(waiting):
+            # The others get an equal part of the time that is left.
+            until = clock() + (end - clock()) / (len(waiting) - number)
+            search = _Search(context, state, candidate, source, compile_plan, load, clock)
+            search.run(until)
+            chosen[candidate.precision] = search.best
+            state.networks[candidate.precision] = search.network
+            placement[candidate.precision] = search.sentence
+            context.log.line(f"  {candidate.precision}: {search.sentence}")
+    state.candidates = tuple(chosen.get(item.precision, item) for item in state.candidates)
+    state.placement = placement
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Role:
+    name: str
+    layers: tuple[Layer, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(layer.node for layer in self.layers)
+
+    def __str__(self) -> str:
+        return f"{self.name} ({len(self.layers)} layers)"
+
+
+class _Search:
+    """The best placement of one candidate so far."""
+
+    def __init__(
+        self,
+        context: BuildContext,
+        state: BuildState,
+        candidate: Candidate,
+        source: onnx.ModelProto,
+        compile_plan: CompilePlan,
+        load: Load,
+        clock: Callable[[], float],
+    ) -> None:
+        self.best, self.network = candidate, state.networks[candidate.precision]
+        self._context, self._state, self._load = context, state, load
+        self._source, self._compile, self._clock = source, compile_plan, clock
+        self._quantized = read_model(self.network.path)
+        request = context.request
+        row = dataclasses.replace(request.opt_shape, batch=1)
+        feed = state.encoder.shaped(request.validation.values, row)
+        self._work = multiply_accumulates(source, feed)
+        self._folder = context.work.scratch(f"placement-{candidate.precision}")
+        self._notes: list[str] = []
+        self._unmeasured = 0
+
+    @property
+    def sentence(self) -> str:
+        """Say which layers went back to float, and what was not measured."""
+        text = ", ".join(self._notes) if self._notes else "no role of layers is faster in float"
+        return text + (
+            f"; {self._unmeasured} roles not timed within {LONGEST_SECONDS / 60:.0f} minutes"
+            if self._unmeasured
+            else ""
+        )
+
+    def run(self, until: float) -> None:
+        """Try each role in float, those of the least work first; one role keeps its eight bits."""
+        roles, longest = self._roles(), 0.0
+        for number, role in enumerate(roles):
+            begin = self._clock()
+            if begin + longest > until:
+                self._unmeasured = len(roles) - number
+                return
+            if self._int8_layers > len(role.layers):
+                self._try(role)
+            longest = max(longest, self._clock() - begin)
+
+    @property
+    def _int8_layers(self) -> int:
+        return int(self.network.facts["int8_layers"])
+
+    def _roles(self) -> list[_Role]:
+        floats = set(self.network.facts["float_layers"])
+        layers = [item for item in quantizable_layers(self._source) if item.node not in floats]
+        roles = [_Role(name=name, layers=group) for name, group in layer_roles(layers).items()]
+        return sorted(roles, key=lambda role: sum(map(self._work.__getitem__, role.nodes)))
+
+    def _try(self, role: _Role) -> None:
+        model = restore_layers(self._quantized, self._source, role.layers)
+        path = self._folder / f"{len(list(self._folder.iterdir()))}" / "model.onnx"
+        path.parent.mkdir()
+        save_model(model, path)
+        facts = restored_facts(self.network.facts, self._work, role.nodes)
+        network = dataclasses.replace(self.network, path=path, facts=facts)
+        try:
+            candidate = self._compile(self._context, self.best.precision, network)
+        except NetworkRefused as error:
+            self._context.log.line(f"  {role} stays as it is: {error}")
+            return
+        ratio = self._times_as_fast(candidate)
+        self._context.log.line(f"  {ratio:.3f} times as fast with {role} in float")
+        if ratio >= GAIN:
+            self.best, self.network, self._quantized = candidate, network, model
+            self._notes.append(f"{role} in float, {ratio:.2f} times as fast so")
+
+    def _times_as_fast(self, candidate: Candidate) -> float:
+        """Return how many times as fast as the best one a candidate is, at its worst opt shape."""
+        request, samples = self._context.request, self._context.request.validation.values
+        shapes = dict.fromkeys(
+            Shape(
+                batch=profile.batch[1],
+                sequence=None if profile.sequence is None else profile.sequence[1],
+            )
+            for profile in request.model.engine.optimization_profiles
+        )
+        tracks = [
+            Track(shape=shape, feed=self._state.encoder.shaped(samples, shape), least=LEAST_ROUNDS)
+            for shape in shapes
+        ]
+        with ExitStack() as stack:
+            engines = []
+            for name, item in (("best", self.best), ("tried", candidate)):
+                running = self._load("tensorrt", item.path)
+                stack.callback(close, running)
+                engines.append(
+                    Engine(
+                        runtime="tensorrt",
+                        precision=name,
+                        run=running.rows,
+                        settling=settling("tensorrt"),
+                    )
+                )
+            measured = measure_latencies(
+                engines, tracks, seconds=TIMING_SECONDS, clock=self._clock
+            )
+        return min(float(np.median(item.ratios(0, 1))) for item in measured)
+
+
+def run(context: BuildContext, state: BuildState) -> None:
+    """Place the layers of every candidate whose Q/DQ nodes are not the source's own."""
+    if state.given_precision is None:
+        place_layers(context, state)
+
+
+def _has_placement(context: BuildContext) -> bool:
+    request = context.request
+    eight_bits = request.int8_mode == "explicit" or "fp8" in request.network_keys
+    return request.is_plan and eight_bits
+
+
+PLACEMENT = Step(name="placement", run=run, applies=_has_placement)

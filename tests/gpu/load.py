@@ -1,0 +1,104 @@
+"""Clients of a server: `python -m tests.gpu.load PORT ROWS CONNECTIONS SECONDS`.
+
+Each connection sends one request after the other, each of ROWS texts of 128 tokens, by KServe's
+binary extension in both directions. Prints a line when ready, begins when it reads one, and ends
+with {"texts": …, "seconds": …, "p50_ms": …}.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import statistics
+import sys
+import time
+
+import uvloop
+
+from container.wire import text_request
+
+WORDS = 126
+"""Of a text: with the tokenizer's two special tokens 128."""
+VOCABULARY = "red blue green slow fast old small cat dog bird train engine signal track house"
+
+
+def text(seed: int) -> str:
+    """A text of 128 tokens."""
+    return " ".join(random.Random(seed).choices(VOCABULARY.split(), k=WORDS))
+
+
+def http_request(rows: int, seed: int) -> bytes:
+    texts = [text(rows * seed + index) for index in range(rows)]
+    body, kind = text_request(texts, binary=True)
+    head = f"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+class Connection(asyncio.Protocol):
+    """One connection, from the first request to the last answer."""
+
+    def __init__(self, request: bytes, end: float) -> None:
+        self._request, self._end = request, end
+        self._answer, self._size = bytearray(), 0
+        self.spans: list[float] = []
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport):
+        self._transport = transport
+        self._send()
+
+    def data_received(self, data):
+        self._answer += data
+        if not self._size and (head := self._answer.find(b"\r\n\r\n")) >= 0:
+            lines = self._answer[:head].decode().lower().split("\r\n")
+            if " 200 " not in f"{lines[0]} ":
+                self.done.set_exception(ValueError(self._answer.decode(errors="replace")))
+                self._transport.close()
+                return
+            length = next(line for line in lines if line.startswith("content-length:"))
+            self._size = head + 4 + int(length.split(":")[1])
+        if self._size and len(self._answer) >= self._size:
+            now = time.perf_counter()
+            self.spans.append(now - self._begin)
+            self._answer.clear()
+            self._size = 0
+            if now < self._end:
+                self._send()
+            else:
+                self._transport.close()
+                self.done.set_result(None)
+
+    def connection_lost(self, fault):
+        if not self.done.done():
+            self.done.set_exception(fault or ConnectionError("the server has closed"))
+
+    def _send(self):
+        self._begin = time.perf_counter()
+        self._transport.write(self._request)
+
+
+async def run(port: int, requests: list[bytes], seconds: float) -> dict[str, float]:
+    loop = asyncio.get_running_loop()
+    begin = time.perf_counter()
+    pairs = [
+        loop.create_connection(lambda r=request: Connection(r, begin + seconds), "127.0.0.1", port)
+        for request in requests
+    ]
+    connections = [protocol for _, protocol in await asyncio.gather(*pairs)]
+    await asyncio.gather(*(connection.done for connection in connections))
+    spans = [span for connection in connections for span in connection.spans]
+    return {
+        "requests": len(spans),
+        "seconds": time.perf_counter() - begin,
+        "p50_ms": 1e3 * statistics.median(spans),
+    }
+
+
+if __name__ == "__main__":
+    port, rows, count = map(int, sys.argv[1:4])
+    requests = [http_request(rows, seed) for seed in range(count)]
+    print("ready", flush=True)
+    sys.stdin.readline()
+    measured = uvloop.run(run(port, requests, float(sys.argv[4])))
+    print(json.dumps(measured | {"texts": rows * measured["requests"]}), flush=True)

@@ -1,0 +1,208 @@
+"""The placement step: plans whose milliseconds follow from the layers quantized in them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from engine_build.errors import NetworkRefused
+from engine_build.evaluation.decision import Candidate
+from engine_build.onnx_graph.network_store import Network
+from engine_build.quantization.calibration import calibrate
+from engine_build.quantization.layers import quantizable_layers
+from engine_build.quantization.qdq import quantize_layers
+from engine_build.steps.placement import LONGEST_SECONDS, place_layers
+from engine_build.steps.step import BuildState
+from tests.unit.engine_build.stand_ins import StandInRunner, context
+from tests.unit.engine_build.tiny import model, write_tree
+
+WIDTH, BLOCKS = 16, 2
+COMPILE_SECONDS = 30.0
+ROLES = ("attention", "inner", "outer")
+NAMES = {role: f"/layer.*/{role}" for role in ROLES}
+
+
+def float_network():
+    """Blocks of three MatMuls, of which `outer` has the most work."""
+    random, nodes, weights, tensor = np.random.default_rng(0), [], [], "x"
+    sizes = {"attention": (16, 16), "inner": (16, 32), "outer": (32, 64), "back": (64, 16)}
+    for block in range(BLOCKS):
+        for role, shape in sizes.items():
+            name = f"/layer.{block}/{role}"
+            values = random.standard_normal(shape).astype(np.float32) / 4
+            weights.append(numpy_helper.from_array(values, f"{name}.weight"))
+            # What is no MatMul of a constant stays float: Einsum.
+            operator, extra = ("MatMul", {})
+            if role == "back":
+                operator, extra = "Einsum", {"equation": "bi,io->bo"}
+            nodes.append(
+                helper.make_node(
+                    operator, [tensor, f"{name}.weight"], [f"{name}.y"], name=name, **extra
+                )
+            )
+            tensor = f"{name}.y"
+    nodes.append(helper.make_node("Identity", [tensor], ["y"]))
+    graph = helper.make_graph(
+        nodes,
+        "blocks",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", WIDTH])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", WIDTH])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+class Encoder:
+    """Rows of the network's one input, whatever the samples are."""
+
+    def shaped(self, samples, shape):
+        rows = np.random.default_rng(1).standard_normal((shape.batch, WIDTH))
+        return {"x": rows.astype(np.float32)}
+
+
+class Gpu:
+    """Compiles in COMPILE_SECONDS on a clock of its own, and runs a plan of these roles in `run`.
+
+    `milliseconds` maps a role to what its Q/DQ nodes cost (or gain, below 0) of 10.
+    """
+
+    def __init__(self, milliseconds, refuses=None):
+        self.now, self.compiled, self.loaded = 0.0, [], []
+        self._milliseconds, self._refuses = milliseconds, refuses
+
+    def clock(self):
+        return self.now
+
+    def compile_plan(self, tools, precision, network):
+        self.now += COMPILE_SECONDS
+        roles = quantized_roles(network.path)
+        if self._refuses is not None and self._refuses not in roles:
+            raise NetworkRefused("trtexec gave no plan.")
+        self.compiled.append(roles)
+        return Candidate(precision=precision, path=network.path)
+
+    def load(self, runtime, path, *, as_served=True):
+        self.loaded.append(Plan(self, 10 + sum(map(self._milliseconds.get, quantized_roles(path)))))
+        return self.loaded[-1]
+
+
+class Plan:
+    def __init__(self, gpu, milliseconds):
+        self._gpu, self._milliseconds, self.closed = gpu, milliseconds, False
+
+    def rows(self, feed):
+        self._gpu.now += self._milliseconds / 1000
+
+    def close(self):
+        self.closed = True
+
+
+def quantized_roles(path):
+    """The roles whose first block reads a dequantized weight."""
+    network = onnx.load(path)
+    produced = {name: node.op_type for node in network.graph.node for name in node.output}
+    return frozenset(
+        node.name.split("/")[-1]
+        for node in network.graph.node
+        if node.op_type == "MatMul" and produced.get(node.input[1]) == "DequantizeLinear"
+    )
+
+
+@pytest.fixture
+def build(tmp_path):
+    """Place the layers of an int8 plan beside an fp16 one, in an open work folder."""
+    tools = context(
+        write_tree(tmp_path / "root", model("tiny", "auto")),
+        tmp_path / "out",
+        store=None,
+        runner=StandInRunner(),
+    )
+    with tools.work:
+        yield lambda gpu, precisions=("int8",): place_in(tools, gpu, precisions, tmp_path)
+
+
+def place_in(tools, gpu, precisions, folder):
+    source = float_network()
+    layers = quantizable_layers(source)
+    rows = Encoder().shaped((), dataclasses.replace(tools.request.opt_shape, batch=64))
+    limits = calibrate(source, layers, lambda: iter([rows]), batches=1, method="max")
+    onnx.save(source, folder / "float.onnx")
+    onnx.save(quantize_layers(source, layers, limits), folder / "int8.onnx")
+    facts = {
+        "int8_layers": len(layers),
+        "float_layers": [f"/layer.{block}/back" for block in range(BLOCKS)],
+        "int8_share_of_matmul_macs": 0.7,
+    }
+    network = Network(
+        precision="int8", path=folder / "int8.onnx", inputs=(), outputs=(), facts=facts
+    )
+    state = BuildState(tools)
+    state.encoder = Encoder()
+    state.networks["float"] = dataclasses.replace(
+        network, precision="float", path=folder / "float.onnx", facts={}
+    )
+    fp16 = Candidate(precision="fp16", path=Path("fp16.plan"))
+    state.candidates = (fp16,)
+    for precision in precisions:
+        state.networks[precision] = network
+        state.candidates += (Candidate(precision=precision, path=network.path),)
+    place_layers(tools, state, compile_plan=gpu.compile_plan, load=gpu.load, clock=gpu.clock)
+    assert state.candidates[0] == fp16 and all(plan.closed for plan in gpu.loaded)
+    return state
+
+
+def test_roles_whose_eight_bits_cost_time_go_back_to_float(build):
+    state = build(Gpu({"attention": 1.0, "inner": -2.0, "outer": -3.0}))
+    placed = state.networks["int8"]
+    assert state.candidates[1].path == placed.path
+    assert quantized_roles(placed.path) == {"inner", "outer"}
+    assert placed.facts["int8_layers"] == 2 * BLOCKS
+    assert {f"/layer.{block}/attention" for block in range(BLOCKS)} <= {
+        *placed.facts["float_layers"]
+    }
+    # 10 + 1 - 2 - 3 = 6 ms against 5 ms.
+    assert state.placement == {
+        "int8": f"{NAMES['attention']} (2 layers) in float, 1.20 times as fast so"
+    }
+
+
+def test_roles_that_gain_keep_their_eight_bits(build):
+    gpu = Gpu({"attention": -0.5, "inner": -2.0, "outer": -3.0})
+    state = build(gpu)
+    assert state.networks["int8"].facts["int8_layers"] == 3 * BLOCKS
+    assert state.placement == {"int8": "no role of layers is faster in float"}
+    assert len(gpu.compiled) == len(ROLES)
+
+
+def test_a_gain_within_two_percent_changes_nothing(build):
+    state = build(Gpu({"attention": 0.1, "inner": 0.0, "outer": 0.0}))
+    assert state.networks["int8"].facts["int8_layers"] == 3 * BLOCKS
+
+
+def test_the_last_role_keeps_its_eight_bits(build):
+    state = build(Gpu({"attention": 1.0, "inner": 1.0, "outer": 1.0}))
+    assert quantized_roles(state.networks["int8"].path) == {"outer"}
+
+
+def test_a_placement_that_tensorrt_refuses_is_left_out(build):
+    state = build(Gpu({"attention": 1.0, "inner": 1.0, "outer": -1.0}, refuses="attention"))
+    assert quantized_roles(state.networks["int8"].path) == {"attention", "outer"}
+
+
+def test_the_step_ends_in_time_and_says_what_it_did_not_time(build):
+    gpu = Gpu({"attention": 1.0, "inner": 1.0, "outer": -1.0})
+    slow = gpu.compile_plan
+
+    def compile_slowly(*arguments):
+        gpu.now += LONGEST_SECONDS / 4
+        return slow(*arguments)
+
+    gpu.compile_plan = compile_slowly
+    state = build(gpu, ("int8", "fp8"))
+    assert gpu.now <= LONGEST_SECONDS
+    assert state.placement["fp8"].endswith("roles not timed within 15 minutes")
