@@ -4,7 +4,7 @@
 exports checkpoints, its samples, its model file and the environment `local-gpu`. The same seed
 gives the same weights; needs torch and transformers, and no download.
 
-`python -m tests.gpu.random_networks NAME FOLDER` does so in a process of its own.
+`python -m tests.gpu.networks NAME FOLDER` does so in a process of its own.
 """
 
 from __future__ import annotations
