@@ -311,8 +311,8 @@ class Batcher:
         self, slot: int, failed_requests: Sequence[FailedRequest], probed: Exception | None
     ) -> None:
         """Fail the faulty requests; when the engine is broken, fail all queued requests too."""
-        # Memory that others have is no fault of this engine: what is recorded goes on, and it may be
-        # free again later (seen on an H100: tests/gpu/test_plan_faults.py).
+        # Memory that others have is no fault of this engine: what is recorded goes on, and it may
+        # be free again later (seen on an H100: tests/gpu/test_plan_faults.py).
         self.is_broken = self.is_broken or not (probed is None or is_memory_shortage(probed))
         for job, fault in failed_requests:
             reason, refusal = engine_refusal(
