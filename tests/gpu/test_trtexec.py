@@ -111,6 +111,8 @@ def context(folder, precision, store=None, out="out"):
     request = dataclasses.replace(
         tools.request,
         compute_capability=host.compute_capability,
+        # The tree names an A10G.
+        gpu=host.gpu,
         runtime=RuntimeIdentity(name="tensorrt", version=version),
         platform=tools.request.platform.model_copy(
             update={"tensorrt": version, "trtexec_dialect": dialect, "minimum_driver": None}

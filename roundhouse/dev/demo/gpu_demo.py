@@ -18,7 +18,7 @@ from roundhouse.dev.demo.answers import (
 )
 from roundhouse.dev.demo.reference_vectors import Reference, reference_vectors
 from roundhouse.dev.demo.result import search_table, summary_table
-from roundhouse.dev.gpu.engines import LOCAL_GPU, BuiltEngine, build_engine, unpack, write_tree
+from roundhouse.dev.gpu.engines import LOCAL_GPU, Builds, BuiltEngine, unpack, write_tree
 from roundhouse.dev.gpu.machine import (
     GpuMachine,
     builder_python,
@@ -120,8 +120,7 @@ def _session(
 def _build(session: Session, target: Target, machine: GpuMachine) -> BuiltEngine:
     folder = session.paths.build / FOLDER
     with session.report.step(f"Building {target.model.name}") as step:
-        engine = build_engine(
-            target.model.name,
+        builds = Builds(
             tree=session.paths.tree,
             store=folder / "store",
             work=folder / "work",
@@ -129,8 +128,8 @@ def _build(session: Session, target: Target, machine: GpuMachine) -> BuiltEngine
             code=session.paths.code,
             variables=session.variables,
             run=session.run,
-            on_line=step.update,
         )
+        engine = builds.build(target.model.name, step.update)
         manifest = engine.entry.manifest
         step.finish(f"{engine.status}, {manifest.precision} {manifest.engine_key}")
     return engine

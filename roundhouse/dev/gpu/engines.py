@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,42 +76,53 @@ def write_tree(
     return folder
 
 
-def build_engine(
-    model: str,
-    *,
-    tree: Path,
-    store: Path,
-    work: Path,
-    python: str,
-    code: Path,
-    variables: Mapping[str, str],
-    run: Run,
-    on_line: Callable[[str], None] | None = None,
-    options: Iterable[str] = (),
-) -> BuiltEngine:
-    """Build an engine by `python -m engine_build`, unless the store has it.
+@dataclass(frozen=True, kw_only=True)
+class Builds:
+    """`python -m engine_build` of one tree on this machine.
 
-    Plans that an earlier build left in `work` are not compiled again. Raises BuildFailedError.
+    Plans and networks that an earlier build left in `work` are not made again.
     """
-    argv = (
-        *(python, "-m", "engine_build", "--root", f"{tree}", "--environment", LOCAL_GPU),
-        *("--model", model, "--out", f"{work}", "--publish", f"{store}", "--format", "json"),
-        *options,
-    )
-    ended = run(Command(argv=argv, folder=code, environment=variables), on_line)
-    last = next((line for line in ended.output.splitlines()[::-1] if line.startswith("{")), "{}")
-    answer = json.loads(last)
-    if ended.code != 0 or "engine_key" not in answer:
-        reason = answer.get("reason", ended.last_lines())
-        raise BuildFailedError(f"{model}: {reason} (log: {answer.get('log', work / 'build.log')})")
-    record = store / engine_record_path(answer["engine_key"])
-    entry = LockEntry.model_validate_json(record.read_bytes())
-    return BuiltEngine(
-        status=answer["status"],
-        entry=entry,
-        archive=store / entry.archive.path,
-        seconds=answer["seconds"],
-    )
+
+    tree: Path
+    store: Path
+    work: Path
+    python: str
+    code: Path
+    variables: Mapping[str, str]
+    run: Run
+
+    def build(self, model: str, on_line: Callable[[str], None] | None = None) -> BuiltEngine:
+        """Build an engine, unless the store has it. Raises BuildFailedError."""
+        answer = self._answer(model, on_line)
+        record = self.store / engine_record_path(answer["engine_key"])
+        entry = LockEntry.model_validate_json(record.read_bytes())
+        return BuiltEngine(
+            status=answer["status"],
+            entry=entry,
+            archive=self.store / entry.archive.path,
+            seconds=answer["seconds"],
+        )
+
+    def make_networks(self, model: str) -> None:
+        """Make and publish the networks of a model, which needs no GPU. Raises BuildFailedError."""
+        self._answer(model, None, "--networks-only")
+
+    def _answer(
+        self, model: str, on_line: Callable[[str], None] | None, *options: str
+    ) -> dict[str, Any]:
+        argv = (
+            *(self.python, "-m", "engine_build", "--environment", LOCAL_GPU, "--model", model),
+            *("--root", f"{self.tree}", "--out", f"{self.work}", "--publish", f"{self.store}"),
+            *("--format", "json", *options),
+        )
+        command = Command(argv=argv, folder=self.code, environment=self.variables)
+        ended = self.run(command, on_line)
+        lines = ended.output.splitlines()[::-1]
+        answer: dict[str, Any] = json.loads(next(filter(_is_json, lines), "{}"))
+        if ended.code != 0 or not answer:
+            reason, log = answer.get("reason", ended.last_lines()), self.work / "build.log"
+            raise BuildFailedError(f"{model}: {reason} (log: {answer.get('log') or log})")
+        return answer
 
 
 def unpack(archive: Path, folder: Path) -> Path:
@@ -119,6 +130,10 @@ def unpack(archive: Path, folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     unpack_model(archive.read_bytes(), folder, f"{archive}")
     return folder
+
+
+def _is_json(line: str) -> bool:
+    return line.startswith("{")
 
 
 def _write_yaml(path: Path, document: Mapping[str, Any]) -> None:

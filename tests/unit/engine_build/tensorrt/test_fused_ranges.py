@@ -118,7 +118,7 @@ class Values:
             rows = rows - rows.mean(-1, keepdims=True)
         return (rows**2).sum(-1)
 
-    def held(self, intermediate: str) -> float:
+    def largest(self, intermediate: str) -> float:
         x = self.node.input[0]
         values = {
             SUM: self.sums,
@@ -135,7 +135,7 @@ class Values:
 @pytest.mark.parametrize(("network", "node", "intermediate", "loud"), CASES)
 def test_planted_overflow_is_named_with_its_value(network, node, intermediate, loud):
     model = network(loud)
-    expected = Values(model, node).held(intermediate)
+    expected = Values(model, node).largest(intermediate)
     assert 65_504 < expected < np.inf
     held = held_beyond_half(model, samples(model))
     (found,) = (item for item in held if (item.node, item.intermediate) == (node, intermediate))
@@ -158,7 +158,7 @@ def test_good_network_gives_no_alarm(network, seed):
 @pytest.mark.parametrize(("network", "node", "intermediate", "loud"), NEARLY)
 def test_network_near_the_end_of_fp16_gives_no_alarm(network, node, intermediate, loud):
     model = network(loud)
-    assert 16_000 < Values(model, node).held(intermediate) < 65_504
+    assert 16_000 < Values(model, node).largest(intermediate) < 65_504
     assert held_beyond_half(model, samples(model)) == ()
 
 

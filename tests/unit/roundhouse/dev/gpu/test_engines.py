@@ -11,7 +11,7 @@ import pytest
 from onboarding.platform import instance_types, serving_platforms
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.dev.gpu.engines import LOCAL_GPU, build_engine, write_tree
+from roundhouse.dev.gpu.engines import LOCAL_GPU, Builds, write_tree
 from roundhouse.dev.gpu.servers import serving, triton_backends, triton_server
 from roundhouse.errors import BuildFailedError, NotReadyError
 from roundhouse.processes import Outcome
@@ -54,8 +54,7 @@ def test_refuses_what_the_build_refuses_in_its_words(tmp_path):
         return Outcome(code=1, output=f"check: …\n{json.dumps(answer)}\n")
 
     with pytest.raises(BuildFailedError, match=r"^m: trtexec is not there \(log: build.log\)$"):
-        build_engine(
-            "m",
+        Builds(
             tree=tmp_path,
             store=tmp_path,
             work=tmp_path,
@@ -63,7 +62,7 @@ def test_refuses_what_the_build_refuses_in_its_words(tmp_path):
             code=ROOT,
             variables={},
             run=run,
-        )
+        ).build("m")
 
 
 def test_tritons_command_ends_in_its_own_with_the_wheels_libraries_first(tmp_path):

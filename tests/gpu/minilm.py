@@ -1,0 +1,81 @@
+"""MiniLM's model files in each precision: what the CPU stage makes networks of, and rows build.
+
+`python -m tests.gpu.minilm STORE` is that CPU stage: no GPU, networks alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
+from roundhouse import settings
+from roundhouse.dev.gpu.engines import Builds, write_tree
+from roundhouse.dev.gpu.machine import DEFAULT_PLATFORM, builder_python, python_variables
+from roundhouse.paths import Paths
+from roundhouse.processes import Processes
+
+ROOT = Path(__file__).resolve().parents[2]
+PATHS = Paths(code=ROOT, tree=ROOT, build=ROOT / "build")
+FOLDER = ROOT / "build" / "gpu"
+STORE, WORK, TREE = FOLDER / "store", FOLDER / "work", FOLDER / "tree"
+PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "int8", "auto")
+H100 = "ml.p5.4xlarge"
+
+
+def models() -> dict[str, Mapping[str, Any]]:
+    """Return models/sentence-embedder.yaml in each precision, by name."""
+    source = yaml.safe_load((ROOT / "models" / "sentence-embedder.yaml").read_text("utf-8"))
+    found: dict[str, Mapping[str, Any]] = {}
+    for precision in PRECISIONS:
+        model = copy.deepcopy(source)
+        model["name"], model["engine"]["precision"] = f"minilm-{precision}", precision
+        found[model["name"]] = model
+    return found
+
+
+def minilm_tree(
+    platform: ServingPlatform, instance_type: InstanceType, *, is_exact: bool = True
+) -> Path:
+    """Write the tree of those models for a GPU, and return it."""
+    return write_tree(
+        ROOT,
+        TREE,
+        platform=platform,
+        instance_type=instance_type,
+        is_exact=is_exact,
+        models=models(),
+    )
+
+
+def builds(tree: Path, store: Path, python: str, **variables: str) -> Builds:
+    """Return the builds of a tree, which share plans and timing cache."""
+    return Builds(
+        tree=tree,
+        store=store,
+        work=WORK,
+        python=python,
+        code=ROOT,
+        variables=python_variables(PATHS, settings.inherited()) | variables,
+        run=Processes(),
+    )
+
+
+def main(store: Path) -> None:
+    """Make the networks of every row and of `roundhouse demo --gpu` on this CPU."""
+    platform, instance_type = serving_platforms()[DEFAULT_PLATFORM], instance_types()[H100]
+    own = minilm_tree(platform, instance_type)
+    demo = write_tree(ROOT, FOLDER / "demo-tree", platform=platform, instance_type=instance_type)
+    names = sorted(path.stem for path in (demo / "models").glob("*.yaml"))
+    for tree, model in ((own, "minilm-auto"), *((demo, name) for name in names)):
+        print(f"networks of {model}", flush=True)
+        builds(tree, store, builder_python(PATHS)).make_networks(model)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
