@@ -17,7 +17,7 @@ from container.tensorrt.bindings import cuda_runtime, tensorrt
 from engine_build.errors import InputRefused
 from engine_build.log import Log
 from engine_build.runner import ProcessRunner, Runner
-from engine_build.tensorrt.host import GpuHost, gpu_host, same_tensorrt, trtexec_version
+from engine_build.tensorrt.host import GpuHost, gpu_host, trtexec_version
 from engine_build.tensorrt.trtexec import PROGRAM
 from onboarding.platform import (
     InstanceType,
@@ -26,6 +26,7 @@ from onboarding.platform import (
     is_gpu_model,
     serving_platforms,
 )
+from onboarding.values import is_same_build
 from roundhouse.paths import Paths
 from roundhouse.processes import Command, Run
 
@@ -75,7 +76,7 @@ class GpuMachine:
         if not self.trtexec:
             return rows[DEFAULT_PLATFORM]
         known = (row for row in rows.values() if row.tensorrt is not None)
-        return next((row for row in known if same_tensorrt(f"{row.tensorrt}", self.trtexec)), None)
+        return next((row for row in known if is_same_build(f"{row.tensorrt}", self.trtexec)), None)
 
     @property
     def instance_type(self) -> InstanceType | None:
@@ -208,7 +209,7 @@ def _missing_of_python(machine: GpuMachine, platform: ServingPlatform) -> Iterat
         yield f"modules of {machine.python}: {', '.join(facts.missing)}", way_out
     if facts.tensorrt_reason:
         yield f"TensorRT's libraries and Python bindings ({facts.tensorrt_reason})", wheel
-    elif machine.trtexec and not same_tensorrt(facts.tensorrt, machine.trtexec):
+    elif machine.trtexec and not is_same_build(facts.tensorrt, machine.trtexec):
         thing = f"TensorRT's Python bindings of {machine.trtexec}, as {PROGRAM} is"
         yield f"{thing} (these are of {facts.tensorrt})", wheel
     if facts.cuda_reason and machine.host is not None:
