@@ -57,6 +57,16 @@ event loop) 0.11; tokenizing 0.10; JSON of 1,024 floats 0.05; decoding 0.02; HTT
 about 0.12. An event loop that polls for 500 us before it sleeps was tried and left out: 1.37 and
 1.33 ms, against 1.37 and 1.36, and 1.31 and 1.32 of the duplicate.
 """
+SPEED = "test_server_speed.py::"
+TENSORRT = """\
+## The Python server before a TensorRT plan, an H100
+
+Rows of `tests/gpu/test_server_speed.py` (`make test-gpu`): BERT-large in FP16, random weights,
+texts of 128 tokens. Each round measures every point once, in random order: median (lowest to
+highest) of three. One client: one text a request, one HTTP process. Saturated: 32 connections of
+eight client processes, 16 texts a request, four HTTP processes. PyTorch in FP16, with its fused
+attention.
+"""
 SHOWN = ("engine alone", "duplicate control", "one client")
 COLUMNS = (
     *("batch", "runtime", "precision", "p50 ms", "p99 ms"),
@@ -81,6 +91,8 @@ def files(docs: Path) -> dict[Path, str]:
         pages[docs / "images" / f"runtimes-{machine}.svg"] = plot(title, groups)
         parts.append(_section(title, machine, documents, groups))
     parts += [_slo(read(docs, "slo-h200")), _servers(docs)]
+    if tier_rows := rows_of_the_gpu_tier(docs):
+        parts.append(tensorrt_section(tier_rows))
     pages[docs / "benchmarks" / "runtimes.md"] = "\n".join(parts)
     return pages
 
@@ -252,6 +264,55 @@ def _slo(documents: Sequence[Mapping[str, Any]]) -> str:
         own = " and ".join("none" if value is None else digits(value) for value in values)
         lines.append(f"| {runtime}; {words}{'s' if instances > 1 else ''} | {own} | {times} |")
     return "\n".join(lines) + "\n"
+
+
+def rows_of_the_gpu_tier(docs: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Return (machine and date, row) of the tier's rows of the Python server's speed."""
+    found = []
+    for path in sorted((docs / "benchmarks" / "h100").glob("*.json")):
+        report = json.loads(path.read_text(encoding="utf-8"))
+        for row in report.get("rows", ()):
+            if SPEED in row["row"] and row["outcome"] != "not run":
+                run = f"{report['gpu']}, TensorRT {report['tensorrt']}, {report['date'][:10]}"
+                found.append((run, row))
+    return found
+
+
+def tensorrt_section(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """Return what each row measured in each run; a failed one says so."""
+    lines = [
+        TENSORRT,
+        *(f"- run {number}: {run}" for number, run in enumerate(_runs(rows), start=1)),
+        "\n| row | figure | " + " | ".join(f"run {i + 1}" for i in range(len(_runs(rows)))) + " |",
+        "|" + "---|" * (2 + len(_runs(rows))),
+    ]
+    values: dict[tuple[str, str], dict[str, str]] = {}
+    for run, row in rows:
+        name = row["row"].rpartition("::")[2].removeprefix("test_").replace("_", " ")
+        failed = " **failed**" if row["outcome"] == "fail" else ""
+        for figure, value in row["figures"].items():
+            parts = value.items() if _is_nested(value) else [("", value)]
+            for part, number in parts:
+                words = f"{figure} {part}".strip().replace("_", " ")
+                values.setdefault((name, words), {})[run] = f"{_figure(number)}{failed}"
+    for (name, words), by_run in values.items():
+        shown = " | ".join(by_run.get(run, "") for run in _runs(rows))
+        lines.append(f"| {name} | {words} | {shown} |")
+    return "\n".join(lines) + "\n"
+
+
+def _runs(rows: Sequence[tuple[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(run for run, _ in rows))
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, Mapping) and "median" not in value
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{digits(value['median'])} ({digits(value['low'])} to {digits(value['high'])})"
+    return digits(value) if isinstance(value, float | int) else f"{value}"
 
 
 def _servers(docs: Path) -> str:

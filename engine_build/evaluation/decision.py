@@ -96,6 +96,8 @@ class Findings:
     """The fault of each candidate that answers NaN or Inf."""
     refused: Mapping[Precision, str] = field(default_factory=dict)
     """Why a precision was not tried, when the network is the reason."""
+    differences: Mapping[Precision, str] = field(default_factory=dict)
+    """Where an engine that misses its budget leaves its network, in a sentence."""
     placement: Mapping[Precision, str] = field(default_factory=dict)
     """Which layers of a candidate went back to float because it is faster so."""
 
@@ -177,9 +179,11 @@ def refuse_missed_budget(requested: str, findings: Findings) -> None:
     precision, closest = min(findings.accuracy.items(), key=lambda pair: shortfall(pair[1]))
     is_unclear = closest.verdict == "not enough data"
     verb = "cannot be judged" if is_unclear else "misses its accuracy budget"
+    difference = findings.differences.get(precision)
     raise BudgetMissed(
         f"precision {requested} {verb}: the closest, {precision}, has {format_scores(closest)}, "
         f"wanted {format_budget(closest)}; {way_out(closest)}."
+        f"{'' if difference is None else ' ' + difference}"
     )
 
 

@@ -131,6 +131,8 @@ class Network:
     """Of the float network of an embedder."""
     image_processor: ImageProcessor | None = None
     """Of the float network of an image classifier."""
+    full: tuple[str, ...] = ()
+    """Nodes that stay FP32 in the network in FP16; set by the half precision step."""
 
     @property
     def answers_tokens(self) -> bool:

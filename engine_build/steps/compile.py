@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 
 from engine_build import exported
 from engine_build.context import BuildContext
+from engine_build.datasets.dataset import Array, Feed
 from engine_build.errors import InputRefused, NetworkRefused, NothingForInt8
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.external_data import copy_network
@@ -20,9 +23,10 @@ from engine_build.request import BuildRequest
 from engine_build.runner import Runner
 from engine_build.steps.baseline import baseline_candidate
 from engine_build.steps.step import BuildState, Step
-from engine_build.tensorrt.compilation import Compilation
+from engine_build.tensorrt.bisection import Difference, first_difference
+from engine_build.tensorrt.compilation import NETWORK, Compilation
 from engine_build.tensorrt.host import GpuHost, check_host, gpu_host, trtexec_version
-from engine_build.tensorrt.network import installed_bindings
+from engine_build.tensorrt.network import installed_bindings, load_plan
 from engine_build.tensorrt.trtexec import PROGRAM
 from onboarding.keys import chosen_network
 from onboarding.values import Precision
@@ -130,10 +134,9 @@ def _plans(
     refused: dict[Precision, str],
 ) -> tuple[Candidate, ...]:
     """Compile plans; under `auto` all but an FP32 one may be refused, for `fallback` follows."""
-    by_cache = context.request.quantization == "calibration-cache"
     candidates = []
     for precision in precisions:
-        network = networks["float" if by_cache else chosen_network(precision)]
+        network = _network_of(context, networks, precision)
         try:
             candidates.append(compile_plan(context, precision, network))
         except NetworkRefused as error:
@@ -147,14 +150,40 @@ def _plans(
 
 def compile_plan(context: BuildContext, precision: Precision, network: Network) -> Candidate:
     """Compile one plan of the network that it needs. Raises InputRefused and NetworkRefused."""
-    path, record = Compilation(
+    path, record = _compilation(context, precision, network).compile()
+    return Candidate(precision=precision, path=path, plan=record)
+
+
+def difference(
+    context: BuildContext, networks: Mapping[str, Network], candidate: Candidate, feed: Feed
+) -> Difference:
+    """Return where a plan leaves the network that it was compiled from, by plans of its parts."""
+    network = _network_of(context, networks, candidate.precision)
+    compilation = _compilation(context, candidate.precision, network)
+
+    def engine_rows(cut: Path, feed: Feed, seconds: float) -> Array:
+        with closing(load_plan(compilation.compile_cut(cut, seconds))) as plan:
+            return plan.rows(feed)
+
+    folder = context.work.scratch("bisection")
+    return first_difference(candidate.path.with_name(NETWORK), feed, engine_rows, folder)
+
+
+def _network_of(
+    context: BuildContext, networks: Mapping[str, Network], precision: Precision
+) -> Network:
+    by_cache = context.request.quantization == "calibration-cache"
+    return networks["float" if by_cache else chosen_network(precision)]
+
+
+def _compilation(context: BuildContext, precision: Precision, network: Network) -> Compilation:
+    return Compilation(
         context=context,
         precision=precision,
         network=network,
         gpu=gpu_host(context.runner).gpu,
         tensorrt=trtexec_version(context.runner),
-    ).compile()
-    return Candidate(precision=precision, path=path, plan=record)
+    )
 
 
 def refuse_unfit_machine(context: BuildContext) -> None:

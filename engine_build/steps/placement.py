@@ -187,9 +187,7 @@ class _Search:
                         settling=settling("tensorrt"),
                     )
                 )
-            measured = measure_latencies(
-                engines, tracks, seconds=TIMING_SECONDS, clock=self._clock
-            )
+            measured = measure_latencies(engines, tracks, seconds=TIMING_SECONDS, clock=self._clock)
         return min(float(np.median(item.ratios(0, 1))) for item in measured)
 
 

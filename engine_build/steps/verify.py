@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
+
 from engine_build.context import BuildContext
-from engine_build.datasets.dataset import Array
+from engine_build.datasets.dataset import Array, Feed
+from engine_build.errors import NetworkRefused, SourceFault
 from engine_build.evaluation.accuracy import (
     BrokenAnswers,
     Standard,
@@ -22,13 +25,15 @@ from engine_build.evaluation.decision import Candidate, Findings, Verified, refu
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine
 from engine_build.evaluation.standards import standard_of
 from engine_build.onnx_graph.network_store import Network
-from engine_build.steps.compile import fallback
+from engine_build.steps.compile import difference, fallback
 from engine_build.steps.reference import REFERENCE_BATCH
 from engine_build.steps.step import BuildState, Step
+from engine_build.tensorrt.bisection import SAMPLES, Difference
 from onboarding.manifest import AccuracyRecord
 from onboarding.values import Precision
 
 Fallback = Callable[[BuildContext, Mapping[str, Network]], Candidate | None]
+Locate = Callable[[BuildContext, Mapping[str, Network], Candidate, Feed], Difference]
 
 
 def verify_candidates(
@@ -37,12 +42,16 @@ def verify_candidates(
     *,
     load: Load = load_engine,
     compile_fallback: Fallback = fallback,
+    locate: Locate = difference,
 ) -> Verified:
     """Hold every candidate's answers against the reference. Raises BudgetMissed.
 
     `compile_fallback` makes the float32 engine that `auto` takes where FP16 misses the budget.
+    `locate` finds the first layer of a plan that differs from its network, where the plan answers
+    NaN or Inf or misses its budget.
     """
-    verification, requested = _Verification(context, state, load), context.request.model.engine
+    verification = _Verification(context, state, load, locate)
+    requested = context.request.model.engine
     candidates = list(state.candidates)
     with context.log.step("verify", _intent(context, candidates)):
         network_records = verification.verify_network()
@@ -80,13 +89,17 @@ def standard(context: BuildContext, state: BuildState) -> Standard:
 class _Verification:
     """The accuracy of one build's candidates, the first ones and any that come later."""
 
-    def __init__(self, context: BuildContext, state: BuildState, load: Load) -> None:
+    def __init__(
+        self, context: BuildContext, state: BuildState, load: Load, locate: Locate
+    ) -> None:
         self._context = context
         self._state = state
         self._load = load
+        self._locate = locate
         self._standard = standard(context, state)
         self._accuracy: dict[Precision, AccuracyRecord] = {}
         self._broken: dict[Precision, str] = {}
+        self._differences: dict[Precision, str] = {}
 
     @property
     def findings(self) -> Findings:
@@ -96,6 +109,7 @@ class _Verification:
             broken=self._broken,
             refused=state.refused,
             placement=state.placement,
+            differences=self._differences,
         )
 
     def verify_network(self) -> tuple[AccuracyRecord, ...]:
@@ -121,12 +135,36 @@ class _Verification:
         as_served = request.is_cpu and dynamic
         rows = self._rows(request.library, candidate.path, as_served=as_served)
         try:
-            self._accuracy[precision] = self._record(f"{precision} engine", rows)
+            record = self._accuracy[precision] = self._record(f"{precision} engine", rows)
         except BrokenAnswers as error:
+            broken = np.flatnonzero(~np.isfinite(rows).all(axis=tuple(range(1, rows.ndim))))
+            message = f"{error} {self._difference(candidate, broken.tolist())}".rstrip()
             if not self._state.may_leave_out:
-                raise
-            self._broken[precision] = str(error)
-            self._context.log.line(f"  {error}")
+                raise BrokenAnswers(message) from error
+            self._broken[precision] = message
+            self._context.log.line(f"  {message}")
+            return
+        if record.verdict == "fail":
+            sentence = self._difference(candidate, [worst_sample(rows, self._standard)])
+            if sentence:
+                self._differences[precision] = sentence
+                self._context.log.line(f"  {sentence}")
+
+    def _difference(self, candidate: Candidate, samples: Sequence[int]) -> str:
+        """Return where a plan leaves its network on some samples; "" for what is no plan.
+
+        ONNX Runtime has no operators of plugins.
+        """
+        if candidate.plan is None or self._context.request.plugins:
+            return ""
+        context, encoder = self._context, self._state.encoder
+        samples = tuple(dict.fromkeys((*samples, *range(SAMPLES))))[:SAMPLES]
+        values = [context.request.validation.values[index] for index in samples]
+        feed = next(iter(encoder.feeds(values, SAMPLES)))
+        try:
+            return str(self._locate(context, self._state.networks, candidate, feed))
+        except (NetworkRefused, SourceFault) as error:
+            return f"The first layer that differs was not found: {error}"
 
     def _record(self, subject: str, rows: Array) -> AccuracyRecord:
         record = accuracy(subject, rows, self._standard)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import onnx
 from pydantic import ValidationError
 
 from engine_build.context import BuildContext
@@ -94,12 +95,34 @@ class Compilation:
         timing.upload()
         return self.plan, self._write_record(plan, timing.sha256)
 
+    def compile_cut(self, cut: Path, timeout_seconds: float) -> Path:
+        """Return a plan of a part of the network, `network.onnx` in a folder of its own.
+
+        The options and timings are the whole plan's. Raises NetworkRefused.
+        """
+        folder = cut.parent
+        for library in self.context.plugins:
+            link_or_copy(library, folder / library.name)
+        names = {value.name for value in onnx.load(cut, load_external_data=False).graph.input}
+        inputs = tuple(record for record in self.network.inputs if record.name in names)
+        part = dataclasses.replace(self, network=dataclasses.replace(self.network, inputs=inputs))
+        options = dataclasses.replace(
+            part._options(folder), timing_cache=self.folder.parent / TIMING_CACHE
+        )
+        command = compile_command(options, self.dialect)
+        ended = self.context.runner.run(
+            dataclasses.replace(command, timeout_seconds=timeout_seconds, shown_lines=0)
+        )
+        if ended.code != 0 or not options.plan.is_file():
+            raise NetworkRefused(f"{PROGRAM} {ended.how}: {last_error(ended)}")
+        return options.plan
+
     def _write_network(self, path: Path) -> None:
         operators = plugin_operators(self.context.request.model)
         if self._uses_calibration_cache:
             write_weakly_typed(self.network.path, path)
         elif self.precision in ("fp16", "int8", "fp8"):
-            write_half_precision(self.network.path, path, operators)
+            write_half_precision(self.network.path, path, operators, self.network.full)
         else:
             copy_network(self.network.path, path)
         if operators:
@@ -118,7 +141,7 @@ class Compilation:
     @cached_property
     def folder(self) -> Path:
         """The plan's own folder, named by everything that decides the plan."""
-        digests = [network_sha256(self.network.path)]
+        digests = [network_sha256(self.network.path), *self.network.full]
         if self._uses_calibration_cache:
             digests.append(sha256_of(self._calibration_cache()))
         digests += [plugin.sha256 for plugin in self.context.request.plugins]

@@ -1,16 +1,20 @@
 """Bounds what a fused kernel may hold in FP16, of a network as a GPU will compile it.
 
 A strongly typed network declares the types of its tensors; what a kernel holds between them has the
-type of the node, and ONNX Runtime on a CPU never shows it: TensorRT brings the INT32 sums of an
-INT8 product into the product's type before it scales them (docs/decisions). So the network is run
-in FP32, and beside each node that computes in FP16 runs what a kernel of it may hold:
+type of the node, and ONNX Runtime on a CPU never shows it. It computes FP16 nodes in FP32, and
+even leaves out the casts between two of them. So the network is run in FP32, and beside each node
+that computes in FP16 runs what a kernel of it may hold:
 
-product of INT8   its sums, and its bias in units of the sums, unless a Cast stands between
-normalisation     the sum, and the sum of squares
+matrix product    of INT8: its sums, and its bias in units of the sums; TensorRT's fused kernels
+                  convert the sums before they scale them (docs/decisions, 43)
+normalisation     of root mean squares or instances: the sum, and the sum of squares
 reduction         the sum behind a mean, the squares behind a norm
 Softmax           the sum of the exponentials; the largest logit is taken off before
 GELU, Softplus    x^3 of the tanh form, 2x of the erf form; the exponential
 any               its outputs
+
+The kernels of LayerNormalization sum in FP32 all the same (docs/decisions, 43), and no fused kernel
+takes convolutions of INT8.
 """
 
 from __future__ import annotations
@@ -28,14 +32,12 @@ from engine_build.onnx_graph.external_data import load_network
 from engine_build.onnx_graph.onnx_file import opset
 from engine_build.quantization.layers import node_name
 from engine_build.tensorrt.graph_types import subgraphs, tensor_types
+from engine_build.tensorrt.half_precision import FULL, HALF, LARGEST, PRODUCTS
 
-LARGEST = float(np.finfo(np.float16).max)
-HALF, FULL = TensorProto.FLOAT16, TensorProto.FLOAT
-PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 QUANTIZED = (TensorProto.INT8, TensorProto.UINT8)
 PASSING = ("Cast", "Identity", "Transpose")
 """Operators that may stand between a dequantize node and its product."""
-NORMALISATIONS = ("LayerNormalization", "RMSNormalization", "InstanceNormalization")
+NORMALISATIONS = ("RMSNormalization", "InstanceNormalization")
 MEANS = ("ReduceMean", "GlobalAveragePool")
 BIAS = "the bias in units of the INT8 product's sums"
 CUBED = ("FastGelu",)
@@ -172,8 +174,7 @@ class _Probes:
         if (unit := self._unit(node)) is not None:
             yield "an INT32 sum of the INT8 product", self._node("Div", node.output[0], unit)
             if len(node.input) > 2:
-                flat = self._node("Reshape", unit, self._integers([-1]))
-                yield BIAS, self._node("Div", node.input[2], flat)
+                yield BIAS, self._node("Div", node.input[2], unit)
         elif node.op_type == "Add":
             for product, bias in (node.input, reversed(node.input)):
                 source = self._producers.get(product)
@@ -183,7 +184,7 @@ class _Probes:
                         yield BIAS, self._node("Div", bias, unit)
 
     def _unit(self, node: onnx.NodeProto) -> str | None:
-        """Return the product of both scales, shaped for the output; None for no INT8 product."""
+        """Return the product of both scales, by column; None for no INT8 product."""
         if node.op_type not in PRODUCTS:
             return None
         unit: Array = np.ones(1, dtype=np.float32)
@@ -195,16 +196,7 @@ class _Probes:
             if self._types.get(source.input[0]) not in QUANTIZED or scale is None:
                 return None
             unit = unit * numpy_helper.to_array(scale).reshape(-1)
-        if "Conv" in node.op_type:
-            # [channels, 1, …]: as many axes of size 1 as the weight has behind its first two.
-            weight = self._constants.get(self._source_input(node.input[1]))
-            axes = 2 if weight is None else len(weight.dims) - 2
-            unit = unit.reshape(-1, *[1] * axes)
         return self._array(unit.astype(np.float32))
-
-    def _source_input(self, name: str) -> str:
-        source = self._source(name)
-        return "" if source is None else str(source.input[0])
 
     def _source(self, name: str) -> onnx.NodeProto | None:
         """Return the node that computes a tensor's values, behind casts and the like."""

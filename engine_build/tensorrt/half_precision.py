@@ -81,26 +81,31 @@ HEAVY = frozenset(
 """Operators that are FP16 whatever their inputs are."""
 
 
-def write_half_precision(source: Path, target: Path, plugins: Collection[str] = ()) -> None:
+def write_half_precision(
+    source: Path, target: Path, plugins: Collection[str] = (), full: Collection[str] = ()
+) -> None:
     """Write the FP16 network of a float or Q/DQ network. Raises NetworkRefused.
 
-    `plugins` are operators of TensorRT plugins, which read and write FP32.
+    `plugins` are operators of TensorRT plugins, which read and write FP32, `full` nodes that stay
+    FP32, by name or first output.
     """
-    model = half_precision(load_model(source), plugins)
+    model = half_precision(load_model(source), plugins, full)
     save_model(model, target)
     onnx.checker.check_model(str(target))
 
 
-def half_precision(model: onnx.ModelProto, plugins: Collection[str] = ()) -> onnx.ModelProto:
+def half_precision(
+    model: onnx.ModelProto, plugins: Collection[str] = (), full: Collection[str] = ()
+) -> onnx.ModelProto:
     """Return the network in FP16.
 
-    Loops, branches and operators of `plugins` stay FP32. Raises NetworkRefused for nodes of unknown
-    types.
+    Loops, branches, operators of `plugins` and the nodes `full` stay FP32. Raises NetworkRefused
+    for nodes of unknown types.
     """
     model = inline_functions(model, plugins)
     plain = without_integer_biases(without_constant_nodes(at_qdq_opset(model)))
     floats = float_tensors(plain)
-    return _Writer(plain, floats, wide_nodes(plain, floats)).model()
+    return _Writer(plain, floats, wide_nodes(plain, floats, full)).model()
 
 
 def at_qdq_opset(
@@ -175,8 +180,10 @@ def int8_products(model: onnx.ModelProto) -> frozenset[int]:
     return frozenset(products)
 
 
-def wide_nodes(model: onnx.ModelProto, floats: frozenset[str]) -> frozenset[int]:
-    """Return the nodes that stay FP32, by their index in the graph.
+def wide_nodes(
+    model: onnx.ModelProto, floats: frozenset[str], full: Collection[str] = ()
+) -> frozenset[int]:
+    """Return the nodes that stay FP32, by their index in the graph; `full` are among them.
 
     What reads nothing but INT8 products is not among them.
     """
@@ -186,12 +193,15 @@ def wide_nodes(model: onnx.ModelProto, floats: frozenset[str]) -> frozenset[int]
     products = int8_products(model)
     smoothing = _before_quantization(model, frozenset(constants))
     functions = {(function.domain, function.name) for function in model.functions}
+    # An output of the network has another name in the network in FP16.
+    full_outputs = {*full, *(name.removesuffix(SUFFIX[HALF]) for name in full)}
     for index, node in enumerate(model.graph.node):
         variable = [name for name in node.input if name in floats and name not in constants]
         is_half = node.op_type in HEAVY or index in smoothing
         follows = variable and wide_tensors.issuperset(variable) and not is_half
         is_function = (node.domain, node.op_type) in functions
         stays = is_function or node.op_type in WIDE or any(subgraphs(node))
+        stays = stays or node.name in full or not full_outputs.isdisjoint(node.output)
         if stays or index in wide or follows or not beyond.isdisjoint(node.input):
             wide.add(index)
             wide_tensors.update(node.output)
@@ -336,7 +346,9 @@ class _Writer:
         """Return an FP32 scale that equals the FP16 scale of the quantize node before it."""
         name = f"{scale}_of_fp16"
         if name not in self._written:
-            rounded = half_array(numpy_helper.to_array(self._constants[scale])).astype(np.float32)
+            rounded: Array = half_array(numpy_helper.to_array(self._constants[scale])).astype(
+                np.float32
+            )
             self._written[name] = numpy_helper.from_array(rounded, name)
         return name
 

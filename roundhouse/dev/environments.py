@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,8 +93,8 @@ class Workshop:
     """The repository, the interpreter and the runner that environments are made with.
 
     `stop` ends every process of the runner. `torch_index`: an index with builds of torch for CPUs,
-    in the place of PyTorch's own. `torch_lock`: one environment at a time takes torch, since uv
-    downloads and keeps anew what another of its processes is downloading.
+    in the place of PyTorch's own. `torch_lock`: environments with torch are installed one
+    after the other, since uv downloads and keeps anew what another of its processes is downloading.
     """
 
     root: Path
@@ -221,10 +222,9 @@ def make(
     begin, root, folder = time.monotonic(), workshop.root, workshop.root / recipe.folder
     if workshop.is_missing(recipe):
         shutil.rmtree(folder, ignore_errors=True)
-        _run(workshop, recipe, recipes.creation_commands(recipe, root, workshop.python))
-        if recipe.has_torch:
-            with workshop.torch_lock:
-                _run(workshop, recipe, (recipes.torch_command(recipe, root, torch),))
+        commands = recipes.creation_commands(recipe, root, workshop.python, torch)
+        with workshop.torch_lock if recipe.has_torch else nullcontext():
+            _run(workshop, recipe, commands)
         if recipe.modules:
             _import(workshop, recipe)
         if recipe is recipes.COMMAND:

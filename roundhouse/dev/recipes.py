@@ -124,8 +124,10 @@ def probe_command(build: TorchBuild, root: Path) -> Command:
     return _command(root, *limited, *install.argv)
 
 
-def creation_commands(recipe: Recipe, root: Path, python: Path) -> tuple[Command, ...]:
-    """Return the commands that make an environment where none is, but for its torch."""
+def creation_commands(
+    recipe: Recipe, root: Path, python: Path, torch: TorchBuild = CUDA_BUILD
+) -> tuple[Command, ...]:
+    """Return the commands that make an environment where none is."""
     if recipe is NODE:
         return (_command(root, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"),)
     folder = root / recipe.folder
@@ -139,12 +141,10 @@ def creation_commands(recipe: Recipe, root: Path, python: Path) -> tuple[Command
             ),
         )
     venv = ("venv", "--quiet", "--no-python-downloads", "--python", f"{python}", f"{folder}")
-    return (_command(root, _uv(root), *venv), _install(root, folder, recipe.inputs[0]))
-
-
-def torch_command(recipe: Recipe, root: Path, torch: TorchBuild) -> Command:
-    """Return the command that adds a build of torch to an environment."""
-    return _install(root, root / recipe.folder, _lock(torch.name), *torch.options)
+    commands = (_command(root, _uv(root), *venv), _install(root, folder, recipe.inputs[0]))
+    if not recipe.has_torch:
+        return commands
+    return (*commands, _install(root, folder, _lock(torch.name), *torch.options))
 
 
 def import_command(recipe: Recipe, root: Path) -> Command:

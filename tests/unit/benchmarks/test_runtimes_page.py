@@ -6,7 +6,17 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from benchmarks.runtimes.page import DOCS, cells, digits, files, group_rows, plot, read
+from benchmarks.runtimes.page import (
+    DOCS,
+    cells,
+    digits,
+    files,
+    group_rows,
+    plot,
+    read,
+    rows_of_the_gpu_tier,
+    tensorrt_section,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -52,6 +62,29 @@ def test_a_changed_number_changes_page_and_plot(tmp_path):
     file.write_text(json.dumps(document))
     after = {path.name: text for path, text in files(tmp_path).items()}
     assert {name for name in before if before[name] != after[name]} == set(before)
+
+
+def test_rows_of_the_gpu_tier_are_on_the_page_run_by_run(tmp_path):
+    folder = tmp_path / "benchmarks" / "h100"
+    folder.mkdir(parents=True)
+    spread = {"median": 1.25, "low": 1.2, "high": 1.3}
+    for day, outcome in (("24", "pass"), ("25", "fail")):
+        name = "tests/gpu/test_server_speed.py::test_one_client"
+        figures = {"p50_ms": spread, "seconds": {"plan": 80.0}, "bar": "at most 0.4"}
+        row = {"row": name, "outcome": outcome, "figures": figures}
+        other = {"row": "tests/gpu/test_plans.py::test_x", "outcome": "pass", "figures": {"a": 1}}
+        report = {"gpu": "H100", "tensorrt": "10.6.0.26", "date": f"2026-11-{day}T10:00:00"}
+        (folder / f"{day}.json").write_text(json.dumps({**report, "rows": [row, other]}))
+    (folder / "other.json").write_text("{}")
+    rows = rows_of_the_gpu_tier(tmp_path)
+    assert [row["outcome"] for _, row in rows] == ["pass", "fail"]
+    lines = tensorrt_section(rows).splitlines()
+    assert "- run 2: H100, TensorRT 10.6.0.26, 2026-11-25" in lines
+    assert lines[-3:] == [
+        "| one client | p50 ms | 1.25 (1.2 to 1.3) | 1.25 (1.2 to 1.3) **failed** |",
+        "| one client | seconds plan | 80 | 80 **failed** |",
+        "| one client | bar | at most 0.4 | at most 0.4 **failed** |",
+    ]
 
 
 def test_several_runs_are_one_cell_with_the_span_of_their_intervals():

@@ -212,16 +212,13 @@ async def test_request_that_memory_is_too_short_for_may_succeed_later(fault):
 
 
 @pytest.mark.parametrize(
-    ("shortage", "fault", "is_broken"),
-    [(MemoryShort, Unavailable, True), (OutOfMemory, OutOfMemory, False)],
+    ("shortage", "fault"), [(MemoryShort, Unavailable), (OutOfMemory, OutOfMemory)]
 )
 @scenario
-async def test_engine_without_any_memory_is_broken_unless_others_have_it(
-    shortage, fault, is_broken
-):
+async def test_engine_without_any_memory_is_not_broken(shortage, fault):
     bench = Bench(shortage=shortage)
     bench.engine.answer = short_of_memory(0)
     future = await bench.queue(0, [4])
     await bench.release_all()
     assert isinstance(future.exception(), fault)
-    assert bench.batcher.is_broken is is_broken
+    assert not bench.batcher.is_broken

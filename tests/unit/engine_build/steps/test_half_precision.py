@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import onnx
@@ -14,6 +15,7 @@ from engine_build.sources.given_network import encoder_for
 from engine_build.steps.compile import compile_candidates
 from engine_build.steps.half_precision import half_names, half_precisions, run
 from engine_build.steps.step import BuildState
+from engine_build.tensorrt.graph_types import tensor_types
 from onboarding.model_spec import BudgetSpec
 from tests.unit.engine_build.graphs import node
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine
@@ -59,6 +61,23 @@ def without_types(folder):
     model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     onnx.save(model, folder / "unknown.onnx")
     return folder / "unknown.onnx"
+
+
+def loud(folder):
+    """The tiny network, whose embeddings are far beyond FP16's range between two of its nodes."""
+    model = onnx.load(TINY)
+    index = next(index for index, item in enumerate(model.graph.node) if item.op_type == "Add")
+    add = model.graph.node[index]
+    output, add.output[0] = add.output[0], "before"
+    names = ["before", "loud1", "loud2", "quiet1", "quiet2"]
+    for place, (tensor, name) in enumerate(itertools.pairwise(names), index + 1):
+        factor = np.array(1e4 if name.startswith("loud") else 1e-4, dtype=np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(factor, f"{name}.factor"))
+        written = output if name == names[-1] else name
+        mul = node("Mul", f"{tensor} {name}.factor", written, name=name)
+        model.graph.node.insert(place, mul)
+    onnx.save(model, folder / "loud.onnx")
+    return folder / "loud.onnx"
 
 
 @pytest.mark.parametrize(
@@ -118,3 +137,25 @@ def test_refuses_a_network_that_cannot_be_written_in_the_requested_precision(mac
     tools = machine.context("fp16")
     with tools.work, pytest.raises(NetworkRefused, match=r"whose type ONNX does not know"):
         run(tools, state_of(tools, machine, without_types(tmp_path)))
+
+
+def test_node_that_leaves_the_range_stays_fp32_in_what_is_judged_kept_and_compiled(
+    machine, tmp_path
+):
+    tools = machine.context("fp16")
+    with tools.work:
+        state = state_of(tools, machine, loud(tmp_path))
+        run(tools, state)
+        half = state.half_networks["fp16"].path
+        first = half.read_bytes()
+        state.reference = state.reference * np.nan  # a known record is not made again
+        run(tools, state)
+        assert state.half_networks["fp16"].path.read_bytes() == first
+        (candidate,) = compile_candidates(tools, state.networks)
+    assert candidate.path.with_name("network.onnx").read_bytes() == first
+    log = tools.log._stream.getvalue()
+    (line,) = (line for line in log.splitlines() if "FP32 there" in line)
+    assert line.strip().startswith("node loud2: its output reaches ")
+    assert line.endswith("and FP16 ends at 65,504: FP32 there")
+    types = tensor_types(onnx.load_from_string(first))
+    assert (types["loud1"], types["loud2"]) == (onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT)

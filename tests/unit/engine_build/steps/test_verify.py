@@ -18,7 +18,8 @@ from engine_build.onnx_graph.network_store import Network
 from engine_build.steps.benchmark import choose_candidate
 from engine_build.steps.step import BuildState
 from engine_build.steps.verify import standard, verify_candidates
-from onboarding.manifest import TensorRecord
+from engine_build.tensorrt.bisection import Difference
+from onboarding.manifest import PlanRecord, TensorRecord
 from onboarding.model_spec import AccuracySpec, BudgetSpec
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, sample_texts, write_tree
@@ -169,6 +170,63 @@ def test_int8_that_passes_is_measured_against_the_fp32_that_replaces_fp16(start)
     result = evaluation(start(), Machine(float32="good"), fp16="poor", int8="good")
     baselines = {record.baseline for record in result.speedups if record.candidate == "int8"}
     assert baselines == {"fp32"}
+
+
+class Located:
+    """Finds the same difference everywhere, and keeps what it was asked."""
+
+    def __init__(self):
+        self.feeds = []
+
+    def __call__(self, context, networks, candidate, feed):
+        self.feeds.append(feed["place"].tolist())
+        return Difference(
+            node="/layer.0/norm",
+            after="/layer.0/add",
+            engine=np.nan,
+            network=1.5,
+            error=np.inf,
+            cuts=7,
+            seconds=41.0,
+        )
+
+
+PLAN = PlanRecord(tensorrt="10.6.0.26", layers=3, int8_layers=1, command="trtexec")
+WHERE = (
+    "The output of node /layer.0/norm is the first one that differs: nan in the engine, 1.5 in "
+    "the network; the output of /layer.0/add is equal (7 cuts, 41 seconds)."
+)
+
+
+def verified(tools, located, precision, answers):
+    with tools.work:
+        state = state_of(tools)
+        state.candidates = [Candidate(precision=precision, path=Path(f"{answers}.plan"), plan=PLAN)]
+        verify_candidates(
+            tools,
+            state,
+            load=Machine().load,
+            compile_fallback=lambda context, networks: None,
+            locate=located,
+        )
+
+
+@pytest.mark.parametrize(
+    ("answers", "samples"), [("overflown", [4, 0, 1, 2, 3, 5, 6, 7]), ("poor", None)]
+)
+def test_refusal_of_a_plan_names_the_first_layer_that_differs(start, answers, samples):
+    located = Located()
+    with pytest.raises(BudgetMissed) as refusal:
+        verified(start("int8"), located, "int8", answers)
+    assert str(refusal.value).endswith(WHERE)
+    (feed,) = located.feeds
+    assert feed == samples or (samples is None and len(feed) == 8)
+
+
+def test_plan_within_its_budget_is_not_cut(start):
+    located = Located()
+    verified(start("int8"), located, "int8", "good")
+    assert located.feeds == []
 
 
 def test_log_names_the_worst_sample_of_an_engine_that_does_not_pass(start):

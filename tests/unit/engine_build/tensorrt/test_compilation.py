@@ -14,7 +14,7 @@ from engine_build.errors import InputRefused, NetworkRefused
 from engine_build.evaluation.runtimes import load_engine
 from engine_build.ort import OrtNetwork
 from engine_build.quantization.calibration_cache import cache_path
-from engine_build.steps.compile import check_machine, compile_candidates, fallback
+from engine_build.steps.compile import check_machine, compile_candidates, difference, fallback
 from engine_build.store import FolderStore
 from onboarding.names import timing_cache_path
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, GpuMachine, feed, install_runtime
@@ -125,6 +125,22 @@ def test_calibration_cache_is_given_to_trtexec(machine, by_cache):
     assert "--int8 --fp16 --calib=calibration.cache" in candidate.plan.command
     assert candidate.plan.int8_layers == 3
     assert candidate.path.with_name("network.onnx").read_bytes() == TINY.read_bytes()
+
+
+def test_parts_of_a_plan_that_is_right_are_compiled_with_its_options_and_do_not_differ(
+    machine, monkeypatch
+):
+    context, networks = machine.context("fp16", optimization_level=2), machine.networks()
+    with context.work:
+        (candidate,) = compile_candidates(context, networks)
+        install_runtime(monkeypatch)
+        found = difference(context, networks, candidate, feed(2, 8))
+    assert found.node is None and found.cuts > 1 and found.stopped is None
+    commands = [line for line in log_of(context).splitlines() if "$ trtexec --onnx" in line]
+    assert len(commands) == found.cuts + 1
+    cache = context.work.path / "plans/timing.cache"
+    for flag in (f"--timingCacheFile={cache}", "--builderOptimizationLevel=2", "--stronglyTyped"):
+        assert all(flag in command for command in commands)
 
 
 def test_refuses_int8_without_its_calibration_cache(machine, by_cache):
