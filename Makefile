@@ -4,7 +4,7 @@ ROUNDHOUSE := .venv/bin/roundhouse
 # Compiled bytecode is kept: importing aws_cdk and transformers anew costs seconds every time.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-chat down test test-chat acceptance rehearsal check bench doctor environments environments-dev environments-chat lock schema platform-data clean
+.PHONY: help demo demo-chat down test test-chat gpu-bundle test-gpu acceptance rehearsal check bench doctor environments environments-dev environments-chat lock schema platform-data clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -24,6 +24,12 @@ test: environments-dev ## the whole suite, tier by tier (TIERS="unit synth" for 
 test-chat: environments-dev environments-chat ## the tests that need vLLM and llm-compressor: 3 GB of environments more
 	@$(PYTHON) -m roundhouse.dev.environments --dev quantizer
 	@.venv/bin/python -m tests.tiers text_generation
+
+gpu-bundle: environments ## what a bare machine with an NVIDIA GPU needs for `make test-gpu`, in build/gpu-bundle
+	@.venv/bin/python -m tests.gpu.bundle
+
+test-gpu: ## every row of tests/gpu on this machine's GPU; writes build/gpu/*.json (ROWS="tests/gpu/test_servers.py" for some)
+	@$(firstword $(wildcard .venvs/builder/bin/python) $(PYTHON)) -m tests.gpu $(ROWS)
 
 acceptance: environments ## play the first day of an account in the local cloud, step by step
 	@$(ROUNDHOUSE) acceptance --env local

@@ -148,7 +148,12 @@ def _pytest(rows: Sequence[str], until: float, done: Sequence[str]) -> Iterator[
     )
     with LOG.open("wb") as output:
         process = subprocess.Popen(
-            argv, cwd=ROOT, stdout=output, stderr=output, pass_fds=(writing,)
+            argv,
+            cwd=ROOT,
+            env=row_variables(),
+            stdout=output,
+            stderr=output,
+            pass_fds=(writing,),
         )
     os.close(writing)
     timer = threading.Timer(max(0, until - time.monotonic()) + GRACE_SECONDS, process.kill)
@@ -164,14 +169,20 @@ def _pytest(rows: Sequence[str], until: float, done: Sequence[str]) -> Iterator[
 
 
 def this_machine() -> GpuMachine:
-    from roundhouse import settings
-    from roundhouse.dev.gpu.machine import find_machine, python_variables
-    from roundhouse.paths import Paths
+    from roundhouse.dev.gpu.machine import find_machine
     from roundhouse.processes import Processes
 
+    return find_machine(sys.executable, ROOT, row_variables(), Processes())
+
+
+def row_variables() -> dict[str, str]:
+    """Return the variables of rows: beside the builder's packages, those of the server."""
+    from roundhouse import settings
+    from roundhouse.dev.gpu.machine import python_variables
+    from roundhouse.paths import Paths
+
     paths = Paths(code=ROOT, tree=ROOT, build=ROOT / "build")
-    variables = python_variables(paths, settings.inherited())
-    return find_machine(sys.executable, ROOT, variables, Processes())
+    return python_variables(paths, settings.inherited())
 
 
 def machine_facts(machine: GpuMachine) -> dict[str, Any]:

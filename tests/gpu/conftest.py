@@ -8,18 +8,17 @@ from functools import cache
 
 import pytest
 
-from roundhouse import settings
 from roundhouse.dev.gpu.engines import BuiltEngine
-from roundhouse.dev.gpu.machine import GpuMachine, find_machine, missing, python_variables
+from roundhouse.dev.gpu.machine import GpuMachine, find_machine, missing
 from roundhouse.processes import Processes
-from tests.gpu.minilm import PATHS, ROOT, STORE, builds, minilm_tree
+from tests.gpu.minilm import ROOT, STORE, builds, minilm_tree, variables
 
 BENCHMARK_SECONDS = "5"
 
 
-@pytest.fixture(scope="session")
-def variables() -> dict[str, str]:
-    return python_variables(PATHS, settings.inherited())
+@pytest.fixture(scope="session", name="variables")
+def _variables() -> dict[str, str]:
+    return variables()
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,12 @@
 """MiniLM's model files in each precision: what the CPU stage makes networks of, and rows build.
 
-`python -m tests.gpu.minilm STORE` is that CPU stage: no GPU, networks alone.
+`python -m tests.gpu.minilm STORE` is that CPU stage: no GPU; networks, and the demo's vectors.
 """
 
 from __future__ import annotations
 
 import copy
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,12 +14,17 @@ from typing import Any
 
 import yaml
 
+from onboarding.names import NETWORKS_PREFIX
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
 from roundhouse import settings
+from roundhouse.dev.demo.answers import TEXTS
+from roundhouse.dev.demo.gpu_demo import local_session
+from roundhouse.dev.demo.reference_vectors import reference_vectors
 from roundhouse.dev.gpu.engines import Builds, write_tree
 from roundhouse.dev.gpu.machine import DEFAULT_PLATFORM, builder_python, python_variables
 from roundhouse.paths import Paths
 from roundhouse.processes import Processes
+from roundhouse.report import open_report
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = Paths(code=ROOT, tree=ROOT, build=ROOT / "build")
@@ -53,7 +59,11 @@ def minilm_tree(
     )
 
 
-def builds(tree: Path, store: Path, python: str, **variables: str) -> Builds:
+def variables() -> dict[str, str]:
+    return python_variables(PATHS, settings.inherited())
+
+
+def builds(tree: Path, store: Path, python: str, **more: str) -> Builds:
     """Return the builds of a tree, which share plans and timing cache."""
     return Builds(
         tree=tree,
@@ -61,20 +71,28 @@ def builds(tree: Path, store: Path, python: str, **variables: str) -> Builds:
         work=WORK,
         python=python,
         code=ROOT,
-        variables=python_variables(PATHS, settings.inherited()) | variables,
+        variables=variables() | more,
         run=Processes(),
     )
 
 
 def main(store: Path) -> None:
-    """Make the networks of every row and of `roundhouse demo --gpu` on this CPU."""
+    """Make the networks of every row and of `roundhouse demo --gpu` on this CPU, and no others."""
     platform, instance_type = serving_platforms()[DEFAULT_PLATFORM], instance_types()[H100]
     own = minilm_tree(platform, instance_type)
     demo = write_tree(ROOT, FOLDER / "demo-tree", platform=platform, instance_type=instance_type)
+    keys: frozenset[str] = frozenset()
     names = sorted(path.stem for path in (demo / "models").glob("*.yaml"))
     for tree, model in ((own, "minilm-auto"), *((demo, name) for name in names)):
         print(f"networks of {model}", flush=True)
-        builds(tree, store, builder_python(PATHS)).make_networks(model)
+        keys |= builds(tree, store, builder_python(PATHS)).make_networks(model)
+    for folder in (store / NETWORKS_PREFIX).iterdir():
+        if folder.name not in keys:
+            shutil.rmtree(folder)
+    processes = Processes()
+    session = local_session(PATHS, demo, open_report(), processes, variables())
+    with reference_vectors(session, TEXTS, processes.stop) as vectors_of:
+        vectors_of()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from onboarding.deployment import Target
 from roundhouse import settings
@@ -30,7 +31,7 @@ from roundhouse.dev.gpu.machine import (
 from roundhouse.dev.gpu.servers import serving
 from roundhouse.errors import NotReadyError
 from roundhouse.paths import Paths, current_paths
-from roundhouse.processes import Processes
+from roundhouse.processes import Processes, Run
 from roundhouse.report import Report, open_report
 from roundhouse.session import Session, valid_tree
 
@@ -47,7 +48,15 @@ def run_gpu_demo() -> None:
     begin = time.monotonic()
     variables = python_variables(paths, settings.inherited())
     machine = ready_machine(paths, variables, processes, report)
-    session = _session(paths, machine, report, processes, variables)
+    assert machine.platform is not None and machine.instance_type is not None
+    tree = write_tree(
+        paths.tree,
+        paths.build / FOLDER / "tree",
+        platform=machine.platform,
+        instance_type=machine.instance_type,
+        is_exact=machine.is_exact,
+    )
+    session = local_session(paths, tree, report, processes, variables)
     with reference_vectors(session, TEXTS, processes.stop) as reference_of:
         reference = reference_of()
     answers: list[Answer] = []
@@ -88,23 +97,10 @@ def ready_machine(
     return machine
 
 
-def _session(
-    paths: Paths,
-    machine: GpuMachine,
-    report: Report,
-    processes: Processes,
-    variables: dict[str, str],
+def local_session(
+    paths: Paths, tree: Path, report: Report, run: Run, variables: Mapping[str, str]
 ) -> Session:
-    platform, instance_type = machine.platform, machine.instance_type
-    assert platform is not None and instance_type is not None
-    folder = paths.build / FOLDER / "tree"
-    tree = write_tree(
-        paths.tree,
-        folder,
-        platform=platform,
-        instance_type=instance_type,
-        is_exact=machine.is_exact,
-    )
+    """Return the session of a tree's environment `local-gpu`, whose account nobody reaches."""
     own = Paths(code=paths.code, tree=tree, build=paths.build)
     spec = valid_tree(own).environments[LOCAL_GPU]
     return Session(
@@ -112,7 +108,7 @@ def _session(
         environment=spec,
         variables=variables,
         clients=aws_clients(spec.region),
-        run=processes,
+        run=run,
         report=report,
     )
 

@@ -103,9 +103,13 @@ class Builds:
             seconds=answer["seconds"],
         )
 
-    def make_networks(self, model: str) -> None:
-        """Make and publish the networks of a model, which needs no GPU. Raises BuildFailedError."""
-        self._answer(model, None, "--networks-only")
+    def make_networks(self, model: str) -> frozenset[str]:
+        """Make and publish a model's networks, and return their keys; no GPU is needed.
+
+        Raises BuildFailedError.
+        """
+        keys: dict[str, str] = self._answer(model, None, "--networks-only")["network_keys"]
+        return frozenset(keys.values())
 
     def _answer(
         self, model: str, on_line: Callable[[str], None] | None, *options: str
