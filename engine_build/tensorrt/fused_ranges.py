@@ -8,13 +8,15 @@ that computes in FP16 runs what a kernel of it may hold:
 matrix product    of INT8: its sums, and its bias in units of the sums; TensorRT's fused kernels
                   convert the sums before they scale them (docs/decisions, 43)
 normalisation     of root mean squares or instances: the sum, and the sum of squares
-reduction         the sum behind a mean, the squares behind a norm
+norm              the sum of squares
 Softmax           the sum of the exponentials; the largest logit is taken off before
-GELU, Softplus    x^3 of the tanh form, 2x of the erf form; the exponential
+GELU by its erf   2x
+Softplus, Mish    the exponential
 any               its outputs
 
-The kernels of LayerNormalization sum in FP32 all the same (docs/decisions, 43), and no fused kernel
-takes convolutions of INT8.
+On an H100 (TensorRT 10.6) norms, GELU and Softplus behind a MatMul are infinite where those values
+leave FP16; sums of LayerNormalization and ReduceMean and x^3 of GELU's tanh form are not. No fused
+kernel takes convolutions of INT8.
 """
 
 from __future__ import annotations
@@ -38,9 +40,7 @@ QUANTIZED = (TensorProto.INT8, TensorProto.UINT8)
 PASSING = ("Cast", "Identity", "Transpose")
 """Operators that may stand between a dequantize node and its product."""
 NORMALISATIONS = ("RMSNormalization", "InstanceNormalization")
-MEANS = ("ReduceMean", "GlobalAveragePool")
 BIAS = "the bias in units of the INT8 product's sums"
-CUBED = ("FastGelu",)
 EXPONENTIALS = ("Softplus", "Mish", "ReduceLogSumExp")
 LARGEST_EXPONENT = 80.0
 """Of an exponential that FP32 still holds."""
@@ -137,14 +137,10 @@ class _Probes:
         yield from self._functions(node)
 
     def _reductions(self, node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
-        """Yield the sums of normalisations, means, norms and of Softmax."""
+        """Yield the sums of normalisations, norms and of Softmax."""
         kind, y = node.op_type, node.output[0]
         if kind in NORMALISATIONS:
             yield from self._normalisation(node)
-        elif kind in MEANS:
-            names = (node.input[0], y)
-            sizes = [self._node("Cast", self._node("Size", name), to=FULL) for name in names]
-            yield "the sum behind its mean", self._node("Mul", y, self._node("Div", *sizes))
         elif kind == "ReduceL2":
             yield "the sum of squares", self._node("Mul", y, y)
         elif kind == "LpNormalization":
@@ -158,11 +154,9 @@ class _Probes:
             yield "the sum of the exponentials", self._node("Reciprocal", most)
 
     def _functions(self, node: onnx.NodeProto) -> Iterator[tuple[str, str]]:
-        """Yield powers and exponentials inside of activation functions."""
+        """Yield what activation functions compute on their way."""
         x = node.input[0] if node.input else ""
-        if node.op_type in CUBED or _attribute(node, "approximate", b"none") == b"tanh":
-            yield "x^3 of its tanh", self._node("Mul", self._node("Mul", x, x), x)
-        elif node.op_type == "Gelu":
+        if node.op_type == "Gelu" and _attribute(node, "approximate", b"none") == b"none":
             yield "2x of its erf", self._node("Add", x, x)
         elif node.op_type in EXPONENTIALS:
             exponent = node.output[0] if node.op_type == "ReduceLogSumExp" else x

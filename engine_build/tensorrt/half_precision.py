@@ -17,7 +17,7 @@ and gives two FP32 readers of one tensor casts of the same name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,6 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from engine_build.datasets.dataset import Array
-from engine_build.errors import NetworkRefused, one_line
 from engine_build.onnx_graph.custom_operators import inline_functions
 from engine_build.onnx_graph.external_data import (
     copy_network,
@@ -41,8 +40,8 @@ from engine_build.tensorrt.graph_types import (
     without_constant_nodes,
     without_integer_biases,
 )
+from engine_build.tensorrt.qdq_opset import QDQ, at_qdq_opset
 
-QDQ = ("QuantizeLinear", "DequantizeLinear")
 PRODUCTS = ("MatMul", "Gemm")
 FLOAT8 = frozenset(
     (
@@ -50,10 +49,6 @@ FLOAT8 = frozenset(
         *(TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ),
     )
 )
-QDQ_OPSET = 19
-"""The first whose scales may be FP16."""
-LARGEST_CONVERTED_BYTES = 1 << 20
-"""Of a weight that the conversion to another opset may read, as it does axes and shapes."""
 LARGEST = float(np.finfo(np.float16).max)
 SMALLEST = float(np.finfo(np.float16).smallest_subnormal)
 SENTINEL = 1e9
@@ -106,52 +101,6 @@ def half_precision(
     plain = without_integer_biases(without_constant_nodes(at_qdq_opset(model)))
     floats = float_tensors(plain)
     return _Writer(plain, floats, wide_nodes(plain, floats, full)).model()
-
-
-def at_qdq_opset(
-    model: onnx.ModelProto, *, largest: int = LARGEST_CONVERTED_BYTES
-) -> onnx.ModelProto:
-    """Return the network at an opset whose Q/DQ nodes may have FP16 scales, or refuse it.
-
-    Weights above `largest` bytes are taken out meanwhile: ONNX's converter writes the network into
-    one message, which holds 2 GiB.
-    """
-    opsets = [opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")]
-    version = max(opsets, default=1)
-    if version >= QDQ_OPSET or not any(node.op_type in QDQ for node in model.graph.node):
-        return model
-    weights = _take_out_weights(model, largest)
-    try:
-        converted = onnx.version_converter.convert_version(model, QDQ_OPSET)
-        _put_back_weights(converted, weights)
-        return converted
-    except Exception as error:
-        reason = one_line(error, 200)
-        raise NetworkRefused(
-            f"the Q/DQ network of opset {version} cannot be raised to opset {QDQ_OPSET}, which "
-            f"FP16 scales need ({reason}); export it at opset {QDQ_OPSET}."
-        ) from error
-    finally:
-        _put_back_weights(model, weights)
-
-
-def _take_out_weights(model: onnx.ModelProto, largest: int) -> dict[str, bytes]:
-    """Return the bytes of large weights by name, which the network then has no longer."""
-    weights = {
-        weight.name: weight.raw_data
-        for weight in model.graph.initializer
-        if len(weight.raw_data) > largest
-    }
-    for weight in model.graph.initializer:
-        if weight.name in weights:
-            weight.ClearField("raw_data")
-    return weights
-
-
-def _put_back_weights(model: onnx.ModelProto, weights: Mapping[str, bytes]) -> None:
-    for weight in model.graph.initializer:
-        if weight.name in weights:
-            weight.raw_data = weights[weight.name]
 
 
 def int8_products(model: onnx.ModelProto) -> frozenset[int]:
@@ -306,7 +255,7 @@ class _Writer:
         )
         for index, name in enumerate(node.input):
             if is_rounded and index == 1 and name in self._constants:
-                copy.input[index] = self._rounded(name)
+                copy.input[index] = self._half_scale(name)
             else:
                 copy.input[index] = self._read(name, FULL if index in full else kind)
         for index, name in enumerate(node.output):
@@ -342,7 +291,7 @@ class _Writer:
             self._written[half] = _half_tensor(weight, half)
         return half
 
-    def _rounded(self, scale: str) -> str:
+    def _half_scale(self, scale: str) -> str:
         """Return an FP32 scale that equals the FP16 scale of the quantize node before it."""
         name = f"{scale}_of_fp16"
         if name not in self._written:

@@ -139,9 +139,7 @@ def test_refuses_a_network_that_cannot_be_written_in_the_requested_precision(mac
         run(tools, state_of(tools, machine, without_types(tmp_path)))
 
 
-def test_node_that_leaves_the_range_stays_fp32_in_what_is_judged_kept_and_compiled(
-    machine, tmp_path
-):
+def test_node_beyond_the_range_is_fp32_in_every_copy_of_the_network(machine, tmp_path):
     tools = machine.context("fp16")
     with tools.work:
         state = state_of(tools, machine, loud(tmp_path))

@@ -198,7 +198,7 @@ WHERE = (
 )
 
 
-def verified(tools, located, precision, answers):
+def verify_plan(tools, located, precision, answers):
     with tools.work:
         state = state_of(tools)
         state.candidates = [Candidate(precision=precision, path=Path(f"{answers}.plan"), plan=PLAN)]
@@ -217,7 +217,7 @@ def verified(tools, located, precision, answers):
 def test_refusal_of_a_plan_names_the_first_layer_that_differs(start, answers, samples):
     located = Located()
     with pytest.raises(BudgetMissed) as refusal:
-        verified(start("int8"), located, "int8", answers)
+        verify_plan(start("int8"), located, "int8", answers)
     assert str(refusal.value).endswith(WHERE)
     (feed,) = located.feeds
     assert feed == samples or (samples is None and len(feed) == 8)
@@ -225,7 +225,7 @@ def test_refusal_of_a_plan_names_the_first_layer_that_differs(start, answers, sa
 
 def test_plan_within_its_budget_is_not_cut(start):
     located = Located()
-    verified(start("int8"), located, "int8", "good")
+    verify_plan(start("int8"), located, "int8", "good")
     assert located.feeds == []
 
 

@@ -72,7 +72,7 @@ class HalfGraph:
         offset = self.constant(f"{name}.offset", np.zeros(width))
         return self.node(name, "LayerNormalization", x, gain, offset, axis=-1)
 
-    def scaled(self, name: str, x: str) -> str:
+    def multiply(self, name: str, x: str) -> str:
         return self.node(name, "Mul", x, self.constant(f"{name}.factor", 1.0))
 
     def attention(self, x: str) -> str:
@@ -104,14 +104,14 @@ def bert(loud: Mapping[str, float] = {}, *, seed: int = 0) -> onnx.ModelProto:
     context = graph.int8_linear("dense", graph.attention("x"), WIDTH, WIDTH)
     hidden = graph.norm("norm1", graph.node("residual1", "Add", context, "x"))
     inner = graph.int8_linear("up", hidden, WIDTH, INNER)
-    active = graph.node("gelu", "Gelu", graph.scaled("before_gelu", inner))
+    active = graph.node("gelu", "Gelu", graph.multiply("before_gelu", inner))
     down = graph.int8_linear("down", active, INNER, WIDTH)
     hidden = graph.norm("norm2", graph.node("residual2", "Add", down, hidden))
     mean = graph.node(
         "pool", "ReduceMean", hidden, graph.constant("pool.axes", [1], np.int64), keepdims=0
     )
     return graph.model(
-        graph.node("length", "ReduceL2", graph.scaled("last", mean)), [ROWS, 8, WIDTH]
+        graph.node("length", "ReduceL2", graph.multiply("last", mean)), [ROWS, 8, WIDTH]
     )
 
 
@@ -124,10 +124,10 @@ def vit(loud: Mapping[str, float] = {}, *, seed: int = 0) -> onnx.ModelProto:
     tokens = graph.node("tokens", "Transpose", flat, perm=[0, 2, 1])
     hidden = graph.norm("norm1", graph.node("residual1", "Add", graph.attention(tokens), tokens))
     inner = graph.linear("up", hidden, WIDTH, INNER)
-    active = graph.node("gelu", "Gelu", graph.scaled("before_gelu", inner), approximate="tanh")
+    active = graph.node("gelu", "Gelu", graph.multiply("before_gelu", inner), approximate="tanh")
     hidden = graph.node("residual2", "Add", graph.linear("down", active, INNER, WIDTH), hidden)
     axes = graph.constant("pool.axes", [1], np.int64)
-    mean = graph.node("pool", "ReduceMean", graph.scaled("last", hidden), axes, keepdims=0)
+    mean = graph.node("pool", "ReduceMean", graph.multiply("last", hidden), axes, keepdims=0)
     weight = graph.int8_weight("head.weight", 5, WIDTH, axis=0)
     inputs = graph.quantized("head.x", mean), weight, graph.weight("head.bias", 5)
     scores = graph.node("head", "Gemm", *inputs, transB=1)
@@ -142,10 +142,10 @@ def resnet(loud: Mapping[str, float] = {}, *, seed: int = 0) -> onnx.ModelProto:
     hidden = graph.node("relu", "Relu", graph.node("conv1", "Conv", *inputs, pads=[1] * 4))
     weight = graph.int8_weight("conv2.weight", 16, 16, 1, 1, axis=0)
     second = graph.node("conv2", "Conv", graph.quantized("conv2.x", hidden), weight)
-    added = graph.node("residual", "Add", graph.scaled("second", second), hidden)
+    added = graph.node("residual", "Add", graph.multiply("second", second), hidden)
     gain, offset = graph.constant("gain", np.ones(16)), graph.constant("offset", np.full(16, 0.01))
     normal = graph.node("norm", "InstanceNormalization", added, gain, offset)
-    pooled = graph.node("pool", "GlobalAveragePool", graph.scaled("last", normal))
+    pooled = graph.node("pool", "GlobalAveragePool", graph.multiply("last", normal))
     return graph.model(graph.node("softplus", "Softplus", pooled), [ROWS, 16, 8, 8])
 
 
@@ -157,12 +157,12 @@ def mlp(loud: Mapping[str, float] = {}, *, seed: int = 0) -> onnx.ModelProto:
         rows = WIDTH if name == "first" else INNER
         weight = graph.int8_weight(f"{name}.weight", rows, columns, axis=1)
         inputs = graph.quantized(f"{name}.x", tensor), weight, graph.weight(f"{name}.bias", columns)
-        tensor = graph.scaled(f"{name}.scaled", graph.node(name, "Gemm", *inputs))
+        tensor = graph.multiply(f"{name}.scaled", graph.node(name, "Gemm", *inputs))
     square = graph.node("square", "Mul", tensor, tensor)
     cube = graph.node("cube", "Mul", square, tensor)
-    tanh = graph.node("tanh", "Tanh", graph.scaled("cubed", cube))
+    tanh = graph.node("tanh", "Tanh", graph.multiply("cubed", cube))
     channels = graph.constant("sizes", [0, 8, -1], np.int64)
-    wide = graph.node("wide", "Reshape", graph.scaled("last", tanh), channels)
+    wide = graph.node("wide", "Reshape", graph.multiply("last", tanh), channels)
     gain, offset = graph.constant("gain", np.ones(8)), graph.constant("offset", np.zeros(8))
     return graph.model(
         graph.node("norm", "InstanceNormalization", wide, gain, offset), [ROWS, WIDTH]
@@ -172,13 +172,13 @@ def mlp(loud: Mapping[str, float] = {}, *, seed: int = 0) -> onnx.ModelProto:
 def qwen(loud: Mapping[str, float] = {}, *, seed: int = 0) -> onnx.ModelProto:
     """RMSNorm before attention and before a gated feed-forward in INT8; x [4, 8, 32]."""
     graph = HalfGraph(loud, seed=seed)
-    stream = graph.scaled("embedding", "x")
+    stream = graph.multiply("embedding", "x")
     normal = graph.node("norm1", "RMSNormalization", stream, graph.constant("g1", np.ones(WIDTH)))
     stream = graph.node("residual1", "Add", stream, graph.attention(normal))
     normal = graph.node("norm2", "RMSNormalization", stream, graph.constant("g2", np.ones(WIDTH)))
     gate, up = (graph.int8_linear(name, normal, WIDTH, INNER) for name in ("gate", "up"))
     silu = graph.node("silu", "Mul", gate, graph.node("sigmoid", "Sigmoid", gate))
-    inner = graph.node("gated", "Mul", graph.scaled("gates", silu), up)
+    inner = graph.node("gated", "Mul", graph.multiply("gates", silu), up)
     stream = graph.node("residual2", "Add", stream, graph.int8_linear("down", inner, INNER, WIDTH))
     return graph.model(
         graph.node("normal", "LpNormalization", stream, axis=-1, p=2), [ROWS, 8, WIDTH], 23

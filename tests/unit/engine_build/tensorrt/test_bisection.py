@@ -83,7 +83,7 @@ def test_wrong_numbers_are_found_with_both_values(tmp_path):
     assert found.error == pytest.approx(1) and "100% of the whole apart" in str(found)
 
 
-def test_engine_whose_parts_are_right_is_told_so(tmp_path):
+def test_engine_whose_parts_are_right_has_no_first_difference(tmp_path):
     path, values = network("vit", tmp_path)
     found = first_difference(path, values, Engines(), tmp_path)
     assert found.node is None

@@ -24,16 +24,16 @@ PLANTED = {
     ],
     vit: [
         ("patch", "its output", {"patch.weight": 3e4}),
-        ("gelu", "x^3 of its tanh", {"before_gelu.factor": 30}),
+        ("before_gelu", "its output", {"before_gelu.factor": 6e4}),
         ("residual1", "its output", {"patch.weight": 1.4e4}),
         ("head", SUM, {"head.weight.full": 1, "head.x.scale": 0.1}),
         ("head", BIAS, {"head.bias": 30}),
-        ("pool", "the sum behind its mean", {"last.factor": 1.2e4}),
+        ("last", "its output", {"last.factor": 6e4}),
     ],
     resnet: [
         ("second", "its output", {"second.factor": 6e4, "conv1.bias": 40, "conv2.weight.full": 1}),
         ("norm", "its output", {"gain": 3e4}),
-        ("pool", "the sum behind its mean", {"offset": 2e5}),
+        ("last", "its output", {"last.factor": 6e4}),
         ("norm", SQUARES, {"second.factor": 3e3}),
         ("norm", "the sum", {"conv1.bias": 6e3}),
         ("softplus", "the exponential", {"offset": 2e3}),
@@ -58,7 +58,7 @@ PLANTED = {
 CASES = [(network, *plant) for network, plants in PLANTED.items() for plant in plants]
 NEARLY = [
     (bert, "up.add", BIAS, {"up.bias": 4}),
-    (vit, "gelu", "x^3 of its tanh", {"before_gelu.factor": 9}),
+    (vit, "last", "its output", {"last.factor": 7e3}),
     (resnet, "norm", "its output", {"gain": 6e3}),
     (mlp, "second", BIAS, {"second.bias": 4}),
     (qwen, "norm1", SQUARES, {"embedding.factor": 25}),
@@ -118,19 +118,14 @@ class Values:
             rows = rows - rows.mean(-1, keepdims=True)
         return (rows**2).sum(-1)
 
-    def axes(self) -> tuple[int, ...]:
-        return (2, 3) if self.node.op_type == "GlobalAveragePool" else (1,)
-
-    def held(self, intermediate: str) -> float:
+    def largest(self, intermediate: str) -> float:
         x = self.node.input[0]
         values = {
             SUM: self.sums,
             BIAS: self.bias,
             SQUARES: self.squares,
             "the sum": lambda: self.of(x).reshape(8, 16, -1).sum(-1),
-            "the sum behind its mean": lambda: self.of(x).sum(self.axes()),
             "its output": lambda: self.of(self.node.output[0]),
-            "x^3 of its tanh": lambda: self.of(x) ** 3,
             "2x of its erf": lambda: 2 * self.of(x),
             "the exponential": lambda: np.exp(self.of(x)),
         }[intermediate]()
@@ -140,7 +135,7 @@ class Values:
 @pytest.mark.parametrize(("network", "node", "intermediate", "loud"), CASES)
 def test_planted_overflow_is_named_with_its_value(network, node, intermediate, loud):
     model = network(loud)
-    expected = Values(model, node).held(intermediate)
+    expected = Values(model, node).largest(intermediate)
     assert 65_504 < expected < np.inf
     held = held_beyond_half(model, samples(model))
     (found,) = (item for item in held if (item.node, item.intermediate) == (node, intermediate))
@@ -150,7 +145,7 @@ def test_planted_overflow_is_named_with_its_value(network, node, intermediate, l
 
 def test_cases_are_thirty_and_of_every_kind():
     assert [len(plants) for plants in PLANTED.values()] == [6] * 5
-    assert len({intermediate for _, _, intermediate, _ in CASES}) == 9
+    assert len({intermediate for _, _, intermediate, _ in CASES}) == 7
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -163,7 +158,7 @@ def test_good_network_gives_no_alarm(network, seed):
 @pytest.mark.parametrize(("network", "node", "intermediate", "loud"), NEARLY)
 def test_network_near_the_end_of_fp16_gives_no_alarm(network, node, intermediate, loud):
     model = network(loud)
-    assert 16_000 < Values(model, node).held(intermediate) < 65_504
+    assert 16_000 < Values(model, node).largest(intermediate) < 65_504
     assert held_beyond_half(model, samples(model)) == ()
 
 
@@ -177,8 +172,16 @@ def test_products_as_the_writer_declares_them_hold_no_sums(network, node, interm
     assert not [item for item in held if item.intermediate in (SUM, BIAS)]
 
 
-def test_layer_norm_of_large_rows_gives_no_alarm():
-    """Its kernels sum in FP32 on an H100: a BERT's rows have squares of 138,000 and more."""
-    model = bert({"norm1.gain": 300})
-    assert Values(model, "norm2").of("residual2:0").max() > 300
+@pytest.mark.parametrize(
+    ("network", "loud"),
+    [
+        (bert, {"norm1.gain": 300}),
+        (vit, {"before_gelu.factor": 1e3, "down.weight": 1e-3}),
+        (vit, {"last.factor": 1e4}),
+    ],
+    ids=["squares of a LayerNormalization", "x^3 of a GELU by its tanh", "sum of a mean"],
+)
+def test_what_an_h100_holds_in_fp32_gives_no_alarm(network, loud):
+    """Rows of tests/gpu/test_int8_sums.py and docs/decisions, 43."""
+    model = network(loud)
     assert held_beyond_half(model, samples(model)) == ()

@@ -11,12 +11,12 @@ from onnx import TensorProto, numpy_helper
 from engine_build.errors import NetworkRefused
 from engine_build.ort import OrtNetwork
 from engine_build.tensorrt.half_precision import (
-    at_qdq_opset,
     half_array,
     half_precision,
     write_half_precision,
     write_weakly_typed,
 )
+from engine_build.tensorrt.qdq_opset import at_qdq_opset
 from tests.unit.engine_build.quantized import BIASED, quantized
 from tests.unit.engine_build.tensorrt.gpu_machine import TINY, feed
 
