@@ -22,7 +22,10 @@ DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "models").rglob("*.md")]
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)#]+)(#[^)]*)?\)")
-FORBIDDEN = re.compile(r"/root/|/work/|https?://[^\s)]*(?:pypi|npm|mirror)", re.IGNORECASE)
+FORBIDDEN = re.compile(
+    r"/root/|/work/|https?://(?!pypi\.nvidia\.com)[^\s)]*(?:pypi|npm|mirror)", re.IGNORECASE
+)
+"""NVIDIA's own index is where TensorRT's wheels are had."""
 TEXTS = {".md", ".py", ".yaml", ".yml", ".txt", ".json", ".toml"}
 
 

@@ -31,9 +31,9 @@ LOCKS = ("builder", "server", "test", "bindings-11.4.0.106")
 LEFT_OUT = re.compile(
     r"pip|setuptools|sympy|networkx|mpmath|scikit-learn|scipy|joblib|threadpoolctl|narwhals|torch"
     r"|sentence-transformers|transformers|cloudpickle|hf-xet|nvidia-.*|triton|tensorrt-.*"
-    r"|boto3|botocore|s3transfer|jmespath"
+    r"|boto3|botocore|s3transfer|jmespath|huggingface-hub"
 )
-"""What the machine has, and what neither rows nor known networks import."""
+"""What the machine has, with the hub client of its own transformers, and what no row imports."""
 NOT_NEEDED = re.compile(r"/__pycache__$|/(onnx|numpy)/(.*/)?tests?$")
 NUMPY_OF_TRITON = "triton"
 """The lock with the NumPy of Triton's Python stub."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache
 
 import pytest
 
 from roundhouse.dev.gpu.engines import BuiltEngine
 from roundhouse.dev.gpu.machine import GpuMachine, find_machine, missing
+from roundhouse.errors import RoundhouseError
 from roundhouse.processes import Processes
 from tests.gpu.minilm import ROOT, STORE, builds, minilm_tree, variables
 
 BENCHMARK_SECONDS = "5"
+LEAST_CAPABILITY = {"bf16": 8.0, "fp8": 8.9}
 
 
 @pytest.fixture(scope="session", name="variables")
@@ -34,12 +35,34 @@ def machine(variables) -> GpuMachine:
 @pytest.fixture(scope="session")
 def build(machine) -> Callable[[str], BuiltEngine]:
     """Build MiniLM in a precision, by the real command; what is known is not built again."""
-    tree = minilm_tree(machine.platform, machine.instance_type, is_exact=machine.is_exact)
-    seconds = {"ROUNDHOUSE_BENCHMARK_SECONDS": BENCHMARK_SECONDS}
-    own = builds(tree, STORE, machine.python, **seconds)
-    return lambda precision: own.build(f"minilm-{precision}")
+
+    def once(precision: str) -> BuiltEngine:
+        least = LEAST_CAPABILITY.get(precision, 0.0)
+        if float(machine.host.compute_capability) < least:
+            pytest.skip(f"{precision} needs compute capability {least}")
+        tree = minilm_tree(
+            precision, machine.platform, machine.instance_type, is_exact=machine.is_exact
+        )
+        seconds = {"ROUNDHOUSE_BENCHMARK_SECONDS": BENCHMARK_SECONDS}
+        return builds(tree, STORE, machine.python, **seconds).build(f"minilm-{precision}")
+
+    return once
 
 
 @pytest.fixture(scope="session")
 def engine(build) -> Callable[[str], BuiltEngine]:
-    return cache(build)
+    """Build MiniLM in a precision at the first use; a build that failed is not tried again."""
+    outcomes: dict[str, BuiltEngine | RoundhouseError] = {}
+
+    def once(precision: str) -> BuiltEngine:
+        if precision not in outcomes:
+            try:
+                outcomes[precision] = build(precision)
+            except RoundhouseError as error:
+                outcomes[precision] = error
+        outcome = outcomes[precision]
+        if isinstance(outcome, RoundhouseError):
+            raise outcome
+        return outcome
+
+    return once

@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-import copy
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -29,33 +26,27 @@ from roundhouse.report import open_report
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = Paths(code=ROOT, tree=ROOT, build=ROOT / "build")
 FOLDER = ROOT / "build" / "gpu"
-STORE, WORK, TREE = FOLDER / "store", FOLDER / "work", FOLDER / "tree"
-PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "int8", "auto")
+STORE, WORK = FOLDER / "store", FOLDER / "work"
 H100 = "ml.p5.4xlarge"
 
 
-def models() -> dict[str, Mapping[str, Any]]:
-    """Return models/sentence-embedder.yaml in each precision, by name."""
-    source = yaml.safe_load((ROOT / "models" / "sentence-embedder.yaml").read_text("utf-8"))
-    found: dict[str, Mapping[str, Any]] = {}
-    for precision in PRECISIONS:
-        model = copy.deepcopy(source)
-        model["name"], model["engine"]["precision"] = f"minilm-{precision}", precision
-        found[model["name"]] = model
-    return found
-
-
 def minilm_tree(
-    platform: ServingPlatform, instance_type: InstanceType, *, is_exact: bool = True
+    precision: str,
+    platform: ServingPlatform,
+    instance_type: InstanceType,
+    *,
+    is_exact: bool = True,
 ) -> Path:
-    """Write the tree of those models for a GPU, and return it."""
+    """Write the tree of models/sentence-embedder.yaml in a precision, for a GPU, and return it."""
+    model = yaml.safe_load((ROOT / "models" / "sentence-embedder.yaml").read_text("utf-8"))
+    model["name"], model["engine"]["precision"] = f"minilm-{precision}", precision
     return write_tree(
         ROOT,
-        TREE,
+        FOLDER / f"tree-{precision}",
         platform=platform,
         instance_type=instance_type,
         is_exact=is_exact,
-        models=models(),
+        models={model["name"]: model},
     )
 
 
@@ -79,7 +70,7 @@ def builds(tree: Path, store: Path, python: str, **more: str) -> Builds:
 def main(store: Path) -> None:
     """Make the networks of every row and of `roundhouse demo --gpu` on this CPU, and no others."""
     platform, instance_type = serving_platforms()[DEFAULT_PLATFORM], instance_types()[H100]
-    own = minilm_tree(platform, instance_type)
+    own = minilm_tree("auto", platform, instance_type)
     demo = write_tree(ROOT, FOLDER / "demo-tree", platform=platform, instance_type=instance_type)
     keys: frozenset[str] = frozenset()
     names = sorted(path.stem for path in (demo / "models").glob("*.yaml"))

@@ -40,7 +40,8 @@ def figures(engine):
     )
     with tarfile.open(engine.archive) as archive:
         plan = archive.getmember(manifest.engine_file).size
-    own = [item for item in manifest.benchmark if item.precision == manifest.precision]
+    chosen = (manifest.runtime.name, manifest.precision)
+    own = [item for item in manifest.benchmark if (item.runtime, item.precision) == chosen]
     return {
         "precision": manifest.precision,
         "mean": accuracy.mean,

@@ -35,8 +35,8 @@ from roundhouse.processes import Processes, Run
 from roundhouse.report import Report, open_report
 from roundhouse.session import Session, valid_tree
 
-FOLDER = LOCAL_GPU
-"""Below build/: the tree, the work folder with its plans, the store, unpacked archives."""
+FOLDER = "gpu"
+"""Below build/: store, plans and archives, which the rows of tests/gpu share."""
 
 
 def run_gpu_demo() -> None:
@@ -51,7 +51,7 @@ def run_gpu_demo() -> None:
     assert machine.platform is not None and machine.instance_type is not None
     tree = write_tree(
         paths.tree,
-        paths.build / FOLDER / "tree",
+        paths.build / FOLDER / "demo-tree",
         platform=machine.platform,
         instance_type=machine.instance_type,
         is_exact=machine.is_exact,

@@ -124,8 +124,8 @@ def serving(
             if how is None and time.monotonic() - begin > start_seconds:
                 how = f"is not healthy after {start_seconds:.0f} s"
             if how is not None:
-                said = " | ".join(filter(None, map(str.strip, lines)))
-                raise NotReadyError(f"`{' '.join(argv[:3])} …` {how}: {said or 'it says nothing'}")
+                words = " | ".join(filter(None, map(str.strip, lines)))
+                raise NotReadyError(f"`{' '.join(argv[:3])} …` {how}: {words or 'no output'}")
         yield Server(client=client, ready_seconds=time.monotonic() - begin)
     finally:
         client.close()

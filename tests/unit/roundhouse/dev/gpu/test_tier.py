@@ -48,7 +48,9 @@ FACTS = {
 def rows(tmp_path):
     (tmp_path / "test_a.py").write_text(ROWS)
     (tmp_path / "test_b.py").write_text("import no_such_module\n")
-    return [f"{tmp_path}/test_{name}.py" for name in "ab"]
+    lacks = """raise ModuleNotFoundError("No module named 'torch'")\n"""
+    (tmp_path / "test_c.py").write_text(lacks)
+    return [f"{tmp_path}/test_{name}.py" for name in "abc"]
 
 
 def test_every_row_has_an_outcome_even_where_the_process_dies(rows):
@@ -56,6 +58,7 @@ def test_every_row_has_an_outcome_even_where_the_process_dies(rows):
     outcomes = {name: row["outcome"] for name, row in found.items()}
     assert outcomes == {
         "test_b.py": "fail",
+        "test_c.py": "not run",
         "test_measures": "pass",
         "test_cannot": "not run",
         "test_fails": "fail",
@@ -64,6 +67,7 @@ def test_every_row_has_an_outcome_even_where_the_process_dies(rows):
         "test_breaks": "fail",
     }
     assert found["test_measures"]["figures"] == {"p50_ms": 0.29123456}
+    assert found["test_c.py"]["reason"] == "needs torch, which this machine has not"
     assert "no such thing" in found["test_cannot"]["reason"]
     assert "code 9" in found["test_dies"]["reason"]
     assert "one is not two" in format_row(found["test_fails"])
@@ -98,5 +102,5 @@ def test_a_tier_of_which_nothing_ran_has_not_passed(rows, tmp_path, capsys):
 
 
 def test_minilms_builds_come_last_and_the_commit_is_known():
-    assert files()[-1] == "tests/gpu/test_minilm.py" and "tests/gpu/test_trtexec.py" in files()
+    assert files()[-2] == "tests/gpu/test_minilm.py" and "tests/gpu/test_trtexec.py" in files()
     assert commit()
