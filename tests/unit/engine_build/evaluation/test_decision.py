@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -168,6 +170,16 @@ OVERFLOW = {"fp16": "fp16 engine gives NaN or Inf for 3 of 200 samples."}
 def test_auto_says_why_it_takes_an_engine(results, speedups, precision, reason):
     decision = decide("auto", results, speedups)
     assert decision.precision == precision and reason in decision.sentence
+
+
+@pytest.mark.parametrize("requested", ["auto", "int8"])
+def test_the_decision_says_which_layers_went_back_to_float(requested):
+    placed = dataclasses.replace(
+        findings(int8="pass") if requested == "int8" else PASSES,
+        placement={"int8": "/layer.*/output (12 layers) in float, 1.07 times as fast so"},
+    )
+    sentence = decide(requested, placed, [speed()]).sentence
+    assert "(/layer.*/output (12 layers) in float, 1.07 times as fast so)" in sentence
 
 
 def test_auto_names_only_the_shapes_at_which_int8_is_too_slow():
