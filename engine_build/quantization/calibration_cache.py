@@ -25,11 +25,11 @@ from onboarding.names import network_path
 
 CACHE_NAME = "calibration.cache"
 HEADER = re.compile(r"TRT-([0-9A-Za-z]+)-([0-9A-Za-z]+)")
-ENTRY = re.compile(r"(.+): ([0-9a-f]{8})")
+ENTRY = re.compile(r"(.+): ([0-9a-f]{8}|0)")
 INFINITE = "7f800000"
 ENTROPY = "EntropyCalibration2"
 HEADER_FORM = "TRT-<version>-<algorithm>, such as TRT-101601-EntropyCalibration2"
-ENTRY_FORM = "<tensor>: <8 lower-case hexadecimal digits>, such as input: 3c010a14"
+ENTRY_FORM = "<tensor>: <8 lower-case hexadecimal digits, or 0>, such as input: 3c010a14"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +115,10 @@ def parse_cache(data: bytes, source: str) -> CalibrationCache:
         entry = ENTRY.fullmatch(line)
         if entry is None:
             raise _fault(source, number, line, ENTRY_FORM)
-        name, scale = entry[1], struct.unpack("!f", bytes.fromhex(entry[2]))[0]
-        if entry[2] not in ("00000000", INFINITE) and not 0 < scale < math.inf:
+        # TensorRT 10.6 writes a scale of 0 as one digit.
+        name, digits = entry[1], entry[2].zfill(8)
+        scale = struct.unpack("!f", bytes.fromhex(digits))[0]
+        if digits not in ("00000000", INFINITE) and not 0 < scale < math.inf:
             allowed = f"a scale that is a number and not negative, and this one is {scale}"
             raise _fault(source, number, line, allowed)
         if name in scales or name in infinite:
@@ -124,7 +126,7 @@ def parse_cache(data: bytes, source: str) -> CalibrationCache:
                 f"calibration cache {source}, line {number}: tensor {name!r} has a line already; "
                 "delete one."
             )
-        if entry[2] == INFINITE:
+        if digits == INFINITE:
             infinite.append(name)
         else:
             scales[name] = scale

@@ -40,6 +40,10 @@ def minilm_tree(
     """Write the tree of models/sentence-embedder.yaml in a precision, for a GPU, and return it."""
     model = yaml.safe_load((ROOT / "models" / "sentence-embedder.yaml").read_text("utf-8"))
     model["name"], model["engine"]["precision"] = f"minilm-{precision}", precision
+    if precision == "fp8":
+        # The search is INT8's; the row's bar is below the file's budget.
+        del model["engine"]["sensitivity_search"]
+        model["accuracy"]["budget"] = {"mean": 0.997, "worst": 0.985, "neighbours": 0.92}
     return write_tree(
         ROOT,
         FOLDER / f"tree-{precision}",

@@ -270,7 +270,7 @@ def full_gpu(leave_mib: int = 0) -> Iterator[None]:
 
 def archive(
     root: Path,
-    plan: Path,
+    file: Path,
     inputs: Mapping[str, tuple[str, Shape]],
     outputs: Mapping[str, tuple[str, Shape]],
     *profiles: ProfileRecord,
@@ -279,10 +279,10 @@ def archive(
 ) -> Path:
     """Write the archive of a plan of this machine: KServe types and shapes by name."""
     root.mkdir(parents=True)
-    shutil.copy(plan, root / "model.plan")
+    shutil.copy(file, root / "model.plan")
     if tokenizer is not None:
         shutil.copy(tokenizer, root / "tokenizer.json")
-    version = plan_version(plan)
+    version = plan_version(file)
     records = {
         side: tuple(
             TensorRecord(name=name, datatype=kind, shape=shape)

@@ -117,7 +117,10 @@ def servable_model(archive: EngineArchive, settings: Settings, load: Callable[[]
         probe, row_tokens = images.probe(), 1
         most_queued = images.most_rows
     elif archive.tokenizer is None:
-        probe = [tuple(array[0] for array in zeros(manifest.inputs, 1, None))]
+        # Of a length that a profile takes: a probe that fails stands for a broken engine.
+        sequences = [item.sequence[0] for item in manifest.optimization_profiles if item.sequence]
+        shortest = min(sequences, default=None)
+        probe = [tuple(array[0] for array in zeros(manifest.inputs, 1, shortest))]
         row_tokens = len(manifest.inputs)
     else:
         longest = longest_sequence(manifest.optimization_profiles)

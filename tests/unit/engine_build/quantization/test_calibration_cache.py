@@ -124,6 +124,11 @@ def test_refuses_a_file_that_is_no_cache_by_its_line(data, fault):
         parse_cache(data, "old.cache")
 
 
+def test_scale_of_zero_is_one_digit_as_tensorrt_writes_it():
+    cache = parse_cache(f"{HEADER}x: 3c010a14\nonnx::Conv_633_output: 0\n".encode(), "a.cache")
+    assert cache.scales["onnx::Conv_633_output"] == 0
+
+
 INFINITE = HEADER + "x: 3c010a14\nONNXTRT_Broadcast_578_output: 7f800000\nmask: 7f800000"
 
 
