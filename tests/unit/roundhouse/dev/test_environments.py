@@ -110,7 +110,7 @@ def test_every_requirement_is_hashed_and_linked():
 
 
 @pytest.mark.parametrize(("has_index", "build"), [(True, "torch-cpu"), (False, "torch-cuda")])
-def test_pytorchs_index_is_asked_once_for_all_environments(workshop, has_index, build):
+def test_pytorchs_index_is_requested_once_for_all_environments(workshop, has_index, build):
     workshop.run.has_index = has_index
     for name in ("quantizer", "vllm"):
         (workshop.root / f"requirements/{name}.txt").write_text("")

@@ -86,14 +86,14 @@ def sources() -> Iterator[Path]:
                 yield path
 
 
-def asked(text: str) -> list[str]:
+def torch_requests(text: str) -> list[str]:
     """The commands that install torch by its name, not by a lock."""
     words = re.sub(r"""["'],\s*["']""", " ", re.sub(r"\\\n\s*", "", text))
     return [line.strip() for line in words.splitlines() if ASKS.search(line)]
 
 
 def test_no_file_of_the_tree_asks_for_torch_without_its_libraries():
-    found = {str(path): asked(path.read_text(errors="replace")) for path in set(sources())}
+    found = {str(path): torch_requests(path.read_text(errors="replace")) for path in set(sources())}
     assert len(found) > 500
     assert {path: lines for path, lines in found.items() if lines} == {}
 
@@ -108,8 +108,8 @@ def test_no_file_of_the_tree_asks_for_torch_without_its_libraries():
     ],
 )
 def test_refuses_torch_by_its_name(text):
-    assert len(asked(text)) == 1
-    assert asked("pip install -r requirements/torch-cuda.txt") == []
+    assert len(torch_requests(text)) == 1
+    assert torch_requests("pip install -r requirements/torch-cuda.txt") == []
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -178,17 +178,17 @@ def recipe(name: str) -> Recipe:
     return Recipe(name=name, folder=f".venvs/{name}", inputs=(lock,), modules=("torch",))
 
 
-def workshop(root: Path, index: str | None, said: list[str]) -> Workshop:
+def workshop(root: Path, index: str | None, lines: list[str]) -> Workshop:
     python = Path(sys.executable).resolve()
-    return Workshop(root=root, python=python, run=Processes(), say=said.append, torch_index=index)
+    return Workshop(root=root, python=python, run=Processes(), say=lines.append, torch_index=index)
 
 
 def test_environments_take_torch_from_an_index_that_answers_and_share_its_files(tree, tmp_path):
-    said: list[str] = []
+    lines: list[str] = []
     with index(tmp_path / "index") as address:
-        ours = workshop(tree, address, said)
+        ours = workshop(tree, address, lines)
         build = choose_torch(ours)
-        assert build == cpu_build(address) and said == []
+        assert build == cpu_build(address) and lines == []
         for name in ("one", "two"):
             make(ours, recipe(name), torch=build)
     one, two = (
@@ -213,9 +213,9 @@ def test_index_that_does_not_answer_is_given_up(tree):
     assert PROBE_SECONDS <= 10
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"http://127.0.0.1:{closed.getsockname()[1]}/simple"
-    said: list[str] = []
-    assert choose_torch(workshop(tree, address, said)) == CUDA_BUILD
-    assert len(said) == 1
+    lines: list[str] = []
+    assert choose_torch(workshop(tree, address, lines)) == CUDA_BUILD
+    assert len(lines) == 1
 
 
 def test_pytorchs_index_is_named_by_uv():
