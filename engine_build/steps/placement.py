@@ -2,8 +2,10 @@
 
 The CPU chose a network's Q/DQ nodes by accuracy and by rule; whether TensorRT is faster with them
 depends on the GPU. So, role by role, the plan without a role's Q/DQ nodes is compiled and timed
-against the best one so far, and takes its place where it is GAIN times as fast at the opt shape of
-every profile. The verify step judges what is left, and the benchmark holds it against FP16.
+against the fastest one so far. A role stays quantized where the plan is GAIN times as fast for it at
+the opt shape of a profile; else it goes back to float, which is more accurate. So what is chosen is
+at most GAIN times as slow as the fastest plan. The verify step judges what is left, and the
+benchmark holds it against FP16.
 
 A threshold of 1.02 is that of NVIDIA's Model Optimizer (its autotune of Q/DQ placement).
 """
@@ -86,7 +88,7 @@ class _Role:
 
 
 class _Search:
-    """The best placement of one candidate so far."""
+    """The placement of one candidate so far."""
 
     def __init__(
         self,
@@ -99,6 +101,7 @@ class _Search:
         clock: Callable[[], float],
     ) -> None:
         self.best, self.network = candidate, state.networks[candidate.precision]
+        self._fastest = candidate
         self._context, self._state, self._load = context, state, load
         self._source, self._compile, self._clock = source, compile_plan, clock
         self._quantized = read_model(self.network.path)
@@ -113,7 +116,7 @@ class _Search:
     @property
     def sentence(self) -> str:
         """Say which layers went back to float, and what was not measured."""
-        text = ", ".join(self._notes) if self._notes else "no role of layers is faster in float"
+        text = ", ".join(self._notes) if self._notes else "every role of layers is faster so"
         return text + (
             f"; {self._unmeasured} roles not timed within {LONGEST_SECONDS / 60:.0f} minutes"
             if self._unmeasured
@@ -156,12 +159,14 @@ class _Search:
             return
         ratio = self._times_as_fast(candidate)
         self._context.log.line(f"  {ratio:.3f} times as fast with {role} in float")
-        if ratio >= GAIN:
+        if ratio * GAIN >= 1:
             self.best, self.network, self._quantized = candidate, network, model
             self._notes.append(f"{role} in float, {ratio:.2f} times as fast so")
+        if ratio > 1:
+            self._fastest = candidate
 
     def _times_as_fast(self, candidate: Candidate) -> float:
-        """Return how many times as fast as the best one a candidate is, at its worst opt shape."""
+        """Return how many times as fast as the fastest one a candidate is, at its worst shape."""
         request, samples = self._context.request, self._context.request.validation.values
         shapes = dict.fromkeys(
             Shape(
@@ -176,7 +181,7 @@ class _Search:
         ]
         with ExitStack() as stack:
             engines = []
-            for name, item in (("best", self.best), ("tried", candidate)):
+            for name, item in (("fastest", self._fastest), ("tried", candidate)):
                 running = self._load("tensorrt", item.path)
                 stack.callback(close, running)
                 engines.append(
