@@ -13,6 +13,7 @@ import pytest
 
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.platforms import generation_platforms
+from onboarding.values import is_same_build
 from stacks.image_contents import IMAGE_CONTENTS
 from tests.locked_requirements import _pinned
 
@@ -105,8 +106,8 @@ def test_gpu_builder_starts_from_the_serving_image():
 @every_tensorrt
 def test_every_tensorrt_that_serves_has_locked_bindings_of_that_build(tensorrt):
     bindings = (ROOT / f"requirements/bindings-{tensorrt}.txt").read_text()
-    pattern = rf"^tensorrt-cu13-bindings=={re.escape(tensorrt)}(\.\d+)* "
-    assert re.search(pattern, bindings, re.MULTILINE)
+    found = re.search(r"^tensorrt-cu1[23]-bindings==([\d.]+) ", bindings, re.MULTILINE)
+    assert found is not None and is_same_build(found[1], tensorrt)
     builder = (ROOT / "requirements/builder.txt").read_text()
     assert _pinned(builder) & _pinned(bindings) == set()
 
