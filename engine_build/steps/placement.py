@@ -2,9 +2,9 @@
 
 The CPU chose a network's Q/DQ nodes by accuracy and by rule; whether TensorRT is faster with them
 depends on the GPU. So, role by role, the plan without a role's Q/DQ nodes is compiled and timed
-against the fastest one so far. A role stays quantized where the plan is GAIN times as fast for it at
-the opt shape of a profile; else it goes back to float, which is more accurate. So what is chosen is
-at most GAIN times as slow as the fastest plan. The verify step judges what is left, and the
+against the fastest one so far. A role stays quantized where the plan is GAIN times as fast for it
+at the opt shape of a profile; else it goes back to float, which is more accurate. So what is chosen
+is at most GAIN times as slow as the fastest plan. The verify step judges what is left, and the
 benchmark holds it against FP16.
 
 A threshold of 1.02 is that of NVIDIA's Model Optimizer (its autotune of Q/DQ placement).
