@@ -15,8 +15,8 @@ Softplus, Mish    the exponential
 any               its outputs
 
 On an H100 (TensorRT 10.6) norms, GELU and Softplus behind a MatMul are infinite where those values
-leave FP16; sums of LayerNormalization and ReduceMean and x^3 of GELU's tanh form are not. No fused
-kernel takes convolutions of INT8.
+leave FP16; sums of LayerNormalization and ReduceMean and x^3 of GELU's tanh form are not.
+Convolutions of INT8 were not measured, and are not judged.
 """
 
 from __future__ import annotations
