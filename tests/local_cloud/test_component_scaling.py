@@ -68,7 +68,7 @@ def register(hosted, low, high):
 
 
 def answer_of(hosted):
-    """The component's answer, or None while it has no copy; a retry wakes it, as a client's does."""
+    """The answer, or None while the component has no copy; a retry wakes it, as a client's does."""
     try:
         return hosted.invoke()
     except ClientError as error:
