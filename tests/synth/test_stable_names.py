@@ -1,7 +1,8 @@
-"""Logical ids of stateful resources and names of live endpoints, endpoint configs and models.
+"""Engine keys, names of what is deployed, and every resource of the templates, as golden files.
 
-A changed logical id replaces a resource, and a changed name rolls every live endpoint out anew.
-`python -m tests.synth.test_stable_names` writes the golden file, which is reviewed like code.
+A changed key builds an engine anew, a changed logical id replaces a resource, and a changed name
+rolls every live endpoint out anew. `python -m tests.synth.test_stable_names` writes the golden
+files, which are reviewed like code.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import pytest
 
 from onboarding import names
 from onboarding.deployment import Deployment, Target
+from onboarding.generation_resolve import checkpoint_keys
 from onboarding.resolve import deployments
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import read_tree
 from tests.synth.assembly import SOURCES, Stacks, synthesized
-from tests.synth.deployments import environment, unlocked, with_locks
+from tests.synth.deployments import ROOT, environment, unlocked, with_locks
 from tests.synth.endpoint_cases import MODEL, beside
 from tests.synth.full_stage import KINDS, SETTINGS
 from tests.synth.generation_cases import SCALED, generator_files, lock_checkpoints
@@ -30,7 +32,10 @@ from tests.unit.onboarding.trees import tree_root
 
 pytestmark = pytest.mark.synth
 
-GOLDEN = Path(__file__).parent / "golden" / "stable-names.txt"
+FOLDER = Path(__file__).parent / "golden"
+GOLDEN = FOLDER / "stable-names.txt"
+RESOURCES = FOLDER / "resources.txt"
+KEYS = FOLDER / "keys.txt"
 STATEFUL = {
     "AWS::CloudFormation::WaitConditionHandle",
     "AWS::ECR::Repository",
@@ -131,14 +136,43 @@ def environments(folder: Path) -> dict[str, Stacks]:
     return stages
 
 
-def golden_text(folder: Path) -> str:
-    """The golden file of the present tree."""
+def resource_lines(environment: str, stacks: Stacks) -> Iterator[str]:
+    """A line for every resource: environment, stack, logical id, type, digest of all it says."""
+    for name, stack in sorted(stacks.items()):
+        for logical_id, resource in sorted(stack.template["Resources"].items()):
+            said = {key: value for key, value in resource.items() if key != "Metadata"}
+            digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+            yield f"[{environment}] {name} {logical_id} {resource['Type']} {digest}"
+
+
+def key_lines() -> Iterator[str]:
+    """A line for every engine and checkpoint of the shipped trees, with its key."""
+    for name in ("dev", "local"):
+        for deployment in unlocked(name):
+            for variant in deployment.variants:
+                for target in variant.targets:
+                    model, instance = target.model.name, target.instance_type.name
+                    yield f"[{name}] {deployment.name} {model} {instance} {target.engine_key}"
+    chat = ROOT / "examples" / "chat"
+    for name, spec in sorted(read_tree(chat).generators.items()):
+        for key, scheme in checkpoint_keys(spec, chat).items():
+            yield f"[chat] {name} {scheme} {key}"
+
+
+def golden_texts(folder: Path) -> dict[Path, str]:
+    """The golden files of the present tree, by path."""
     stages = environments(folder).items()
-    return "".join(f"{line}\n" for name, stacks in stages for line in stable_lines(name, stacks))
+    lines = {
+        GOLDEN: [line for name, stacks in stages for line in stable_lines(name, stacks)],
+        RESOURCES: [line for name, stacks in stages for line in resource_lines(name, stacks)],
+        KEYS: list(key_lines()),
+    }
+    return {path: "".join(f"{line}\n" for line in found) for path, found in lines.items()}
 
 
-def test_logical_ids_and_names_of_what_is_deployed_stay_as_they_are(tmp_path):
-    assert golden_text(tmp_path) == GOLDEN.read_text(encoding="utf-8")
+def test_keys_names_and_resources_of_what_is_deployed_stay_as_they_are(tmp_path):
+    for path, text in golden_texts(tmp_path).items():
+        assert text.splitlines() == path.read_text(encoding="utf-8").splitlines(), path.name
 
 
 def test_endpoint_names_are_those_of_the_environment_and_the_file():
@@ -151,4 +185,5 @@ def test_endpoint_names_are_those_of_the_environment_and_the_file():
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        GOLDEN.write_text(golden_text(Path(folder)), encoding="utf-8")
+        for path, text in golden_texts(Path(folder)).items():
+            path.write_text(text, encoding="utf-8")
