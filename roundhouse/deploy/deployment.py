@@ -16,7 +16,6 @@ from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
 from roundhouse.deploy.builds.engine_requests import BuiltEntry, EnginesNotBuiltError
 from roundhouse.deploy.builds.source import (
     publish_adapters,
-    publish_capture_checks,
     require_committed_sources,
 )
 from roundhouse.deploy.endpoint_steps import (
@@ -248,9 +247,6 @@ def _deploy_endpoints(
                 on_line=read_line,
             )
             step.finish(deployed.summary)
-        publish_capture_checks(
-            session, [item for item in deployments if isinstance(item, Deployment)]
-        )
         return deployed
     except RoundhouseError:
         try:

@@ -25,7 +25,7 @@ from roundhouse.gitops.template_changes import Template
 from roundhouse.session import Session
 
 SERVICES = ("application-autoscaling", "chatbot", "cloudformation", "cloudwatch", "codebuild",
-            "ecr", "iam", "kms", "lambda", "logs", "s3", "sagemaker", "scheduler", "sns",
+            "ecr", "iam", "kms", "lambda", "logs", "s3", "sagemaker", "sns",
             "stepfunctions")  # fmt: skip
 SHARED_PARTS = ("foundation", "builds", "observability")
 """Stacks beside the endpoints' that every deployed environment has."""

@@ -10,7 +10,6 @@ import pytest
 
 from engine_build.__main__ import main
 from engine_build.evaluation.__main__ import main as runtimes
-from engine_build.lengths.__main__ import main as lengths
 from tests.unit.engine_build.graphs import linear
 from tests.unit.engine_build.trees import write_tensors_tree
 
@@ -81,8 +80,6 @@ def test_refuses_a_stdout_that_nobody_reads_in_a_sentence(root):
 @pytest.mark.parametrize(
     ("command", "arguments", "words"),
     [
-        (lengths, (), "required: action"),
-        (lengths, ("replay",), "invalid choice: 'replay' (choose from"),
         (runtimes, ("--seconds", "nan"), "'nan' is no number of seconds"),
         (runtimes, ("--seconds", "inf"), "'inf' is no number of seconds"),
         (runtimes, ("--shapes=0",), "shape '0' is no BATCHxSEQUENCE"),
