@@ -14,8 +14,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from engine_build.card.charts import ROW_WIDTH, Row, element, row_chart, scale
 from roundhouse.report import markdown_rows
+from roundhouse.reports.charts import ROW_WIDTH, Row, element, row_chart, scale
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 MACHINES = {"h200": "An NVIDIA H200", "cpu": "Two cores of a CPU"}

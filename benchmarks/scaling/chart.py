@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from benchmarks.scaling.record import ScalingRun
-from engine_build.card.charts import Axis, Frame, Line, Mark, axis, element, plot, scale
+from roundhouse.reports.charts import Axis, Frame, Line, Mark, axis, element, plot, scale
 
 WIDTH, PANEL, GAP = 900.0, 150.0, 46.0
 LEFT, RIGHT, TOP, FOOT = 64.0, 884.0, 40.0, 40.0

@@ -14,6 +14,7 @@ from roundhouse.gitops.build_estimates import (
     compile_estimate,
     packaging_estimate,
 )
+from roundhouse.money import usd
 from roundhouse.session import Session
 
 COLUMNS = ("model", "engine", "what", "why", "where", "minutes", "USD")
@@ -56,8 +57,15 @@ class BuildPreview:
     def cells(self) -> tuple[str, ...]:
         """Return the row of a table."""
         minutes = f"unknown: {self.origin}" if self.minutes is None else f"{self.minutes:g}"
-        usd = "unknown" if self.usd is None else f"{self.usd:.2f}"
-        return self.model, self.engine_key, self.action, self.why, self.machine, minutes, usd
+        return (
+            self.model,
+            self.engine_key,
+            self.action,
+            self.why,
+            self.machine,
+            minutes,
+            usd(self.usd),
+        )
 
 
 def build_preview(

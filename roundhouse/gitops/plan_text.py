@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from roundhouse import money
 from roundhouse.gitops.plan_document import (
     BuildEstimate,
     CostChange,
@@ -18,6 +19,7 @@ from roundhouse.gitops.plan_document import (
 )
 from roundhouse.gitops.plan_generation import generation_notes, generation_sections
 from roundhouse.gitops.plan_section import Section
+from roundhouse.money import BreakEven, usd
 from roundhouse.text import quantity
 
 SHOWN_VALUE = 60
@@ -70,6 +72,11 @@ def sections(plan: EnvironmentPlan) -> Iterator[Section]:
             columns=("endpoint", "change", "rollout", "USD a month: least / typical / most",
                      "USD a million requests"),
             rows=tuple(map(_endpoint_row, plan.endpoints)),
+        ),
+        Section(
+            title="Cost now and of the candidate",
+            columns=("endpoint", *money.COLUMNS[1:]),
+            rows=tuple(item.cells() for item in map(_break_even, plan.endpoints) if item),
         ),
         Section(
             title="Engines",
@@ -189,20 +196,23 @@ def _cost(cost: CostChange) -> str:
 def _money(cost: MonthlyCost | None) -> str:
     if cost is None:
         return "-"
-    return " / ".join(
-        "unknown" if value is None else f"{value:,.0f}"
-        for value in (cost.least, cost.typical, cost.most)
-    )
+    return " / ".join(map(usd, (cost.least, cost.typical, cost.most)))
 
 
 def _per_million(cost: CostChange) -> str:
-    values = [
-        "unknown" if value is None else f"{value:.4g}"
-        for value in (cost.per_million_before, cost.per_million_after)
-    ]
+    values = [usd(cost.per_million_before), usd(cost.per_million_after)]
     if cost.before is None or values[0] == values[1]:
         return values[1]
     return " → ".join(values)
+
+
+def _break_even(item: EndpointChange) -> BreakEven | None:
+    """Return what a change of typical cost pays back; None where an endpoint is new or the same."""
+    before, after = item.cost.before, item.cost.after
+    if before is None or after is None or before.typical == after.typical:
+        return None
+    build = item.cost.build
+    return BreakEven(name=item.name, now=before.typical, candidate=after.typical, build=build)
 
 
 def _engine_row(engine: EngineChange) -> tuple[str, ...]:
@@ -233,8 +243,8 @@ def _estimate(route: str | None, estimate: BuildEstimate) -> str:
     if estimate.minutes is None:
         return f"route {route}, time and cost unknown: {estimate.origin}"
     word = "at most" if estimate.is_bound else "about"
-    usd = "cost unknown" if estimate.usd is None else f"{word} {estimate.usd:.2f} USD"
-    return f"route {route}, {word} {estimate.minutes:g} min, {usd} ({estimate.origin})"
+    cost = "cost unknown" if estimate.usd is None else f"{word} {usd(estimate.usd)} USD"
+    return f"route {route}, {word} {estimate.minutes:g} min, {cost} ({estimate.origin})"
 
 
 def _evidence_rows(engine: EngineChange) -> Iterator[tuple[str, ...]]:
@@ -301,4 +311,4 @@ def _plain(value: Any) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{'-' if value < 0 else '+'}{abs(value):,.0f} USD"
+    return f"{'-' if value < 0 else '+'}{usd(abs(value))} USD"

@@ -12,7 +12,9 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from engine_build.card.charts import (
+from engine_build.card.render import render
+from local_cloud.cloudwatch.evaluation import EXTRA_DATAPOINTS, OK, Rule, verdict
+from roundhouse.reports.charts import (
     Axis,
     Frame,
     Line,
@@ -25,8 +27,6 @@ from engine_build.card.charts import (
     plot,
     scale,
 )
-from engine_build.card.render import render
-from local_cloud.cloudwatch.evaluation import EXTRA_DATAPOINTS, OK, Rule, verdict
 from roundhouse.reports.dashboards.body import (
     Body,
     Curve,

@@ -10,10 +10,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from engine_build.card.charts import Line, axis, line_chart, scale
 from roundhouse.load_test.document import load_document
 from roundhouse.load_test.options import Loop
 from roundhouse.load_test.result import LoadResult
+from roundhouse.reports.charts import Line, axis, line_chart, scale
 from roundhouse.reports.load_report import FRAME, load_page
 from tests.unit.roundhouse.load_test.phases import (
     HERE,

@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
-from engine_build.card.charts import Mark
 from roundhouse.errors import RoundhouseError
 from roundhouse.processes import Outcome
+from roundhouse.reports.charts import Mark
 from roundhouse.reports.dashboards.__main__ import main
 from roundhouse.reports.dashboards.body import Curve, selected_body
 from roundhouse.reports.dashboards.example_locks import with_example_locks

@@ -11,9 +11,16 @@ from html.parser import HTMLParser
 import pytest
 
 from engine_build.card import formats
-from engine_build.card.charts import element, scale
-from engine_build.card.files import card_files
-from engine_build.card.page import card_data, card_page
+from engine_build.card.facts import CardFacts
+from engine_build.card.page import card_data, card_files, card_page
+from engine_build.card.precisions import (
+    LEFT_OUT,
+    MEASURED,
+    NOT_RECORDED,
+    PUBLISHED,
+    precision_rows,
+    precisions_markdown,
+)
 from engine_build.card.render import milliseconds, per_second
 from engine_build.log import Log
 from engine_build.onnx_graph.network_store import RECORD_NAME, NetworkRecord
@@ -21,7 +28,7 @@ from engine_build.options import Options
 from engine_build.request import build_request
 from engine_build.store import FolderStore
 from onboarding.lock import LockEntry
-from onboarding.manifest import QuantizationRecord, RuntimeIdentity
+from onboarding.manifest import QuantizationRecord, RuntimeIdentity, RuntimeRecord
 from onboarding.names import engine_card_data_path, engine_card_path, network_path
 from onboarding.source_spec import SourceSpec
 from tests.unit.engine_build.sample_cards import MEANS, NEIGHBOURS, SHARES, WORSTS, card, cpu_card
@@ -75,7 +82,6 @@ def test_page_is_well_formed_and_names_its_language(facts):
     page = Page(card_page(facts))
     assert page.elements[0] == ("html", {"lang": "en"})
     assert page.tags.count("h1") == 1
-    assert all(attributes["role"] == "img" for tag, attributes in page.elements if tag == "svg")
 
 
 def test_page_loads_nothing_and_runs_nothing(facts):
@@ -182,17 +188,6 @@ def test_page_leaves_out_what_was_not_recorded():
     assert page.lacks("calm, glad, sad", "CPU") == []
 
 
-def test_chart_puts_values_where_their_scale_says():
-    page = Page(card_page(card()))
-    circles = [attributes for tag, attributes in page.elements if tag == "circle"]
-    chosen = [float(circle["cx"]) for circle in circles if circle["r"] == "6.5"]
-    across = scale(min(SHARES), 1.0, 44, 352, ticks=4, most=1.0)
-    assert chosen == [round(across(0.7285), 2)] * 3
-    drawn = [item for tag, item in page.elements if tag in ("line", "rect", "circle")]
-    values = [value for attributes in drawn for value in attributes.values()]
-    assert not any(value is not None and re.search(r"nan|inf", value) for value in values)
-
-
 def hostile_layer(facts):
     layers = [facts.layers[0] | {"node": HOSTILE, "why": HOSTILE}]
     return dataclasses.replace(facts, networks={"int8": {"layers": layers}})
@@ -261,13 +256,6 @@ def test_files_are_made_without_networks_that_are_gone(tiny_build, tmp_path):
     assert json.loads(data)["networks"] == {"float": {}, "int8": {}}
 
 
-def test_element_escapes_text_and_attributes_but_not_markup():
-    text = element("text", "<&", [element("b", "")], title='"<')
-    assert text == '<text title="&#34;&lt;">&lt;&amp;<b></b></text>'
-    line = element("line", x1=1.0, stroke_width=1.255, class_=None)
-    assert line == '<line x1="1" stroke-width="1.25"/>'
-
-
 @pytest.mark.parametrize(
     ("source", "pin"),
     [
@@ -280,22 +268,74 @@ def test_source_is_named_whatever_its_kind(source, pin):
     assert formats.source_pin(SourceSpec(**source)) == pin
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (0, 9.3, (0, 2.5, 5, 7.5, 10)),
-        (0.99, 0.99998, (0.99, 0.9925, 0.995, 0.9975, 1.0)),
-        (1.0, 1.0, (0.975, 1.0)),
-        (0, 0.0004, (0, 0.0001, 0.0002, 0.0003, 0.0004)),
-        (-0.2, 1.0, (-0.5, 0, 0.5, 1.0)),
-    ],
-)
-def test_scale_has_round_ticks_around_its_values(low, high, ticks):
-    axis = scale(low, high, 0, 100, most=1.0 if high <= 1 else float("inf"))
-    assert axis.ticks == pytest.approx(ticks)
-    assert axis.low <= low and axis.high >= high
-    assert 0 <= axis(low) <= axis(high) <= 100
-
-
 def test_opset_of_the_network_is_shown():
     assert re.search(r"Opset of the network\s+18\b", Page(card_page(card())).text)
+
+
+LEFT = {"fp32": "auto takes it only where FP16 misses the budget", "fp8": "no candidate | of this"}
+
+
+def measured():
+    records = (
+        RuntimeRecord(
+            runtime="tensorrt", precision="int8", load_seconds=0.4, host_memory_mib=212.4,
+            device_memory_mib=143.0, engine_bytes=25_000_000,
+        ),
+        RuntimeRecord(
+            runtime="tensorrt", precision="fp16", load_seconds=0.5, host_memory_mib=231.5,
+            device_memory_mib=187.5, engine_bytes=46_000_000, weights_bytes=45_000_000,
+        ),
+        RuntimeRecord(
+            runtime="pytorch", precision="fp32", load_seconds=3.0, host_memory_mib=801.0
+        ),
+    )  # fmt: skip
+    return card(runtimes=records, left_out=LEFT)
+
+
+def test_rows_are_the_four_precisions_with_what_was_measured():
+    rows = {row.precision: row for row in precision_rows(measured())}
+    assert list(rows) == ["fp32", "fp16", "int8", "fp8"]
+    assert [row.state for row in rows.values()] == [LEFT_OUT, MEASURED, PUBLISHED, LEFT_OUT]
+    int8, fp16 = rows["int8"], rows["fp16"]
+    assert (int8.engine_bytes, int8.weights_bytes, int8.device_memory_mib) == (25e6, None, 143.0)
+    assert (fp16.weights_bytes, fp16.device_memory_mib) == (45_000_000, 187.5)
+    assert int8.p50_ms < fp16.p50_ms and int8.accuracy_mean < fp16.accuracy_mean
+    assert int8.reason is None and int8.verdict == "pass"
+
+
+def test_nothing_is_taken_from_another_runtime():
+    row = precision_rows(measured())[0]
+    assert row.host_memory_mib is None and row.p50_ms is None and row.engine_bytes is None
+    assert row.reason == LEFT["fp32"]
+
+
+def test_older_builds_kept_no_record_of_what_they_left_out():
+    rows = {row.precision: row for row in precision_rows(cpu_card())}
+    assert rows["fp32"].state == PUBLISHED and rows["fp32"].engine_bytes is None
+    assert {rows[name].reason for name in ("fp16", "int8", "fp8")} == {NOT_RECORDED}
+
+
+def test_card_and_its_json_show_the_rows():
+    page, document = card_page(measured()).decode(), json.loads(card_data(measured()))
+    assert "<h2>Precisions</h2>" in page and LEFT["fp32"] in page and "45.0 MB" in page
+    assert [row["precision"] for row in document["precisions"]] == ["fp32", "fp16", "int8", "fp8"]
+    assert document["precisions"][3]["p50_ms"] is None
+
+
+def test_markdown_has_a_row_for_each_precision():
+    lines = precisions_markdown(precision_rows(measured())).splitlines()
+    assert len(lines) == 6 and lines[1].count("---") == lines[0].count("|") - 1
+    assert r"no candidate \| of this" in lines[-1]
+
+
+def test_build_keeps_sizes_and_the_reasons_of_what_it_left_out(tiny_build):
+    entry = tiny_build.result.entry
+    facts = CardFacts(
+        entry=entry, source=SourceSpec(onnx="models/x.onnx", sha256="d" * 64), environment="desk"
+    )
+    rows = {row.precision: row for row in precision_rows(facts)}
+    fp32, int8 = rows["fp32"], rows["int8"]
+    assert fp32.weights_bytes > int8.weights_bytes > 0
+    for row in (fp32, int8):
+        assert row.engine_bytes > row.weights_bytes and row.p50_ms > 0 and row.verdict == "pass"
+    assert "gains nothing" in rows["fp16"].reason and rows["fp8"].reason

@@ -1,40 +1,30 @@
-"""`roundhouse card`: one page about an engine, or about a text generator's checkpoints."""
+"""`roundhouse status MODEL --card`: one page about an engine or about a text generator."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-from roundhouse.cli.options import Env, Root
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine_build.card.precisions import PrecisionRow
     from onboarding.deployment import Target
     from roundhouse.paths import Paths
+    from roundhouse.report import Report
     from roundhouse.session import Session
 
-EXAMPLE = "roundhouse card sentence-embedder --env local"
 
+def show_card(paths: Paths, report: Report, env: str, model: str) -> None:
+    """Write one HTML page about a model, and print the engine's precisions.
 
-def card(
-    model: Annotated[str, typer.Argument(help="Model: a file in models/, without .yaml.")],
-    env: Env,
-    root: Root = None,
-) -> None:
-    """Fetch an engine's card.
-
-    One HTML page: accuracy, latency, which layers are INT8, how to reproduce it. Its table of
+    Of an engine: accuracy, latency, which layers are INT8, how to reproduce it; its table of
     precisions lies beside it as Markdown. Of a text generator: plan, gate of each checkpoint,
-    memory, arguments; from files and lock alone.
+    memory, arguments; from files and lock alone. Raises RoundhouseError.
     """
     from engine_build.card.precisions import COLUMNS
-    from roundhouse.paths import current_paths, displayed_path
-    from roundhouse.report import open_report, table
+    from roundhouse.paths import displayed_path
+    from roundhouse.report import table
     from roundhouse.session import open_session
 
-    paths, report = current_paths(root), open_report()
     own = generation_page(paths, model, env)
     if own is not None:
         report.print(f"{displayed_path(own)}: open it in a browser.")
