@@ -11,19 +11,17 @@ from engine_build.evaluation.accuracy import (
     OutputStandard,
     Standard,
     accuracy,
-    output_records,
-    refuse_useless_labels,
-    shortfall,
-    verdict,
-    worst_sample,
-)
-from engine_build.evaluation.accuracy_report import (
     format_budget,
     format_record,
     format_scores,
     format_verdict,
+    output_records,
+    refuse_useless_labels,
     samples_needed,
+    shortfall,
+    verdict,
     way_out,
+    worst_sample,
 )
 from onboarding.manifest import AccuracyRecord
 from onboarding.model_spec import BudgetSpec

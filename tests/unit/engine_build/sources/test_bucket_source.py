@@ -8,7 +8,7 @@ import pytest
 
 from engine_build.errors import SourceFault
 from engine_build.sources.bucket_checkpoint import BucketAccess, bucket_checkpoint
-from engine_build.sources.bucket_source import bucket_network
+from engine_build.sources.source import bucket_network
 from engine_build.steps.fetch import is_of_another
 from engine_build.store import FolderStore, S3Store
 from onboarding.checkpoint import checkpoint_sha256, files_sha256

@@ -17,7 +17,7 @@ from sentence_transformers.base.modules import Normalize
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
-from engine_build.sources.pooled_network import TOKENS, VECTOR
+from engine_build.sources.given_network import TOKENS, VECTOR
 from tests.unit.engine_build.embedders import pooling, write_embedder
 from tests.unit.engine_build.sources.test_given_network import text_network
 from tests.unit.engine_build.tiny import sample_texts
