@@ -1,4 +1,4 @@
-"""The command on a text generator that vLLM serves: load on both paths, knee, status, savings."""
+"""The command on a text generator that vLLM serves: load on both paths, knee, status."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import json
 import pytest
 
 from local_cloud import lifecycle
-from tests.local_cloud.account import ROOT
 from tests.text_generation.vllm.served_generator import MOST, start_generator
 
 pytestmark = pytest.mark.text_generation
 
 TARGET = ("chat", "--env", "local")
 SHORT = ("--lengths", "16:12", "--warm-up", "0")
-TRANSFORMERS = ROOT / ".venvs/quantizer/bin/python"
 
 
 @pytest.fixture(scope="module")
