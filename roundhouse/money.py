@@ -17,10 +17,11 @@ CENT = 0.01
 
 
 def usd(value: float | None) -> str:
-    """Return an amount with two decimals, below one USD with three significant digits."""
+    """Return an amount with two decimals, of less than a USD with three digits where it has them."""
     if value is None:
         return UNKNOWN
-    return f"{value:,.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
+    is_whole = abs(value) >= 1 or round(value, 2) == value
+    return f"{value:,.2f}" if is_whole else f"{value:.3g}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,12 @@ EXAMPLE = "roundhouse status --env dev --format json"
 
 
 def status(
+    env: Env = "local",
+    root: Root = None,
+    form: Form = Format.text,
     model: Annotated[
         str | None, typer.Argument(help="With --card: a file in models/, without .yaml.")
     ] = None,
-    env: Env = "local",
     card: Annotated[
         bool,
         typer.Option(
@@ -27,8 +29,6 @@ def status(
             help="Only write the model's card: one HTML page of accuracy, latency and digests.",
         ),
     ] = False,
-    root: Root = None,
-    form: Form = Format.text,
 ) -> None:
     """Show engines, locks, what runs, and drift.
 

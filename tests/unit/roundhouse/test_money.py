@@ -11,8 +11,11 @@ pytestmark = pytest.mark.unit
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "unknown"), (0, "0.00"), (1234.5, "1,234.50"), (-2, "-2.00"), (0.01234, "0.0123")],
-)
+    [
+        (None, "unknown"), (0, "0.00"), (1234.5, "1,234.50"), (-2, "-2.00"), (0.6, "0.60"),
+        (0.01234, "0.0123"),
+    ],
+)  # fmt: skip
 def test_amounts_have_one_format(value, text):
     assert usd(value) == text
 

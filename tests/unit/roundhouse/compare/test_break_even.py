@@ -80,7 +80,7 @@ def running(deployment, clients):
     return running_usd(session, deployment.targets[0].model.name)
 
 
-def test_running_cost_is_of_the_instances_that_the_endpoint_wants(deployment, monkeypatch):
+def test_running_cost_is_of_the_instances_that_the_endpoint_wants(deployment):
     account = Account(deployment)
     account.instances = 3
     assert running(deployment, account) is None, "no price of the local region is shipped"
@@ -93,7 +93,8 @@ def test_nothing_deployed_and_no_account_is_not_known(deployment):
     account.exists = False
     assert running(deployment, account) is None
 
-    def unreachable(_):
+    def refuse(EndpointName):
         raise NoCredentialsError
 
-    assert running(deployment, unreachable) is None
+    account.describe_endpoint = refuse
+    assert running(deployment, account) is None
