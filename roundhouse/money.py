@@ -17,7 +17,7 @@ CENT = 0.01
 
 
 def usd(value: float | None) -> str:
-    """Return an amount with two decimals, of less than a USD with three digits where it has them."""
+    """Return an amount with two decimals; one below a USD may have three digits."""
     if value is None:
         return UNKNOWN
     is_whole = abs(value) >= 1 or round(value, 2) == value
