@@ -40,7 +40,7 @@ rehearsal: environments-dev ## play the shipped workflows, from a pull request t
 check: environments-dev ## ruff, mypy, import contracts, schema drift
 	@.venv/bin/python -m tests.checks
 
-bench: environments ## measure against the bars; writes build/bench/*.json (BENCH="engine_build" for some)
+bench: environments ## measure against the bars; writes build/bench/*.json (BENCH="servers" for some)
 	@.venv/bin/python -m benchmarks $(BENCH)
 
 doctor: ## what this machine lacks, disk included, and the lines that install it
