@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.context import Context
-from benchmarks.generation_baseline import measure
 from benchmarks.measure import Bar, Circumstances, Measure, of_rounds, table, with_command, write
 from benchmarks.runtimes.comparison import row_measures
 from benchmarks.servers.fixtures import MODEL, write_tree
@@ -124,23 +123,6 @@ def test_rows_of_runtimes_are_measures_with_their_intervals():
     assert p50.name == "minilm, ONNX Runtime fp32, batch 8: p50"
     assert (p50.value, p50.low, p50.high, p50.unit) == (2.0, 1.9, 2.2, "ms")
     assert (rows.value, rows.high, cosine.value) == (4e3, 4.2e3, 0.99)
-
-
-def test_baseline_rows_are_medians_of_rounds_after_one_that_is_not_counted():
-    calls = []
-
-    def generate(batch):
-        calls.append(batch)
-        number = calls.count(batch)
-        return 100.0 if number == 1 else {2: 1.0, 3: 2.0, 4: 4.0}[number]
-
-    rows = measure(generate, (1, 4), 3, 8)
-    assert [(row["batch"], row["output_tokens_per_second"]) for row in rows] == [(1, 4), (4, 16)]
-    assert [(row["lowest"], row["highest"], row["rounds"]) for row in rows] == [
-        (2, 8, 3),
-        (8, 32, 3),
-    ]
-    assert len(calls) == 8
 
 
 def test_ratios_of_load_tools_are_of_one_round_and_held_against_the_bars():
