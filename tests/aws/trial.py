@@ -41,12 +41,12 @@ KEPT = (
 """Facts of the account that hold for every environment in it."""
 CPU_TYPE = "ml.c7i.large"
 GPU_TYPES = ("ml.g5.xlarge", "ml.g6.xlarge", "ml.g4dn.xlarge")
-"""The cheapest types with a GPU; the first whose prices are known is taken."""
+"""The cheapest types with a GPU: the first whose prices are known, else the first."""
 INSTANCES = 2
-"""Of the endpoint: a canary needs two, and both versions stand while it is rolled out."""
+"""Of the endpoint: a canary needs two. Both versions stand while one is rolled out."""
 IMAGES, IMAGES_HOST = 3, "linux.large"
 BUILD_MINUTES = 30
-LIMITS = {"build": 120, "deploy": 60, "invoke": 5, "refused deploy": 60, "destroy": 60}
+LIMITS = {"deploy": 180, "build": 10, "invoke": 5, "refused deploy": 60, "destroy": 60}
 """Minutes after which a command of a step is ended, and the account is cleaned up."""
 WORDS = ("bird", "cat", "dog", "engine", "house", "mat", "red", "signal", "slow", "track", "train")
 
@@ -107,22 +107,28 @@ class Trial:
         if self.is_local:
             return ()
         region, kind = self.environment.region, self.instance_type.name
-        # The last one: what is left after a failure is deleted as `destroy` does it.
-        standing = sum(LIMITS.values()) - LIMITS["build"] + LIMITS["invoke"] + LIMITS["destroy"]
+        # It answers twice; after a failure what is left is deleted as `destroy` does it.
+        standing = sum(LIMITS.values()) + 3 * LIMITS["invoke"] + LIMITS["destroy"]
         images = price(region, "codebuild", IMAGES_HOST)
         hosting, engine = endpoint_price(region, kind), build_price(region, kind, self.route)
         return (
-            Charge(what="images", count=IMAGES, minutes=LIMITS["build"], usd_a_minute=images),
+            Charge(what="images", count=IMAGES, minutes=LIMITS["deploy"], usd_a_minute=images),
             Charge(
                 what=f"a build by route {self.route}",
                 count=1,
-                minutes=LIMITS["build"],
+                minutes=LIMITS["deploy"],
                 usd_a_minute=engine,
             ),
             Charge(
                 what=f"an instance {kind}",
-                count=2 * INSTANCES,
+                count=INSTANCES,
                 minutes=standing,
+                usd_a_minute=hosting,
+            ),
+            Charge(
+                what=f"an instance {kind} of the refused version",
+                count=INSTANCES,
+                minutes=LIMITS["refused deploy"],
                 usd_a_minute=hosting,
             ),
         )
@@ -149,7 +155,7 @@ def require_within(charges: tuple[Charge, ...], max_usd: str | None) -> float:
     if unknown:
         raise Refused(
             f"{SHOWN_PATH} has no price of {', '.join(unknown)} in this region, so the cost has no "
-            "bound; add it with `roundhouse prices --update`."
+            "bound; `make prices` reads AWS's price list."
         )
     bound = sum(charge.usd for charge in charges)
     if not charges:
@@ -215,7 +221,7 @@ def new_trial(origin: str, tree: Path) -> Trial:
 def choose_instance_type(environment: EnvironmentSpec) -> tuple[InstanceType, BuildRoute]:
     """Return the first type that the platform and the region have, with the build's route."""
     has_gpu = serving_platforms()[environment.platform].tensorrt is not None
-    region = environment.region
+    region, available = environment.region, []
     for name in GPU_TYPES if has_gpu else (CPU_TYPE,):
         instance = instance_types()[name]
         route = build_route(
@@ -223,14 +229,13 @@ def choose_instance_type(environment: EnvironmentSpec) -> tuple[InstanceType, Bu
             codebuild_gpu=environment.has_codebuild_gpu,
             fleet=environment.gpu_fleet_arn is not None,
         )
-        prices = (endpoint_price(region, name), build_price(region, name, route))
-        is_priced = environment.name == LOCAL or None not in prices
-        if is_priced and not instance.is_missing_in(region):
-            return instance, route
-    raise Refused(
-        f"region {region} has none of {', '.join(GPU_TYPES if has_gpu else (CPU_TYPE,))}, or "
-        f"{SHOWN_PATH} no price of it; add it with `roundhouse prices --update`."
-    )
+        if not instance.is_missing_in(region):
+            prices = (endpoint_price(region, name), build_price(region, name, route))
+            available.append((None in prices, instance, route))
+    if available:
+        _, instance, route = min(available, key=lambda item: item[0])
+        return instance, route
+    raise Refused(f"region {region} has none of {', '.join(GPU_TYPES)}.")
 
 
 def write_tree(trial: Trial, environment: dict[str, object]) -> None:

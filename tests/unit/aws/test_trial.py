@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.aws.trial import LIMITS, Charge, Refused, new_trial, require_within
@@ -9,14 +11,20 @@ from tests.aws.trial import LIMITS, Charge, Refused, new_trial, require_within
 pytestmark = pytest.mark.unit
 
 
-def test_bound_is_every_instance_for_as_long_as_the_story_may_take(tmp_path):
-    charges = new_trial("dev", tmp_path / "tree").charges()
-    images, engine, instances = charges
+def test_bound_is_everything_rented_for_as_long_as_the_story_may_take(tmp_path):
+    trial = replace(new_trial("dev", tmp_path / "tree"), route="cpu")
+    images, engine, instances, refused = charges = trial.charges()
     assert all(charge.usd > 0 for charge in charges) and engine.minutes == images.minutes
-    assert (instances.count, instances.what) == (4, "an instance ml.g5.xlarge")
-    assert instances.minutes >= sum(LIMITS.values()) - LIMITS["build"]
+    assert (instances.count, instances.what) == (2, "an instance ml.g5.xlarge")
+    assert instances.minutes >= sum(LIMITS.values()) and refused.count == instances.count
     bound = sum(charge.usd for charge in charges)
-    assert require_within(charges, str(bound)) == bound and 10 < bound < 60
+    assert require_within(charges, str(bound)) == bound and 20 < bound < 40
+
+
+def test_refuses_a_build_whose_price_no_row_has(tmp_path):
+    charges = new_trial("dev", tmp_path / "tree").charges()
+    with pytest.raises(Refused, match="no price of a build by route gpu in this region"):
+        require_within(charges, "1000")
 
 
 def test_the_local_cloud_costs_nothing(tmp_path):
