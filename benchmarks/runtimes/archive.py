@@ -25,7 +25,7 @@ from onboarding.manifest import (
     TensorRecord,
 )
 from onboarding.serving_spec import ServingSpec
-from onboarding.values import Runtime
+from onboarding.values import Precision, Runtime
 
 TEXTS = ProfileRecord(batch=(1, 8, 32), sequence=(16, 64, 128))
 PROFILES = {
@@ -67,7 +67,7 @@ def write_archive(name: str, folder: Path, *, cpu: bool) -> None:
     tokenizer = None if size.image else folder / "tokenizer.json"
     runtime: Runtime = "onnxruntime" if cpu else "onnxruntime-cuda"
     whole = repository(served, network, tokenizer, runtime=runtime, code_roots=(REPOSITORY,))
-    precision = "fp32" if cpu else "fp16"
+    precision: Precision = "fp32" if cpu else "fp16"
     manifest = Manifest(
         model=name,
         task=served.task,
