@@ -11,7 +11,6 @@ import typer
 
 from roundhouse import interruption
 from roundhouse.cli import (
-    acceptance,
     bench,
     build,
     check,
@@ -87,7 +86,6 @@ for function, example in (
     (signers.signers, signers.EXAMPLE),
     (upgrade.upgrade, upgrade.EXAMPLE),
     (check_templates.check_templates, check_templates.EXAMPLE),
-    (acceptance.acceptance, acceptance.EXAMPLE),
     (demo.demo, demo.EXAMPLE),
 ):
     app.command(epilog=f"Example: {example}")(function)

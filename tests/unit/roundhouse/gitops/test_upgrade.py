@@ -9,7 +9,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from benchmarks.scale.many_models import many_models, measured_entry
 from onboarding.fault import FaultsError
 from onboarding.manifest import BuilderRecord
 from roundhouse.cli.app import app
@@ -19,6 +18,7 @@ from roundhouse.gitops.platform_upgrade import PLATFORMS
 from roundhouse.gitops.upgrade import engine_total, pull_request_body, upgrade
 from roundhouse.paths import find_paths
 from roundhouse.processes import Processes
+from tests.fixtures.many_models import many_models, measured_entry
 from tests.local_cloud.repository_copy import copy_repository
 from tests.unit.roundhouse.gitops.forge.test_forge import variables
 from tests.unit.roundhouse.gitops.repository import ROOT, git
