@@ -17,7 +17,6 @@ from roundhouse.cli import (
     card,
     check,
     check_captures,
-    check_templates,
     comment,
     compare,
     demo,
@@ -92,7 +91,6 @@ for function, example in (
     (prices.prices, prices.EXAMPLE),
     (signers.signers, signers.EXAMPLE),
     (upgrade.upgrade, upgrade.EXAMPLE),
-    (check_templates.check_templates, check_templates.EXAMPLE),
     (acceptance.acceptance, acceptance.EXAMPLE),
     (demo.demo, demo.EXAMPLE),
 ):

@@ -9,7 +9,6 @@ from typing import Any
 from onboarding.aws_limits import ROLLBACK_ALARM_COUNT, STEP_PERCENT
 from template_rules.hosting import (
     ENDPOINT,
-    ENDPOINT_CONFIG,
     INSTANCE_COUNT,
     TARGET,
     config_of,
@@ -19,12 +18,11 @@ from template_rules.hosting import (
 )
 from template_rules.rule import resource_rule, template_rule
 from template_rules.templates import Assembly, Problem, Resource
-from template_rules.values import at, boolean, fields, is_known, known_text, number, objects
+from template_rules.values import at, boolean, fields, known_text, number, objects
 
 BLUE_GREEN = "DeploymentConfig.BlueGreenUpdatePolicy"
 ROUTING = f"{BLUE_GREEN}.TrafficRoutingConfiguration"
 ROLLING = "DeploymentConfig.RollingUpdatePolicy"
-RETAINED = ("DesiredInstanceCount", "DesiredWeight", "DataCaptureConfig")
 BATCHES = (
     (f"{ROUTING}.CanarySize", "CANARY", "a canary", 1, STEP_PERCENT["canary"].most),
     (f"{ROUTING}.LinearStepSize", "LINEAR", "a linear step", *STEP_PERCENT["linear"]),
@@ -32,26 +30,6 @@ BATCHES = (
     (f"{ROLLING}.RollbackMaximumBatchSize", None, "a rollback batch", 5, 100),
 )
 """Path, traffic routing type, noun, least and most percent. Source: SageMaker API reference."""
-
-
-@template_rule("E9140", "Endpoint of a config that the template does not have")
-def endpoint_config_name(assembly: Assembly) -> Iterator[Problem]:
-    """An endpoint's config is one that the template has, by its name."""
-    names = assembly.names(ENDPOINT_CONFIG)
-    for endpoint in assembly.of_type(ENDPOINT):
-        name = endpoint.properties.get("EndpointConfigName")
-        if str(name).startswith("arn:"):
-            what = "Ref of an endpoint config is its ARN, and a name is needed"
-            way_out = "write Fn::GetAtt [EndpointConfig, EndpointConfigName]"
-            yield endpoint.problem("EndpointConfigName", what, way_out, value=name)
-        elif names and known_text(name) and config_of(assembly, endpoint) is None:
-            yield endpoint.problem(
-                "EndpointConfigName",
-                "no endpoint config of this template has the name",
-                "name one of these",
-                value=name,
-                allowed=names,
-            )
 
 
 @template_rule("E9141", "Canary, linear step or rolling batch without a size, or out of bounds")
@@ -97,21 +75,6 @@ def _size(
         what = f"{noun} takes more than its share"
         given = f"{value:g} instances"
         yield endpoint.problem(path, what, "take fewer", value=given, allowed=allowed)
-
-
-@template_rule("E9145", "Two update policies, or a rolling update of several variants")
-def update_policy(assembly: Assembly) -> Iterator[Problem]:
-    """A deployment is blue/green or rolling; a rolling one has one variant with instances."""
-    for endpoint in assembly.of_type(ENDPOINT):
-        if isinstance(endpoint.at(ROLLING), dict):
-            found = variants(config_of(assembly, endpoint))
-            if endpoint.at(BLUE_GREEN) is not None:
-                what = "the endpoint has both update policies"
-                yield endpoint.problem("DeploymentConfig", what, "keep one of them")
-            serverless = any("ServerlessConfig" in item.properties for item in found)
-            if len(found) > 1 or serverless:
-                what = "a rolling update takes one variant, with instances"
-                yield endpoint.problem(ROLLING, what, "use BlueGreenUpdatePolicy")
 
 
 @template_rule(
@@ -184,27 +147,6 @@ def rollback_alarm_count(endpoint: Resource) -> Iterator[Problem]:
             value=f"{len(names)} alarms",
             allowed=f"1 to {ROLLBACK_ALARM_COUNT} different alarms",
         )
-
-
-@template_rule("E9151", "ExcludeRetainedVariantProperties that contradict")
-def retained_properties(assembly: Assembly) -> Iterator[Problem]:
-    """What an update keeps of a variant is said once, with RetainAllVariantProperties."""
-    path = "ExcludeRetainedVariantProperties"
-    for endpoint in assembly.of_type(ENDPOINT):
-        types = [item.get("VariantPropertyType") for _, item in objects(endpoint.at(path))]
-        retained = boolean(endpoint.properties.get("RetainAllVariantProperties", False))
-        if types and retained is False:
-            what = "RetainAllVariantProperties is off, so that nothing can be excluded"
-            yield endpoint.problem(path, what, "set RetainAllVariantProperties")
-        for name in {name for name in types if is_known(name)}:
-            if name not in RETAINED or types.count(name) > 1:
-                yield endpoint.problem(
-                    path,
-                    "the property is unknown or named twice",
-                    "name each once",
-                    value=name,
-                    allowed=RETAINED,
-                )
 
 
 @template_rule("E9153", "Update that resets the instance count of a scaled variant")

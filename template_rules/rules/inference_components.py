@@ -37,22 +37,6 @@ ROLLING = "DeploymentConfig.RollingUpdatePolicy"
 MANAGED, NO_CAPACITY = "ManagedInstanceScaling", "NoCapacityInvocationFailures"
 
 
-@template_rule("E9131", "Inference component of an endpoint, model or base that is not there")
-def component_names(assembly: Assembly) -> Iterator[Problem]:
-    """A component names an endpoint, and a model or a base component, that the template has."""
-    for component in assembly.of_type(COMPONENT):
-        for path, kind in (
-            ("EndpointName", ENDPOINT),
-            ("Specification.ModelName", MODEL),
-            ("Specification.BaseInferenceComponentName", COMPONENT),
-        ):
-            name, names = component.at(path), assembly.names(kind)
-            if not names or not is_known(name) or name is None or assembly.find(name, kind):
-                continue
-            what = f"no {kind.rsplit('::', 1)[-1]} of this template has the name"
-            yield component.problem(path, what, value=name, allowed=names)
-
-
 @template_rule("E9132", "Endpoint config that inference components cannot use")
 def component_configs(assembly: Assembly) -> Iterator[Problem]:
     """The config of an endpoint with components has a role, and variants without a model."""

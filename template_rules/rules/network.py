@@ -81,7 +81,7 @@ def vpc_endpoint(assembly: Assembly) -> Iterator[Problem]:
                 yield endpoint.problem("ServiceName", what, "remove one", value=name)
             seen.add(pair)
         interface = given.get("VpcEndpointType") == "Interface"
-        if interface and boolean(given.get("PrivateDnsEnabled", True)) is False:
+        if interface and boolean(given.get("PrivateDnsEnabled", False)) is False:
             what = "clients do not find the endpoint by the service's name"
             yield endpoint.problem("PrivateDnsEnabled", what, "write true", value="false")
         for key in ("SubnetIds", "SecurityGroupIds") if interface else ("RouteTableIds",):
