@@ -1,4 +1,4 @@
-"""Synthesises the shipped environments with the CDK's built-in validation, and checks the templates.
+"""Synthesises the shipped environments with validation by the CDK, and checks their templates.
 
 `python -m tests.shipped_templates` runs `npx cdk synth` as a user does, then cfn-lint, the template
 rules and the assembly checks, as `roundhouse deploy` does.

@@ -10,28 +10,11 @@ from template_rules.hosting import MODEL, containers
 from template_rules.rules.builds import PROJECT
 from template_rules.rules.network import VPC_ENDPOINT
 from template_rules.state_machine import calls, sample
-from template_rules.templates import Assembly, Problem, Resource
+from template_rules.templates import Assembly, Problem
 from template_rules.values import is_known
 
 VPC_NEEDS = ("s3", "ecr.api", "ecr.dkr", "logs", "kms", "monitoring", "sts", "sagemaker.api")
 """Services that hosts and builds in a VPC without an internet gateway call."""
-
-
-@assembly_check("E9610", "A name is given once in an account and region")
-def name_taken(assembly: Assembly) -> Iterator[Problem]:
-    seen: dict[tuple[str, str, str | None, str | None], Resource] = {}
-    for template in assembly.templates:
-        for resource in template.resources.values():
-            if resource.arn is None or not is_known(resource.name):
-                continue
-            stack = template.stack
-            first = seen.setdefault(
-                (resource.type, resource.name, stack.account, stack.region), resource
-            )
-            if first is not resource:
-                where = f"{first.template.file} {first.logical_id}"
-                what = f"the name is taken by {where}"
-                yield resource.problem("Name", what, "rename one", value=resource.name)
 
 
 @assembly_check("E9613", "A stack that names another stack's topic or bucket is deployed after it")

@@ -11,10 +11,8 @@ from template_rules.hosting import (
     ENDPOINT,
     INSTANCE_COUNT,
     TARGET,
-    config_of,
     rollback_alarms,
     scaled_endpoint,
-    variants,
 )
 from template_rules.rule import resource_rule, template_rule
 from template_rules.templates import Assembly, Problem, Resource
@@ -48,33 +46,13 @@ def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
             elif needed_by is not None and kind is not None and kind != needed_by:
                 what = f"{kind} traffic routing has no {path.rsplit('.', 1)[-1]}"
                 yield endpoint.problem(path, what, "remove it")
-            elif isinstance(size, dict):
-                yield from _size(assembly, endpoint, size, path, noun, least, most)
-
-
-def _size(
-    assembly: Assembly,
-    endpoint: Resource,
-    size: dict[str, Any],
-    path: str,
-    noun: str,
-    least: int,
-    most: int,
-) -> Iterator[Problem]:
-    value, kind = number(size.get("Value")), size.get("Type")
-    if value is not None and kind == "CAPACITY_PERCENT" and not least <= value <= most:
-        what, allowed = f"{noun} is out of bounds", f"{least} to {most} %"
-        yield endpoint.problem(path, what, "bring it within", value=f"{value:g} %", allowed=allowed)
-    found = variants(config_of(assembly, endpoint))
-    counts = [number(variant.properties.get("InitialInstanceCount")) for variant in found]
-    total = sum(count or 0 for count in counts)
-    if value is None or kind != "INSTANCE_COUNT" or not total or None in counts:
-        return
-    if value < 1 or value > max(1.0, total * most / 100):
-        allowed = f"at most {most} % of {total:g} instances"
-        what = f"{noun} takes more than its share"
-        given = f"{value:g} instances"
-        yield endpoint.problem(path, what, "take fewer", value=given, allowed=allowed)
+                continue
+            percent = number(fields(size).get("Value"))
+            if percent is None or at(size, "Type") != "CAPACITY_PERCENT":
+                continue
+            if not least <= percent <= most:
+                what, value = f"{noun} is out of bounds", f"{percent:g} %"
+                yield endpoint.problem(path, what, "bring it within", value=value, allowed=bounds)
 
 
 @template_rule(

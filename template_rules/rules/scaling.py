@@ -46,24 +46,6 @@ def resource_id(assembly: Assembly) -> Iterator[Problem]:
             yield resource.problem("ResourceId", what, value=value, allowed=names)
 
 
-@template_rule("E9163", "Scaling policy without a scalable target")
-def policy_target(assembly: Assembly) -> Iterator[Problem]:
-    """A policy scales a variant that a scalable target registers."""
-    keys = ("ServiceNamespace", "ScalableDimension", "ResourceId")
-    registered = [
-        [target.properties.get(key) for key in keys] for target in assembly.of_type(TARGET)
-    ]
-    for policy in assembly.of_type(POLICY):
-        scaled = [policy.properties.get(key) for key in keys]
-        if "ResourceId" in policy.properties and scaled not in registered:
-            yield policy.problem(
-                "ResourceId",
-                "no scalable target of this template registers what the policy scales",
-                "make the three properties the same, or refer to the target",
-                value=", ".join(map(str, scaled)),
-            )
-
-
 @template_rule("E9160", "MinCapacity above MaxCapacity, or 0 for a real-time endpoint")
 def capacity_bounds(assembly: Assembly) -> Iterator[Problem]:
     """A minimum is at most its maximum, and 0 only where SageMaker scales to zero."""

@@ -16,7 +16,7 @@ from tests.synth import role_table, security
 from tests.synth.assembly import Stacks, lint
 from tests.synth.full_stage import KINDS, OWN_KEY, SETTINGS, everything
 from tests.synth.reasoned_wildcards import REASONED
-from tests.synth.security_mutations import BY_CHECK, FOUNDATION, IMAGES
+from tests.synth.security_mutations import FAULTS, FOUNDATION, IMAGES
 
 pytestmark = pytest.mark.synth
 
@@ -93,16 +93,13 @@ def test_every_reasoned_wildcard_is_needed(full, queue):
     assert {item.why for item in (*WILDCARDS, *REASONED)} <= found
 
 
-@pytest.mark.parametrize(
-    ("check", "fault"), [(check, fault) for check, faults in BY_CHECK.items() for fault in faults]
-)
-def test_refuses(full, check, fault):
+@pytest.mark.parametrize(("check", "stack", "change"), FAULTS)
+def test_refuses(full, check, stack, change):
     environment, stacks = full
-    stack, change = BY_CHECK[check][fault]
-    template = copy.deepcopy(stacks[stack].template)
-    assert security.faults(template, environment) == []
-    change(template)
-    found = security.faults(template, environment)
+    templates = {name: copy.deepcopy(item.template) for name, item in stacks.items()}
+    assert security.faults(templates[stack], environment) == []
+    change(templates)
+    found = security.faults(templates[stack], environment)
     assert any(sentence.startswith(f"{check}: ") for sentence in found), found
 
 
@@ -127,7 +124,7 @@ def test_a_log_group_is_named_as_iam_knows_it(full):
 
 
 def test_every_check_refuses_a_mutation():
-    assert {check.__name__ for check in security.CHECKS} == BY_CHECK.keys()
+    assert {check.__name__ for check in security.CHECKS} == {check for check, *_ in FAULTS}
 
 
 def test_the_document_names_every_statement_of_every_role(tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +12,8 @@ from typing import Any
 from local_cloud.cloudwatch.queries import Query, Span, evaluate_queries, matching
 from local_cloud.cloudwatch.series import Series
 from roundhouse.reports.dashboards.synthetic import PERIOD, SyntheticMetrics
-from template_rules.dashboard_body import SEARCH, with_defaults
 
+SEARCH = re.compile(r"SEARCH\(\s*'(?P<search>[^']*)'\s*,\s*'(?P<statistic>[^']*)'")
 Body = Mapping[str, Any]
 Row = Sequence[Any]
 """A row of a graph's metrics: namespace, metric, dimensions in pairs, and options at its end."""
@@ -31,7 +33,10 @@ def selected_body(body: Body, selected: str | None = None) -> Body:
     if selected is not None:
         variables = [{**variable, "defaultValue": selected} for variable in body["variables"]]
         body = {**body, "variables": variables}
-    return with_defaults(body)
+    text = json.dumps(body["widgets"])
+    for variable in body.get("variables", ()):
+        text = text.replace(variable["pattern"], variable["defaultValue"])
+    return {**body, "widgets": json.loads(text)}
 
 
 def curves(properties: Mapping[str, Any], metrics: SyntheticMetrics, end: float) -> list[Curve]:

@@ -271,7 +271,7 @@ SCALING: list[Row] = [
      put(EMBEDDER, ENDPOINT, "ExcludeRetainedVariantProperties", EXCLUDED)),
     ("E9161", "dev", "target of another variant",
      put(EMBEDDER, TARGET, "ResourceId", "endpoint/dev-sentence-embedder/variant/Blue")),
-    ("E9163", "dev", "policy of another endpoint",
+    ("E9161", "dev", "policy of another endpoint",
      put(EMBEDDER, POLICY, "ResourceId", "endpoint/dev-text-shared/variant/AllTraffic")),
     ("E9131", "dev", "target of no endpoint",
      put(EMBEDDER, TARGET, "ResourceId", "endpoint/dev-other/variant/AllTraffic")),
@@ -469,7 +469,7 @@ STORES: list[Row] = [
     ("E9126", "local", "GPU host of a CPU",
      put(EMBEDDER, CONFIG, f"{VARIANT}.InferenceAmiVersion",
          "al2023-ami-sagemaker-inference-gpu-4-1")),
-    ("E9610", "dev", "two endpoints of one name",
+    ("E9182", "dev", "two endpoints of one name",
      put(TEXT, ENDPOINT, "EndpointName", "dev-sentence-embedder")),
     *(("E9606", assembly, new, rewrite("Observability", "AWS::CloudWatch::Dashboard",
                                        "DashboardBody", old, new))
