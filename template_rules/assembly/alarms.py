@@ -9,6 +9,7 @@ from typing import Any
 from template_rules.assembly.check import assembly_check
 from template_rules.hosting import (
     ALARM,
+    COMPONENT,
     COMPOSITE,
     ENDPOINT,
     ENDPOINT_CONFIG,
@@ -27,19 +28,19 @@ ACTIONS = ("AlarmActions", "OKActions", "InsufficientDataActions")
 
 @assembly_check("E9600", "A rollback alarm exists, and watches the endpoint that it rolls back")
 def rollback_alarm(assembly: Assembly) -> Iterator[Problem]:
-    for endpoint in assembly.of_type(ENDPOINT):
-        for path, name in rollback_alarms(endpoint):
+    for updated in assembly.of_type(ENDPOINT, COMPONENT):
+        own = updated.properties.get("EndpointName", updated.name)
+        allowed = ({own}, set()) if updated.type == COMPONENT else ({own},)
+        for path, name in rollback_alarms(updated):
             alarm = assembly.find(name, ALARM, COMPOSITE)
+            way_out = "name an alarm of this endpoint"
             if alarm is None or str(name).startswith("arn:"):
                 if is_known(name) or alarm is not None:
                     what = "no template has an alarm of this name, and UpdateEndpoint refuses it"
-                    yield endpoint.problem(path, what, "name an alarm of this endpoint", value=name)
-                continue
-            foreign = watched_endpoints(assembly, alarm) - {endpoint.name}
-            watched = watched_endpoints(assembly, alarm)
-            if foreign or not watched:
-                what = f"the alarm does not watch endpoint {endpoint.name} alone"
-                yield endpoint.problem(path, what, "name an alarm of this endpoint", value=name)
+                    yield updated.problem(path, what, way_out, value=name)
+            elif watched_endpoints(assembly, alarm) not in allowed:
+                what = f"the alarm does not watch endpoint {own} alone"
+                yield updated.problem(path, what, way_out, value=name)
 
 
 @assembly_check("E9601", "A rollback alarm rings within the waits of the rollout")

@@ -8,6 +8,7 @@ from typing import Any
 
 from onboarding.aws_limits import ROLLBACK_ALARM_COUNT, STEP_PERCENT
 from template_rules.hosting import (
+    COMPONENT,
     ENDPOINT,
     INSTANCE_COUNT,
     TARGET,
@@ -33,7 +34,7 @@ BATCHES = (
 @template_rule("E9141", "Canary, linear step or rolling batch without a size, or out of bounds")
 def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
     """Canaries, linear steps and rolling batches have the sizes that SageMaker takes."""
-    for endpoint in assembly.of_type(ENDPOINT):
+    for endpoint in assembly.of_type(ENDPOINT, COMPONENT):
         kind = known_text(endpoint.at(f"{ROUTING}.Type"))
         rolling = endpoint.at(ROLLING)
         for path, needed_by, noun, least, most in BATCHES:
@@ -62,7 +63,7 @@ def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
 )
 def rollout_waits(assembly: Assembly) -> Iterator[Problem]:
     """A rollout waits long enough for its alarms, and has the time that its waits take."""
-    for endpoint in assembly.of_type(ENDPOINT):
+    for endpoint in assembly.of_type(ENDPOINT, COMPONENT):
         alarms = bool(rollback_alarms(endpoint))
         kind = known_text(endpoint.at(f"{ROUTING}.Type"))
         waits = []
@@ -108,7 +109,7 @@ def _steps(routing: dict[str, Any]) -> int | None:
     return math.ceil(100 / share) if kind == "LINEAR" and percent and share else None
 
 
-@resource_rule("E9147", "No rollback alarm, too many, or one twice", ENDPOINT)
+@resource_rule("E9147", "No rollback alarm, too many, or one twice", ENDPOINT, COMPONENT)
 def rollback_alarm_count(endpoint: Resource) -> Iterator[Problem]:
     """A deployment is rolled back by one to ten alarms, each named once."""
     deployment = endpoint.properties.get("DeploymentConfig")
