@@ -68,6 +68,12 @@ def lint(text: str) -> list[Any]:
     return faults or list(run_template_by_data(document, LINTED, cfn_lint_rules()))
 
 
+def context() -> dict[str, Any]:
+    """The context of cdk.json."""
+    found: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    return found
+
+
 def synthesized(
     folder: Path,
     environment: EnvironmentSpec,
@@ -83,8 +89,7 @@ def synthesized(
     Foundation, Builds, Access, Endpoint-<name>, Observability. With `is_validated` what the CDK's
     built-in validation refuses raises an error.
     """
-    context = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
-    app = App(outdir=str(folder), analytics_reporting=False, context=context)
+    app = App(outdir=str(folder), analytics_reporting=False, context=context())
     if is_validated:
         Validations.of(app).add_plugins(CloudFormationValidatePlugin())
     EnvironmentStage(

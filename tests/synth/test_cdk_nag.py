@@ -13,7 +13,7 @@ from onboarding.tree import read_tree
 from stacks.environment_stage import EnvironmentStage
 from tests.synth.assembly import SOURCES, read_stacks
 from tests.synth.deployments import with_locks
-from tests.synth.endpoint_cases import CHECKED, MODEL, endpoint_settings
+from tests.synth.endpoint_cases import CAPTURE, MODEL, endpoint_settings
 from tests.synth.full_stage import SETTINGS, neighbours
 from tests.synth.generation_cases import SCALED, generator_files, lock_checkpoints
 from tests.unit.onboarding.trees import tree_root
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.synth
 def stage(app: App, folder: Path) -> EnvironmentStage:
     changes = {
         "environments/cloud.yaml": {"name: cloud\n": SETTINGS},
-        MODEL: endpoint_settings(CHECKED, "dashboard: true"),
+        MODEL: endpoint_settings(CAPTURE, "dashboard: true"),
         **generator_files(**SCALED),
     }
     root = tree_root(folder, changes)
