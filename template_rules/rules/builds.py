@@ -55,11 +55,7 @@ def build_privileges(project: Resource) -> Iterator[Problem]:
         yield project.problem(path, what, way_out, value=value)
 
 
-@template_rule(
-    "E9280",
-    "Task that calls an unknown API operation, or passes unknown arguments",
-    source_url="https://docs.aws.amazon.com/step-functions/latest/dg/supported-services-awssdk.html",
-)
+@template_rule("E9280", "Task that calls an unknown API operation, or passes unknown arguments")
 def workflow_calls(assembly: Assembly) -> Iterator[Problem]:
     """A task calls an API operation that the service has, with arguments that it takes."""
     for call in calls(assembly):

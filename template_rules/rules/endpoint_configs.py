@@ -39,11 +39,7 @@ def network_isolation(model: Resource) -> Iterator[Problem]:
         )
 
 
-@template_rule(
-    "E9126",
-    "InferenceAmiVersion that does not fit the image or the instance type",
-    source_url="https://docs.aws.amazon.com/sagemaker/latest/dg/inference-gpu-drivers.html",
-)
+@template_rule("E9126", "InferenceAmiVersion that does not fit the image or the instance type")
 def host_image(assembly: Assembly) -> Iterator[Problem]:
     """The host's NVIDIA driver is new enough for the CUDA in the image; CPUs have no GPU host."""
     for variant in all_variants(assembly):

@@ -56,11 +56,7 @@ def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
                 yield endpoint.problem(path, what, "bring it within", value=value, allowed=bounds)
 
 
-@template_rule(
-    "E9152",
-    "Rollout without a baking period, or ended before its waits are over",
-    source_url="https://docs.aws.amazon.com/sagemaker/latest/dg/deployment-guardrails.html",
-)
+@template_rule("E9152", "Rollout without a baking period, or ended before its waits are over")
 def rollout_waits(assembly: Assembly) -> Iterator[Problem]:
     """A rollout waits long enough for its alarms, and has the time that its waits take."""
     for endpoint in assembly.of_type(ENDPOINT, COMPONENT):
