@@ -50,8 +50,9 @@ def host_image(assembly: Assembly) -> Iterator[Problem]:
             what = f"{types[0]} has no NVIDIA GPU, and its host takes no GPU image"
             yield variant.config.problem(path, what, "remove it", value=ami)
         cuda = _cuda(metadata(variant.config.raw, "platform"))
-        for name in filter(is_gpu, types) if cuda is not None and is_known(ami) else ():
-            driver, needed = _driver(name, known_text(ami)), DRIVERS[int(cuda.split(".")[0])]
+        needed = 0 if cuda is None else DRIVERS[int(cuda.split(".")[0])]
+        for name in filter(is_gpu, types) if is_known(ami) else ():
+            driver = _driver(name, known_text(ami))
             if driver is not None and driver < needed:
                 yield variant.config.problem(
                     path,
