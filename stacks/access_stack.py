@@ -14,6 +14,7 @@ from onboarding.environment_spec import EnvironmentSpec, GithubSpec
 from stacks.github.roles import workflow_roles
 from stacks.github.trust import AUDIENCE
 from stacks.resources import add_resources
+from stacks.suppressions import with_reasons
 from stacks.template import Resource
 
 PROVIDER = "GithubProvider"
@@ -59,7 +60,7 @@ class AccessStack(Stack):
         )
         for role in roles:
             resource = {"Type": "AWS::IAM::Role", "Properties": role.properties(environment)}
-            add_resources(self, {f"{role.name.capitalize()}Role": resource})
+            add_resources(self, {f"{role.name.capitalize()}Role": with_reasons(resource)})
 
     def _add_provider(self) -> None:
         provider: Resource = {

@@ -35,6 +35,7 @@ from stacks.builds.roles import (
 )
 from stacks.builds.signing import signer_resources
 from stacks.resources import add_resources
+from stacks.suppressions import OUTPUT, with_reasons
 from stacks.template import Properties, log_group
 
 
@@ -44,6 +45,14 @@ class BuildPrograms:
 
     buildspec: str
     signer: str
+
+
+BUILDER = "builders are images of this repository, built from pinned base images"
+HISTORY = (
+    "every execution's history stays for 90 days; log delivery needs eight actions on every log"
+)
+TIMES = "the machine waits for builds of minutes; its history has all times"
+"""Why a rule of cdk-nag does not apply."""
 
 
 class BuildsStack(Stack):
@@ -97,6 +106,8 @@ class BuildsStack(Stack):
             f"{part}Project",
             "CodeBuild::Project",
             {**project, "ServiceRole": {"Fn::GetAtt": [f"{part}Role", "Arn"]}},
+            CB4=OUTPUT,
+            CB5=BUILDER,
         )
 
     def _add_machine(self, projects: Sequence[str], images: Mapping[str, str]) -> None:
@@ -124,6 +135,8 @@ class BuildsStack(Stack):
                 "RoleArn": {"Fn::GetAtt": ["MachineRole", "Arn"]},
                 "DefinitionSubstitutions": {"JobRole": job_role},
             },
+            SF1=HISTORY,
+            SF2=TIMES,
         )
 
     def _add_role(
@@ -139,7 +152,8 @@ class BuildsStack(Stack):
         named = {} if name is None else {"RoleName": name}
         self._add(logical_id, "IAM::Role", {**named, **properties})
 
-    def _add(self, logical_id: str, resource_type: str, properties: Properties) -> None:
-        add_resources(
-            self, {logical_id: {"Type": f"AWS::{resource_type}", "Properties": properties}}
-        )
+    def _add(
+        self, logical_id: str, resource_type: str, properties: Properties, **reasons: str
+    ) -> None:
+        resource = {"Type": f"AWS::{resource_type}", "Properties": properties}
+        add_resources(self, {logical_id: with_reasons(resource, **reasons)})

@@ -24,6 +24,7 @@ from stacks.builds.signing import signing_key_statements
 from stacks.github.promotion import promotion_decryption, promotion_reads
 from stacks.resources import add_resources
 from stacks.slack import slack_channel
+from stacks.suppressions import suppressions
 from stacks.vpc_endpoints import vpc_endpoints
 
 KEPT = RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
@@ -147,6 +148,9 @@ class FoundationStack(Stack):
         )
         if bucket.policy is not None:
             bucket.policy.apply_removal_policy(KEPT)
+        cast("CfnResource", bucket.node.default_child).add_metadata(
+            "cdk_nag", suppressions(S1="access is logged by CloudTrail data events of the account")
+        )
         return bucket
 
     def _repository(self, environment: EnvironmentSpec, construct_id: str, image: str) -> None:

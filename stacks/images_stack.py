@@ -25,6 +25,7 @@ from stacks.access.policies import (
 )
 from stacks.images import AWS_TRITON_REPOSITORY, AWS_VLLM_REPOSITORY, DOCKERFILES, ROUTE
 from stacks.resources import add_resources
+from stacks.suppressions import OUTPUT, with_reasons
 from stacks.template import log_group
 
 
@@ -60,8 +61,12 @@ class ImagesStack(Stack):
             self,
             {
                 "Logs": {"Type": "AWS::Logs::LogGroup", "Properties": logs},
-                "Role": {"Type": "AWS::IAM::Role", "Properties": role},
-                "Project": {"Type": "AWS::CodeBuild::Project", "Properties": project},
+                "Role": with_reasons({"Type": "AWS::IAM::Role", "Properties": role}),
+                "Project": with_reasons(
+                    {"Type": "AWS::CodeBuild::Project", "Properties": project},
+                    CB3="a build of images runs Docker",
+                    CB4=OUTPUT,
+                ),
             },
         )
 

@@ -20,8 +20,12 @@ from stacks.template import Resources
 
 JSON = frozenset({"AssumeRolePolicyDocument", "PolicyDocument"})
 """Properties that the CDK passes on as they are."""
-MAPS = frozenset({"DefinitionSubstitutions", "Environment", "Variables"})
-"""Properties whose keys are names of the user's; but for an `Environment` of a service."""
+MAPS = {
+    "Lambda": frozenset({"Variables"}),
+    "SageMaker": frozenset({"Environment"}),
+    "StepFunctions": frozenset({"DefinitionSubstitutions"}),
+}
+"""Properties whose keys are names of the user's, by the service of the resource type."""
 SPELLINGS = {"PromQLCriteria": "promQlCriteria"}
 """Names whose capitals the CDK reads otherwise."""
 MODULES = {
@@ -46,13 +50,17 @@ def add_resources(stack: Stack, resources: Resources) -> None:
     """
     for logical_id, resource in resources.items():
         construct = _construct_class(resource["Type"])()
+        maps = MAPS.get(resource["Type"].split("::")[1], frozenset())
         properties = {
-            _camel_case(key): l1_value(key, value) for key, value in resource["Properties"].items()
+            _camel_case(key): l1_value(key, value, maps)
+            for key, value in resource["Properties"].items()
         }
         jsii.create(type(construct), construct, [stack, logical_id, properties])
         for attribute, value in resource.items():
-            if attribute not in ("Type", "Properties"):
+            if attribute not in ("Type", "Properties", "Metadata"):
                 jsii.invoke(construct, "addOverride", [attribute, value])
+        for key, value in resource.get("Metadata", {}).items():
+            jsii.invoke(construct, "addMetadata", [key, value])
         # jsii keeps this object for good, and would hand it to an Aspect in Python. Without it an
         # Aspect gets an object of the CDK's own class.
         _reference_map._refs._refs.pop(construct.__jsii_ref__.ref)
@@ -79,12 +87,17 @@ def _camel_case(name: str) -> str:
     )
 
 
-def l1_value(key: str, value: Any) -> Any:
-    """Return a property's value as an L1 construct takes it; nested keys in camel case."""
+def l1_value(key: str, value: Any, maps: frozenset[str] = frozenset()) -> Any:
+    """Return a property's value as an L1 construct takes it; nested keys in camel case.
+
+    Keys of the properties `maps` are names, and stay as they are.
+    """
     if isinstance(value, list | tuple):
-        return [l1_value(key, item) for item in value]
+        return [l1_value(key, item, maps) for item in value]
     if not isinstance(value, Mapping) or key in JSON:
         return value
+    if key in maps:
+        return {name: l1_value("", item) for name, item in value.items()}
     if "Ref" in value:
         return _reference(value["Ref"])
     if "Fn::GetAtt" in value:
@@ -92,10 +105,7 @@ def l1_value(key: str, value: Any) -> Any:
     if "Fn::If" in value:
         condition, if_true, _ = value["Fn::If"]
         return Fn.condition_if(condition, if_true, Aws.NO_VALUE)
-    is_map = key in MAPS and not {"ComputeType", "Variables"} & value.keys()
-    return {
-        name if is_map else _camel_case(name): l1_value(name, item) for name, item in value.items()
-    }
+    return {_camel_case(name): l1_value(name, item, maps) for name, item in value.items()}
 
 
 @cache

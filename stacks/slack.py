@@ -14,6 +14,7 @@ from onboarding.names import endpoint_name
 from onboarding.platform import aws_partition
 from stacks.access import arns
 from stacks.access.policies import Statement, allow, exact_role
+from stacks.suppressions import with_reasons
 from stacks.template import Resources
 
 CHATBOT = "chatbot.amazonaws.com"
@@ -32,7 +33,7 @@ def slack_channel(environment: EnvironmentSpec, topic: dict[str, Any]) -> Resour
     guardrail = f"arn:{aws_partition(environment.region)}:iam::aws:policy/{GUARDRAIL}"
     role = exact_role(environment, service=CHATBOT, statements=_statements(environment))
     return {
-        "SlackRole": {"Type": "AWS::IAM::Role", "Properties": role},
+        "SlackRole": with_reasons({"Type": "AWS::IAM::Role", "Properties": role}),
         "Slack": {
             "Type": "AWS::Chatbot::SlackChannelConfiguration",
             "Properties": {

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from template_rules.assembly.check import AssemblyCheck
+from template_rules.assembly.check import CHECKS, AssemblyCheck
 from template_rules.intrinsics import Stack
 from template_rules.read import TemplateFiles, read_templates
 from template_rules.templates import Assembly, Problem, Severity, Template
@@ -44,43 +44,18 @@ class Finding:
         return ".".join(part for part in (self.resource, self.path) if part) or "template"
 
 
-def check(
-    folder: Path,
-    *,
-    previous: Path | None = None,
-    region: str | None = None,
-    only: Collection[str] | None = None,
-) -> tuple[Finding, ...]:
-    """Return the findings of a cloud assembly, or of any folder of templates, in order.
+def check(folder: Path, *, only: Collection[str] | None = None) -> tuple[Finding, ...]:
+    """Return the findings of a cloud assembly, in order.
 
-    `previous` is the version that is deployed now; `region` is for stacks that name none; `only`
-    are the names of the files whose findings are wanted, None: all.
-    Raises `FileNotFoundError` when there is no such folder, and `ValueError` when the previous
-    version has no readable template.
+    `only` are the names of the files whose findings are wanted, None: all. Raises
+    `FileNotFoundError` when the folder is no cloud assembly.
     """
-    files = read_templates(folder, region=region)
-    before = None if previous is None else read_previous(previous, region=region)
-    found = check_files(files, before, only=only)
+    found = check_files(read_templates(folder), only=only)
     return tuple(item for item in found if only is None or Path(item.template).name in only)
 
 
-def read_previous(folder: Path, *, region: str | None = None) -> TemplateFiles:
-    """Return the templates of the deployed version; without one, every change would seem sound."""
-    files = read_templates(folder, region=region)
-    if files.faults or not files.templates:
-        faults = "; ".join(f"{name}: {fault}" for name, fault in files.faults)
-        raise ValueError(
-            f"--previous {folder}: {faults or 'there is no CloudFormation template here'}; "
-            "name the folder of the version that is deployed now."
-        )
-    return files
-
-
 def check_files(
-    files: TemplateFiles,
-    before: TemplateFiles | None = None,
-    *,
-    only: Collection[str] | None = None,
+    files: TemplateFiles, *, only: Collection[str] | None = None
 ) -> tuple[Finding, ...]:
     """Return the findings of templates that are read already; only those of `only` are linted."""
     found = {
@@ -90,47 +65,27 @@ def check_files(
             template=name,
             resource=None,
             path="",
-            message=f"{fault}; mend the file, or leave it out of the folder",
+            message=f"{fault}; synthesise again",
         )
         for name, fault in files.faults
     }
     for template in files.templates:
         if only is None or Path(template.file).name in only:
             found |= set(_linted(template))
-    found |= set(assembly_findings(files.templates, () if before is None else before.templates))
+    found |= set(assembly_findings(files.templates))
     return tuple(sorted(found, key=lambda item: (item.template, item.line or 0, str(item))))
 
 
-def assembly_findings(
-    templates: Sequence[Template], before: Sequence[Template] = ()
-) -> Iterator[Finding]:
-    """Yield the findings of the assembly checks, and of the changes against a previous version."""
-    from template_rules.changes import change_problems
-
+def assembly_findings(templates: Sequence[Template]) -> Iterator[Finding]:
+    """Yield the findings of the assembly checks."""
     assembly = Assembly(templates)
-    for check in _assembly_checks():
+    for check in _checks():
         for problem in check.problems(assembly):
             yield from _unless_suppressed(check.id, problem)
-    if before:
-        for rule, problem in change_problems(assembly, Assembly(before)):
-            yield from _unless_suppressed(rule, problem)
 
 
-def rule_descriptions() -> dict[str, str]:
-    """Return every rule of ours by id, with its sentence."""
-    own = {
-        name: str(rule.__doc__).splitlines()[0]
-        for name, rule in _rules().items()
-        if OWN.fullmatch(name)
-    }
-    return dict(
-        sorted({**own, **{check.id: f"{check.shortdesc}." for check in _assembly_checks()}}.items())
-    )
-
-
-def _assembly_checks() -> Sequence[AssemblyCheck]:
+def _checks() -> Sequence[AssemblyCheck]:
     from template_rules.assembly import alarms, builds, names, roles  # noqa: F401 - they register
-    from template_rules.assembly.check import CHECKS
 
     return CHECKS
 
@@ -142,6 +97,11 @@ def _rules() -> Any:
     from cfnlint.runner import Runner
 
     return Runner(ConfigMixIn(append_rules=[str(RULES)], regions=["us-east-1"])).rules
+
+
+def own_rules() -> list[str]:
+    """Return the ids of our rules and assembly checks."""
+    return [*filter(OWN.fullmatch, _rules()), *(check.id for check in _checks())]
 
 
 def own_findings(template: Template) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The metrics that alarms, scaling policies and dashboards name, and the quantities they give."""
+"""The metrics that alarms and scaling policies name, and the quantities that they give."""
 
 import ast
 import re
@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from onboarding.metrics import HOST, METRICS, MetricFacts, metric_facts
-from template_rules.dashboard_body import dashboard_metrics
 from template_rules.hosting import ALARM, POLICY
 from template_rules.templates import Assembly, Resource
-from template_rules.values import boolean, dimensions, fields, is_known, known_text, objects
+from template_rules.values import boolean, dimensions, fields, known_text, objects
 
-DASHBOARD = "AWS::CloudWatch::Dashboard"
 CUSTOMIZED = "TargetTrackingScalingPolicyConfiguration.CustomizedMetricSpecification"
 UTILIZATION = re.compile(r"(CPU|GPU|GPUMemory|Memory|Disk)(Utilization|Reservation)")
 RATIO = "ratio"
@@ -73,17 +71,6 @@ def metric_uses(assembly: Assembly) -> Iterator[MetricUse]:
         if isinstance(customized, dict):
             yield from _use(policy, CUSTOMIZED, customized, customized.get("Statistic"))
             yield from _queries(policy, f"{CUSTOMIZED}.Metrics", customized.get("Metrics"))
-    for dashboard in assembly.of_type(DASHBOARD):
-        for found in dashboard_metrics(dashboard.properties.get("DashboardBody")):
-            if isinstance(found.namespace, str) and is_known(found.namespace):
-                yield MetricUse(
-                    resource=dashboard,
-                    path="DashboardBody",
-                    namespace=found.namespace,
-                    metric=known_text(found.metric),
-                    dimensions=found.dimensions,
-                    statistic=known_text(found.statistic),
-                )
 
 
 def alarm_metrics(alarm: Resource) -> list[MetricUse]:

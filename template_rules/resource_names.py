@@ -5,48 +5,35 @@ Source: CloudFormation template reference, "Return values" of each type.
 
 from __future__ import annotations
 
+_HERE = "{region}:{account}"
 _TYPES: dict[str, tuple[str | None, str | None, bool]] = {
-    "AWS::CloudWatch::Alarm": ("AlarmName", "cloudwatch:{region}:{account}:alarm:{name}", False),
-    "AWS::CloudWatch::CompositeAlarm": (
-        "AlarmName",
-        "cloudwatch:{region}:{account}:alarm:{name}",
-        False,
-    ),
-    "AWS::CloudWatch::Dashboard": ("DashboardName", None, False),
-    "AWS::CodeBuild::Project": ("Name", "codebuild:{region}:{account}:project/{name}", False),
-    "AWS::ECR::Repository": ("RepositoryName", "ecr:{region}:{account}:repository/{name}", False),
-    "AWS::Events::Rule": ("Name", "events:{region}:{account}:rule/{name}", False),
+    "AWS::CloudWatch::Alarm": ("AlarmName", f"cloudwatch:{_HERE}:alarm:{{name}}", False),
+    "AWS::CloudWatch::CompositeAlarm": ("AlarmName", f"cloudwatch:{_HERE}:alarm:{{name}}", False),
+    "AWS::CodeBuild::Project": ("Name", f"codebuild:{_HERE}:project/{{name}}", False),
+    "AWS::ECR::Repository": ("RepositoryName", f"ecr:{_HERE}:repository/{{name}}", False),
     "AWS::IAM::ManagedPolicy": ("ManagedPolicyName", "iam::{account}:policy/{name}", True),
     "AWS::IAM::Role": ("RoleName", "iam::{account}:role/{name}", False),
-    "AWS::KMS::Alias": ("AliasName", "kms:{region}:{account}:{name}", False),
-    "AWS::KMS::Key": (None, "kms:{region}:{account}:key/{name}", False),
-    "AWS::Lambda::Function": ("FunctionName", "lambda:{region}:{account}:function:{name}", False),
-    "AWS::Logs::LogGroup": ("LogGroupName", "logs:{region}:{account}:log-group:{name}:*", False),
+    "AWS::KMS::Alias": ("AliasName", f"kms:{_HERE}:{{name}}", False),
+    "AWS::KMS::Key": (None, f"kms:{_HERE}:key/{{name}}", False),
+    "AWS::Lambda::Function": ("FunctionName", f"lambda:{_HERE}:function:{{name}}", False),
+    "AWS::Logs::LogGroup": ("LogGroupName", f"logs:{_HERE}:log-group:{{name}}:*", False),
     "AWS::S3::Bucket": ("BucketName", "s3:::{name}", False),
-    "AWS::SNS::Topic": ("TopicName", "sns:{region}:{account}:{name}", True),
-    "AWS::SQS::Queue": ("QueueName", "sqs:{region}:{account}:{name}", False),
-    "AWS::SSM::Parameter": ("Name", None, False),
-    "AWS::SageMaker::Endpoint": (
-        "EndpointName",
-        "sagemaker:{region}:{account}:endpoint/{name}",
-        True,
-    ),
-    "AWS::SageMaker::EndpointConfig": (
-        "EndpointConfigName",
-        "sagemaker:{region}:{account}:endpoint-config/{name}",
-        True,
-    ),
-    "AWS::SageMaker::InferenceComponent": (
-        "InferenceComponentName",
-        "sagemaker:{region}:{account}:inference-component/{name}",
-        True,
-    ),
-    "AWS::SageMaker::Model": ("ModelName", "sagemaker:{region}:{account}:model/{name}", True),
+    "AWS::SNS::Topic": ("TopicName", f"sns:{_HERE}:{{name}}", True),
+    "AWS::SQS::Queue": ("QueueName", f"sqs:{_HERE}:{{name}}", False),
     "AWS::StepFunctions::StateMachine": (
         "StateMachineName",
-        "states:{region}:{account}:stateMachine:{name}",
+        f"states:{_HERE}:stateMachine:{{name}}",
         True,
     ),
+    **{
+        f"AWS::SageMaker::{noun}": (f"{noun}Name", f"sagemaker:{_HERE}:{kind}/{{name}}", True)
+        for noun, kind in (
+            ("Endpoint", "endpoint"),
+            ("EndpointConfig", "endpoint-config"),
+            ("InferenceComponent", "inference-component"),
+            ("Model", "model"),
+        )
+    },
 }
 """Type -> (name property, ARN after the partition, whether Ref is the ARN)."""
 

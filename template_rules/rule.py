@@ -14,13 +14,13 @@ from template_rules.intrinsics import Stack
 from template_rules.templates import Assembly, Problem, Resource, Template
 
 Problems = Callable[[Assembly], Iterator[Problem]]
-SOURCE_URL = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/"
 _assemblies: WeakKeyDictionary[Any, Assembly] = WeakKeyDictionary()
 
 
 class TemplateRule(CloudFormationLintRule):
     """A cfn-lint rule on one template with resolved values, which is an assembly of one."""
 
+    source_url: ClassVar[str] = "https://docs.aws.amazon.com/sagemaker/latest/APIReference/"
     tags: ClassVar[list[str]] = ["sagemaker"]
     problems: ClassVar[Problems]
 
@@ -35,9 +35,7 @@ class TemplateRule(CloudFormationLintRule):
         return [RuleMatch(problem.keys, problem.message) for problem in problems]
 
 
-def template_rule(
-    id: str, shortdesc: str, *, source_url: str = SOURCE_URL
-) -> Callable[[Problems], type[TemplateRule]]:
+def template_rule(id: str, shortdesc: str) -> Callable[[Problems], type[TemplateRule]]:
     """Return a decorator that makes a rule of a function of a template; its docstring is shown."""
 
     def decorate(function: Problems) -> type[TemplateRule]:
@@ -46,7 +44,6 @@ def template_rule(
             "__module__": function.__module__,
             "id": id,
             "shortdesc": shortdesc,
-            "source_url": source_url,
             "problems": staticmethod(function),
         }
         return type(function.__name__, (TemplateRule,), members)
@@ -55,7 +52,7 @@ def template_rule(
 
 
 def resource_rule(
-    id: str, shortdesc: str, *types: str, source_url: str = SOURCE_URL
+    id: str, shortdesc: str, *types: str
 ) -> Callable[[Callable[[Resource], Iterator[Problem]]], type[TemplateRule]]:
     """Return a decorator that makes a rule of a function of a resource of one of these types."""
 
@@ -65,6 +62,6 @@ def resource_rule(
             for resource in assembly.of_type(*types):
                 yield from function(resource)
 
-        return template_rule(id, shortdesc, source_url=source_url)(problems)
+        return template_rule(id, shortdesc)(problems)
 
     return decorate

@@ -49,14 +49,22 @@ def definition(machine: Resource) -> dict[str, Any]:
         return {}
 
 
-def states(content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (name, state) of a definition, of its branches and of what its maps repeat."""
-    for name, state in fields(fields(content).get("States")).items():
-        yield name, fields(state)
+def graphs(content: Any) -> Iterator[dict[str, Any]]:
+    """Yield a definition, and the graphs of its branches and of what its maps repeat."""
+    yield fields(content)
+    for state in fields(fields(content).get("States")).values():
         for _, branch in objects(fields(state).get("Branches")):
-            yield from states(branch)
+            yield from graphs(branch)
         for key in ("Iterator", "ItemProcessor"):
-            yield from states(fields(state).get(key))
+            if key in fields(state):
+                yield from graphs(state[key])
+
+
+def states(content: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (name, state) of every graph of a definition."""
+    for graph in graphs(content):
+        for name, state in fields(graph.get("States")).items():
+            yield name, fields(state)
 
 
 def calls(assembly: Assembly) -> Iterator[Call]:

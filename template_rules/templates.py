@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from template_rules.intrinsics import PLACEHOLDER, Resolver, Stack
-from template_rules.values import at, display, fields, items, known_text
+from template_rules.values import at, display, fields, items
 
 Severity = Literal["error", "warning"]
 _STEP = re.compile(r"[^.\[\]]+")
@@ -33,8 +33,7 @@ class Template:
         self.text_sha256 = text_sha256
         self.stack = Stack() if stack is None else stack
         self.depends_on = depends_on
-        self.exports: Mapping[str, Any] = {}
-        self.resolver = Resolver(document, self.stack, lambda name: self.exports.get(name))
+        self.resolver = Resolver(document, self.stack)
 
     @cached_property
     def resources(self) -> "dict[str, Resource]":
@@ -43,17 +42,6 @@ class Template:
             logical_id: Resource(template=self, logical_id=logical_id, type=raw["Type"], raw=raw)
             for logical_id, raw in fields(self.document.get("Resources")).items()
             if isinstance(raw, dict) and isinstance(raw.get("Type"), str)
-        }
-
-    @cached_property
-    def own_exports(self) -> dict[str, Any]:
-        """Return the exported outputs by name."""
-        outputs = fields(self.document.get("Outputs")).values()
-        exported = [output for output in outputs if at(output, "Export", "Name") is not None]
-        resolve = self.resolver.resolve
-        return {
-            str(resolve(output["Export"]["Name"])): resolve(output.get("Value"))
-            for output in exported
         }
 
     @cached_property
@@ -155,11 +143,6 @@ class Assembly:
 
     def __init__(self, templates: Sequence[Template]) -> None:
         self.templates = tuple(templates)
-        exports: dict[str, Any] = {}
-        for template in self.templates:
-            template.exports = exports
-        for template in self.templates:
-            exports.update(template.own_exports)
 
     @cached_property
     def _by_type(self) -> dict[str, list[Resource]]:
@@ -214,16 +197,13 @@ def _references(value: Any) -> Iterator[str]:
     if not isinstance(value, dict):
         return
     for key, item in value.items():
-        if key == "Ref" and known_text(item) is not None:
-            yield str(item)
+        if key == "Ref":
+            yield item
         elif key == "Fn::GetAtt":
-            yield str(item[0]) if isinstance(item, list) and item else str(item).split(".")[0]
+            yield item[0]
         elif key == "DependsOn":
-            yield from (name for name in items(item) if isinstance(name, str))
-        elif key == "Fn::Sub":
-            template = item[0] if isinstance(item, list) and item else item
-            for name in PLACEHOLDER.findall(template) if isinstance(template, str) else ():
-                yield name.split(".")[0].strip()
-            yield from _references(item)
+            yield from items(item)
+        elif key == "Fn::Sub" and isinstance(item, str):
+            yield from (name.split(".")[0] for name in PLACEHOLDER.findall(item))
         else:
             yield from _references(item)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from onboarding.aws_limits import (
@@ -27,6 +28,8 @@ from onboarding.text_generation.platforms import (
     generation_platforms,
 )
 
+VARIABLE = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
+"""Names of environment variables. Source: SageMaker API, EnvironmentMap."""
 WHOLE_ANSWER_SECONDS = REAL_TIME_SECONDS - 5
 """A whole answer must be there by then: a real-time endpoint gives a request up after 60 s."""
 DRAFTED = ("eagle", "eagle3", "draft-model", "medusa")
@@ -119,6 +122,12 @@ def variables_are_not_the_plans(case: GenerationCase) -> Iterator[Fault]:
             yield place.fault(
                 f"'{name}' lets a model answer beyond the positions it was trained for",
                 way_out="take it out, and lower context.max_model_len",
+            )
+        elif name == "Ref" or VARIABLE.fullmatch(name) is None:
+            yield place.fault(
+                f"'serving.environment.{name}' is no name that a model's template takes",
+                allowed="letters, digits and _, no digit first, and not Ref",
+                way_out="take it out, or rename it",
             )
         elif name in RESERVED_VARIABLES or name.startswith(RESERVED_PREFIXES):
             yield place.fault(

@@ -14,7 +14,6 @@ from roundhouse.cli import (
     bench,
     build,
     check,
-    check_templates,
     comment,
     compare,
     demo,
@@ -85,7 +84,6 @@ for function, example in (
     (prices.prices, prices.EXAMPLE),
     (signers.signers, signers.EXAMPLE),
     (upgrade.upgrade, upgrade.EXAMPLE),
-    (check_templates.check_templates, check_templates.EXAMPLE),
     (demo.demo, demo.EXAMPLE),
 ):
     app.command(epilog=f"Example: {example}")(function)

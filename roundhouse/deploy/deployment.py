@@ -141,7 +141,7 @@ def check_templates(session: Session, folder: Path, artifacts: Mapping[str, Stac
         lines = [f"  {finding}" for finding in errors[:SHOWN_FAULTS]]
         more = len(errors) - len(lines)
         if more:
-            lines.append(f"  and {more} more: `roundhouse check-templates {folder}` lists them all")
+            lines.append(f"  and {more} more")
         raise RoundhouseError(
             f"Refused before deploying: {quantity(len(errors), 'error')} in the templates; nothing "
             "was changed.\n" + "\n".join(lines)

@@ -23,6 +23,7 @@ from stacks.access.policies import (
 )
 from stacks.builds.job import CANDIDATE, IS_CHECKPOINT, refusal
 from stacks.builds.language import BRIEFLY, State, choice, jsonata, literal, with_fields
+from stacks.suppressions import with_reasons
 from stacks.template import Properties, Resources, log_group
 
 RUNTIME = "python3.14"
@@ -119,11 +120,13 @@ def signer_resources(
     engines = _function(environment, names.signer(environment), "engines", program)
     resources: Resources = {
         "SignerLogs": _logs(names.signer(environment)),
-        "SignerRole": {
-            "Type": "AWS::IAM::Role",
-            # The key's policy knows the role by its name, before there is one.
-            "Properties": {"RoleName": names.signer(environment), **role},
-        },
+        "SignerRole": with_reasons(
+            {
+                "Type": "AWS::IAM::Role",
+                # The key's policy knows the role by its name, before there is one.
+                "Properties": {"RoleName": names.signer(environment), **role},
+            }
+        ),
         "Signer": {"Type": "AWS::Lambda::Function", "Properties": engines},
     }
     if checkpoint_program is None:

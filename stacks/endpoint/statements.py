@@ -35,6 +35,7 @@ from stacks.access.policies import (
 )
 from stacks.alarms.properties import watched_alarm_names
 from stacks.images import serving_images
+from stacks.suppressions import with_reasons
 
 MOST_NAMED_ENGINES = 40
 """IAM takes 10,240 characters of a role's own policies; an archive's name takes 96 of them."""
@@ -99,7 +100,7 @@ def named_policy(statements: Sequence[Statement]) -> dict[str, dict[str, Any]]:
         "PolicyDocument": document,
         "Roles": [{"Ref": "Role"}],
     }
-    return {f"VersionPolicy{digest}": {"Type": POLICY, "Properties": properties}}
+    return {f"VersionPolicy{digest}": with_reasons({"Type": POLICY, "Properties": properties})}
 
 
 def _read(deployment: Deployment) -> Iterator[str]:

@@ -28,6 +28,7 @@ from stacks.generation.properties import (
 )
 from stacks.generation.scaling import scaling_resources
 from stacks.generation.statements import generation_statements, version_policy
+from stacks.suppressions import with_reasons
 from stacks.template import Properties, Resources, Template, content_name
 
 COMPONENT = "AWS::SageMaker::InferenceComponent"
@@ -88,7 +89,7 @@ def generation_resources(
     )
     role_of_config = {"ExecutionRoleArn": ROLE_ARN} if is_component else {}
     return {
-        "Role": {"Type": "AWS::IAM::Role", "Properties": role},
+        "Role": with_reasons({"Type": "AWS::IAM::Role", "Properties": role}),
         **version,
         "Model": {
             "Type": "AWS::SageMaker::Model",

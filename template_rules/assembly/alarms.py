@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
-from onboarding.metrics import METRICS
 from template_rules.assembly.check import assembly_check
-from template_rules.dashboard_body import alarm_arns
 from template_rules.hosting import (
     ALARM,
+    COMPONENT,
     COMPOSITE,
     ENDPOINT,
     ENDPOINT_CONFIG,
@@ -16,10 +17,10 @@ from template_rules.hosting import (
     rollback_alarms,
     watched_endpoints,
 )
-from template_rules.metrics import DASHBOARD, MetricUse, alarm_metrics, metric_uses
+from template_rules.metrics import MetricUse, alarm_metrics
 from template_rules.policies import allows_service, resource_statements
 from template_rules.templates import Assembly, Problem, Resource
-from template_rules.values import is_known, known_text, number, texts
+from template_rules.values import fields, is_known, known_text, number, objects, texts
 
 TOPIC, KEY, ALIAS = "AWS::SNS::Topic", "AWS::KMS::Key", "AWS::KMS::Alias"
 ACTIONS = ("AlarmActions", "OKActions", "InsufficientDataActions")
@@ -27,19 +28,19 @@ ACTIONS = ("AlarmActions", "OKActions", "InsufficientDataActions")
 
 @assembly_check("E9600", "A rollback alarm exists, and watches the endpoint that it rolls back")
 def rollback_alarm(assembly: Assembly) -> Iterator[Problem]:
-    for endpoint in assembly.of_type(ENDPOINT):
-        for path, name in rollback_alarms(endpoint):
+    for updated in assembly.of_type(ENDPOINT, COMPONENT):
+        own = updated.properties.get("EndpointName", updated.name)
+        allowed = ({own}, set()) if updated.type == COMPONENT else ({own},)
+        for path, name in rollback_alarms(updated):
             alarm = assembly.find(name, ALARM, COMPOSITE)
+            way_out = "name an alarm of this endpoint"
             if alarm is None or str(name).startswith("arn:"):
                 if is_known(name) or alarm is not None:
                     what = "no template has an alarm of this name, and UpdateEndpoint refuses it"
-                    yield endpoint.problem(path, what, "name an alarm of this endpoint", value=name)
-                continue
-            foreign = watched_endpoints(assembly, alarm) - {endpoint.name}
-            watched = watched_endpoints(assembly, alarm)
-            if foreign or not watched:
-                what = f"the alarm does not watch endpoint {endpoint.name} alone"
-                yield endpoint.problem(path, what, "name an alarm of this endpoint", value=name)
+                    yield updated.problem(path, what, way_out, value=name)
+            elif watched_endpoints(assembly, alarm) not in allowed:
+                what = f"the alarm does not watch endpoint {own} alone"
+                yield updated.problem(path, what, way_out, value=name)
 
 
 @assembly_check("E9601", "A rollback alarm rings within the waits of the rollout")
@@ -153,66 +154,34 @@ def key_of(assembly: Assembly, value: object) -> Resource | None:
     return None if alias is None else assembly.find(alias.properties.get("TargetKeyId"), KEY)
 
 
-@assembly_check("E9604", "A key's owner may still change its policy")
-def key_managed(assembly: Assembly) -> Iterator[Problem]:
-    for key in assembly.of_type(KEY):
-        account = key.template.stack.account
-        statements = [item for item in resource_statements(assembly, KEY) if item.resource is key]
-        managers = [
-            name
-            for statement in statements
-            if statement.matches("kms:PutKeyPolicy", str(key.arn), {}) and statement.allows
-            for name in statement.principals
-        ]
-        own = [name for name in managers if not is_known(name) or (account or "") in name]
-        if not own and isinstance(key.properties.get("KeyPolicy"), dict):
-            what = "nobody of this account may change the key's policy, and CreateKey refuses it"
-            yield key.problem("KeyPolicy", what, "allow kms:* to the account's root")
-
-
-@assembly_check("E9605", "A policy is of the bucket or topic that its statements name")
-def policy_of_its_resource(assembly: Assembly) -> Iterator[Problem]:
-    owners = {
-        "AWS::SNS::TopicPolicy": ("Topics", TOPIC),
-        "AWS::S3::BucketPolicy": ("Bucket", "AWS::S3::Bucket"),
-    }
-    for statement in resource_statements(assembly, *owners):
-        key, kind = owners[statement.resource.type]
-        named = texts(statement.resource.properties.get(key))
-        own = [found for name in named if (found := assembly.find(name, kind)) is not None]
-        arns = {*named, *(owner.arn for owner in own)}
-        for arn in statement.resources:
-            if is_known(arn) and own and arn not in arns and arn.split("/")[0] not in arns:
-                what = "the statement is about another resource"
-                path = f"{statement.path}.Resource"
-                yield statement.resource.problem(
-                    path, what, "name its own", value=arn, allowed=arns
-                )
-
-
-@assembly_check("E9606", "A dashboard shows alarms, endpoints and variants that templates have")
-def dashboard_names(assembly: Assembly) -> Iterator[Problem]:
-    alarms = assembly.names(ALARM, COMPOSITE)
+@assembly_check("E9606", "A dashboard shows alarms that templates have")
+def dashboard_alarms(assembly: Assembly) -> Iterator[Problem]:
     arns = {alarm.arn for alarm in assembly.of_type(ALARM, COMPOSITE)}
-    for dashboard in assembly.of_type(DASHBOARD) if alarms else ():
-        for choices in alarm_arns(dashboard.properties.get("DashboardBody")):
-            if all(map(is_known, choices)) and not arns & set(choices):
-                what, value = "no template has the alarm", choices[0]
-                yield dashboard.problem("DashboardBody", what, "name one that exists", value=value)
+    for dashboard in assembly.of_type("AWS::CloudWatch::Dashboard") if arns else ():
+        text = known_text(dashboard.properties.get("DashboardBody")) or "{}"
+        body = json.loads(text, strict=False)
+        for arn in _alarms_shown(body):
+            if not arns & set(_spellings(arn, body)):
+                what = "no template has the alarm"
+                yield dashboard.problem("DashboardBody", what, "name one that exists", value=arn)
 
 
-@assembly_check("E9607", "A metric is of an endpoint that a template has")
-def metric_endpoint(assembly: Assembly) -> Iterator[Problem]:
-    endpoints = assembly.names(ENDPOINT)
-    if not endpoints or not all(map(is_known, endpoints)):
-        return
-    for use in metric_uses(assembly):
-        known = known_text((use.dimensions or {}).get("EndpointName"))
-        if use.namespace in METRICS and known is not None and known not in endpoints:
-            what = "no template has the endpoint"
-            yield use.resource.problem(
-                use.path or "Dimensions", what, value=known, allowed=endpoints
-            )
+def _alarms_shown(body: dict[str, Any]) -> Iterator[str]:
+    for _, widget in objects(body.get("widgets")):
+        shown = fields(widget.get("properties"))
+        for holder in (shown, fields(shown.get("annotations"))):
+            yield from texts(holder.get("alarms", []))
+
+
+def _spellings(arn: str, body: dict[str, Any]) -> list[str]:
+    """Return an ARN with every value of the pattern variables of a dashboard."""
+    found = [arn]
+    for _, variable in objects(body.get("variables")):
+        if variable.get("type") == "pattern" and "pattern" in variable:
+            values = [str(item.get("value")) for _, item in objects(variable.get("values"))]
+            pattern = str(variable["pattern"])
+            found = [text.replace(pattern, item) for text in found for item in values or [pattern]]
+    return found
 
 
 @assembly_check("E9608", "An alarm of the load lies above the target that scaling aims at")
@@ -239,12 +208,3 @@ def load_alarm(assembly: Assembly) -> Iterator[Problem]:
 def _scaled_text(use: MetricUse) -> str:
     given = use.dimensions or {}
     return f"endpoint/{given.get('EndpointName')}/variant/{given.get('VariantName')}"
-
-
-@assembly_check("E9609", "A composite alarm names alarms that exist")
-def composite_alarm(assembly: Assembly) -> Iterator[Problem]:
-    for composite in assembly.of_type(COMPOSITE):
-        for name in composite_members(composite):
-            if is_known(name) and assembly.find(name, ALARM, COMPOSITE) is None:
-                what = "no template has the alarm"
-                yield composite.problem("AlarmRule", what, "name one that exists", value=name)

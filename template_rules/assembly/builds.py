@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from template_rules.assembly.allowed import lacking_actions
 from template_rules.assembly.check import assembly_check
-from template_rules.assembly.needs import PUSH, Need, Place
+from template_rules.assembly.needs import PUSH, Need, Place, lacking_actions
 from template_rules.policies import ROLE, trusts
 from template_rules.rules.builds import PROJECT
 from template_rules.state_machine import MACHINE, Call, calls, definition, sample, states

@@ -2,124 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from template_rules.assembly.alarms import ALIAS, KEY, key_of, topics_named
+from template_rules.assembly.alarms import topics_named
 from template_rules.assembly.check import assembly_check
-from template_rules.hosting import ENDPOINT_CONFIG, MODEL, containers
+from template_rules.hosting import MODEL, containers
 from template_rules.rules.builds import PROJECT
 from template_rules.rules.network import VPC_ENDPOINT
 from template_rules.state_machine import calls, sample
-from template_rules.templates import Assembly, Problem, Resource
-from template_rules.values import fields, is_known, known_text
+from template_rules.templates import Assembly, Problem
+from template_rules.values import is_known
 
-LOG_GROUP, REPOSITORY, BUCKET = "AWS::Logs::LogGroup", "AWS::ECR::Repository", "AWS::S3::Bucket"
 VPC_NEEDS = ("s3", "ecr.api", "ecr.dkr", "logs", "kms", "monitoring", "sts", "sagemaker.api")
 """Services that hosts and builds in a VPC without an internet gateway call."""
 
 
-@assembly_check("E9610", "A name is given once in an account and region")
-def name_taken(assembly: Assembly) -> Iterator[Problem]:
-    seen: dict[tuple[str, str, str | None, str | None], Resource] = {}
-    for template in assembly.templates:
-        for resource in template.resources.values():
-            if resource.arn is None or not is_known(resource.name):
-                continue
-            stack = template.stack
-            first = seen.setdefault(
-                (resource.type, resource.name, stack.account, stack.region), resource
-            )
-            if first is not resource:
-                where = f"{first.template.file} {first.logical_id}"
-                what = f"the name is taken by {where}"
-                yield resource.problem("Name", what, "rename one", value=resource.name)
-
-
-@assembly_check("E9611", "A build writes into a log group that a template has")
-def log_group_exists(assembly: Assembly) -> Iterator[Problem]:
-    for project in assembly.of_type(PROJECT):
-        path = "LogsConfig.CloudWatchLogs"
-        given = fields(project.at(path))
-        group = given.get("GroupName", f"/aws/codebuild/{project.name}")
-        if given.get("Status") == "DISABLED":
-            what = "nobody can read why a build failed"
-            yield project.problem(f"{path}.Status", what, "write ENABLED")
-        elif assembly.find(group, LOG_GROUP) is None:
-            what = "no template has the log group: CodeBuild creates it, without retention"
-            way_out = "add an AWS::Logs::LogGroup of this name with RetentionInDays"
-            yield project.problem(f"{path}.GroupName", what, way_out, value=group)
-
-
-@assembly_check("E9612", "A key, a repository and a bucket that are named exist in a template")
-def named_store_exists(assembly: Assembly) -> Iterator[Problem]:
-    for resource, path, name, kind in _stores_named(assembly):
-        names = assembly.names(kind)
-        if names and is_known(name) and all(map(is_known, names)) and name not in names:
-            own = kind in (ALIAS, BUCKET) or _account(resource) in str(resource.properties)
-            if own:
-                noun, allowed = kind.rsplit("::", 1)[-1], ", ".join(names)
-                what = f"no template has the {noun}"
-                yield resource.problem(path, what, value=name, allowed=allowed)
-
-
-def _stores_named(assembly: Assembly) -> Iterator[tuple[Resource, str, str, str]]:
-    """Yield (resource, path, name, type) of the stores that models, configs and builds name."""
-    for config in assembly.of_type(ENDPOINT_CONFIG):
-        for path in (
-            "KmsKeyId",
-            "DataCaptureConfig.KmsKeyId",
-            "AsyncInferenceConfig.OutputConfig.KmsKeyId",
-        ):
-            key = known_text(config.at(path)) or ""
-            if key.startswith("alias/") and not key.startswith("alias/aws/"):
-                yield config, path, key, ALIAS
-        for path in (
-            "DataCaptureConfig.DestinationS3Uri",
-            "AsyncInferenceConfig.OutputConfig.S3OutputPath",
-        ):
-            uri = known_text(config.at(path)) or ""
-            if uri.startswith("s3://"):
-                yield config, path, uri.split("/")[2], BUCKET
-    yield from _model_stores(assembly)
-
-
-def _model_stores(assembly: Assembly) -> Iterator[tuple[Resource, str, str, str]]:
-    """Yield (resource, path, name, type) of the repositories and buckets of models and builds."""
-    images = [
-        (model, f"{path}.Image", container.get("Image"))
-        for model in assembly.of_type(MODEL)
-        for path, container in containers(model)
-    ]
-    images += [
-        (item, "Environment.Image", item.at("Environment.Image"))
-        for item in assembly.of_type(PROJECT)
-    ]
-    for resource, path, image in images:
-        account = _account(resource)
-        match = re.fullmatch(rf"{account}\.dkr\.ecr\.[^/]+/([^:@]+).*", str(image))
-        if match is not None:
-            yield resource, path, match[1], REPOSITORY
+@assembly_check("E9613", "A stack that names another stack's topic or bucket is deployed after it")
+def stack_order(assembly: Assembly) -> Iterator[Problem]:
+    named = [(item, path, topic) for item, path, topic in topics_named(assembly)]
     for model in assembly.of_type(MODEL):
         for path, container in containers(model):
-            uri = known_text(container.get("ModelDataUrl")) or ""
-            if uri.startswith("s3://"):
-                yield model, f"{path}.ModelDataUrl", uri.split("/")[2], BUCKET
-
-
-def _account(resource: Resource) -> str:
-    return resource.template.stack.account or r"\d{12}"
-
-
-@assembly_check("E9613", "A stack that names another stack's resource is deployed after it")
-def stack_order(assembly: Assembly) -> Iterator[Problem]:
-    named = [(item, path, name, (kind,)) for item, path, name, kind in _stores_named(assembly)]
-    named += [
-        (item, path, topic, ("AWS::SNS::Topic",)) for item, path, topic in topics_named(assembly)
-    ]
+            bucket = str(container.get("ModelDataUrl")).removeprefix("s3://").split("/")[0]
+            named.append((model, path, bucket))
     reported = set()
-    for resource, path, name, kinds in named:
-        other = assembly.find(name, *kinds)
+    for resource, path, name in named:
+        other = assembly.find(name, "AWS::SNS::Topic", "AWS::S3::Bucket")
         if other is None or other.template is resource.template:
             continue
         own, needed = resource.template, other.template
@@ -156,17 +63,6 @@ def same_network(assembly: Assembly) -> Iterator[Problem]:
                 yield resource.problem("VpcConfig", what, "add the same VpcConfig")
 
 
-@assembly_check("E9616", "Roles of an environment have one permissions boundary")
-def same_boundary(assembly: Assembly) -> Iterator[Problem]:
-    roles = list(assembly.of_type("AWS::IAM::Role"))
-    boundaries = [role.properties.get("PermissionsBoundary") for role in roles]
-    named = [boundary for boundary in boundaries if boundary is not None]
-    for role, boundary in zip(roles, boundaries, strict=True):
-        if named and boundary != named[0]:
-            what, path = "other roles have another permissions boundary", "PermissionsBoundary"
-            yield role.problem(path, what, "name the same", value=boundary, allowed=str(named[0]))
-
-
 @assembly_check("E9617", "A project, a topic and a key that calls name exist in a template")
 def called_exists(assembly: Assembly) -> Iterator[Problem]:
     kinds = {"ProjectName": PROJECT, "TopicArn": "AWS::SNS::Topic", "RoleArn": "AWS::IAM::Role"}
@@ -183,13 +79,3 @@ def called_exists(assembly: Assembly) -> Iterator[Problem]:
             if not found:
                 what = f"state {call.state}: no template has the {kind.rsplit('::', 1)[-1]}"
                 yield call.machine.problem("DefinitionString", what, "name one", value=value)
-
-
-@assembly_check("E9618", "A bucket's and a topic's key is one that a template has, or is given")
-def store_key(assembly: Assembly) -> Iterator[Problem]:
-    for alias in assembly.of_type(ALIAS):
-        target = alias.properties.get("TargetKeyId")
-        foreign = known_text(target) is not None and str(target).startswith("arn:")
-        if key_of(assembly, target) is None and not foreign and assembly.names(KEY):
-            what = "no template has the key of the alias"
-            yield alias.problem("TargetKeyId", what, "name one that exists", value=target)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from template_rules.assembly.allowed import lacking_actions
 from template_rules.assembly.check import assembly_check
-from template_rules.assembly.needs import Need, Place
+from template_rules.assembly.needs import Need, Place, lacking_actions
 from template_rules.hosting import (
     ENDPOINT,
     MODEL,

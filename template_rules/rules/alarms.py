@@ -16,18 +16,20 @@ from template_rules.metrics import (
     PRESENCE,
     RATIO,
     SECONDS,
+    MetricMath,
     MetricUse,
     alarm_metrics,
     compared_quantities,
     is_of_sagemaker,
 )
 from template_rules.rule import resource_rule, template_rule
-from template_rules.rules.scaling_policies import utilization_fault
+from template_rules.rules.scaling import utilization_fault
 from template_rules.templates import Assembly, Problem, Resource, metadata
-from template_rules.values import at, boolean, is_known, known_text, number, texts
+from template_rules.values import at, is_known, known_text, number, objects, texts
 
-SHORT_PERIODS = (10, 20, 30)
 DAY_SECONDS = 86_400
+WAKING = frozenset({"HasBacklogWithoutCapacity", "NoCapacityInvocationFailures"})
+"""Metrics of requests that wait while there is no instance or copy."""
 SHORTEST_MICROSECONDS, LONGEST_MICROSECONDS = 5_000, REAL_TIME_SECONDS * 1_000_000
 """A latency promise of 5 ms or less is rarer than a value in ms; SageMaker waits 60 s."""
 PERCENTILE = r"\bp\d{2}(?:\.\d+)?\b"
@@ -43,9 +45,9 @@ SCALES = {
 """Quantity -> unit in a description -> factor to the metric's own unit."""
 
 
-@template_rule("E9190", "Period or evaluation range that CloudWatch refuses, or that has no data")
+@template_rule("E9190", "Period without data, or more data points than periods")
 def alarm_periods(assembly: Assembly) -> Iterator[Problem]:
-    """An alarm's period is one that CloudWatch has and SageMaker publishes, for a day at most."""
+    """An alarm looks at periods in which SageMaker publishes, and at all of its data points."""
     for alarm in assembly.of_type(ALARM):
         count = number(alarm.properties.get("EvaluationPeriods"))
         points = number(alarm.properties.get("DatapointsToAlarm"))
@@ -55,24 +57,16 @@ def alarm_periods(assembly: Assembly) -> Iterator[Problem]:
         for use in alarm_metrics(alarm):
             period = number(use.period)
             path = f"{use.path}.Period" if use.path else "Period"
-            if period is None:
+            if period is None or not is_of_sagemaker(use):
                 continue
-            if period not in SHORT_PERIODS and (period < 60 or period % 60):
-                what, allowed = "CloudWatch has no such period", "10, 20, 30 or n x 60"
-                yield alarm.problem(path, what, "take one", value=period, allowed=allowed)
-            elif period < _published_every(assembly, use) and is_of_sagemaker(use):
+            if period < _published_every(assembly, use):
                 what = f"most periods have no data: {use.metric} is published every minute"
                 yield alarm.problem(path, what, "take 60 or more", value=f"{period:g} s")
-            most = DAY_SECONDS if period < 3600 else 7 * DAY_SECONDS
-            if count is not None and period * count > most:
-                what, value = "the alarm looks back too far", f"{count:g} x {period:g} s"
-                allowed = f"at most {most} s in all"
-                yield alarm.problem(path, what, "shorten it", value=value, allowed=allowed)
 
 
 def _published_every(assembly: Assembly, use: MetricUse) -> float:
     if use.metric in HIGH_RESOLUTION:
-        return min(SHORT_PERIODS)
+        return 10.0
     variant = _variant(assembly, use)
     given = at(
         None if variant is None else variant.config.properties,
@@ -221,49 +215,59 @@ def _scales(assembly: Assembly, alarm: Resource) -> bool:
     )
 
 
-@resource_rule("E9197", "TreatMissingData against the alarm's purpose", ALARM)
-def alarm_missing_data(alarm: Resource) -> Iterator[Problem]:
+@template_rule("E9197", "TreatMissingData against the alarm's purpose")
+def alarm_missing_data(assembly: Assembly) -> Iterator[Problem]:
     """Missing data is breaching where hosts must report, and nowhere else."""
-    uses = alarm_metrics(alarm)
-    treatment = alarm.properties.get("TreatMissingData", "missing")
-    if not uses or not all(map(is_of_sagemaker, uses)) or not is_known(treatment):
-        return
-    less = str(alarm.properties.get("ComparisonOperator")).startswith("Less")
-    if compared_quantities(alarm) == {PRESENCE} and less:
-        if treatment != "breaching":
-            what = "hosts that are gone report nothing, and the alarm stays quiet"
-            yield alarm.problem("TreatMissingData", what, "write breaching", value=treatment)
-    elif treatment == "breaching" and _low_is_bad(uses) is not None:
-        what = "the metric has no data while there are no requests, and the alarm rings"
-        yield alarm.problem("TreatMissingData", what, "write notBreaching", value=treatment)
-    elif treatment in ("ignore", "missing") and _low_is_bad(uses) is not None:
-        what = "without requests the alarm keeps its state, or has none"
-        yield alarm.problem("TreatMissingData", what, "write notBreaching", value=treatment)
-
-
-@template_rule("E9199", "Alarm without a setting, or with an action elsewhere")
-def alarm_settings(assembly: Assembly) -> Iterator[Problem]:
-    """An alarm has all that an evaluation needs, and actions in its own region."""
-    needed = [("ComparisonOperator",), ("EvaluationPeriods",), ("Threshold", "ThresholdMetricId")]
-    single = [("Namespace",), ("Period",), ("Statistic", "ExtendedStatistic")]
     for alarm in assembly.of_type(ALARM):
-        given = alarm.properties
-        for names in (*needed, *(single if "MetricName" in given else ())):
-            if not set(names) & set(given) and "EvaluationCriteria" not in given:
-                either = " or ".join(names)
-                yield alarm.problem(names[0], f"the alarm has no {either}", f"write {either}")
-        if boolean(given.get("ActionsEnabled", True)) is False:
-            yield alarm.problem("ActionsEnabled", "the alarm calls nobody", "remove it")
-        region = alarm.template.stack.region
-        for key in ("AlarmActions", "OKActions", "InsufficientDataActions"):
-            for action in texts(given.get(key)):
-                parts = action.split(":")
-                if not is_known(parts[0]):
-                    continue
-                elsewhere = len(parts) > 3 and region and parts[3] not in ("", region)
-                if parts[0] != "arn" or (elsewhere and is_known(parts[3])):
-                    what = "an action is an ARN of the alarm's own region"
-                    yield alarm.problem(key, what, "name one here", value=action)
+        uses = alarm_metrics(alarm)
+        treatment = alarm.properties.get("TreatMissingData", "missing")
+        if not uses or not all(map(is_of_sagemaker, uses)) or not is_known(treatment):
+            continue
+        less = str(alarm.properties.get("ComparisonOperator")).startswith("Less")
+        what, right = None, "notBreaching"
+        if compared_quantities(alarm) == {PRESENCE} and less:
+            if treatment != "breaching":
+                what = "hosts that are gone report nothing, and the alarm stays quiet"
+                right = "breaching"
+        elif _low_is_bad(uses) is None or (treatment == "missing" and _wakes(assembly, alarm)):
+            continue
+        elif treatment == "breaching":
+            what = "the metric has no data while there are no requests, and the alarm rings"
+        elif treatment in ("ignore", "missing"):
+            what = "without requests the alarm keeps its state, or has none"
+        if what is not None:
+            yield alarm.problem("TreatMissingData", what, f"write {right}", value=treatment)
+
+
+@template_rule("E9191", "Alarm that is to wake an endpoint, and does not ring for one request")
+def waking_threshold(assembly: Assembly) -> Iterator[Problem]:
+    """An alarm that adds the first instance or copy rings for the first waiting request."""
+    for alarm in assembly.of_type(ALARM):
+        threshold = number(alarm.properties.get("Threshold"))
+        over = alarm.properties.get("ComparisonOperator") == "GreaterThanThreshold"
+        if threshold is not None and _wakes(assembly, alarm) and threshold + over > 1:
+            what = "one request that waits is 1, and nothing wakes the endpoint"
+            yield alarm.problem("Threshold", what, "compare with 1 by >=", value=f"{threshold:g}")
+
+
+def _wakes(assembly: Assembly, alarm: Resource) -> bool:
+    """Return True for an alarm that adds the first instance or copy once a request waits."""
+    return {use.metric for use in alarm_metrics(alarm)} <= WAKING and _scales(assembly, alarm)
+
+
+@resource_rule("E9198", "Metric math that compares unlike with like", ALARM)
+def alarm_metric_math(alarm: Resource) -> Iterator[Problem]:
+    """Metric math adds and compares quantities that fit together."""
+    uses = alarm_metrics(alarm)
+    quantities = {str(use.identifier): {use.quantity or "unknown"} for use in uses}
+    for _, query in objects(alarm.properties.get("Metrics")):
+        expression = known_text(query.get("Expression"))
+        if expression is not None:
+            math = MetricMath(quantities)
+            math.quantities(expression)
+            for fault in math.faults:
+                way_out = "take the statistic that gives what the expression expects"
+                yield alarm.problem("Metrics", f"the expression {fault}", way_out, value=expression)
 
 
 def _variant(assembly: Assembly, use: MetricUse) -> Any:

@@ -1,84 +1,28 @@
-"""Rules of CodeBuild projects: the machine, its image and its commands; of event rules."""
+"""Rules of CodeBuild projects and Step Functions: images, privileges, API calls, maps."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
 from onboarding.nearest import did_you_mean
-from template_rules.rule import resource_rule
-from template_rules.serving_images import image_name
-from template_rules.templates import Problem, Resource
-from template_rules.values import boolean, fields, is_known, items, known_text
+from template_rules.rule import resource_rule, template_rule
+from template_rules.state_machine import (
+    MACHINE,
+    argument_faults,
+    calls,
+    definition,
+    graphs,
+    operations,
+    states,
+)
+from template_rules.templates import Assembly, Problem, Resource
+from template_rules.values import at, boolean, fields, is_known, items, known_text
 
 PROJECT = "AWS::CodeBuild::Project"
-GENERAL = tuple(f"BUILD_GENERAL1_{s}" for s in ("SMALL", "MEDIUM", "LARGE", "XLARGE", "2XLARGE"))
-SERVERLESS = tuple(f"BUILD_LAMBDA_{size}GB" for size in (1, 2, 4, 8, 10))
-FLEET = ("ATTRIBUTE_BASED_COMPUTE", "CUSTOM_INSTANCE_TYPE")
-COMPUTE_TYPES: dict[str, tuple[str, ...]] = {
-    "LINUX_GPU_CONTAINER": ("BUILD_GENERAL1_SMALL", *FLEET),
-    "LINUX_LAMBDA_CONTAINER": SERVERLESS,
-    "ARM_LAMBDA_CONTAINER": SERVERLESS,
-    "MAC_ARM": ("BUILD_GENERAL1_MEDIUM", "BUILD_GENERAL1_LARGE", *FLEET),
-    **dict.fromkeys(
-        (
-            "LINUX_CONTAINER",
-            "ARM_CONTAINER",
-            "WINDOWS_CONTAINER",
-            "WINDOWS_SERVER_2019_CONTAINER",
-            "WINDOWS_SERVER_2022_CONTAINER",
-            "LINUX_EC2",
-            "ARM_EC2",
-            "WINDOWS_EC2",
-        ),
-        (*GENERAL, *FLEET),
-    ),
-}
-"""Environment type -> compute types; V100 machines (GPU LARGE) are below TensorRT 10.5's GPUs.
-
-Source: CodeBuild user guide, "Build environment compute modes and types".
-"""
-PHASES = ("install", "pre_build", "build", "post_build")
-EVENT_FIELDS = [
-    "version",
-    "id",
-    "detail-type",
-    "source",
-    "account",
-    "time",
-    "region",
-    "resources",
-    "detail",
-    "replay-name",
-    "$or",
-]
-
-
-@resource_rule("E9250", "Environment or compute type that CodeBuild does not have", PROJECT)
-def build_machine(project: Resource) -> Iterator[Problem]:
-    """A project's environment and compute type are ones that CodeBuild has."""
-    kind = known_text(project.at("Environment.Type"))
-    compute = known_text(project.at("Environment.ComputeType"))
-    if kind is not None and kind not in COMPUTE_TYPES:
-        yield project.problem(
-            "Environment.Type",
-            "CodeBuild has no such environment",
-            did_you_mean(kind, COMPUTE_TYPES, "take one of these"),
-            value=kind,
-            allowed=COMPUTE_TYPES,
-        )
-    elif kind is not None and compute is not None and compute not in COMPUTE_TYPES[kind]:
-        yield project.problem(
-            "Environment.ComputeType",
-            f"{kind} has no such compute type, or TensorRT does not support its GPU",
-            "take one of these",
-            value=compute,
-            allowed=COMPUTE_TYPES[kind],
-        )
+REGISTRY = re.compile(r"\d{12}\.dkr\.ecr\.")
+PATH = "DefinitionString"
 
 
 @resource_rule("E9255", "Image that the build cannot pull", PROJECT)
@@ -87,7 +31,7 @@ def build_image(project: Resource) -> Iterator[Problem]:
     image = known_text(project.at("Environment.Image")) or ""
     given = project.at("Environment.ImagePullCredentialsType") or "CODEBUILD"
     wanted = None
-    if image_name(image) is not None:
+    if REGISTRY.match(image):
         wanted = "SERVICE_ROLE"
     elif image.startswith("aws/codebuild/"):
         wanted = "CODEBUILD"
@@ -111,60 +55,72 @@ def build_privileges(project: Resource) -> Iterator[Problem]:
         yield project.problem(path, what, way_out, value=value)
 
 
-@resource_rule("E9256", "Build specification that CodeBuild refuses", PROJECT)
-def build_specification(project: Resource) -> Iterator[Problem]:
-    """A project without a source has a build specification, with commands in known phases."""
-    given = project.at("Source.BuildSpec")
-    fault = None
-    if project.at("Source.Type") == "NO_SOURCE" and given is None:
-        fault = "there is no source, and no build specification"
-    elif isinstance(given, str) and is_known(given) and "\n" in given:
-        fault = _build_specification_fault(given)
-    if fault is not None:
-        way_out = "write `version: 0.2` and phases with commands"
-        yield project.problem("Source.BuildSpec", fault, way_out)
+@template_rule("E9280", "Task that calls an unknown API operation, or passes unknown arguments")
+def workflow_calls(assembly: Assembly) -> Iterator[Problem]:
+    """A task calls an API operation that the service has, with arguments that it takes."""
+    for call in calls(assembly):
+        if call.integration != "aws-sdk":
+            continue
+        known = operations(call.service)
+        where = f"state {call.state}"
+        if not known:
+            what = f"{where}: AWS SDK integrations have no service {call.service}"
+            yield call.machine.problem(PATH, what, "write the SDK's name of the service")
+        elif call.operation not in known or call.action[:1].isupper():
+            names = [name[:1].lower() + name[1:] for name in known]
+            what = f"{where}: {call.service} has no such action"
+            way_out = did_you_mean(call.action, names, "write one that it has")
+            yield call.machine.problem(PATH, what, way_out, value=call.action)
+        else:
+            for fault in argument_faults(known[call.operation].input_shape, call.arguments):
+                what = f"{where}: {call.service}:{call.action}: {fault}"
+                yield call.machine.problem(PATH, what, "write the API's own names")
 
 
-def _build_specification_fault(text: str) -> str | None:
-    try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        return f"the build specification is no YAML: {' '.join(str(error).split())[:160]}"
-    phases = fields(fields(document).get("phases"))
-    if str(fields(document).get("version")) not in ("0.1", "0.2"):
-        return "the build specification has no version 0.1 or 0.2"
-    if set(phases) - set(PHASES):
-        return f"CodeBuild has no phase {', '.join(sorted(set(phases) - set(PHASES)))}"
-    commands = [items(fields(phase).get("commands")) for phase in phases.values()]
-    return None if any(commands) else "the build specification has no command"
+@resource_rule("E9281", "State that is not there, or that its workflow does not run", MACHINE)
+def workflow_states(machine: Resource) -> Iterator[Problem]:
+    """Every next state exists; a distributed map and a callback run in standard workflows."""
+    express = machine.properties.get("StateMachineType", "STANDARD") == "EXPRESS"
+    for graph in graphs(definition(machine)):
+        named = fields(graph.get("States"))
+        for place, target in _targets(graph):
+            if target not in named:
+                what = f"{place} goes to a state that is not there"
+                yield machine.problem(PATH, what, value=target, allowed=", ".join(named))
+    for name, state in states(definition(machine)):
+        for what in _faults(state, express=express):
+            way_out = "write a standard workflow, or another state"
+            yield machine.problem(PATH, f"state {name}: {what}", way_out)
 
 
-@resource_rule("E9270", "Event pattern that EventBridge refuses", "AWS::Events::Rule")
-def event_pattern(rule: Resource) -> Iterator[Problem]:
-    """An event pattern is an object whose fields each list what they match."""
-    pattern = rule.properties.get("EventPattern")
-    if isinstance(pattern, str) and is_known(pattern):
-        try:
-            pattern = json.loads(pattern)
-        except ValueError:
-            pattern = {}
-    if pattern is None or isinstance(pattern, str):
-        return
-    for fault in _pattern_faults(pattern):
-        yield rule.problem("EventPattern", fault, 'write fields such as {"source": [...]}')
+def _targets(graph: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield (place, state) of every transition of one graph of states."""
+    yield "StartAt", graph.get("StartAt")
+    for name, state in fields(graph.get("States")).items():
+        branches = [*items(at(state, "Choices")), *items(at(state, "Catch"))]
+        for target in (at(state, "Next"), at(state, "Default"), *(at(b, "Next") for b in branches)):
+            if target is not None:
+                yield f"state {name}", target
 
 
-def _pattern_faults(pattern: Any) -> Iterator[str]:
-    if not isinstance(pattern, dict) or not pattern:
-        yield "the pattern is no object with fields"
-        return
-    for key in pattern:
-        if key not in EVENT_FIELDS:
-            yield f"events have no field {key}"
-    ahead = list(pattern.items())
-    while ahead:
-        key, value = ahead.pop()
-        if isinstance(value, dict) and value:
-            ahead += value.items()
-        elif not isinstance(value, list) or not value:
-            yield f"field {key} is no list of what it matches"
+def _faults(state: dict[str, Any], *, express: bool) -> Iterator[str]:
+    config = at(state, "ItemProcessor", "ProcessorConfig") or {}
+    distributed = config.get("Mode") == "DISTRIBUTED"
+    waiting = str(state.get("Resource", "")).endswith((".sync", ".sync:2", ".waitForTaskToken"))
+    if express and distributed:
+        yield "an express workflow runs no distributed map"
+    if express and waiting:
+        yield "an express workflow does not wait for jobs or callbacks"
+    if distributed and config.get("ExecutionType") not in ("STANDARD", "EXPRESS"):
+        yield "a distributed map names its ExecutionType, STANDARD or EXPRESS"
+    inner = state.get("ItemProcessor")
+    if distributed and config.get("ExecutionType") == "EXPRESS":
+        for name, child in states(inner):
+            long = child.get("Type") == "Wait" or "sync" in str(child.get("Resource", ""))
+            if long and is_known(name):
+                yield f"an express map ends after five minutes, and {name} waits"
+                break
+    seconds = state.get("Seconds")
+    whole = not isinstance(seconds, int | float) or (seconds > 0 and seconds == int(seconds))
+    if state.get("Type") == "Wait" and not whole:
+        yield f"a Wait state takes whole seconds above 0, not {seconds}"

@@ -1,105 +1,45 @@
-"""Rules of endpoint configs: variants, instances, host images, capture, asynchronous output."""
+"""Rules of endpoint configs and models: host images, keys of what is written, isolation."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
-from template_rules.hosting import (
-    ENDPOINT_CONFIG,
-    MODEL,
-    all_variants,
-    containers,
-    is_gpu,
-    models_of,
-    variants,
-)
+from onboarding.platform import host_images, serving_platforms
+from onboarding.text_generation.platforms import generation_platforms
+from template_rules.hosting import ENDPOINT_CONFIG, MODEL, all_variants, is_gpu
 from template_rules.rule import resource_rule, template_rule
-from template_rules.serving_images import cuda_of, driver_needed, driver_of
 from template_rules.templates import Assembly, Problem, Resource, metadata
-from template_rules.values import at, boolean, fields, is_known, known_text, number, objects
+from template_rules.values import boolean, fields, is_known, known_text
+
+DRIVERS = {11: 450, 12: 525, 13: 580}
+"""The oldest driver that runs each major release of CUDA.
+
+Source: NVIDIA CUDA compatibility guide.
+"""
+DEFAULT_DRIVERS = {
+    **dict.fromkeys(("g4dn", "g5", "p4d", "p4de"), 470),
+    **dict.fromkeys(("g6", "p5"), 535),
+    **dict.fromkeys(("p5e", "p5en"), 550),
+}
+"""Driver of a hosting type whose variant names no AMI.
+
+Source: SageMaker docs inference-gpu-drivers, which name no others.
+"""
 
 
-@template_rule("E9121", "Variant without instances, or with several kinds of them")
-def variant_instances(assembly: Assembly) -> Iterator[Problem]:
-    """A variant has instances, pools of instances or a serverless size, and one of them only."""
-    kinds = {"ServerlessConfig", "InstanceType", "InstancePools"}
-    for variant in all_variants(assembly):
-        given = sorted(kinds & set(variant.properties))
-        config, path = variant.config, variant.path
-        if len(given) != 1:
-            yield config.problem(
-                path,
-                "a variant has one of InstanceType, InstancePools and ServerlessConfig",
-                "keep one of them",
-                value=" and ".join(given) or "none",
-            )
-        counts = {"ServerlessConfig", "InitialInstanceCount", "ManagedInstanceScaling"}
-        if not counts & set(variant.properties):
-            what = "the variant has no InitialInstanceCount"
-            yield config.problem(path, what, "write how many instances it starts with")
-        serverless = fields(variant.properties.get("ServerlessConfig"))
-        memory = number(serverless.get("MemorySizeInMB"))
-        if memory is not None and memory % 1024:
-            yield config.problem(
-                f"{path}.ServerlessConfig.MemorySizeInMB",
-                "the memory is not a whole number of GiB",
-                "take one of these",
-                value=f"{memory:g}",
-                allowed="1024, 2048, 3072, 4096, 5120, 6144",
-            )
-
-
-@resource_rule("E9122", "Two variants of one name, or no weight", ENDPOINT_CONFIG)
-def variant_names(config: Resource) -> Iterator[Problem]:
-    """Variants have names of their own, and one production variant has a weight."""
-    found = variants(config)
-    names = Counter(known_text(variant.name) for variant in found)
-    for name, count in names.items():
-        if name is not None and count > 1:
-            what = "two variants have one name"
-            yield config.problem("ProductionVariants", what, "rename one", value=name)
-    production = [variant for variant in found if not variant.shadow]
-    weights = [number(item.properties.get("InitialVariantWeight", 1)) for item in production]
-    if weights and all(weight == 0 for weight in weights):
-        what = "every InitialVariantWeight is 0, so that no variant gets requests"
-        yield config.problem("ProductionVariants", what, "give one variant a weight")
-    shadows = len(found) - len(production)
-    if shadows and (shadows > 1 or len(production) > 1):
-        yield config.problem(
-            "ShadowProductionVariants",
-            "SageMaker shadows one production variant with one shadow variant",
-            "remove the others",
-            value=f"{len(production)} production and {shadows} shadow variants",
+@resource_rule("E9108", "Model without network isolation", MODEL)
+def network_isolation(model: Resource) -> Iterator[Problem]:
+    """A model's container has no way out to the network."""
+    if boolean(model.properties.get("EnableNetworkIsolation", False)) is False:
+        yield model.problem(
+            "EnableNetworkIsolation",
+            "the container reaches the network",
+            "set it, or suppress E9108 in the resource's cfn-lint metadata with the reason",
+            allowed="true",
         )
 
 
-@template_rule("E9125", "Instance pools that contradict each other or their routing")
-def instance_pools(assembly: Assembly) -> Iterator[Problem]:
-    """Instance pools are distinct, and routed by least outstanding requests."""
-    for variant in all_variants(assembly):
-        pools = [pool for _, pool in objects(variant.properties.get("InstancePools"))]
-        for key in ("InstanceType", "Priority"):
-            values = Counter(str(pool[key]) for pool in pools if is_known(pool.get(key, "\0")))
-            for value in (value for value, count in values.items() if count > 1):
-                path, what = f"{variant.path}.InstancePools", f"two pools have one {key}"
-                yield variant.config.problem(path, what, "change one", value=value)
-        strategy = at(variant.properties, "RoutingConfig", "RoutingStrategy")
-        if pools and is_known(strategy) and strategy != "LEAST_OUTSTANDING_REQUESTS":
-            yield variant.config.problem(
-                f"{variant.path}.RoutingConfig.RoutingStrategy",
-                "instance pools need another routing strategy",
-                "write it",
-                value=strategy,
-                allowed="LEAST_OUTSTANDING_REQUESTS",
-            )
-
-
-@template_rule(
-    "E9126",
-    "InferenceAmiVersion that does not fit the image or the instance type",
-    source_url="https://docs.aws.amazon.com/sagemaker/latest/dg/inference-gpu-drivers.html",
-)
+@template_rule("E9126", "InferenceAmiVersion that does not fit the image or the instance type")
 def host_image(assembly: Assembly) -> Iterator[Problem]:
     """The host's NVIDIA driver is new enough for the CUDA in the image; CPUs have no GPU host."""
     for variant in all_variants(assembly):
@@ -109,28 +49,34 @@ def host_image(assembly: Assembly) -> Iterator[Problem]:
         if types and not any(map(is_gpu, types)) and "-gpu-" in (known_text(ami) or ""):
             what = f"{types[0]} has no NVIDIA GPU, and its host takes no GPU image"
             yield variant.config.problem(path, what, "remove it", value=ami)
-        for model in models_of(assembly, variant) if is_known(ami) else ():
-            holders = (model.template.document, variant.config.raw, model.raw)
-            platforms = (metadata(holder, "platform") for holder in holders)
-            platform = next((name for name in platforms if isinstance(name, str)), None)
-            for _, container in containers(model):
-                cuda = cuda_of(known_text(container.get("Image")) or "", platform)
-                needed = None if cuda is None else driver_needed(cuda)
-                for name in filter(is_gpu, types):
-                    driver = driver_of(name, known_text(ami))
-                    if driver is not None and needed is not None and driver < needed:
-                        what = (
-                            f"the host of {name} has driver {driver}, and CUDA {cuda} "
-                            "of the image does not start on it"
-                        )
-                        yield variant.config.problem(
-                            path,
-                            what,
-                            "name that host image",
-                            value="no InferenceAmiVersion" if ami is None else ami,
-                            allowed=f"driver {needed} or newer: "
-                            "al2023-ami-sagemaker-inference-gpu-4-1 has 580",
-                        )
+        cuda = _cuda(metadata(variant.config.raw, "platform"))
+        needed = 0 if cuda is None else DRIVERS[int(cuda.split(".")[0])]
+        for name in filter(is_gpu, types) if is_known(ami) else ():
+            driver = _driver(name, known_text(ami))
+            if driver is not None and driver < needed:
+                yield variant.config.problem(
+                    path,
+                    f"the host of {name} has driver {driver}, and CUDA {cuda} "
+                    "of the image does not start on it",
+                    "name that host image",
+                    value="no InferenceAmiVersion" if ami is None else ami,
+                    allowed=f"driver {needed} or newer: "
+                    "al2023-ami-sagemaker-inference-gpu-4-1 has 580",
+                )
+
+
+def _cuda(platform: str | None) -> str | None:
+    """Return the CUDA of the images of a platform; None is unknown."""
+    known = serving_platforms().get(platform or "") or generation_platforms().get(platform or "")
+    return None if known is None else known.cuda
+
+
+def _driver(instance_type: str, ami: str | None) -> int | None:
+    """Return the NVIDIA driver of a host; None is unknown."""
+    if ami is not None:
+        image = host_images().get(ami)
+        return None if image is None else image.driver
+    return DEFAULT_DRIVERS.get(instance_type.split(".")[1])
 
 
 @resource_rule("E9129", "Data capture or asynchronous output without a KMS key", ENDPOINT_CONFIG)
@@ -146,18 +92,3 @@ def output_encryption(config: Resource) -> Iterator[Problem]:
         if isinstance(holder, dict) and (key is None or "alias/aws/" in str(key)):
             what = "the data in S3 is not encrypted with a key of yours"
             yield config.problem(f"{path}.KmsKeyId", what, "name the bucket's key", value=key)
-
-
-@template_rule("E9130", "Variant of a model that the template does not have")
-def variant_models(assembly: Assembly) -> Iterator[Problem]:
-    """A variant's model is one that the template has, by its name, when it has any."""
-    names = assembly.names(MODEL)
-    for variant in all_variants(assembly):
-        for path, name in variant.model_names:
-            if str(name).startswith("arn:"):
-                way_out = "write Fn::GetAtt [Model, ModelName]"
-                what = "Ref of a model is its ARN, and a name is needed"
-                yield variant.config.problem(path, what, way_out, value=name)
-            elif names and is_known(name) and assembly.find(name, MODEL) is None:
-                what = "no model of this template has the name"
-                yield variant.config.problem(path, what, value=name, allowed=names)

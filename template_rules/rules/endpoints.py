@@ -8,23 +8,20 @@ from typing import Any
 
 from onboarding.aws_limits import ROLLBACK_ALARM_COUNT, STEP_PERCENT
 from template_rules.hosting import (
+    COMPONENT,
     ENDPOINT,
-    ENDPOINT_CONFIG,
     INSTANCE_COUNT,
     TARGET,
-    config_of,
     rollback_alarms,
     scaled_endpoint,
-    variants,
 )
 from template_rules.rule import resource_rule, template_rule
 from template_rules.templates import Assembly, Problem, Resource
-from template_rules.values import at, boolean, fields, is_known, known_text, number, objects
+from template_rules.values import at, boolean, fields, known_text, number, objects
 
 BLUE_GREEN = "DeploymentConfig.BlueGreenUpdatePolicy"
 ROUTING = f"{BLUE_GREEN}.TrafficRoutingConfiguration"
 ROLLING = "DeploymentConfig.RollingUpdatePolicy"
-RETAINED = ("DesiredInstanceCount", "DesiredWeight", "DataCaptureConfig")
 BATCHES = (
     (f"{ROUTING}.CanarySize", "CANARY", "a canary", 1, STEP_PERCENT["canary"].most),
     (f"{ROUTING}.LinearStepSize", "LINEAR", "a linear step", *STEP_PERCENT["linear"]),
@@ -34,30 +31,10 @@ BATCHES = (
 """Path, traffic routing type, noun, least and most percent. Source: SageMaker API reference."""
 
 
-@template_rule("E9140", "Endpoint of a config that the template does not have")
-def endpoint_config_name(assembly: Assembly) -> Iterator[Problem]:
-    """An endpoint's config is one that the template has, by its name."""
-    names = assembly.names(ENDPOINT_CONFIG)
-    for endpoint in assembly.of_type(ENDPOINT):
-        name = endpoint.properties.get("EndpointConfigName")
-        if str(name).startswith("arn:"):
-            what = "Ref of an endpoint config is its ARN, and a name is needed"
-            way_out = "write Fn::GetAtt [EndpointConfig, EndpointConfigName]"
-            yield endpoint.problem("EndpointConfigName", what, way_out, value=name)
-        elif names and known_text(name) and config_of(assembly, endpoint) is None:
-            yield endpoint.problem(
-                "EndpointConfigName",
-                "no endpoint config of this template has the name",
-                "name one of these",
-                value=name,
-                allowed=names,
-            )
-
-
 @template_rule("E9141", "Canary, linear step or rolling batch without a size, or out of bounds")
 def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
     """Canaries, linear steps and rolling batches have the sizes that SageMaker takes."""
-    for endpoint in assembly.of_type(ENDPOINT):
+    for endpoint in assembly.of_type(ENDPOINT, COMPONENT):
         kind = known_text(endpoint.at(f"{ROUTING}.Type"))
         rolling = endpoint.at(ROLLING)
         for path, needed_by, noun, least, most in BATCHES:
@@ -70,58 +47,19 @@ def batch_sizes(assembly: Assembly) -> Iterator[Problem]:
             elif needed_by is not None and kind is not None and kind != needed_by:
                 what = f"{kind} traffic routing has no {path.rsplit('.', 1)[-1]}"
                 yield endpoint.problem(path, what, "remove it")
-            elif isinstance(size, dict):
-                yield from _size(assembly, endpoint, size, path, noun, least, most)
+                continue
+            percent = number(fields(size).get("Value"))
+            if percent is None or at(size, "Type") != "CAPACITY_PERCENT":
+                continue
+            if not least <= percent <= most:
+                what, value = f"{noun} is out of bounds", f"{percent:g} %"
+                yield endpoint.problem(path, what, "bring it within", value=value, allowed=bounds)
 
 
-def _size(
-    assembly: Assembly,
-    endpoint: Resource,
-    size: dict[str, Any],
-    path: str,
-    noun: str,
-    least: int,
-    most: int,
-) -> Iterator[Problem]:
-    value, kind = number(size.get("Value")), size.get("Type")
-    if value is not None and kind == "CAPACITY_PERCENT" and not least <= value <= most:
-        what, allowed = f"{noun} is out of bounds", f"{least} to {most} %"
-        yield endpoint.problem(path, what, "bring it within", value=f"{value:g} %", allowed=allowed)
-    found = variants(config_of(assembly, endpoint))
-    counts = [number(variant.properties.get("InitialInstanceCount")) for variant in found]
-    total = sum(count or 0 for count in counts)
-    if value is None or kind != "INSTANCE_COUNT" or not total or None in counts:
-        return
-    if value < 1 or value > max(1.0, total * most / 100):
-        allowed = f"at most {most} % of {total:g} instances"
-        what = f"{noun} takes more than its share"
-        given = f"{value:g} instances"
-        yield endpoint.problem(path, what, "take fewer", value=given, allowed=allowed)
-
-
-@template_rule("E9145", "Two update policies, or a rolling update of several variants")
-def update_policy(assembly: Assembly) -> Iterator[Problem]:
-    """A deployment is blue/green or rolling; a rolling one has one variant with instances."""
-    for endpoint in assembly.of_type(ENDPOINT):
-        if isinstance(endpoint.at(ROLLING), dict):
-            found = variants(config_of(assembly, endpoint))
-            if endpoint.at(BLUE_GREEN) is not None:
-                what = "the endpoint has both update policies"
-                yield endpoint.problem("DeploymentConfig", what, "keep one of them")
-            serverless = any("ServerlessConfig" in item.properties for item in found)
-            if len(found) > 1 or serverless:
-                what = "a rolling update takes one variant, with instances"
-                yield endpoint.problem(ROLLING, what, "use BlueGreenUpdatePolicy")
-
-
-@template_rule(
-    "E9152",
-    "Rollout without a baking period, or ended before its waits are over",
-    source_url="https://docs.aws.amazon.com/sagemaker/latest/dg/deployment-guardrails.html",
-)
+@template_rule("E9152", "Rollout without a baking period, or ended before its waits are over")
 def rollout_waits(assembly: Assembly) -> Iterator[Problem]:
     """A rollout waits long enough for its alarms, and has the time that its waits take."""
-    for endpoint in assembly.of_type(ENDPOINT):
+    for endpoint in assembly.of_type(ENDPOINT, COMPONENT):
         alarms = bool(rollback_alarms(endpoint))
         kind = known_text(endpoint.at(f"{ROUTING}.Type"))
         waits = []
@@ -167,7 +105,7 @@ def _steps(routing: dict[str, Any]) -> int | None:
     return math.ceil(100 / share) if kind == "LINEAR" and percent and share else None
 
 
-@resource_rule("E9147", "No rollback alarm, too many, or one twice", ENDPOINT)
+@resource_rule("E9147", "No rollback alarm, too many, or one twice", ENDPOINT, COMPONENT)
 def rollback_alarm_count(endpoint: Resource) -> Iterator[Problem]:
     """A deployment is rolled back by one to ten alarms, each named once."""
     deployment = endpoint.properties.get("DeploymentConfig")
@@ -184,27 +122,6 @@ def rollback_alarm_count(endpoint: Resource) -> Iterator[Problem]:
             value=f"{len(names)} alarms",
             allowed=f"1 to {ROLLBACK_ALARM_COUNT} different alarms",
         )
-
-
-@template_rule("E9151", "ExcludeRetainedVariantProperties that contradict")
-def retained_properties(assembly: Assembly) -> Iterator[Problem]:
-    """What an update keeps of a variant is said once, with RetainAllVariantProperties."""
-    path = "ExcludeRetainedVariantProperties"
-    for endpoint in assembly.of_type(ENDPOINT):
-        types = [item.get("VariantPropertyType") for _, item in objects(endpoint.at(path))]
-        retained = boolean(endpoint.properties.get("RetainAllVariantProperties", False))
-        if types and retained is False:
-            what = "RetainAllVariantProperties is off, so that nothing can be excluded"
-            yield endpoint.problem(path, what, "set RetainAllVariantProperties")
-        for name in {name for name in types if is_known(name)}:
-            if name not in RETAINED or types.count(name) > 1:
-                yield endpoint.problem(
-                    path,
-                    "the property is unknown or named twice",
-                    "name each once",
-                    value=name,
-                    allowed=RETAINED,
-                )
 
 
 @template_rule("E9153", "Update that resets the instance count of a scaled variant")

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from onboarding.aws_limits import ROLLBACK_ALARM_COUNT, STEP_PERCENT
 from template_rules.hosting import (
     ALARM,
     COMPONENT,
-    COMPOSITE,
     ENDPOINT,
     MODEL,
     TARGET,
@@ -19,10 +17,8 @@ from template_rules.hosting import (
     containers,
     instance_facts,
     is_gpu,
-    rollback_alarms,
     scaled_component,
     variants,
-    watched_endpoints,
 )
 from template_rules.metrics import alarm_metrics
 from template_rules.rule import resource_rule, template_rule
@@ -35,22 +31,6 @@ TENSOR_PARALLEL, SERVED_NAME = "SM_VLLM_TENSOR_PARALLEL_SIZE", "SM_VLLM_SERVED_M
 PREFIX, INSTALLS = "SM_VLLM_", "STANDARD_AUTO_INSTALL_REQ"
 ROLLING = "DeploymentConfig.RollingUpdatePolicy"
 MANAGED, NO_CAPACITY = "ManagedInstanceScaling", "NoCapacityInvocationFailures"
-
-
-@template_rule("E9131", "Inference component of an endpoint, model or base that is not there")
-def component_names(assembly: Assembly) -> Iterator[Problem]:
-    """A component names an endpoint, and a model or a base component, that the template has."""
-    for component in assembly.of_type(COMPONENT):
-        for path, kind in (
-            ("EndpointName", ENDPOINT),
-            ("Specification.ModelName", MODEL),
-            ("Specification.BaseInferenceComponentName", COMPONENT),
-        ):
-            name, names = component.at(path), assembly.names(kind)
-            if not names or not is_known(name) or name is None or assembly.find(name, kind):
-                continue
-            what = f"no {kind.rsplit('::', 1)[-1]} of this template has the name"
-            yield component.problem(path, what, value=name, allowed=names)
 
 
 @template_rule("E9132", "Endpoint config that inference components cannot use")
@@ -176,40 +156,6 @@ def component_capacity(assembly: Assembly) -> Iterator[Problem]:
                 "raise it",
                 value=f"{limit:g}",
             )
-
-
-@template_rule("E9137", "Update of an inference component that nothing stops, or out of bounds")
-def component_update(assembly: Assembly) -> Iterator[Problem]:
-    """Copies are replaced in batches within bounds, with a wait and alarms of the endpoint."""
-    least, most = STEP_PERCENT["rolling"]
-    for component in assembly.of_type(COMPONENT):
-        if not isinstance(component.properties.get("DeploymentConfig"), dict):
-            continue
-        size = fields(component.at(f"{ROLLING}.MaximumBatchSize"))
-        value, kind = number(size.get("Value")), size.get("Type")
-        if kind == "CAPACITY_PERCENT" and value is not None and not least <= value <= most:
-            path, allowed = f"{ROLLING}.MaximumBatchSize.Value", f"{least} to {most} %"
-            what = "the batch is out of bounds"
-            yield component.problem(path, what, "bring it within", value=value, allowed=allowed)
-        if number(component.at(f"{ROLLING}.WaitIntervalInSeconds")) in (None, 0):
-            path, what = f"{ROLLING}.WaitIntervalInSeconds", "no alarm has time to stop a batch"
-            yield component.problem(path, what, "wait at least as long as an alarm needs")
-        names = rollback_alarms(component)
-        if not 1 <= len(names) <= ROLLBACK_ALARM_COUNT:
-            yield component.problem(
-                "DeploymentConfig.AutoRollbackConfiguration.Alarms",
-                "no bad version is rolled back",
-                "name alarms of this endpoint",
-                value=f"{len(names)} alarms",
-                allowed=f"1 to {ROLLBACK_ALARM_COUNT}",
-            )
-        for path, name in names:
-            alarm = assembly.find(name, ALARM, COMPOSITE)
-            watched = set() if alarm is None else watched_endpoints(assembly, alarm)
-            endpoint = component.properties.get("EndpointName")
-            if is_known(name) and (alarm is None or (watched and watched != {endpoint})):
-                what = "no alarm of this template watches the component's endpoint by this name"
-                yield component.problem(path, what, "name an alarm of this endpoint", value=name)
 
 
 @resource_rule("E9138", "vLLM container that installs packages, or whose model has no name", MODEL)

@@ -1,4 +1,4 @@
-"""Rules of metrics wherever a template names one: alarms, scaling policies, dashboards."""
+"""Rules of metrics wherever a template names one: alarms and scaling policies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from onboarding.metrics import ENHANCED, FURTHER, METRICS, OTHER_NAMESPACES
 from onboarding.nearest import comma_list, did_you_mean
 from template_rules.hosting import ENDPOINT, config_of, is_multi_model, models_of, variants
-from template_rules.metrics import DASHBOARD, MetricUse, metric_uses
+from template_rules.metrics import MetricUse, metric_uses
 from template_rules.rule import template_rule
 from template_rules.templates import Assembly, Problem
 from template_rules.values import boolean, is_known
@@ -123,7 +123,7 @@ def metric_kind(assembly: Assembly) -> Iterator[Problem]:
     for use in metric_uses(assembly):
         endpoint = assembly.find((use.dimensions or {}).get("EndpointName"), ENDPOINT)
         config = config_of(assembly, endpoint)
-        if use.facts is None or config is None or use.resource.type == DASHBOARD:
+        if use.facts is None or config is None:
             continue
         found = variants(config)
         models = [model for variant in found for model in models_of(assembly, variant)]
@@ -151,5 +151,5 @@ def _problem(
 ) -> Problem:
     names = {"Statistic": "Stat"} if use.path.endswith("MetricStat") else {}
     inner = names.get(key, f"Metric.{key}") if names else key
-    path = use.path if use.resource.type == DASHBOARD else ".".join(filter(None, (use.path, inner)))
+    path = ".".join(filter(None, (use.path, inner)))
     return use.resource.problem(path, what, way_out, value=value, allowed=allowed)

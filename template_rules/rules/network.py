@@ -12,44 +12,13 @@ from template_rules.values import boolean, is_unknown, known_text
 
 VPC_ENDPOINT = "AWS::EC2::VPCEndpoint"
 SERVICES = [
-    "s3",
-    "dynamodb",
-    "ecr.api",
-    "ecr.dkr",
-    "kms",
-    "logs",
-    "monitoring",
-    "sagemaker.api",
-    "sagemaker.runtime",
-    "sagemaker.featurestore-runtime",
-    "sts",
-    "sns",
-    "sqs",
-    "states",
-    "sync-states",
-    "codebuild",
-    "ssm",
-    "ssmmessages",
-    "ec2",
-    "ec2messages",
-    "events",
-    "secretsmanager",
-    "lambda",
-    "application-autoscaling",
-    "autoscaling",
-    "cloudformation",
-    "elasticfilesystem",
-    "git-codecommit",
-    "codecommit",
-    "elasticloadbalancing",
-    "execute-api",
-    "glue",
-    "athena",
-    "kinesis-streams",
-    "kinesis-firehose",
-    "xray",
-]
-"""Services with VPC endpoints. Source: AWS PrivateLink guide, "AWS services that integrate"."""
+    "s3", "dynamodb", "ecr.api", "ecr.dkr", "kms", "logs", "monitoring", "sagemaker.api",
+    "sagemaker.runtime", "sagemaker.featurestore-runtime", "sts", "sns", "sqs", "states",
+    "sync-states", "codebuild", "ssm", "ssmmessages", "ec2", "ec2messages", "events",
+    "secretsmanager", "lambda", "application-autoscaling", "autoscaling", "cloudformation",
+    "elasticfilesystem", "git-codecommit", "codecommit", "elasticloadbalancing", "execute-api",
+    "glue", "athena", "kinesis-streams", "kinesis-firehose", "xray",
+]  # fmt: skip
 WHOLE = {
     MODEL: ("Subnets", "SecurityGroupIds"),
     "AWS::CodeBuild::Project": ("VpcId", "Subnets", "SecurityGroupIds"),
@@ -81,7 +50,7 @@ def vpc_endpoint(assembly: Assembly) -> Iterator[Problem]:
                 yield endpoint.problem("ServiceName", what, "remove one", value=name)
             seen.add(pair)
         interface = given.get("VpcEndpointType") == "Interface"
-        if interface and boolean(given.get("PrivateDnsEnabled", True)) is False:
+        if interface and boolean(given.get("PrivateDnsEnabled", False)) is False:
             what = "clients do not find the endpoint by the service's name"
             yield endpoint.problem("PrivateDnsEnabled", what, "write true", value="false")
         for key in ("SubnetIds", "SecurityGroupIds") if interface else ("RouteTableIds",):

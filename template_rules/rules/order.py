@@ -1,4 +1,4 @@
-"""Rules of the order in which CloudFormation creates resources that name each other literally."""
+"""Rules of resources that name each other literally: they exist, and are created in order."""
 
 from __future__ import annotations
 
@@ -22,12 +22,23 @@ from template_rules.hosting import (
 from template_rules.policies import ROLE, attached_policies
 from template_rules.rule import template_rule
 from template_rules.templates import Assembly, Problem, Resource
+from template_rules.values import is_known
+
+
+@template_rule("E9131", "Name of a resource that the template does not have")
+def names_exist(assembly: Assembly) -> Iterator[Problem]:
+    """A config, an endpoint, a component and a target name what the template has, by its name."""
+    for resource, path, name, kinds in _names(assembly):
+        names, found = assembly.names(*kinds), assembly.find(name, *kinds)
+        if names and is_known(name) and name is not None and (found is None or found.name != name):
+            what = f"no {kinds[0].rsplit('::', 1)[-1]} of this template has the name"
+            yield resource.problem(path, what, value=name, allowed=names)
 
 
 @template_rule("E9173", "Resource that may be created before what it needs")
 def creation_order(assembly: Assembly) -> Iterator[Problem]:
     """A resource that names another by its name is created after it."""
-    for resource, other in needed_before(assembly):
+    for resource, other in _needed_before(assembly):
         template = resource.template
         if resource is other or other.template is not template:
             continue
@@ -38,9 +49,9 @@ def creation_order(assembly: Assembly) -> Iterator[Problem]:
             yield resource.problem("DependsOn", what, way_out, value=other.name)
 
 
-def needed_before(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
+def _needed_before(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
     """Yield (resource, another that must exist before it)."""
-    for resource, name, types in _names(assembly):
+    for resource, _, name, types in (*_names(assembly), *_rollbacks(assembly)):
         other = assembly.find(name, *types)
         if other is not None:
             yield resource, other
@@ -52,28 +63,38 @@ def needed_before(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
     yield from _alarms(assembly)
 
 
-def _names(assembly: Assembly) -> Iterator[tuple[Resource, object, tuple[str, ...]]]:
-    """Yield (resource, name, types) of what configs, endpoints and targets name."""
+Named = tuple[Resource, str, object, tuple[str, ...]]
+"""A resource, the path of a name in it, the name, and the types of what it is a name of."""
+
+
+def _names(assembly: Assembly) -> Iterator[Named]:
+    """Yield what configs, endpoints, components and targets name."""
     for variant in all_variants(assembly):
-        for _, name in variant.model_names:
-            yield variant.config, name, (MODEL,)
+        for path, name in variant.model_names:
+            yield variant.config, path, name, (MODEL,)
     for endpoint in assembly.of_type(ENDPOINT):
-        yield endpoint, endpoint.properties.get("EndpointConfigName"), (ENDPOINT_CONFIG,)
-        for _, name in rollback_alarms(endpoint):
-            yield endpoint, name, (ALARM, COMPOSITE)
+        path = "EndpointConfigName"
+        yield endpoint, path, endpoint.properties.get(path), (ENDPOINT_CONFIG,)
     for target in assembly.of_type(TARGET):
         match = scaled_variant(target)
         if match is not None:
-            yield target, match["endpoint"], (ENDPOINT,)
+            yield target, "ResourceId", match["endpoint"], (ENDPOINT,)
         component = scaled_component(assembly, target)
         if component is not None:
-            yield target, component.name, (COMPONENT,)
+            yield target, "ResourceId", component.name, (COMPONENT,)
     for component in assembly.of_type(COMPONENT):
-        yield component, component.properties.get("EndpointName"), (ENDPOINT,)
-        yield component, component.at("Specification.ModelName"), (MODEL,)
-        yield component, component.at("Specification.BaseInferenceComponentName"), (COMPONENT,)
-        for _, name in rollback_alarms(component):
-            yield component, name, (ALARM, COMPOSITE)
+        for path, kind in (
+            ("EndpointName", ENDPOINT),
+            ("Specification.ModelName", MODEL),
+            ("Specification.BaseInferenceComponentName", COMPONENT),
+        ):
+            yield component, path, component.at(path), (kind,)
+
+
+def _rollbacks(assembly: Assembly) -> Iterator[Named]:
+    for updated in assembly.of_type(ENDPOINT, COMPONENT):
+        for path, name in rollback_alarms(updated):
+            yield updated, path, name, (ALARM, COMPOSITE)
 
 
 def _policies(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
@@ -88,11 +109,7 @@ def _policies(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
 
 def _alarms(assembly: Assembly) -> Iterator[tuple[Resource, Resource]]:
     """An alarm that does not roll a deployment back rings for an endpoint that exists."""
-    rollbacks = {
-        assembly.find(name, ALARM, COMPOSITE)
-        for updated in assembly.of_type(ENDPOINT, COMPONENT)
-        for _, name in rollback_alarms(updated)
-    }
+    rollbacks = {assembly.find(name, ALARM, COMPOSITE) for _, _, name, _ in _rollbacks(assembly)}
     for alarm in assembly.of_type(ALARM):
         member = any(
             alarm.name in str(composite.properties.get("AlarmRule"))

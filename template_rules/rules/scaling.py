@@ -1,9 +1,11 @@
-"""Rules of Application Auto Scaling: targets, bounds and schedules."""
+"""Rules of Application Auto Scaling: targets, bounds, schedules, policies and their metrics."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from onboarding.schedule import EXAMPLES, nearest_time_zone, schedule_fault, time_zones
@@ -12,70 +14,36 @@ from template_rules.hosting import (
     INSTANCE_COUNT,
     POLICY,
     TARGET,
-    VARIANT_ID,
+    Variant,
     all_variants,
     config_of,
+    instance_facts,
     scaled_endpoint,
     scaled_variant,
     variant_named,
     variants,
 )
+from template_rules.metrics import CUSTOMIZED, PERCENT, SECONDS, metric_uses
 from template_rules.rule import resource_rule, template_rule
 from template_rules.templates import Assembly, Problem, Resource
-from template_rules.values import fields, is_known, is_unknown, known_text, number, objects
+from template_rules.values import at, fields, is_known, is_unknown, known_text, number, objects
+
+TRACKING = "TargetTrackingScalingPolicyConfiguration"
+STEPS = "StepScalingPolicyConfiguration"
 
 
 @template_rule("E9161", "ResourceId that names no variant")
 def resource_id(assembly: Assembly) -> Iterator[Problem]:
-    """A ResourceId has the form of its scalable dimension, and names a variant that exists."""
+    """A ResourceId of a variant names a production variant that exists."""
     for resource in assembly.of_type(TARGET, POLICY):
-        identifier = resource.properties.get("ResourceId")
-        dimension = known_text(resource.properties.get("ScalableDimension"))
-        if not isinstance(identifier, str) or is_unknown(identifier):
-            continue
-        if dimension is None or not dimension.startswith("sagemaker:variant:"):
-            continue
-        match = VARIANT_ID.fullmatch(identifier)
+        match = scaled_variant(resource)
         if match is None:
-            what, allowed = "the ResourceId names no variant", "endpoint/<name>/variant/<name>"
-            yield resource.problem(
-                "ResourceId", what, "write it so", value=identifier, allowed=allowed
-            )
             continue
-        endpoint = scaled_endpoint(assembly, resource)
-        found = variants(config_of(assembly, endpoint))
+        found = variants(config_of(assembly, assembly.find(match["endpoint"], ENDPOINT)))
         names = [variant.name for variant in found if not variant.shadow]
-        if endpoint is None and assembly.names(ENDPOINT) and is_known(match["endpoint"]):
-            what, names = "no endpoint of this template has the name", assembly.names(ENDPOINT)
-        elif names and is_known(match["variant"]) and match["variant"] not in names:
-            what = "the endpoint has no such production variant"
-        else:
-            continue
-        yield resource.problem(
-            "ResourceId",
-            what,
-            "name one of these",
-            value=identifier,
-            allowed=names,
-        )
-
-
-@template_rule("E9163", "Scaling policy without a scalable target")
-def policy_target(assembly: Assembly) -> Iterator[Problem]:
-    """A policy scales a variant that a scalable target registers."""
-    keys = ("ServiceNamespace", "ScalableDimension", "ResourceId")
-    registered = [
-        [target.properties.get(key) for key in keys] for target in assembly.of_type(TARGET)
-    ]
-    for policy in assembly.of_type(POLICY):
-        scaled = [policy.properties.get(key) for key in keys]
-        if "ResourceId" in policy.properties and scaled not in registered:
-            yield policy.problem(
-                "ResourceId",
-                "no scalable target of this template registers what the policy scales",
-                "make the three properties the same, or refer to the target",
-                value=", ".join(map(str, scaled)),
-            )
+        if match["variant"] not in names and all(map(is_known, (*names, match["variant"]))):
+            what, value = "the endpoint has no such production variant", match.group()
+            yield resource.problem("ResourceId", what, value=value, allowed=names)
 
 
 @template_rule("E9160", "MinCapacity above MaxCapacity, or 0 for a real-time endpoint")
@@ -173,3 +141,102 @@ def _schedule_problems(target: Resource, path: str, action: dict[str, Any]) -> I
     if bounds is None or not {"MinCapacity", "MaxCapacity"} & set(fields(bounds)):
         what = "the scheduled action sets neither MinCapacity nor MaxCapacity"
         yield target.problem(f"{path}.ScalableTargetAction", what, "set one")
+
+
+@template_rule("E9164", "Scaling policy whose configuration does not fit")
+def policy_configuration(assembly: Assembly) -> Iterator[Problem]:
+    """A policy has a name of its own, the target that was derived, and steps without a gap."""
+    seen: set[tuple[str, str]] = set()
+    for policy in assembly.of_type(POLICY):
+        name = known_text(policy.properties.get("PolicyName"))
+        pair = (str(name), str(policy.properties.get("ResourceId")))
+        if name is not None and pair in seen:
+            what = "two policies of a variant have one name, and one replaces the other"
+            yield policy.problem("PolicyName", what, "rename one", value=name)
+        seen.add(pair)
+        target = number(policy.at(f"{TRACKING}.TargetValue"))
+        derivation = str(at(policy.raw, "Metadata", "Derivation", "TargetValue"))
+        derived = re.findall(r"= ([\d.,]*\d) ", derivation)
+        if derived and target is not None and number(derived[-1].replace(",", "")) != target:
+            path, what = f"{TRACKING}.TargetValue", "the derivation beside it gives another target"
+            yield policy.problem(path, what, "write that", value=target, allowed=derived[-1])
+        steps = policy.properties.get(STEPS)
+        if isinstance(steps, dict):
+            yield from _step_problems(policy, steps)
+
+
+def _step_problems(policy: Resource, configuration: dict[str, Any]) -> Iterator[Problem]:
+    path = f"{STEPS}.StepAdjustments"
+    if "AdjustmentType" not in configuration:
+        way_out = "write ChangeInCapacity, PercentChangeInCapacity or ExactCapacity"
+        yield policy.problem(STEPS, "the policy has no AdjustmentType", way_out)
+    steps = [step for _, step in objects(configuration.get("StepAdjustments"))]
+    if not steps and not is_unknown(configuration.get("StepAdjustments")):
+        yield policy.problem(path, "the policy has no step", "write one")
+    ends = sorted(
+        (
+            number(step.get("MetricIntervalLowerBound", "-1e308")) or 0.0,
+            number(step.get("MetricIntervalUpperBound", "1e308")) or 0.0,
+        )
+        for step in steps
+    )
+    for (_, upper), (lower, _) in pairwise(ends):
+        if upper != lower:
+            what, value = "steps overlap or leave a gap", f"{upper:g} and {lower:g}"
+            yield policy.problem(path, what, "let each begin where the other ends", value=value)
+
+
+@template_rule("E9168", "Scaling policy by a statistic that grows with the instances")
+def policy_statistic(assembly: Assembly) -> Iterator[Problem]:
+    """A policy follows a statistic that does not grow with the number of instances."""
+    for use in metric_uses(assembly):
+        if use.resource.type != POLICY or use.statistic not in ("Sum", "SampleCount"):
+            continue
+        per_instance = use.metric is not None and use.metric.startswith("InvocationsPer")
+        if use.is_utilization or use.quantity in (PERCENT, SECONDS) or not per_instance:
+            yield use.resource.problem(
+                f"{CUSTOMIZED}.Statistic",
+                f"{use.statistic} of {use.metric} grows with every instance and data point",
+                "take Average",
+                value=use.statistic,
+                allowed="Average or Maximum; Sum for InvocationsPerInstance",
+            )
+
+
+@template_rule("E9167", "Target of utilization out of the metric's range")
+def utilization_target(assembly: Assembly) -> Iterator[Problem]:
+    """A target is a percentage of all GPUs or vCPUs of an instance, as the metric is."""
+    for use in metric_uses(assembly):
+        target = number(at(use.resource.properties, TRACKING, "TargetValue"))
+        if use.resource.type != POLICY or not use.is_utilization or target is None:
+            continue
+        given = use.dimensions or {}
+        variant = variant_named(assembly, given.get("EndpointName"), given.get("VariantName"))
+        fault = utilization_fault(variant, target, str(use.metric))
+        if fault is not None:
+            path = f"{TRACKING}.TargetValue"
+            yield use.resource.problem(path, fault[0], fault[1], value=f"{target:g}")
+
+
+def utilization_fault(variant: Variant | None, value: float, metric: str) -> tuple[str, str] | None:
+    """Return what is wrong with a utilization of a variant, and the way out; None when it fits."""
+    if value <= 1:
+        return f"{metric} is in percent, and this is a share", f"write {value * 100:g}"
+    known = [] if variant is None else [instance_facts(name) for name in variant.instance_types]
+    counts = [facts.gpu_count for facts in known if facts is not None]
+    if metric.startswith("GPU") and counts and len(counts) == len(known):
+        gpus = min(counts)
+        if gpus == 0:
+            return f"the instance type has no GPU, and no {metric}", "take a CPU metric"
+        if value > 100 * gpus:
+            return f"{metric} never comes so far", f"write a percentage x {gpus} GPUs"
+        if gpus > 1 and value <= 100:
+            what = f"{metric} counts 100 for each of the {gpus} GPUs, so that this is "
+            return f"{what}{value / gpus:g} %", f"write {value * gpus:g}"
+    elif metric == "CPUUtilization":
+        vcpus = [facts.vcpus for facts in known if facts is not None and facts.vcpus is not None]
+        if vcpus and len(vcpus) == len(known) and value > 100 * min(vcpus):
+            return f"{metric} never comes so far", f"write a percentage x {min(vcpus)} vCPUs"
+    elif value > 100 and not metric.startswith(("CPU", "GPU")):
+        return f"{metric} never passes 100 %", "write a percentage"
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,7 @@ from template_rules.hosting import MODEL, containers
 from template_rules.policies import resource_statements
 from template_rules.rule import resource_rule, template_rule
 from template_rules.templates import Assembly, Problem, Resource
-from template_rules.values import at, boolean, fields, known_text, number, objects
+from template_rules.values import at, boolean, fields, known_text, objects
 
 BUCKET, TOPIC, KEY = "AWS::S3::Bucket", "AWS::SNS::Topic", "AWS::KMS::Key"
 REPOSITORY, LOG_GROUP = "AWS::ECR::Repository", "AWS::Logs::LogGroup"
@@ -56,8 +55,6 @@ def store_encryption(assembly: Assembly) -> Iterator[Problem]:
         symmetric = key.properties.get("KeySpec", "SYMMETRIC_DEFAULT") == "SYMMETRIC_DEFAULT"
         if symmetric and boolean(key.properties.get("EnableKeyRotation", False)) is False:
             yield key.problem("EnableKeyRotation", "the key does not rotate", "write true")
-        if boolean(key.properties.get("Enabled", True)) is False:
-            yield key.problem("Enabled", "nobody can use the key", "remove it")
 
 
 @resource_rule("E9402", "Bucket that is open to the public, or without versions", BUCKET)
@@ -115,11 +112,7 @@ def _denies(content: dict[str, Any], kind: str) -> bool:
     return content.get("Effect") == "Deny" and plain and everybody and bool(actions & needed)
 
 
-@resource_rule(
-    "E9404",
-    "Image repository with mutable tags, without scans, or with a faulty lifecycle",
-    REPOSITORY,
-)
+@resource_rule("E9404", "Image repository with mutable tags, or without scans", REPOSITORY)
 def repository(repository: Resource) -> Iterator[Problem]:
     """An image repository has tags that are never moved, and scans what is pushed."""
     mutability = repository.properties.get("ImageTagMutability", "MUTABLE")
@@ -129,31 +122,6 @@ def repository(repository: Resource) -> Iterator[Problem]:
     if not boolean(repository.at("ImageScanningConfiguration.ScanOnPush") or False):
         what, path = "images are not scanned when pushed", "ImageScanningConfiguration"
         yield repository.problem(path, what, "write ScanOnPush: true")
-    policy = repository.at("LifecyclePolicy.LifecyclePolicyText")
-    for fault in _lifecycle_faults(policy) if known_text(policy) else ():
-        yield repository.problem("LifecyclePolicy.LifecyclePolicyText", fault, "change the rule")
-
-
-def _lifecycle_faults(policy: str) -> Iterator[str]:
-    try:
-        rules = [rule for _, rule in objects(json.loads(policy).get("rules"))]
-    except (ValueError, AttributeError):
-        rules = []
-    if not rules:
-        yield "the lifecycle policy is no JSON with a list of rules"
-    priorities = [number(rule.get("rulePriority")) for rule in rules]
-    if len(set(priorities)) < len(priorities):
-        yield "two lifecycle rules have one rulePriority"
-    for rule in rules:
-        selection = fields(rule.get("selection"))
-        status, kind = selection.get("tagStatus"), selection.get("countType")
-        patterns = selection.get("tagPrefixList") or selection.get("tagPatternList")
-        if status not in ("tagged", "untagged", "any") or (status == "tagged" and not patterns):
-            yield "a lifecycle rule has no tagStatus, or names no tags"
-        if (kind == "sinceImagePushed") != ("countUnit" in selection):
-            yield "countUnit belongs to sinceImagePushed, and to that only"
-        if (number(selection.get("countNumber")) or 0) < 1:
-            yield "a lifecycle rule has no countNumber of 1 or more"
 
 
 @resource_rule("E9405", "Log group without retention", LOG_GROUP)

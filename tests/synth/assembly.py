@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from aws_cdk import App
+from aws_cdk import App, CloudFormationValidatePlugin, Validations
 from cfnlint.config import ConfigMixIn
 from cfnlint.decode.decode import decode_str
 from cfnlint.runner import Runner
@@ -68,6 +68,12 @@ def lint(text: str) -> list[Any]:
     return faults or list(run_template_by_data(document, LINTED, cfn_lint_rules()))
 
 
+def context() -> dict[str, Any]:
+    """The context of cdk.json."""
+    found: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    return found
+
+
 def synthesized(
     folder: Path,
     environment: EnvironmentSpec,
@@ -75,13 +81,17 @@ def synthesized(
     sources: Sources = SOURCES,
     environments: Mapping[str, EnvironmentSpec] = MappingProxyType({}),
     generators: Sequence[GenerationDeployment] = (),
+    *,
+    is_validated: bool = False,
 ) -> Stacks:
     """Every stack of an environment, by the last part of its path.
 
-    Foundation, Builds, Access, Endpoint-<name>, Observability.
+    Foundation, Builds, Access, Endpoint-<name>, Observability. With `is_validated` what the CDK's
+    built-in validation refuses raises an error.
     """
-    context = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
-    app = App(outdir=str(folder), analytics_reporting=False, context=context)
+    app = App(outdir=str(folder), analytics_reporting=False, context=context())
+    if is_validated:
+        Validations.of(app).add_plugins(CloudFormationValidatePlugin())
     EnvironmentStage(
         app,
         environment=environment,

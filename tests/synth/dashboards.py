@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from onboarding.hosting_spec import AsynchronousSpec
 from stacks.alarms.properties import alarms
@@ -65,3 +70,55 @@ def there(deployments):
         for deployment in deployments
         for alarm in alarms(deployment).values()
     }
+
+
+SEARCH = re.compile(r"SEARCH\(\s*'\{(?P<schema>[^}]*)\}(?P<terms>[^']*)'\s*,\s*'(?P<stat>[^']*)'")
+SEARCHED = re.compile(r'MetricName=\(?"?(\w+)')
+
+
+@dataclass(frozen=True, kw_only=True)
+class DashboardMetric:
+    """One metric of a widget."""
+
+    namespace: str
+    metric: str
+    dimensions: Mapping[str, Any]
+    statistic: str
+
+
+def dashboard_metrics(body: Mapping[str, Any]) -> Iterator[DashboardMetric]:
+    """Yield every metric of a body, those of searches too."""
+    for widget in with_defaults(body)["widgets"]:
+        properties = widget["properties"]
+        before: list[Any] = []
+        for row in properties.get("metrics", []):
+            options = row[-1] if isinstance(row[-1], dict) else {}
+            parts = [part for part in row if not isinstance(part, dict)]
+            if "..." in parts:
+                parts = [*before[: len(before) - len(parts) + 1], *parts[1:]]
+            parts = [before[at] if part == "." else part for at, part in enumerate(parts)]
+            for found in SEARCH.finditer(options.get("expression", "")):
+                namespace, *names = (name.strip('" ') for name in found["schema"].split(","))
+                for metric in SEARCHED.findall(found["terms"]):
+                    yield DashboardMetric(
+                        namespace=namespace,
+                        metric=metric,
+                        dimensions=dict.fromkeys(names),
+                        statistic=found["stat"],
+                    )
+            if "expression" not in options:
+                before = parts
+                yield DashboardMetric(
+                    namespace=parts[0],
+                    metric=parts[1],
+                    dimensions=dict(zip(parts[2::2], parts[3::2], strict=True)),
+                    statistic=options.get("stat", properties.get("stat", "Average")),
+                )
+
+
+def with_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A body as it is when it is opened: a pattern variable changes every text of its widgets."""
+    text = json.dumps(body["widgets"])
+    for variable in body.get("variables", ()):
+        text = text.replace(variable["pattern"], variable["defaultValue"])
+    return {**body, "widgets": json.loads(text)}

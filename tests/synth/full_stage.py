@@ -48,7 +48,7 @@ KINDS = {
 
 
 def everything(
-    folder: Path, settings: str, endpoint: dict[str, str]
+    folder: Path, settings: str, endpoint: dict[str, str], *, is_validated: bool = False
 ) -> tuple[EnvironmentSpec, Stacks]:
     """The stacks of the base tree with a shadow beside its model, and a text generator, in an
     environment that has every setting.
@@ -75,7 +75,12 @@ def everything(
     if others:
         environment = environment.model_copy(update={"promotes_from": "staging"})
     stacks = synthesized(
-        folder / "out", environment, found, environments=others, generators=generators
+        folder / "out",
+        environment,
+        found,
+        environments=others,
+        generators=generators,
+        is_validated=is_validated,
     )
     return environment, stacks
 

@@ -13,7 +13,8 @@ from typing import Any
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec
 from roundhouse.gitops.execution_policy import RESOURCE_TYPES
-from tests.synth.reasoned_wildcards import BENCHMARKS, INTERFACES, REASONED
+from stacks.suppressions import BENCHMARKS, INTERFACES, WILDCARDS
+from tests.synth.reasoned_wildcards import REASONED
 
 Template = Mapping[str, Any]
 Check = Callable[[Template, EnvironmentSpec], Iterator[str]]
@@ -54,17 +55,27 @@ def wildcards(template: Template, environment: EnvironmentSpec) -> Iterator[str]
         if "NotAction" in statement or "NotResource" in statement or "NotPrincipal" in statement:
             yield f"{name}: a statement allows everything but what it names"
             continue
-        actions, keys = tuple(items_of(statement["Action"])), condition_keys(statement)
+        actions, keys = frozenset(items_of(statement["Action"])), condition_keys(statement)
         for resource in map(text, items_of(statement.get("Resource", []))):
             is_wild = (
                 "*" in resource
                 or "?" in resource
                 or any("*" in action or "?" in action for action in actions)
             )
-            if is_wild and not any(
-                item.covers(resource_type, actions, resource, keys) for item in REASONED
-            ):
+            if is_wild and reason(resource_type, actions, resource, keys) is None:
                 yield f"{name}: {', '.join(actions)} on {resource} is wider than any reason"
+
+
+def reason(
+    resource_type: str, actions: frozenset[str], resource: str, keys: frozenset[str]
+) -> str | None:
+    """Return why a wildcard may stand in a policy of a resource of a type; None when it may not."""
+    own = [item for item in REASONED if resource_type in item.only_in]
+    of_role = resource_type in ("AWS::IAM::Role", "AWS::IAM::Policy")
+    covering = (
+        item.why for item in (WILDCARDS if of_role else own) if item.covers(actions, resource, keys)
+    )
+    return next(covering, None)
 
 
 def managed_policies(template: Template, environment: EnvironmentSpec) -> Iterator[str]:

@@ -15,7 +15,6 @@ from onboarding import names
 from onboarding.platform import build_route, serving_platforms
 from stacks.builds.projects import (
     CPU,
-    GPU,
     build_routes,
     machine_properties,
     project_properties,
@@ -24,20 +23,17 @@ from stacks.builds.projects import (
 from stacks.builds.roles import (
     job_statements,
     machine_statements,
-    project_statements,
     recommender_statements,
 )
-from stacks.builds.signing import signer_statements
 from stacks.builds.training_states import training_job
 from tests.synth.assembly import Stacks, synthesized
 from tests.synth.deployments import environment
-from tests.synth.golden_build_machine import FLEET, IMAGE, KEY, NETWORK, whole
+from tests.synth.golden_build_machine import FLEET, IMAGE, KEY, whole
 
 pytestmark = pytest.mark.synth
 DEV = environment("dev")
 BUCKET = "arn:aws:s3:::roundhouse-dev-111122223333-us-east-1"
 HERE = "us-east-1:111122223333"
-WRITTEN_ONCE = ("networks", "candidates", "source-copies")
 
 
 def by_sid(statements) -> dict[str, dict[str, Any]]:
@@ -90,41 +86,10 @@ def test_training_jobs_compile_with_what_the_platform_serves_with():
     assert training_image(serving_platforms()["triton-24.10-cpu"]) == "builder-cpu"
 
 
-def test_fleet_project_runs_on_the_fleet_and_in_its_network(stacks):
-    projects = {
-        project["Name"]: project
-        for project in stacks["Builds"].properties("AWS::CodeBuild::Project").values()
-    }
-    fleet, gpu = projects["roundhouse-dev-build-fleet"], projects["roundhouse-dev-build-gpu"]
-    assert fleet["Environment"]["Fleet"] == {"FleetArn": FLEET}
-    assert fleet["Environment"]["Image"] == gpu["Environment"]["Image"]
-    assert "VpcConfig" not in fleet and gpu["VpcConfig"]["VpcId"] == NETWORK.vpc_id
-    assert "Fleet" not in gpu["Environment"]
-
-
 def test_builds_end_when_the_environment_says():
     builds = DEV.builds.model_copy(update={"timeout_minutes": 77})
     spec = DEV.model_copy(update={"builds": builds})
     assert project_properties(spec, CPU, image_uri="i", buildspec="b")["TimeoutInMinutes"] == 77
-
-
-def test_machine_is_deployed_with_the_role_of_its_training_jobs(stacks):
-    machine = stacks["Builds"].only("AWS::StepFunctions::StateMachine")
-    assert machine["StateMachineName"] == names.build_machine(DEV) == "roundhouse-dev-builds"
-    assert machine["DefinitionSubstitutions"] == {"JobRole": {"Fn::GetAtt": ["JobRole", "Arn"]}}
-    assert machine["RoleArn"] == {"Fn::GetAtt": ["MachineRole", "Arn"]}
-    definition = machine["DefinitionString"]
-    # CloudFormation would take any other ${…} for a placeholder that it lacks.
-    assert definition.count("${") == definition.count("${JobRole}") == 1
-    roles = stacks["Builds"].properties("AWS::IAM::Role")
-    trusted = {
-        name: role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]["Service"]
-        for name, role in roles.items()
-    }
-    assert (trusted["MachineRole"], trusted["JobRole"]) == (
-        "states.amazonaws.com",
-        "sagemaker.amazonaws.com",
-    )
 
 
 def test_recommendation_jobs_serve_and_load_by_one_role(stacks):
@@ -174,50 +139,3 @@ def test_machine_may_do_what_its_states_do(stacks):
     assert allowed == called | besides | {
         f"states:{verb}Execution" for verb in ("Start", "Describe", "Stop")
     }
-
-
-def written_prefixes(statements) -> tuple[list[str], list[str]]:
-    """Prefixes that are written at will, and those where nothing is replaced."""
-    once = statements["WriteOnce"]
-    assert once["Action"] == ["s3:PutObject"]
-    assert once["Condition"] == {"Null": {"s3:if-none-match": "false"}}
-    prefixes = [
-        [resource.removeprefix(f"{BUCKET}/").removesuffix("/*") for resource in found["Resource"]]
-        for found in (statements["WriteObjects"], once)
-    ]
-    return prefixes[0], prefixes[1]
-
-
-def test_the_signer_alone_writes_engines_and_replaces_none(stacks):
-    found = by_sid(signer_statements(DEV))
-    assert found["WriteOnce"]["Resource"] == [f"{BUCKET}/engines/*"]
-    assert found["WriteOnce"]["Condition"] == {"Null": {"s3:if-none-match": "false"}}
-    for name, role in stacks["Builds"].properties("AWS::IAM::Role").items():
-        for statement in role["Policies"][0]["PolicyDocument"]["Statement"]:
-            is_write = "s3:PutObject" in statement["Action"]
-            touches = any("/engines/" in str(resource) for resource in statement["Resource"])
-            assert not (is_write and touches) or name == "SignerRole"
-
-
-def test_training_job_reads_sources_and_writes_what_it_builds_and_its_own_log():
-    found = by_sid(job_statements(DEV, "builder-gpu"))
-    assert written_prefixes(found) == (["timing-caches", "jobs"], list(WRITTEN_ONCE))
-    read = ("sources", "onnx", "engines", *WRITTEN_ONCE, "timing-caches", "jobs")
-    assert found["ReadObjects"]["Resource"] == [f"{BUCKET}/{prefix}/*" for prefix in read]
-    assert found["PullImage"]["Resource"] == [
-        f"arn:aws:ecr:{HERE}:repository/roundhouse-dev/builder-gpu"
-    ]
-    streams = (
-        f"arn:aws:logs:{HERE}:log-group:/aws/sagemaker/TrainingJobs:log-stream:roundhouse-dev--*"
-    )
-    assert found["WriteJobLog"]["Resource"] == [streams]
-    assert "AttachToNetwork" not in found
-    assert "AttachToNetwork" in by_sid(job_statements(whole(), "builder-gpu"))
-
-
-def test_project_writes_what_it_builds_and_no_jobs_work():
-    found = by_sid(project_statements(DEV, GPU))
-    assert written_prefixes(found) == (["timing-caches"], list(WRITTEN_ONCE))
-    assert found["WriteLogs"]["Resource"] == [
-        f"arn:aws:logs:{HERE}:log-group:/aws/codebuild/roundhouse-dev-build-gpu:log-stream:*"
-    ]

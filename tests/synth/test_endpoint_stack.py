@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 
 import pytest
 
-from onboarding import names
 from onboarding.manifest import RuntimeIdentity
 from onboarding.plugin_spec import PluginSpec
 from tests.synth.assembly import Stacks, SynthesizedStack, synthesized
@@ -36,11 +34,6 @@ def dev(tmp_path_factory) -> Stacks:
     return synthesized(tmp_path_factory.mktemp("dev"), environment("dev"), locked("dev"))
 
 
-@pytest.fixture(scope="module")
-def local(tmp_path_factory) -> Stacks:
-    return synthesized(tmp_path_factory.mktemp("local"), environment("local"), locked("local"))
-
-
 def endpoint_stack(folder, deployment) -> SynthesizedStack:
     """The stack of one deployment."""
     return synthesized(folder, deployment.environment, [deployment])[f"Endpoint-{deployment.name}"]
@@ -49,23 +42,6 @@ def endpoint_stack(folder, deployment) -> SynthesizedStack:
 def content_names(stack: SynthesizedStack) -> tuple[str, str]:
     """The names of model and endpoint config."""
     return stack.only(MODEL)["ModelName"], stack.only(CONFIG)["EndpointConfigName"]
-
-
-def test_single_model_container_names_its_engine_by_key_and_digest(dev):
-    (target,) = one("dev", "sentence-embedder").targets
-    container = dev[OWN].only(MODEL)["PrimaryContainer"]
-    assert container["Mode"] == "SingleModel"
-    bucket = names.artifact_bucket(environment("dev"))
-    assert container["ModelDataUrl"] == f"s3://{bucket}/engines/{target.engine_key}/model.tar.gz"
-    assert (
-        container["Environment"]["ROUNDHOUSE_MANIFEST_SHA256"]
-        == target.lock_entry.archive.manifest_sha256
-    )
-    assert container["Environment"]["SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"] == "sentence-embedder"
-    assert re.fullmatch(
-        r"111122223333\.dkr\.ecr\.us-east-1\.amazonaws\.com/roundhouse-dev/triton:[0-9a-f]{20}",
-        container["Image"],
-    )
 
 
 def test_version_compatible_plans_are_loaded_only_where_the_model_sets_so(tmp_path, dev):
@@ -94,27 +70,6 @@ def test_plugins_of_a_model_are_loaded_by_triton(tmp_path):
     stack = endpoint_stack(tmp_path, of_targets(deployment, (scaled,)))
     flags = stack.only(MODEL)["PrimaryContainer"]["Environment"]["SAGEMAKER_TRITON_ADDITIONAL_ARGS"]
     assert "--backend-config=tensorrt,plugins=/opt/ml/model/libscale.so" in flags.split()
-
-
-def test_multi_model_container_points_at_the_engines_prefix(dev):
-    container = dev[SHARED].only(MODEL)["PrimaryContainer"]
-    assert container["Mode"] == "MultiModel"
-    assert container["ModelDataUrl"] == f"s3://{names.artifact_bucket(environment('dev'))}/engines/"
-    assert "ROUNDHOUSE_MANIFEST_SHA256" not in container["Environment"]
-
-
-def test_python_server_gets_its_image_and_no_triton_variable(local):
-    container = local[OWN].only(MODEL)["PrimaryContainer"]
-    assert "/python-server:" in container["Image"]
-    assert set(container["Environment"]) == {"ROUNDHOUSE_MANIFEST_SHA256"}
-
-
-def test_gpu_variant_pins_its_host_image_and_a_cpu_one_has_none(dev, local):
-    (gpu,) = dev[OWN].only(CONFIG)["ProductionVariants"]
-    (cpu,) = local[OWN].only(CONFIG)["ProductionVariants"]
-    assert gpu["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
-    assert gpu["InstanceType"] == "ml.g5.xlarge"
-    assert "InferenceAmiVersion" not in cpu
 
 
 def test_outputs_name_the_endpoint_and_every_target_model(dev):

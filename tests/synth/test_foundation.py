@@ -11,8 +11,7 @@ from aws_cdk.assertions import Template
 
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec, SlackSpec
 from stacks.foundation_stack import FoundationStack
-from stacks.vpc_endpoints import INTERFACES
-from tests.synth.assembly import SynthesizedStack, synthesized
+from tests.synth.assembly import synthesized
 from tests.synth.deployments import ROOT, environment
 
 pytestmark = pytest.mark.synth
@@ -36,13 +35,6 @@ STATEFUL_IDS = {
 
 It would make a second bucket of one name, and fail.
 """
-RETAINED = (
-    "AWS::KMS::Key",
-    "AWS::KMS::Alias",
-    "AWS::S3::Bucket",
-    "AWS::S3::BucketPolicy",
-    "AWS::ECR::Repository",
-)
 FOREIGN_KEY = "arn:aws:kms:us-east-1:111122223333:key/0f8fad5b-d9cb-469f-a165-70867728950e"
 SLACK = SlackSpec(workspace="T0123ABCDEF", channel="C0123ABCDEF")
 NETWORK = NetworkSpec(
@@ -61,11 +53,6 @@ def foundation(**changes: Any) -> dict[str, Any]:
         FoundationStack(App(context=context), "Foundation", environment=spec)
     ).to_json()
     return template
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory) -> SynthesizedStack:
-    return synthesized(tmp_path_factory.mktemp("dev"), environment("dev"), ())["Foundation"]
 
 
 def of_type(template: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
@@ -105,65 +92,6 @@ def test_https_addresses_subscribe_to_the_alarms_whatever_their_order():
     assert of_type(foundation(alarm_https=[second, first]), "AWS::SNS::Subscription") == both
 
 
-def test_slack_channel_gets_the_alarms_and_nobody_there_may_do_more_than_read():
-    template = foundation(alarm_slack=SLACK)
-    (channel,) = of_type(template, "AWS::Chatbot::SlackChannelConfiguration").values()
-    properties = channel["Properties"]
-    assert (properties["SlackWorkspaceId"], properties["SlackChannelId"]) == (
-        "T0123ABCDEF",
-        "C0123ABCDEF",
-    )
-    assert properties["SnsTopicArns"] == [{"Ref": "Alarms"}]
-    # Without a guardrail of its own a channel has AdministratorAccess.
-    assert properties["GuardrailPolicies"] == ["arn:aws:iam::aws:policy/CloudWatchReadOnlyAccess"]
-    role_id, _ = properties["IamRoleArn"]["Fn::GetAtt"]
-    role = template["Resources"][role_id]["Properties"]
-    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
-    assert trust["Principal"] == {"Service": "chatbot.amazonaws.com"}
-    assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": "111122223333"}}
-    actions = {
-        action
-        for policy in role["Policies"]
-        for statement in policy["PolicyDocument"]["Statement"]
-        for action in statement["Action"]
-    }
-    assert actions == {
-        "cloudwatch:DescribeAlarms",
-        "cloudwatch:GetMetricData",
-        "cloudwatch:GetMetricWidgetImage",
-    }
-
-
-def test_stateful_resources_survive_their_stack(stack):
-    for key, resource in stack.template["Resources"].items():
-        if resource["Type"] in RETAINED:
-            assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == (
-                "RetainExceptOnCreate",
-                "Retain",
-            ), key
-
-
-def test_engines_and_networks_expire_under_the_mark_alone(stack):
-    rules = bucket_rules(stack.template)
-    mark = [{"Key": "roundhouse", "Value": "unreferenced"}]
-    assert {id for id, rule in rules.items() if rule.get("TagFilters") == mark} == {
-        "UnreferencedCheckpoints",
-        "UnreferencedEngines",
-        "UnreferencedNetworks",
-    }
-    reached = [
-        rule for rule in rules.values() if "ExpirationInDays" in rule and "TagFilters" not in rule
-    ]
-    assert sorted(rule["Prefix"] for rule in reached) == [
-        "answers/",
-        "candidates/",
-        "captures/",
-        "jobs/",
-        "requests/",
-        "sources/",
-    ]
-
-
 def test_the_environment_says_how_long_a_marked_engine_stays():
     rules = bucket_rules(foundation(unreferenced_engine_days=7))
     assert (
@@ -173,63 +101,6 @@ def test_the_environment_says_how_long_a_marked_engine_stays():
         == 7
     )
     assert rules["Sources"]["ExpirationInDays"] == 90
-
-
-def test_what_users_sent_stays_days_and_its_versions_one_day(stack):
-    rules = bucket_rules(stack.template)
-    private = ("Captures", "Answers", "Requests")
-    assert [rules[id]["ExpirationInDays"] for id in private] == [30, 7, 7]
-    assert {rules[id]["NoncurrentVersionExpiration"]["NoncurrentDays"] for id in private} == {1}
-    assert rules["Noncurrent"]["NoncurrentVersionExpiration"] == {"NoncurrentDays": 30}
-    assert rules["Uploads"]["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}
-
-
-def test_repositories_keep_the_newest_images_and_no_untagged_ones(stack):
-    for repository in of_type(stack.template, "AWS::ECR::Repository").values():
-        rules = json.loads(repository["Properties"]["LifecyclePolicy"]["LifecyclePolicyText"])[
-            "rules"
-        ]
-        chosen = {rule["selection"]["tagStatus"]: rule["selection"] for rule in rules}
-        assert chosen["untagged"]["countNumber"] == 7 and chosen["untagged"]["countUnit"] == "days"
-        assert (chosen["tagged"]["countType"], chosen["tagged"]["countNumber"]) == (
-            "imageCountMoreThan",
-            50,
-        )
-
-
-def test_the_topic_is_encrypted_by_a_key_that_cloudwatch_may_use(stack):
-    for topic in of_type(stack.template, "AWS::SNS::Topic").values():
-        assert topic["Properties"]["KmsMasterKeyId"] == {"Fn::GetAtt": ["Key961B73FD", "Arn"]}
-    key = stack.template["Resources"]["Key961B73FD"]
-    statements = key["Properties"]["KeyPolicy"]["Statement"]
-    (alarms,) = (
-        statement
-        for statement in statements
-        if statement.get("Principal") == {"Service": "cloudwatch.amazonaws.com"}
-    )
-    assert alarms["Action"] == ["kms:Decrypt", "kms:GenerateDataKey*"]
-    assert alarms["Condition"]["StringEquals"] == {"aws:SourceAccount": "111122223333"}
-
-
-def test_the_signers_role_alone_signs_with_a_key_that_stays(stack):
-    keys = of_type(stack.template, "AWS::KMS::Key")
-    (key,) = (key for key in keys.values() if "KeySpec" in key["Properties"])
-    assert key["DeletionPolicy"] == "RetainExceptOnCreate"
-    properties = key["Properties"]
-    assert (properties["KeySpec"], properties["KeyUsage"]) == ("ECC_NIST_P256", "SIGN_VERIFY")
-    administer, sign = properties["KeyPolicy"]["Statement"]
-    assert not any(
-        word in verb for verb in administer["Action"] for word in ("Sign", "CreateGrant", "*")
-    )
-    assert (sign["Action"], sign["Condition"]) == (
-        "kms:Sign",
-        {
-            "ArnEquals": {
-                "aws:PrincipalArn": "arn:aws:iam::111122223333:role/roundhouse-dev-signer"
-            },
-            "StringEquals": {"kms:SigningAlgorithm": "ECDSA_SHA_256"},
-        },
-    )
 
 
 def test_a_key_of_the_account_encrypts_bucket_and_topic_and_says_what_its_policy_needs(tmp_path):
@@ -254,38 +125,6 @@ def infos(node: Any) -> list[str]:
         own = [str(node["data"])] if node.get("type") == "aws:cdk:info" else []
         return own + [text for element in node.values() for text in infos(element)]
     return [text for item in node for text in infos(item)] if isinstance(node, list) else []
-
-
-def test_isolated_subnets_get_their_endpoints():
-    found = {
-        value["Properties"]["ServiceName"]: value["Properties"]
-        for value in of_type(foundation(network=NETWORK), ENDPOINT).values()
-    }
-    assert set(found) == {
-        f"com.amazonaws.us-east-1.{service}" for service in ("s3", *INTERFACES.values())
-    }
-    gateway = found["com.amazonaws.us-east-1.s3"]
-    assert (gateway["VpcEndpointType"], gateway["RouteTableIds"]) == (
-        "Gateway",
-        ["rtb-0123456789abcdef0"],
-    )
-    artifacts, layers, agent = gateway["PolicyDocument"]["Statement"]
-    assert artifacts["Resource"][0] == "arn:aws:s3:::roundhouse-dev-111122223333-us-east-1"
-    assert layers["Resource"] == ["arn:aws:s3:::prod-us-east-1-starport-layer-bucket/*"]
-    assert agent["Resource"] == [
-        "arn:aws:s3:::codefactory-us-east-1-prod-default-build-agent-executor/*"
-    ]
-    assert layers["Action"] == agent["Action"] == ["s3:GetObject"]
-    for service in INTERFACES.values():
-        interface = found[f"com.amazonaws.us-east-1.{service}"]
-        assert (interface["SubnetIds"], interface["SecurityGroupIds"]) == (
-            list(NETWORK.subnet_ids),
-            list(NETWORK.security_group_ids),
-        )
-        assert interface["PrivateDnsEnabled"] is True
-        assert interface["PolicyDocument"]["Statement"][0]["Condition"] == {
-            "StringEquals": {"aws:PrincipalAccount": "111122223333"}
-        }
 
 
 ENDPOINT = "AWS::EC2::VPCEndpoint"

@@ -10,7 +10,6 @@ import re
 import shlex
 
 import pytest
-import yaml
 
 from onboarding.platform import serving_platforms
 from onboarding.text_generation.platforms import generation_platforms
@@ -26,40 +25,10 @@ from stacks.images import (
     needed_images,
     read_image_files,
 )
-from tests.synth.assembly import SOURCES, synthesized
+from tests.synth.assembly import synthesized
 from tests.synth.deployments import ROOT, environment, locked
 
 pytestmark = pytest.mark.synth
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory):
-    return synthesized(tmp_path_factory.mktemp("dev"), environment("dev"), ())["Images"]
-
-
-def test_the_project_has_a_docker_daemon_and_no_source_of_its_own(stack):
-    project = stack.only("AWS::CodeBuild::Project")
-    assert project["Name"] == "roundhouse-dev-build-images"
-    assert (project["Environment"]["Type"], project["Environment"]["PrivilegedMode"]) == (
-        "LINUX_CONTAINER",
-        True,
-    )
-    assert project["Environment"]["ImagePullCredentialsType"] == "CODEBUILD"
-    assert project["Source"] == {"Type": "NO_SOURCE", "BuildSpec": SOURCES.images_buildspec}
-    (command,) = yaml.safe_load(project["Source"]["BuildSpec"])["phases"]["build"]["commands"]
-    program = command.split()[1]
-    assert (ROOT / program).is_file()
-    assert "VpcConfig" not in project
-
-
-def test_the_role_pulls_aws_triton_from_aws_account_and_pushes_to_its_own(stack):
-    (policy,) = stack.only("AWS::IAM::Role")["Policies"]
-    found = {item["Sid"]: item["Resource"] for item in policy["PolicyDocument"]["Statement"]}
-    aws = "arn:aws:ecr:us-east-1:763104351884:repository"
-    assert found["PullBaseImage"] == [f"{aws}/sagemaker-tritonserver", f"{aws}/vllm"]
-    own = "arn:aws:ecr:us-east-1:111122223333:repository/roundhouse-dev/"
-    assert sorted(found["PushImages"]) == sorted(f"{own}{image}" for image in IMAGE_CONTENTS)
-    assert found["ReadObjects"] == ["arn:aws:s3:::roundhouse-dev-111122223333-us-east-1/sources/*"]
 
 
 def test_a_platform_on_nvidias_image_pulls_no_triton_from_aws_account(tmp_path):

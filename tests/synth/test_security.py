@@ -11,11 +11,12 @@ import re
 import pytest
 
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
+from stacks.suppressions import WILDCARDS
 from tests.synth import role_table, security
 from tests.synth.assembly import Stacks, lint
 from tests.synth.full_stage import KINDS, OWN_KEY, SETTINGS, everything
 from tests.synth.reasoned_wildcards import REASONED
-from tests.synth.security_mutations import BY_CHECK, FOUNDATION, IMAGES
+from tests.synth.security_mutations import FAULTS, FOUNDATION, IMAGES
 
 pytestmark = pytest.mark.synth
 
@@ -27,7 +28,8 @@ pytestmark = pytest.mark.synth
 )
 def stage(request, tmp_path_factory) -> tuple[EnvironmentSpec, Stacks]:
     kind, key = request.param
-    return everything(tmp_path_factory.mktemp(kind), SETTINGS + key, KINDS[kind])
+    folder = tmp_path_factory.mktemp(kind)
+    return everything(folder, SETTINGS + key, KINDS[kind], is_validated=True)
 
 
 @pytest.fixture(scope="module")
@@ -77,30 +79,27 @@ def test_the_templates_hold_what_the_checks_look_for(full):
 
 def test_every_reasoned_wildcard_is_needed(full, queue):
     """An entry that no template needs any more is a door left open."""
-    needed: set[str] = set()
-    for stack in (*full[1].values(), *queue[1].values()):
-        for resource_type, _, statement in security.allowing(stack.template):
-            actions = tuple(security.items_of(statement["Action"]))
-            keys = security.condition_keys(statement)
-            for resource in map(security.text, security.items_of(statement["Resource"])):
-                needed |= {
-                    reason.why
-                    for reason in REASONED
-                    if reason.covers(resource_type, actions, resource, keys)
-                }
-    assert {reason.why for reason in REASONED} - needed == set()
+    found = {
+        security.reason(
+            kind,
+            frozenset(security.items_of(statement["Action"])),
+            resource,
+            security.condition_keys(statement),
+        )
+        for stack in (*full[1].values(), *queue[1].values())
+        for kind, _, statement in security.allowing(stack.template)
+        for resource in map(security.text, security.items_of(statement["Resource"]))
+    }
+    assert {item.why for item in (*WILDCARDS, *REASONED)} <= found
 
 
-@pytest.mark.parametrize(
-    ("check", "fault"), [(check, fault) for check, faults in BY_CHECK.items() for fault in faults]
-)
-def test_refuses(full, check, fault):
+@pytest.mark.parametrize(("check", "stack", "change"), FAULTS)
+def test_refuses(full, check, stack, change):
     environment, stacks = full
-    stack, change = BY_CHECK[check][fault]
-    template = copy.deepcopy(stacks[stack].template)
-    assert security.faults(template, environment) == []
-    change(template)
-    found = security.faults(template, environment)
+    templates = {name: copy.deepcopy(item.template) for name, item in stacks.items()}
+    assert security.faults(templates[stack], environment) == []
+    change(templates)
+    found = security.faults(templates[stack], environment)
     assert any(sentence.startswith(f"{check}: ") for sentence in found), found
 
 
@@ -125,7 +124,7 @@ def test_a_log_group_is_named_as_iam_knows_it(full):
 
 
 def test_every_check_refuses_a_mutation():
-    assert {check.__name__ for check in security.CHECKS} == BY_CHECK.keys()
+    assert {check.__name__ for check in security.CHECKS} == {check for check, *_ in FAULTS}
 
 
 def test_the_document_names_every_statement_of_every_role(tmp_path):

@@ -10,9 +10,10 @@ import json
 
 import pytest
 import yaml
+from aws_cdk import App, CfnResource, CloudFormationValidatePlugin, Stack, Validations
 
 from stacks.dashboards.environment import dashboard_body
-from tests.synth.assembly import SOURCES, Stacks, synthesized
+from tests.synth.assembly import SOURCES, Stacks, context, synthesized
 from tests.synth.deployments import ROOT, environment, locked
 
 pytestmark = pytest.mark.synth
@@ -84,3 +85,13 @@ def test_dashboard_is_that_of_every_endpoint(stacks):
     name = stacks["Foundation"].template["Description"].split()[-1]
     body = json.loads(stacks["Observability"].only("AWS::CloudWatch::Dashboard")["DashboardBody"])
     assert body == dashboard_body(locked(name))
+
+
+def test_refuses_what_the_built_in_validation_refuses(tmp_path):
+    """The switch in cdk.json makes errors of what would be warnings."""
+    app = App(outdir=str(tmp_path), context=context())
+    Validations.of(app).add_plugins(CloudFormationValidatePlugin())
+    properties = {"RetentionInDays": "never"}
+    CfnResource(Stack(app, "Logs"), "Group", type="AWS::Logs::LogGroup", properties=properties)
+    with pytest.raises(RuntimeError, match="F3012"):
+        app.synth()

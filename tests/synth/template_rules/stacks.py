@@ -17,26 +17,48 @@ from tests.synth.assembly import read_stacks, synthesized
 from tests.synth.deployments import environment, locked
 from tests.synth.endpoint_cases import CAPTURE, POOLS, QUEUE, endpoint_settings
 from tests.synth.full_stage import SETTINGS, everything
-from tests.synth.generation_cases import SCALED, generator
+from tests.synth.generation_cases import (
+    FIXED,
+    SCALED,
+    WITHOUT_COMPONENTS,
+    ZERO,
+    generator,
+)
 
 Document = dict[str, Any]
 Stacks = dict[str, Document]
 """Templates by the end of their stack's name: Foundation, Builds, Endpoint-example."""
 Change = Callable[[Stacks], None]
 
+FOUNDATION, BUILDS = "Foundation", "Builds"
+EXAMPLE, SHARED, CHAT = "Endpoint-example", "Endpoint-shared", "Endpoint-chat"
+EMBEDDER, TEXT = "Endpoint-sentence-embedder", "Endpoint-text-shared"
+GONE = object()
+"""In place of a value: the property is taken out."""
 ROLE = "AWS::IAM::Role"
 MODEL = "AWS::SageMaker::Model"
 CONFIG = "AWS::SageMaker::EndpointConfig"
 ENDPOINT = "AWS::SageMaker::Endpoint"
-ALARM, DASHBOARD = "AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard"
+ALARM = "AWS::CloudWatch::Alarm"
+COMPONENT = "AWS::SageMaker::InferenceComponent"
 TARGET = "AWS::ApplicationAutoScaling::ScalableTarget"
 POLICY = "AWS::ApplicationAutoScaling::ScalingPolicy"
+BUCKET, KEY, LOGS = "AWS::S3::Bucket", "AWS::KMS::Key", "AWS::Logs::LogGroup"
+TOPIC, TOPIC_POLICY = "AWS::SNS::Topic", "AWS::SNS::TopicPolicy"
+REPOSITORY, VPC_ENDPOINT = "AWS::ECR::Repository", "AWS::EC2::VPCEndpoint"
 PROJECT, MACHINE = "AWS::CodeBuild::Project", "AWS::StepFunctions::StateMachine"
 SCHEDULE = """    max: 2
     schedule:
       - {schedule: 'cron(0 7 ? * MON-FRI *)', min: 2, timezone: Europe/Berlin}
       - {schedule: 'cron(0 19 ? * MON-FRI *)', min: 1, timezone: Europe/Berlin}"""
-ASSEMBLIES = ("dev", "everything", "queue", "pools", "volume", "generator")
+ASLEEP = {"    min: 1": "    min: 0"}
+CHATS = {
+    "generator": SCALED,
+    "asleep generator": ZERO,
+    "fixed generator": FIXED,
+    "model generator": WITHOUT_COMPONENTS,
+}
+ASSEMBLIES = ("dev", "local", "everything", "queue", "asleep", "pools", "volume", *CHATS)
 
 
 @cache
@@ -44,17 +66,20 @@ def folder() -> TemporaryDirectory[str]:
     """Return a folder with every assembly, for the whole session."""
     root = TemporaryDirectory()
     path = Path(root.name)
-    synthesized(path / "dev", environment("dev"), locked("dev"))
+    for name in ("dev", "local"):
+        synthesized(path / name, environment(name), locked(name))
     kinds: dict[str, dict[str, Any]] = {
         "everything": endpoint_settings(CAPTURE, "dashboard: true", **{"    max: 2": SCHEDULE}),
         "queue": endpoint_settings(QUEUE),
+        "asleep": endpoint_settings(QUEUE, **ASLEEP),
         "pools": endpoint_settings(POOLS),
         "volume": {"ml.g5.xlarge": "ml.c7i.xlarge"},
     }
     for name, endpoint in kinds.items():
         everything(path / name, SETTINGS, endpoint)
-    chat = generator(**SCALED)
-    synthesized(path / "generator", chat.environment, (), generators=[chat])
+    for name, changes in CHATS.items():
+        chat = generator(**changes)
+        synthesized(path / name, chat.environment, (), generators=[chat])
     return root
 
 
@@ -94,17 +119,15 @@ def change_templates(name: str, change: Change) -> tuple[list[Template], list[Te
     return templates, different
 
 
-def refusals(name: str, change: Change) -> set[str]:
-    """Return the ids of the errors that a changed assembly has; the unchanged one has none."""
+def refusals(name: str, change: Change, *, linted: bool = False) -> set[str]:
+    """Return the ids of the errors that a changed assembly has; with `linted` cfn-lint's too."""
     templates, different = change_templates(name, change)
     assert different, "the fault changes nothing"
-    found = {item.rule for item in assembly_findings(templates) if item.severity == "error"}
-    for template in different:
-        found |= {item.rule for item in own_findings(template)}
-    if not found:
-        linted = check_files(TemplateFiles(templates=different))
-        found = {item.rule for item in linted if item.severity == "error"}
-    return found
+    if linted:
+        found = check_files(TemplateFiles(templates=different))
+        return {item.rule for item in found if item.severity == "error"}
+    rules = {item.rule for item in assembly_findings(templates)}
+    return rules.union(item.rule for template in different for item in own_findings(template))
 
 
 def resources(template: Document, kind: str, text: str = "") -> Iterator[Document]:
@@ -117,12 +140,6 @@ def resources(template: Document, kind: str, text: str = "") -> Iterator[Documen
 def one(template: Document, kind: str, text: str = "") -> Document:
     """Return the properties of the first resource of a type that holds a text."""
     return next(resources(template, kind, text))["Properties"]
-
-
-def logical_id(template: Document, kind: str, text: str = "") -> str:
-    """Return the logical id of the first resource of a type that holds a text."""
-    wanted = next(resources(template, kind, text))
-    return next(key for key, item in template["Resources"].items() if item is wanted)
 
 
 def alarm(template: Document, name: str) -> Document:
@@ -148,43 +165,85 @@ def statements(template: Document, role: str = "") -> Iterator[tuple[list[Docume
                 yield document["Statement"], statement
 
 
-def deny(template: Document, action: str, role: str = "", text: str = "") -> None:
-    """Take an action out of every statement of a role that holds a text."""
-    for siblings, statement in statements(template, role):
-        actions = statement["Action"]
-        actions = [actions] if isinstance(actions, str) else actions
-        if action in actions and text in json.dumps(statement):
-            statement["Action"] = [item for item in actions if item != action]
-            if not statement["Action"]:
-                siblings.remove(statement)
+def deny(stack: str, action: str, role: str = "", text: str = "") -> Change:
+    """Return a change that takes an action out of every statement of a role that holds a text."""
+
+    def change(stacks: Stacks) -> None:
+        for siblings, statement in statements(stacks[stack], role):
+            actions = statement["Action"]
+            actions = [actions] if isinstance(actions, str) else actions
+            if action in actions and text in json.dumps(statement):
+                statement["Action"] = [item for item in actions if item != action]
+                if not statement["Action"]:
+                    siblings.remove(statement)
+
+    return change
 
 
-def replace(template: Document, old: str, new: str, role: str = "", text: str = "") -> None:
-    """Replace a text in every statement of a role that holds another."""
-    for siblings, statement in statements(template, role):
-        if text in json.dumps(statement):
-            siblings[siblings.index(statement)] = json.loads(
-                json.dumps(statement).replace(old, new)
-            )
+def replace(stack: str, old: str, new: str, role: str = "") -> Change:
+    """Return a change that replaces a text in every statement of a role."""
+
+    def change(stacks: Stacks) -> None:
+        for siblings, statement in statements(stacks[stack], role):
+            text = json.dumps(statement).replace(old, new)
+            siblings[siblings.index(statement)] = json.loads(text)
+
+    return change
 
 
-def machine(template: Document, old: str, new: str) -> None:
-    """Replace a text in a state machine's definition."""
-    properties = one(template, MACHINE)
-    assert old in json.dumps(properties["DefinitionString"])
-    text = json.dumps(properties["DefinitionString"]).replace(old, new)
-    properties["DefinitionString"] = json.loads(text)
+def put(stack: str, kind: str, path: str, value: Any, text: str = "") -> Change:
+    """Return a change that puts a value at a path of the first resource of a type with a text."""
+
+    def change(stacks: Stacks) -> None:
+        holder: Any = one(stacks[stack], kind, text)
+        *keys, last = (int(key) if key.isdecimal() else key for key in path.split("."))
+        for key in keys:
+            holder = holder[key]
+        if value is GONE:
+            del holder[last]
+        else:
+            holder[last] = value
+
+    return change
 
 
-def dashboard(template: Document, old: str, new: str) -> None:
-    """Replace a text in a dashboard's body."""
-    properties = one(template, DASHBOARD)
-    text = json.dumps(properties["DashboardBody"])
-    assert old in text
-    properties["DashboardBody"] = json.loads(text.replace(old, new))
+def rewrite(stack: str, kind: str, name: str, old: str, new: str, text: str = "") -> Change:
+    """Return a change that replaces a text in one property."""
+
+    def change(stacks: Stacks) -> None:
+        properties = one(stacks[stack], kind, text)
+        before = json.dumps(properties[name])
+        assert old in before
+        properties[name] = json.loads(before.replace(old, new))
+
+    return change
 
 
-def metric(properties: Document, identifier: str) -> Document:
-    """Return a metric of an alarm's metric math."""
-    found = next(item for item in properties["Metrics"] if item["Id"] == identifier)
-    return found["MetricStat"]
+def stat(end: str, identifier: str, value: str) -> Change:
+    """Return a change of a statistic in the metric math of an alarm, by the end of its name."""
+
+    def change(stacks: Stacks) -> None:
+        metrics = alarm(stacks[EMBEDDER], end)["Metrics"]
+        query = next(item for item in metrics if item["Id"] == identifier)
+        query["MetricStat"]["Stat"] = value
+
+    return change
+
+
+def wake(actions: list[str]) -> Change:
+    """Return a change of what the alarm starts that is to add the first copy."""
+    return lambda stacks: alarm(stacks[CHAT], "-from-zero").update(AlarmActions=actions)
+
+
+def unordered(stack: str, kind: str, other: str, text: str = "") -> Change:
+    """Return a change that takes the dependencies on a type from every resource of a type."""
+
+    def change(stacks: Stacks) -> None:
+        template = stacks[stack]
+        gone = {key for key, item in template["Resources"].items() if item["Type"] == other}
+        for resource in resources(template, kind, text):
+            given = resource.get("DependsOn", [])
+            given = [given] if isinstance(given, str) else given
+            resource["DependsOn"] = [name for name in given if name not in gone]
+
+    return change

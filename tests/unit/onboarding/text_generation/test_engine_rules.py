@@ -42,6 +42,8 @@ def test_accepts_quantized_checkpoints_that_vllm_loads(tmp_path, quantization):
         ({"arguments": {"headless": True}}, "'serving.arguments.headless' is set by the plan"),
         ({"arguments": {"grpc": True}}, "'serving.arguments.grpc' is set by the plan"),
         ({"environment": {"VLLM_API_KEY": "x"}}, "VLLM_API_KEY' is set by the plan"),
+        ({"environment": {"Ref": "main"}}, "environment.Ref' is no name that a model's template"),
+        ({"environment": {"1a": "b"}}, "environment.1a' is no name that a model's template takes"),
         ({"arguments": {"api_server_count": 0}}, "without a server"),
         ({"arguments": {"api_server_count": 2}, "adapters": [FAQ]}, "above 1 has no adapters"),
     ],

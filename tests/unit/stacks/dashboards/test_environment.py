@@ -15,7 +15,6 @@ from onboarding.metrics import METRICS, metric_facts
 from stacks.dashboards.endpoint import endpoint_dashboard_body
 from stacks.dashboards.environment import MOST_DRAWN, SELECTED, dashboard_body
 from stacks.dashboards.widget import laid_out, with_headings
-from template_rules.dashboard_body import dashboard_metrics, with_defaults
 from template_rules.findings import own_findings
 from template_rules.templates import Template
 from tests.synth.dashboards import (
@@ -24,11 +23,13 @@ from tests.synth.dashboards import (
     QUEUED,
     SHARED,
     arns,
+    dashboard_metrics,
     expressions,
     lines,
     many,
     there,
     titled,
+    with_defaults,
     with_name,
 )
 from tests.synth.deployments import locked, with_endpoint, with_locks, with_scaling
