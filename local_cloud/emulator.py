@@ -66,7 +66,6 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     from local_cloud.sagemaker.components.components import Components
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
-    from local_cloud.sagemaker.recommender.recommendation_jobs import RecommendationJobs
     from local_cloud.sagemaker.runtime.api import Runtime
     from local_cloud.sagemaker.runtime.openai_path import OpenAiPath
     from local_cloud.sagemaker.training.training_jobs import TrainingJobs
@@ -94,8 +93,6 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     clock = Clock(settings, components, autoscaler, registry, schedules)
     jobs = TrainingJobs(settings, control_plane.tags)
     control_plane.add(jobs.actions)
-    recommendations = RecommendationJobs(control_plane, runtime.answer_whole)
-    control_plane.add(recommendations.actions)
     resource_types.install(control_plane, components, scaling)
     builds.install()
     schedules.install()
@@ -113,7 +110,6 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
 
     def stop() -> None:
         clock.stop()
-        recommendations.stop_all()
         stop_jobs([*builds.runs.values(), *jobs.all_runs])
         components.stop_all()
         endpoints.stop_all()

@@ -86,6 +86,7 @@ class ControlPlane:
                     ).arn
                 },
                 "DeleteEndpoint": self._delete_endpoint,
+                "CreateInferenceRecommendationsJob": _refuse_recommendations,
                 **self.tags.actions,
             }
         )
@@ -182,6 +183,13 @@ class ControlPlane:
             )
         self.endpoints.delete(name)
         return {}
+
+
+def _refuse_recommendations(request: Request) -> Request:
+    raise validation_error(
+        "The local cloud has no Inference Recommender: create the job in an AWS account, through "
+        "an environment of it."
+    )
 
 
 def _record(request: Request, **added: Any) -> Request:

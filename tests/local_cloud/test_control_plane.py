@@ -79,6 +79,13 @@ def test_metrics_config_is_kept_and_detailed_unless_the_request_says_otherwise(m
         )
 
 
+def test_refuses_a_recommendation_job(sagemaker):
+    with refusal("The local cloud has no Inference Recommender"):
+        sagemaker.create_inference_recommendations_job(
+            JobName="x", JobType="Default", RoleArn=ROLE, InputConfig={"ModelName": "kept"}
+        )
+
+
 def test_refuses_a_variant_in_a_template(model):
     properties = {"ProductionVariants": [variant(ModelName="missing")]}
     config = {"Type": "AWS::SageMaker::EndpointConfig", "Properties": properties}
