@@ -14,7 +14,6 @@ from local_cloud.settings import (
     Settings,
     SettingsError,
     configure_emulator,
-    github_keys_url,
     seconds_per_minute,
 )
 
@@ -44,7 +43,6 @@ def main() -> None:
         port=arguments.port,
         listener=arguments.listener,
         seconds_per_minute=pace,
-        github_keys_url=github_keys_url(),
     )
     settings.state.mkdir(parents=True, exist_ok=True)
     os.chdir(settings.root)

@@ -61,7 +61,6 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     from local_cloud.containers.job import stop_jobs
     from local_cloud.iam import actions, condition_keys, web_identity
     from local_cloud.ministack import missing_images, s3_copies
-    from local_cloud.ministack.account import sagemaker_arn
     from local_cloud.sagemaker.components.api import ComponentActions
     from local_cloud.sagemaker.components.components import Components
     from local_cloud.sagemaker.control_plane import ControlPlane
@@ -69,8 +68,6 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     from local_cloud.sagemaker.runtime.api import Runtime
     from local_cloud.sagemaker.runtime.openai_path import OpenAiPath
     from local_cloud.sagemaker.training.training_jobs import TrainingJobs
-    from local_cloud.scheduler.schedules import Schedules
-    from local_cloud.scheduler.targets import Targets
     from local_cloud.service_quotas import ServiceQuotas
     from local_cloud.step_functions import state_machines
 
@@ -83,24 +80,17 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     control_plane = ControlPlane(endpoints, registry.variants)
     control_plane.add(ComponentActions(components, control_plane.tags).actions)
     control_plane.hosted_components = components.names_of
-    targets = Targets(
-        start_build=builds.start,
-        sagemaker=lambda: control_plane.actions,
-        endpoint_arn=lambda name: sagemaker_arn("endpoint", name.lower()),
-    )
-    schedules = Schedules(targets, seconds_per_minute=settings.seconds_per_minute)
     autoscaler = Autoscaler(registry, actor)
-    clock = Clock(settings, components, autoscaler, registry, schedules)
+    clock = Clock(settings, components, autoscaler, registry)
     jobs = TrainingJobs(settings, control_plane.tags)
     control_plane.add(jobs.actions)
     resource_types.install(control_plane, components, scaling)
     builds.install()
-    schedules.install()
     state_machines.install()
     condition_keys.install(emulator)
     s3_copies.install()
     missing_images.install()
-    web_identity.install(settings.github_keys_url)
+    web_identity.install()
     actions.install()
     clock.start()
     threads = ThreadPoolExecutor(INVOCATION_THREADS, thread_name_prefix="invocation")

@@ -1,4 +1,4 @@
-"""Actions of scaling: alarms and schedules change the capacity of a target within its bounds."""
+"""Actions of scaling: alarms change the capacity of a target within its bounds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from local_cloud.application_autoscaling.records import (
     Activity,
     Change,
     Key,
     Policy,
-    ScheduledAction,
     Target,
 )
 from local_cloud.application_autoscaling.resources import ScaledResources
@@ -105,7 +103,7 @@ class Actor:
         return "ALARM" in self.alarm_states(names).values()
 
     def enforce(self, target: Target, activities: Activities) -> None:
-        """Bring a target within its bounds, as registering it or a scheduled action does."""
+        """Bring a target within its bounds, as registering it does."""
         desired = self.resources.capacity(target.key)[1]
         bounded = clamp(desired, target.low, target.high)
         if bounded != desired:
@@ -125,33 +123,6 @@ class Actor:
         for activity in activities:
             if activity.status == "InProgress":
                 follow_activity(self.resources, activity, targets.get(activity.key))
-
-    def tick(
-        self, action: ScheduledAction, target: Target, activities: Activities, now: float
-    ) -> None:
-        """Run a scheduled action that is due; one that was due while suspended is skipped."""
-        moment = datetime.fromtimestamp(now, UTC)
-        if action.due is None or moment < action.due:
-            return
-        due, action.due = action.due, action.next_due(moment)
-        if target.suspended["ScheduledScalingSuspended"] or (
-            action.last is not None and due > action.last
-        ):
-            return
-        target.low = target.low if action.low is None else action.low
-        target.high = target.high if action.high is None else action.high
-        # A single new bound moves the other one that it would cross.
-        if action.low is None:
-            target.low = min(target.low, target.high)
-        target.high = max(target.low, target.high)
-        bounds = f"min capacity to {target.low} and max capacity to {target.high}"
-        cause = f"scheduled action name {action.name} was triggered"
-        activity = Activity(key=target.key, description=f"Setting {bounds}", cause=cause)
-        keep(activities, activity.end("Successful", f"Successfully set {bounds}"))
-        try:
-            self.enforce(target, activities)
-        except AwsError as error:
-            logger.warning("scheduled action %s: %s", action.name, error.message)
 
 
 def _reason_not_to_scale(target: Target, proposed: int, desired: int) -> dict[str, object]:

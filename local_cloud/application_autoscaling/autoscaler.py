@@ -1,4 +1,4 @@
-"""Application Auto Scaling at work: alarms trigger policies, schedules fall due."""
+"""Application Auto Scaling at work: alarms trigger policies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Autoscaler:
             self._breaches.append(((account_id(), region()), breach))
 
     def step(self, now: float) -> None:
-        """Follow open activities, run due scheduled actions, and scale for breached alarms."""
+        """Follow open activities, and scale for breached alarms."""
         breaches, self._breaches = self._breaches, []
         for scope in self._registry.scopes:
             called = [breach for owner, breach in breaches if owner == scope]
@@ -56,8 +56,6 @@ class Autoscaler:
         except AwsError:
             registry.forget(target.key)
             return
-        for action in registry.scheduled_of(target.key):
-            self._actor.tick(action, target, registry.activities, now)
         policies = registry.policies_of(target.key)
         try:
             self._actor.act(target, policies, breaches, registry.activities, now)

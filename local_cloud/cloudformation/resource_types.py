@@ -19,8 +19,8 @@ from local_cloud.cloudformation.calls import (
     physical_name,
 )
 from local_cloud.cloudformation.component_type import ComponentType
-from local_cloud.cloudwatch.metric_store import without_metric
-from local_cloud.iam.oidc_provider import delete_provider, put_provider
+from local_cloud.cloudwatch.alarms import without_metric
+from local_cloud.iam.web_identity import delete_provider, put_provider
 from local_cloud.ministack.account import sagemaker_arn
 from local_cloud.protocol.constraints import input_shape
 from local_cloud.protocol.errors import AwsError
