@@ -106,27 +106,32 @@ def _value(tree: ast.AST, metrics: Mapping[str, Value], times: Sequence[float]) 
     match tree:
         case ast.Constant(value=int() | float() as number):
             return float(number)
-        case ast.Name(id=name) if name in metrics:
-            return metrics[name]
         case ast.Name(id=name):
-            known = ", ".join(sorted(metrics)) or "none"
-            raise MathError(f"unknown metric id {name!r}, known: {known}")
+            return _metric(name, metrics)
         case ast.UnaryOp(op=ast.USub(), operand=part):
             return _combine(operator.sub, 0.0, value(part))
-        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in OPERATORS:
-            return _combine(OPERATORS[type(sign)], value(left), value(right))
-        case ast.Compare(left=left, ops=[sign], comparators=[right]) if type(sign) in OPERATORS:
+        case (
+            ast.BinOp(left=left, op=sign, right=right)
+            | ast.Compare(left=left, ops=[sign], comparators=[right])
+        ) if type(sign) in OPERATORS:
             return _combine(OPERATORS[type(sign)], value(left), value(right))
         case ast.BoolOp(op=sign, values=parts):
             combine = functools.partial(_combine, OPERATORS[type(sign)])
             return functools.reduce(combine, map(value, parts))
-        case ast.Call(func=ast.Name(id="IF"), args=[condition, then, otherwise]):
-            return _choose(value(condition), value(then), value(otherwise))
-        case ast.Call(func=ast.Name(id="FILL"), args=[filled, number]):
-            return _fill(value(filled), value(number), times)
+        case ast.Call(func=ast.Name(id="IF"), args=[_, _, _]):
+            return _choose(*map(value, tree.args))
+        case ast.Call(func=ast.Name(id="FILL"), args=[_, _]):
+            return _fill(*map(value, tree.args), times)
         case ast.Call(func=ast.Name(id="FLOOR"), args=[part]):
             return _combine(operator.floordiv, value(part), 1.0)
     raise MathError(f"the local cloud evaluates {KNOWN}, not {ast.unparse(tree)!r}")
+
+
+def _metric(name: str, metrics: Mapping[str, Value]) -> Value:
+    if name not in metrics:
+        known = ", ".join(sorted(metrics)) or "none"
+        raise MathError(f"unknown metric id {name!r}, known: {known}")
+    return metrics[name]
 
 
 def _combine(operation: Operation, left: Value, right: Value) -> Value:

@@ -80,19 +80,6 @@ def test_shadow_gets_a_copy_of_every_request_and_production_answers(cloud, shado
     ]
 
 
-def test_shadow_gets_the_share_that_its_weight_says(cloud, shadowed):
-    name = shadowed("sampled", "healthy", weight=0.25)
-    for _ in range(200):
-        cloud.invoke(name)
-    assert 20 < settled_copies(cloud, name) < 80
-
-
-def test_refusing_shadow_fails_no_request(cloud, shadowed):
-    name = shadowed("refusing", "refuses")
-    assert [cloud.invoke(name)["greeting"] for _ in range(10)] == ["hi"] * 10
-    until(lambda: copies(cloud, name) == 10)
-
-
 def test_held_shadow_delays_no_request_and_gets_a_bounded_number(cloud, shadowed, tmp_path):
     released = tmp_path / "released"
     name = shadowed("held", "held", HELD_UNTIL=str(released))
