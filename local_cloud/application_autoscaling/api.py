@@ -60,7 +60,9 @@ class Scaling:
             "DescribeScheduledActions": lambda request: _describe(
                 request, "ScheduledActions", registry.scheduled.values()
             ),
-            "DescribeScalingActivities": self._describe_activities,
+            "DescribeScalingActivities": lambda request: _describe(
+                request, "ScalingActivities", registry.activities
+            ),
         }
         self.actions = checked_actions(actions, SCALING)
 
@@ -179,13 +181,6 @@ class Scaling:
                     f"No scheduled action found for {key.text}, scheduled action name: {name}"
                 )
         return {}
-
-    def _describe_activities(self, request: Request) -> Request:
-        """Newest first; those that did not scale only on request."""
-        everything = request.get("IncludeNotScaledActivities")
-        activities = self.registry.activities
-        shown = [item for item in activities if everything or item.not_scaled is None]
-        return _describe(request, "ScalingActivities", shown)
 
 
 def _describe(

@@ -184,7 +184,6 @@ class Activity:
     before: int = 0
     started: float = field(default_factory=time.time)
     ended: float | None = None
-    not_scaled: Mapping[str, Any] | None = None
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def end(self, status: str, message: str) -> Activity:
@@ -202,7 +201,5 @@ class Activity:
             "StartTime": self.started,
             "StatusCode": self.status,
             "StatusMessage": self.message,
-            **present_fields(
-                EndTime=self.ended, NotScaledReasons=self.not_scaled and [self.not_scaled]
-            ),
+            **present_fields(EndTime=self.ended),
         }

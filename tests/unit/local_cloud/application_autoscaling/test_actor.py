@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from local_cloud.application_autoscaling.actor import Actor
+from local_cloud.application_autoscaling.actor import Actor, ScaledResources
 from local_cloud.application_autoscaling.records import (
     STEP,
     Change,
@@ -13,7 +13,6 @@ from local_cloud.application_autoscaling.records import (
     Target,
 )
 from local_cloud.application_autoscaling.requests import DIMENSION
-from local_cloud.application_autoscaling.resources import ScaledResources
 from local_cloud.application_autoscaling.tracking import Breach
 from local_cloud.protocol.errors import AwsError
 
@@ -98,10 +97,6 @@ class Scene:
     def follow(self):
         self.actor.follow({KEY: self.target}, self.kept)
 
-    @property
-    def reasons(self):
-        return [activity.not_scaled["Code"] for activity in self.kept if activity.not_scaled]
-
 
 def test_scales_out_to_what_the_newest_datapoint_asks_for():
     scene = Scene()
@@ -143,12 +138,12 @@ def test_an_activity_fails_with_the_endpoint_s_reason():
     assert scene.target.last is None
 
 
-def test_never_beyond_the_maximum_and_says_so():
+def test_never_beyond_the_maximum():
     scene = Scene(current=3)
     assert scene.act(high(6000)) == 4
     scene.endpoints.arrive()
     assert scene.act(high(6000)) == 4
-    assert scene.kept[0].not_scaled == {"Code": "AlreadyAtMaxCapacity", "MaxCapacity": 4}
+    assert len(scene.kept) == 1
 
 
 def test_scales_in_to_what_the_highest_datapoint_allows():
@@ -159,7 +154,7 @@ def test_scales_in_to_what_the_highest_datapoint_allows():
 def test_at_the_minimum_nothing_happens():
     scene = Scene()
     assert scene.act(low(*[0] * 15)) == 1
-    assert scene.reasons == ["AlreadyAtMinCapacity"]
+    assert scene.kept == []
 
 
 def test_the_largest_of_several_policies_wins():
@@ -203,8 +198,7 @@ def test_scale_in_waits_for_its_cool_down_and_never_holds_back_a_scale_out():
 def test_an_update_blocks_scaling():
     scene = Scene(endpoint=Endpoint(status="Updating"))
     assert scene.act(high(1500)) == 1
-    assert scene.act(high(1500)) == 1
-    assert scene.reasons == ["TargetServicePutResourceAsUnscalable"]
+    assert scene.kept == []
 
 
 def test_what_sagemaker_refuses_is_a_failed_activity():
