@@ -59,7 +59,7 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     from local_cloud.codebuild.api import Builds
     from local_cloud.containers.job import stop_jobs
     from local_cloud.iam import actions, condition_keys, web_identity
-    from local_cloud.ministack import missing_images, s3_copies
+    from local_cloud.ministack import corrections
     from local_cloud.sagemaker.components.api import ComponentActions
     from local_cloud.sagemaker.components.components import Components
     from local_cloud.sagemaker.control_plane import ControlPlane
@@ -87,8 +87,7 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     builds.install()
     state_machines.install()
     condition_keys.install(emulator)
-    s3_copies.install()
-    missing_images.install()
+    corrections.install()
     web_identity.install()
     actions.install()
     clock.start()

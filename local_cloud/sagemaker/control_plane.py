@@ -15,7 +15,6 @@ from local_cloud.sagemaker.checks import (
     check_endpoint_config,
     check_model,
     containers,
-    types_beyond_the_key,
 )
 from local_cloud.sagemaker.describe import description, summary
 from local_cloud.sagemaker.hosting.endpoints import Endpoints
@@ -128,10 +127,6 @@ class ControlPlane:
             )
         check_endpoint_config(request, self.endpoints.model, region())
         check_tags(request.get("Tags"))
-        unencrypted = ", ".join(types_beyond_the_key(request))
-        if unencrypted:
-            message = "endpoint config %s: KmsKeyId does not encrypt the local storage of %s"
-            logger.warning(message, name, unencrypted)
         self.tags.begin(arn, request.get("Tags"))
         metrics = {**DEFAULT_METRICS, **(request.get("MetricsConfig") or {})}
         self.endpoints.configs[name] = _record(
