@@ -51,8 +51,7 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     """
     from local_cloud.application_autoscaling.actor import Actor, ScaledResources
     from local_cloud.application_autoscaling.api import Scaling
-    from local_cloud.application_autoscaling.autoscaler import Autoscaler
-    from local_cloud.application_autoscaling.registry import Registry
+    from local_cloud.application_autoscaling.autoscaler import Autoscaler, Registry
     from local_cloud.clock import Clock
     from local_cloud.cloudformation import resource_types
     from local_cloud.cloudwatch.alarms import alarm_states

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable
 
 from local_cloud.application_autoscaling.actor import Actor
+from local_cloud.application_autoscaling.autoscaler import Registry
 from local_cloud.application_autoscaling.policy_alarms import delete_alarms, put_alarms
 from local_cloud.application_autoscaling.records import (
     CONFIGURATIONS,
@@ -19,7 +20,6 @@ from local_cloud.application_autoscaling.records import (
     ScheduledAction,
     Target,
 )
-from local_cloud.application_autoscaling.registry import Registry
 from local_cloud.application_autoscaling.requests import (
     check_bounds,
     check_policy,

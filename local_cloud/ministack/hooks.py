@@ -44,7 +44,7 @@ NAMES = {
     "services.cloudformation.stacks": "_runs_on_worker_thread",
     "services.cloudformation.provisioners": (
         "_RESOURCE_HANDLERS _REPLACING_PROPERTIES _CUSTOM_NAME_REPLACEMENT _physical_name "
-        "_cw_metric_alarm_record"
+        "_cw_metric_alarm_record _STACK_TAG_PROPERTY"
     ),
 }
 """Names by module of MiniStack."""

@@ -21,6 +21,12 @@ from local_cloud.sagemaker.hosting.machine import Machine, Requirements, copy_re
 from local_cloud.sagemaker.hosting.model_data import fetch_model_data
 from local_cloud.settings import Settings
 
+GRACE_SECONDS = 30.0
+"""Between SIGTERM and SIGKILL. Source: SageMaker developer guide,
+your-algorithms-inference-code.
+"""
+ADAPTER_SECONDS = 120.0
+
 
 class NotPlaced(ServerError):
     """No instance holds one more copy, and none may be added."""
@@ -121,13 +127,6 @@ def placement_failure(component: str, variant: VariantFleet, needed: Requirement
         f"{needed.memory_mb:g} MB on one of the {len(variant.instances)} instances of variant "
         f"{variant.name}, and ManagedInstanceScaling allows no further instance."
     )
-
-
-GRACE_SECONDS = 30.0
-"""Between SIGTERM and SIGKILL. Source: SageMaker developer guide,
-your-algorithms-inference-code.
-"""
-ADAPTER_SECONDS = 120.0
 
 
 @dataclass(frozen=True, kw_only=True)

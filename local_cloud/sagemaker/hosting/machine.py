@@ -12,6 +12,9 @@ from local_cloud.containers.server_client import ServerClient
 from local_cloud.sagemaker.hosting.instance import Instance
 from local_cloud.sagemaker.platform_data import instance_rows
 
+IDLE_COMMAND = ("sleep", "infinity")
+"""What runs on an instance beside its copies: when it ends, the instance is lost."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements:
@@ -58,10 +61,6 @@ def copy_requirements(specification: Mapping[str, Any]) -> Requirements:
         cpu_cores=wanted.get("NumberOfCpuCoresRequired", 0),
         memory_mb=wanted.get("MinMemoryRequiredInMb", 0),
     )
-
-
-IDLE_COMMAND = ("sleep", "infinity")
-"""What runs on an instance beside its copies: when it ends, the instance is lost."""
 
 
 @dataclass(kw_only=True, eq=False)

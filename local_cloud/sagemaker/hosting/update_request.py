@@ -14,6 +14,7 @@ from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
 from local_cloud.sagemaker.hosting.rollout import check_deployment, rollout
 
 Record = Mapping[str, Any]
+COUNT, WEIGHT = "DesiredInstanceCount", "DesiredWeight"
 VARIANTS = ("ProductionVariants", "ShadowProductionVariants")
 BETWEEN_POOLS = " or "
 """Between the types of a variant with instance pools, which no quota of one type limits here."""
@@ -51,10 +52,6 @@ def variant_types(variant: Record) -> str:
     return BETWEEN_POOLS.join(instance_types(variant))
 
 
-Config = Mapping[str, Any]
-COUNT, WEIGHT = "DesiredInstanceCount", "DesiredWeight"
-
-
 @dataclass(frozen=True, kw_only=True)
 class UpdateRequest:
     """An UpdateEndpoint request; variants of the same name keep the `retained` properties."""
@@ -84,7 +81,7 @@ def update_request(request: Mapping[str, Any], endpoint: Endpoint) -> UpdateRequ
 
 
 def check_update(
-    request: UpdateRequest, old: Fleet, config: Config, scaled_variants: Collection[str]
+    request: UpdateRequest, old: Fleet, config: Record, scaled_variants: Collection[str]
 ) -> None:
     """Refuse an update that SageMaker would refuse; `scaled_variants` are scalable targets."""
     new = {variant["VariantName"]: variant for variant in config["ProductionVariants"]}
@@ -110,7 +107,7 @@ def check_update(
             )
 
 
-def added_instances(request: UpdateRequest, old: Fleet, config: Config) -> Mapping[str, int]:
+def added_instances(request: UpdateRequest, old: Fleet, config: Record) -> Mapping[str, int]:
     """Return the instances that an update needs beside the present ones, by instance type.
 
     Blue/green: the whole new fleet. Rolling: the first batch.

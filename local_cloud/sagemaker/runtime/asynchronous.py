@@ -36,6 +36,10 @@ TTL_SECONDS, MODEL_SECONDS = 21_600, 900
 TOPICS = {"Completed": ("SuccessTopic", "SUCCESS_NOTIFICATION_TOPIC")}
 ERROR_TOPIC = ("ErrorTopic", "ERROR_NOTIFICATION_TOPIC")
 logger = logging.getLogger("roundhouse.asynchronous")
+CONCURRENT_PER_INSTANCE = 4
+POLL_SECONDS = 0.05
+METRICS_EVERY_SECONDS = 60.0
+Invoke = Callable[[Endpoint, Invocation], Reply]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,12 +164,6 @@ def _output_url(path: str, headers: Mapping[str, str], name: str) -> str:
 def _timestamp(when: float) -> str:
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(when))
     return f"{seconds}.{int(when * 1000) % 1000:03d}Z"
-
-
-CONCURRENT_PER_INSTANCE = 4
-POLL_SECONDS = 0.05
-METRICS_EVERY_SECONDS = 60.0
-Invoke = Callable[[Endpoint, Invocation], Reply]
 
 
 @dataclass(kw_only=True)
