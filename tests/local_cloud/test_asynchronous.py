@@ -129,11 +129,3 @@ def test_requests_wait_while_there_is_no_instance_and_are_answered_when_one_come
     cloud.set_counts("waits", 1)
     for reply in accepted:
         assert json.loads(read(cloud, reply["OutputLocation"]))["greeting"] == "hi"
-
-
-def test_refuses_an_invocation_that_waits_for_its_answer(cloud, waiting):
-    with pytest.raises(
-        ClientError,
-        match="Endpoint waits of account 000000000000 is asynchronous: use InvokeEndpointAsync",
-    ):
-        cloud.invoke("waits")
