@@ -118,10 +118,10 @@ def _value(tree: ast.AST, metrics: Mapping[str, Value], times: Sequence[float]) 
         case ast.BoolOp(op=sign, values=parts):
             combine = functools.partial(_combine, OPERATORS[type(sign)])
             return functools.reduce(combine, map(value, parts))
-        case ast.Call(func=ast.Name(id="IF"), args=[_, _, _]):
-            return _choose(*map(value, tree.args))
-        case ast.Call(func=ast.Name(id="FILL"), args=[_, _]):
-            return _fill(*map(value, tree.args), times)
+        case ast.Call(func=ast.Name(id="IF"), args=[condition, then, otherwise]):
+            return _choose(value(condition), value(then), value(otherwise))
+        case ast.Call(func=ast.Name(id="FILL"), args=[series, number]):
+            return _fill(value(series), value(number), times)
         case ast.Call(func=ast.Name(id="FLOOR"), args=[part]):
             return _combine(operator.floordiv, value(part), 1.0)
     raise MathError(f"the local cloud evaluates {KNOWN}, not {ast.unparse(tree)!r}")

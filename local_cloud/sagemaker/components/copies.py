@@ -17,8 +17,9 @@ from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.components.component import Component, Spec
 from local_cloud.sagemaker.hosting.fleet import STARTED_AT_ONCE, Fleet, VariantFleet
 from local_cloud.sagemaker.hosting.instance import Instance, Launch, ServerError, start_instance
-from local_cloud.sagemaker.hosting.machine import Machine, Requirements, copy_requirements
+from local_cloud.sagemaker.hosting.machine import Machine
 from local_cloud.sagemaker.hosting.model_data import fetch_model_data
+from local_cloud.sagemaker.platform_data import Requirements, copy_requirements
 from local_cloud.settings import Settings
 
 GRACE_SECONDS = 30.0
