@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import socket
 import sys
+import threading
 from pathlib import Path
 
 from local_cloud.settings import (
     Settings,
     SettingsError,
     configure_emulator,
-    github_keys_url,
     seconds_per_minute,
 )
 
@@ -25,9 +26,13 @@ def main() -> None:
         ("--state", Path, True, "folder for everything that the cloud writes"),
         ("--port", int, True, "free port on 127.0.0.1"),
         ("--listener", int, False, "file descriptor of a socket that is bound to the port"),
+        ("--starter", int, False, "file descriptor of a socket whose early end ends the cloud"),
     ):
         parser.add_argument(name, type=kind, required=is_required, help=text)
     arguments = parser.parse_args()
+    if arguments.starter is not None:
+        starter = socket.socket(fileno=arguments.starter)
+        threading.Thread(target=_end_without, args=(starter,), daemon=True).start()
     try:
         pace = seconds_per_minute()
     except SettingsError as error:
@@ -38,12 +43,17 @@ def main() -> None:
         port=arguments.port,
         listener=arguments.listener,
         seconds_per_minute=pace,
-        github_keys_url=github_keys_url(),
     )
     settings.state.mkdir(parents=True, exist_ok=True)
     os.chdir(settings.root)
     configure_emulator(settings)
     _serve(settings)
+
+
+def _end_without(starter: socket.socket) -> None:
+    """End at once where the starter is gone before the cloud has answered."""
+    if not starter.recv(1):
+        os._exit(1)
 
 
 def _serve(settings: Settings) -> None:

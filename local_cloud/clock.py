@@ -1,4 +1,4 @@
-"""The local cloud's minutes: at the end of one metrics are published, alarms and schedules act."""
+"""The local cloud's minutes: at the end of one metrics are published and alarms act."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from local_cloud.application_autoscaling.autoscaler import Autoscaler
-from local_cloud.application_autoscaling.registry import Registry
-from local_cloud.cloudwatch import metric_store, patches
+from local_cloud.application_autoscaling.autoscaler import Autoscaler, Registry
+from local_cloud.cloudwatch import alarms, metric_store
 from local_cloud.cloudwatch.alarms import Alarms
 from local_cloud.sagemaker.components.components import Components
 from local_cloud.sagemaker.components.samples import ComponentSamples
 from local_cloud.sagemaker.metrics.host_metrics import Hosts, running_count
 from local_cloud.sagemaker.metrics.invocation_metrics import HIGH_RESOLUTION_SHARE, publisher
-from local_cloud.scheduler.schedules import Schedules
 from local_cloud.settings import Settings
 from onboarding.metrics import HOST, INVOCATIONS
 
@@ -35,14 +33,13 @@ class Clock:
         components: Components,
         autoscaler: Autoscaler,
         registry: Registry,
-        schedules: Schedules,
     ) -> None:
         self._minute = settings.seconds_per_minute
         endpoints = components.endpoints
         self._hosts = Hosts(endpoints.endpoints, registry.variants)
         self._components = ComponentSamples(components.components, registry.scales_component)
         self._alarms = Alarms(seconds_per_minute=self._minute, act=autoscaler.take_alarm_action)
-        self._autoscaler, self._schedules = autoscaler, schedules
+        self._autoscaler = autoscaler
         self._ended = threading.Event()
         self._last = (0, 0)
         publisher.seconds_per_minute = self._minute
@@ -51,7 +48,8 @@ class Clock:
 
     def start(self) -> None:
         """Replace MiniStack's alarms and queries, and begin."""
-        patches.install(publisher.flush)
+        alarms.install()
+        metric_store.install(publisher.flush)
         threading.Thread(target=self._run, name="clock", daemon=True).start()
 
     def stop(self) -> None:
@@ -79,7 +77,6 @@ class Clock:
         publisher.flush(now)
         _run_part(self._alarms.sweep, now)
         _run_part(self._autoscaler.step, now)
-        _run_part(self._schedules.step, now)
 
 
 def _run_part(work: Callable[..., None], *arguments: object) -> None:

@@ -49,29 +49,23 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
 
     Returns the application to serve, and the function that stops the services.
     """
-    from local_cloud.application_autoscaling.actor import Actor
+    from local_cloud.application_autoscaling.actor import Actor, ScaledResources
     from local_cloud.application_autoscaling.api import Scaling
-    from local_cloud.application_autoscaling.autoscaler import Autoscaler
-    from local_cloud.application_autoscaling.registry import Registry
-    from local_cloud.application_autoscaling.resources import ScaledResources
+    from local_cloud.application_autoscaling.autoscaler import Autoscaler, Registry
     from local_cloud.clock import Clock
     from local_cloud.cloudformation import resource_types
     from local_cloud.cloudwatch.alarms import alarm_states
     from local_cloud.codebuild.api import Builds
     from local_cloud.containers.job import stop_jobs
     from local_cloud.iam import actions, condition_keys, web_identity
-    from local_cloud.ministack import missing_images, s3_copies
-    from local_cloud.ministack.account import sagemaker_arn
+    from local_cloud.ministack import corrections
     from local_cloud.sagemaker.components.api import ComponentActions
     from local_cloud.sagemaker.components.components import Components
     from local_cloud.sagemaker.control_plane import ControlPlane
     from local_cloud.sagemaker.hosting.endpoints import Endpoints
-    from local_cloud.sagemaker.recommender.recommendation_jobs import RecommendationJobs
     from local_cloud.sagemaker.runtime.api import Runtime
     from local_cloud.sagemaker.runtime.openai_path import OpenAiPath
     from local_cloud.sagemaker.training.training_jobs import TrainingJobs
-    from local_cloud.scheduler.schedules import Schedules
-    from local_cloud.scheduler.targets import Targets
     from local_cloud.service_quotas import ServiceQuotas
     from local_cloud.step_functions import state_machines
 
@@ -84,26 +78,16 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
     control_plane = ControlPlane(endpoints, registry.variants)
     control_plane.add(ComponentActions(components, control_plane.tags).actions)
     control_plane.hosted_components = components.names_of
-    targets = Targets(
-        start_build=builds.start,
-        sagemaker=lambda: control_plane.actions,
-        endpoint_arn=lambda name: sagemaker_arn("endpoint", name.lower()),
-    )
-    schedules = Schedules(targets, seconds_per_minute=settings.seconds_per_minute)
     autoscaler = Autoscaler(registry, actor)
-    clock = Clock(settings, components, autoscaler, registry, schedules)
+    clock = Clock(settings, components, autoscaler, registry)
     jobs = TrainingJobs(settings, control_plane.tags)
     control_plane.add(jobs.actions)
-    recommendations = RecommendationJobs(control_plane, runtime.answer_whole)
-    control_plane.add(recommendations.actions)
     resource_types.install(control_plane, components, scaling)
     builds.install()
-    schedules.install()
     state_machines.install()
     condition_keys.install(emulator)
-    s3_copies.install()
-    missing_images.install()
-    web_identity.install(settings.github_keys_url)
+    corrections.install()
+    web_identity.install()
     actions.install()
     clock.start()
     threads = ThreadPoolExecutor(INVOCATION_THREADS, thread_name_prefix="invocation")
@@ -113,7 +97,6 @@ def _install(emulator: Any, settings: Settings) -> tuple[Any, Callable[[], None]
 
     def stop() -> None:
         clock.stop()
-        recommendations.stop_all()
         stop_jobs([*builds.runs.values(), *jobs.all_runs])
         components.stop_all()
         endpoints.stop_all()

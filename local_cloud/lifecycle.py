@@ -20,9 +20,8 @@ OWN_NAMES = (ADDRESS_FILE, LOG_FILE, LOCK_FILE, "endpoints", "builds", "backends
 START_SECONDS = 60.0
 STOP_SECONDS = 15.0
 REMOVE_SECONDS = 15.0
-LISTENER = 3
-"""The file descriptor by which the cloud's process gets the socket that holds its port."""
-
+STARTED = b"1"
+"""What the starter of a cloud's process sends it once the process may outlive it."""
 PROBE_BYTES = 1024 * 1024
 
 
@@ -38,9 +37,15 @@ def start(root: Path, state: Path, port: int | None = None) -> CloudAddress:
         if running is not None:
             return running
         _remove_leftovers(state, keep=(LOCK_FILE,))
-        with _reserve_port(port) as listener:
-            pid = _spawn(root.resolve(), state.resolve(), listener)
-        return _wait_until_answering(pid, state)
+        ours, theirs = socket.socketpair()
+        # An interruption may come before this process knows the other one's id: that one ends by
+        # itself where `ours` closes without a word.
+        with ours:
+            with theirs, _reserve_port(port) as listener:
+                pid = _spawn(root.resolve(), state.resolve(), listener, theirs)
+            address = _wait_until_answering(pid, state)
+            ours.sendall(STARTED)
+        return address
 
 
 def find(state: Path) -> CloudAddress | None:
@@ -156,27 +161,33 @@ def _reserve_port(port: int | None) -> socket.socket:
     return listener
 
 
-def _spawn(root: Path, state: Path, listener: socket.socket) -> int:
-    """Start the cloud's process in its own session, so that it outlives this one."""
+def _spawn(root: Path, state: Path, listener: socket.socket, starter: socket.socket) -> int:
+    """Start the cloud's process in its own session, so that it outlives this one.
+
+    It gets `listener`, which holds its port, and the other end of its starter's socket.
+    """
     python = root / ".venvs" / "cloud" / "bin" / "python"
     if not python.exists():
         raise CloudError(
             f"the local cloud's environment {python.parent.parent} is missing: `make "
             "environments` makes it"
         )
-    port = ("--port", str(listener.getsockname()[1]), "--listener", str(LISTENER))
-    module = ("-P", "-m", "local_cloud", "--root", str(root), "--state", str(state), *port)
+    handed = {"--listener": listener.fileno(), "--starter": starter.fileno()}
+    numbers = {"--port": listener.getsockname()[1], **handed}
+    module = ("-P", "-m", "local_cloud", "--root", str(root), "--state", str(state))
+    options = tuple(str(word) for item in numbers.items() for word in item)
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON"))
     }
     with (state / LOG_FILE).open("ab") as log, Path(os.devnull).open("rb") as nothing:
-        words = ((os.POSIX_SPAWN_DUP2, log.fileno(), 1), (os.POSIX_SPAWN_DUP2, log.fileno(), 2))
-        file_action = (os.POSIX_SPAWN_DUP2, listener.fileno(), LISTENER)
+        standard = ((nothing.fileno(), 0), (log.fileno(), 1), (log.fileno(), 2))
+        # A descriptor that is duplicated to its own number is inherited.
+        descriptors = (*standard, *((number, number) for number in handed.values()))
         return os.posix_spawn(
             python,
-            (str(python), *module),
+            (str(python), *module, *options),
             inherited | {"PYTHONPATH": str(root)},
-            file_actions=((os.POSIX_SPAWN_DUP2, nothing.fileno(), 0), *words, file_action),
+            file_actions=[(os.POSIX_SPAWN_DUP2, *pair) for pair in descriptors],
             setsid=True,
         )
 

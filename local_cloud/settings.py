@@ -12,7 +12,6 @@ BENCHMARK_SECONDS = "ROUNDHOUSE_BENCHMARK_SECONDS"
 PASSED_ON_PREFIXES = (*CERTIFICATES, "PIP_", "UV_", "NODE_", BENCHMARK_SECONDS)
 SECONDS_PER_MINUTE = "ROUNDHOUSE_CLOUD_SECONDS_PER_MINUTE"
 SECONDS_PER_MINUTE_DEFAULT = 1.0
-GITHUB_KEYS_URL = "ROUNDHOUSE_CLOUD_GITHUB_KEYS_URL"
 
 
 class SettingsError(Exception):
@@ -26,8 +25,6 @@ class Settings:
     `seconds_per_minute` scales AWS's waits: bake times, termination waits, deliveries, cooldowns,
     periods of alarms and metrics. Timeouts of real processes, such as a server's start, it does not
     scale. The cloud binds the port itself where `listener`, the descriptor of a socket, is None.
-    `github_keys_url` is where the keys are read that GitHub's tokens are signed with; None leaves
-    their signatures unchecked.
     """
 
     root: Path
@@ -35,7 +32,6 @@ class Settings:
     port: int
     seconds_per_minute: float = SECONDS_PER_MINUTE_DEFAULT
     listener: int | None = None
-    github_keys_url: str | None = None
 
     def scaled_wait(self, aws_seconds: float) -> float:
         """How many seconds a wait takes here that takes `aws_seconds` on AWS."""
@@ -60,11 +56,6 @@ def seconds_per_minute() -> float:
             "own pace"
         )
     return seconds
-
-
-def github_keys_url() -> str | None:
-    """Return where this process's local cloud reads the keys of GitHub's tokens, if anywhere."""
-    return os.environ.get(GITHUB_KEYS_URL) or None
 
 
 def build_environment() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Actions of scaling: alarms and schedules change the capacity of a target within its bounds."""
+"""Actions of scaling: alarms change the capacity of a target within its bounds."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from local_cloud.application_autoscaling.records import (
     Activity,
     Change,
     Key,
     Policy,
-    ScheduledAction,
     Target,
 )
-from local_cloud.application_autoscaling.resources import ScaledResources
 from local_cloud.application_autoscaling.tracking import (
     Breach,
     Proposal,
@@ -27,10 +25,52 @@ from local_cloud.application_autoscaling.tracking import (
 )
 from local_cloud.protocol.errors import AwsError
 
+if TYPE_CHECKING:
+    from local_cloud.sagemaker.components.component import Component
+    from local_cloud.sagemaker.components.components import Components
+    from local_cloud.sagemaker.hosting.endpoint import Endpoint
+    from local_cloud.sagemaker.hosting.endpoints import Endpoints
+
 logger = logging.getLogger("roundhouse.scaling")
 Activities = MutableSequence[Activity]
 MOST_ACTIVITIES = 1000
 """How many activities are listed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledResources:
+    """The present account's endpoints and inference components, by the keys of their targets."""
+
+    endpoints: Endpoints
+    components: Components
+
+    def state(self, key: Key) -> Endpoint | Component:
+        """Return what has a status and a failure reason. Raises AwsError where it is gone."""
+        if key.component is not None:
+            return self.components.component(key.component)
+        return self.endpoints.endpoint_named(key.endpoint)
+
+    def capacity(self, key: Key) -> tuple[int, int]:
+        """Return present and desired capacity. Raises AwsError for what does not exist."""
+        if key.component is not None:
+            component = self.components.component(key.component)
+            return len(component.copies), component.desired
+        counts: Mapping[str, tuple[int, int]] = self.endpoints.instances(key.endpoint)
+        if key.variant not in counts:
+            config = self.endpoints.endpoint_named(key.endpoint).config_name
+            raise AwsError(
+                "ValidationException",
+                f'The variant name(s) "{key.variant}" is/are not present within endpoint '
+                f'configuration "{config}".',
+            )
+        return counts[key.variant]
+
+    def scale(self, key: Key, desired: int) -> None:
+        """Begin to change a capacity. Raises AwsError where that is refused."""
+        if key.component is not None:
+            self.components.scale(key.component, desired)
+        else:
+            self.endpoints.scale(key.endpoint, key.variant, desired)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,17 +105,17 @@ class Actor:
             for item in proposals
         ]
         chosen = winner(allowed, current)
-        capped = current if chosen is None else clamp(chosen.desired, target.low, target.high)
-        cause = proposals[0].cause if chosen is None else chosen.cause
-        if chosen is None or capped == current or (capped > current) != (chosen.desired > current):
-            most = max(item.desired for item in (proposals if chosen is None else [chosen]))
-            reason = _reason_not_to_scale(target, most, desired)
-            keep(activities, activity_without_change(target.key, cause, reason))
-        elif self.resources.state(target.key).status != "InService":
-            reason = {"Code": "TargetServicePutResourceAsUnscalable"}
-            keep(activities, activity_without_change(target.key, cause, reason))
-        elif not target.suspended[f"DynamicScaling{'Out' if capped > current else 'In'}Suspended"]:
-            self._set_capacity(target, capped, cause, activities)
+        if chosen is None:
+            return
+        capped = clamp(chosen.desired, target.low, target.high)
+        is_out = chosen.desired > current
+        if capped == current or (capped > current) != is_out:
+            logger.info("%s stays at %d of %d", target.key.resource_id, current, desired)
+        elif (
+            self.resources.state(target.key).status == "InService"
+            and not target.suspended[f"DynamicScaling{'Out' if is_out else 'In'}Suspended"]
+        ):
+            self._set_capacity(target, capped, chosen.cause, activities)
 
     def _allowed_capacity(
         self,
@@ -105,7 +145,7 @@ class Actor:
         return "ALARM" in self.alarm_states(names).values()
 
     def enforce(self, target: Target, activities: Activities) -> None:
-        """Bring a target within its bounds, as registering it or a scheduled action does."""
+        """Bring a target within its bounds, as registering it does."""
         desired = self.resources.capacity(target.key)[1]
         bounded = clamp(desired, target.low, target.high)
         if bounded != desired:
@@ -125,41 +165,6 @@ class Actor:
         for activity in activities:
             if activity.status == "InProgress":
                 follow_activity(self.resources, activity, targets.get(activity.key))
-
-    def tick(
-        self, action: ScheduledAction, target: Target, activities: Activities, now: float
-    ) -> None:
-        """Run a scheduled action that is due; one that was due while suspended is skipped."""
-        moment = datetime.fromtimestamp(now, UTC)
-        if action.due is None or moment < action.due:
-            return
-        due, action.due = action.due, action.next_due(moment)
-        if target.suspended["ScheduledScalingSuspended"] or (
-            action.last is not None and due > action.last
-        ):
-            return
-        target.low = target.low if action.low is None else action.low
-        target.high = target.high if action.high is None else action.high
-        # A single new bound moves the other one that it would cross.
-        if action.low is None:
-            target.low = min(target.low, target.high)
-        target.high = max(target.low, target.high)
-        bounds = f"min capacity to {target.low} and max capacity to {target.high}"
-        cause = f"scheduled action name {action.name} was triggered"
-        activity = Activity(key=target.key, description=f"Setting {bounds}", cause=cause)
-        keep(activities, activity.end("Successful", f"Successfully set {bounds}"))
-        try:
-            self.enforce(target, activities)
-        except AwsError as error:
-            logger.warning("scheduled action %s: %s", action.name, error.message)
-
-
-def _reason_not_to_scale(target: Target, proposed: int, desired: int) -> dict[str, object]:
-    if proposed >= desired >= target.high:
-        return {"Code": "AlreadyAtMaxCapacity", "MaxCapacity": target.high}
-    if proposed <= desired <= target.low:
-        return {"Code": "AlreadyAtMinCapacity", "MinCapacity": target.low}
-    return {"Code": "AlreadyAtDesiredCapacity", "CurrentCapacity": desired}
 
 
 def begin_activity(resources: ScaledResources, key: Key, desired: int, cause: str) -> Activity:
@@ -215,24 +220,7 @@ def _fail(activity: Activity, reason: str) -> None:
     )
 
 
-def activity_without_change(key: Key, cause: str, reason: Mapping[str, object]) -> Activity:
-    """Return the activity of an alarm that changed nothing, with the reason."""
-    return Activity(
-        key=key,
-        description="Attempting to scale due to alarm triggered",
-        cause=cause,
-        not_scaled=reason,
-    ).end("Failed", f"Did not scale: {reason['Code']}.")
-
-
 def keep(activities: Activities, activity: Activity) -> None:
-    """Add an activity in front; a repeated reason not to scale replaces the one before it."""
-    if (
-        activities
-        and activity.not_scaled is not None
-        and activities[0].not_scaled == activity.not_scaled
-        and activities[0].key == activity.key
-    ):
-        del activities[0]
+    """Add an activity in front."""
     activities.insert(0, activity)
     del activities[MOST_ACTIVITIES:]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from local_cloud.application_autoscaling.actor import Actor
+from local_cloud.application_autoscaling.autoscaler import Registry
 from local_cloud.application_autoscaling.policy_alarms import delete_alarms, put_alarms
 from local_cloud.application_autoscaling.records import (
     CONFIGURATIONS,
@@ -19,7 +20,6 @@ from local_cloud.application_autoscaling.records import (
     ScheduledAction,
     Target,
 )
-from local_cloud.application_autoscaling.registry import Registry
 from local_cloud.application_autoscaling.requests import (
     check_bounds,
     check_policy,
@@ -30,8 +30,9 @@ from local_cloud.application_autoscaling.requests import (
 from local_cloud.ministack.account import account_id, region
 from local_cloud.protocol.constraints import SCALING, checked_actions
 from local_cloud.protocol.errors import Actions, Reply, Request, dispatch, validation_error
-from local_cloud.protocol.schedule import ScheduleError, schedule
+from onboarding.schedule import EXAMPLES, schedule_fault
 
+logger = logging.getLogger("roundhouse.scaling")
 SERVICE_ROLE = (
     "aws-service-role/sagemaker.application-autoscaling.amazonaws.com/"
     "AWSServiceRoleForApplicationAutoScaling_SageMaker{}"
@@ -59,7 +60,9 @@ class Scaling:
             "DescribeScheduledActions": lambda request: _describe(
                 request, "ScheduledActions", registry.scheduled.values()
             ),
-            "DescribeScalingActivities": self._describe_activities,
+            "DescribeScalingActivities": lambda request: _describe(
+                request, "ScalingActivities", registry.activities
+            ),
         }
         self.actions = checked_actions(actions, SCALING)
 
@@ -142,8 +145,8 @@ class Scaling:
         return {}
 
     def _put_scheduled_action(self, request: Request) -> Request:
-        """Record new bounds of a registered target at a time, or change them."""
-        name, now = request["ScheduledActionName"], datetime.now(UTC)
+        """Record new bounds of a registered target at a time, which no clock here sets."""
+        name = request["ScheduledActionName"]
         bounds = request.get("ScalableTargetAction") or {}
         low, high = bounds.get("MinCapacity"), bounds.get("MaxCapacity")
         if low is not None and high is not None:
@@ -155,26 +158,19 @@ class Scaling:
             timezone = request.get("Timezone") or (known.timezone if known else None)
             if known is not None and not bounds:
                 low, high = known.low, known.high
-            try:
-                pace = self._actor.stretch * 60
-                times = schedule(expression, timezone, seconds_per_minute=pace)
-            except ScheduleError as error:
-                raise validation_error(str(error)) from error
-            action = ScheduledAction(
+            fault = schedule_fault(expression)
+            if fault is not None:
+                raise validation_error(f"{expression} {fault}; examples: {EXAMPLES}")
+            self.registry.scheduled[(key, name)] = ScheduledAction(
                 key=key,
                 name=name,
                 arn=_record_arn(key, "scheduledAction", name),
-                created=now,
                 expression=expression,
                 timezone=timezone,
-                schedule=times,
                 low=low,
                 high=high,
-                first=_moment(request.get("StartTime")),
-                last=_moment(request.get("EndTime")),
             )
-            action.due = action.next_due(now)
-            self.registry.scheduled[(key, name)] = action
+        logger.warning("%s: scheduled action %s is kept and not run", key.resource_id, name)
         return {}
 
     def _delete_scheduled_action(self, request: Request) -> Request:
@@ -186,22 +182,11 @@ class Scaling:
                 )
         return {}
 
-    def _describe_activities(self, request: Request) -> Request:
-        """Newest first; those that did not scale only on request."""
-        everything = request.get("IncludeNotScaledActivities")
-        activities = self.registry.activities
-        shown = [item for item in activities if everything or item.not_scaled is None]
-        return _describe(request, "ScalingActivities", shown)
-
 
 def _describe(
     request: Request, field: str, records: Iterable[Target | Policy | ScheduledAction | Activity]
 ) -> Request:
     return matching_records(request, field, [record.as_description() for record in records])
-
-
-def _moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def _record_arn(key: Key, kind: str, name: str) -> str:

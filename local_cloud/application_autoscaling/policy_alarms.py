@@ -60,7 +60,7 @@ def _policy_alarms(policy: Policy) -> list[Alarm]:
 
 
 def _metric(key: Key, configuration: Mapping[str, Any]) -> Alarm:
-    """The metric and statistic, or the metric math, that a policy's alarms watch."""
+    """The metric and statistic that a policy's alarms watch."""
     custom = configuration.get("CustomizedMetricSpecification")
     if custom is None:
         predefined = configuration["PredefinedMetricSpecification"]["PredefinedMetricType"]
@@ -72,17 +72,9 @@ def _metric(key: Key, configuration: Mapping[str, Any]) -> Alarm:
             "Period": period,
             "Dimensions": key.metric_dimensions,
         }
-    if custom.get("Metrics"):
-        return {"Metrics": [_with_period(query) for query in custom["Metrics"]]}
     names = ("Namespace", "MetricName", "Statistic", "Unit")
     metric = present_fields(**{name: custom.get(name) for name in names})
     return {**metric, "Period": PERIOD, "Dimensions": list(custom.get("Dimensions") or ())}
-
-
-def _with_period(query: Mapping[str, Any]) -> Alarm:
-    if query.get("MetricStat") is None:
-        return {**query, "Period": PERIOD}
-    return {**query, "MetricStat": {**query["MetricStat"], "Period": PERIOD}}
 
 
 def _alarm(policy: Policy, kind: str, rule: Alarm) -> Alarm:

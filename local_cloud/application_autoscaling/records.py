@@ -6,11 +6,9 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from local_cloud.protocol.errors import present_fields
-from local_cloud.protocol.schedule import Schedule
 
 Description = dict[str, Any]
 SUSPENSIONS = (
@@ -149,26 +147,16 @@ class Policy:
 
 @dataclass(kw_only=True)
 class ScheduledAction:
-    """New bounds at a time: `due` is the next one, `first` and `last` limit the schedule."""
+    """New bounds at a time, which are kept and never set."""
 
     key: Key
     name: str
     arn: str
-    created: datetime
     expression: str
     timezone: str | None
-    schedule: Schedule
     low: int | None
     high: int | None
-    first: datetime | None = None
-    last: datetime | None = None
-    due: datetime | None = None
-
-    def next_due(self, after: datetime) -> datetime | None:
-        """Return when it is next due after a moment; None once it has ended."""
-        begin = after if self.first is None else max(after, self.first)
-        due = self.schedule.next_after(begin, self.first or self.created)
-        return None if due is None or (self.last is not None and due > self.last) else due
+    created: float = field(default_factory=time.time)
 
     def as_description(self) -> Description:
         """As DescribeScheduledActions shows it."""
@@ -178,12 +166,8 @@ class ScheduledAction:
             "ScheduledActionARN": self.arn,
             "Schedule": self.expression,
             "ScalableTargetAction": present_fields(MinCapacity=self.low, MaxCapacity=self.high),
-            "CreationTime": self.created.timestamp(),
-            **present_fields(
-                Timezone=self.timezone,
-                StartTime=self.first and self.first.timestamp(),
-                EndTime=self.last and self.last.timestamp(),
-            ),
+            "CreationTime": self.created,
+            **present_fields(Timezone=self.timezone),
         }
 
 
@@ -200,7 +184,6 @@ class Activity:
     before: int = 0
     started: float = field(default_factory=time.time)
     ended: float | None = None
-    not_scaled: Mapping[str, Any] | None = None
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def end(self, status: str, message: str) -> Activity:
@@ -218,7 +201,5 @@ class Activity:
             "StartTime": self.started,
             "StatusCode": self.status,
             "StatusMessage": self.message,
-            **present_fields(
-                EndTime=self.ended, NotScaledReasons=self.not_scaled and [self.not_scaled]
-            ),
+            **present_fields(EndTime=self.ended),
         }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable
 
@@ -13,8 +12,6 @@ from local_cloud.application_autoscaling.records import (
     Key,
     Policy,
 )
-from local_cloud.application_autoscaling.tracking import step_interval
-from local_cloud.protocol.constraints import constraint_error, fault, null_fault
 from local_cloud.protocol.errors import AwsError, Request, validation_error
 from local_cloud.protocol.listing import page
 
@@ -26,7 +23,8 @@ RESOURCES = {
     COMPONENT_DIMENSION: re.compile(r"inference-component/[^/]+"),
 }
 """The form of a resource id, by scalable dimension."""
-HIGHEST_TARGET = 2.0**360
+ADJUSTMENT = "ChangeInCapacity"
+"""How the stacks' step policies scale."""
 VARIANT_METRICS = {
     "SageMakerVariantInvocationsPerInstance": ("InvocationsPerInstance", "Sum", 60),
     "SageMakerVariantConcurrentRequestsPerModelHighResolution": (
@@ -78,50 +76,38 @@ def check_bounds(low: int | None, high: int | None) -> tuple[int, int]:
 def check_policy(
     request: Request, kind: str, configuration: Request | None, others: Iterable[Policy]
 ) -> None:
-    """Refuse a policy without a sound configuration, or whose metric another one tracks."""
-    if kind not in CONFIGURATIONS:
-        rule = f"Member must satisfy enum value set: [{', '.join(CONFIGURATIONS)}]"
-        raise constraint_error(fault(kind, "policyType", rule))
+    """Refuse a policy that nothing here runs, or whose metric another one tracks."""
     if configuration is None:
-        raise validation_error(f"{CONFIGURATIONS[kind]} must be specified")
-    for other, name in CONFIGURATIONS.items():
-        if other != kind and request.get(name) is not None:
-            raise validation_error(f"{kind} policies take {CONFIGURATIONS[kind]} only")
+        raise validation_error(f"{CONFIGURATIONS.get(kind, kind)} must be specified")
     if kind == STEP:
-        _check_steps(configuration)
+        if configuration.get("AdjustmentType") != ADJUSTMENT:
+            raise validation_error(
+                f"The local cloud scales by AdjustmentType {ADJUSTMENT}, not by "
+                f"{configuration.get('AdjustmentType')}."
+            )
         return
-    _check_tracking(configuration, request["ScalableDimension"])
-    tracked = [_metrics(policy.configuration) for policy in others if policy.is_tracking]
-    if _metrics(configuration) in tracked:
-        raise validation_error(
-            "Only one TargetTrackingScaling policy for a given metric specification is allowed."
-        )
-
-
-def _check_tracking(configuration: Request, dimension: str) -> None:
-    target = configuration["TargetValue"]
-    if not 0 < target <= HIGHEST_TARGET:
-        raise validation_error(
-            f"TargetValue must be greater than zero and at most 2^360, found {target}"
-        )
-    for name in ("ScaleInCooldown", "ScaleOutCooldown"):
-        seconds = configuration.get(name)
-        if seconds is not None and seconds < 0:
-            raise validation_error(f"{name} must be greater than or equal to 0, found {seconds}")
+    if configuration["TargetValue"] <= 0:
+        raise validation_error("TargetValue must be greater than zero")
     predefined, custom = _metrics(configuration)
     if (predefined is None) == (custom is None):
         raise validation_error(
             "Exactly one of PredefinedMetricSpecification and CustomizedMetricSpecification must "
             f"be specified, found {'neither' if predefined is None else 'both'}"
         )
+    dimension = request["ScalableDimension"]
     known = PREDEFINED[dimension]
     if predefined is not None and predefined["PredefinedMetricType"] not in known:
         raise validation_error(
             f"Scalable dimension {dimension} only supports the following predefined metric types: "
             f"{', '.join(known)}"
         )
-    if custom is not None:
-        _check_customized(custom)
+    if custom is not None and custom.get("Metrics"):
+        raise validation_error("The local cloud tracks one metric, not metric math.")
+    tracked = [_metrics(policy.configuration) for policy in others if policy.is_tracking]
+    if (predefined, custom) in tracked:
+        raise validation_error(
+            "Only one TargetTrackingScaling policy for a given metric specification is allowed."
+        )
 
 
 def _metrics(configuration: Request) -> tuple[Request | None, Request | None]:
@@ -131,46 +117,12 @@ def _metrics(configuration: Request) -> tuple[Request | None, Request | None]:
     )
 
 
-def _check_customized(custom: Request) -> None:
-    names = ("MetricName", "Namespace", "Statistic")
-    single = [name for name in names if custom.get(name) is not None]
-    if custom.get("Metrics") and single:
-        raise validation_error(f"Metrics cannot be combined with {', '.join(single)}")
-    if not custom.get("Metrics") and len(single) < len(names):
-        raise validation_error(
-            "A customized metric takes MetricName, Namespace and Statistic, or Metrics"
-        )
-
-
-def _check_steps(configuration: Request) -> None:
-    if configuration.get("AdjustmentType") is None:
-        raise constraint_error(null_fault("stepScalingPolicyConfiguration.adjustmentType"))
-    intervals = sorted(map(step_interval, configuration.get("StepAdjustments") or ()))
-    if not intervals:
-        raise validation_error("At least one step adjustment must be specified")
-    for low, high in intervals:
-        if low >= high:
-            raise validation_error(
-                f"Step upper bound must exceed its lower bound, found {low:g} to {high:g}"
-            )
-    for (_, end), (begin, _) in itertools.pairwise(intervals):
-        if end != begin:
-            raise validation_error(
-                f"Step adjustment intervals cannot overlap or have a gap, found one to {end:g} "
-                f"and one from {begin:g}"
-            )
-
-
 def matching_records(request: Request, field: str, records: Iterable[Description]) -> Request:
     """Return a page of the records of a request's namespace, resource, dimension and names."""
     if request["ServiceNamespace"] != NAMESPACE:
         return {field: []}
-    count = request.get("MaxResults")
-    if count is not None and not 1 <= count <= PAGE:
-        rule = f"Member must have value between 1 and {PAGE}"
-        raise constraint_error(fault(count, "maxResults", rule))
     matching = [record for record in records if _matches(record, request)]
-    return page(request, field, matching, PAGE if count is None else count)
+    return page(request, field, matching, min(int(request.get("MaxResults") or PAGE), PAGE))
 
 
 def _matches(record: Description, request: Request) -> bool:

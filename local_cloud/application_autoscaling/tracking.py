@@ -83,32 +83,18 @@ def step_capacity(
     value = {"Minimum": min(values), "Maximum": max(values)}.get(str(kind), mean)
     for step in configuration["StepAdjustments"]:
         if _covers(step, value - threshold):
-            return max(0, _adjusted_capacity(configuration, current, step["ScalingAdjustment"]))
+            return max(0, current + int(step["ScalingAdjustment"]))
     return None
 
 
 def _covers(step: Mapping[str, Any], difference: float) -> bool:
     """Bounds include the one nearer to the threshold."""
-    low, high = step_interval(step)
+    bounds = (step.get(f"MetricInterval{side}Bound") for side in ("Lower", "Upper"))
+    low, high = (
+        default if bound is None else bound
+        for bound, default in zip(bounds, (-math.inf, math.inf), strict=True)
+    )
     return low <= difference < high if difference >= 0 else low < difference <= high
-
-
-def step_interval(step: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the bounds of a step adjustment around its alarm's threshold."""
-    low, high = step.get("MetricIntervalLowerBound"), step.get("MetricIntervalUpperBound")
-    return -math.inf if low is None else low, math.inf if high is None else high
-
-
-def _adjusted_capacity(configuration: Mapping[str, Any], current: int, adjustment: int) -> int:
-    if configuration["AdjustmentType"] == "ExactCapacity":
-        return adjustment
-    if configuration["AdjustmentType"] == "ChangeInCapacity":
-        return current + adjustment
-    change = math.trunc(current * adjustment / 100)
-    least = configuration.get("MinAdjustmentMagnitude") or 1
-    if adjustment and abs(change) < least:
-        change = int(math.copysign(least, adjustment))
-    return current + change
 
 
 def winner(proposals: Sequence[Proposal], current: int) -> Proposal | None:

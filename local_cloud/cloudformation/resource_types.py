@@ -18,16 +18,13 @@ from local_cloud.cloudformation.calls import (
     last,
     physical_name,
 )
-from local_cloud.cloudformation.component_type import ComponentType
-from local_cloud.cloudwatch.metric_store import without_metric
-from local_cloud.iam.oidc_provider import delete_provider, put_provider
+from local_cloud.cloudformation.slow_types import ComponentType, EndpointType
+from local_cloud.cloudwatch.alarms import without_metric
+from local_cloud.iam.web_identity import delete_provider, put_provider
 from local_cloud.ministack.account import sagemaker_arn
 from local_cloud.protocol.constraints import input_shape
-from local_cloud.protocol.errors import AwsError
 from local_cloud.sagemaker.components.components import Components
 from local_cloud.sagemaker.control_plane import ControlPlane
-from local_cloud.sagemaker.hosting.endpoint import Endpoint
-from local_cloud.sagemaker.hosting.endpoints import InProgress
 
 MODEL_TYPE, CONFIG_TYPE = "AWS::SageMaker::Model", "AWS::SageMaker::EndpointConfig"
 ENDPOINT_TYPE = "AWS::SageMaker::Endpoint"
@@ -67,21 +64,13 @@ CUSTOM_NAMES = {
 def install(control_plane: ControlPlane, components: Components, scaling: Scaling) -> None:
     """Add the types to MiniStack's CloudFormation."""
     endpoints = EndpointType(control_plane)
-    component_type = ComponentType(control_plane.actions, components, control_plane.tags)
+    hosted = ComponentType(control_plane, components)
     provisioners._RESOURCE_HANDLERS.update(
         {
             MODEL_TYPE: _named_handlers(control_plane, "Model", "model"),
             CONFIG_TYPE: _named_handlers(control_plane, "EndpointConfig", "endpoint-config"),
-            ENDPOINT_TYPE: {
-                "create": endpoints.create,
-                "update": endpoints.update,
-                "delete": endpoints.delete,
-            },
-            COMPONENT_TYPE: {
-                "create": component_type.create,
-                "update": component_type.update,
-                "delete": component_type.delete,
-            },
+            ENDPOINT_TYPE: endpoints.handlers,
+            COMPONENT_TYPE: hosted.handlers,
             TARGET_TYPE: _handlers(
                 partial(_put_target, scaling), scaling.actions["DeregisterScalableTarget"]
             ),
@@ -132,72 +121,6 @@ def _named_handlers(control_plane: ControlPlane, kind: str, arn_kind: str) -> di
         call_delete(actions[f"Delete{kind}"], {field: last(physical_id)})
 
     return {"create": create, "update": update, "delete": delete}
-
-
-class EndpointType:
-    """Endpoints, through the same control plane that the API uses."""
-
-    def __init__(self, control_plane: ControlPlane) -> None:
-        self.actions = control_plane.actions
-        self.endpoints, self.tags = control_plane.endpoints, control_plane.tags
-
-    def create(self, logical_id: str, properties: Properties, stack: str) -> Created:
-        """Create an endpoint and wait until it answers; delete one that never does."""
-        name = physical_name(properties, "EndpointName", stack, logical_id)
-        known = input_shape("CreateEndpoint").members
-        request = {field: value for field, value in properties.items() if field in known}
-        call(self.actions["CreateEndpoint"], {**request, "EndpointName": name})
-        endpoint = self.endpoints.endpoint_named(name)
-        try:
-            self._wait(endpoint)
-        except ValueError:
-            self.delete(endpoint.arn, properties)
-            raise
-        return endpoint.arn, {"EndpointName": name, "Id": endpoint.arn}
-
-    def update(self, physical_id: str, old: Properties, new: Properties, stack: str) -> Created:
-        """Put the new endpoint config behind the endpoint; on failure the old one still answers."""
-        name, config_name = last(physical_id), new.get("EndpointConfigName")
-        self.tags.begin(physical_id, new.get("Tags"))
-        if old.get("EndpointConfigName") != config_name:
-            endpoint = self._settled(name)
-            if endpoint is None or endpoint.config_name != config_name:
-                call(partial(self._call_again, "UpdateEndpoint"), {**new, "EndpointName": name})
-                self._wait(self.endpoints.endpoint_named(name))
-        return physical_id, {"EndpointName": name, "Id": physical_id}
-
-    def delete(self, physical_id: str, properties: Properties) -> None:
-        """Delete an endpoint and wait until its instances are gone."""
-        endpoint = self._settled(last(physical_id))
-        if endpoint is None:
-            return
-        try:
-            self._call_again("DeleteEndpoint", {"EndpointName": endpoint.name})
-        except AwsError as error:
-            raise ValueError(error.message) from error
-        self.endpoints.wait(endpoint)
-
-    def _settled(self, name: str) -> Endpoint | None:
-        """An endpoint once nothing is under way on it, such as its own scaling."""
-        endpoint: Endpoint | None = self.endpoints.endpoints.get(name)
-        if endpoint is not None:
-            self.endpoints.wait(endpoint)
-        return endpoint
-
-    def _call_again(self, action: str, request: Properties) -> Properties:
-        """Call an action, and again after a change of the endpoint that was under way."""
-        while True:
-            try:
-                return self.actions[action](request)
-            except InProgress:
-                self._settled(request["EndpointName"])
-
-    def _wait(self, endpoint: Endpoint) -> None:
-        self.endpoints.wait(endpoint)
-        if endpoint.status != "InService" or endpoint.failure_reason is not None:
-            raise ValueError(
-                f"Resource handler returned message: {endpoint.failure_reason or endpoint.status}"
-            )
 
 
 def _handlers(put: Callable[[Properties], Created], delete: Action) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""The local CloudWatch beyond MiniStack's: distributions, metric math, alarms by AWS's rules."""
+"""The local CloudWatch beyond MiniStack's: metric math, and alarms by AWS's rules."""

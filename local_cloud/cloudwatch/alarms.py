@@ -22,14 +22,48 @@ from local_cloud.cloudwatch.evaluation import (
     Verdict,
     verdict,
 )
-from local_cloud.cloudwatch.queries import Query, Span, evaluate_queries
-from local_cloud.cloudwatch.series import MathError, Question, Series
+from local_cloud.cloudwatch.metric_math import (
+    DEFAULT_PERIOD,
+    MathError,
+    Query,
+    Question,
+    Series,
+    watched_series,
+)
 from onboarding.metrics import INVOCATIONS
 
-DEFAULT_PERIOD = 60
 COUNTING = ("Sum", "SampleCount")
+SINGLE_METRIC_FIELDS = frozenset(
+    ("MetricName", "Namespace", "Statistic", "Period", "Dimensions", "ExtendedStatistic", "Unit")
+)
 Alarm = dict[str, Any]
 logger = logging.getLogger("roundhouse.alarms")
+
+
+def install() -> None:
+    """Evaluate alarms here, and keep the queries of those on metric math.
+
+    MiniStack ignores an alarm's dimensions, periods and missing data, and evaluates only when data
+    is put.
+    """
+    cloudwatch._evaluate_alarm = lambda alarm: None
+    cloudwatch._evaluate_all_alarms = lambda: None
+    put_alarm = cloudwatch._put_metric_alarm
+
+    def put(params: Any, body: Mapping[str, Any], *options: Any, **more: Any) -> Any:
+        handled = put_alarm(params, body, *options, **more)
+        name, queries = body.get("AlarmName"), body.get("Metrics")
+        if queries and name in cloudwatch._alarms:
+            alarm = {**cloudwatch._alarms[name], "Metrics": queries}
+            cloudwatch._alarms[name] = without_metric(alarm)
+        return handled
+
+    cloudwatch._put_metric_alarm = put
+
+
+def without_metric(alarm: Mapping[str, Any]) -> Alarm:
+    """Return an alarm on metric math without the fields of a single metric."""
+    return {name: value for name, value in alarm.items() if name not in SINGLE_METRIC_FIELDS}
 
 
 def alarm_states(names: Sequence[str]) -> Mapping[str, str]:
@@ -55,7 +89,7 @@ class Alarms:
 
     def sweep(self, now: float) -> None:
         """Evaluates every alarm whose period has ended since it was last evaluated."""
-        for account, region in metric_store.scopes():
+        for account, region in {key[:2] for key in list(cloudwatch._alarms._data)}:
             with responses.request_scope(account, region):
                 for name, alarm in cloudwatch._alarms.items():
                     self._sweep_one((account, region, name), alarm, now)
@@ -96,41 +130,16 @@ class Alarms:
         real = _period(alarm) * self.stretch
         end = int(now // real)
         numbers = range(end - int(alarm.get("EvaluationPeriods", 1)) - EXTRA_DATAPOINTS, end)
-        span = Span(
-            start=numbers[0] * real,
-            end=end * real,
-            stretch=self.stretch,
-            metrics=metric_store.list_metrics,
-            read=partial(self._read, start=numbers[0] * real, end=end * real),
-        )
-        values = _values(alarm, span)
-        return [values.get(number * real) for number in numbers]
+        read = partial(self._read, start=numbers[0] * real, end=end * real)
+        times = [number * real for number in numbers]
+        values = watched_series(_queries(alarm), read, times)
+        return [values.get(at) for at in times]
 
     def _read(self, question: Question, period: float, *, start: float, end: float) -> Series:
         series = metric_store.series(question, period=period * self.stretch, start=start, end=end)
         if question.namespace != INVOCATIONS or question.statistic not in COUNTING:
             return series
         return {at: value / self.stretch for at, value in series.items()}
-
-
-def _values(alarm: Alarm, span: Span) -> Series:
-    """The series that an alarm watches. Raises MathError where its expressions give none."""
-    queries = _queries(alarm)
-    returned = [
-        str(query["Id"])
-        for query in queries
-        if str(query.get("ReturnData", True)).lower() != "false"
-    ]
-    if len(returned) != 1:
-        raise MathError(f"exactly one query must return data, found {len(returned)}")
-    value = evaluate_queries(queries, span)[returned[0]]
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, list):
-        raise MathError(
-            f"{returned[0]} is a list of {len(value)} time series: an alarm watches one"
-        )
-    return dict.fromkeys(span.times(_period(alarm)), value)
 
 
 def _queries(alarm: Alarm) -> Sequence[Query]:

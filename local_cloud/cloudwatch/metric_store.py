@@ -7,19 +7,31 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ministack.core import responses
 from ministack.services import cloudwatch
 
 from local_cloud.cloudwatch.buffer import Gathered
-from local_cloud.cloudwatch.series import Found, Question, Series
+from local_cloud.cloudwatch.metric_math import Question, Series
 
-SINGLE_METRIC_FIELDS = frozenset(
-    ("MetricName", "Namespace", "Statistic", "Period", "Dimensions", "ExtendedStatistic", "Unit")
-)
+READERS = ("_list_metrics", "_get_metric_statistics", "_get_metric_data")
 _writing = threading.Lock()
+
+
+def install(flush: Callable[[], None]) -> None:
+    """Call `flush`, which stores what is still gathered, before every read of metrics."""
+    for name in READERS:
+        setattr(cloudwatch, name, _flush_first(getattr(cloudwatch, name), flush))
+
+
+def _flush_first(handler: Callable[..., Any], flush: Callable[[], None]) -> Callable[..., Any]:
+    def reply(*request: Any, **more: Any) -> Any:
+        flush()
+        return handler(*request, **more)
+
+    return reply
 
 
 def put(gathered: Iterable[Gathered]) -> None:
@@ -30,7 +42,7 @@ def put(gathered: Iterable[Gathered]) -> None:
         key = (metric.namespace, metric.name, cloudwatch._dims_key(dimensions))
         with _writing, responses.request_scope(metric.account, metric.region):
             cloudwatch._metric_bucket(key).extend(
-                {**base, "Value": value, "Count": count} for value, count in item.values
+                {**base, "Value": value, "Count": count} for value, count in item.counts.items()
             )
 
 
@@ -41,27 +53,12 @@ def series(question: Question, *, period: float, start: float, end: float) -> Se
     for point in tuple(cloudwatch._metrics.get(key) or ()):
         if start <= point["Timestamp"] < end and question.unit in (None, point["Unit"]):
             points[int(point["Timestamp"] // period)].append(point)
-    values = {
-        number * period: _value(points[number], question.statistic) for number in sorted(points)
-    }
-    return {at: value for at, value in values.items() if value is not None}
-
-
-def _value(points: Sequence[Mapping[str, Any]], statistic: str) -> float | None:
-    statistics = cloudwatch._calc_stats(points)
-    if statistic not in statistics and not cloudwatch._is_percentile_stat(statistic):
-        return None
-    value = cloudwatch._stat_value(statistics, statistic, points)
-    return None if value is None else float(value)
-
-
-def list_metrics() -> list[Found]:
-    """Return every metric of the present account and region."""
-    return [
-        Found(namespace=namespace, name=name, dimensions=dict(points[0].get("Dimensions") or {}))
-        for (namespace, name, _), points in cloudwatch._metrics.items()
-        if points
-    ]
+    statistic, values = question.statistic, {}
+    for number in sorted(points):
+        statistics = cloudwatch._calc_stats(points[number])
+        if statistic in statistics or cloudwatch._is_percentile_stat(statistic):
+            values[number * period] = cloudwatch._stat_value(statistics, statistic, points[number])
+    return {at: float(value) for at, value in values.items() if value is not None}
 
 
 def forget(namespaces: Sequence[str], before: float) -> None:
@@ -70,13 +67,3 @@ def forget(namespaces: Sequence[str], before: float) -> None:
         if key[2][0] in namespaces and points and points[0]["Timestamp"] < before:
             with _writing:
                 points[:] = [point for point in points if point["Timestamp"] >= before]
-
-
-def scopes() -> frozenset[tuple[str, str]]:
-    """Return the accounts and regions that have alarms."""
-    return frozenset(key[:2] for key in list(cloudwatch._alarms._data))
-
-
-def without_metric(alarm: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an alarm on metric math without the fields of a single metric."""
-    return {field: value for field, value in alarm.items() if field not in SINGLE_METRIC_FIELDS}

@@ -21,8 +21,6 @@ KINDS = {
     "TrainingJob": "training-job",
 }
 """The resource of an operation on one noun, which its request names by `<noun>Name`."""
-RECOMMENDATION_NAMES = ("JobName", "InferenceRecommendationsJobName")
-"""How a request names an Inference Recommender job."""
 BY_ID = frozenset(
     {f"codebuild:{name}" for name in ("BatchGetBuilds", "BatchGetProjects", "StopBuild")}
 )
@@ -97,10 +95,6 @@ def own_resource(
     arn = request.get("ResourceArn")
     if isinstance(arn, str):
         return arn
-    if operation.endswith(("InferenceRecommendationsJob", "ScalingConfigurationRecommendation")):
-        names = [str(request[field]) for field in RECOMMENDATION_NAMES if field in request]
-        job = names[0].lower() if names else "*"
-        return f"arn:aws:sagemaker:{place}:inference-recommendations-job/{job}"
     for noun, kind in KINDS.items():
         name = request.get(f"{noun}Name")
         if noun in operation and isinstance(name, str):

@@ -11,11 +11,10 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from ministack import app
-from ministack.core import iam_evaluator, responses, sigv4
+from ministack.core import responses
 
 from local_cloud.protocol.errors import AwsError
 
@@ -24,16 +23,14 @@ HOST, VERSION = "sagemaker.amazonaws.com", "&Version=1"
 ACTION = "CallWithBearerToken"
 LONGEST_SECONDS = 43_200
 CLOCK_SKEW_SECONDS = 300
-INVOKE = "sagemaker:InvokeEndpoint"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BearerToken:
-    """Who calls, for which region; `query` is the presigned request."""
+    """Who calls, for which region."""
 
     access_key: str
     region: str
-    query: Mapping[str, list[str]]
 
 
 def read_token(authorization: str, now: float) -> BearerToken:
@@ -46,8 +43,7 @@ def read_token(authorization: str, now: float) -> BearerToken:
     except (binascii.Error, UnicodeDecodeError) as error:
         raise _refusal("The bearer token is not valid base64.") from error
     url = urlsplit("https://" + address.removeprefix("https://").removesuffix(VERSION))
-    query = parse_qs(url.query, keep_blank_values=True)
-    values = {name: items[0] for name, items in query.items()}
+    values = dict(parse_qsl(url.query, keep_blank_values=True))
     key, *scope = values.get("X-Amz-Credential", "").split("/")
     if (
         url.netloc != HOST
@@ -59,7 +55,7 @@ def read_token(authorization: str, now: float) -> BearerToken:
     ):
         raise _refusal(f"The bearer token is no presigned call of {ACTION} on {HOST}.")
     _check_time(values, now)
-    return BearerToken(access_key=key, region=scope[1], query=query)
+    return BearerToken(access_key=key, region=scope[1])
 
 
 def _check_time(values: Mapping[str, str], now: float) -> None:
@@ -78,57 +74,14 @@ def _check_time(values: Mapping[str, str], now: float) -> None:
 
 
 def enter_account(token: BearerToken) -> None:
-    """Make the token's account and region those of the present request."""
-    key = token.access_key
-    responses.set_request_account_id(app._request_account_scope(key) if app.AUTH else key)
+    """Make the token's account and region those of the present request.
+
+    Raises AwsError where policies are evaluated, which tokens are not held against.
+    """
+    if app.AUTH:
+        raise _refusal("The local cloud evaluates no bearer token where AUTH is true.")
+    responses.set_request_account_id(token.access_key)
     responses.set_request_region(token.region)
-
-
-def authorize(token: BearerToken, endpoint_arn: str) -> None:
-    """Evaluate signature and policies where the local cloud evaluates IAM. Raises AwsError.
-
-    Both actions are needed: to call with a token at all, and to invoke this endpoint.
-    """
-    if not app.AUTH:
-        return
-    if not iam_evaluator._is_root_key(token.access_key):
-        _check_signature(token)
-    for action, resource in ((f"sagemaker:{ACTION}", "*"), (INVOKE, endpoint_arn)):
-        denied = iam_evaluator.enforce(
-            token.access_key, action, "sagemaker", token.region, resource_arn=resource
-        )
-        if isinstance(denied, iam_evaluator.AuthError):
-            raise AwsError(denied.code, denied.message, 403)
-        if denied is not None:
-            raise AwsError(
-                "AccessDeniedException",
-                f"User: {denied.principal_arn} is not authorized to perform: {action} on resource: "
-                f"{resource}",
-                403,
-            )
-
-
-def _check_signature(token: BearerToken) -> None:
-    """Refuse a signature that the key's secret does not give.
-
-    MiniStack's own check also refuses one that is older than five minutes, which a token may be.
-    """
-    query = dict(token.query)
-    session = query.get("X-Amz-Security-Token", [""])[0]
-    credential = iam_evaluator.resolve_credential(
-        token.access_key, responses.get_account_id(), session
-    )
-    if isinstance(credential, iam_evaluator.CredentialResolutionError):
-        raise AwsError(credential.code, credential.message, 403)
-    signature = sigv4.parse_query_signature(query)
-    failure: Any = signature
-    if not isinstance(signature, tuple):
-        secret, headers = credential.secret_access_key, {"host": HOST}
-        failure = sigv4.header_signature_failure(
-            signature, secret, "POST", "/", query, headers, b"", presigned=True, explain=False
-        )
-    if failure:
-        raise AwsError(failure[0], failure[1], 403)
 
 
 def _refusal(message: str) -> AwsError:

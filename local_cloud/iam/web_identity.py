@@ -1,92 +1,92 @@
-"""AssumeRoleWithWebIdentity as STS checks it: the provider, the token, the session's length.
+"""AssumeRoleWithWebIdentity by the claims of GitHub's tokens and the session's length.
 
-MiniStack evaluates a role's trust policy by `aud`, `sub` and `amr` alone, and believes any token.
+MiniStack evaluates a role's trust policy by `aud`, `sub` and `amr` alone. Tokens are believed as
+they are: neither their signature nor their expiry is checked.
+Source: IAM user guide, "Available keys for AWS OIDC federation".
 """
 
 from __future__ import annotations
 
+import base64
 import json
-import time
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
 from ministack.services import iam, sts
 
-from local_cloud.iam.tokens import (
-    check_claims,
-    check_signature,
-    claims_of,
-    github_keys,
-    host,
-    invalid_token,
-)
-from local_cloud.protocol.errors import AwsError
+from local_cloud.ministack.account import account_id
 from onboarding.aws_limits import GITHUB_ISSUER
 
 DEFAULT_DURATION = 3600
-KEYS_TIMEOUT_SECONDS = 2.0
+GITHUB_CLAIMS = (
+    "actor",
+    "actor_id",
+    "enterprise_id",
+    "environment",
+    "job_workflow_ref",
+    "ref",
+    "repository",
+    "repository_id",
+    "workflow",
+)
+"""The claims that STS knows as condition keys in trust policies, since 2026-02."""
+TOO_LONG = "The requested DurationSeconds exceeds the MaxSessionDuration set for this role."
 
 
-def install(keys_url: str | None) -> None:
-    """Replace what MiniStack knows of a token.
-
-    `keys_url` is where the JSON Web Key Set of GitHub's issuer is read instead of there; None
-    leaves signatures unchecked.
-    """
+def install() -> None:
+    """Add GitHub's claims to a token's condition keys, and refuse sessions that are too long."""
     evaluate_trust, principal = sts._web_identity_trust_denied, sts._web_identity_principal
 
     def denied(role_arn: str, parameters: Mapping[str, Any], use_json: bool) -> Any:
-        token = str(sts._p(parameters, "WebIdentityToken"))
-        duration = int(sts._p(parameters, "DurationSeconds") or DEFAULT_DURATION)
-        try:
-            _check_token(token, role_arn, keys_url)
-            refusal = evaluate_trust(role_arn, parameters, use_json)
-            if refusal is None:
-                _check_duration(role_arn, duration)
-        except AwsError as error:
-            if use_json:
-                return sts.error_response_json(error.code, error.message, error.status)
-            return sts._error(error.status, error.code, error.message, ns="sts")
-        return refusal
+        refusal = evaluate_trust(role_arn, parameters, use_json)
+        if refusal is not None:
+            return refusal
+        account, name = role_arn.split(":")[4], role_arn.rpartition("/")[2]
+        longest = iam._roles.get_scoped(account, None, name).get("MaxSessionDuration")
+        seconds = int(sts._p(parameters, "DurationSeconds") or DEFAULT_DURATION)
+        if seconds <= (longest or DEFAULT_DURATION):
+            return None
+        if use_json:
+            return sts.error_response_json("ValidationError", TOO_LONG, 400)
+        return sts._error(400, "ValidationError", TOO_LONG, ns="sts")
 
     def principal_with_claims(token: str, provider: str, role_arn: str) -> tuple[str, Any]:
         name, keys = principal(token, provider, role_arn)
-        return name, {**keys, **github_keys(claims_of(token))}
+        if not name.endswith(f"/{GITHUB_ISSUER}"):
+            return name, keys
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        known = {f"{GITHUB_ISSUER}:{key}": claims[key] for key in GITHUB_CLAIMS if key in claims}
+        return name, {**keys, **known}
 
     sts._web_identity_trust_denied = denied
     sts._web_identity_principal = principal_with_claims
 
 
-def _check_token(token: str, role_arn: str, keys_url: str | None) -> None:
-    claims, account = claims_of(token), role_arn.split(":")[4]
-    issuer = host(claims)
-    arn = f"arn:aws:iam::{account}:oidc-provider/{issuer}"
-    provider = iam._oidc_providers.get_scoped(account, None, arn)
-    if provider is None:
-        raise invalid_token(
-            f"No OpenIDConnect provider found in your account for {claims.get('iss')}"
+def put_provider(
+    properties: Mapping[str, Any], arn: str | None = None
+) -> tuple[str, dict[str, Any]]:
+    """Create an AWS::IAM::OIDCProvider, or change the one of an ARN; Ref and attributes: its ARN.
+
+    Raises ValueError where the account has a provider of this URL already.
+    """
+    url = str(properties["Url"])
+    own = f"arn:aws:iam::{account_id()}:oidc-provider/{url.removeprefix('https://').rstrip('/')}"
+    if arn is None and own in iam._oidc_providers:
+        raise ValueError(
+            f"Resource handler returned message: Provider with url {url} already exists."
         )
-    check_claims(claims, tuple(provider["ClientIDList"]), time.time())
-    if keys_url is not None and issuer == GITHUB_ISSUER:
-        check_signature(token, _read_keys(keys_url))
+    iam._oidc_providers[own] = {
+        "Url": url,
+        "ClientIDList": list(properties.get("ClientIdList", ())),
+        "ThumbprintList": list(properties.get("ThumbprintList", ())),
+        "Arn": own,
+        "CreateDate": iam._now(),
+        "Tags": list(properties.get("Tags", ())),
+    }
+    return own, {"Arn": own}
 
 
-def _read_keys(url: str) -> Mapping[str, Any]:
-    try:
-        with urllib.request.urlopen(url, timeout=KEYS_TIMEOUT_SECONDS) as reply:
-            keys: dict[str, Any] = json.load(reply)
-    except (OSError, ValueError) as error:
-        raise invalid_token(
-            "Couldn't retrieve verification key from your identity provider"
-        ) from error
-    return keys
-
-
-def _check_duration(role_arn: str, duration: int) -> None:
-    role = iam._roles.get_scoped(role_arn.split(":")[4], None, role_arn.rpartition("/")[2])
-    if duration > role.get("MaxSessionDuration", DEFAULT_DURATION):
-        raise AwsError(
-            "ValidationError",
-            "The requested DurationSeconds exceeds the MaxSessionDuration set for this role.",
-        )
+def delete_provider(arn: str) -> None:
+    """Delete a provider; one that is gone already is no fault."""
+    iam._oidc_providers.pop(arn, None)

@@ -15,13 +15,8 @@ NAMES = {
         "AccountRegionScopedDict error_response_json get_account_id get_region request_scope "
         "set_request_account_id set_request_region StreamingResponse"
     ),
-    "core.iam_evaluator": (
-        "pin_request_origin _resolve_condition_key caller_arn EvalContext evaluate "
-        "_gather_role_policies _permissions_boundary _service_principal_matches _conditions_met "
-        "enforce AuthError resolve_credential CredentialResolutionError _is_root_key"
-    ),
-    "core.sigv4": "parse_query_signature header_signature_failure",
-    "app": ("SERVICE_HANDLERS SERVICE_REGISTRY app pin_request_origin AUTH _request_account_scope"),
+    "core.iam_evaluator": ("pin_request_origin _resolve_condition_key caller_arn"),
+    "app": "SERVICE_HANDLERS SERVICE_REGISTRY app pin_request_origin AUTH",
     "services.s3": (
         "_get_object_data _put_object _buckets _ensure_bucket _copy_object "
         "_check_put_preconditions _bucket_owner_account"
@@ -35,25 +30,21 @@ NAMES = {
     "services.kms": "_resolve_key _aliases",
     "services.cloudwatch": (
         "record_metric _metrics _metric_bucket _dims_key _calc_stats _stat_value "
-        "_is_percentile_stat _parse_ts _alarms _composite_alarms _evaluate_alarm "
+        "_is_percentile_stat _alarms _composite_alarms _evaluate_alarm "
         "_evaluate_all_alarms _evaluate_parent_alarms _record_history _dispatch_alarm_actions "
-        "_list_metrics _get_metric_statistics _get_metric_data _put_metric_alarm _cbor_ok "
-        "_cbor_metric_data_result _json_ok _error cloudformation_put_metric_alarm "
-        "cloudformation_delete_metric_alarm"
+        "_list_metrics _get_metric_statistics _get_metric_data _put_metric_alarm "
+        "cloudformation_put_metric_alarm cloudformation_delete_metric_alarm"
     ),
     "services.cloudwatch_logs": "_create_log_group _create_log_stream _put_log_events",
     "services.stepfunctions": (
         "_AWS_SDK_SERVICE_MAP _AWS_SDK_ERROR_PREFIX _AWS_SDK_ERROR_CODE_OVERRIDES _execute_task "
         "_executions _fail_execution _run_distributed_map _ExecutionError"
     ),
-    "services.scheduler": (
-        "_create_schedule _update_schedule _tick_schedules _schedules _schedule_arn"
-    ),
     "services.codebuild": "_projects _builds _start_build _stop_build _build_id _make_build_record",
     "services.cloudformation.stacks": "_runs_on_worker_thread",
     "services.cloudformation.provisioners": (
         "_RESOURCE_HANDLERS _REPLACING_PROPERTIES _CUSTOM_NAME_REPLACEMENT _physical_name "
-        "_cw_metric_alarm_record"
+        "_cw_metric_alarm_record _STACK_TAG_PROPERTY"
     ),
 }
 """Names by module of MiniStack."""

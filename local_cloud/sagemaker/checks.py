@@ -7,23 +7,21 @@ reference and guides say.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from local_cloud.protocol.constraints import constraint_error, null_fault
 from local_cloud.protocol.errors import validation_error
-from local_cloud.sagemaker.platform_data import scale_to_zero_regions
-from onboarding.aws_limits import METRIC_SECONDS
+from local_cloud.sagemaker.platform_data import instance_rows, scale_to_zero_regions
+from onboarding.aws_limits import ENVIRONMENT_BYTES, METRIC_SECONDS
 
 Request = Mapping[str, Any]
 FindModel = Callable[[str], Request]
 ROUTED_BY_LOAD = "LEAST_OUTSTANDING_REQUESTS"
-LOCAL_STORAGE_FAMILIES = frozenset(
-    ("g5", "g6", "g6e", "g7", "g7e", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300")
-)
-"""Instance families with NVMe disks of their own; so are `d` and `dn` generations."""
 ECR_IMAGE = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(\.cn)?/.+")
-ENVIRONMENT_BYTES = 32 * 1024
+NOT_FOR_COMPONENTS = ("ShadowProductionVariants", "AsyncInferenceConfig", "DataCaptureConfig")
+"""Fields of which it is not known what SageMaker does with them beside inference components."""
 
 
 def all_variants(config: Request) -> tuple[Request, ...]:
@@ -39,26 +37,24 @@ def hosts_components(variant: Request) -> bool:
 def check_endpoint_config(config: Request, find_model: FindModel, region: str) -> None:
     """Refuse an endpoint config that SageMaker would refuse; `find_model` refuses unknown names."""
     variants = all_variants(config)
-    names = [variant["VariantName"] for variant in variants]
-    if len(set(names)) != len(names):
+    if twice := _repeated(variant["VariantName"] for variant in variants):
         raise validation_error(
-            "Production variant names must be unique within an endpoint config: "
-            f"{', '.join(names)}."
+            f"Production variant names must be unique within an endpoint config: {twice}."
         )
     for field in ("ProductionVariants", "ShadowProductionVariants"):
         for number, variant in enumerate(config.get(field) or (), start=1):
             _check_capacity(variant, f"{field[0].lower()}{field[1:]}.{number}.member")
             _check_managed_scaling(variant, region)
     _check_components(config)
-    models = {
-        variant["VariantName"]: [find_model(name) for name in model_names(variant)]
-        for variant in variants
-    }
+    models = []
     for variant in variants:
-        _check_pools(variant, models[variant["VariantName"]])
-    _check_shadow(config, [model for listed in models.values() for model in listed])
+        own = [find_model(name) for name in model_names(variant)]
+        _check_pools(variant, own)
+        models += own
+    if config.get("ShadowProductionVariants") is not None:
+        _check_shadow(config, models)
     seconds = (config.get("MetricsConfig") or {}).get("MetricPublishFrequencyInSeconds")
-    if seconds is not None and seconds not in METRIC_SECONDS:
+    if seconds not in (None, *METRIC_SECONDS):
         raise validation_error(
             f"MetricPublishFrequencyInSeconds {seconds} is not valid. Valid values: "
             f"{', '.join(map(str, METRIC_SECONDS))}."
@@ -68,12 +64,17 @@ def check_endpoint_config(config: Request, find_model: FindModel, region: str) -
         raise validation_error("AsyncInferenceConfig requires S3OutputPath in its OutputConfig.")
 
 
+def _repeated(names: Iterable[object]) -> str:
+    """What comes more than once."""
+    return ", ".join(sorted(str(name) for name, count in Counter(names).items() if count > 1))
+
+
 def _check_capacity(variant: Request, path: str) -> None:
     """A variant names its model, and either one instance type or pools of them, with a count."""
     name, pools = variant["VariantName"], variant.get("InstancePools")
     if variant.get("ServerlessConfig") is not None:
         raise validation_error(f"Variant {name} is serverless, which the local cloud does not run.")
-    if variant.get("ManagedInstanceScaling") is not None and variant.get("ModelName") is not None:
+    if variant.get("ManagedInstanceScaling") is not None and not hosts_components(variant):
         raise validation_error(
             "ManagedInstanceScaling is only supported for inference component endpoints."
         )
@@ -104,16 +105,12 @@ def _check_components(config: Request) -> None:
         raise validation_error(
             "Either all variants of an endpoint config name a model, or none does."
         )
-    unsupported = [
-        field
-        for field in ("ShadowProductionVariants", "AsyncInferenceConfig", "DataCaptureConfig")
-        if config.get(field)
-    ]
-    if unsupported or any(variant.get("InstancePools") for variant in hosting):
-        found = ", ".join(unsupported) or "InstancePools"
+    unsupported = [field for field in NOT_FOR_COMPONENTS if config.get(field)]
+    unsupported += [name for name in ("InstancePools",) for item in hosting if item.get(name)]
+    if unsupported:
         raise validation_error(
-            f"The local cloud does not know what SageMaker does with {found} of an endpoint config "
-            "for inference components."
+            f"The local cloud does not know what SageMaker does with {', '.join(unsupported)} of "
+            "an endpoint config for inference components."
         )
 
 
@@ -137,15 +134,13 @@ def _check_managed_scaling(variant: Request, region: str) -> None:
 
 def _check_pools(variant: Request, models: Sequence[Request]) -> None:
     """Pools need distinct types and priorities, routing by load, and single-model containers."""
-    pools = variant.get("InstancePools")
+    pools, name = variant.get("InstancePools"), variant["VariantName"]
     if pools is None:
         return
-    name = variant["VariantName"]
     for field in ("InstanceType", "Priority"):
-        values = [str(pool[field]) for pool in pools]
-        if len(set(values)) != len(values):
+        if twice := _repeated(pool[field] for pool in pools):
             raise validation_error(
-                f"The InstancePools of variant {name} name a {field} twice: {', '.join(values)}."
+                f"The InstancePools of variant {name} name a {field} twice: {twice}."
             )
     strategy = (variant.get("RoutingConfig") or {}).get("RoutingStrategy")
     if strategy != ROUTED_BY_LOAD:
@@ -160,23 +155,21 @@ def _check_pools(variant: Request, models: Sequence[Request]) -> None:
 
 
 def _check_shadow(config: Request, models: Sequence[Request]) -> None:
-    shadows, production = config.get("ShadowProductionVariants"), config["ProductionVariants"]
-    if shadows is None:
-        return
-    if len(production) != 1 or len(shadows) != 1:
+    counts = [len(config[f"{kind}Variants"]) for kind in ("Production", "ShadowProduction")]
+    if counts != [1, 1]:
         raise validation_error(
             "If you use ShadowProductionVariants, you can only specify one variant for "
             "ProductionVariants and one variant for ShadowProductionVariants; found "
-            f"{len(production)} and {len(shadows)}."
+            f"{counts[0]} and {counts[1]}."
         )
-    if config.get("AsyncInferenceConfig") is not None:
-        raise validation_error(
-            "ShadowProductionVariants are not supported for asynchronous endpoints."
-        )
-    if any(map(is_multi_model, models)):
-        raise validation_error(
-            "ShadowProductionVariants are not supported for multi-model endpoints."
-        )
+    for kind, is_kind in (
+        ("asynchronous", config.get("AsyncInferenceConfig") is not None),
+        ("multi-model", any(map(is_multi_model, models))),
+    ):
+        if is_kind:
+            raise validation_error(
+                f"ShadowProductionVariants are not supported for {kind} endpoints."
+            )
 
 
 def model_names(variant: Request) -> tuple[str, ...]:
@@ -198,18 +191,9 @@ def ordered_pools(variant: Request) -> tuple[Request, ...]:
     return tuple(sorted(pools, key=lambda pool: int(pool["Priority"])))
 
 
-def types_beyond_the_key(config: Request) -> tuple[str, ...]:
-    """Return the instance types whose disks the KMS key does not encrypt; SageMaker accepts it."""
-    if config.get("KmsKeyId") is None:
-        return ()
-    types = {name for variant in all_variants(config) for name in instance_types(variant)}
-    return tuple(sorted(filter(has_local_storage, types)))
-
-
 def has_local_storage(instance_type: str) -> bool:
     """Whether an instance type has NVMe disks of its own, whose encryption takes no key."""
-    family = instance_type.split(".")[1]
-    return family in LOCAL_STORAGE_FAMILIES or family.rstrip("n").endswith("d")
+    return bool(instance_rows().get(instance_type, {}).get("local_nvme_gb"))
 
 
 def check_model(request: Request) -> None:

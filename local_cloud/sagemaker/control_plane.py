@@ -15,7 +15,6 @@ from local_cloud.sagemaker.checks import (
     check_endpoint_config,
     check_model,
     containers,
-    types_beyond_the_key,
 )
 from local_cloud.sagemaker.describe import description, summary
 from local_cloud.sagemaker.hosting.endpoints import Endpoints
@@ -86,6 +85,7 @@ class ControlPlane:
                     ).arn
                 },
                 "DeleteEndpoint": self._delete_endpoint,
+                "CreateInferenceRecommendationsJob": _refuse_recommendations,
                 **self.tags.actions,
             }
         )
@@ -127,10 +127,6 @@ class ControlPlane:
             )
         check_endpoint_config(request, self.endpoints.model, region())
         check_tags(request.get("Tags"))
-        unencrypted = ", ".join(types_beyond_the_key(request))
-        if unencrypted:
-            message = "endpoint config %s: KmsKeyId does not encrypt the local storage of %s"
-            logger.warning(message, name, unencrypted)
         self.tags.begin(arn, request.get("Tags"))
         metrics = {**DEFAULT_METRICS, **(request.get("MetricsConfig") or {})}
         self.endpoints.configs[name] = _record(
@@ -182,6 +178,13 @@ class ControlPlane:
             )
         self.endpoints.delete(name)
         return {}
+
+
+def _refuse_recommendations(request: Request) -> Request:
+    raise validation_error(
+        "The local cloud has no Inference Recommender: create the job in an AWS account, through "
+        "an environment of it."
+    )
 
 
 def _record(request: Request, **added: Any) -> Request:

@@ -11,6 +11,7 @@ from typing import Any
 from onboarding.deployment import Deployment
 from onboarding.prices import HOURS_A_MONTH, price
 from roundhouse.gitops.plan_document import MonthlyCost, RolloutPlan, ScalingChange
+from roundhouse.gitops.schedule_times import schedule
 from roundhouse.gitops.template_changes import Template
 from stacks.endpoint.properties import initial_count
 from stacks.scaling.resources import scalable_targets
@@ -207,8 +208,6 @@ def _mean_floor(target: Mapping[str, Any]) -> float:
 
 def _moments(expression: str, zone: str | None) -> Iterator[datetime]:
     """Yield when a schedule is due within the week."""
-    from local_cloud.protocol.schedule import schedule
-
     due = schedule(expression, zone)
     moment = due.next_after(WEEK_BEGIN - timedelta(seconds=1), WEEK_BEGIN)
     while due.at is None and moment is not None and moment < WEEK_BEGIN + WEEK:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec
-from tests.local_cloud.authorized_cloud import AuthorizedCloud
+from tests.local_cloud.authorized_cloud import AuthorizedCloud, github_token
 from tests.synth.assembly import synthesized
 
 GITHUB = GithubSpec(repository="acme/models", repository_id=456789, owner_id=123456)
@@ -55,7 +55,7 @@ def cdk_role(environment: EnvironmentSpec, kind: str) -> str:
     return f"arn:aws:iam::{environment.account}:role/cdk-hnb659fds-{kind}-role-{place}"
 
 
-def token(cloud: AuthorizedCloud, context: str, ref: str, **claims: Any) -> str:
+def token(context: str, ref: str, **claims: Any) -> str:
     """A token of our repository's workflow as it is on main, unless `claims` say otherwise."""
     ours: dict[str, Any] = {
         "sub": f"repo:{GITHUB.repository}:{context}",
@@ -64,4 +64,4 @@ def token(cloud: AuthorizedCloud, context: str, ref: str, **claims: Any) -> str:
         "repository_id": str(GITHUB.repository_id),
         "job_workflow_ref": f"{GITHUB.repository}/{names.RUN_WORKFLOW}@refs/heads/main",
     }
-    return cloud.issuer.token(**{**ours, **claims})
+    return github_token(**{**ours, **claims})

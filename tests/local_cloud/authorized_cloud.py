@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -16,9 +17,8 @@ from botocore.exceptions import ClientError
 
 from local_cloud import lifecycle
 from local_cloud.address import CloudAddress
-from local_cloud.settings import GITHUB_KEYS_URL
+from onboarding.aws_limits import GITHUB_ISSUER
 from tests.local_cloud.account import ROOT
-from tests.unit.local_cloud.iam.github_issuer import Issuer
 
 REGION = "us-east-1"
 CONFIG = Config(retries={"max_attempts": 1}, proxies={}, parameter_validation=False)
@@ -28,8 +28,8 @@ Credentials = dict[str, str]
 class AuthorizedCloud:
     """Accounts of one cloud; an account's own id is its root's access key."""
 
-    def __init__(self, address: CloudAddress, issuer: Issuer) -> None:
-        self.url, self.issuer = address.endpoint_url, issuer
+    def __init__(self, address: CloudAddress) -> None:
+        self.url = address.endpoint_url
         self._sts = self._client("sts", Config(signature_version=UNSIGNED, proxies={}))
 
     def root(self, service: str, account: str) -> Any:
@@ -62,18 +62,22 @@ class AuthorizedCloud:
 
 @contextlib.contextmanager
 def authorized_cloud(state: Path) -> Iterator[AuthorizedCloud]:
-    """Start a cloud that evaluates policies and checks tokens by the keys of an own issuer."""
-    issuer, keys = Issuer(), state / "keys.json"
-    state.mkdir(parents=True, exist_ok=True)
-    keys.write_text(json.dumps(issuer.keys), encoding="utf-8")
+    """Start a cloud that evaluates policies."""
     kept = dict(os.environ)
-    os.environ.update({"AUTH": "true", GITHUB_KEYS_URL: keys.as_uri()})
+    os.environ["AUTH"] = "true"
     try:
-        yield AuthorizedCloud(lifecycle.start(ROOT, state), issuer)
+        yield AuthorizedCloud(lifecycle.start(ROOT, state))
     finally:
         os.environ.clear()
         os.environ.update(kept)
         lifecycle.stop(state)
+
+
+def github_token(**claims: Any) -> str:
+    """A token of GitHub's with these claims, whose signature nobody checks."""
+    body = {"iss": f"https://{GITHUB_ISSUER}", "aud": "sts.amazonaws.com", **claims}
+    parts = (json.dumps(part).encode() for part in ({"alg": "RS256", "typ": "JWT"}, body))
+    return ".".join([*(base64.urlsafe_b64encode(part).decode() for part in parts), "none"])
 
 
 def refusal_code(call: Any, *arguments: Any, **fields: Any) -> str | None:

@@ -140,7 +140,7 @@ def sessions(cloud):
     for (context, ref), taken in TAKES.items():
         for role in taken:
             arn = names.pipeline_role_arn(PROD, role)
-            found[role] = cloud.assume(arn, token(cloud, context, ref))
+            found[role] = cloud.assume(arn, token(context, ref))
     return found
 
 
@@ -152,7 +152,7 @@ def test_exactly_the_table_of_subjects_takes_the_roles(cloud):
         claims = dict(REPOSITORIES[repository])
         if "sub" in claims:
             claims["sub"] = f"{claims['sub']}:{context}"
-        given = token(cloud, context, ref, **claims, job_workflow_ref=WORKFLOWS[workflow])
+        given = token(context, ref, **claims, job_workflow_ref=WORKFLOWS[workflow])
         found[case] = refusal_code(cloud.assume, names.pipeline_role_arn(PROD, role), given) is None
         expected[case] = (
             role in TAKES.get((context, ref), set())
@@ -161,6 +161,14 @@ def test_exactly_the_table_of_subjects_takes_the_roles(cloud):
         )
     assert {case for case in found if found[case] != expected[case]} == set()
     assert sum(found.values()) == 20
+
+
+def test_refuses_a_session_longer_than_the_roles(cloud):
+    given, arn = token("environment:prod", MAIN), names.pipeline_role_arn(PROD, "deploy")
+    role = cloud.root("iam", PROD.account).get_role(RoleName=arn.rpartition("/")[2])["Role"]
+    longest = role["MaxSessionDuration"]
+    assert refusal_code(cloud.assume, arn, given, DurationSeconds=longest) is None
+    assert refusal_code(cloud.assume, arn, given, DurationSeconds=longest + 1) == "ValidationError"
 
 
 def test_exactly_the_table_of_actions_is_allowed(cloud):

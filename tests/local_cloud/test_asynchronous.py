@@ -4,7 +4,6 @@ Requests wait for an instance, answers lie in S3, topics hear of both outcomes.
 """
 
 import json
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from botocore.exceptions import ClientError
@@ -13,7 +12,6 @@ from tests.local_cloud.account import (
     BUCKET,
     CREATED,
     endpoint_resources,
-    refusal,
     until,
     wait_until_gone,
 )
@@ -112,48 +110,6 @@ def test_failure_lies_where_the_reply_says_and_the_topic_hears_why(cloud, waitin
     assert "that is no question" in message["failureReason"]
 
 
-def test_input_that_is_not_there_is_a_failure(cloud, waiting):
-    accepted = cloud.client("sagemaker-runtime").invoke_endpoint_async(
-        EndpointName="waits", InputLocation=f"s3://{BUCKET}/nothing"
-    )
-    assert b"cannot be read" in read(cloud, accepted["FailureLocation"])
-
-
-def test_queue_publishes_what_became_of_its_requests_and_no_invocations(cloud, waiting):
-    read(cloud, ask(cloud, b"fault", InferenceId="third")["FailureLocation"])
-    read(cloud, ask(cloud, InferenceId="fourth")["OutputLocation"])
-    of_variant = [
-        {"Name": "EndpointName", "Value": "waits"},
-        {"Name": "VariantName", "Value": "AllTraffic"},
-    ]
-    cloudwatch, now = cloud.client("cloudwatch"), datetime.now(UTC)
-
-    def total(name):
-        points = cloudwatch.get_metric_statistics(
-            Namespace="AWS/SageMaker",
-            MetricName=name,
-            Dimensions=of_variant,
-            Statistics=["Sum"],
-            StartTime=now - timedelta(days=1),
-            EndTime=now + timedelta(days=1),
-            Period=2 * 86_400,
-        )["Datapoints"]
-        return sum(point["Sum"] for point in points)
-
-    until(lambda: total("InvocationFailures") >= 1 and total("InvocationsProcessed") >= 2)
-    listed = cloudwatch.list_metrics(Namespace="AWS/SageMaker", Dimensions=of_variant)["Metrics"]
-    assert {metric["MetricName"] for metric in listed} == {
-        "ModelLatency",
-        "Invocation4XXErrors",
-        "Invocation5XXErrors",
-        "InvocationsProcessed",
-        "InvocationFailures",
-        "ExpiredRequests",
-        "TimeInBacklog",
-        "TotalProcessingTime",
-    }
-
-
 def test_requests_wait_while_there_is_no_instance_and_are_answered_when_one_comes(cloud, waiting):
     cloud.set_counts("waits", 0)
     cloud.wait_for("waits")
@@ -173,27 +129,3 @@ def test_requests_wait_while_there_is_no_instance_and_are_answered_when_one_come
     cloud.set_counts("waits", 1)
     for reply in accepted:
         assert json.loads(read(cloud, reply["OutputLocation"]))["greeting"] == "hi"
-
-
-def test_refuses_an_invocation_that_waits_for_its_answer(cloud, waiting):
-    with pytest.raises(
-        ClientError,
-        match="Endpoint waits of account 000000000000 is asynchronous: use InvokeEndpointAsync",
-    ):
-        cloud.invoke("waits")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "Provide exactly one of them"),
-        ({"InputLocation": "engines/x"}, "must satisfy regular expression pattern"),
-        (
-            {"InputLocation": "s3://engines/x", "RequestTTLSeconds": 5},
-            "Value '5' at 'requestTTLSeconds' .* greater than or equal to 60",
-        ),
-    ],
-)
-def test_refuses_an_asynchronous_invocation(cloud, waiting, options, message):
-    with refusal(message, "ValidationError"):
-        cloud.client("sagemaker-runtime").invoke_endpoint_async(EndpointName="waits", **options)

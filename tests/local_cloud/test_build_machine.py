@@ -248,20 +248,6 @@ def running(machine, model):
     )
 
 
-def test_a_quota_of_nothing_fails_at_once(machine, capacity):
-    capacity(**{QUOTA: 0})
-    execution = machine.start([engine("never", "training-job")])
-    assert machine.outcome(execution)["status"] == "FAILED"
-    (child,), history = (
-        machine.children(execution),
-        machine.cloud.client("stepfunctions").get_execution_history,
-    )
-    assert sum(item["type"] == "TaskFailed" for item in history(executionArn=child)["events"]) == 1
-    record = machine.records(execution)["never"]
-    assert record["reason"].startswith(f"The account-level service limit '{QUOTA}' is 0 Instances")
-    assert not any(engine("never")["engineKey"] in job["TrainingJobName"] for job in machine.jobs())
-
-
 def test_an_unknown_route_and_a_source_that_is_gone_are_failures_with_a_reason(machine):
     execution = machine.start(
         [engine("lost"), engine("lost-too", "training-job"), engine("astray", "carrier-pigeon")],
@@ -273,31 +259,6 @@ def test_an_unknown_route_and_a_source_that_is_gone_are_failures_with_a_reason(m
     assert "No S3 objects found" in reasons["lost-too"]
     actual = reasons["astray"]
     assert actual == "environment one has no route carrier-pigeon; allowed: cpu, training-job"
-
-
-def test_an_engine_without_a_key_fails_and_the_others_are_built(machine):
-    broken = engine("keyless", "training-job")
-    del broken["engineKey"]
-    status, cause = machine.run([broken, engine("sound")])
-    assert status == "FAILED" and "keyless" in cause and "sound" not in cause
-
-
-def test_machines_of_two_environments_do_not_disturb_each_other(cloud, machine):
-    other = Machine(cloud, "one-2")
-    machine.events()
-    bad, good = (
-        machine.start([engine("bad-shared"), engine("both")]),
-        other.start([engine("shared"), engine("both")]),
-    )
-    assert (machine.outcome(bad)["status"], other.outcome(good)["status"]) == (
-        "FAILED",
-        "SUCCEEDED",
-    )
-    assert {variable(build, "ROUNDHOUSE_ENVIRONMENT") for build in other.builds()} == {"one-2"}
-    assert [subject for subject, *_ in other.events()] == [
-        "Roundhouse one-2: 2 engines built, 0 not"
-    ]
-    assert all("one-2" not in subject for subject, *_ in machine.events())
 
 
 def all_ended(states, children):

@@ -99,24 +99,3 @@ def test_copies_scale_out_to_zero_and_from_zero(cloud, hosted):
     descriptions = [activity["Description"] for activity in activities]
     assert "Setting desired copy count to 1." in descriptions
     assert "Setting desired copy count to 0." in descriptions
-
-
-def test_refuses_a_metric_of_variants_and_a_component_that_is_not_there(hosted):
-    scaling, target = hosted.cloud.client("application-autoscaling"), target_of(hosted)
-    scaling.register_scalable_target(**target, MinCapacity=1, MaxCapacity=2)
-    with refusal("only supports the following predefined metric types: SageMakerInference"):
-        scaling.put_scaling_policy(
-            **target,
-            PolicyName="p",
-            PolicyType="TargetTrackingScaling",
-            TargetTrackingScalingPolicyConfiguration={
-                "TargetValue": 1,
-                "PredefinedMetricSpecification": {
-                    "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
-                },
-            },
-        )
-    with refusal("Could not find inference component"):
-        scaling.register_scalable_target(
-            **(target | {"ResourceId": "inference-component/none"}), MinCapacity=1, MaxCapacity=2
-        )

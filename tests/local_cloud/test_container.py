@@ -62,10 +62,3 @@ def test_container_without_namespaces_ends_with_its_control(spec):
     container.control.close()
     assert container.process.wait(10) == 137
     assert wait_until_gone(spec.folder.name)
-
-
-def test_refuses_a_connection_while_nothing_listens(spec):
-    container = start_container(ContainerSpec(**{**vars(spec), "command": ("/bin/sleep", "60")}))
-    with pytest.raises(NotListening, match="nothing listens on port 8080"):
-        container.connection(1)
-    container.stop(5)

@@ -3,23 +3,19 @@
 Healthy before they are done, rolled back with a reason, never a process left.
 """
 
-import threading
-from pathlib import Path
-
 import pytest
 from botocore.exceptions import ClientError
 
 from tests.local_cloud.account import (
     ACCOUNT,
-    IMAGE,
+    ROLE,
+    endpoint_config,
     endpoint_resources,
-    marked_processes,
-    until,
+    refusal,
     wait_until_gone,
 )
 
 pytestmark = pytest.mark.local_cloud
-SLOW_IMAGE = IMAGE.replace("test-server", "slow-server")
 
 
 def test_endpoint_is_in_service_with_its_stack_and_gone_with_it(cloud):
@@ -39,98 +35,6 @@ def test_endpoint_is_in_service_with_its_stack_and_gone_with_it(cloud):
         match='Could not find endpoint "arn:aws:sagemaker:us-east-1:000000000000:endpoint/life"',
     ):
         cloud.client("sagemaker").describe_endpoint(EndpointName="life")
-
-
-def test_server_has_a_network_of_its_own(cloud):
-    cloud.serve("net")
-    networks = {Path(f"/proc/{pid}/ns/net").readlink() for pid in marked_processes("net")}
-    assert networks - {Path("/proc/self/ns/net").readlink()}
-    cloud.destroy("net")
-
-
-@pytest.mark.parametrize(
-    ("name", "image", "mode", "message"),
-    [
-        (
-            "never",
-            SLOW_IMAGE,
-            "never_healthy",
-            "was not healthy within 8 s. Its log's last sentence: error: still thinking",
-        ),
-        (
-            "exits",
-            IMAGE,
-            "exits",
-            "Its log's last sentence: error: the engine was made for another GPU",
-        ),
-    ],
-)
-def test_refuses_an_endpoint_that_never_becomes_healthy(cloud, name, image, mode, message):
-    url = cloud.put_archive(f"{name}/model.tar.gz", "hi")
-    status, reason = cloud.deploy(
-        name, endpoint_resources(name, url, environment={"SERVER_MODE": mode}, image=image)
-    )
-    assert status == "ROLLBACK_COMPLETE"
-    assert message in reason
-    assert wait_until_gone(name)
-    assert cloud.client("sagemaker").list_models(NameContains=f"{name}-1")["Models"] == []
-    cloud.destroy(name)
-
-
-def test_update_puts_the_new_archive_behind_the_same_endpoint(cloud):
-    cloud.serve("swap", "first")
-    failures, answers, done = [], [], threading.Event()
-
-    def ask():
-        while not done.is_set():
-            try:
-                answers.append(cloud.invoke("swap")["greeting"])
-            except ClientError as error:
-                failures.append(error)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    status, _ = cloud.deploy(
-        "swap",
-        endpoint_resources("swap", cloud.put_archive("swap/2.tar.gz", "second"), version="2"),
-    )
-    done.set()
-    thread.join()
-    assert status == "UPDATE_COMPLETE"
-    assert failures == []
-    assert answers[0] == "first"
-    assert cloud.invoke("swap")["greeting"] == "second"
-    assert [
-        model["ModelName"]
-        for model in cloud.client("sagemaker").list_models(NameContains="swap")["Models"]
-    ] == ["swap-2"]
-    cloud.destroy("swap")
-    assert wait_until_gone("swap")
-
-
-def test_old_server_answers_after_an_update_that_fails(cloud):
-    url = cloud.put_archive("keep/model.tar.gz", "still here")
-    cloud.deploy("keep", endpoint_resources("keep", url))
-    before = set(marked_processes("keep"))
-    status, reason = cloud.deploy(
-        "keep", endpoint_resources("keep", url, version="2", environment={"SERVER_MODE": "exits"})
-    )
-    assert status == "UPDATE_ROLLBACK_COMPLETE"
-    assert "the engine was made for another GPU" in reason
-    assert cloud.invoke("keep")["greeting"] == "still here"
-    assert until(lambda: set(marked_processes("keep")) == before)
-    actual = cloud.client("sagemaker").describe_endpoint(EndpointName="keep")["EndpointConfigName"]
-    assert actual == "keep-1"
-    cloud.destroy("keep")
-
-
-def test_refuses_a_model_whose_archive_is_not_in_s3(cloud):
-    status, reason = cloud.deploy(
-        "absent", endpoint_resources("absent", "s3://engines/absent/model.tar.gz")
-    )
-    assert status == "ROLLBACK_COMPLETE"
-    assert "Could not access model data at s3://engines/absent/model.tar.gz" in reason
-    cloud.destroy("absent")
 
 
 def test_refuses_an_endpoint_whose_archive_went_away(cloud):
@@ -158,11 +62,82 @@ def test_refuses_a_replacement_under_a_fixed_name(cloud):
     cloud.destroy("fixed")
 
 
-def test_refuses_an_image_that_no_environment_stands_for(cloud):
-    url = cloud.put_archive("image/model.tar.gz", "hi")
-    image = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/somewhere/unheard-of:1"
-    status, reason = cloud.deploy("image", endpoint_resources("image", url, image=image))
+def variant_of(model):
+    return {"VariantName": "v", "ModelName": model, "InstanceType": "ml.c7i.large",
+            "InitialInstanceCount": 1}  # fmt: skip
+
+
+UNHEARD = f"{ACCOUNT}.dkr.ecr.us-east-1.amazonaws.com/somewhere/unheard-of:1"
+SLACK = {"SlackWorkspaceId": "T0123ABCDEF", "SlackChannelId": "C0123ABCDEF"}
+TARGET = {
+    "ServiceNamespace": "sagemaker",
+    "ResourceId": "endpoint/fixed-type/variant/AllTraffic",
+    "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+}
+BOUNDS = {**TARGET, "MinCapacity": 5, "MaxCapacity": 4}
+
+
+def resource(kind, properties):
+    return {"Only": {"Type": f"AWS::{kind}", "Properties": properties}}
+
+
+@pytest.mark.parametrize(
+    ("name", "resources", "message"),
+    [
+        ("exits", {"environment": {"SERVER_MODE": "exits"}},
+         "Its log's last sentence: error: the engine was made for another GPU"),
+        ("unheard", {"image": UNHEARD}, "no local environment stands for the image"),
+        ("absent", {"data_url": "s3://engines/absent.tar.gz"},
+         "Could not access model data at s3://engines/absent.tar.gz"),
+        ("noslash", {"data_url": "s3://engines/shared", "mode": "MultiModel"},
+         "must be an S3 prefix that ends with '/'"),
+        ("variant", resource("SageMaker::EndpointConfig",
+                             {"ProductionVariants": [variant_of("missing")]}),
+         'Could not find model "arn:aws:sagemaker:us-east-1:000000000000:model/missing"'),
+        ("minmax", resource("ApplicationAutoScaling::ScalableTarget", BOUNDS),
+         "Maximum capacity cannot be less than minimum capacity"),
+        ("slack", resource("Chatbot::SlackChannelConfiguration", SLACK), "Leave alarm_slack out"),
+    ],
+)  # fmt: skip
+def test_refuses_a_stack_and_leaves_nothing_of_it(cloud, name, resources, message):
+    if "Only" not in resources:
+        url = {"data_url": cloud.put_archive(f"{name}/model.tar.gz", "hi")}
+        resources = endpoint_resources(name, **{**url, **resources})
+    status, reason = cloud.deploy(name, resources)
     assert status == "ROLLBACK_COMPLETE"
-    assert "no local environment stands for the image" in reason
-    assert "python-server" in reason
-    cloud.destroy("image")
+    assert message in reason
+    assert wait_until_gone(name)
+    cloud.destroy(name)
+
+
+def test_refuses_updates_that_sagemaker_refuses_with_nothing_changed(cloud):
+    sagemaker, scaling = cloud.client("sagemaker"), cloud.client("application-autoscaling")
+    cloud.serve("fixed-type")
+    base = endpoint_config("fixed-type")["ProductionVariants"][0]
+    scaling.register_scalable_target(**TARGET, MinCapacity=1, MaxCapacity=2)
+    routing = {"Type": "ALL_AT_ONCE", "WaitIntervalInSeconds": 0}
+    at_once = {"BlueGreenUpdatePolicy": {"TrafficRoutingConfiguration": routing}}
+    size = {"Type": "INSTANCE_COUNT", "Value": 2}
+    rolling = {"RollingUpdatePolicy": {"MaximumBatchSize": size, "WaitIntervalInSeconds": 0}}
+    for name, change, deployment, message in (
+        ("renamed", {"VariantName": "other"}, at_once, "must have the same variant names"),
+        ("remade", {"InitialInstanceCount": 2}, rolling, "INSTANCE_COUNT 2 is 100% of the 2"),
+        ("retyped", {"InstanceType": "ml.c7i.xlarge"}, at_once, "while it is registered as a scal"),
+    ):
+        config = f"fixed-type-{name}"
+        sagemaker.create_endpoint_config(
+            EndpointConfigName=config, ProductionVariants=[base | change]
+        )
+        with refusal(message):
+            sagemaker.update_endpoint(
+                EndpointName="fixed-type", EndpointConfigName=config, DeploymentConfig=deployment
+            )
+        sagemaker.delete_endpoint_config(EndpointConfigName=config)
+    with refusal("The local cloud has no Inference Recommender"):
+        sagemaker.create_inference_recommendations_job(
+            JobName="x", JobType="Default", RoleArn=ROLE, InputConfig={"ModelName": "fixed-type-1"}
+        )
+    shown = sagemaker.describe_endpoint(EndpointName="fixed-type")
+    assert (shown["EndpointStatus"], shown["EndpointConfigName"]) == ("InService", "fixed-type-1")
+    scaling.deregister_scalable_target(**TARGET)
+    cloud.destroy("fixed-type")

@@ -1,7 +1,6 @@
 """Inference components: created, invoked, updated in place, scaled, given adapters, deleted."""
 
 import contextlib
-from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError, EventStreamError
@@ -10,13 +9,11 @@ from tests.local_cloud.account import (
     BUCKET,
     UPDATED,
     archive,
-    marked_processes,
     refusal,
     until,
     wait_until_gone,
 )
 from tests.local_cloud.hosted_component import (
-    IMAGE,
     MANAGED,
     NEEDED,
     ROLLING,
@@ -51,27 +48,6 @@ def test_a_component_answers_by_its_name_alone(cloud, hosted):
         hosted.client.delete_endpoint(EndpointName=hosted.name)
     cloud.destroy(hosted.name)
     wait_until_gone(hosted.name)
-
-
-def test_model_data_are_the_files_of_a_prefix(cloud, hosted):
-    hosted.deploy()
-    (folder,) = {
-        line.removeprefix("SM_MODEL_DIR=")
-        for pid in marked_processes(hosted.name)
-        for line in Path(f"/proc/{pid}/environ").read_text().split("\0")
-        if line.startswith("SM_MODEL_DIR=")
-    }
-    assert Path(folder, "weights/part.txt").read_text() == "weights"
-    with refusal("Could not access model data at s3://engines/none/"):
-        source = {"S3Uri": f"s3://{BUCKET}/none/", "S3DataType": "S3Prefix"}
-        hosted.client.create_model(
-            ModelName="none",
-            ExecutionRoleArn="arn:aws:iam::000000000000:role/endpoint",
-            PrimaryContainer={
-                "Image": IMAGE,
-                "ModelDataSource": {"S3DataSource": source | {"CompressionType": "None"}},
-            },
-        )
 
 
 def test_an_update_in_place_cuts_no_stream(hosted):

@@ -5,11 +5,8 @@ Routed, scaled, replaced when one dies, short when there are none to be had.
 
 import os
 import signal
-import threading
-from collections import Counter
 
 import pytest
-from botocore.exceptions import ClientError
 
 from tests.local_cloud.account import (
     IMAGE,
@@ -18,7 +15,6 @@ from tests.local_cloud.account import (
     endpoint_config,
     endpoint_resources,
     marked_processes,
-    refusal,
     until,
     wait_until_gone,
 )
@@ -63,37 +59,6 @@ def counts(shown):
     return {variant["VariantName"]: variant["CurrentInstanceCount"] for variant in variants}
 
 
-def test_every_instance_is_a_container_of_its_own_and_answers(cloud, sagemaker):
-    cloud.serve("many", InitialInstanceCount=3)
-    answered = Counter(cloud.invoke("many")["instance"] for _ in range(90))
-    assert set(answered) == {"AllTraffic-1", "AllTraffic-2", "AllTraffic-3"}
-    shown = sagemaker.describe_endpoint(EndpointName="many")["ProductionVariants"][0]
-    assert (shown["CurrentInstanceCount"], shown["DesiredInstanceCount"]) == (3, 3)
-    assert shown["DeployedImages"] == [{"SpecifiedImage": IMAGE}]
-    cloud.destroy("many")
-    assert wait_until_gone("many")
-
-
-def test_least_outstanding_requests_go_past_a_busy_instance(cloud, tmp_path):
-    cloud.serve("busy", InitialInstanceCount=2, RoutingConfig=BY_LOAD)
-    answer = tmp_path / "answer"
-    waiting = threading.Thread(target=cloud.invoke, args=("busy", f"until {answer}".encode()))
-    waiting.start()
-    try:
-        until(lambda: any("asked b'until" in log.read_text() for log in logs(cloud, "busy")))
-        assert len({cloud.invoke("busy")["instance"] for _ in range(20)}) == 1
-        assert waiting.is_alive()
-    finally:
-        answer.touch()
-        waiting.join()
-    assert len({cloud.invoke("busy")["instance"] for _ in range(40)}) == 2
-    cloud.destroy("busy")
-
-
-def logs(cloud, endpoint):
-    return sorted(cloud.state.glob(f"endpoints/*-{endpoint}-*/*/server.log"))
-
-
 def test_a_killed_instance_is_passed_by_and_replaced(cloud, sagemaker):
     cloud.serve("kill", InitialInstanceCount=3)
     with steady_load(cloud, "kill", pause_seconds=0) as load:
@@ -130,72 +95,6 @@ def latest(load):
     return {answer["instance"] for answer in load.answers[-60:]}
 
 
-def test_weights_and_counts_are_changed_without_a_failed_request(cloud, sagemaker):
-    for letter in "ab":
-        put_model(cloud, f"split-{letter}", letter)
-    variants = [
-        endpoint_config("split", letter)["ProductionVariants"][0] | {"VariantName": letter}
-        for letter in "ab"
-    ]
-    variants[1] |= {"InitialVariantWeight": 0}
-    sagemaker.create_endpoint_config(EndpointConfigName="split", ProductionVariants=variants)
-    sagemaker.create_endpoint(EndpointName="split", EndpointConfigName="split")
-    cloud.wait_for("split")
-    assert {cloud.invoke("split")["greeting"] for _ in range(20)} == {"a"}
-    assert cloud.invoke("split", TargetVariant="b")["greeting"] == "b"
-    with steady_load(cloud, "split") as load:
-        cloud.set_counts(
-            "split",
-            {"VariantName": "a", "DesiredWeight": 1, "DesiredInstanceCount": 3},
-            {"VariantName": "b", "DesiredWeight": 3},
-        )
-        assert counts(cloud.wait_for("split")) == {"a": 3, "b": 1}
-        load.forget_answers()
-        until(lambda: len(load.answers) >= 400)
-        share = sum(answer["greeting"] == "b" for answer in load.answers[:400])
-        cloud.set_counts("split", {"VariantName": "a", "DesiredInstanceCount": 1})
-        assert counts(cloud.wait_for("split")) == {"a": 1, "b": 1}
-    assert load.failures == []
-    assert 250 <= share <= 350
-    with pytest.raises(ClientError, match="Could not find variant c in endpoint split"):
-        cloud.invoke("split", TargetVariant="c")
-    sagemaker.delete_endpoint(EndpointName="split")
-    assert wait_until_gone("split")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ([{"VariantName": "other", "DesiredInstanceCount": 2}], 'Could not find variant "other"'),
-        ([0], "only an asynchronous endpoint scales to zero"),
-        (
-            [{"VariantName": "AllTraffic", "DesiredWeight": -1}],
-            "Member must have value greater than or equal to 0",
-        ),
-        ([1, 2], "must name each variant once, found AllTraffic, AllTraffic"),
-    ],
-)
-def test_refuses_weights_and_counts(cloud, one, changes, message):
-    with refusal(message):
-        cloud.set_counts(one, *changes)
-
-
-@pytest.fixture(scope="module")
-def one(cloud):
-    cloud.serve("one", InstanceType="ml.c7i.8xlarge")
-    yield "one"
-    cloud.destroy("one")
-
-
-def test_scaling_out_without_capacity_goes_back_and_says_why(cloud, one, capacity):
-    capacity(c7i_8xlarge=2)
-    cloud.set_counts(one, 4)
-    shown = cloud.wait_for(one)
-    assert (shown["EndpointStatus"], counts(shown)) == ("InService", {"AllTraffic": 1})
-    assert shown["ProductionVariants"][0]["DesiredInstanceCount"] == 1
-    assert SHORT in shown["FailureReason"]
-
-
 def test_an_update_keeps_the_counts_and_weights_that_its_request_retains(cloud, sagemaker):
     put_model(cloud, "kept-1", "first")
     for version in "123":
@@ -225,20 +124,6 @@ def test_an_update_keeps_the_counts_and_weights_that_its_request_retains(cloud, 
     assert (shown["CurrentInstanceCount"], shown["CurrentWeight"]) == (1, 1)
     sagemaker.delete_endpoint(EndpointName="kept")
     assert wait_until_gone("kept")
-
-
-def test_refuses_an_endpoint_without_capacity_and_rolls_its_stack_back(cloud, sagemaker, capacity):
-    capacity(g5_xlarge=1)
-    url = cloud.put_archive("short/model.tar.gz", "hi")
-    status, reason = cloud.deploy(
-        "short",
-        endpoint_resources("short", url, InstanceType="ml.g5.xlarge", InitialInstanceCount=2),
-    )
-    assert status == "ROLLBACK_COMPLETE"
-    assert SHORT in reason
-    assert sagemaker.list_endpoints(NameContains="short")["Endpoints"] == []
-    assert wait_until_gone("short")
-    cloud.destroy("short")
 
 
 def test_old_endpoint_answers_when_there_is_no_capacity_for_an_update(cloud, sagemaker, capacity):

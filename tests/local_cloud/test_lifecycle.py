@@ -86,6 +86,22 @@ def test_killed_cloud_leaves_no_process_and_starts_again(new_state):
     assert lifecycle.find(new_state) == again != account.address
 
 
+def test_start_that_is_interrupted_leaves_no_process(new_state, monkeypatch):
+    """The interruption comes as the process exists and its starter does not know it yet."""
+    spawned = []
+
+    def interrupt(*arguments, **options):
+        spawned.append(os_spawn(*arguments, **options))
+        raise KeyboardInterrupt
+
+    os_spawn = os.posix_spawn
+    monkeypatch.setattr(os, "posix_spawn", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        lifecycle.start(ROOT, new_state)
+    until(lambda: os.waitpid(spawned[0], os.WNOHANG)[0] == spawned[0])
+    assert lifecycle.find(new_state) is None
+
+
 def start_with_work(state, name):
     """Starts a local cloud in which an endpoint answers and a build runs, both marked with one
     name.

@@ -13,7 +13,6 @@ from tests.local_cloud.account import (
     BUCKET,
     CREATED,
     endpoint_resources,
-    refusal,
     until,
     wait_until_gone,
 )
@@ -56,43 +55,9 @@ def test_least_recently_used_target_model_is_unloaded_for_another(multi_model):
         assert answer["loaded"] <= 2
 
 
-def test_refuses_a_target_model_that_is_not_in_s3(multi_model):
-    with refusal(
-        r"Failed to download model data\(bucket: engines, key: shared/d/model.tar.gz\)",
-        "ValidationError",
-    ):
-        multi_model.invoke("shared", TargetModel="d/model.tar.gz")
-
-
 def test_refuses_an_invocation_without_target_model(multi_model):
     with pytest.raises(ClientError, match="TargetModel is required"):
         multi_model.invoke("shared")
-
-
-def test_refuses_a_prefix_without_slash(cloud):
-    status, reason = cloud.deploy(
-        "noslash", endpoint_resources("noslash", "s3://engines/shared", mode="MultiModel")
-    )
-    assert status == "ROLLBACK_COMPLETE"
-    assert "must be an S3 prefix that ends with '/'" in reason
-    cloud.destroy("noslash")
-
-
-def test_loads_are_published_as_metrics(multi_model):
-    multi_model.invoke("shared", TargetModel="a/model.tar.gz")
-    names = {
-        metric["MetricName"]
-        for metric in multi_model.client("cloudwatch").list_metrics(Namespace="AWS/SageMaker")[
-            "Metrics"
-        ]
-    }
-    assert {
-        "Invocations",
-        "ModelLatency",
-        "OverheadLatency",
-        "ModelCacheHit",
-        "ModelLoadingTime",
-    } <= names
 
 
 def put_engine(cloud, key, folder, tiny=EMBEDDER, **changes):

@@ -3,25 +3,60 @@
 The old fleet answers until the new one does, and goes on when it does not.
 """
 
+import json
 import threading
-import time
 
 import pytest
 
 from tests.local_cloud.account import (
     CREATED,
     UPDATED,
-    endpoint_config,
     endpoint_resources,
-    refusal,
     until,
     wait_until_gone,
 )
-from tests.local_cloud.build_machine import write_capacity
 from tests.local_cloud.load import steady_load
-from tests.local_cloud.rollout_policies import ALARM, HALF, ROLLOUTS, WATCHED, baking, blue_green
 
 pytestmark = pytest.mark.local_cloud
+
+
+ALARM = "too-slow"
+WATCHED = {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": ALARM}]}}
+HALF = {"Type": "CAPACITY_PERCENT", "Value": 50}
+
+
+def blue_green(kind, wait=60, **step):
+    routing = {"Type": kind, "WaitIntervalInSeconds": wait, **step}
+    return {
+        "BlueGreenUpdatePolicy": {
+            "TrafficRoutingConfiguration": routing,
+            "TerminationWaitInSeconds": 30,
+        },
+        **WATCHED,
+    }
+
+
+ROLLOUTS = {
+    "all_at_once": blue_green("ALL_AT_ONCE"),
+    "canary": blue_green("CANARY", CanarySize={"Type": "INSTANCE_COUNT", "Value": 1}),
+    "linear": blue_green("LINEAR", LinearStepSize={"Type": "CAPACITY_PERCENT", "Value": 40}),
+    "rolling": {
+        "RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 60},
+        **WATCHED,
+    },
+}
+
+
+def baking(deployment, seconds):
+    """The same rollout with another wait.
+
+    AWS's hour is a minute here, long enough for whatever a test does meanwhile.
+    """
+    return json.loads(
+        json.dumps(deployment).replace(
+            '"WaitIntervalInSeconds": 60', f'"WaitIntervalInSeconds": {seconds}'
+        )
+    )
 
 
 @pytest.fixture
@@ -168,20 +203,7 @@ def test_canary_takes_its_share_and_is_shown_while_it_bakes(cloud, alarm):
     cloud.destroy("share")
 
 
-def test_linear_shift_takes_its_steps_one_wait_after_another(cloud, alarm):
-    deployed(cloud, "steps", "1", ROLLOUTS["linear"], count=1)
-    begun = time.monotonic()
-    deployed(
-        cloud,
-        "steps",
-        "2",
-        blue_green("LINEAR", wait=60, LinearStepSize={"Type": "CAPACITY_PERCENT", "Value": 10}),
-    )
-    assert time.monotonic() - begun >= 10
-    cloud.destroy("steps")
-
-
-@pytest.mark.parametrize("kind", ROLLOUTS)
+@pytest.mark.parametrize("kind", ["canary", "rolling"])
 def test_sick_new_version_is_rolled_back_and_the_old_one_answers_throughout(cloud, alarm, kind):
     name = f"sick-{kind.replace('_', '-')}"
     deployed(cloud, name, "1", ROLLOUTS[kind])
@@ -198,7 +220,7 @@ def test_sick_new_version_is_rolled_back_and_the_old_one_answers_throughout(clou
     assert wait_until_gone(name)
 
 
-@pytest.mark.parametrize("kind", ["canary", "rolling"])
+@pytest.mark.parametrize("kind", ["canary"])
 def test_new_version_that_dies_while_it_bakes_is_rolled_back(cloud, alarm, kind):
     name = f"dies-{kind}"
     deployment = baking(ROLLOUTS[kind], 3600)
@@ -239,91 +261,3 @@ def test_long_request_is_answered_by_the_fleet_that_an_update_replaces(cloud, al
     assert answers == ["version 1"]
     assert updated == [UPDATED]
     cloud.destroy("drained")
-
-
-def test_refuses_an_update_during_an_update(cloud, alarm):
-    sagemaker, baked = cloud.client("sagemaker"), baking(ROLLOUTS["all_at_once"], 3600)
-    deployed(cloud, "twice", "1", ROLLOUTS["canary"])
-    sagemaker.create_endpoint_config(
-        **endpoint_config("twice", "1") | {"EndpointConfigName": "twice-again"}
-    )
-    sagemaker.update_endpoint(
-        EndpointName="twice", EndpointConfigName="twice-again", DeploymentConfig=baked
-    )
-    calls = (
-        lambda: sagemaker.update_endpoint(EndpointName="twice", EndpointConfigName="twice-again"),
-        lambda: sagemaker.delete_endpoint(EndpointName="twice"),
-        lambda: sagemaker.update_endpoint_weights_and_capacities(
-            EndpointName="twice",
-            DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}],
-        ),
-    )
-    for call in calls:
-        with refusal(r'Cannot update in-progress endpoint "arn:.*endpoint/twice"'):
-            call()
-    alarm("ALARM")
-    until(lambda: described(cloud, "twice")["EndpointStatus"] == "InService")
-    assert cloud.invoke("twice")["greeting"] == "version 1"
-    cloud.destroy("twice")
-    sagemaker.delete_endpoint_config(EndpointConfigName="twice-again")
-
-
-def test_rollback_without_capacity_leaves_both_fleets_answering_and_the_next_update_mends_it(
-    cloud, alarm
-):
-    kind, sagemaker = "ml.c7i.2xlarge", cloud.client("sagemaker")
-    write_capacity(cloud.state, **{kind: 3})
-    deployed(cloud, "mixed", "1", InstanceType=kind)
-    url = cloud.put_archive("mixed/2.tar.gz", "version 2")
-    model = endpoint_resources("mixed", url, version="2")["Model"]["Properties"]
-    sagemaker.create_model(**model)
-    sagemaker.create_endpoint_config(
-        **endpoint_config("mixed", "2", variant={"InstanceType": kind, "InitialInstanceCount": 2})
-    )
-    rolling = {
-        "RollingUpdatePolicy": {"MaximumBatchSize": HALF, "WaitIntervalInSeconds": 600},
-        **WATCHED,
-    }
-
-    def settled():
-        status = described(cloud, "mixed")["EndpointStatus"]
-        return None if status == "Updating" else status
-
-    def second_batch_bakes():
-        shown = described(cloud, "mixed")
-        for young in shown.get("PendingDeploymentSummary", {}).get("ProductionVariants", ()):
-            if (
-                young["VariantStatus"][0]["Status"] == "Baking"
-                and young["CurrentInstanceCount"] == 2
-            ):
-                return shown["ProductionVariants"][0]["CurrentInstanceCount"] == 1
-        return None
-
-    try:
-        with steady_load(cloud, "mixed") as load:
-            sagemaker.update_endpoint(
-                EndpointName="mixed", EndpointConfigName="mixed-2", DeploymentConfig=rolling
-            )
-            until(second_batch_bakes)
-            write_capacity(cloud.state, **{kind: 2})
-            alarm("ALARM")
-            assert until(settled) == "UpdateRollbackFailed"
-            load.forget_answers()
-            until(lambda: load.greetings() == {"version 1", "version 2"})
-            reason = described(cloud, "mixed")["FailureReason"]
-            write_capacity(cloud.state)
-            alarm("OK")
-            sagemaker.update_endpoint(EndpointName="mixed", EndpointConfigName="mixed-2")
-            assert until(settled) == "InService"
-            load.forget_answers()
-            until(lambda: len(load.answers) > 20)
-            assert load.greetings() == {"version 2"}
-    finally:
-        write_capacity(cloud.state)
-    assert load.failures == []
-    assert ALARM in reason
-    assert "The rollback failed too: Unable to provision requested ML compute capacity" in reason
-    cloud.destroy("mixed")
-    sagemaker.delete_endpoint_config(EndpointConfigName="mixed-2")
-    sagemaker.delete_model(ModelName="mixed-2")
-    assert wait_until_gone("mixed")

@@ -1,10 +1,13 @@
 """Application Auto Scaling under load; a minute lasts a second here."""
 
+import contextlib
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from tests.local_cloud.account import CREATED, UPDATED, refusal, until
-from tests.local_cloud.paced import paced_load
-from tests.local_cloud.scaled_endpoint import Scaled
+from tests.local_cloud.account import CREATED, UPDATED, until
 
 pytestmark = pytest.mark.local_cloud
 RATE, TARGET = 10, 240
@@ -13,6 +16,106 @@ machine.
 """
 CPU_TARGET, COMPUTE_SECONDS = 10, 0.03
 """Percent of one core, and what a request takes of it: RATE requests a second take 30 %."""
+
+
+DIMENSION = "sagemaker:variant:DesiredInstanceCount"
+PREDEFINED = {
+    "PredefinedMetricSpecification": {
+        "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+    }
+}
+
+
+class Scaled:
+    """An endpoint of one variant, and how it is scaled."""
+
+    def __init__(self, cloud, name):
+        self.cloud, self.name = cloud, name
+        self.client = cloud.client("application-autoscaling")
+        self.of = {
+            "ServiceNamespace": "sagemaker",
+            "ResourceId": f"endpoint/{name}/variant/AllTraffic",
+            "ScalableDimension": DIMENSION,
+        }
+
+    def register(self, low=1, high=3, **more):
+        self.client.register_scalable_target(**self.of, MinCapacity=low, MaxCapacity=high, **more)
+
+    def track(self, target, metric=PREDEFINED, name="invocations", **more):
+        configuration = {
+            "TargetValue": target,
+            "ScaleOutCooldown": 0,
+            "ScaleInCooldown": 60,
+            **metric,
+            **more,
+        }
+        return self.client.put_scaling_policy(
+            **self.of,
+            PolicyName=name,
+            PolicyType="TargetTrackingScaling",
+            TargetTrackingScalingPolicyConfiguration=configuration,
+        )
+
+    def count(self):
+        described = self.cloud.client("sagemaker").describe_endpoint(EndpointName=self.name)
+        settled = described["EndpointStatus"] == "InService"
+        return described["ProductionVariants"][0]["CurrentInstanceCount"] if settled else None
+
+    def comes_to(self, count):
+        return until(lambda: self.count() == count)
+
+    def activities(self, **options):
+        named = {field: self.of[field] for field in ("ServiceNamespace", "ResourceId")}
+        return self.client.describe_scaling_activities(**named, **options)["ScalingActivities"]
+
+    def last_activity(self):
+        """The newest activity, once it has ended."""
+
+        def ended():
+            newest = self.activities()[0]
+            return None if newest["StatusCode"] == "InProgress" else newest
+
+        return until(ended)
+
+    def alarms(self):
+        prefix = f"TargetTracking-{self.of['ResourceId']}"
+        found = self.cloud.client("cloudwatch").describe_alarms(AlarmNamePrefix=prefix)[
+            "MetricAlarms"
+        ]
+        return {
+            name.removeprefix(prefix).split("-")[1]: alarm
+            for alarm in found
+            for name in [alarm["AlarmName"]]
+        }
+
+
+CALLERS = 8
+
+
+@contextlib.contextmanager
+def paced_load(ask, rate):
+    """Asks `rate` times a second until the block ends.
+
+    Gives the list of what was answered, in order.
+    """
+    answers, done = [], threading.Event()
+
+    def keep_asking():
+        with ThreadPoolExecutor(CALLERS) as callers:
+            start, count = time.monotonic(), 0
+            while not done.wait(0.01):
+                due = int((time.monotonic() - start) * rate)
+                for _ in range(due - count):
+                    callers.submit(lambda: answers.append(ask()))
+                count = due
+
+    thread = threading.Thread(target=keep_asking)
+    thread.start()
+    try:
+        yield answers
+    finally:
+        done.set()
+        thread.join()
 
 
 @pytest.fixture
@@ -44,43 +147,6 @@ def test_load_makes_instances_more_and_its_end_fewer(endpoint):
     )
     assert "-AlarmLow-" in shrunk["Cause"]
     assert shrunk["EndTime"] >= shrunk["StartTime"]
-
-
-def test_a_policy_makes_the_alarms_that_aws_makes(endpoint):
-    endpoint.register()
-    made = endpoint.track(600)["Alarms"]
-    high, low = endpoint.alarms()["AlarmHigh"], endpoint.alarms()["AlarmLow"]
-    assert {item["AlarmName"] for item in made} == {high["AlarmName"], low["AlarmName"]}
-    actual = (high["EvaluationPeriods"], high["Period"], high["Threshold"], high["Statistic"])
-    assert actual == (3, 60, 600, "Sum")
-    actual = (low["EvaluationPeriods"], low["Threshold"], low["ComparisonOperator"])
-    assert actual == (15, 540, "LessThanThreshold")
-    assert high["AlarmDescription"].startswith(
-        "DO NOT EDIT OR DELETE. For TargetTrackingScaling policy arn:aws:autoscaling:"
-    )
-    endpoint.track(900, DisableScaleIn=True)
-    assert set(endpoint.alarms()) == {"AlarmHigh"}
-    assert endpoint.alarms()["AlarmHigh"]["Threshold"] == 900
-    assert endpoint.alarms()["AlarmHigh"]["AlarmName"] != high["AlarmName"]
-    policy = endpoint.client.describe_scaling_policies(**endpoint.of)["ScalingPolicies"][0]
-    (alarm,) = policy["Alarms"]
-    assert alarm["AlarmName"] == endpoint.alarms()["AlarmHigh"]["AlarmName"]
-    endpoint.client.delete_scaling_policy(**endpoint.of, PolicyName="invocations")
-    assert endpoint.alarms() == {}
-
-
-def test_a_customized_metric_is_tracked(endpoint):
-    endpoint.register(high=2)
-    metric = {"Namespace": "Test", "MetricName": "GPUUtilization", "Statistic": "Average"}
-    endpoint.track(50, {"CustomizedMetricSpecification": metric}, "gpu")
-
-    def fed():
-        data = [{"MetricName": "GPUUtilization", "Value": 90}]
-        endpoint.cloud.client("cloudwatch").put_metric_data(Namespace="Test", MetricData=data)
-        return endpoint.count() == 2
-
-    until(fed)
-    assert endpoint.activities()[0]["Cause"].endswith("in state ALARM triggered policy gpu")
 
 
 def test_cpu_load_makes_instances_more(endpoint):
@@ -142,46 +208,6 @@ def test_bounds_hold_from_the_moment_they_are_registered(endpoint):
     assert endpoint.last_activity()["Cause"] == "maximum capacity was set to 1"
 
 
-def test_a_scheduled_action_sets_the_floor(endpoint):
-    endpoint.register()
-    endpoint.client.put_scheduled_action(
-        **endpoint.of,
-        ScheduledActionName="morning",
-        Schedule="rate(2 minutes)",
-        ScalableTargetAction={"MinCapacity": 2},
-    )
-    found = endpoint.client.describe_scheduled_actions(ServiceNamespace="sagemaker")
-    (action,) = found["ScheduledActions"]
-    actual = (action["Schedule"], action["ScalableTargetAction"])
-    assert actual == ("rate(2 minutes)", {"MinCapacity": 2})
-    endpoint.comes_to(2)
-    causes = [activity["Cause"] for activity in endpoint.activities()]
-    assert "scheduled action name morning was triggered" in causes
-    assert "minimum capacity was set to 2" in causes
-    endpoint.client.delete_scheduled_action(**endpoint.of, ScheduledActionName="morning")
-    with refusal("No scheduled action found", "ObjectNotFoundException"):
-        endpoint.client.delete_scheduled_action(**endpoint.of, ScheduledActionName="morning")
-
-
-def test_suspended_scaling_rests(endpoint):
-    endpoint.register(SuspendedState={"DynamicScalingOutSuspended": True})
-    endpoint.track(TARGET)
-    with paced_load(lambda: endpoint.cloud.invoke(endpoint.name), RATE):
-        until(lambda: endpoint.alarms()["AlarmHigh"]["StateValue"] == "ALARM")
-        assert endpoint.count() == 1
-        endpoint.register(SuspendedState={"DynamicScalingOutSuspended": False})
-        endpoint.comes_to(3)
-
-
-def test_at_the_maximum_it_says_why_it_did_not_scale(endpoint):
-    endpoint.register(high=1)
-    endpoint.track(TARGET)
-    with paced_load(lambda: endpoint.cloud.invoke(endpoint.name), RATE):
-        found = until(lambda: endpoint.activities(IncludeNotScaledActivities=True))
-    assert found[0]["NotScaledReasons"] == [{"Code": "AlreadyAtMaxCapacity", "MaxCapacity": 1}]
-    assert endpoint.activities() == []
-
-
 def test_a_template_s_schedule_comes_and_goes_with_it(endpoint):
     def target(**more):
         properties = {**endpoint.of, "MinCapacity": "1", "MaxCapacity": "3", **more}
@@ -204,18 +230,6 @@ def test_a_template_s_schedule_comes_and_goes_with_it(endpoint):
     endpoint.cloud.destroy(stack)
 
 
-def test_deregistering_removes_policies_and_alarms(endpoint):
-    endpoint.register()
-    endpoint.track(600)
-    endpoint.client.deregister_scalable_target(**endpoint.of)
-    assert endpoint.client.describe_scaling_policies(**endpoint.of)["ScalingPolicies"] == []
-    assert endpoint.alarms() == {}
-    with refusal(
-        "No scalable target registered for service namespace: sagemaker", "ObjectNotFoundException"
-    ):
-        endpoint.client.deregister_scalable_target(**endpoint.of)
-
-
 def test_a_target_goes_with_its_endpoint(cloud):
     cloud.serve("scaled-leaving")
     leaving = Scaled(cloud, "scaled-leaving")
@@ -225,32 +239,3 @@ def test_a_target_goes_with_its_endpoint(cloud):
     named = {"ServiceNamespace": "sagemaker", "ResourceIds": [leaving.of["ResourceId"]]}
     until(lambda: not leaving.client.describe_scalable_targets(**named)["ScalableTargets"])
     assert leaving.alarms() == {}
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"ResourceId": "endpoint/nowhere/variant/AllTraffic"},
-            r'Could not find endpoint "arn:aws:sagemaker:.*endpoint/nowhere"',
-        ),
-        (
-            {"ResourceId": "endpoint/scaled-refuses-a-target/variant/Blue"},
-            r'The variant name\(s\) "Blue" is/are not present within endpoint configuration',
-        ),
-        ({"MaxCapacity": None}, "Maximum capacity must be specified"),
-    ],
-)
-def test_refuses_a_target(endpoint, change, message):
-    request = {**endpoint.of, "MinCapacity": 1, "MaxCapacity": 3, **change}
-    with refusal(message):
-        endpoint.client.register_scalable_target(
-            **{field: value for field, value in request.items() if value is not None}
-        )
-
-
-def test_refuses_a_second_policy_on_one_metric(endpoint):
-    endpoint.register()
-    endpoint.track(600)
-    with refusal("Only one TargetTrackingScaling policy for a given metric specification"):
-        endpoint.track(700, name="again")

@@ -25,17 +25,17 @@ EARLY = ("Foundation", "Images", "Builds", "Access")
 class Accounts:
     """The local cloud, and what its accounts' administrator does once.
 
-    `keys_url` None: nobody's permissions are evaluated.
+    Without `permissions` nobody's are evaluated.
     """
 
-    def __init__(self, folder, keys_url):
+    def __init__(self, folder, permissions):
         self.folder = folder
-        names = ("AUTH", "ROUNDHOUSE_CLOUD_GITHUB_KEYS_URL", BENCHMARK_SECONDS)
+        names = ("AUTH", BENCHMARK_SECONDS)
         kept = {name: os.environ.get(name) for name in names}
         # What a tiny engine measures is not rehearsed; every shape still has its round.
         os.environ.setdefault(BENCHMARK_SECONDS, "0.1")
-        if keys_url is not None:
-            os.environ.update(AUTH="true", ROUNDHOUSE_CLOUD_GITHUB_KEYS_URL=keys_url)
+        if permissions:
+            os.environ["AUTH"] = "true"
         try:
             self.address = lifecycle.start(ROOT, folder)
         finally:

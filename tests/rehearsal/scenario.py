@@ -40,8 +40,7 @@ class Rehearsal:
         self.begin = time.monotonic()
         self.forge = Forge(folder / "forge", validate=Operations().faults)
         self.forge.start()
-        keys_url = f"{self.forge.url}/oidc/keys" if permissions else None
-        self.accounts = Accounts(folder / "cloud", keys_url)
+        self.accounts = Accounts(folder / "cloud", permissions)
         people = ("acme", "mallory", "reviewer")
         self.people = {name: Client(self.forge, self.forge.add_user(name)) for name in people}
         self.repository = self.forge.add_repository(*REPOSITORY.split("/"))

@@ -11,8 +11,8 @@ from typing import Any
 
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.checks import check_image, hosts_components, instance_types
-from local_cloud.sagemaker.hosting.requirements import copy_requirements, type_capacity
 from local_cloud.sagemaker.hosting.rollout import rollout
+from local_cloud.sagemaker.platform_data import copy_requirements, type_capacity
 from onboarding.aws_limits import STEP_PERCENT
 
 Request = Mapping[str, Any]

@@ -17,8 +17,12 @@ from local_cloud.sagemaker.components.copies import Copies, load_adapter, unload
 from local_cloud.sagemaker.components.update import CopyUpdate
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
 from local_cloud.sagemaker.hosting.endpoints import WAIT_SECONDS, Endpoints, InProgress
-from local_cloud.sagemaker.hosting.fleet import RETRY_SECONDS, Fleet
-from local_cloud.sagemaker.hosting.health_monitor import LOOK_SECONDS, PING_EVERY_SECONDS
+from local_cloud.sagemaker.hosting.fleet import (
+    LOOK_SECONDS,
+    PING_EVERY_SECONDS,
+    RETRY_SECONDS,
+    Fleet,
+)
 from local_cloud.sagemaker.hosting.instance import Instance, ServerError
 from local_cloud.sagemaker.hosting.machine import Machine
 from local_cloud.sagemaker.hosting.rollout import rollout

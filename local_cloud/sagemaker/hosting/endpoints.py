@@ -15,13 +15,7 @@ from local_cloud.containers.quotas import Capacity, check_endpoint_quotas
 from local_cloud.ministack.account import Scoped, account_id, in_background, region, sagemaker_arn
 from local_cloud.protocol.errors import AwsError, validation_error
 from local_cloud.sagemaker.hosting.endpoint import Endpoint, Traffic
-from local_cloud.sagemaker.hosting.endpoint_use import (
-    config_instances,
-    running_instances,
-    variant_types,
-)
-from local_cloud.sagemaker.hosting.fleet import Fleet, Host, new_fleet
-from local_cloud.sagemaker.hosting.health_monitor import HealthMonitor
+from local_cloud.sagemaker.hosting.fleet import Fleet, HealthMonitor, Host, new_fleet
 from local_cloud.sagemaker.hosting.rollout import rollout
 from local_cloud.sagemaker.hosting.update import (
     FAILURES,
@@ -36,7 +30,10 @@ from local_cloud.sagemaker.hosting.update_request import (
     added_instances,
     apply_changes,
     check_changes,
+    config_instances,
     keep_properties,
+    running_instances,
+    variant_types,
 )
 from local_cloud.settings import Settings
 

@@ -10,7 +10,7 @@ from typing import Any
 from local_cloud.containers.container import ContainerSpec, start_container
 from local_cloud.containers.server_client import ServerClient
 from local_cloud.sagemaker.hosting.instance import Instance
-from local_cloud.sagemaker.hosting.requirements import Requirements, type_capacity
+from local_cloud.sagemaker.platform_data import Requirements, type_capacity
 
 IDLE_COMMAND = ("sleep", "infinity")
 """What runs on an instance beside its copies: when it ends, the instance is lost."""

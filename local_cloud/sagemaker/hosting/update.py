@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from local_cloud.containers.quotas import InsufficientCapacity
 from local_cloud.sagemaker.hosting.endpoint import Traffic
-from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
-from local_cloud.sagemaker.hosting.health_monitor import inspect
+from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet, inspect
 from local_cloud.sagemaker.hosting.instance import ServerError
 from local_cloud.sagemaker.hosting.rollout import Rollout
 from local_cloud.settings import Settings

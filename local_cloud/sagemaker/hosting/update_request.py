@@ -1,20 +1,55 @@
-"""UpdateEndpoint: its request, its refusals, and the properties that the new fleet retains."""
+"""UpdateEndpoint: its request, its refusals, and the instances of quotas that it adds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.checks import instance_types
 from local_cloud.sagemaker.hosting.endpoint import Endpoint
-from local_cloud.sagemaker.hosting.endpoint_use import config_instances
 from local_cloud.sagemaker.hosting.fleet import Fleet, VariantFleet
 from local_cloud.sagemaker.hosting.rollout import check_deployment, rollout
 
-Config = Mapping[str, Any]
+Record = Mapping[str, Any]
 COUNT, WEIGHT = "DesiredInstanceCount", "DesiredWeight"
+VARIANTS = ("ProductionVariants", "ShadowProductionVariants")
+BETWEEN_POOLS = " or "
+"""Between the types of a variant with instance pools, which no quota of one type limits here."""
+
+
+def running_instances(endpoints: Iterable[Endpoint], configs: Mapping[str, Record]) -> Counter[str]:
+    """Return the instances that endpoints have or are starting."""
+    counts: Counter[str] = Counter()
+    for endpoint in endpoints:
+        pending = () if endpoint.pending is None else (endpoint.pending.fleet,)
+        fleets = dict.fromkeys((*endpoint.fleets, *pending))
+        for fleet in fleets:
+            for variant in fleet.variants:
+                counts[variant_types(variant.spec)] += variant.desired
+        if not fleets:
+            counts += config_instances(configs.get(endpoint.config_name, {}))
+    return counts
+
+
+def config_instances(
+    config: Record, present: Mapping[str, VariantFleet] | None = None
+) -> Counter[str]:
+    """Return the instances of a new fleet; variants of `present` keep its counts."""
+    counts: Counter[str] = Counter()
+    for variant in (variant for key in VARIANTS for variant in config.get(key) or ()):
+        kept = (present or {}).get(variant["VariantName"])
+        counts[variant_types(variant)] += (
+            variant["InitialInstanceCount"] if kept is None else kept.desired
+        )
+    return counts
+
+
+def variant_types(variant: Record) -> str:
+    """Return the instance types of a variant as one key."""
+    return BETWEEN_POOLS.join(instance_types(variant))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +63,7 @@ class UpdateRequest:
 
 
 def update_request(request: Mapping[str, Any], endpoint: Endpoint) -> UpdateRequest:
-    """Read a request; a retained deployment config is the endpoint's last one."""
+    """Read a request."""
     retains = bool(request.get("RetainAllVariantProperties"))
     properties = request.get("ExcludeRetainedVariantProperties") or ()
     excluded = {item["VariantPropertyType"] for item in properties}
@@ -37,17 +72,16 @@ def update_request(request: Mapping[str, Any], endpoint: Endpoint) -> UpdateRequ
             "ExcludeRetainedVariantProperties can only be used when RetainAllVariantProperties "
             "is set to true."
         )
-    reuses = bool(request.get("RetainDeploymentConfig"))
     return UpdateRequest(
         endpoint_name=endpoint.name,
         config_name=str(request["EndpointConfigName"]),
-        deployment_config=endpoint.deployment_config if reuses else request.get("DeploymentConfig"),
+        deployment_config=request.get("DeploymentConfig"),
         retained=frozenset({COUNT, WEIGHT} - excluded if retains else ()),
     )
 
 
 def check_update(
-    request: UpdateRequest, old: Fleet, config: Config, scaled_variants: Collection[str]
+    request: UpdateRequest, old: Fleet, config: Record, scaled_variants: Collection[str]
 ) -> None:
     """Refuse an update that SageMaker would refuse; `scaled_variants` are scalable targets."""
     new = {variant["VariantName"]: variant for variant in config["ProductionVariants"]}
@@ -73,7 +107,7 @@ def check_update(
             )
 
 
-def added_instances(request: UpdateRequest, old: Fleet, config: Config) -> Mapping[str, int]:
+def added_instances(request: UpdateRequest, old: Fleet, config: Record) -> Mapping[str, int]:
     """Return the instances that an update needs beside the present ones, by instance type.
 
     Blue/green: the whole new fleet. Rolling: the first batch.

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ministack.core.responses import request_scope
@@ -32,8 +32,6 @@ class Running:
     queued: bool
     hosts_components: bool
     """Whether they take copies of inference components."""
-    enhanced: frozenset[str] = frozenset()
-    """Ids of instances that have metrics of their own, by their endpoint config."""
 
     @property
     def metrics(self) -> InvocationMetrics:
@@ -45,13 +43,9 @@ def running(endpoints: Mapping[str, Endpoint]) -> Iterator[Running]:
     """Yield every variant of every account with its instances, those of two fleets together."""
     for scoped_name, endpoint in list(endpoints._data.items()):  # type: ignore[attr-defined]
         instances: dict[str, list[Instance]] = defaultdict(list)
-        enhanced: set[str] = set()
         for fleet in endpoint.fleets:
-            metrics = fleet.config.get("MetricsConfig") or {}
             for variant in fleet.variants:
                 instances[variant.name].extend(variant.instances)
-                if metrics.get("EnableEnhancedMetrics"):
-                    enhanced |= {instance.id for instance in variant.instances}
         for name, members in instances.items():
             key = (*scoped_name, name)
             yield Running(
@@ -59,7 +53,6 @@ def running(endpoints: Mapping[str, Endpoint]) -> Iterator[Running]:
                 instances=tuple(members),
                 queued=endpoint.is_asynchronous,
                 hosts_components=any(fleet.hosts_components for fleet in endpoint.fleets),
-                enhanced=frozenset(enhanced),
             )
 
 
@@ -118,10 +111,7 @@ class Hosts:
             with request_scope(*variant.key[:2]):
                 for instance in variant.instances:
                     usage = _sum([usages[pid] for pid in instance.processes if pid in usages])
-                    own = (instance.id,) if instance.id in variant.enhanced else ()
-                    for instance_id in (None, *own):
-                        metrics = replace(variant.metrics, instance=instance_id)
-                        self._record(metrics, instance, usage, ended)
+                    self._record(variant.metrics, instance, usage, ended)
                     self._before[instance.id] = (ended, usage)
                 if not variant.queued and self._is_tracked(variant):
                     variant.metrics.record_none(begun, ended)

@@ -66,14 +66,12 @@ publisher = Publisher()
 class InvocationMetrics:
     """Publishes for one endpoint's variant; `queued` is an asynchronous endpoint.
 
-    `instance`: for one instance of it, as enhanced metrics do. `component`: also for the inference
-    component that answers.
+    `component`: also for the inference component that answers.
     """
 
     endpoint: str
     variant: str
     queued: bool = False
-    instance: str | None = None
     component: str | None = None
 
     def record(self, *, status: int, model_seconds: float, overhead_seconds: float) -> None:
@@ -151,8 +149,7 @@ class InvocationMetrics:
 
     @property
     def _dimensions(self) -> Dimensions:
-        variant = (("EndpointName", self.endpoint), ("VariantName", self.variant))
-        return variant if self.instance is None else (*variant, ("InstanceId", self.instance))
+        return (("EndpointName", self.endpoint), ("VariantName", self.variant))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,12 +108,6 @@ class Runtime:
             return invoke_component(self.components, endpoint, invocation, component)
         return self._invoke(endpoint, invocation)
 
-    def answer_whole(self, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
-        """Answer an invocation that is not streamed."""
-        reply = self.answer(path, headers, body)
-        assert not isinstance(reply, StreamedReply)
-        return reply
-
     def _invoke_whole(self, endpoint: Endpoint, invocation: Invocation) -> Reply:
         reply = self._invoke(endpoint, invocation)
         assert not isinstance(reply, StreamedReply)

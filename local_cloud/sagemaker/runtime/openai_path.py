@@ -16,8 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
-from local_cloud.iam.bearer_tokens import authorize, enter_account, read_token
-from local_cloud.ministack.account import sagemaker_arn
+from local_cloud.iam.bearer_tokens import enter_account, read_token
 from local_cloud.ministack.streaming import send_parts
 from local_cloud.protocol.errors import AwsError, Reply
 from local_cloud.sagemaker.runtime.api import Runtime
@@ -61,7 +60,6 @@ class OpenAiPath:
             raise AwsError("ResourceNotFoundException", message, 404)
         token = read_token(headers.get("authorization", ""), time.time())
         enter_account(token)
-        authorize(token, sagemaker_arn("endpoint", match["name"].lower()))
         run = contextvars.copy_context().run
         return await asyncio.get_running_loop().run_in_executor(
             self._threads,

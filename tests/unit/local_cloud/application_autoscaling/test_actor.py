@@ -1,24 +1,20 @@
-"""What alarms and schedules bring about, on endpoints that only remember what was asked of them."""
+"""What alarms bring about, on endpoints that only remember what was asked of them."""
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from local_cloud.application_autoscaling.actor import Actor
+from local_cloud.application_autoscaling.actor import Actor, ScaledResources
 from local_cloud.application_autoscaling.records import (
     STEP,
     Change,
     Key,
     Policy,
-    ScheduledAction,
     Target,
 )
 from local_cloud.application_autoscaling.requests import DIMENSION
-from local_cloud.application_autoscaling.resources import ScaledResources
 from local_cloud.application_autoscaling.tracking import Breach
 from local_cloud.protocol.errors import AwsError
-from local_cloud.protocol.schedule import schedule
 
 pytestmark = pytest.mark.unit
 KEY = Key("sagemaker", "endpoint/e/variant/v", DIMENSION)
@@ -101,10 +97,6 @@ class Scene:
     def follow(self):
         self.actor.follow({KEY: self.target}, self.kept)
 
-    @property
-    def reasons(self):
-        return [activity.not_scaled["Code"] for activity in self.kept if activity.not_scaled]
-
 
 def test_scales_out_to_what_the_newest_datapoint_asks_for():
     scene = Scene()
@@ -146,12 +138,12 @@ def test_an_activity_fails_with_the_endpoint_s_reason():
     assert scene.target.last is None
 
 
-def test_never_beyond_the_maximum_and_says_so():
+def test_never_beyond_the_maximum():
     scene = Scene(current=3)
     assert scene.act(high(6000)) == 4
     scene.endpoints.arrive()
     assert scene.act(high(6000)) == 4
-    assert scene.kept[0].not_scaled == {"Code": "AlreadyAtMaxCapacity", "MaxCapacity": 4}
+    assert len(scene.kept) == 1
 
 
 def test_scales_in_to_what_the_highest_datapoint_allows():
@@ -162,7 +154,7 @@ def test_scales_in_to_what_the_highest_datapoint_allows():
 def test_at_the_minimum_nothing_happens():
     scene = Scene()
     assert scene.act(low(*[0] * 15)) == 1
-    assert scene.reasons == ["AlreadyAtMinCapacity"]
+    assert scene.kept == []
 
 
 def test_the_largest_of_several_policies_wins():
@@ -206,8 +198,7 @@ def test_scale_in_waits_for_its_cool_down_and_never_holds_back_a_scale_out():
 def test_an_update_blocks_scaling():
     scene = Scene(endpoint=Endpoint(status="Updating"))
     assert scene.act(high(1500)) == 1
-    assert scene.act(high(1500)) == 1
-    assert scene.reasons == ["TargetServicePutResourceAsUnscalable"]
+    assert scene.kept == []
 
 
 def test_what_sagemaker_refuses_is_a_failed_activity():
@@ -254,57 +245,3 @@ def test_bounds_are_enforced_when_they_are_set():
     scene.actor.enforce(scene.target, scene.kept)
     assert scene.endpoints.desired == 3
     assert scene.kept[0].cause == "minimum capacity was set to 3"
-
-
-def scheduled(expression="cron(0 6 ? * MON-FRI *)", low=3, high=None, **more):
-    created = datetime.fromtimestamp(NOW, UTC)
-    return ScheduledAction(
-        key=KEY,
-        name="floor-1",
-        arn="a",
-        created=created,
-        expression=expression,
-        timezone=None,
-        schedule=schedule(expression),
-        low=low,
-        high=high,
-        **{"due": created, **more},
-    )
-
-
-def test_a_scheduled_action_sets_bounds_and_capacity_once():
-    scene, action = Scene(), scheduled()
-    scene.actor.tick(action, scene.target, scene.kept, NOW - 1)
-    assert scene.kept == []
-    scene.actor.tick(action, scene.target, scene.kept, NOW + 1)
-    assert (scene.target.low, scene.target.high, scene.endpoints.desired) == (3, 4, 3)
-    assert [activity.cause for activity in scene.kept] == [
-        "minimum capacity was set to 3",
-        "scheduled action name floor-1 was triggered",
-    ]
-    assert scene.kept[1].message == "Successfully set min capacity to 3 and max capacity to 4"
-    scene.actor.tick(action, scene.target, scene.kept, NOW + 2)
-    assert len(scene.kept) == 2
-    assert action.due > datetime.fromtimestamp(NOW, UTC)
-
-
-def test_a_suspended_schedule_is_skipped_not_made_up_for():
-    scene, action = Scene(), scheduled()
-    scene.target.suspended["ScheduledScalingSuspended"] = True
-    scene.actor.tick(action, scene.target, scene.kept, NOW + 1)
-    scene.target.suspended["ScheduledScalingSuspended"] = False
-    scene.actor.tick(action, scene.target, scene.kept, NOW + 2)
-    assert scene.endpoints.desired == 1
-
-
-def test_a_schedule_that_has_ended_does_nothing():
-    scene, ended = Scene(), datetime.fromtimestamp(NOW, UTC) - timedelta(hours=1)
-    scene.actor.tick(scheduled(last=ended), scene.target, scene.kept, NOW + 1)
-    assert scene.endpoints.desired == 1
-
-
-def test_a_lower_maximum_takes_instances_away():
-    scene = Scene(current=4)
-    scene.actor.tick(scheduled(low=None, high=2), scene.target, scene.kept, NOW + 1)
-    assert (scene.target.low, scene.target.high, scene.endpoints.desired) == (1, 2, 2)
-    assert scene.kept[0].cause == "maximum capacity was set to 2"

@@ -73,18 +73,6 @@ def test_the_step_that_covers_the_breach_is_taken(value, capacity):
 
 
 @pytest.mark.parametrize(
-    ("change", "current", "capacity"),
-    [
-        ({"AdjustmentType": "ExactCapacity"}, 4, 1),
-        ({"AdjustmentType": "PercentChangeInCapacity"}, 4, 5),
-        ({"AdjustmentType": "PercentChangeInCapacity", "MinAdjustmentMagnitude": 2}, 4, 6),
-    ],
-)
-def test_adjustments_mean(change, current, capacity):
-    assert step_capacity({**STEPS, **change}, current, [55], 50) == capacity
-
-
-@pytest.mark.parametrize(
     ("kind", "capacity"), [("Minimum", 5), ("Maximum", 7), ("Average", 5), (None, 5)]
 )
 def test_datapoints_are_aggregated_by_the_policys_statistic(kind, capacity):

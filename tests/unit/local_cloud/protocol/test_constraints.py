@@ -56,8 +56,7 @@ def shapes_of(shape, known):
         (
             SAGEMAKER,
             "CreateModel CreateEndpointConfig CreateEndpoint UpdateEndpoint ListEndpoints AddTags "
-            "UpdateEndpointWeightsAndCapacities CreateTrainingJob ListTrainingJobs ListTags "
-            "CreateInferenceRecommendationsJob GetScalingConfigurationRecommendation",
+            "UpdateEndpointWeightsAndCapacities CreateTrainingJob ListTrainingJobs ListTags",
         ),
         (RUNTIME, "InvokeEndpoint InvokeEndpointAsync"),
         (SCALING, "RegisterScalableTarget PutScalingPolicy PutScheduledAction"),

@@ -7,7 +7,6 @@ from local_cloud.sagemaker.checks import (
     check_endpoint_config,
     check_model,
     instance_types,
-    types_beyond_the_key,
 )
 
 pytestmark = pytest.mark.unit
@@ -133,14 +132,6 @@ def test_refuses_a_config(refused, message):
 def test_pools_are_tried_by_priority():
     assert instance_types(pooled()) == ("ml.g5.xlarge", "ml.g6.xlarge")
     assert instance_types(VARIANT) == ("ml.g5.xlarge",)
-
-
-def test_key_does_not_reach_disks_of_the_instance():
-    types = ("ml.g5.xlarge", "ml.c7i.large", "ml.c5d.large", "ml.g4dn.xlarge")
-    variants = [VARIANT | {"InstanceType": name} for name in types]
-    with_disks = ("ml.c5d.large", "ml.g4dn.xlarge", "ml.g5.xlarge")
-    assert types_beyond_the_key({"ProductionVariants": variants, "KmsKeyId": "k"}) == with_disks
-    assert types_beyond_the_key({"ProductionVariants": variants}) == ()
 
 
 def model(**container):

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from local_cloud.cloudwatch.queries import Span, evaluate_queries
+from local_cloud.cloudwatch.metric_math import watched_series
 from onboarding.hosting_spec import AsynchronousSpec
 from stacks.alarms.properties import alarms, endpoint_alarms, rollback_alarm_ids
 from stacks.dashboards.overview import GRAVEST
@@ -59,8 +59,8 @@ def watched_values(alarm, minutes):
             for at, minute in enumerate(minutes)
         }
 
-    span = Span(start=0.0, end=60.0 * len(minutes), read=read, metrics=list)
-    return list(evaluate_queries(alarm["Metrics"], span)[returned(alarm)["Id"]].values())
+    times = [60.0 * at for at in range(len(minutes))]
+    return list(watched_series(alarm["Metrics"], read, times).values())
 
 
 def errors(metric, *pairs):

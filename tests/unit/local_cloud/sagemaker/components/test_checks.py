@@ -9,7 +9,7 @@ from local_cloud.sagemaker.components.checks import (
     check_rolling,
     component_variant,
 )
-from local_cloud.sagemaker.hosting.requirements import Requirements, type_capacity
+from local_cloud.sagemaker.platform_data import Requirements, type_capacity
 
 pytestmark = pytest.mark.unit
 VARIANT = {"VariantName": "AllTraffic", "InstanceType": "ml.g5.12xlarge"}

@@ -1,7 +1,4 @@
-"""The times at which a schedule is due: at(…), rate(…) and cron(…) expressions; pure.
-
-`at` and `cron` follow the clock of their time zone; a `rate` runs at the local cloud's pace.
-"""
+"""The times at which a schedule is due: at(…), rate(…) and cron(…) expressions; pure."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from onboarding.schedule import DAYS, EXAMPLES, MONTHS, schedule_fault
 
-UNIT_SECONDS = {"minute": 60, "hour": 3600, "day": 86400}
+UNIT_MINUTES = {"minute": 1, "hour": 60, "day": 1440}
 LONGEST_SEARCH_DAYS = 366 * 9
 """February 29 comes after eight years at most."""
 DAY_RANGE, WEEKDAY_RANGE = (1, 31), (1, 7)
@@ -42,9 +39,7 @@ class Schedule:
         return self.at if self.at is not None and self.at > after else None
 
 
-def schedule(
-    expression: str, timezone: str | None = None, *, seconds_per_minute: float = 60.0
-) -> Schedule:
+def schedule(expression: str, timezone: str | None = None) -> Schedule:
     """Read a schedule expression; default time zone: UTC. Raises ScheduleError."""
     expression = expression.strip()
     fault = schedule_fault(expression)
@@ -61,8 +56,7 @@ def schedule(
         moment = datetime.fromisoformat(content).replace(tzinfo=zone)
         return Schedule(at=moment.astimezone(UTC))
     value, unit = content.removesuffix("s").split()
-    minutes = int(value) * UNIT_SECONDS[unit] / 60
-    return Schedule(interval=timedelta(seconds=minutes * seconds_per_minute))
+    return Schedule(interval=timedelta(minutes=int(value) * UNIT_MINUTES[unit]))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from local_cloud.protocol.schedule import ScheduleError, schedule
+from roundhouse.gitops.schedule_times import ScheduleError, schedule
 
 pytestmark = pytest.mark.unit
 FRIDAY = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
-def following(expression, after=FRIDAY, zone=None, **options):
-    found = schedule(expression, zone, **options).next_after(after, FRIDAY)
+def following(expression, after=FRIDAY, zone=None):
+    found = schedule(expression, zone).next_after(after, FRIDAY)
     return None if found is None else found.strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -49,10 +49,6 @@ def test_zone_is_the_wall_clock_s():
 def test_a_time_that_the_clock_change_skips_is_left_out():
     before = datetime(2027, 3, 27, 12, 0, tzinfo=UTC)
     assert following("cron(30 2 * * ? *)", before, "Europe/Berlin") == "2027-03-29 00:30:00"
-
-
-def test_a_rate_runs_at_the_local_cloud_s_pace():
-    assert following("rate(1 hour)", seconds_per_minute=1.0) == "2026-11-20 12:01:00"
 
 
 @given(st.integers(0, 59), st.integers(0, 23), st.integers(0, 10**8))
