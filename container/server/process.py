@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -90,7 +90,7 @@ def end(code: int) -> NoReturn:
 
 
 OTHERS = 256
-"""What else a server has open: libraries, the engine, its archive, the ways between processes."""
+"""What else a server has open: libraries, the engine, its archive."""
 
 
 def raise_descriptor_limit(connections: int) -> None:
@@ -190,13 +190,8 @@ async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Eve
     stopping.cancel()
     if not task.done():
         raise StoppedWhileLoading
-    return await await_loading(task)
-
-
-async def await_loading(loading: Awaitable[T]) -> T:
-    """Return what `loading` returns. Raises LoadFault with the first line of what it raises."""
     try:
-        return await loading
+        return await task
     except Exception as fault:
         raise LoadFault(first_line(fault)) from fault
 

@@ -1,30 +1,24 @@
 """Our server with an engine that answers with a constant row at once: no tokenizer, no network.
 
-The server's own environment variables set it, and it needs no archive. With arguments it is one of
-several HTTP processes.
+The server's own environment variables set it, and it needs no archive.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import uvloop
 
 from benchmarks.manifest import embedder_manifest
-from container.server.app import serve_one_process, serve_several_processes
+from container.server.app import serve_model
 from container.server.data_plane.model import PLATFORMS, Model, model_signature
 from container.server.engines.engine import Costs, LinearCosts
 from container.server.engines.tokens import Tokens
-from container.server.processes.http_worker import HttpWorker
-from container.server.processes.supervisor import WorkerSpec
-from container.server.settings import Settings, process_environment, process_settings
+from container.server.settings import Settings, process_settings
 from container.server.telemetry.failure_log import FailureLog, stderr
 from container.server.types import Arrays, Encoded
 from onboarding.manifest import ProfileRecord
@@ -91,35 +85,9 @@ def serve(settings: Settings) -> None:
     """Serve until a signal."""
     log = FailureLog(stderr, model=MANIFEST.model)
     listener = socket.create_server((settings.address, settings.port), backlog=2048)
-    if settings.http_processes == 1:
-        uvloop.run(serve_one_process(settings, echo_model(), listener, log=log, say=print))
-    else:
-        workers = WorkerSpec(
-            count=settings.http_processes,
-            environment=process_environment(),
-            command=(sys.executable, str(Path(__file__).resolve())),
-        )
-        uvloop.run(
-            serve_several_processes(settings, echo_model(), listener, workers, log=log, say=print)
-        )
+    uvloop.run(serve_model(settings, echo_model(), listener, log=log, say=print))
     log.close()
 
 
-def work(settings: Settings, end: socket.socket, connections: socket.socket) -> None:
-    """Serve as one of several HTTP processes."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-    log = FailureLog(stderr, model=MANIFEST.model)
-
-    async def run_worker() -> int:
-        worker = HttpWorker(settings=settings, model=echo_model(), log=log)
-        return await worker.serve(end, connections)
-
-    uvloop.run(run_worker())
-
-
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        work(process_settings(), *(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
-    else:
-        serve(process_settings())
+    serve(process_settings())

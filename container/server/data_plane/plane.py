@@ -24,7 +24,7 @@ from container.server.types import (
 
 
 class Backend(Protocol):
-    """Answers rows: the batcher of the engine, or the IPC channel to the process that has it."""
+    """Answers rows; the batcher of the engine is one."""
 
     @property
     def is_broken(self) -> bool:

@@ -13,13 +13,12 @@ from container.server.http.messages import Application, Request, Response, json_
 from container.server.http.routes import (
     EMPTY,
     Answer,
-    Metrics,
     Route,
     common_routes,
     constant_answer,
     dispatch_by_path,
 )
-from container.server.telemetry.metrics import RequestMetrics
+from container.server.telemetry.metrics import RequestMetrics, ServerMetrics
 from container.server.types import RequestFault
 
 DEFAULT_PAGE = 100
@@ -31,7 +30,7 @@ def multi_model_application(
     *,
     max_body_bytes: int,
     deadline_seconds: float,
-    metrics: Metrics,
+    metrics: ServerMetrics,
     failed: Callable[[BaseException], None],
     observer: RequestMetrics,
 ) -> Application:

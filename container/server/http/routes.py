@@ -19,7 +19,7 @@ from container.server.http.messages import (
     internal_fault_response,
     json_response,
 )
-from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics
+from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics, ServerMetrics
 from container.server.types import (
     HeadSignature,
     RequestFault,
@@ -33,8 +33,6 @@ from onboarding.manifest import TensorRecord
 
 Answer = Callable[[Request, dict[str, float]], Awaitable[Response]]
 """Answers a request and writes down the seconds of its stages. Raises RequestFault."""
-Metrics = Callable[[], Awaitable[bytes]]
-"""The metrics in Prometheus's text format."""
 
 VERSION = "0.1.0"
 EMPTY = Response(200, b"", JSON_TYPE)
@@ -128,11 +126,10 @@ def _tensors(records: tuple[TensorRecord, ...]) -> list[dict[str, Any]]:
 def model_application(
     plane: DataPlane,
     *,
-    is_ready: Callable[[], bool],
     max_body_bytes: int,
     deadline_seconds: float,
     platform: str,
-    metrics: Metrics,
+    metrics: ServerMetrics,
     failed: Callable[[BaseException], None],
     observer: RequestMetrics,
 ) -> Application:
@@ -142,7 +139,7 @@ def model_application(
     """
 
     async def ready(request: Request, stages: dict[str, float]) -> Response:
-        if not is_ready():
+        if not plane.ready:
             raise Unavailable(NOT_READY)
         return EMPTY
 
@@ -162,11 +159,11 @@ def model_application(
     return dispatch_by_path(routes.get, elsewhere=elsewhere, observer=observer, failed=failed)
 
 
-def common_routes(metrics: Metrics) -> dict[str, Route]:
+def common_routes(metrics: ServerMetrics) -> dict[str, Route]:
     """Return the paths that every server of ours has."""
 
     async def metrics_text(request: Request, stages: dict[str, float]) -> Response:
-        return Response(200, await metrics(), CONTENT_TYPE)
+        return Response(200, metrics.exposition(), CONTENT_TYPE)
 
     server = {"name": "roundhouse", "version": VERSION, "extensions": ["binary_tensor_data"]}
     return {
