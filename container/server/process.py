@@ -19,8 +19,13 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from container.server.settings import Settings, SettingsFault, bind_address, process_settings
-from container.server.types import first_line
+from container.server.settings import (
+    Settings,
+    SettingsFault,
+    bind_address,
+    limit_libraries,
+    process_settings,
+)
 
 T = TypeVar("T")
 SETTING, COMMAND = 2, 4
@@ -167,6 +172,13 @@ def bound_free_memory() -> None:
             mallopt(parameter, FREED_BYTES)
 
 
+def prepare_process() -> None:
+    """Prepare a server's process before its libraries are imported."""
+    exit_on_sigterm()
+    open_standard_streams()
+    limit_libraries()
+
+
 class LoadFault(Exception):
     """The engine cannot be loaded; the message is the reason."""
 
@@ -193,6 +205,9 @@ async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Eve
     try:
         return await task
     except Exception as fault:
+        # Imports numpy, which this module must not before `limit_libraries` was called.
+        from container.server.types import first_line
+
         raise LoadFault(first_line(fault)) from fault
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.hostile.clients import Tally
 from benchmarks.hostile.requests import TEXTS, deep_requests, hostile_requests, lying_requests
-from container.triton_front.stubs import STUB
+from container.triton_front.health import STUB
 from onboarding.serve_environment import serve_environment
 from tests.contract.conftest import SECONDS, Served, exit_status, rows, serving
 from tests.contract.requests import json_request, lying_request

@@ -33,6 +33,12 @@ class Front:
         async with self.session.request(method, path, data=body, headers=sent) as answer:
             return answer.status, await answer.read(), answer.headers
 
+    async def metric(self, name):
+        """The value of one of the front's own metrics."""
+        _, body, _ = await self.ask("/metrics", method="GET")
+        (line,) = (line for line in body.decode().splitlines() if line.startswith(f"{name} "))
+        return float(line.rpartition(" ")[2])
+
     async def stream(self, order, **more):
         """All bytes of a streamed completion."""
         status, body, _ = await self.ask("/invocations", completion(order, stream=True, **more))

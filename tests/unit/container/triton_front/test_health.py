@@ -9,8 +9,7 @@ import pytest
 
 from container.server.http.messages import Response
 from container.server.types import Unavailable
-from container.triton_front.health import PROOF_SECONDS, Health, ModelHealth
-from container.triton_front.stubs import Stub
+from container.triton_front.health import PROOF_SECONDS, Health, ModelHealth, Stub
 from container.triton_front.upstream import TritonGone, TritonRequest
 
 pytestmark = pytest.mark.unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from container.triton_front.stubs import Stub, stub_processes
+from container.triton_front.health import Stub, stub_processes
 
 pytestmark = pytest.mark.unit
 
