@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import uvloop
 
 from container.archive import ArchiveRefused, EngineArchive, verify_archive
+from container.server.batching.batcher import Batcher
 from container.server.data_plane.model import (
     Model,
     count_truncated,
@@ -26,13 +27,12 @@ from container.server.data_plane.model import (
     model_batcher,
     servable_model,
 )
-from container.server.data_plane.multi_model import LoadedModels, ModelBackend
+from container.server.data_plane.multi_model import LoadedModels
 from container.server.data_plane.plane import DataPlane
 from container.server.engines.engine import Costs, Engine, is_memory_shortage
 from container.server.engines.loading import load_engine, running
 from container.server.http.messages import Application, HttpLimits
-from container.server.http.multi_model_routes import multi_model_application
-from container.server.http.routes import model_application
+from container.server.http.routes import model_application, multi_model_application
 from container.server.http.server import HttpServer
 from container.server.process import (
     CannotListen,
@@ -201,7 +201,7 @@ async def _serve_many_models(
         served[plane] = model
         return plane
 
-    def backend(name: str, engine: Engine, costs: Costs, plane: DataPlane) -> ModelBackend:
+    def backend(name: str, engine: Engine, costs: Costs, plane: DataPlane) -> Batcher:
         model = served[plane]
         count_truncated(plane, model, metrics, name=name)
         observer = BatchMetrics(metrics, name, log=log)

@@ -14,8 +14,7 @@ from container.server.batching.batcher import Batcher
 from container.server.batching.slots import SlotThread, slot_threads
 from container.server.data_plane.plane import SHARED, SHARED_PIXELS, DataPlane, Encoder
 from container.server.engines.engine import Costs, Engine, longest_sequence
-from container.server.engines.head_encoders import PairEncoder, SpanEncoder
-from container.server.engines.images import ImageEncoder
+from container.server.engines.heads import ImageEncoder, PairEncoder, SpanEncoder
 from container.server.engines.shaping import zeros
 from container.server.engines.tokens import TextEncoder
 from container.server.settings import Settings

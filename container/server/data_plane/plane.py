@@ -9,6 +9,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
+from container.server.batching.batcher import Batcher
 from container.server.process import trim_memory
 from container.server.types import (
     Arrays,
@@ -21,31 +22,6 @@ from container.server.types import (
     TooLarge,
     Unavailable,
 )
-
-
-class Backend(Protocol):
-    """Answers rows; the batcher of the engine is one."""
-
-    @property
-    def is_broken(self) -> bool:
-        """True when no further request can be answered."""
-
-    @property
-    def waiting(self) -> int:
-        """Rows that no batch holds yet."""
-
-    def refuse(self, rows: int) -> None:
-        """Raise what `submit` would raise now of so many rows, which need not be made yet."""
-
-    def submit(
-        self, rows: Sequence[Any], *, deadline: float | None = None
-    ) -> asyncio.Future[Arrays]:
-        """Return one array per output, rows in order; cancelling takes the rows out.
-
-        `deadline` is a time of the event loop. Raises QueueFull and Unavailable; the future may
-        fail with any RequestFault.
-        """
-
 
 CHARACTERS_AT_ONCE = 1_000_000
 TRIM_CHARACTERS, TRIM_SECONDS = 1_000_000, 10.0
@@ -177,7 +153,7 @@ class DataPlane:
         self._max_request_rows = max_request_rows
         self._deadline_seconds = deadline_seconds
         self._budget = budget
-        self._backend: Backend | None = None
+        self._backend: Batcher | None = None
         self._draining = False
         self._truncated: Callable[[int], object] = lambda _: None
         self._encoding = 0
@@ -192,7 +168,7 @@ class DataPlane:
         """Call `callback` with the number of truncated texts of each request that is submitted."""
         self._truncated = callback
 
-    def open(self, backend: Backend) -> None:
+    def open(self, backend: Batcher) -> None:
         """Start to answer: the engine is loaded and warm."""
         self._backend = backend
 
@@ -268,14 +244,14 @@ class DataPlane:
         return latest if deadline is None or deadline > latest else deadline
 
     def _submitted(
-        self, backend: Backend, encoded: Encoded, deadline: float
+        self, backend: Batcher, encoded: Encoded, deadline: float
     ) -> asyncio.Future[Arrays]:
         answers = backend.submit(encoded.rows, deadline=deadline)
         if encoded.truncated:
             self._truncated(encoded.truncated)
         return answers
 
-    def _open_backend(self) -> Backend:
+    def _open_backend(self) -> Batcher:
         if self._draining:
             raise Unavailable(DRAINING)
         if self._backend is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer
 
-from container.server.engines.head_encoders import PAIR_CHARACTERS, PairEncoder, SpanEncoder
+from container.server.engines.heads import PAIR_CHARACTERS, PairEncoder, SpanEncoder
 from container.server.types import RequestFault, TokenText
 from tests.fixtures.tiny_embedder.archive import HERE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from container.server.data_plane.plane import INLINE_CHARACTERS
-from container.server.engines.images import ImageEncoder
+from container.server.engines.heads import ImageEncoder
 from container.server.types import RequestFault
 from container.triton.images import MOST_REQUEST_BYTES
 from container.triton_front.probe import PIXEL

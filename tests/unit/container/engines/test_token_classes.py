@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from container.server.engines.token_classes import TokenClassEngine
+from container.server.engines.heads import TokenClassEngine
 
 
 class Logits:

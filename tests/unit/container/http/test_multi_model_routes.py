@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from container.server.http.messages import Request
-from container.server.http.multi_model_routes import multi_model_application
+from container.server.http.routes import multi_model_application
 from container.server.telemetry.metrics import ServerMetrics
 from container.server.types import Conflict, OutOfMemory, UnknownPath
 from tests.unit.container.http.test_routes import (
