@@ -7,7 +7,6 @@ the port cannot be used.
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -43,6 +42,7 @@ from container.server.process import (
     listening_socket,
     load_unless_stopped,
     raise_descriptor_limit,
+    refuse,
     stop_event,
     tune_interpreter,
     without_executor_wait,
@@ -66,7 +66,7 @@ Say = Callable[[str], object]
 def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
     """Run the server and return its exit code; engines are opened by their manifest by default."""
     if arguments not in ([], ["serve"]):
-        return _refuse(
+        return refuse(
             SETTING,
             f"Unknown arguments {arguments}; use `serve` or none, and set the server by "
             "environment variables.",
@@ -77,20 +77,14 @@ def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
         with listening_socket(settings) as listener:
             return _serve(settings, listener, _open_engine if open_engine is None else open_engine)
     except SettingsFault as fault:
-        return _refuse(SETTING, str(fault))
+        return refuse(SETTING, str(fault))
     except ArchiveRefused as fault:
-        return _refuse(ARCHIVE, str(fault))
+        return refuse(ARCHIVE, str(fault))
     except (CannotListen, LoadFault) as fault:
-        return _refuse(ENGINE, str(fault))
+        return refuse(ENGINE, str(fault))
     except OSError as fault:
         path = fault.filename or settings.model_dir
-        return _refuse(ARCHIVE, f"Refused: {path} cannot be read ({fault.strerror}).")
-
-
-def _refuse(code: int, sentence: str) -> int:
-    with suppress(OSError):
-        print(sentence, file=sys.stderr, flush=True)
-    return code
+        return refuse(ARCHIVE, f"Refused: {path} cannot be read ({fault.strerror}).")
 
 
 def _print_line(sentence: str) -> None:

@@ -259,23 +259,24 @@ def run_front(
     import uvloop
 
     if not command:
-        return _refuse(SETTING, f"No command; the arguments are {words}.")
+        return refuse(SETTING, f"No command; the arguments are {words}.")
     try:
         settings = process_settings()
         with listening_socket(settings) as listener:
             code: int = uvloop.run(without_executor_wait(serve(settings, listener)))
             return code
     except SettingsFault as fault:
-        return _refuse(SETTING, str(fault))
+        return refuse(SETTING, str(fault))
     except CannotListen as fault:
-        return _refuse(COMMAND, str(fault))
+        return refuse(COMMAND, str(fault))
     except OSError as fault:
-        return _refuse(COMMAND, f"{command[0]} cannot be started ({fault.strerror}).")
+        return refuse(COMMAND, f"{command[0]} cannot be started ({fault.strerror}).")
     finally:
         ignore_stop_signals()
 
 
-def _refuse(code: int, sentence: str) -> int:
+def refuse(code: int, sentence: str) -> int:
+    """Say why this process ends with an exit code, and return the code."""
     with suppress(OSError):
         print(sentence, file=sys.stderr, flush=True)
     return code

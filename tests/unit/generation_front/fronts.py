@@ -89,6 +89,16 @@ async def running_front(
         assert faults == []
 
 
+def run(play, **limits):
+    """Play with a front; `limits` are those of `running_front`."""
+
+    async def inner():
+        async with running_front(**limits) as front:
+            return await play(front)
+
+    return asyncio.run(inner())
+
+
 async def until(condition, seconds=5):
     """Wait for a condition of this process."""
     async with asyncio.timeout(seconds):

@@ -11,18 +11,10 @@ from container.generation_front.admission import MOST_HELD_BYTES, Admission, Fro
 from container.generation_front.routes import TURNS
 from container.server.settings import Settings
 from container.server.types import QueueFull
-from tests.unit.generation_front.fronts import completion, running_front, until
+from tests.unit.generation_front.fronts import completion, run, until
 
 pytestmark = pytest.mark.unit
 DONE = "data: [DONE]\n\n"
-
-
-def run(play, **limits):
-    async def inner():
-        async with running_front(**limits) as front:
-            return await play(front)
-
-    return asyncio.run(inner())
 
 
 def last_error(text):
