@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from container.server.batching.batcher import Batcher
 from container.server.process import trim_memory
 from container.server.types import (
     Arrays,
@@ -22,6 +21,9 @@ from container.server.types import (
     TooLarge,
     Unavailable,
 )
+
+if TYPE_CHECKING:  # the server before Triton has no engines
+    from container.server.batching.batcher import Batcher
 
 CHARACTERS_AT_ONCE = 1_000_000
 TRIM_CHARACTERS, TRIM_SECONDS = 1_000_000, 10.0
