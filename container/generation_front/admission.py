@@ -83,12 +83,12 @@ class Admission:
 
     def __init__(self, most_sequences: int, metrics: FrontMetrics) -> None:
         self._most, self._metrics = most_sequences, metrics
-        metrics.sequences.set_function(lambda: self.sequences)
         self.flights: set[Flight] = set()
         self.sequences = self.held_bytes = 0
         self.stopping = ""
         """Why nothing more comes in; empty while it may."""
         self._empty = asyncio.Event()
+        metrics.sequences.set_function(lambda: self.sequences)
 
     @contextmanager
     def admit(self, sequences: int = 1) -> Iterator[Flight]:
