@@ -33,7 +33,7 @@ def models(metrics: ServerMetrics) -> set[str]:
     return {dict(labels)["model"] for _, labels in samples(metrics) if "model" in dict(labels)}
 
 
-def filled() -> ServerMetrics:
+def example_metrics() -> ServerMetrics:
     metrics = ServerMetrics()
     batches, requests = BatchMetrics(metrics, "m"), RequestMetrics(metrics, model="m")
     batches.batch_ran(rows=3, tokens=30, padded_tokens=48, engine_seconds=0.004)
@@ -48,7 +48,7 @@ def filled() -> ServerMetrics:
 
 
 def test_every_observation_reaches_prometheus():
-    values, model = samples(filled()), ("model", "m")
+    values, model = samples(example_metrics()), ("model", "m")
     expected = {
         ("tokens_total", (("kind", "real"), model)): 30,
         ("tokens_total", (("kind", "padding"), model)): 18,
@@ -75,7 +75,7 @@ def test_every_observation_reaches_prometheus():
 
 
 def test_families_are_those_that_dashboards_know():
-    families = text_string_to_metric_families(filled().exposition().decode())
+    families = text_string_to_metric_families(example_metrics().exposition().decode())
     names = [family.name.removeprefix("roundhouse_") for family in families]
     assert names == sorted(names) == NAMES.split()
 
@@ -96,7 +96,7 @@ def test_models_that_clients_invent_make_no_series():
 
 
 def test_unloaded_model_leaves_no_series_and_others_keep_theirs():
-    metrics = filled()
+    metrics = example_metrics()
     before = samples(metrics)
     for name in ("infer", "real", "wait"):  # models may bear the names of paths, kinds and stages
         BatchMetrics(metrics, name).batch_ran(rows=1, tokens=1, padded_tokens=1, engine_seconds=1)
