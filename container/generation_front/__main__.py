@@ -11,14 +11,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from container.server.process import end, exit_on_sigterm, open_standard_streams
+from container.server.process import end, prepare_process
 
-exit_on_sigterm()
-open_standard_streams()
-
-from container.server.settings import limit_libraries
-
-limit_libraries()
+prepare_process()
 
 from container.generation_front.app import main
 

@@ -1,17 +1,57 @@
-"""What is in flight, and what may still come in."""
+"""What is in flight, what may still come in, and what this server counts of both."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from container.server.types import QueueFull, Unavailable
 
 STOPPING = "The container is being stopped; another one answers."
 MOST_HELD_BYTES = 1 << 28
 """Of bodies in memory at once."""
+disable_created_metrics()
+
+
+class FrontMetrics:
+    """Counters of refusals and cut streams, and what is in flight."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry(auto_describe=False)
+        rejections = Counter(
+            "roundhouse_front_rejections",
+            "Requests refused because the engine, or this server's memory, was full.",
+            ("reason",),
+            registry=registry,
+        )
+        self.full_queue, self.full_memory = map(rejections.labels, ("queue", "memory"))
+        self.refused_while_stopping = Counter(
+            "roundhouse_front_stopping_rejections",
+            "Requests refused because the container was being stopped.",
+            registry=registry,
+        )
+        self.cut_streams = Counter(
+            "roundhouse_front_streams_cut",
+            "Streams that ended with an error event of this server.",
+            registry=registry,
+        )
+        self.sequences = Gauge(
+            "roundhouse_front_sequences", "Answers that are under way.", registry=registry
+        )
+
+    def exposition(self) -> bytes:
+        """Return the metrics as Prometheus reads them."""
+        text: bytes = generate_latest(self._registry)
+        return text
 
 
 class Flight:
@@ -41,21 +81,20 @@ class Flight:
 class Admission:
     """Lets in as much as the engine may have at once; the rest is refused before it is read."""
 
-    def __init__(self, most_sequences: int) -> None:
-        self._most = most_sequences
+    def __init__(self, most_sequences: int, metrics: FrontMetrics) -> None:
+        self._most, self._metrics = most_sequences, metrics
         self.flights: set[Flight] = set()
         self.sequences = self.held_bytes = 0
-        self.refusals: Counter[str] = Counter()
-        """By reason: queue, memory, stopping."""
         self.stopping = ""
         """Why nothing more comes in; empty while it may."""
         self._empty = asyncio.Event()
+        metrics.sequences.set_function(lambda: self.sequences)
 
     @contextmanager
     def admit(self, sequences: int = 1) -> Iterator[Flight]:
         """Count a request's sequences while it is here. Raises Unavailable and QueueFull."""
         if self.stopping:
-            self.refusals["stopping"] += 1
+            self._metrics.refused_while_stopping.inc()
             raise Unavailable(self.stopping)
         task = asyncio.current_task()
         assert task is not None
@@ -83,7 +122,7 @@ class Admission:
     def hold(self, flight: Flight, size: int) -> None:
         """Count bytes of a body. Raises QueueFull."""
         if self.held_bytes + size > MOST_HELD_BYTES:
-            self.refusals["memory"] += 1
+            self._metrics.full_memory.inc()
             raise QueueFull("The requests that are being read fill this container's memory.")
         self.held_bytes += size
         flight.held_bytes += size
@@ -109,7 +148,7 @@ class Admission:
 
     def _require(self, more: int) -> None:
         if self.sequences + more > self._most:
-            self.refusals["queue"] += 1
+            self._metrics.full_queue.inc()
             raise QueueFull(
                 f"The engine is busy: {self.sequences} of {self._most} answers are under way; try "
                 "again."

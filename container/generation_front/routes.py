@@ -14,7 +14,7 @@ from http import HTTPStatus
 from aiohttp.http import StreamWriter
 from aiohttp.web import BaseRequest, RequestPayloadError, Response, StreamResponse
 
-from container.generation_front.admission import Admission, Flight
+from container.generation_front.admission import Admission, Flight, FrontMetrics
 from container.generation_front.engine import Answer, Engine, EngineAnswer, EngineGone, deadline
 from container.generation_front.events import EventRelay, error_document
 from container.generation_front.requests import (
@@ -87,10 +87,10 @@ class Routes:
         self._failed, self._reader_seconds = failed, reader_seconds
         self._models = {*engine_settings.models, *engine_settings.adapter_names}
         self._loads = Counter(engine_settings.adapter_names)
-        self.admission = Admission(engine_settings.most_sequences)
+        self.metrics = FrontMetrics()
+        self.admission = Admission(engine_settings.most_sequences, self.metrics)
         self.not_ready = "The engine is starting."
         """Why /ping is not healthy; empty once the engine is warm."""
-        self.cut_streams = 0
         self._changes: set[asyncio.Future[Answer]] = set()
         self._turns = asyncio.Semaphore(TURNS)
         self._proven = float("-inf")
@@ -153,26 +153,8 @@ class Routes:
         """Return the engine's metrics in Prometheus's format, and this server's after them."""
         answer = await self._engine.request("GET", METRICS, seconds=LOAD_SECONDS)
         if answer.status == 200:
-            answer = answer._replace(body=answer.body + self._own_metrics().encode())
+            answer = answer._replace(body=answer.body + self.metrics.exposition())
         return whole_response(answer)
-
-    def _own_metrics(self) -> str:
-        held = self.admission
-        refused = "roundhouse_front_rejections_total"
-        lines = [f"# TYPE {refused} counter"]
-        lines += [
-            f'{refused}{{reason="{reason}"}} {held.refusals[reason]}'
-            for reason in ("queue", "memory")
-        ]
-        lines += [
-            "# TYPE roundhouse_front_stopping_rejections_total counter",
-            f"roundhouse_front_stopping_rejections_total {held.refusals['stopping']}",
-            "# TYPE roundhouse_front_streams_cut_total counter",
-            f"roundhouse_front_streams_cut_total {self.cut_streams}",
-            "# TYPE roundhouse_front_sequences gauge",
-            f"roundhouse_front_sequences {held.sequences}",
-        ]
-        return "\n".join((*lines, ""))
 
     async def _adapters(self, request: BaseRequest, name: str | None) -> StreamResponse:
         """Load or unload a LoRA adapter, as SageMaker does for an adapter component."""
@@ -255,7 +237,7 @@ class Routes:
                 raise
         last = relay.end(reason)
         if last:
-            self.cut_streams += 1
+            self.metrics.cut_streams.inc()
         async with self._bound_reader(request):
             await response.write_eof(last)
         return response

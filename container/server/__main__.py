@@ -7,20 +7,10 @@ import sys
 # without a word.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from container.server.process import (
-    bound_free_memory,
-    end,
-    exit_on_sigterm,
-    open_standard_streams,
-)
+from container.server.process import bound_free_memory, end, prepare_process
 
-exit_on_sigterm()
-open_standard_streams()
+prepare_process()
 bound_free_memory()
-
-from container.server.settings import limit_libraries
-
-limit_libraries()
 
 from container.server.app import main
 

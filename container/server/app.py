@@ -1,15 +1,14 @@
 """Starts the Python server by its environment.
 
 Exit codes: 0 drained and stopped; 2 a setting is wrong; 3 the archive is refused; 4 the engine or
-the port cannot be used; 5 its HTTP processes die all the time.
+the port cannot be used.
 """
 
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Callable, Coroutine
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from weakref import WeakKeyDictionary
 import uvloop
 
 from container.archive import ArchiveRefused, EngineArchive, verify_archive
+from container.server.batching.batcher import Batcher
 from container.server.data_plane.model import (
     Model,
     count_truncated,
@@ -26,37 +26,36 @@ from container.server.data_plane.model import (
     model_batcher,
     servable_model,
 )
-from container.server.data_plane.multi_model import LoadedModels, ModelBackend
-from container.server.data_plane.plane import Backend, DataPlane
+from container.server.data_plane.multi_model import LoadedModels
+from container.server.data_plane.plane import DataPlane
 from container.server.engines.engine import Costs, Engine, is_memory_shortage
 from container.server.engines.loading import load_engine, running
-from container.server.http.application import model_server, multi_model_server
+from container.server.http.messages import Application, HttpLimits
+from container.server.http.routes import model_application, multi_model_application
+from container.server.http.server import HttpServer
 from container.server.process import (
     CannotListen,
     LoadFault,
     StoppedWhileLoading,
-    await_loading,
     free_mib,
     ignore_stop_signals,
     listening_socket,
     load_unless_stopped,
     raise_descriptor_limit,
+    refuse,
     stop_event,
     tune_interpreter,
     without_executor_wait,
 )
-from container.server.processes.supervisor import Supervisor, WorkerSpec
 from container.server.settings import (
     Settings,
     SettingsFault,
     available_cores,
     bind_address,
-    process_environment,
     process_settings,
 )
 from container.server.telemetry.failure_log import FailureLog, stderr
-from container.server.telemetry.metric_values import MetricValues
-from container.server.telemetry.metrics import BatchMetrics, forget_model, gauge
+from container.server.telemetry.metrics import BatchMetrics, RequestMetrics, ServerMetrics
 from container.server.types import first_line
 
 SETTING, ARCHIVE, ENGINE = 2, 3, 4
@@ -67,7 +66,7 @@ Say = Callable[[str], object]
 def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
     """Run the server and return its exit code; engines are opened by their manifest by default."""
     if arguments not in ([], ["serve"]):
-        return _refuse(
+        return refuse(
             SETTING,
             f"Unknown arguments {arguments}; use `serve` or none, and set the server by "
             "environment variables.",
@@ -78,20 +77,14 @@ def main(arguments: list[str], open_engine: OpenEngine | None = None) -> int:
         with listening_socket(settings) as listener:
             return _serve(settings, listener, _open_engine if open_engine is None else open_engine)
     except SettingsFault as fault:
-        return _refuse(SETTING, str(fault))
+        return refuse(SETTING, str(fault))
     except ArchiveRefused as fault:
-        return _refuse(ARCHIVE, str(fault))
+        return refuse(ARCHIVE, str(fault))
     except (CannotListen, LoadFault) as fault:
-        return _refuse(ENGINE, str(fault))
+        return refuse(ENGINE, str(fault))
     except OSError as fault:
         path = fault.filename or settings.model_dir
-        return _refuse(ARCHIVE, f"Refused: {path} cannot be read ({fault.strerror}).")
-
-
-def _refuse(code: int, sentence: str) -> int:
-    with suppress(OSError):
-        print(sentence, file=sys.stderr, flush=True)
-    return code
+        return refuse(ARCHIVE, f"Refused: {path} cannot be read ({fault.strerror}).")
 
 
 def _print_line(sentence: str) -> None:
@@ -127,16 +120,8 @@ def _serve(settings: Settings, listener: socket.socket, open_engine: OpenEngine)
     except Exception as fault:
         raise tokenizer_fault(archive.tokenizer, fault) from fault
     log = FailureLog(stderr, model=model.name)
-    serve: Coroutine[Any, Any, int | None]
-    if settings.http_processes == 1:
-        serve = serve_one_process(settings, model, listener, log=log, say=_print_line)
-    else:
-        workers = WorkerSpec(count=settings.http_processes, environment=process_environment())
-        serve = serve_several_processes(
-            settings, model, listener, workers, log=log, say=_print_line
-        )
     try:
-        return _run(serve, log)
+        return _run(serve_model(settings, model, listener, log=log, say=_print_line), log)
     except LoadFault as fault:
         raise LoadFault(
             f"The engine {archive.manifest.engine_file} cannot be loaded: {fault}"
@@ -152,34 +137,33 @@ def tokenizer_fault(path: Path | None, fault: Exception) -> LoadFault:
     return LoadFault(f"The tokenizer {path} cannot be loaded ({reason}); {way_out}.")
 
 
-def _run(serving: Coroutine[Any, Any, int | None], log: FailureLog) -> int:
-    """Run a coroutine on an event loop and return its exit code, 0 where it has none."""
+def _run(serving: Coroutine[Any, Any, None], log: FailureLog) -> int:
+    """Run a server on an event loop until it has drained; return the exit code 0."""
     try:
-        code: int | None = uvloop.run(without_executor_wait(serving))
+        uvloop.run(without_executor_wait(serving))
     except StoppedWhileLoading:
         _print_line("Stopped while the engine was loading.")
-        return 0
     finally:
         ignore_stop_signals()
         log.close()
-    return 0 if code is None else code
+    return 0
 
 
-async def serve_one_process(
+async def serve_model(
     settings: Settings, model: Model, listener: socket.socket, *, log: FailureLog, say: Say
 ) -> None:
-    """Serve one model from this process until a signal drains it; /ping is 503 while it loads.
+    """Serve one model until a signal drains it; /ping is 503 while it loads.
 
     Raises LoadFault and StoppedWhileLoading.
     """
     tune_interpreter()
-    metric_values, plane, stop = MetricValues(), data_plane_of(model, settings), stop_event()
-    count_truncated(plane, model, metric_values)
-    server = model_server(plane, model, settings, metric_values, log)
-    gauge(metric_values, "roundhouse_models_loaded", lambda: int(plane.ready))
+    metrics, plane, stop = ServerMetrics(), data_plane_of(model, settings), stop_event()
+    count_truncated(plane, model, metrics)
+    server = _model_server(plane, model, settings, metrics, log)
+    metrics.models_loaded.set_function(lambda: int(plane.ready))
     await server.start(listener)
     try:
-        batcher = await load_unless_stopped(load_batcher(model, settings, metric_values, log), stop)
+        batcher = await load_unless_stopped(load_batcher(model, settings, metrics, log), stop)
     except BaseException as fault:
         plane.drain()
         await server.drain(settings.drain_seconds if isinstance(fault, StoppedWhileLoading) else 0)
@@ -192,42 +176,6 @@ async def serve_one_process(
     batcher.close()
 
 
-async def serve_several_processes(
-    settings: Settings,
-    model: Model,
-    listener: socket.socket,
-    workers: WorkerSpec,
-    *,
-    log: FailureLog,
-    say: Say,
-) -> int:
-    """Serve one model through several HTTP workers and return the exit code.
-
-    It ends when a signal drains it, or when HTTP workers keep ending. Raises LoadFault.
-    """
-    metric_values, stop = MetricValues(), stop_event()
-    serving: list[Backend] = []
-    gauge(
-        metric_values,
-        "roundhouse_models_loaded",
-        lambda: int(bool(serving) and not serving[0].is_broken),
-    )
-    with ExitStack() as batchers:
-
-        async def load() -> Backend:
-            batcher = await await_loading(load_batcher(model, settings, metric_values, log))
-            batchers.callback(batcher.close)
-            serving.append(batcher)
-            processes = f"{workers.count} HTTP processes"
-            say(f"Serving {model.name} on {bind_address(settings)} from {processes}.")
-            return batcher
-
-        supervisor = Supervisor(
-            listener=listener, workers=workers, metric_values=metric_values, log=log
-        )
-        return await supervisor.serve(load, stop, drain_seconds=settings.drain_seconds, say=say)
-
-
 async def _serve_many_models(
     settings: Settings,
     listener: socket.socket,
@@ -238,7 +186,7 @@ async def _serve_many_models(
 ) -> None:
     """Serve the models that requests load until a signal drains it; healthy from the start."""
     tune_interpreter()
-    metric_values, stop = MetricValues(), stop_event()
+    metrics, stop = ServerMetrics(), stop_event()
     served: WeakKeyDictionary[DataPlane, Model] = WeakKeyDictionary()
 
     def plane_of(archive: EngineArchive) -> DataPlane:
@@ -247,11 +195,11 @@ async def _serve_many_models(
         served[plane] = model
         return plane
 
-    def backend(name: str, engine: Engine, costs: Costs, plane: DataPlane) -> ModelBackend:
+    def backend(name: str, engine: Engine, costs: Costs, plane: DataPlane) -> Batcher:
         model = served[plane]
-        count_truncated(plane, model, metric_values, name=name)
-        metrics = BatchMetrics(metric_values, name, log=log)
-        return model_batcher(model, engine, costs, settings, metrics)
+        count_truncated(plane, model, metrics, name=name)
+        observer = BatchMetrics(metrics, name, log=log)
+        return model_batcher(model, engine, costs, settings, observer)
 
     models = LoadedModels(
         verify=verify,
@@ -260,12 +208,51 @@ async def _serve_many_models(
         backend=backend,
         free_mib=free_mib,
         log=log,
-        unloaded=partial(forget_model, metric_values),
+        unloaded=metrics.forget_model,
     )
-    server = multi_model_server(models, settings, metric_values, log)
-    gauge(metric_values, "roundhouse_models_loaded", lambda: len(models))
+    server = _multi_model_server(models, settings, metrics, log)
+    metrics.models_loaded.set_function(lambda: len(models))
     await server.start(listener)
     _print_line(f"Serving the models that requests load on {bind_address(settings)}.")
     await stop.wait()
     await server.drain(settings.drain_seconds)
     await models.close()
+
+
+def _model_server(
+    plane: DataPlane, model: Model, settings: Settings, metrics: ServerMetrics, log: FailureLog
+) -> HttpServer:
+    """Return the server of one model."""
+    options = _options(settings, metrics, log, model=model.name)
+    return _server(model_application(plane, platform=model.platform, **options), settings, metrics)
+
+
+def _multi_model_server(
+    models: LoadedModels, settings: Settings, metrics: ServerMetrics, log: FailureLog
+) -> HttpServer:
+    """Return the server of several models."""
+    options = _options(settings, metrics, log)
+    return _server(multi_model_application(models, **options), settings, metrics)
+
+
+def _server(application: Application, settings: Settings, metrics: ServerMetrics) -> HttpServer:
+    limits = HttpLimits(
+        body_bytes=settings.max_body_bytes,
+        request_seconds=settings.request_seconds,
+        max_connections=settings.max_connections,
+    )
+    server = HttpServer(application, limits=limits)
+    metrics.connections.set_function(lambda: server.connections)
+    return server
+
+
+def _options(
+    settings: Settings, metrics: ServerMetrics, log: FailureLog, *, model: str = ""
+) -> dict[str, Any]:
+    return {
+        "max_body_bytes": settings.max_body_bytes,
+        "deadline_seconds": settings.deadline_seconds,
+        "metrics": metrics,
+        "failed": lambda fault: log.report("request_failed", fault, stage="http", status=500),
+        "observer": RequestMetrics(metrics, model=model, log=log),
+    }

@@ -13,14 +13,19 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from container.server.settings import Settings, SettingsFault, bind_address, process_settings
-from container.server.types import first_line
+from container.server.settings import (
+    Settings,
+    SettingsFault,
+    bind_address,
+    limit_libraries,
+    process_settings,
+)
 
 T = TypeVar("T")
 SETTING, COMMAND = 2, 4
@@ -90,7 +95,7 @@ def end(code: int) -> NoReturn:
 
 
 OTHERS = 256
-"""What else a server has open: libraries, the engine, its archive, the ways between processes."""
+"""What else a server has open: libraries, the engine, its archive."""
 
 
 def raise_descriptor_limit(connections: int) -> None:
@@ -167,6 +172,13 @@ def bound_free_memory() -> None:
             mallopt(parameter, FREED_BYTES)
 
 
+def prepare_process() -> None:
+    """Prepare a server's process before its libraries are imported."""
+    exit_on_sigterm()
+    open_standard_streams()
+    limit_libraries()
+
+
 class LoadFault(Exception):
     """The engine cannot be loaded; the message is the reason."""
 
@@ -190,14 +202,12 @@ async def load_unless_stopped(loading: Coroutine[Any, Any, T], stop: asyncio.Eve
     stopping.cancel()
     if not task.done():
         raise StoppedWhileLoading
-    return await await_loading(task)
-
-
-async def await_loading(loading: Awaitable[T]) -> T:
-    """Return what `loading` returns. Raises LoadFault with the first line of what it raises."""
     try:
-        return await loading
+        return await task
     except Exception as fault:
+        # Imports numpy, which this module must not before `limit_libraries` was called.
+        from container.server.types import first_line
+
         raise LoadFault(first_line(fault)) from fault
 
 
@@ -249,23 +259,24 @@ def run_front(
     import uvloop
 
     if not command:
-        return _refuse(SETTING, f"No command; the arguments are {words}.")
+        return refuse(SETTING, f"No command; the arguments are {words}.")
     try:
         settings = process_settings()
         with listening_socket(settings) as listener:
             code: int = uvloop.run(without_executor_wait(serve(settings, listener)))
             return code
     except SettingsFault as fault:
-        return _refuse(SETTING, str(fault))
+        return refuse(SETTING, str(fault))
     except CannotListen as fault:
-        return _refuse(COMMAND, str(fault))
+        return refuse(COMMAND, str(fault))
     except OSError as fault:
-        return _refuse(COMMAND, f"{command[0]} cannot be started ({fault.strerror}).")
+        return refuse(COMMAND, f"{command[0]} cannot be started ({fault.strerror}).")
     finally:
         ignore_stop_signals()
 
 
-def _refuse(code: int, sentence: str) -> int:
+def refuse(code: int, sentence: str) -> int:
+    """Say why this process ends with an exit code, and return the code."""
     with suppress(OSError):
         print(sentence, file=sys.stderr, flush=True)
     return code

@@ -34,15 +34,12 @@ class Settings:
     """InvokeEndpoint's own limit."""
     max_request_rows: int = 1024
     max_connections: int = 4096
-    """Of each HTTP process, as file descriptors are."""
     queue_rows: int = 4096
     max_batch_tokens: int | None = None
     slots: int | None = None
     """Batches that run at once."""
     threads: int | None = None
     """Of each slot, in engines that run on the CPU."""
-    http_processes: int = 1
-    """1: HTTP in the engine's own process; more: that many processes before the engine's."""
     deadline_seconds: int = 60
     """Longest that a request may take; SageMaker's own limit."""
     request_seconds: int = 30
@@ -61,7 +58,6 @@ _COUNTS = {
     "ROUNDHOUSE_MAX_BATCH_TOKENS": ("max_batch_tokens", LARGEST_COUNT),
     "ROUNDHOUSE_SLOTS": ("slots", 256),
     "ROUNDHOUSE_THREADS": ("threads", 256),
-    "ROUNDHOUSE_HTTP_PROCESSES": ("http_processes", 64),
     "ROUNDHOUSE_DEADLINE_SECONDS": ("deadline_seconds", 86_400),
     "ROUNDHOUSE_REQUEST_SECONDS": ("request_seconds", 86_400),
     "ROUNDHOUSE_DRAIN_SECONDS": ("drain_seconds", 86_400),
@@ -165,11 +161,6 @@ def _contradictions(settings: Settings, wrong: set[str]) -> list[str]:
         faults.append(
             f"ROUNDHOUSE_MAX_REQUEST_ROWS is {settings.max_request_rows}, more than "
             f"ROUNDHOUSE_QUEUE_ROWS {settings.queue_rows}; raise the queue, or lower the request."
-        )
-    if settings.multi_model and settings.http_processes > 1:
-        faults.append(
-            f"ROUNDHOUSE_HTTP_PROCESSES is {settings.http_processes}, but a multi-model server "
-            "has one process; leave it unset."
         )
     if settings.multi_model and settings.manifest_sha256 is not None:
         faults.append(

@@ -11,22 +11,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from container.server.process import (
-    bound_free_memory,
-    end,
-    exit_on_sigterm,
-    open_standard_streams,
-)
+from container.server.process import bound_free_memory, end, prepare_process
 
-exit_on_sigterm()
-open_standard_streams()
+prepare_process()
 bound_free_memory()
 
-from container.server.settings import limit_libraries
-
-limit_libraries()
-
-from container.triton_front.app import main
+from container.triton_front.server import main
 
 if __name__ == "__main__":
     end(main(sys.argv[1:]))

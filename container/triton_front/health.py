@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from container.server.http.messages import Response
 from container.server.types import Unavailable, first_line
-from container.triton_front.stubs import Stub
 from container.triton_front.upstream import TritonRequest
 
 PROOF_SECONDS = 10.0
@@ -25,7 +25,20 @@ FAILURES = 2
 BUSY = (429, 503, 507)
 """Statuses of a server that has no room now, which says nothing about a model's health."""
 
+STUB = "triton_python_backend_stub"
+"""The program of the python backend: Triton starts one for each instance of a Python model, and
+never replaces nor waits for one that died.
+"""
+PROC = Path("/proc")
 Ask = Callable[[TritonRequest], Awaitable[Response]]
+
+
+class Stub(NamedTuple):
+    """A stub process; `model` is the path of the Python file that it runs, "" once it is dead."""
+
+    pid: int
+    model: str
+    alive: bool
 
 
 @dataclass(kw_only=True)
@@ -156,3 +169,27 @@ class Health:
 def _is_of(path: str | None, model: ModelHealth) -> bool:
     """Return True for a file of a model's archive."""
     return path is not None and Path(path).is_relative_to(model.archive)
+
+
+def stub_processes(triton: int, proc: Path = PROC) -> tuple[Stub, ...]:
+    """Return the stubs of a Triton process, dead ones that it has not waited for included."""
+    children: set[int] = set()
+    for path in proc.glob(f"{triton}/task/*/children"):
+        try:
+            children.update(map(int, path.read_text().split()))
+        except OSError:  # a thread that has just ended
+            continue
+    return tuple(stub for pid in sorted(children) if (stub := _stub(pid, proc)) is not None)
+
+
+def _stub(pid: int, proc: Path) -> Stub | None:
+    try:
+        name, _, fields = (proc / f"{pid}/stat").read_text().partition("(")[2].rpartition(")")
+        arguments = (proc / f"{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    if not name or not STUB.startswith(name):
+        return None
+    alive = fields.split()[0] not in ("Z", "X")
+    model = arguments[1].decode(errors="replace") if len(arguments) > 1 else ""
+    return Stub(pid, model, alive)

@@ -7,15 +7,13 @@ memory, so what a body takes does not grow with it, and a body with a fault is r
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import NamedTuple
 
 from container.server.codecs.envelope import JSON_TYPE, fault_document, read_document
-from container.server.http.json_lines import LINES_A_TURN, LINES_TYPE, fault_of_line, number_lines
+from container.server.http.json_lines import LinesUnderWay, fault_of_line
 from container.server.http.messages import Response
-from container.server.http.spool import Spool
 from container.server.types import DeadlinePassed, RequestFault
 from container.triton_front.health import BUSY
 from container.triton_front.kserve_request import checked_request
@@ -46,17 +44,10 @@ async def infer_lines(ask: Ask, body: bytes, seconds: float) -> Response:
 
     Raises RequestFault.
     """
-    run = _Run(ask, monotonic() + seconds)
     try:
-        for number, line in number_lines(body):
-            await run.add(number, line)
-            if number % LINES_A_TURN == 0:
-                await asyncio.sleep(0)
-        return Response(200, await run.finish(), LINES_TYPE)
+        return await _TritonLines(ask, monotonic() + seconds).answer(body)
     except _Refused as refusal:
         return refusal.response
-    finally:
-        run.close()
 
 
 class _Refused(Exception):
@@ -67,17 +58,15 @@ class _Refused(Exception):
         self.response = response
 
 
-class _Run:
-    """The lines of one body that are under way, and the answers so far."""
+class _TritonLines(LinesUnderWay[_Line]):
+    """Lines that are requests to Triton, which finishes what it has of them."""
 
     def __init__(self, ask: Ask, deadline: float) -> None:
+        super().__init__()
         self._ask, self._deadline = ask, deadline
-        self._under_way: deque[_Line] = deque()
         self._bytes = 0
-        self._answers = Spool()
 
-    async def add(self, number: int, line: bytes) -> None:
-        """Send a line, once there is room for it."""
+    async def _add(self, number: int, line: bytes) -> None:
         try:
             body, kind = checked_request(line, JSON_TYPE)
         except RequestFault as fault:
@@ -88,19 +77,6 @@ class _Run:
             await self._answer_oldest()
         self._bytes += len(body)
         self._under_way.append(_Line(number, body, kind, self._send(body, kind)))
-
-    async def finish(self) -> bytes:
-        """Return all answers, a line each."""
-        if not self._under_way and not self._answers.size:
-            raise RequestFault("The body has no lines; send a request on each.")
-        while self._under_way:
-            await self._answer_oldest()
-        return self._answers.contents()
-
-    def close(self) -> None:
-        """Wait for no more answers; Triton finishes what it has."""
-        for line in self._under_way:
-            line.answer.cancel()
 
     def _send(self, body: bytes, kind: str) -> asyncio.Future[Response]:
         left = self._deadline - monotonic()

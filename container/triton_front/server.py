@@ -19,14 +19,14 @@ from container.server.process import (
     MALLOC_VARIABLES,
     free_ports,
     raise_descriptor_limit,
+    run_front,
     stop_event,
     tune_interpreter,
 )
 from container.server.settings import Settings, bind_address, process_environment
-from container.server.telemetry.failure_log import FailureLog
-from container.triton_front.health import Health
+from container.server.telemetry.failure_log import FailureLog, stderr
+from container.triton_front.health import Health, stub_processes
 from container.triton_front.routes import TritonRoutes, single_model
-from container.triton_front.stubs import stub_processes
 from container.triton_front.upstream import TritonClient
 
 MODEL_BROKEN, TRITON_KILLED = 6, 1
@@ -60,6 +60,19 @@ def has_metrics(command: Sequence[str]) -> bool:
     """Return True where Triton's command turns its metrics on; of several words the last counts."""
     words = [word for word in command if word.startswith(METRICS_FLAG)]
     return bool(words) and words[-1] == f"{METRICS_FLAG}true"
+
+
+def main(command: Sequence[str]) -> int:
+    """Run Triton's command behind the server, and return the exit code."""
+    log = FailureLog(stderr)
+    try:
+        return run_front(
+            command,
+            "tritonserver and its own arguments",
+            lambda settings, listener: TritonFront(settings, listener, log).serve(command),
+        )
+    finally:
+        log.close()
 
 
 class TritonFront:

@@ -23,8 +23,6 @@ class Outcomes:
 
     met: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
-    ports: list[int] = field(default_factory=list)
-    """Its connections', in order."""
 
 
 class Crowd:
@@ -66,7 +64,6 @@ class Crowd:
         while not self._stop.is_set():
             try:
                 with contextlib.closing(Caller(self.server.port)) as caller:
-                    outcomes.ports.append(caller.port)
                     while not self._stop.is_set():
                         self._count(caller.ask(*TEXTS), outcomes)
             except Gone:
@@ -88,7 +85,6 @@ class Crowd:
         """
         while not self._stop.wait(0.005):
             with contextlib.suppress(*Gone), contextlib.ExitStack() as leaving:
-                # In turn they go to different HTTP processes.
                 callers = [
                     leaving.enter_context(contextlib.closing(Caller(self.server.port)))
                     for _ in range(2)

@@ -50,7 +50,6 @@ class Caller:
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
         self._connection.connect()
-        self.port = int(self._connection.sock.getsockname()[1])
 
     def request(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
         self._connection.request(method, path, body, {"Content-Type": JSON_TYPE, **headers})
@@ -105,21 +104,14 @@ class FaultyServer:
         until(healthy, "a healthy server")
 
     def metric(self, name: str) -> float:
-        """The sum of a metric's samples, all labels and processes together.
-
-        Asks again where an HTTP process dies on it.
-        """
-        lines = until(self._metrics, "metrics")
+        """The sum of a metric's samples, all labels together."""
+        with contextlib.closing(Caller(self.port)) as caller:
+            lines = caller.request("GET", "/metrics").body.decode().splitlines()
         return sum(
             float(line.rsplit(" ", 1)[1])
             for line in lines
             if line.split("{")[0].split(" ")[0] == name
         )
-
-    def _metrics(self) -> list[str]:
-        with contextlib.suppress(*Gone), contextlib.closing(Caller(self.port)) as caller:
-            return caller.request("GET", "/metrics").body.decode().splitlines()
-        return []
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         """The failure log's lines of an event, but for one that is being written."""
@@ -207,16 +199,6 @@ def load(caller: Caller, name: str, archive: Path) -> Answer:
     """Load a model as SageMaker does."""
     document = {"model_name": name, "url": str(archive)}
     return caller.request("POST", "/models", json.dumps(document).encode())
-
-
-def ports_served_by(pid: int) -> set[int]:
-    """The callers' ports of the connections that a process has."""
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    links = []
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            links.append(str(entry.readlink()))
-    return {int(row[2].split(":")[1], 16) for row in rows if f"socket:[{row[9]}]" in links}
 
 
 def texts_of(tokens: int) -> str:

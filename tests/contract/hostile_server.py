@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.contract.requests import JSON_TYPE
-from tests.contract.server_process import SECONDS, child_processes, free_port, launch, until
+from tests.contract.server_process import SECONDS, free_port, launch, until
 from tests.fixtures.hostile.clients import Tally, ask_all
 from tests.fixtures.hostile.requests import hostile_requests
 from tests.fixtures.tiny_embedder.archive import Tiny
@@ -38,11 +38,6 @@ class Running:
     files_before: int = 0
     mib_before: float = 0
 
-    @property
-    def pids(self) -> list[int]:
-        """The process and its HTTP processes."""
-        return [self.process.pid, *child_processes(self.process.pid)]
-
     def aimed(self, requests: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
         """Requests to where this server answers."""
         return ((method, self.aim(request)) for method, request in requests)
@@ -63,12 +58,12 @@ class Running:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
 
     def files(self) -> int:
-        """Open file descriptors of all its processes."""
-        return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in self.pids)
+        """Open file descriptors."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def mib(self) -> float:
-        """Resident memory of all its processes."""
-        pages = sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids)
+        """Resident memory."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def ask(self, connection: http.client.HTTPConnection) -> list[object]:
@@ -84,7 +79,7 @@ class Running:
 def start(
     tiny: Tiny, archive: Path, log: Path, document: dict[str, object], **variables: str
 ) -> Running:
-    """Start a server with four seconds for a request, and wait until its processes are ready."""
+    """Start a server with four seconds for a request, and wait until it is ready."""
     port = free_port()
     limits = {
         "ROUNDHOUSE_REQUEST_SECONDS": "4",
@@ -93,12 +88,10 @@ def start(
     }
     process = launch(archive, log, port, **limits, **variables)
     running = Running(tiny=tiny, port=port, process=process, log=log, document=document)
-    count = int(variables.get("ROUNDHOUSE_HTTP_PROCESSES", "1"))
 
     def ready() -> bool:
         assert process.poll() is None, log.read_text()
-        processes = b"" if count == 1 else b"roundhouse_http_processes %d" % count
-        return _body(port, "/ping") == b"" and processes in _body(port, "/metrics")
+        return _body(port, "/ping") == b""
 
     until(ready, "a ready server")
     return running

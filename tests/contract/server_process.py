@@ -42,11 +42,6 @@ def launch(
         )
 
 
-def child_processes(pid: int) -> list[int]:
-    """The HTTP processes of an owner."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 def until(condition: Callable[[], Result], awaited: str) -> Result:
     """Return what the condition comes to, once that is true; fails after a while."""
     deadline = time.monotonic() + SECONDS

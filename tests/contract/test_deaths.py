@@ -14,54 +14,35 @@ import pytest
 
 from tests.contract.crowd import GONE, OK, TEXTS, TURNED, UNAVAILABLE, Crowd
 from tests.contract.engine_faults import LOADS
-from tests.contract.faulty_server import FaultyServer, Gone, launched_server, load, ports_served_by
-from tests.contract.server_process import REAL, child_processes, until
+from tests.contract.faulty_server import FaultyServer, Gone, launched_server, load
+from tests.contract.server_process import REAL, until
 
-PROCESSES = (1, 2)
 CROWD = 6
 LESS_THAN_THE_DEFAULT = 20
 """Seconds, of ROUNDHOUSE_DRAIN_SECONDS: who ends so soon has read what it was given."""
 
 
-@pytest.fixture(params=PROCESSES, ids=lambda count: f"{count}-process")
-def processes(request: pytest.FixtureRequest) -> str:
-    """How many HTTP processes."""
-    return str(request.param)
-
-
 @pytest.fixture
-def server(processes: str, archive: Path, tmp_path: Path) -> Iterator[FaultyServer]:
+def server(archive: Path, tmp_path: Path) -> Iterator[FaultyServer]:
     """A healthy server of one slot."""
-    variables = {"ROUNDHOUSE_HTTP_PROCESSES": processes, "ROUNDHOUSE_SLOTS": "1"}
-    with launched_server(archive, tmp_path, **variables) as one:
+    with launched_server(archive, tmp_path, ROUNDHOUSE_SLOTS="1") as one:
         yield one
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def test_health_is_true_through_kill_9_under_load_and_restart(server, processes, archive, tmp_path):
+def test_health_is_true_through_kill_9_under_load_and_restart(server, archive, tmp_path):
     # The second server outlives the crowd: one death only comes between a word and its keeping.
     with (
         ExitStack() as after,
         Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd,
     ):
         until(lambda: crowd.count(OK) > 50, "a crowd that is answered")
-        fronts = child_processes(server.process.pid)
         os.kill(server.process.pid, signal.SIGKILL)
         until(lambda: crowd.all_met(GONE), "a crowd that has noticed")
-        until(lambda: not any(map(is_alive, fronts)), "no HTTP process that outlives its owner")
         server.process.wait()
         assert server.ping() is None
         server.demand(LOADS)
-        variables = {"ROUNDHOUSE_HTTP_PROCESSES": processes, "ROUNDHOUSE_SLOTS": "1"}
         again = after.enter_context(
-            launched_server(archive, tmp_path, port=server.port, ready=False, **variables)
+            launched_server(archive, tmp_path, port=server.port, ready=False, ROUNDHOUSE_SLOTS="1")
         )
         refused, answered = crowd.count(UNAVAILABLE), crowd.count(OK)
         until(
@@ -78,32 +59,6 @@ def test_health_is_true_through_kill_9_under_load_and_restart(server, processes,
         assert again.process.poll() is None
     assert crowd.wrong() == [] and crowd.health.met[TURNED] <= 1
     assert b"Traceback" not in server.log.read_bytes()
-
-
-@pytest.mark.parametrize("processes", ["2"])
-def test_front_that_is_killed_under_load_takes_only_its_own_connections_and_is_replaced(
-    processes, server
-):
-    until(lambda: server.metric("roundhouse_http_processes") == 2, "two processes")
-    with Crowd(server, server.caller().ask(*TEXTS).vectors, size=CROWD) as crowd:
-        until(lambda: crowd.count(OK) > 50 and crowd.all_met(OK), "a crowd that is answered")
-        victim, other = child_processes(server.process.pid)
-        theirs = ports_served_by(victim)
-        os.kill(victim, signal.SIGKILL)
-        until(lambda: server.metric("roundhouse_http_process_deaths_total") == 1, "a death counted")
-        until(lambda: server.metric("roundhouse_http_processes") == 2, "another process instead")
-        answered = crowd.count(OK)
-        until(lambda: crowd.count(OK) > answered + 50, "a crowd that is answered again")
-        assert other in child_processes(server.process.pid) and victim not in child_processes(
-            server.process.pid
-        )
-    hit = [outcomes for outcomes in crowd.outcomes if outcomes.ports[0] in theirs]
-    spared = [outcomes for outcomes in crowd.outcomes if outcomes not in hit]
-    assert hit and all(1 <= outcomes.met[GONE] <= 3 for outcomes in hit)
-    assert spared
-    assert all(outcomes.met[GONE] == outcomes.met[UNAVAILABLE] == 0 for outcomes in spared)
-    assert crowd.wrong() == [] and set(crowd.health.met) == {"200"}
-    assert [line["exit_code"] for line in server.lines("http_process_died")] == [-9]
 
 
 def test_sigterm_answers_all_that_was_taken_and_takes_nothing_more(server):
@@ -140,10 +95,9 @@ def test_sigterm_under_load_gives_whole_answers_or_none(server):
     assert b"Traceback" not in server.log.read_bytes()
 
 
-def test_sigterm_is_obeyed_in_time_though_the_engine_never_ends(processes, archive, tmp_path):
-    variables = {"ROUNDHOUSE_HTTP_PROCESSES": processes, "ROUNDHOUSE_DRAIN_SECONDS": "1"}
+def test_sigterm_is_obeyed_in_time_though_the_engine_never_ends(archive, tmp_path):
     with (
-        launched_server(archive, tmp_path, **variables) as server,
+        launched_server(archive, tmp_path, ROUNDHOUSE_DRAIN_SECONDS="1") as server,
         ThreadPoolExecutor(1) as pool,
         server.hold_batches(),
     ):
@@ -174,9 +128,8 @@ def test_sigterm_of_several_models_is_obeyed_in_time_though_an_engine_never_ends
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
-def test_signal_while_the_engine_loads_ends_the_server(number, processes, archive, tmp_path):
-    variables = {"ROUNDHOUSE_HTTP_PROCESSES": processes}
-    with launched_server(archive, tmp_path, faults=[LOADS], ready=False, **variables) as server:
+def test_signal_while_the_engine_loads_ends_the_server(number, archive, tmp_path):
+    with launched_server(archive, tmp_path, faults=[LOADS], ready=False) as server:
         until(lambda: server.ping() == 503, "a server that loads")
         server.process.send_signal(number)
         assert server.exit_code() == 0
@@ -184,11 +137,8 @@ def test_signal_while_the_engine_loads_ends_the_server(number, processes, archiv
         assert len(log.splitlines()) <= 1 and "Traceback" not in log
 
 
-def test_ctrl_c_while_the_server_is_still_importing_ends_it_without_a_word(
-    processes, archive, tmp_path
-):
-    variables = {"ROUNDHOUSE_HTTP_PROCESSES": processes}
-    with launched_server(archive, tmp_path, module=REAL, ready=False, **variables) as server:
+def test_ctrl_c_while_the_server_is_still_importing_ends_it_without_a_word(archive, tmp_path):
+    with launched_server(archive, tmp_path, module=REAL, ready=False) as server:
         maps = Path(f"/proc/{server.process.pid}/maps")
         until(lambda: "/numpy/" in maps.read_text(), "numpy imported")
         server.process.send_signal(signal.SIGINT)

@@ -19,18 +19,14 @@ from tests.contract.pressure_exchanges import reply
 from tests.contract.server_process import REAL, until
 from tests.fixtures.tiny_embedder.archive import MODEL, write_archive
 
-PROCESSES = (1, 2)
 MEMORY_IS_SHORT = reply("the engine says that memory is short", "python-server").status
 QUEUE = {"ROUNDHOUSE_SLOTS": "1", "ROUNDHOUSE_QUEUE_ROWS": "8", "ROUNDHOUSE_MAX_REQUEST_ROWS": "8"}
 
 
-@pytest.fixture(scope="module", params=PROCESSES, ids=lambda count: f"{count}-process")
-def server(
-    request: pytest.FixtureRequest, archive: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[FaultyServer]:
+@pytest.fixture(scope="module")
+def server(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultyServer]:
     """A server whose queue holds eight rows, before an engine of one slot."""
-    variables = QUEUE | {"ROUNDHOUSE_HTTP_PROCESSES": str(request.param)}
-    with launched_server(archive, tmp_path_factory.mktemp("faulty"), **variables) as one:
+    with launched_server(archive, tmp_path_factory.mktemp("faulty"), **QUEUE) as one:
         yield one
 
 
@@ -104,10 +100,8 @@ def test_client_that_leaves_takes_its_rows_with_it(server, pool):
     until(lambda: server.metric("roundhouse_dropped_rows_total") == dropped + 3, "three drops")
 
 
-@pytest.mark.parametrize("processes", PROCESSES)
-def test_broken_engine_makes_health_503_for_good(processes, archive, tmp_path):
-    variables = {"ROUNDHOUSE_HTTP_PROCESSES": str(processes)}
-    with launched_server(archive, tmp_path, **variables) as server:
+def test_broken_engine_makes_health_503_for_good(archive, tmp_path):
+    with launched_server(archive, tmp_path) as server:
         server.demand(FAILS)
         assert is_refusal(server.caller().ask("a dog"))
         server.end(FAILS)
@@ -153,16 +147,14 @@ ARCHIVES = {
 }
 
 
-@pytest.mark.parametrize("processes", PROCESSES)
-def test_refuses_an_archive_with_exit_code_3_and_one_sentence(processes, tmp_path):
-    variables = {"ROUNDHOUSE_HTTP_PROCESSES": str(processes)}
+def test_refuses_an_archive_with_exit_code_3_and_one_sentence(tmp_path):
     with ExitStack() as servers:
         running = {}
         for name, (spoil, _) in ARCHIVES.items():
             root = tmp_path / name / "model"
             write_archive(root)
             spoil(root)
-            server = launched_server(root, root.parent, module=REAL, ready=False, **variables)
+            server = launched_server(root, root.parent, module=REAL, ready=False)
             running[name] = servers.enter_context(server)
         for name, (_, sentence) in ARCHIVES.items():
             assert running[name].exit_code() == 3, name
@@ -170,11 +162,8 @@ def test_refuses_an_archive_with_exit_code_3_and_one_sentence(processes, tmp_pat
             assert line.startswith("Refused: ") and sentence in line, line
 
 
-@pytest.mark.parametrize("processes", PROCESSES)
-def test_refuses_an_engine_that_does_not_fit_with_exit_code_4(processes, archive, tmp_path):
-    options = {"faults": [NO_MEMORY_TO_WARM], "ready": False}
-    variables = {"ROUNDHOUSE_HTTP_PROCESSES": str(processes)}
-    with launched_server(archive, tmp_path, **options, **variables) as server:
+def test_refuses_an_engine_that_does_not_fit_with_exit_code_4(archive, tmp_path):
+    with launched_server(archive, tmp_path, faults=[NO_MEMORY_TO_WARM], ready=False) as server:
         assert server.exit_code() == 4
         (line,) = server.log.read_text().splitlines()
         assert "cannot be loaded: Failed to allocate memory" in line

@@ -1,10 +1,10 @@
 """More than 10,000 requests that no client should send.
 
 No 5xx, no crash, no leak, and the neighbours never notice. Two servers, one of texts and one of
-tensors, run as in their image; one of two HTTP processes and one of several models get a fifth of
-it. A well-behaved client asks them all throughout. Every random choice comes from SEED. Slow
-senders, clients that leave and clients that do not read are bounded by the server's own request
-time, which is set to 4 seconds here.
+tensors, run as in their image; one of several models gets a fifth of it. A well-behaved client asks
+them all throughout. Every random choice comes from SEED. Slow senders, clients that leave and
+clients that do not read are bounded by the server's own request time, which is set to 4 seconds
+here.
 """
 
 from __future__ import annotations
@@ -73,27 +73,24 @@ SETTINGS = settings(
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-FORMS = ("texts", "tensors", "two processes", "several models")
+FORMS = ("texts", "tensors", "several models")
 
 
 @pytest.fixture(scope="module")
 def servers(
     archives: Callable[[Tiny], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Running]]:
-    """A server of texts, one of tensors, one of two processes, one of several models."""
+    """A server of texts, one of tensors, one of several models."""
     folder = tmp_path_factory.mktemp("hostile")
     texts, tensors = archives(EMBEDDER), archives(ARITHMETIC)
-    two = {"ROUNDHOUSE_HTTP_PROCESSES": "2"}
     servers: dict[str, Running] = {}
     try:
         servers["texts"] = start(EMBEDDER, texts, folder / "texts.log", TEXTS)
         servers["tensors"] = start(ARITHMETIC, tensors, folder / "tensors.log", TENSORS)
-        servers["two processes"] = start(EMBEDDER, texts, folder / "two.log", TEXTS, **two)
         servers["several models"] = start_multi_model(
             ARITHMETIC, tensors, folder / "several.log", TENSORS
         )
-        for form in FORMS[2:]:
-            servers[form].share = 0.2
+        servers["several models"].share = 0.2
         for running in servers.values():
             running.warm_up()
         yield servers
@@ -143,7 +140,7 @@ def neighbour(servers: dict[str, Running]) -> Iterator[Neighbour]:
 def running(
     request: pytest.FixtureRequest, servers: dict[str, Running], neighbour: Neighbour
 ) -> Running:
-    """One server of one process after the other, with the neighbour before all."""
+    """Each server of one model, with the neighbour before all."""
     return servers[request.param]
 
 
@@ -290,7 +287,7 @@ def single_model_contract(model: str) -> dict[str, object]:
 def test_servers_are_as_before_and_the_neighbour_never_noticed(servers, neighbour):
     assert sum(servers[form].tally.sent for form in FORMS[:2]) >= 10_000
     for running in servers.values():
-        most = running.files_before + len(running.pids)
+        most = running.files_before + 1
         until(lambda one=running, most=most: one.files() <= most, "the end of open files")
         assert running.mib() <= running.mib_before + LEAK_MIB
         log = running.log.read_bytes()

@@ -161,13 +161,10 @@ def truncated(served):
     return {sample.removeprefix(name): float(value) for sample, _, value in samples}
 
 
-@pytest.mark.parametrize(
-    ("kind", "extra"), [(kind, "1") for kind in PYTHON_KINDS] + [("python-server", "2")]
-)
-def test_cut_texts_are_answered_as_their_beginnings_and_counted(kind, extra, archive, tmp_path):
-    variables = {} if extra == "1" else {"ROUNDHOUSE_HTTP_PROCESSES": extra}
+@pytest.mark.parametrize("kind", PYTHON_KINDS)
+def test_cut_texts_are_answered_as_their_beginnings_and_counted(kind, archive, tmp_path):
     model = f'model="{"hash" if kind == "python-mme" else EMBEDDER.model}"}}'
-    with serving(kind, archive, tmp_path, **variables) as one:
+    with serving(kind, archive, tmp_path) as one:
         assert truncated(one) == {model: 0}
         mixed = rows(one.ask(json_request(MIXED)))
         beginnings = rows(one.ask(json_request(["cat " * 30, "dog " * 30])))

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from container.triton_front.stubs import STUB
 from onboarding.serve_environment import serve_environment
 from tests.contract.conftest import SECONDS, Served, exit_status, rows, serving
 from tests.contract.requests import json_request, lying_request
@@ -23,6 +22,8 @@ from tests.fixtures.hostile.requests import TEXTS, deep_requests, hostile_reques
 from tests.fixtures.tiny_embedder.archive import EMBEDDER
 
 MODEL_BROKEN, SEED, HOSTILE = 6, 4, 400
+STUB = "triton_python_backend_stub"
+"""The python backend's program, as its processes are called."""
 
 
 def processes_of(served: Served, name: str) -> list[int]:

@@ -14,14 +14,12 @@ from container.server.batching.batcher import Batcher
 from container.server.batching.slots import SlotThread, slot_threads
 from container.server.data_plane.plane import SHARED, SHARED_PIXELS, DataPlane, Encoder
 from container.server.engines.engine import Costs, Engine, longest_sequence
-from container.server.engines.head_encoders import PairEncoder, SpanEncoder
-from container.server.engines.images import ImageEncoder
+from container.server.engines.heads import ImageEncoder, PairEncoder, SpanEncoder
 from container.server.engines.shaping import zeros
 from container.server.engines.tokens import TextEncoder
 from container.server.settings import Settings
 from container.server.telemetry.failure_log import FailureLog
-from container.server.telemetry.metric_values import MetricValues
-from container.server.telemetry.metrics import BatchMetrics, counter
+from container.server.telemetry.metrics import BatchMetrics, ServerMetrics
 from container.server.types import (
     HeadSignature,
     ImageSignature,
@@ -153,16 +151,16 @@ def data_plane_of(model: Model, settings: Settings) -> DataPlane:
 
 
 def count_truncated(
-    plane: DataPlane, model: Model, metric_values: MetricValues, *, name: str | None = None
+    plane: DataPlane, model: Model, metrics: ServerMetrics, *, name: str | None = None
 ) -> None:
     """Count the texts that a plane truncates, under the name that the model was loaded by."""
     if model.encoder is not None:
         name = model.name if name is None else name
-        plane.on_truncated(counter(metric_values, "roundhouse_truncated_texts", name).add)
+        plane.on_truncated(metrics.truncated_texts.labels(name).inc)
 
 
 async def load_batcher(
-    model: Model, settings: Settings, metric_values: MetricValues, log: FailureLog
+    model: Model, settings: Settings, metrics: ServerMetrics, log: FailureLog
 ) -> Batcher:
     """Load and warm up the model's engine in its first slot's thread, and return its batcher.
 
@@ -181,8 +179,8 @@ async def load_batcher(
         first.close()
         raise
     threads = slot_threads(engine.slots, first)
-    metrics = BatchMetrics(metric_values, model.name, log=log)
-    return model_batcher(model, engine, costs, settings, metrics, threads)
+    observer = BatchMetrics(metrics, model.name, log=log)
+    return model_batcher(model, engine, costs, settings, observer, threads)
 
 
 def model_batcher(
@@ -190,7 +188,7 @@ def model_batcher(
     engine: Engine,
     costs: Costs,
     settings: Settings,
-    metrics: BatchMetrics,
+    observer: BatchMetrics,
     threads: Sequence[SlotThread] | None = None,
 ) -> Batcher:
     """Return a batcher for a warm engine; `threads`: one a slot, new ones if none are given."""
@@ -204,11 +202,11 @@ def model_batcher(
         ),
         costs=costs,
         kind=_shapes if isinstance(model.signature, TensorSignature) else None,
-        observer=metrics,
+        observer=observer,
         threads=threads,
         shortage=OutOfMemory if settings.multi_model else MemoryShort,
     )
-    metrics.watch_queue(lambda: batcher.waiting)
+    observer.watch_queue(lambda: batcher.waiting)
     return batcher
 
 

@@ -11,26 +11,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from container.archive import ArchiveRefused, EngineArchive
-from container.server.data_plane.plane import Backend, DataPlane
+from container.server.batching.batcher import Batcher
+from container.server.data_plane.plane import DataPlane
 from container.server.engines.engine import Costs, Engine, is_memory_shortage
 from container.server.telemetry.failure_log import FailureLog
 from container.server.types import Conflict, OutOfMemory, RequestFault, UnknownPath, first_line
 
 LAST_SECONDS = 1.0
 """Seconds that engines may take to close at shutdown."""
-
-
-class ModelBackend(Backend, Protocol):
-    """A backend that can be waited for and ended; the batcher is one."""
-
-    async def drained(self) -> None:
-        """Return when nothing waits and nothing runs."""
-
-    def close(self) -> None:
-        """Refuse new requests, and end its threads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +30,7 @@ class LoadedModel:
     name: str
     url: str
     engine: Engine
-    backend: ModelBackend
+    backend: Batcher
     plane: DataPlane
 
 
@@ -56,7 +46,7 @@ class LoadedModels:
         verify: Callable[[Path], EngineArchive],
         load_engine: Callable[[EngineArchive], Engine],
         plane: Callable[[EngineArchive], DataPlane],
-        backend: Callable[[str, Engine, Costs, DataPlane], ModelBackend],
+        backend: Callable[[str, Engine, Costs, DataPlane], Batcher],
         free_mib: Callable[[], float | None],
         log: FailureLog,
         unloaded: Callable[[str], object] = bool,

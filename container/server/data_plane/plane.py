@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from container.server.process import trim_memory
 from container.server.types import (
@@ -22,30 +22,8 @@ from container.server.types import (
     Unavailable,
 )
 
-
-class Backend(Protocol):
-    """Answers rows: the batcher of the engine, or the IPC channel to the process that has it."""
-
-    @property
-    def is_broken(self) -> bool:
-        """True when no further request can be answered."""
-
-    @property
-    def waiting(self) -> int:
-        """Rows that no batch holds yet."""
-
-    def refuse(self, rows: int) -> None:
-        """Raise what `submit` would raise now of so many rows, which need not be made yet."""
-
-    def submit(
-        self, rows: Sequence[Any], *, deadline: float | None = None
-    ) -> asyncio.Future[Arrays]:
-        """Return one array per output, rows in order; cancelling takes the rows out.
-
-        `deadline` is a time of the event loop. Raises QueueFull and Unavailable; the future may
-        fail with any RequestFault.
-        """
-
+if TYPE_CHECKING:  # the server before Triton has no engines
+    from container.server.batching.batcher import Batcher
 
 CHARACTERS_AT_ONCE = 1_000_000
 TRIM_CHARACTERS, TRIM_SECONDS = 1_000_000, 10.0
@@ -177,7 +155,7 @@ class DataPlane:
         self._max_request_rows = max_request_rows
         self._deadline_seconds = deadline_seconds
         self._budget = budget
-        self._backend: Backend | None = None
+        self._batcher: Batcher | None = None
         self._draining = False
         self._truncated: Callable[[int], object] = lambda _: None
         self._encoding = 0
@@ -186,22 +164,22 @@ class DataPlane:
     @property
     def ready(self) -> bool:
         """True when a request would be answered now."""
-        return self._backend is not None and not self._backend.is_broken and not self._draining
+        return self._batcher is not None and not self._batcher.is_broken and not self._draining
 
     def on_truncated(self, callback: Callable[[int], object]) -> None:
         """Call `callback` with the number of truncated texts of each request that is submitted."""
         self._truncated = callback
 
-    def open(self, backend: Backend) -> None:
+    def open(self, batcher: Batcher) -> None:
         """Start to answer: the engine is loaded and warm."""
-        self._backend = backend
+        self._batcher = batcher
 
     def drain(self) -> None:
         """Refuse new requests; submitted ones are answered."""
         self._draining = True
 
     async def drained(self) -> None:
-        """Drain, and wait until the backend has every request; its `drained` waits for answers."""
+        """Drain, and wait until the batcher has every request; its `drained` waits for answers."""
         self.drain()
         if self._encoding:
             if self._encoded_all is None:
@@ -212,7 +190,7 @@ class DataPlane:
         self, rows: Sequence[Any], *, deadline: float | None = None
     ) -> asyncio.Future[Arrays] | None:
         """Submit, or return None for texts that would block the event loop. Raises RequestFault."""
-        backend = self._open_backend()
+        batcher = self._open_batcher()
         if not rows:
             raise RequestFault(f"The request holds no {self.signature.rows}.")
         if len(rows) > self._max_request_rows:
@@ -221,10 +199,10 @@ class DataPlane:
                 f"{self._max_request_rows} are taken at once."
             )
         if self._encoder is None:
-            return backend.submit(rows, deadline=self._bounded(deadline))
-        backend.refuse(len(rows))
+            return batcher.submit(rows, deadline=self._bounded(deadline))
+        batcher.refuse(len(rows))
         if self._encoder.cost(rows) <= INLINE_CHARACTERS:
-            return self._submitted(backend, self._encoder.encode(rows), self._bounded(deadline))
+            return self._submitted(batcher, self._encoder.encode(rows), self._bounded(deadline))
         return None
 
     async def submit(
@@ -240,11 +218,11 @@ class DataPlane:
         if answers is not None:
             return answers
         assert self._encoder is not None
-        backend, deadline = self._open_backend(), self._bounded(deadline)
+        batcher, deadline = self._open_batcher(), self._bounded(deadline)
         self._encoding += 1
         try:
             encoded = await self._encoded(self._encoder, rows, deadline)
-            return self._submitted(backend, encoded, deadline)
+            return self._submitted(batcher, encoded, deadline)
         finally:
             self._encoding -= 1
             waiting = self._encoded_all
@@ -268,16 +246,16 @@ class DataPlane:
         return latest if deadline is None or deadline > latest else deadline
 
     def _submitted(
-        self, backend: Backend, encoded: Encoded, deadline: float
+        self, batcher: Batcher, encoded: Encoded, deadline: float
     ) -> asyncio.Future[Arrays]:
-        answers = backend.submit(encoded.rows, deadline=deadline)
+        answers = batcher.submit(encoded.rows, deadline=deadline)
         if encoded.truncated:
             self._truncated(encoded.truncated)
         return answers
 
-    def _open_backend(self) -> Backend:
+    def _open_batcher(self) -> Batcher:
         if self._draining:
             raise Unavailable(DRAINING)
-        if self._backend is None:
+        if self._batcher is None:
             raise Unavailable(LOADING)
-        return self._backend
+        return self._batcher

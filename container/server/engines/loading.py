@@ -16,6 +16,7 @@ from container.pytorch.program import DeviceName as ProgramDevice
 from container.server.engines.bucket_engine import BucketEngine
 from container.server.engines.buckets import Buckets, ladder
 from container.server.engines.engine import Engine, longest_sequence, warm_up_sizes
+from container.server.engines.heads import TokenClassEngine
 from container.server.engines.onnxruntime_cpu import TensorEngine, TokenEngine
 from container.server.engines.onnxruntime_cuda import (
     CUDA,
@@ -28,7 +29,6 @@ from container.server.engines.onnxruntime_cuda import (
 from container.server.engines.pytorch import ProgramRunner, ProgramSession
 from container.server.engines.shaping import Shapes, Shaping, Tensor, TensorShaping, TokenShaping
 from container.server.engines.tensorrt_plan import PlanRunner
-from container.server.engines.token_classes import TokenClassEngine
 from container.tensorrt.bindings import bindings
 from container.tensorrt.faults import NoBindings
 from onboarding.manifest import Manifest, RuntimeIdentity, TensorRecord

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import re
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from container.server.codecs.envelope import JSON_TYPE
 from container.server.data_plane.plane import DataPlane
@@ -31,6 +32,8 @@ ROWS_AT_ONCE = 2048
 LINES_A_TURN = 16
 """After so many lines the event loop has its turn, so that `/ping` is answered meanwhile."""
 LINE = re.compile(rb"[^\n]*\n|[^\n]+\Z")
+Line = TypeVar("Line", bound=Any)
+"""A line under way, whose `answer` is a future."""
 
 
 def is_json_lines(content_type: str) -> bool:
@@ -43,15 +46,7 @@ async def infer_lines(plane: DataPlane, codec: Any, body: bytes, deadline: float
 
     `deadline` is a time of the event loop. Raises RequestFault with the number of the line.
     """
-    run = _Lines(plane, codec, deadline)
-    try:
-        for number, line in number_lines(body):
-            await run.add(number, line)
-            if number % LINES_A_TURN == 0:
-                await asyncio.sleep(0)
-        return Response(200, await run.finish(), LINES_TYPE)
-    finally:
-        run.close()
+    return await _EngineLines(plane, codec, deadline).answer(body)
 
 
 def number_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
@@ -66,19 +61,55 @@ def number_lines(body: bytes) -> Iterator[tuple[int, bytes]]:
         yield number, match.group()
 
 
-class _Lines:
+class LinesUnderWay(ABC, Generic[Line]):
     """The lines of one body that are under way, and the answers so far."""
 
+    def __init__(self) -> None:
+        self._under_way: deque[Line] = deque()
+        self._answers = Spool()
+
+    async def answer(self, body: bytes) -> Response:
+        """Return the answers of all lines, a line each. Raises RequestFault."""
+        try:
+            for number, line in number_lines(body):
+                await self._add(number, line)
+                if number % LINES_A_TURN == 0:
+                    await asyncio.sleep(0)
+            if not self._under_way and not self._answers.size:
+                raise RequestFault("The body has no lines; send a request on each.")
+            while self._under_way:
+                await self._answer_oldest()
+            return Response(200, self._answers.contents(), LINES_TYPE)
+        finally:
+            for under_way in self._under_way:
+                under_way.answer.cancel()
+
+    @abstractmethod
+    async def _add(self, number: int, line: bytes) -> None:
+        """Submit a line, once there is room for it."""
+
+    @abstractmethod
+    async def _answer_oldest(self) -> None:
+        """Wait for the oldest line's answer, and write it down."""
+
+
+class _EngineLine(NamedTuple):
+    number: int
+    request: Any
+    answer: asyncio.Future[Arrays]
+
+
+class _EngineLines(LinesUnderWay[_EngineLine]):
+    """Lines whose rows go to the engine's queue."""
+
     def __init__(self, plane: DataPlane, codec: Any, deadline: float) -> None:
+        super().__init__()
         self._plane, self._codec, self._deadline = plane, codec, deadline
-        self._under_way: deque[tuple[int, Any, asyncio.Future[Arrays]]] = deque()
         self._rows = 0
         is_of_images = isinstance(plane.signature, ImageSignature)
         self._most_rows = IMAGES_AT_ONCE if is_of_images else ROWS_AT_ONCE
-        self._answers = Spool()
 
-    async def add(self, number: int, line: bytes) -> None:
-        """Submit a line, once there is room for its rows."""
+    async def _add(self, number: int, line: bytes) -> None:
         try:
             request = self._codec.decode_request(line, JSON_TYPE, self._plane.signature)
             rows = len(request.rows)
@@ -88,20 +119,7 @@ class _Lines:
         except RequestFault as fault:
             raise fault_of_line(number, fault) from fault
         self._rows += rows
-        self._under_way.append((number, request, future))
-
-    async def finish(self) -> bytes:
-        """Return all answers, a line each."""
-        if not self._under_way and not self._answers.size:
-            raise RequestFault("The body has no lines; send a request on each.")
-        while self._under_way:
-            await self._answer_oldest()
-        return self._answers.contents()
-
-    def close(self) -> None:
-        """Stop the work on what is not answered."""
-        for _, _, future in self._under_way:
-            future.cancel()
+        self._under_way.append(_EngineLine(number, request, future))
 
     async def _submitted(self, request: Any) -> asyncio.Future[Arrays]:
         """Submit a request; where others fill the queue, as soon as our own leave it."""

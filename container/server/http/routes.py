@@ -1,4 +1,4 @@
-"""Dispatches requests by path, and the paths of a server of one model."""
+"""Dispatches requests by path: those of one model, and those of SageMaker's several models."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs
 
-from container.server.codecs.envelope import JSON_TYPE
+from container.server.codecs.envelope import JSON_TYPE, excerpt, json_type, read_document
+from container.server.data_plane.multi_model import LoadedModel, LoadedModels
 from container.server.data_plane.plane import DataPlane
-from container.server.http.inference import infer
+from container.server.http.inference import decompressed_body, infer
 from container.server.http.messages import (
     Application,
     Request,
@@ -19,7 +21,7 @@ from container.server.http.messages import (
     internal_fault_response,
     json_response,
 )
-from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics
+from container.server.telemetry.metrics import CONTENT_TYPE, RequestMetrics, ServerMetrics
 from container.server.types import (
     HeadSignature,
     RequestFault,
@@ -33,14 +35,15 @@ from onboarding.manifest import TensorRecord
 
 Answer = Callable[[Request, dict[str, float]], Awaitable[Response]]
 """Answers a request and writes down the seconds of its stages. Raises RequestFault."""
-Metrics = Callable[[], Awaitable[bytes]]
-"""The metrics in Prometheus's text format."""
 
 VERSION = "0.1.0"
 EMPTY = Response(200, b"", JSON_TYPE)
 CLIENT_LEFT = 499
 """The status recorded for a request whose client left before its answer; no client reads it."""
 NOT_READY = "The server is not ready: it is loading, draining or its engine fails."
+
+DEFAULT_PAGE = 100
+LARGEST_PAGE = 1000
 
 
 class Route(NamedTuple):
@@ -128,11 +131,10 @@ def _tensors(records: tuple[TensorRecord, ...]) -> list[dict[str, Any]]:
 def model_application(
     plane: DataPlane,
     *,
-    is_ready: Callable[[], bool],
     max_body_bytes: int,
     deadline_seconds: float,
     platform: str,
-    metrics: Metrics,
+    metrics: ServerMetrics,
     failed: Callable[[BaseException], None],
     observer: RequestMetrics,
 ) -> Application:
@@ -142,7 +144,7 @@ def model_application(
     """
 
     async def ready(request: Request, stages: dict[str, float]) -> Response:
-        if not is_ready():
+        if not plane.ready:
             raise Unavailable(NOT_READY)
         return EMPTY
 
@@ -162,11 +164,11 @@ def model_application(
     return dispatch_by_path(routes.get, elsewhere=elsewhere, observer=observer, failed=failed)
 
 
-def common_routes(metrics: Metrics) -> dict[str, Route]:
+def common_routes(metrics: ServerMetrics) -> dict[str, Route]:
     """Return the paths that every server of ours has."""
 
     async def metrics_text(request: Request, stages: dict[str, float]) -> Response:
-        return Response(200, await metrics(), CONTENT_TYPE)
+        return Response(200, metrics.exposition(), CONTENT_TYPE)
 
     server = {"name": "roundhouse", "version": VERSION, "extensions": ["binary_tensor_data"]}
     return {
@@ -183,3 +185,91 @@ def constant_answer(response: Response) -> Answer:
         return response
 
     return answer
+
+
+def multi_model_application(
+    models: LoadedModels,
+    *,
+    max_body_bytes: int,
+    deadline_seconds: float,
+    metrics: ServerMetrics,
+    failed: Callable[[BaseException], None],
+    observer: RequestMetrics,
+) -> Application:
+    """Return the HTTP application of several models.
+
+    `max_body_bytes` bounds decompressed bodies; `failed` is called with faults of this server.
+    """
+
+    async def invoke_model(request: Request, stages: dict[str, float]) -> Response:
+        plane = models.plane(_name(request.path, "/invoke"))
+        return await infer(
+            plane, request, stages, max_body_bytes=max_body_bytes, deadline_seconds=deadline_seconds
+        )
+
+    async def load(request: Request, stages: dict[str, float]) -> Response:
+        encoding = request.headers.get(b"content-encoding")
+        body = await decompressed_body(request.body, encoding, max_body_bytes)
+        document = read_document(body)
+        name, url = (_required_string(document, field) for field in ("model_name", "url"))
+        await models.load(name, url)
+        return EMPTY
+
+    async def list_models(request: Request, stages: dict[str, float]) -> Response:
+        entries, token = models.page(*_page(request.query))
+        document: dict[str, Any] = {"models": [_document(entry) for entry in entries]}
+        return json_response(document if token is None else document | {"nextPageToken": token})
+
+    async def describe(request: Request, stages: dict[str, float]) -> Response:
+        return json_response(_document(models.entry(_name(request.path))))
+
+    async def unload(request: Request, stages: dict[str, float]) -> Response:
+        await models.unload(_name(request.path))
+        return EMPTY
+
+    health = Route(kind="health", methods={"GET": constant_answer(EMPTY)})
+    routes = common_routes(metrics) | {"/ping": health, "/v2/health/ready": health}
+    routes["/models"] = Route(kind="models", methods={"GET": list_models, "POST": load})
+    one: Mapping[str, Answer] = {"GET": describe, "DELETE": unload}
+    invoke: Mapping[str, Answer] = {"POST": invoke_model}
+
+    def route_of(path: str) -> Route | None:
+        if not path.startswith("/models/"):
+            return routes.get(path)
+        if path.endswith("/invoke"):
+            return Route(kind="infer", methods=invoke, model=_name(path, "/invoke"))
+        return None if "/" in _name(path) else Route(kind="model", methods=one, model=_name(path))
+
+    elsewhere = "GET /ping, /models, /models/NAME and POST /models/NAME/invoke are."
+    return dispatch_by_path(route_of, elsewhere=elsewhere, observer=observer, failed=failed)
+
+
+def _name(path: str, end: str = "") -> str:
+    return path.removeprefix("/models/").removesuffix(end)
+
+
+def _required_string(document: dict[str, Any], field: str) -> str:
+    """Return a string that a request to load must have."""
+    value = document.get(field)
+    if not isinstance(value, str):
+        raise RequestFault(f'The request needs "{field}" with a string, not {json_type(value)}.')
+    if not value or len(value) > 1024 or not value.isprintable():
+        raise RequestFault(
+            f'"{field}" is {excerpt(value)}; it must have 1 to 1024 printable characters.'
+        )
+    return value
+
+
+def _page(query: str) -> tuple[str | None, int]:
+    """Return token and size of the page that a query requests."""
+    parameters = parse_qs(query)
+    limit = parameters.get("limit", [str(DEFAULT_PAGE)])[-1]
+    if not limit.isascii() or not limit.isdigit() or len(limit) > 9 or int(limit) == 0:
+        raise RequestFault(
+            f"limit is {excerpt(limit)}; it must be a whole number from 1 to {LARGEST_PAGE}."
+        )
+    return parameters.get("next_page_token", [None])[-1], min(int(limit), LARGEST_PAGE)
+
+
+def _document(model: LoadedModel) -> dict[str, str]:
+    return {"modelName": model.name, "modelUrl": model.url}

@@ -248,7 +248,7 @@ LONGEST_CHECK_SECONDS = 1.0
 
 
 class HttpServer:
-    """Passes whole requests to `application`; several processes may share one listening socket."""
+    """Passes whole requests to `application`."""
 
     def __init__(self, application: Application, *, limits: HttpLimits) -> None:
         self._loop = asyncio.get_running_loop()
@@ -269,15 +269,12 @@ class HttpServer:
         """The number of connected clients."""
         return len(self._group.connections)
 
-    async def start(self, listener: socket.socket | None) -> None:
-        """Accept from a socket that listens already; without one, serve what `take` brings."""
-        if listener is not None:
-            self._listening = await self._loop.create_server(self._connection, sock=listener)
+    async def start(self, listener: socket.socket) -> None:
+        """Accept from a socket that listens already."""
+        self._listening = await self._loop.create_server(
+            lambda: Connection(self._group, self._loop), sock=listener
+        )
         self._check_connections()
-
-    async def take(self, connection: socket.socket) -> None:
-        """Serve a connection that another process accepted."""
-        await self._loop.connect_accepted_socket(self._connection, sock=connection)
 
     async def drain(self, seconds: float) -> None:
         """Accept nothing more and close idle connections; after `seconds` close the others too."""
@@ -292,9 +289,6 @@ class HttpServer:
             await self._wait_until_empty(1.0)
         if self._timer is not None:
             self._timer.cancel()
-
-    def _connection(self) -> Connection:
-        return Connection(self._group, self._loop)
 
     async def _wait_until_empty(self, seconds: float) -> bool:
         """Return True when the last connection closes in time."""

@@ -20,7 +20,7 @@ LINES_PER_SECOND = 10
 BACKLOG_LINES = 1000
 """Lines that may wait for a slow reader of stderr; further lines are counted."""
 Level = Literal["warning", "error"]
-Part = Literal["decode", "tokenize", "queue", "engine", "encode", "load", "process", "http"]
+Part = Literal["decode", "tokenize", "queue", "engine", "encode", "load", "http"]
 CLIENT_PARTS = ("decode", "tokenize", "encode")
 """Where an exception's message may quote a client's text: it is never logged."""
 

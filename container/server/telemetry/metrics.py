@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
-from typing import Literal, NamedTuple
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    disable_created_metrics,
+    generate_latest,
 )
+from prometheus_client.core import HistogramMetricFamily
 
 from container.server.batching.batch import BatchObserver, Drop
 from container.server.telemetry.failure_log import FailureLog
-from container.server.telemetry.metric_values import (
-    Counter,
-    Histogram,
-    MetricValues,
-    parse_snapshot,
-)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (*(float(f"{step}e{power}") for power in range(-5, 1) for step in (1, 2, 5)), 10, 30, 60)
@@ -30,114 +26,185 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 STAGES = ("decode", "tokenize", "wait", "encode")
 """Of an inference request; `wait` is for queue and engine."""
 INFER, HEALTH = "infer", "health"
+disable_created_metrics()
 
 
-class Family(NamedTuple):
-    """One metric; a histogram has bounds."""
+class Observations:
+    """One series of a histogram; not locked, for it is observed on the event loop only."""
 
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    labels: tuple[str, ...] = ()
-    bounds: tuple[float, ...] = ()
+    __slots__ = ("_bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds, self.counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
+
+    def observe(self, value: float) -> None:
+        """Count a value in the bucket of the least bound that is not below it."""
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
 
 
-FAMILIES = {
-    "roundhouse_requests": Family(
-        "counter", "HTTP requests, by kind of path.", ("path", "model", "status")
-    ),
-    "roundhouse_request_seconds": Family(
-        "histogram", "Seconds of an inference request, answered or not.", bounds=SECONDS
-    ),
-    "roundhouse_stage_seconds": Family(
-        "histogram",
-        "Seconds of an inference request's stages; wait: for queue, engine and the way to them.",
-        ("stage",),
-        SECONDS,
-    ),
-    "roundhouse_queue_seconds": Family(
-        "histogram", "Seconds that an answered request's last row waited.", ("model",), SECONDS
-    ),
-    "roundhouse_engine_seconds": Family("histogram", "Seconds of a batch.", ("model",), SECONDS),
-    "roundhouse_batch_rows": Family("histogram", "Rows of a batch.", ("model",), ROWS),
-    "roundhouse_tokens": Family(
-        "counter", "Tokens that the engine ran: real, or padding.", ("model", "kind")
-    ),
-    "roundhouse_truncated_texts": Family(
-        "counter", "Texts cut to the engine's longest sequence.", ("model",)
-    ),
-    "roundhouse_dropped_rows": Family("counter", "Rows without an answer.", ("model", "reason")),
-    "roundhouse_engine_failures": Family(
-        "counter", "Batches on which the engine failed.", ("model",)
-    ),
-    "roundhouse_queue_rows": Family("gauge", "Rows that no batch holds yet.", ("model",)),
-    "roundhouse_models_loaded": Family("gauge", "Models that would answer now."),
-    "roundhouse_connections": Family("gauge", "Open HTTP connections."),
-    "roundhouse_http_processes": Family("gauge", "HTTP processes that take connections."),
-    "roundhouse_http_process_deaths": Family("counter", "HTTP processes that ended unasked."),
-}
-GAUGES = frozenset(name for name, family in FAMILIES.items() if family.kind == "gauge")
-"""What a process that has ended no longer has."""
+class Histogram:
+    """A histogram that gathers its observations, and hands them over when metrics are read.
+
+    An observation takes 0.2 microseconds, one of prometheus_client's own histogram 1.3: it was 8 of
+    the 240 microseconds that the smallest text model takes for a request.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        documentation: str,
+        labels: Sequence[str] = (),
+        *,
+        bounds: Sequence[float],
+        registry: CollectorRegistry,
+    ) -> None:
+        self._name, self._documentation, self._labels = name, documentation, labels
+        self._bounds = bounds
+        self._series: dict[tuple[str, ...], Observations] = {}
+        registry.register(self)
+
+    def labels(self, *values: str) -> Observations:
+        """Return the series of these labels; a frequent caller keeps it."""
+        return self._series.setdefault(values, Observations(self._bounds))
+
+    def remove_by_labels(self, labels: Mapping[str, str]) -> None:
+        """Drop the series that have these labels."""
+        for values in list(self._series):
+            if labels.items() <= dict(zip(self._labels, values, strict=True)).items():
+                del self._series[values]
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """Yield what prometheus_client writes."""
+        family = HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
+        bounds = (*(f"{bound:g}" for bound in self._bounds), "+Inf")
+        for values, series in self._series.items():
+            counts = accumulate(map(float, series.counts))
+            family.add_metric(values, list(zip(bounds, counts, strict=True)), series.total)
+        yield family
+
+
+class ServerMetrics:
+    """The metrics of one server, in a registry of its own; updated on its event loop."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry(auto_describe=False)
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        seconds = partial(Histogram, registry=registry, bounds=SECONDS)
+        rows = partial(Histogram, registry=registry, bounds=ROWS)
+        model = ("model",)
+        self.batch_rows = rows("roundhouse_batch_rows", "Rows of a batch.", model)
+        self.connections = gauge("roundhouse_connections", "Open HTTP connections.")
+        self.dropped_rows = counter(
+            "roundhouse_dropped_rows", "Rows without an answer.", ("model", "reason")
+        )
+        self.engine_failures = counter(
+            "roundhouse_engine_failures", "Batches on which the engine failed.", model
+        )
+        self.engine_seconds = seconds("roundhouse_engine_seconds", "Seconds of a batch.", model)
+        self.models_loaded = gauge("roundhouse_models_loaded", "Models that would answer now.")
+        self.queue_rows = gauge("roundhouse_queue_rows", "Rows that no batch holds yet.", model)
+        self.queue_seconds = seconds(
+            "roundhouse_queue_seconds",
+            "Seconds that an answered request's last row waited.",
+            model,
+        )
+        self.request_seconds = seconds(
+            "roundhouse_request_seconds", "Seconds of an inference request, answered or not."
+        ).labels()
+        self.requests = counter(
+            "roundhouse_requests", "HTTP requests, by kind of path.", ("path", "model", "status")
+        )
+        self.stage_seconds = seconds(
+            "roundhouse_stage_seconds",
+            "Seconds of an inference request's stages; wait: for queue, engine and the way "
+            "to them.",
+            ("stage",),
+        )
+        self.tokens = counter(
+            "roundhouse_tokens", "Tokens that the engine ran: real, or padding.", ("model", "kind")
+        )
+        self.truncated_texts = counter(
+            "roundhouse_truncated_texts", "Texts cut to the engine's longest sequence.", model
+        )
+        self._of_models = (
+            *(self.batch_rows, self.dropped_rows, self.engine_failures, self.engine_seconds),
+            *(self.queue_rows, self.queue_seconds, self.requests, self.tokens),
+            self.truncated_texts,
+        )
+        self._request_counters: dict[tuple[str, str, int], Counter] = {}
+
+    def forget_model(self, model: str) -> None:
+        """Drop the series of an unloaded model, so that they do not accumulate.
+
+        Loaded again, a model's counters start at zero, which Prometheus treats as a reset.
+        """
+        for metric in self._of_models:
+            metric.remove_by_labels({"model": model})
+        self._request_counters.clear()
+
+    def count_request(self, path_kind: str, model: str, status: int) -> None:
+        """Count a request; each counter is looked up once."""
+        key = (path_kind, model, status)
+        counter = self._request_counters.get(key)
+        if counter is None:
+            counter = self._request_counters[key] = self.requests.labels(*key)
+        counter.inc()
+
+    def exposition(self) -> bytes:
+        """Return the metrics as Prometheus reads them, of content type CONTENT_TYPE."""
+        text: bytes = generate_latest(self._registry)
+        return text
 
 
 class BatchMetrics(BatchObserver):
-    """The metrics of one model's batches; each value is looked up once."""
+    """The metrics of one model's batches; what every batch updates is looked up once."""
 
     def __init__(
-        self, metric_values: MetricValues, model: str, *, log: FailureLog | None = None
+        self, metrics: ServerMetrics, model: str, *, log: FailureLog | None = None
     ) -> None:
         """`log` gets a line for every batch on which the engine fails."""
-        self._metric_values, self._model, self._log = metric_values, model, log
-        self._rows = histogram(metric_values, "roundhouse_batch_rows", model)
-        self._engine = histogram(metric_values, "roundhouse_engine_seconds", model)
-        self._queue = histogram(metric_values, "roundhouse_queue_seconds", model)
-        self._real = counter(metric_values, "roundhouse_tokens", model, "real")
-        self._padding = counter(metric_values, "roundhouse_tokens", model, "padding")
-        self._failures = counter(metric_values, "roundhouse_engine_failures", model)
-        self._dropped: dict[Drop, Counter] = {}
+        self._metrics, self._model, self._log = metrics, model, log
+        self._rows = metrics.batch_rows.labels(model)
+        self._engine = metrics.engine_seconds.labels(model)
+        self._queue = metrics.queue_seconds.labels(model)
+        self._real = metrics.tokens.labels(model, "real")
+        self._padding = metrics.tokens.labels(model, "padding")
+        self._failures = metrics.engine_failures.labels(model)
 
     def batch_ran(
         self, *, rows: int, tokens: int, padded_tokens: int, engine_seconds: float
     ) -> None:
         self._rows.observe(rows)
-        self._real.value += tokens
-        self._padding.value += padded_tokens - tokens
+        self._real.inc(tokens)
+        self._padding.inc(padded_tokens - tokens)
         self._engine.observe(engine_seconds)
 
     def request_over(self, *, queue_seconds: float) -> None:
         self._queue.observe(queue_seconds)
 
     def record_drop(self, *, reason: Drop, rows: int) -> None:
-        dropped = self._dropped.get(reason)
-        if dropped is None:
-            dropped = self._dropped[reason] = counter(
-                self._metric_values, "roundhouse_dropped_rows", self._model, reason
-            )
-        dropped.value += rows
+        self._metrics.dropped_rows.labels(self._model, reason).inc(rows)
 
     def engine_failed(self, *, fault: Exception, rows: int) -> None:
-        self._failures.value += 1
+        self._failures.inc()
         if self._log is not None:
             self._log.report("engine_failed", fault, stage="engine", model=self._model, rows=rows)
 
     def watch_queue(self, waiting: Callable[[], int]) -> None:
-        """Read the queue's length at every snapshot."""
-        gauge(self._metric_values, "roundhouse_queue_rows", waiting, self._model)
+        """Read the queue's length whenever metrics are read."""
+        self._metrics.queue_rows.labels(self._model).set_function(waiting)
 
 
 class RequestMetrics:
-    """The metrics of one process' HTTP requests."""
+    """The metrics of a server's HTTP requests."""
 
     def __init__(
-        self, metric_values: MetricValues, *, model: str = "", log: FailureLog | None = None
+        self, metrics: ServerMetrics, *, model: str = "", log: FailureLog | None = None
     ) -> None:
         """`model` is the only one; `log` gets a line for every request that cannot be answered."""
-        self._metric_values, self._model, self._log = metric_values, model, log
-        self._seconds = histogram(metric_values, "roundhouse_request_seconds")
-        self._stages = {
-            stage: histogram(metric_values, "roundhouse_stage_seconds", stage) for stage in STAGES
-        }
-        self._requests: dict[tuple[str, str, int], Counter] = {}
-        self._forgets = metric_values.forgets
+        self._metrics, self._model, self._log = metrics, model, log
+        self._stages = {stage: metrics.stage_seconds.labels(stage) for stage in STAGES}
 
     def request_over(
         self,
@@ -157,95 +224,10 @@ class RequestMetrics:
         # Only a request that was decoded has found its model: other names are whatever clients
         # write.
         known = model if model is not None and "decode" in stages else self._model
-        if self._forgets != self._metric_values.forgets:
-            self._forgets = self._metric_values.forgets
-            self._requests.clear()
-        requests = self._requests.get((path_kind, known, status))
-        if requests is None:
-            requests = self._requests[path_kind, known, status] = counter(
-                self._metric_values, "roundhouse_requests", path_kind, known, str(status)
-            )
-        requests.value += 1
+        self._metrics.count_request(path_kind, known, status)
         if path_kind == INFER:
-            self._seconds.observe(seconds)
+            self._metrics.request_seconds.observe(seconds)
             for stage, taken in stages.items():
                 self._stages[stage].observe(taken)
         if status in (503, 507) and path_kind != HEALTH and self._log is not None:
             self._log.report("request_unanswered", stage="http", level="warning", status=status)
-
-
-def counter(metric_values: MetricValues, name: str, *labels: str) -> Counter:
-    """Return a counter of a known family."""
-    _refuse_unknown(name, "counter", labels)
-    return metric_values.counter(name, *labels)
-
-
-def histogram(metric_values: MetricValues, name: str, *labels: str) -> Histogram:
-    """Return a histogram of a known family."""
-    _refuse_unknown(name, "histogram", labels)
-    return metric_values.histogram(name, FAMILIES[name].bounds, *labels)
-
-
-def gauge(metric_values: MetricValues, name: str, read: Callable[[], float], *labels: str) -> None:
-    """Register a gauge of a known family."""
-    _refuse_unknown(name, "gauge", labels)
-    metric_values.gauge(name, read, *labels)
-
-
-def forget_model(metric_values: MetricValues, model: str) -> None:
-    """Drop the series of an unloaded model, so that they do not accumulate.
-
-    Loaded again, a model's counters start at zero, which Prometheus treats as a reset.
-    """
-
-    def is_gone(name: str, labels: tuple[str, ...]) -> bool:
-        return ("model", model) in zip(FAMILIES[name].labels, labels, strict=True)
-
-    metric_values.forget(is_gone)
-
-
-def _refuse_unknown(name: str, kind: str, labels: tuple[str, ...]) -> None:
-    """Raises KeyError and ValueError for a mistake of ours."""
-    family = FAMILIES[name]
-    if family.kind != kind or len(family.labels) != len(labels):
-        raise ValueError(
-            f"{name} is a {family.kind} with labels {family.labels}, not a {kind} with {labels}."
-        )
-
-
-def exposition(snapshot: bytes) -> bytes:
-    """Return a snapshot as Prometheus reads it, of content type CONTENT_TYPE."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Snapshot(snapshot))
-    text: bytes = generate_latest(registry)
-    return text
-
-
-KINDS = {
-    "counter": CounterMetricFamily,
-    "gauge": GaugeMetricFamily,
-    "histogram": HistogramMetricFamily,
-}
-
-
-class _Snapshot:
-    """Gives prometheus_client the samples of a snapshot."""
-
-    def __init__(self, snapshot: bytes) -> None:
-        self._snapshot = snapshot
-
-    def collect(self) -> list[Metric]:
-        """Return one metric per family that has samples."""
-        metrics: dict[str, Metric] = {}
-        for (name, labels), values in sorted(parse_snapshot(self._snapshot).items()):
-            family = FAMILIES[name]
-            if name not in metrics:
-                metrics[name] = KINDS[family.kind](name, family.help, labels=family.labels)
-            if family.kind == "histogram":
-                bounds = (*(f"{bound:g}" for bound in family.bounds), "+Inf")
-                counts = accumulate(map(float, values[:-1]))
-                buckets = list(zip(bounds, counts, strict=True))
-                metrics[name].add_metric(labels, buckets, values[-1])
-            else:
-                metrics[name].add_metric(labels, values[0])
-        return list(metrics.values())

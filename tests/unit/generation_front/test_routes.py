@@ -1,4 +1,4 @@
-"""Paths, refusals and bounds, on real sockets."""
+"""Paths, refusals and bounds of requests and connections, on real sockets."""
 
 from __future__ import annotations
 
@@ -10,18 +10,10 @@ from io import BytesIO
 import pytest
 
 from container.server.settings import Settings
-from tests.unit.generation_front.fronts import completion, running_front, until
+from tests.unit.generation_front.fronts import completion, run, until
 
 pytestmark = pytest.mark.unit
 ADAPTER, CUSTOM = "X-Amzn-SageMaker-Adapter-Identifier", "X-Amzn-SageMaker-Custom-Attributes"
-
-
-def run(play, **limits):
-    async def inner():
-        async with running_front(**limits) as front:
-            return await play(front)
-
-    return asyncio.run(inner())
 
 
 def error_of(body):
@@ -58,7 +50,7 @@ def test_metrics_are_the_engines_and_then_our_own():
 
     text = run(play)
     assert text.startswith("vllm:num_requests_running 0\n")
-    assert 'roundhouse_front_rejections_total{reason="queue"} 0\n' in text
+    assert 'roundhouse_front_rejections_total{reason="queue"} 0.0\n' in text
 
 
 REFUSED = [
@@ -141,7 +133,7 @@ def test_refuses_at_once_what_the_engine_cannot_take():
         seconds = time.monotonic() - begin
         ends = [(await task)[1][-14:] for task in held]
         after = (await front.ask("/invocations", completion()))[0]
-        refusals = front.routes.admission.refusals["queue"]
+        refusals = await front.metric('roundhouse_front_rejections_total{reason="queue"}')
         return (status, error_of(body), headers["Retry-After"]), seconds, ends, after, refusals
 
     (status, error, retry), seconds, ends, after, refusals = run(play)
@@ -218,3 +210,67 @@ def test_a_fault_of_ours_shows_no_values():
 
     status, message, faults = run(play)
     assert (status, faults) == (500, [AttributeError]) and "NoneType" not in message
+
+
+HEAD = b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+async def connect(front):
+    return await asyncio.open_connection("127.0.0.1", front.port)
+
+
+def request(order, **more):
+    body = json.dumps(completion(order, **more)).encode()
+    return HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def test_an_idle_connection_and_a_slow_header_are_closed():
+    async def play(front):
+        idle, slow = await connect(front), await connect(front)
+        slow[1].write(HEAD)
+        ends = [await asyncio.wait_for(reader.read(), 5) for reader, _ in (idle, slow)]
+        used, writer = await connect(front)
+        writer.write(request({}))
+        answer = await asyncio.wait_for(used.read(), 5)
+        for _, open_writer in (idle, slow, (used, writer)):
+            open_writer.close()
+        return ends, answer.split(b"\r\n", 1)[0]
+
+    assert run(play, idle_seconds=0.2) == ([b"", b""], b"HTTP/1.1 200 OK")
+
+
+def test_a_stream_that_lasts_longer_than_the_idle_time_goes_on():
+    text = run(lambda front: front.stream({"events": 4, "pause": 0.1}), idle_seconds=0.1)
+    assert text.count("é") == 4 and text.endswith("data: [DONE]\n\n")
+
+
+def test_refuses_more_connections_than_there_may_be():
+    async def play(front):
+        first, _ = pair = await connect(front)
+        pair[1].write(request({}))
+        await first.readuntil(b"\r\n\r\n")
+        refused, writer = await connect(front)
+        answer = await asyncio.wait_for(refused.read(), 5)
+        for open_writer in (pair[1], writer):
+            open_writer.close()
+        return answer
+
+    answer = run(play, connections=1)
+    assert answer.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 1\r\n" in answer
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_client_that_does_not_read_holds_the_engine_back_and_is_closed(streams):
+    async def play(front):
+        _, writer = await connect(front)
+        writer.transport.pause_reading()
+        order = {"events": 800, "size": 65_536} if streams else {"size": 1 << 25}
+        writer.write(request(order, stream=streams))
+        await until(lambda: front.program.requests)
+        await until(lambda: front.program.running == 0)
+        await until(lambda: not front.server.connections)
+        writer.transport.abort()
+        return front.program.sent
+
+    sent = run(play, reader_seconds=0.3)
+    assert not streams or 0 < sent < 600

@@ -7,22 +7,14 @@ import json
 
 import pytest
 
-from container.generation_front.admission import MOST_HELD_BYTES, Admission
+from container.generation_front.admission import MOST_HELD_BYTES, Admission, FrontMetrics
 from container.generation_front.routes import TURNS
 from container.server.settings import Settings
 from container.server.types import QueueFull
-from tests.unit.generation_front.fronts import completion, running_front, until
+from tests.unit.generation_front.fronts import completion, run, until
 
 pytestmark = pytest.mark.unit
 DONE = "data: [DONE]\n\n"
-
-
-def run(play, **limits):
-    async def inner():
-        async with running_front(**limits) as front:
-            return await play(front)
-
-    return asyncio.run(inner())
 
 
 def last_error(text):
@@ -40,7 +32,7 @@ def test_events_come_one_by_one_as_the_engine_makes_them():
             kind = answer.headers["Content-Type"]
             async for chunk in answer.content.iter_any():
                 parts.append(chunk.decode())
-        return kind, parts, front.routes.cut_streams
+        return kind, parts, await front.metric("roundhouse_front_streams_cut_total")
 
     kind, parts, cut = run(play)
     assert kind == "text/event-stream; charset=utf-8" and cut == 0
@@ -109,7 +101,12 @@ def test_what_drains_too_long_ends_with_an_error_and_without_done():
         await until(lambda: front.program.running == 2)
         cut = await front.routes.admission.drain(0.2, 2)
         await until(lambda: front.program.running == 0)
-        return cut, await stream, (await whole)[:2], front.routes.cut_streams
+        return (
+            cut,
+            await stream,
+            (await whole)[:2],
+            await front.metric("roundhouse_front_streams_cut_total"),
+        )
 
     cut, text, (status, body), counted = run(play)
     assert (cut, status, counted) == (2, 503, 1)
@@ -129,7 +126,7 @@ def test_an_answer_that_is_not_streamed_ends_at_its_deadline():
 
 def test_bodies_that_fill_the_memory_are_refused():
     async def play():
-        admission = Admission(2)
+        admission = Admission(2, FrontMetrics())
         with admission.admit() as flight:
             admission.hold(flight, MOST_HELD_BYTES)
             with pytest.raises(QueueFull, match="memory"):

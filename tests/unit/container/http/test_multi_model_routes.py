@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from container.server.http.messages import Request
-from container.server.http.multi_model_routes import multi_model_application
+from container.server.http.routes import multi_model_application
+from container.server.telemetry.metrics import ServerMetrics
 from container.server.types import Conflict, OutOfMemory, UnknownPath
 from tests.unit.container.http.test_routes import (
     ANSWER,
@@ -17,7 +18,6 @@ from tests.unit.container.http.test_routes import (
     FAILED,
     Observer,
     Plane,
-    metrics,
     sentence,
 )
 
@@ -60,7 +60,7 @@ class Server:
             LoadedModels(),
             max_body_bytes=10_000,
             deadline_seconds=60,
-            metrics=metrics,
+            metrics=ServerMetrics(),
             failed=FAILED.append,
             observer=self.observer,
         )

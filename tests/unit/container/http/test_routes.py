@@ -14,6 +14,7 @@ import pytest
 from container.server.codecs.envelope import BINARY_TYPE
 from container.server.http.messages import Request
 from container.server.http.routes import VERSION, model_application
+from container.server.telemetry.metrics import ServerMetrics
 from container.server.types import DeadlinePassed, Signature, TensorSignature, TooLarge
 from onboarding.manifest import TensorRecord
 
@@ -67,18 +68,13 @@ class Observer(list):
         self.append((path_kind, status, list(stages), model))
 
 
-async def metrics():
-    return b"roundhouse_requests_total 7\n"
-
-
 def application(plane, observer=None):
     return model_application(
         plane,
-        is_ready=lambda: plane.ready,
         max_body_bytes=100_000,
         deadline_seconds=60,
         platform="echo",
-        metrics=metrics,
+        metrics=ServerMetrics(),
         failed=FAILED.append,
         observer=Observer() if observer is None else observer,
     )
@@ -176,7 +172,9 @@ def test_model_is_described():
 
 def test_metrics_are_text():
     content_type = "text/plain; version=0.0.4; charset=utf-8"
-    assert get("/metrics")[:3] == (200, b"roundhouse_requests_total 7\n", content_type)
+    answer = get("/metrics")
+    assert (answer.status, answer.content_type) == (200, content_type)
+    assert b"\nroundhouse_connections 0.0\n" in answer.body
 
 
 @pytest.mark.parametrize(

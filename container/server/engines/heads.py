@@ -1,13 +1,17 @@
-"""Encoders of what heads answer: pairs of texts, and texts whose tokens have places in them."""
+"""What heads and images add to engines: encoders of their rows, and classes of tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import Encoding
 
+from container.server.codecs.tensors import TensorRow
+from container.server.engines.engine import Costs, Engine
 from container.server.engines.tokens import (
     CHARACTERS_AT_ONCE,
     GROWTH,
@@ -18,8 +22,11 @@ from container.server.engines.tokens import (
     beginning_of,
     fills_sequence,
 )
-from container.server.types import Array, Encoded, TokenText
-from container.triton.heads import token_spans
+from container.server.types import Array, Arrays, Encoded, RequestFault, TokenText
+from container.triton.heads import token_classes, token_spans
+from container.triton.images import ImageProcessor as Processor
+from container.triton.images import pixel_count
+from onboarding.manifest import ImageProcessor
 
 PAIR_CHARACTERS = CHARACTERS_AT_ONCE // 2
 """Of each text of a pair: what lies behind them is read only where they fill no sequence."""
@@ -90,3 +97,70 @@ class SpanEncoder(TextEncoder):
 
     def _row(self, encoding: Encoding) -> Tokens:
         return SpannedTokens(super()._row(encoding), token_spans(encoding))
+
+
+class TokenClassEngine:
+    """An engine whose first output is logits [rows, tokens, labels].
+
+    It answers int32 classes and float32 probabilities, [rows, longest]: batches are padded to
+    different lengths, and the rows of one request may run in several of them.
+    """
+
+    def __init__(self, engine: Engine, *, longest: int) -> None:
+        """`longest` is the most tokens of a row."""
+        self._engine, self._longest = engine, longest
+        self.slots, self.inline_rows = engine.slots, engine.inline_rows
+        self.max_rows, self.sequence_buckets = engine.max_rows, engine.sequence_buckets
+
+    def prepare(self, rows: Sequence[Any]) -> Any:
+        return self._engine.prepare(rows)
+
+    def run(self, prepared: Any, slot: int) -> Arrays:
+        return tuple(map(self._fill, token_classes(self._engine.run(prepared, slot)[0])))
+
+    def warm_up(self) -> Costs:
+        return self._engine.warm_up()
+
+    def warm_up_inline(self) -> None:
+        self._engine.warm_up_inline()
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _fill(self, values: Array) -> Array:
+        whole: Array = np.zeros((len(values), self._longest), values.dtype)
+        whole[:, : values.shape[1]] = values
+        return whole
+
+
+UNITS_OF_A_FILE = 5_000
+"""Costs of a file beside its pixels: more than is ever decoded on the event loop."""
+
+
+class ImageEncoder:
+    """The packaged processor: decodes files one after the other, in the thread that calls."""
+
+    def __init__(self, description: ImageProcessor) -> None:
+        self._processor = Processor(description.model_dump(mode="json"))
+
+    @property
+    def most_rows(self) -> int:
+        """Rows of one request, and of the queue."""
+        return self._processor.most_rows
+
+    def encode(self, files: Sequence[bytes]) -> Encoded:
+        """Return one row of float32 pixels per file. Raises RequestFault."""
+        try:
+            rows = self._processor.rows(files)
+        except ValueError as fault:
+            raise RequestFault(str(fault)) from fault
+        return Encoded([(row,) for row in rows], 0)
+
+    def probe(self) -> list[TensorRow]:
+        """Return a row of zeros."""
+        return [(np.zeros(self._processor.shape, np.float32),)]
+
+    def cost(self, files: Sequence[bytes]) -> int:
+        """Return the pixels that are in memory at once: the largest file's, and all rows'."""
+        rows = len(files) * (prod(self._processor.shape) + UNITS_OF_A_FILE)
+        return rows + max(map(pixel_count, files), default=0)

@@ -1,1 +1,0 @@
-"""Several HTTP workers before one supervisor, which has the engine."""

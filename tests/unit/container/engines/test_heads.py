@@ -1,0 +1,113 @@
+"""Rows of heads and images: pairs, texts with places, classes of tokens, files of pixels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from container.server.data_plane.plane import INLINE_CHARACTERS
+from container.server.engines.heads import (
+    PAIR_CHARACTERS,
+    ImageEncoder,
+    PairEncoder,
+    SpanEncoder,
+    TokenClassEngine,
+)
+from container.server.types import RequestFault, TokenText
+from container.triton.images import MOST_REQUEST_BYTES
+from container.triton_front.probe import PIXEL
+from onboarding.manifest import ImageProcessor, TensorRecord
+from tests.fixtures.tiny_embedder.archive import HERE
+
+LONGEST = 8
+FILE = HERE / "tokenizer.json"
+
+
+def whole(pair, longest=LONGEST):
+    """The ids and types of a pair whose tokenizer reads all of it."""
+    tokenizer = Tokenizer.from_file(str(FILE))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_length=longest)
+    encoding = tokenizer.encode(*pair)
+    return encoding.ids, encoding.type_ids
+
+
+@pytest.mark.parametrize(
+    "pair", [("a cat", "the dog"), ("a " * 20, "cat"), ("a", "dog " * 20), ("a " * 9, "dog " * 9)]
+)
+def test_longer_text_of_a_pair_is_cut_first(pair):
+    encoded = PairEncoder(FILE, max_tokens=LONGEST).encode([pair])
+    (row,) = encoded.rows
+    assert (row.ids.tolist(), row.type_ids.tolist()) == whole(pair)
+    assert encoded.truncated == (len(" ".join(pair).split()) > LONGEST)
+
+
+def test_very_long_texts_are_read_as_far_as_they_fill_the_sequence():
+    long = "cat " * PAIR_CHARACTERS
+    for pair in (("a dog", long), (long, "a dog")):
+        (row,) = PairEncoder(FILE, max_tokens=LONGEST).encode([pair]).rows
+        assert (row.ids.tolist(), row.type_ids.tolist()) == whole(pair)
+
+
+def test_refuses_long_pairs_that_are_not_cut():
+    encoder = PairEncoder(FILE, max_tokens=LONGEST, truncates=False)
+    assert len(encoder.encode([("a cat", "a dog")]).rows) == 1
+    with pytest.raises(RequestFault, match=r"text\[1\] has 12"):
+        encoder.encode([("a", "b"), ("cat " * 6, "dog " * 6)])
+
+
+def test_tokens_know_where_in_the_text_they_lie():
+    texts = [TokenText("A ünïcode cat"), TokenText("")]
+    encoded = SpanEncoder(FILE, max_tokens=LONGEST).encode(texts)
+    assert texts[0].spans.tolist() == [[-1, -1], [0, 1], [2, 9], [10, 13], [-1, -1]]
+    assert [len(text.spans) for text in texts] == [len(row) for row in encoded.rows] == [5, 2]
+
+
+class Logits:
+    slots, inline_rows, max_rows, sequence_buckets = 1, 2, 3, None
+
+    def run(self, prepared, slot):
+        logits = np.zeros((2, prepared, 4), np.float32)
+        logits[:, :, 3] = 50
+        return (logits,)
+
+
+def test_rows_are_as_wide_as_the_longest_sequence_whatever_their_batch():
+    engine = TokenClassEngine(Logits(), longest=6)
+    for tokens in (2, 6):
+        classes, scores = engine.run(tokens, 0)
+        assert classes.shape == scores.shape == (2, 6)
+        assert (classes[:, :tokens] == 3).all() and np.allclose(scores[:, :tokens], 1)
+        assert not classes[:, tokens:].any() and not scores[:, tokens:].any()
+    assert (engine.inline_rows, engine.max_rows) == (2, 3)
+
+
+pytestmark = pytest.mark.unit
+
+
+def encoder_of(side):
+    pixels = TensorRecord(name="pixel_values", datatype="FP32", shape=(-1, 3, side, side))
+    logits = TensorRecord(name="logits", datatype="FP32", shape=(-1, 2))
+    return ImageEncoder(
+        ImageProcessor(resize=(side, side), rescale_factor=1.0, input=pixels, output=logits)
+    )
+
+
+def test_files_become_rows_of_one_array():
+    encoder = encoder_of(8)
+    ((row,),) = encoder.encode([PIXEL]).rows
+    assert row.shape == (3, 8, 8) and row.shape == encoder.probe()[0][0].shape
+
+
+def test_no_file_is_decoded_on_the_event_loop():
+    assert encoder_of(1).cost([b""]) > INLINE_CHARACTERS
+
+
+def test_rows_are_bounded_by_the_memory_of_their_pixels():
+    assert encoder_of(224).most_rows == MOST_REQUEST_BYTES // (4 * 3 * 224 * 224) == 445
+
+
+def test_refuses_a_file_by_its_place():
+    with pytest.raises(RequestFault, match=r"image\[1\] is no JPEG or PNG file"):
+        encoder_of(8).encode([PIXEL, b"GIF89a"])
