@@ -79,10 +79,11 @@ class StepRecord(Value):
 
 
 class EnsembleRecord(Value):
-    """The models of an ensemble by name, and the user's code that calls them, if any (BLS)."""
+    """The models of an ensemble by name."""
 
     steps: dict[str, StepRecord]
-    bls: ProcessingRecord | None = None
+    bls: None = None
+    """Written as null: the digests of manifests in locks hold it."""
     images: tuple[str, ...] = ()
     """Inputs that take image files."""
     example: dict[str, JsonValue] | None = None

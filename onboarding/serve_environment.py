@@ -28,7 +28,6 @@ COMPLETE = "--disable-auto-complete-config"
 VERSION_COMPATIBLE = "--backend-config=tensorrt,version-compatible=true"
 MODEL_FOLDER = "/opt/ml/model"
 """Where SageMaker unpacks the archive of a single model."""
-LOAD_MODEL = "--load-model="
 PLUGINS = "--backend-config=tensorrt,plugins="
 RESPONSE_CACHE_BYTES = 64 * 2**20
 RESPONSE_CACHE = f"--cache-config=local,size={RESPONSE_CACHE_BYTES}"
@@ -81,12 +80,6 @@ VARIABLES = (
     ),
     Variable(
         name=f"{ADDITIONAL_ARGS}, more",
-        value=f"`{LOAD_MODEL}NAME …`, with `bls`",
-        reason="Triton loads by itself the models of an `ensemble_scheduling`, and none that code "
-        "calls",
-    ),
-    Variable(
-        name=f"{ADDITIONAL_ARGS}, more",
         value=f"`{RESPONSE_CACHE}`, with `response_cache: true`",
         reason="a model's response cache has no effect where the server has none",
     ),
@@ -109,21 +102,19 @@ def serve_environment(
     *,
     version_compatible: bool = False,
     plugins: Sequence[str] = (),
-    called_models: Sequence[str] = (),
     response_cache: bool = False,
     asynchronous: bool = False,
     metrics: bool = False,
 ) -> dict[str, str]:
     """The variables of one container; no model is a multi-model endpoint.
 
-    `plugins` are the archive's libraries of custom operators; `called_models` those of a BLS.
+    `plugins` are the archive's libraries of custom operators.
     """
     libraries = ";".join(f"{MODEL_FOLDER}/{name}" for name in plugins)
     options = (
         (True, COMPLETE),
         (version_compatible, VERSION_COMPATIBLE),
         (bool(plugins), f"{PLUGINS}{libraries}"),
-        *((True, f"{LOAD_MODEL}{name}") for name in called_models),
         (response_cache, RESPONSE_CACHE),
     )
     arguments = " ".join(argument for wanted, argument in options if wanted)

@@ -99,7 +99,7 @@ def model_files(tree: Tree, model: str) -> tuple[str, ...]:
         )
         files |= {path for path in source if path is not None and not path.startswith("s3://")}
         serving = spec.serving
-        code = (serving.preprocessing, serving.postprocessing, getattr(spec, "bls", None))
+        code = (serving.preprocessing, serving.postprocessing)
         files |= {item.file for item in code if item is not None}
         if isinstance(spec, EnsembleSpec):
             files.update(*(model_files(tree, name) for name in spec.models))

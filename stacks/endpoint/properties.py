@@ -8,7 +8,6 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.hosting_spec import AsynchronousSpec, MetricsSpec
 from onboarding.serve_environment import (
     python_server_environment,
@@ -270,12 +269,6 @@ def _environment(
         )
         if pool.instance_type.is_gpu
         else (),
-        called_models=[
-            name
-            for model in models
-            if isinstance(model, EnsembleSpec) and model.bls is not None
-            for name in model.bls.models
-        ],
         response_cache=any(model.serving.response_cache for model in models),
         asynchronous=asynchronous,
         metrics=metrics is not None and metrics.detailed is True,

@@ -1,4 +1,4 @@
-"""Two models, an ensemble of them and code that calls them: built, deployed and invoked.
+"""Two models and an ensemble of them: built, deployed and invoked.
 
 Everything is real but AWS and the GPU: engines by ONNX Runtime, in real Triton.
 """
@@ -17,7 +17,6 @@ from roundhouse.deploy.builds import engines
 from tests.local_cloud.tiny_session import FIXTURE, deploy_all, session_at, vector
 
 pytestmark = pytest.mark.local_cloud
-CODE = FIXTURE.parent / "ensembles" / "bls_code.py"
 SCORER = """\
 name: scorer
 task: tensors
@@ -33,19 +32,9 @@ endpoint: {{instance_type: ml.c7i.large}}
 """
 WIRED = """\
 steps:
-  - {model: tiny, outputs: {embedding: meaning}}
-  - {model: scorer, inputs: {vector: meaning}}
+  - {model: tiny}
+  - {model: scorer}
 outputs: [scores]
-"""
-BLS = """\
-bls:
-  file: models/code/calls.py
-  sha256: {code}
-  models: [tiny, scorer]
-  inputs: [{{name: text, datatype: BYTES, dims: [1], example: a red train}}]
-  outputs:
-    - {{name: scores, datatype: FP32, dims: [3]}}
-    - {{name: calls, datatype: INT64, dims: [1]}}
 """
 
 
@@ -60,13 +49,7 @@ def write_ensembles(tree):
     np.savez(models / "data" / "vectors.npz", vector=random)
     network = (FIXTURE / "scorer.onnx").read_bytes()
     (models / "scorer.yaml").write_text(SCORER.format(network=sha256(network)))
-    code = CODE.read_text().replace("tiny-embedder", "tiny").replace("tiny-scorer", "scorer")
-    code = code.replace("os._exit(3)", "pass")
-    (models / "code").mkdir()
-    (models / "code" / "calls.py").write_text(code)
     (models / "mood.yaml").write_text(ENSEMBLE.format(name="mood") + WIRED)
-    called = ENSEMBLE.format(name="called") + BLS.format(code=sha256(code.encode()))
-    (models / "called.yaml").write_text(called)
 
 
 def scores(session, endpoint):
@@ -97,8 +80,7 @@ def test_ensembles_are_built_after_their_models_and_answer_as_they_do(tmp_path_f
         # As tests/fixtures/tiny_embedder/make.py has it.
         head = np.random.default_rng(19).standard_normal((16, 3)).astype(np.float32)
         expected = softmax(np.array(vector(session)) @ head)
-        for name in ("mood", "called"):
-            assert np.allclose(scores(session, f"local-{name}"), expected, atol=1e-5)
+        assert np.allclose(scores(session, "local-mood"), expected, atol=1e-5)
         (entry,) = read_lock(tiny.lock.parent, "mood").engines.values()
         steps = {
             name: next(iter(read_lock(tiny.lock.parent, name).engines))
