@@ -28,6 +28,7 @@ COMPLETE = "--disable-auto-complete-config"
 VERSION_COMPATIBLE = "--backend-config=tensorrt,version-compatible=true"
 MODEL_FOLDER = "/opt/ml/model"
 """Where SageMaker unpacks the archive of a single model."""
+LOAD_MODEL = "--load-model="
 PLUGINS = "--backend-config=tensorrt,plugins="
 RESPONSE_CACHE_BYTES = 64 * 2**20
 RESPONSE_CACHE = f"--cache-config=local,size={RESPONSE_CACHE_BYTES}"
@@ -80,6 +81,12 @@ VARIABLES = (
     ),
     Variable(
         name=f"{ADDITIONAL_ARGS}, more",
+        value=f"`{LOAD_MODEL}NAME …`, with `source.triton_repository`",
+        reason="Triton loads by itself the models of an `ensemble_scheduling`, and none that code "
+        "calls",
+    ),
+    Variable(
+        name=f"{ADDITIONAL_ARGS}, more",
         value=f"`{RESPONSE_CACHE}`, with `response_cache: true`",
         reason="a model's response cache has no effect where the server has none",
     ),
@@ -102,19 +109,22 @@ def serve_environment(
     *,
     version_compatible: bool = False,
     plugins: Sequence[str] = (),
+    other_models: Sequence[str] = (),
     response_cache: bool = False,
     asynchronous: bool = False,
     metrics: bool = False,
 ) -> dict[str, str]:
     """The variables of one container; no model is a multi-model endpoint.
 
-    `plugins` are the archive's libraries of custom operators.
+    `plugins` are the archive's libraries of custom operators; `other_models` those of a repository
+    of the user's own.
     """
     libraries = ";".join(f"{MODEL_FOLDER}/{name}" for name in plugins)
     options = (
         (True, COMPLETE),
         (version_compatible, VERSION_COMPATIBLE),
         (bool(plugins), f"{PLUGINS}{libraries}"),
+        *((True, f"{LOAD_MODEL}{name}") for name in other_models),
         (response_cache, RESPONSE_CACHE),
     )
     arguments = " ".join(argument for wanted, argument in options if wanted)

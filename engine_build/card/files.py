@@ -15,6 +15,7 @@ from engine_build.request import BuildRequest
 from engine_build.store import Store
 from onboarding.lock import LockEntry
 from onboarding.names import engine_card_data_path, engine_card_path, network_path
+from onboarding.values import NOT_MEASURED
 
 
 def card_files(
@@ -22,8 +23,11 @@ def card_files(
 ) -> list[tuple[str, Path]]:
     """Write card.html and card.json into a folder; return each with its name in a store.
 
-    `networks`: where the networks' records are looked for, the nearest first.
+    `networks`: where the networks' records are looked for, the nearest first. An archive of which
+    nothing was measured has no card.
     """
+    if entry.manifest.accuracy == NOT_MEASURED:
+        return []
     keys = entry.manifest.network_keys
     facts = CardFacts(
         entry=entry,

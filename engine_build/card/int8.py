@@ -105,7 +105,7 @@ def _int8_use(facts: CardFacts) -> str:
 
 def _frontier_charts(facts: CardFacts) -> list[tuple[str, str]]:
     points = [point for point in facts.frontier if point.get("split", SEARCH) == SEARCH]
-    accuracy = facts.manifest.accuracy
+    accuracy = facts.manifest.accuracy_records
     budgets: Mapping[str, float | None] = {}
     if accuracy:
         budgets = {

@@ -66,6 +66,7 @@ badge, code = macro("badge"), macro("code")
 def card_page(facts: CardFacts) -> bytes:
     """Return UTF-8 HTML: the same facts give the same bytes."""
     manifest = facts.manifest
+    accuracy = manifest.accuracy_records
     values = {
         "manifest": manifest,
         "entry": facts.entry,
@@ -75,8 +76,8 @@ def card_page(facts: CardFacts) -> bytes:
         "frontier": facts.frontier,
         "layers": facts.layers,
         "commands": commands(facts),
-        "accuracy_charts": _accuracy_charts(manifest.accuracy) if manifest.accuracy else [],
-        "accuracy": table(ACCURACY, manifest.accuracy, lambda r: r is manifest.accuracy[-1]),
+        "accuracy_charts": _accuracy_charts(accuracy) if accuracy else [],
+        "accuracy": table(ACCURACY, accuracy, lambda r: r is accuracy[-1]),
         "precisions": table(
             PRECISION_COLUMNS, precision_rows(facts), lambda r: r.state == PUBLISHED
         ),

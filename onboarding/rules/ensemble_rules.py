@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from onboarding.chain import Interface, chain_problems
 from onboarding.dataset import Datasets
@@ -14,12 +14,12 @@ from onboarding.model_spec import ModelSpec
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.onnx_header import NetworkTensor, OnnxHeader
 from onboarding.processing_spec import ProcessedTensorSpec
+from onboarding.repository_spec import RepositorySpec
 from onboarding.rules.rule import ModelCase, rule, rules_of
 from onboarding.serving_spec import ServingSpec
 from onboarding.validation import Checked
 from onboarding.values import TEXT_TASKS, Task
 
-_SERVING = frozenset(("server", "dynamic_batching"))
 _OUTPUTS: dict[Task, tuple[tuple[str, str, tuple[int, ...]], ...]] = {
     "text-embedding": (("embedding", "FP32", (-1, -1)),),
     "text-ranking": (("scores", "FP32", (-1, -1)),),
@@ -56,32 +56,46 @@ def ensemble_has_models_and_outputs(case: ModelCase) -> Iterator[Fault]:
 @rule("serving")
 def ensemble_is_served_by_triton(case: ModelCase) -> Iterator[Fault]:
     """The other keys are of one network: the steps' own files have them."""
-    serving, default = _ensemble(case).serving, ServingSpec()
+    yield from keys_without_effect(
+        case,
+        "an ensemble",
+        but=("server", "dynamic_batching"),
+        allowed="server, dynamic_batching.max_batch_size",
+        way_out="write it in the file of a model that it is about",
+    )
+
+
+def keys_without_effect(
+    case: ModelCase, kind: str, *, but: Collection[str], allowed: str, way_out: str
+) -> Iterator[Fault]:
+    """Yield the Python server, and each other key of `serving` that is written, `but` some."""
+    serving, default = case.spec.serving, ServingSpec()
     if serving.server == "python":
         yield case.document.at("serving", "server").fault(
-            "the Python server plays no ensembles",
+            "the Python server plays no ensembles"
+            if kind == "an ensemble"
+            else f"the Python server loads no models of {kind}",
             value="python",
             allowed="server: triton",
             way_out="serve it with Triton, also on CPU instance types",
         )
-    batching = serving.dynamic_batching
-    of_steps = [
-        *(
-            ("serving", key)
-            for key in sorted(ServingSpec.model_fields.keys() - _SERVING)
-            if getattr(serving, key) != getattr(default, key)
-        ),
-        *(
+    paths: list[tuple[str, ...]] = [
+        ("serving", key)
+        for key in sorted(ServingSpec.model_fields.keys() - set(but))
+        if getattr(serving, key) != getattr(default, key)
+    ]
+    if "dynamic_batching" in but:
+        batching = serving.dynamic_batching
+        paths += [
             ("serving", "dynamic_batching", key)
             for key in ("preferred_batch_sizes", "max_queue_delay_us")
             if getattr(batching, key) != getattr(default.dynamic_batching, key)
-        ),
-    ]
-    for path in of_steps:
+        ]
+    for path in paths:
         yield case.document.at(*path).fault(
-            f"'{'.'.join(path)}' has no effect on an ensemble, whose models have their own",
-            allowed="server, dynamic_batching.max_batch_size",
-            way_out="write it in the file of a model that it is about",
+            f"'{'.'.join(path)}' has no effect on {kind}, whose models have their own",
+            allowed=allowed,
+            way_out=way_out,
         )
 
 
@@ -173,18 +187,23 @@ def _unknown_models(
     file: Checked[ModelSpec], spec: EnsembleSpec, specs: EnvironmentView
 ) -> Iterator[Fault]:
     known = [
-        name for name, other in specs.models.items() if not isinstance(other.spec, EnsembleSpec)
+        name
+        for name, other in specs.models.items()
+        if not isinstance(other.spec, EnsembleSpec | RepositorySpec)
     ]
     for index, name in enumerate(step.model for step in spec.steps):
         if name in known or f"models/{name}" in specs.unread:
             continue
         place = file.document.at("steps", index, "model")
         if name in specs.models:
+            is_ensemble = isinstance(specs.models[name].spec, EnsembleSpec)
             yield place.fault(
-                "an ensemble's model is an ensemble itself",
+                f"an ensemble's model is {'an ensemble' if is_ensemble else 'a repository'} itself",
                 value=name,
                 allowed=comma_list(known),
-                way_out="list its models here",
+                way_out="list its models here"
+                if is_ensemble
+                else "add the ensemble to the repository",
             )
         elif name in specs.left_out:
             yield place.fault(
