@@ -1,4 +1,4 @@
-"""Two models and an ensemble of them: built, deployed and invoked.
+"""Two models, an ensemble of them, and a Triton repository: built, deployed and invoked.
 
 Everything is real but AWS and the GPU: engines by ONNX Runtime, in real Triton.
 """
@@ -12,6 +12,7 @@ import shutil
 import numpy as np
 import pytest
 
+from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import read_lock
 from roundhouse.deploy.builds import engines
 from tests.local_cloud.tiny_session import FIXTURE, deploy_all, session_at, vector
@@ -36,6 +37,12 @@ steps:
   - {model: scorer}
 outputs: [scores]
 """
+REPOSITORY = """\
+name: graph
+task: tensors
+source: {{triton_repository: {{folder: models/graph, sha256: {digest}}}}}
+endpoint: {{instance_type: ml.c7i.large}}
+"""
 
 
 def sha256(content):
@@ -52,15 +59,26 @@ def write_ensembles(tree):
     (models / "mood.yaml").write_text(ENSEMBLE.format(name="mood") + WIRED)
 
 
-def scores(session, endpoint):
-    tensor = {"name": "text", "datatype": "BYTES", "shape": [1, 1], "data": ["a red train"]}
+def write_repository(tree):
+    folder = tree / "models" / "graph"
+    shutil.copytree(FIXTURE.parent / "triton_repository", folder)
+    (folder / "mood").rename(folder / "graph")
+    text = REPOSITORY.format(digest=checkpoint_sha256(folder))
+    (tree / "models" / "graph.yaml").write_text(text)
+
+
+def outputs(session, endpoint, tensor):
     answer = session.clients("sagemaker-runtime").invoke_endpoint(
         EndpointName=endpoint,
         Body=json.dumps({"inputs": [tensor]}),
         ContentType="application/json",
     )
-    outputs = {item["name"]: item["data"] for item in json.loads(answer["Body"].read())["outputs"]}
-    return outputs["scores"]
+    return {item["name"]: item["data"] for item in json.loads(answer["Body"].read())["outputs"]}
+
+
+def scores(session, endpoint):
+    tensor = {"name": "text", "datatype": "BYTES", "shape": [1, 1], "data": ["a red train"]}
+    return outputs(session, endpoint, tensor)["scores"]
 
 
 def softmax(values):
@@ -71,6 +89,7 @@ def softmax(values):
 def test_ensembles_are_built_after_their_models_and_answer_as_they_do(tmp_path_factory):
     with session_at(tmp_path_factory.mktemp("session")) as tiny:
         write_ensembles(tiny.paths.tree)
+        write_repository(tiny.paths.tree)
         session = tiny.start()
         requests = engines.missing_engines(session, ("mood",))
         assert [request.target.model.name for request in requests] == ["tiny", "scorer", "mood"]
@@ -90,3 +109,6 @@ def test_ensembles_are_built_after_their_models_and_answer_as_they_do(tmp_path_f
         assert {name: step.engine_key for name, step in record.steps.items()} == steps
         assert entry.manifest.accuracy[0].verdict == "pass"
         assert engines.missing_engines(session) == ()
+        tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+        assert outputs(session, "local-graph", tensor) == {"label": ["up"]}
+        assert "accuracy: not measured" in (tiny.lock.parent / "graph.lock.yaml").read_text()

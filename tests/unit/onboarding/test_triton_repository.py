@@ -57,14 +57,14 @@ def test_repository_without_faults_tells_what_its_models_take(repository):
             "mood/config.pbtxt",
             'model_name: "scale"',
             'model_name: "scales"',
-            ["mood/config.pbtxt:9: a step of the ensemble names no model of the repository, given "
-             "scales; allowed: label, mood, other, scale; add the model's folder"],
+            ["mood/config.pbtxt:9: a step of the ensemble names no model of the repository: scales"
+             "; allowed: label, mood, other, scale; add the model's folder"],
         ),
         (
             "mood/config.pbtxt",
             "model_name: \"label\"",
             "",
-            ["mood/config.pbtxt:14: a step of the ensemble names no model of the repository, given "
+            ["mood/config.pbtxt:14: a step of the ensemble names no model of the repository: "
              "nothing"],
         ),
         (
@@ -89,7 +89,7 @@ def test_repository_without_faults_tells_what_its_models_take(repository):
             "scale/config.pbtxt",
             'backend: "python"',
             'name: "scales"',
-            ["scale/config.pbtxt:1: the model's name is not its folder's, given scales; allowed: "
+            ["scale/config.pbtxt:1: the model's name scales is not its folder's; allowed: "
              "scale",
              "scale/config.pbtxt:1: names neither a backend nor a platform"],
         ),
