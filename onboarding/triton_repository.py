@@ -151,7 +151,7 @@ def _entry_faults(folder: Path, shown: str) -> Iterator[Fault]:
 
 def _read_model(path: Path, file: str, faults: list[Fault]) -> RepositoryModel | None:
     """Return a model; None where its configuration cannot be read. Adds its faults."""
-    configuration, line = path / CONFIGURATION, 1
+    configuration = path / CONFIGURATION
     try:
         if configuration.stat().st_size > LARGEST_CONFIGURATION_BYTES:
             raise ConfigurationFault(1, f"it is larger than {LARGEST_CONFIGURATION_BYTES} bytes")
