@@ -60,7 +60,7 @@ class RepositoryModel:
     @property
     def max_batch_size(self) -> int:
         """Rows of the largest batch; 0 where the first axis is no batch."""
-        return int(self.configuration.text("max_batch_size") or 0)
+        return int(self.configuration.text("max_batch_size") or "0", 0)
 
     def tensors(self, field: str) -> tuple[TensorRecord, ...]:
         """Return what clients send (`input`) or get (`output`)."""
@@ -69,7 +69,7 @@ class RepositoryModel:
             TensorRecord(
                 name=tensor.text("name"),
                 datatype=tensor.text("data_type").removeprefix("TYPE_").replace("STRING", "BYTES"),
-                shape=(*batch, *(int(item.value) for item in tensor.all("dims"))),
+                shape=(*batch, *(int(item.value, 0) for item in tensor.all("dims"))),
             )
             for tensor in self.configuration.all(field)
         )
