@@ -24,6 +24,7 @@ _TOKEN = re.compile(
     |(?P<mark>[{}<>\[\]:,;])""",
     re.VERBOSE,
 )
+_WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]*|0[xX][0-9a-fA-F]+)")
 _CLOSING = {"{": "}", "<": ">"}
 _KINDS = {"string": "text", "int": "number", "float": "number", "bool": "word"}
 _BOOLEANS = ("true", "false", "True", "False", "t", "f")
@@ -95,9 +96,7 @@ def _is_of_kind(field: ConfigurationField, wanted: str) -> bool:
         return field.value in (*_BOOLEANS, "0", "1") and field.kind in ("word", "number")
     if field.kind != _KINDS[wanted]:
         return False
-    return (
-        wanted != "int" or re.fullmatch(r"[-+]?(0[xX][0-9a-fA-F]+|[0-9]+)", field.value) is not None
-    )
+    return wanted != "int" or _WHOLE_NUMBER.fullmatch(field.value) is not None
 
 
 @cache

@@ -81,6 +81,12 @@ def test_repository_without_faults_tells_what_its_models_take(repository):
         ),
         (
             "scale/config.pbtxt",
+            "max_batch_size: 8",
+            "max_batch_size: 08",
+            ["scale/config.pbtxt:2: max_batch_size is 08; allowed: int"],
+        ),
+        (
+            "scale/config.pbtxt",
             "KIND_CPU",
             "KIND_TPU",
             ["scale/config.pbtxt:5: kind is KIND_TPU; allowed: KIND_AUTO, KIND_GPU, KIND_CPU"],
