@@ -8,6 +8,7 @@ from typing import Literal
 from engine_build.context import BuildContext
 from engine_build.errors import PublishFailed
 from engine_build.packaging.archive import known_engine
+from engine_build.request import BuildRequest
 from engine_build.store import Store, sha256_of
 from onboarding.lock import LockEntry
 from onboarding.names import ENGINES_PREFIX, engine_archive_path, engine_record_path
@@ -35,7 +36,7 @@ def build(context: BuildContext) -> Result:
     store, request, log = context.destination, context.request, context.log
     title = (
         f"engine {request.engine_key} of {request.model.name} ("
-        f"{'ensemble' if request.steps else request.model.engine.precision}, "
+        f"{_kind(request)}, "
         f"{request.runtime.name} {request.runtime.version}, compute capability "
         f"{request.compute_capability})"
     )
@@ -61,10 +62,18 @@ def build(context: BuildContext) -> Result:
         entry = run_steps(context, STEPS_OF_PACKAGING, reused).entry
     else:
         log.line(f"{title}: {', '.join(step_names(context))}; what is finished is reused.")
-        refuse_unfit_machine(context)
+        if request.runtime.name != "triton":  # nothing is compiled, or run
+            refuse_unfit_machine(context)
         entry = run_steps(context).entry
     status: Literal["built", "candidate"] = "built" if context.candidate is None else "candidate"
     return Result(status=status, entry=entry, place=store.place)
+
+
+def _kind(request: BuildRequest) -> str:
+    """Return the precision that is asked for, or what has none."""
+    if request.plan_key is not None:
+        return request.model.engine.precision
+    return "ensemble" if request.steps else "Triton repository"
 
 
 def refuse_stale_record(store: Store, engine_key: str) -> None:

@@ -27,6 +27,7 @@ from engine_build.steps.publish import PUBLISH, PUBLISH_NETWORKS
 from engine_build.steps.quantize import QUANTIZE, QUANTIZE_FOR_ENGINE
 from engine_build.steps.reference import REFERENCE
 from engine_build.steps.step import BuildState, Step
+from engine_build.steps.triton_repository import FETCH_REPOSITORY, PACKAGE_REPOSITORY
 from engine_build.steps.verify import VERIFY
 from onboarding.lock import LockEntry
 
@@ -45,6 +46,9 @@ STEPS_OF_NETWORKS = (*NETWORK_STEPS, CHECK, PUBLISH_NETWORKS)
 STEPS_OF_ENSEMBLES = (COLLECT, VERIFY_ENSEMBLE, BENCHMARK_ENSEMBLE, PACKAGE_ENSEMBLE, PUBLISH)
 """Every step of an archive that holds other models' engines."""
 
+STEPS_OF_REPOSITORIES = (FETCH_REPOSITORY, PACKAGE_REPOSITORY, PUBLISH)
+"""Every step of a Triton repository of the user's own."""
+
 
 def step_names(context: BuildContext, steps: Sequence[Step] | None = None) -> list[str]:
     """Return the steps that a build has, by name; default: those of its engine."""
@@ -54,7 +58,9 @@ def step_names(context: BuildContext, steps: Sequence[Step] | None = None) -> li
 def _steps(context: BuildContext, steps: Sequence[Step] | None) -> Sequence[Step]:
     if steps is not None:
         return steps
-    return STEPS_OF_ENSEMBLES if context.request.steps else STEPS
+    if context.request.plan_key is not None:
+        return STEPS
+    return STEPS_OF_ENSEMBLES if context.request.steps else STEPS_OF_REPOSITORIES
 
 
 def run_steps(

@@ -19,6 +19,7 @@ from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import CalibrationSpec, ModelSpec, SensitivitySearchSpec
 from onboarding.platform import ServingPlatform
 from onboarding.plugin_spec import PluginSpec
+from onboarding.repository_spec import RepositorySpec
 from onboarding.resolve import quantization_mode, runtime_identity, target
 from onboarding.source_access import SourceSecretsSpec
 from onboarding.tree import Tree, read_tree
@@ -158,11 +159,14 @@ def build_request(options: Options, log: Log) -> BuildRequest:
         network_keys=engine.network_keys,
         calibration=_first(options.root, calibration, paired=paired),
         search=_first(options.root, search, paired=paired),
-        validation=samples(options.root / model.accuracy.dataset, paired=paired),
-        validation_sha256=tree.dataset_digests[model.accuracy.dataset],
+        validation=Samples()
+        if isinstance(model, RepositorySpec)
+        else samples(options.root / model.accuracy.dataset, paired=paired),
+        validation_sha256=tree.dataset_digests.get(model.accuracy.dataset, ""),
         steps=engine.steps,
     )
-    check_request(request)
+    if not isinstance(model, RepositorySpec):
+        check_request(request)
     return request
 
 

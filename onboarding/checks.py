@@ -28,6 +28,7 @@ from onboarding.platform import (
     ServingPlatform,
     serving_platforms,
 )
+from onboarding.repository_spec import RepositorySpec
 from onboarding.rules import (
     between_environments,
     dataset_rules,
@@ -42,6 +43,7 @@ from onboarding.rules import (
     processing_rules,
     profile_rules,
     quantized_rules,
+    repository_rules,
     runtime_rules,
     scaling_rules,
     source_access_rules,
@@ -138,7 +140,10 @@ def environment_faults(view: EnvironmentView, datasets: Datasets) -> Iterator[Fa
     for placement in placements(view):
         yield from apply_rules(placement_rules.RULES, placement, view.environment.sections)
     for model, engine in engine_cases(view, datasets):
-        yield from apply_rules(ENGINE_RULES, engine, model.sections)
+        rules = ENGINE_RULES
+        if isinstance(model.spec, RepositorySpec):
+            rules = repository_rules.ENGINE_RULES
+        yield from apply_rules(rules, engine, model.sections)
 
 
 def _spec_faults(specs: SpecFiles | EnvironmentView, datasets: Datasets) -> Iterator[Fault]:
@@ -152,7 +157,10 @@ def _spec_faults(specs: SpecFiles | EnvironmentView, datasets: Datasets) -> Iter
 
 def _model_faults(model: Checked[ModelSpec], datasets: Datasets) -> Iterator[Fault]:
     case = ModelCase(spec=model.spec, document=model.document, datasets=datasets)
-    yield from apply_rules(MODEL_RULES, case, model.sections)
+    if isinstance(model.spec, RepositorySpec):
+        yield from apply_rules(repository_rules.MODEL_RULES, case, model.sections)
+    else:
+        yield from apply_rules(MODEL_RULES, case, model.sections)
     if isinstance(model.spec, EnsembleSpec):
         yield from apply_rules(ensemble_rules.MODEL_RULES, case, model.sections)
     own = own_endpoint(model)
@@ -241,6 +249,7 @@ def engine_cases(
                     driver=host_driver(view, platform),
                     is_called=len(users) > 1,
                     library=datasets.shared_library,
+                    root=datasets.root,
                 ),
             )
 

@@ -40,8 +40,6 @@ REASONS = (
 OS_CALLS = ("exec", "fork", "kill", "popen", "posix_spawn", "spawn", "startfile", "system")
 """Beginnings of the names of `os` that start or end processes."""
 CALLS = frozenset(("__import__", "breakpoint", "compile", "eval", "exec", "input"))
-SIGNATURES = {"execute": "def execute(inputs, call):"}
-"""Of functions that are called with more than tensors."""
 Problem = tuple[int, str, str]
 """Line, what is wrong, the way out."""
 
@@ -62,9 +60,7 @@ def code_problems(source: bytes, function: str) -> tuple[Problem, ...]:
 
 
 def _function_problems(tree: ast.Module, name: str) -> Iterator[Problem]:
-    way_out = (
-        f"write `{SIGNATURES.get(name, f'def {name}(tensors):')}`, which returns a dict of arrays"
-    )
+    way_out = f"write `def {name}(tensors):`, which returns a dict of arrays"
     nodes = [node for node in tree.body if getattr(node, "name", None) == name]
     if not nodes:
         yield 1, f"has no function {name}", way_out
@@ -75,10 +71,6 @@ def _function_problems(tree: ast.Module, name: str) -> Iterator[Problem]:
         return
     given = node.args
     positional = [*given.posonlyargs, *given.args]
-    if name in SIGNATURES and [argument.arg for argument in given.args] != ["inputs", "call"]:
-        yield node.lineno, f"has {name}({ast.unparse(given)})", way_out
-    if name in SIGNATURES:
-        return
     required = len(positional) - len(given.defaults)
     needs = [
         argument

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.keys import KEY_LENGTH, RECIPE_VERSION
 
-_PLACES = {"file"}
-"""A file is its digest, wherever it lies."""
+_UNMAPPED: dict[str, dict[str, str]] = {"inputs": {}, "outputs": {}}
+"""Stands in every key of a chain, as the absent code does: keys of before stay as they are."""
 
 
 def ensemble_key(
@@ -24,10 +24,10 @@ def ensemble_key(
         "recipe": RECIPE_VERSION,
         "name": spec.name,
         "engines": dict(step_keys),
-        "steps": [step.model_dump(mode="json") for step in spec.steps],
+        "steps": [{"model": step.model, **_UNMAPPED} for step in spec.steps],
         "outputs": list(spec.outputs),
         "example": spec.example,
-        "bls": None if spec.bls is None else spec.bls.model_dump(mode="json", exclude=_PLACES),
+        "bls": None,
         "accuracy": {
             **spec.accuracy.model_dump(mode="json", exclude={"dataset"}),
             "dataset": dataset_digests[spec.accuracy.dataset],

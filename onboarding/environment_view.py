@@ -91,7 +91,7 @@ class EnvironmentView:
             name
             for name, file in self.models.items()
             if isinstance(file.spec, EnsembleSpec)
-            and {"steps", "bls"} <= file.sections
+            and "steps" in file.sections
             and model in file.spec.models
         )
 

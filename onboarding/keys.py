@@ -129,6 +129,8 @@ def plugin_operators(spec: ModelSpec) -> frozenset[str]:
 def runtime_name(spec: ModelSpec, instance: InstanceType) -> Runtime:
     """Return what executes a model on an instance type, where its file leaves it open too."""
     given = spec.serving.runtime
+    if spec.source.triton_repository is not None:
+        return "triton"
     if given is not None:
         return given
     return "tensorrt" if instance.is_gpu else "onnxruntime"
@@ -316,7 +318,8 @@ def _source(source: SourceSpec) -> dict[str, Any]:
         return {"onnx": source.sha256} | given
     if source.checkpoint is not None and source.sha256 is not None:
         return {"checkpoint": source.sha256, "path": source.path} | given
-    return source.model_dump(mode="json", exclude={"checkpoint", *_TEXT_SETTINGS}) | given
+    none_of_networks = {"checkpoint", "triton_repository", *_TEXT_SETTINGS}
+    return source.model_dump(mode="json", exclude=none_of_networks) | given
 
 
 def _longest_sequence(spec: ModelSpec) -> int | None:

@@ -13,12 +13,14 @@ from pydantic import Field, JsonValue
 
 from onboarding.signature import MANIFEST_NAME as MANIFEST_NAME
 from onboarding.values import (
+    NOT_MEASURED,
     Activation,
     CalibrationMethod,
     Precision,
     QuantizationMode,
     RequestedPrecision,
     Runtime,
+    ServedPrecision,
     Task,
     Value,
 )
@@ -79,10 +81,11 @@ class StepRecord(Value):
 
 
 class EnsembleRecord(Value):
-    """The models of an ensemble by name, and the user's code that calls them, if any (BLS)."""
+    """The models of an ensemble by name."""
 
     steps: dict[str, StepRecord]
-    bls: ProcessingRecord | None = None
+    bls: None = None
+    """Written as null: the digests of manifests in locks hold it."""
     images: tuple[str, ...] = ()
     """Inputs that take image files."""
     example: dict[str, JsonValue] | None = None
@@ -325,13 +328,14 @@ class Manifest(ServedModel):
     gpu: str | None = Field(None, exclude_if=lambda gpu: gpu is None)
     """GPU model that a plan runs on alone, such as A10G; None, not written, of other engines."""
     requested_precision: RequestedPrecision
-    precision: Precision
+    precision: ServedPrecision
     decision: str
     engine_file: str
-    """Of an ensemble its own model configuration."""
+    """Of an ensemble, or of a repository of the user's own, its own model configuration."""
     opset: int | None = Field(None, exclude_if=lambda opset: opset is None)
     """Of the export, where the model file asks for another than the default; else not written."""
-    accuracy: tuple[AccuracyRecord, ...]
+    accuracy: tuple[AccuracyRecord, ...] | Literal["not measured"]
+    """Not measured: of a repository of the user's own."""
     reference: str | None = Field(None, exclude_if=lambda reference: reference is None)
     """What accuracy is against, where that is not the source model in float."""
     compile_checks: tuple[CompileCheckRecord, ...]
@@ -347,3 +351,8 @@ class Manifest(ServedModel):
     device_memory_mib: float | None = None
     builder: BuilderRecord
     """Of what compiled and measured the plan, for this archive or another."""
+
+    @property
+    def accuracy_records(self) -> tuple[AccuracyRecord, ...]:
+        """What was measured; nothing of a repository of the user's own."""
+        return () if self.accuracy == NOT_MEASURED else self.accuracy

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from onboarding.values import PYTORCH_RUNTIMES, QuantizationMode, Runtime, Value
 from onboarding.yaml_text import load_yaml
@@ -72,9 +74,13 @@ class ServingPlatform(Value):
     baseline_minimum_driver: int | None
     """NVIDIA driver that the CUDA builds of torch and ONNX Runtime need."""
     quantization: QuantizationMode
+    backends: Annotated[tuple[str, ...], Field(strict=False)]
+    """Triton's, in the image; `ensemble` is Triton itself."""
 
     def runtime_version(self, runtime: Runtime) -> str | None:
         """Return the version of a runtime's library; None where the platform has none."""
+        if runtime == "triton":
+            return self.triton
         if runtime == "tensorrt":
             return self.tensorrt
         if runtime in PYTORCH_RUNTIMES:

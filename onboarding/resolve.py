@@ -19,6 +19,7 @@ from onboarding.manifest import RuntimeIdentity
 from onboarding.model_spec import EndpointSpec, JoinSpec, ModelSpec, SharedEndpointSpec
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.platform import InstanceType, ServingPlatform, instance_types, serving_platforms
+from onboarding.repository_spec import RepositorySpec, repository_key
 from onboarding.serving_spec import server_beside
 from onboarding.tree import Tree, promotion_sources
 from onboarding.values import QuantizationMode, Server
@@ -303,6 +304,8 @@ class _Resolver:
             steps = tuple(self._target(spec, platform, instance) for spec in specs)
             key = ensemble_key(model, {step.model.name: step.engine_key for step in steps}, digests)
             plan = None
+        elif isinstance(model, RepositorySpec):
+            key, plan = repository_key(model, platform, instance), None
         else:
             inputs: dict[str, Any] = {
                 "runtime": runtime_identity(model, platform, instance),
@@ -318,7 +321,7 @@ class _Resolver:
             engine_key=key,
             plan_key=plan,
             network_keys={}
-            if steps
+            if plan is None
             else {
                 name: network_key(model, name, digests, quantization=quantization)
                 for name in network_precisions(model, instance, quantization)

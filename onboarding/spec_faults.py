@@ -12,6 +12,7 @@ from onboarding.document import Document, KeyPath, Place
 from onboarding.ensemble_spec import OF_STEPS, EnsembleSpec
 from onboarding.fault import Fault
 from onboarding.nearest import comma_list, nearest
+from onboarding.repository_spec import OF_NETWORKS, RepositorySpec
 from onboarding.values import JOINED, OWN, SHARED
 
 _KINDS = {
@@ -50,8 +51,8 @@ def written_path(loc: tuple[str | int, ...]) -> KeyPath:
 def known_keys(spec_type: type[BaseModel], path: KeyPath) -> tuple[str, ...]:
     """The keys that a spec knows at a path."""
     keys = dict.fromkeys(key for model in _models_at(spec_type, path) for key in model.model_fields)
-    unread = OF_STEPS if spec_type is EnsembleSpec and not path else frozenset()
-    return tuple(key for key in keys if key not in unread)
+    unread = {EnsembleSpec: OF_STEPS, RepositorySpec: OF_NETWORKS}.get(spec_type, frozenset())
+    return tuple(key for key in keys if path or key not in unread)
 
 
 def description(spec_type: type[BaseModel], path: KeyPath) -> str | None:

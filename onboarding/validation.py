@@ -15,6 +15,7 @@ from onboarding.ensemble_spec import OF_STEPS, TASK, EnsembleSpec
 from onboarding.fault import Fault, sorted_faults
 from onboarding.model_spec import ModelSpec
 from onboarding.nearest import nearest
+from onboarding.repository_spec import OF_NETWORKS, RepositorySpec, has_repository
 from onboarding.spec_faults import known_keys, spec_fault, written_path
 from onboarding.text_generation import spec as text_generation
 from onboarding.values import Value
@@ -46,30 +47,31 @@ def validate(spec_type: type[SpecT], document: Document) -> Checked[SpecT]:
     """Validate a document.
 
     A misspelt key is a fault, and yet read as the key it resembles, so that its value is checked
-    too. A model file with `task: ensemble` has the spec of one, and so has one with `task:
-    text-generation`.
+    too. A model file with `task: ensemble` has the spec of one, and so have one with `task:
+    text-generation` and one whose source is a Triton repository.
     """
     if spec_type is ModelSpec and document.data.get("task") == TASK:
-        return cast(Checked[SpecT], _ensemble(document))
+        why = "an ensemble has no '{}': each of its models has one, in a file of its own"
+        return cast(Checked[SpecT], _without(EnsembleSpec, document, OF_STEPS, why))
+    if spec_type is ModelSpec and has_repository(document.data):
+        why = "a Triton repository has no '{}': nothing is compiled of it, and no accuracy measured"
+        return cast(Checked[SpecT], _without(RepositorySpec, document, OF_NETWORKS, why))
     if spec_type is ModelSpec and document.data.get("task") == text_generation.TASK:
         return cast(Checked[SpecT], _validated(text_generation.TextGenerationSpec, document))
     return _validated(spec_type, document)
 
 
-def _ensemble(document: Document) -> Checked[EnsembleSpec]:
-    given = sorted(OF_STEPS & document.data.keys())
-    faults = [
-        document.at(key).fault(
-            f"an ensemble has no '{key}': each of its models has one, in a file of its own",
-            way_out="take it out",
-        )
-        for key in given
-    ]
+def _without(
+    spec_type: type[SpecT], document: Document, unread: frozenset[str], why: str
+) -> Checked[SpecT]:
+    """Validate a document whose kind of model has no sections of some names."""
+    given = sorted(unread & document.data.keys())
+    faults = [document.at(key).fault(why.format(key), way_out="take it out") for key in given]
     own = document.with_renamed_keys({(key,): None for key in given})
-    checked = _validated(EnsembleSpec, own)
+    checked = _validated(spec_type, own)
     return replace(
         checked,
-        sections=checked.sections - OF_STEPS,
+        sections=checked.sections - unread,
         faults=sorted_faults([*faults, *checked.faults]),
     )
 

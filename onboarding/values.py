@@ -7,6 +7,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 Precision = Literal["fp32", "fp16", "bf16", "int8", "fp8"]
+ServedPrecision = Precision | Literal["as given"]
+"""As given: of a repository of the user's own."""
 RequestedPrecision = Literal["fp32", "fp16", "bf16", "int8", "fp8", "auto"]
 Task = Literal[
     "image-classification",
@@ -19,7 +21,7 @@ Task = Literal[
     "ensemble",
 ]
 Server = Literal["python", "triton"]
-Runtime = Literal[
+EngineRuntime = Literal[
     "onnxruntime",
     "onnxruntime-cuda",
     "onnxruntime-tensorrt",
@@ -28,6 +30,10 @@ Runtime = Literal[
     "tensorrt",
 ]
 """What executes an engine; ONNX Runtime by its execution provider."""
+Runtime = EngineRuntime | Literal["triton"]
+"""Triton, by whatever backends, of a repository of the user's own."""
+NOT_MEASURED: Literal["not measured"] = "not measured"
+"""In the place of accuracy, of a repository of the user's own."""
 QuantizationMode = Literal["explicit", "calibration-cache"]
 CalibrationMethod = Literal["entropy", "percentile", "max"]
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]

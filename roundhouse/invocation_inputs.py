@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onboarding.deployment import Target
 from onboarding.ensemble_spec import EnsembleSpec
+from onboarding.repository_spec import RepositorySpec
 from roundhouse.errors import UsageError
 
 
@@ -47,7 +48,7 @@ def require_inputs(
 
 def own_tensors(target: Target) -> str | None:
     """Return what clients send and get where a model file declares it; None where the task does."""
-    if isinstance(target.model, EnsembleSpec):
+    if isinstance(target.model, EnsembleSpec | RepositorySpec):
         if target.lock_entry is None:
             return "takes and answers tensors"
         inputs, outputs = target.lock_entry.manifest.inputs, target.lock_entry.manifest.outputs

@@ -88,18 +88,20 @@ def model_files(tree: Tree, model: str) -> tuple[str, ...]:
         spec = view.models[model].spec
         engine = spec.engine
         datasets = (spec.accuracy, engine.calibration, engine.sensitivity_search)
-        files |= {item.dataset for item in datasets if item is not None}
+        files |= {item.dataset for item in datasets if item is not None and item.dataset}
         plugins = (plugin.file for plugin in engine.plugins)
         reference = spec.accuracy.reference
+        repository = spec.source.triton_repository
         source = (
             spec.source.checkpoint,
             spec.source.onnx,
+            None if repository is None else repository.folder,
             None if reference is None else reference.onnx,
             *plugins,
         )
         files |= {path for path in source if path is not None and not path.startswith("s3://")}
         serving = spec.serving
-        code = (serving.preprocessing, serving.postprocessing, getattr(spec, "bls", None))
+        code = (serving.preprocessing, serving.postprocessing)
         files |= {item.file for item in code if item is not None}
         if isinstance(spec, EnsembleSpec):
             files.update(*(model_files(tree, name) for name in spec.models))

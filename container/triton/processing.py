@@ -1,10 +1,10 @@
-"""Runs a user's `preprocess`, `postprocess` or `execute` in a process of its own.
+"""Runs a user's `preprocess` or `postprocess` in a process of its own.
 
 Self-contained, on numpy and the standard library: archives carry this file beside the `model.py`
 of their pre- and postprocessing, and the build runs it on its first samples. A fault of the user's
 code, a crash, an endless loop, what it prints and what it keeps in memory stay in that process,
 which is killed. It has no variables of the environment, so no credentials; it is no sandbox against
-malice. `execute` (BLS) gets a second argument, by which it calls other models.
+malice.
 
 `python -I -u processing.py FILE FUNCTION DESCRIPTOR` is the process: it reads tensors from a socket
 and writes its answers there. Both are one message: its length in 8 bytes, a line of JSON, and the
@@ -27,7 +27,6 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +42,10 @@ PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that a process gets when the one that started it ends."""
 READY, ANSWER, REFUSED, FAILED = "ready", "answer", "refused", "failed"
 """Kinds of messages from the process: REFUSED is the client's fault, FAILED the code's."""
-MODEL_CALL, EXECUTE = "model call", "execute"
-"""What `execute` asks in the midst of a call, and is answered as calls are."""
 
 
 class ProcessingFailed(Exception):
     """The user's code gave no answer; the message is a sentence without its values."""
-
-
-CallModel = Callable[[str, Tensors], Mapping[str, Array]]
-"""A model's answer by its name and inputs. Raises ValueError for inputs that it refuses, and
-ProcessingFailed."""
 
 
 class Processing:
@@ -69,11 +61,10 @@ class Processing:
         self._connection: socket.socket | None = None
         self._start()
 
-    def call(self, tensors: Tensors, model: CallModel | None = None) -> dict[str, Array]:
+    def call(self, tensors: Tensors) -> dict[str, Array]:
         """Return what the function makes of one request's tensors, by name.
 
-        `model` answers the calls of `execute`. Raises ValueError with the function's own sentence
-        for the client, and ProcessingFailed.
+        Raises ValueError with the function's own sentence for the client, and ProcessingFailed.
         """
         if self._process is None:
             self._start()
@@ -82,9 +73,6 @@ class Processing:
         try:
             send(self._connection, {"kind": "call"}, tensors, deadline)
             header, answer = receive(self._connection, deadline)
-            while header["kind"] == MODEL_CALL and model is not None:
-                send(self._connection, *_model_answer(model, header["model"], answer), deadline)
-                header, answer = receive(self._connection, deadline)
         except TimeoutError:
             self.close()
             raise ProcessingFailed(
@@ -146,15 +134,6 @@ class Processing:
             return f"{self._function}() did not answer: {fault}"
         how = f"by signal {-code}" if code < 0 else f"with code {code}"
         return f"the process of {self._function}() ended {how}"
-
-
-def _model_answer(call: CallModel, name: str, tensors: Tensors) -> tuple[dict[str, str], Tensors]:
-    try:
-        return {"kind": ANSWER}, call(name, tensors)
-    except ValueError as fault:
-        return {"kind": REFUSED, "sentence": str(fault)}, {}
-    except ProcessingFailed as fault:
-        return {"kind": FAILED, "sentence": str(fault)}, {}
 
 
 def interpreter() -> str:
@@ -281,20 +260,6 @@ def answer_call(function: Callable[[dict[str, Array]], Any], name: str, tensors:
         return {"kind": FAILED, "sentence": f"{name}() failed with {_described(fault)}"}, {}
 
 
-def model_calls(connection: socket.socket) -> Callable[[str, Tensors], dict[str, Array]]:
-    """Return `call(model, tensors)`: a model's answer, by way of the process that started this."""
-
-    def call(model: str, tensors: Tensors) -> dict[str, Array]:
-        inputs = {name: _as_tensor(value) for name, value in tensors.items()}
-        send(connection, {"kind": MODEL_CALL, "model": model}, inputs, None)
-        header, answer = receive(connection, None)
-        if header["kind"] == ANSWER:
-            return answer
-        raise (ValueError if header["kind"] == REFUSED else RuntimeError)(header["sentence"])
-
-    return call
-
-
 def _as_tensor(value: Any) -> Array:
     array: Array = np.asarray(value)
     if array.dtype.kind in "US":  # numpy's own texts have one width; a tensor's have any
@@ -323,8 +288,6 @@ def main(file: str, name: str, descriptor: str) -> None:
             sentence = f"{Path(file).name} cannot be imported: {_described(fault)}"
             send(connection, {"kind": FAILED, "sentence": sentence}, {}, None)
             return
-        if name == EXECUTE:
-            function = partial(function, call=model_calls(connection))
         send(connection, {"kind": READY}, {}, None)
         with suppress(ConnectionError):
             while True:

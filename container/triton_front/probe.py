@@ -13,6 +13,7 @@ from container.server.codecs.envelope import BINARY_TYPE
 from container.triton_front.kserve_request import SIZES
 from onboarding.example_row import row_bytes, row_shape
 from onboarding.manifest import MANIFEST_NAME, EnsembleRecord, Manifest, TensorRecord
+from onboarding.values import NOT_MEASURED
 
 PROBE = "health"
 PIXEL = bytes.fromhex(
@@ -28,7 +29,7 @@ class HealthRequest(NamedTuple):
     body: bytes
     content_type: str
     is_guess: bool = False
-    """Whether a user's preprocessing reads it, of which nobody said what it takes."""
+    """Whether a user's own code or model reads it, of which nobody said what it takes."""
 
 
 def health_request(archive: Path) -> HealthRequest | None:
@@ -65,7 +66,7 @@ def health_request(archive: Path) -> HealthRequest | None:
             for record, shape in zip(manifest.inputs, shapes, strict=True)
         ]
     request = _binary_request(manifest.inputs, shapes, tails)
-    return request._replace(is_guess=before is not None)
+    return request._replace(is_guess=before is not None or manifest.accuracy == NOT_MEASURED)
 
 
 def _ensemble_request(manifest: Manifest, ensemble: EnsembleRecord) -> HealthRequest:

@@ -41,6 +41,7 @@ from onboarding.manifest import (
     TensorRecord,
 )
 from onboarding.names import engine_card_data_path, engine_card_path, network_path
+from onboarding.values import NOT_MEASURED
 
 VERSION = 1
 """Of the JSON's layout."""
@@ -71,8 +72,11 @@ def card_files(
 ) -> list[tuple[str, Path]]:
     """Write card.html and card.json into a folder; return each with its name in a store.
 
-    `networks`: where the networks' records are looked for, the nearest first.
+    `networks`: where the networks' records are looked for, the nearest first. An archive of which
+    nothing was measured has no card.
     """
+    if entry.manifest.accuracy == NOT_MEASURED:
+        return []
     keys = entry.manifest.network_keys
     facts = CardFacts(
         entry=entry,
@@ -104,6 +108,7 @@ def _facts(stores: Sequence[Store], key: str) -> dict[str, Any]:
 def card_page(facts: CardFacts) -> bytes:
     """Return UTF-8 HTML: the same facts give the same bytes."""
     manifest = facts.manifest
+    accuracy = manifest.accuracy_records
     values = {
         "manifest": manifest,
         "entry": facts.entry,
@@ -113,7 +118,7 @@ def card_page(facts: CardFacts) -> bytes:
         "frontier": facts.frontier,
         "layers": facts.layers,
         "commands": commands(facts),
-        "accuracy": table(ACCURACY, manifest.accuracy, lambda r: r is manifest.accuracy[-1]),
+        "accuracy": table(ACCURACY, accuracy, lambda r: r is accuracy[-1]),
         "precisions": table(
             PRECISION_COLUMNS, precision_rows(facts), lambda r: r.state == PUBLISHED
         ),

@@ -55,7 +55,9 @@ def _row(manifest: Manifest, precision: str, opt: BenchmarkRecord | None) -> Pre
         ),
         None,
     )
-    accuracy = next((r for r in manifest.accuracy if r.subject == f"{precision} engine"), None)
+    accuracy = next(
+        (r for r in manifest.accuracy_records if r.subject == f"{precision} engine"), None
+    )
     is_measured = any(record is not None for record in (memory, speed, accuracy))
     state = MEASURED if is_measured else LEFT_OUT
     return PrecisionRow(

@@ -23,14 +23,13 @@ CARRIED = Path("container/triton")
 ONNXRUNTIME_BACKEND, TOKENIZER = "onnxruntime_backend.py", "tokenizer.py"
 HEAD_BACKEND, IMAGE_BACKEND = "head_backend.py", "image_backend.py"
 PROCESSING_BACKEND, PROCESSING = "processing_backend.py", "processing.py"
-BLS_BACKEND, ANSWER_CHECK = "bls_backend.py", "answer_check.py"
-MANIFEST_CHECK, HEADS = "manifest_check.py", "heads.py"
+ANSWER_CHECK, MANIFEST_CHECK, HEADS = "answer_check.py", "manifest_check.py", "heads.py"
 IMAGES, IMAGE_REQUESTS = "images.py", "image_requests.py"
 CARRIED_FILES = (
     *(ONNXRUNTIME_BACKEND, TOKENIZER, HEAD_BACKEND, IMAGE_BACKEND, PROCESSING_BACKEND),
-    *(MANIFEST_CHECK, HEADS, IMAGES, IMAGE_REQUESTS, PROCESSING, BLS_BACKEND, ANSWER_CHECK),
+    *(MANIFEST_CHECK, HEADS, IMAGES, IMAGE_REQUESTS, PROCESSING, ANSWER_CHECK),
 )
-"""The files of `container/triton` that archives carry: six Triton models, and what they import."""
+"""The files of `container/triton` that archives carry: five Triton models, and what they import."""
 LEVEL = 1
 """Weights hardly compress, and every start of a server waits for the unpacking."""
 

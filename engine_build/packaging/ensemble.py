@@ -12,29 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine_build.errors import InputRefused
-from engine_build.packaging.archive import (
-    ANSWER_CHECK,
-    BLS_BACKEND,
-    MANIFEST_CHECK,
-    PROCESSING,
-    backend_file,
-)
+from engine_build.packaging.archive import MANIFEST_CHECK, backend_file
 from engine_build.packaging.engine_archive import EngineArchive
 from engine_build.packaging.model_configuration import CONFIGURATION, tensors
-from engine_build.packaging.pbtxt import Message, Word, entry, text
+from engine_build.packaging.pbtxt import Message, entry, text
 from engine_build.packaging.repository import ENSEMBLE
-from engine_build.packaging.served import declared_or
+from onboarding.chain import Chain, Interface, chain, chain_problems
 from onboarding.ensemble_spec import EnsembleSpec
-from onboarding.manifest import (
-    MANIFEST_NAME,
-    EnsembleRecord,
-    ProcessingRecord,
-    StepRecord,
-    TensorRecord,
-)
-from onboarding.wiring import Interface, Wiring, wiring, wiring_problems
-
-USER_CODE = "user_code.py"
+from onboarding.manifest import MANIFEST_NAME, EnsembleRecord, StepRecord, TensorRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,18 +28,17 @@ class Ensemble:
 
     spec: EnsembleSpec
     archives: Mapping[str, EngineArchive]
-    wiring: Wiring | None
-    """None of a BLS."""
+    chain: Chain
 
     @property
     def inputs(self) -> tuple[TensorRecord, ...]:
         """What clients send."""
-        return self._bls.inputs if self.wiring is None else self.wiring.inputs
+        return self.chain.inputs
 
     @property
     def outputs(self) -> tuple[TensorRecord, ...]:
         """What clients get."""
-        return self._bls.outputs if self.wiring is None else self.wiring.outputs
+        return self.chain.outputs
 
     @property
     def max_batch_size(self) -> int:
@@ -65,7 +49,7 @@ class Ensemble:
 
     @property
     def record(self) -> EnsembleRecord:
-        """What the manifest says of the steps and of the user's code."""
+        """What the manifest says of the steps."""
         return EnsembleRecord(
             steps={
                 name: StepRecord(
@@ -73,9 +57,8 @@ class Ensemble:
                 )
                 for name, archive in self.archives.items()
             },
-            bls=None if self.spec.bls is None else self._bls,
             images=tuple(self._images()),
-            example=self.spec.examples,
+            example=self.spec.example,
         )
 
     @property
@@ -84,10 +67,7 @@ class Ensemble:
         return f"{self.spec.name}/{CONFIGURATION}"
 
     def files(self, code_roots: tuple[Path, ...]) -> dict[str, Path | str]:
-        """Files by archive path, a text as it stands; a user's file is of the first root.
-
-        Raises InputRefused.
-        """
+        """Files by archive path, a text as it stands. Raises InputRefused."""
         files: dict[str, Path | str] = {}
         digests: dict[str, str] = {}
         for name, archive in self.archives.items():
@@ -102,37 +82,10 @@ class Ensemble:
                     backend_file(code_roots, MANIFEST_CHECK) if is_check else archive.folder / path
                 )
             files[_manifest_file(name)] = archive.folder / MANIFEST_NAME
-        folder = f"{self.spec.name}/1"
-        if self.spec.bls is None:
-            files[f"{folder}/ensemble.txt"] = ENSEMBLE
-        else:
-            files[f"{folder}/model.py"] = backend_file(code_roots, BLS_BACKEND)
-            for name in (MANIFEST_CHECK, PROCESSING, ANSWER_CHECK):
-                files[f"{folder}/{name}"] = backend_file(code_roots, name)
-            files[self._bls.file] = code_roots[0] / self.spec.bls.file
+        files[f"{self.spec.name}/1/ensemble.txt"] = ENSEMBLE
         return files | {self.configuration_file: text(self._configuration())}
 
-    @property
-    def _bls(self) -> ProcessingRecord:
-        spec = self.spec.bls
-        assert spec is not None
-        return ProcessingRecord(
-            file=f"{self.spec.name}/1/{USER_CODE}",
-            inputs=declared_or(spec.inputs, ()),
-            outputs=declared_or(spec.outputs, ()),
-            timeout_ms=spec.timeout_ms,
-        )
-
     def _configuration(self) -> Message:
-        common: Message = [
-            ("max_batch_size", self.max_batch_size),
-            *tensors("input", self.inputs),
-            *tensors("output", self.outputs),
-        ]
-        if self.wiring is None:
-            count = self.spec.serving.instances_per_gpu
-            group: Message = [("kind", Word("KIND_CPU")), ("count", count)]
-            return [("backend", "python"), *common, ("instance_group", group)]
         steps: Message = [
             (
                 "step",
@@ -143,13 +96,19 @@ class Ensemble:
                     *(("output_map", entry(*pair)) for pair in step.outputs),
                 ],
             )
-            for step in self.wiring.steps
+            for step in self.chain.steps
         ]
-        return [("platform", "ensemble"), *common, ("ensemble_scheduling", steps)]
+        return [
+            ("platform", "ensemble"),
+            ("max_batch_size", self.max_batch_size),
+            *tensors("input", self.inputs),
+            *tensors("output", self.outputs),
+            ("ensemble_scheduling", steps),
+        ]
 
     def _images(self) -> Iterator[str]:
         """Yield the inputs that a step reads as image files."""
-        for step in () if self.wiring is None else self.wiring.steps:
+        for step in self.chain.steps:
             manifest = self.archives[step.model].manifest
             if manifest.image_processor is not None and manifest.preprocessing is None:
                 names = {record.name for record in self.inputs}
@@ -159,21 +118,17 @@ class Ensemble:
 def ensemble_of(spec: EnsembleSpec, archives: Mapping[str, EngineArchive]) -> Ensemble:
     """Return the ensemble of a model file and its steps' archives. Raises InputRefused."""
     _refuse_other_runtimes(spec, archives)
-    if spec.bls is not None:
-        return Ensemble(spec=spec, archives=archives, wiring=None)
     interfaces = {
         name: Interface(inputs=archive.manifest.inputs, outputs=archive.manifest.outputs)
         for name, archive in archives.items()
     }
-    for problem in wiring_problems(spec.steps, spec.outputs, interfaces):
+    for problem in chain_problems(spec.steps, spec.outputs, interfaces):
         allowed = "" if problem.allowed is None else f"; allowed: {problem.allowed}"
         value = "" if problem.value is None else f" {problem.value!r}"
         raise InputRefused(
             f"models/{spec.name}.yaml: {problem.what}{value}{allowed}; {problem.way_out}."
         )
-    return Ensemble(
-        spec=spec, archives=archives, wiring=wiring(spec.steps, spec.outputs, interfaces)
-    )
+    return Ensemble(spec=spec, archives=archives, chain=chain(spec.steps, spec.outputs, interfaces))
 
 
 def _refuse_other_runtimes(spec: EnsembleSpec, archives: Mapping[str, EngineArchive]) -> None:

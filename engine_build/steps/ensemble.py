@@ -41,9 +41,9 @@ from onboarding.deployment import Target
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.manifest import AccuracyRecord, Manifest, ProfileRecord, TensorRecord
 from onboarding.names import engine_archive_path
-from onboarding.values import Precision
+from onboarding.values import ServedPrecision
 
-LOWEST_FIRST: tuple[Precision, ...] = ("int8", "fp8", "fp16", "bf16", "fp32")
+LOWEST_FIRST: tuple[ServedPrecision, ...] = ("int8", "fp8", "fp16", "bf16", "fp32")
 
 
 def collect(context: BuildContext, state: BuildState) -> None:
@@ -236,7 +236,7 @@ def _fields(context: BuildContext, state: BuildState) -> dict[str, Any]:
     }
 
 
-def _precision(ensemble: Ensemble) -> Precision:
+def _precision(ensemble: Ensemble) -> ServedPrecision:
     """Return the lowest of the models'."""
     precisions = {archive.manifest.precision for archive in ensemble.archives.values()}
     return min(precisions, key=LOWEST_FIRST.index)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from container.triton.answer_check import WrongAnswer, checked_answer
-from container.triton.processing import EXECUTE, Processing, ProcessingFailed
+from container.triton.answer_check import WrongAnswer
+from container.triton.processing import ProcessingFailed
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Array, Sample
 from engine_build.datasets.tensors import TensorEncoder
@@ -17,7 +17,6 @@ from engine_build.errors import InputRefused
 from engine_build.packaging.ensemble import Ensemble
 from engine_build.steps.step import BuildState
 from engine_build.steps.step_model import StepModel, Tensors
-from engine_build.store import sha256_of
 from onboarding.example_row import row_shape, row_values
 from onboarding.manifest import TensorRecord
 
@@ -25,12 +24,10 @@ BATCH = 16
 
 
 class EnsembleModels:
-    """The loaded models of an ensemble, and its code where it is a BLS."""
+    """The loaded models of an ensemble."""
 
-    def __init__(
-        self, ensemble: Ensemble, models: Mapping[str, StepModel], code: Processing | None
-    ) -> None:
-        self._ensemble, self._models, self._code = ensemble, models, code
+    def __init__(self, ensemble: Ensemble, models: Mapping[str, StepModel]) -> None:
+        self._ensemble, self._models = ensemble, models
 
     def answer(self, tensors: Tensors) -> Tensors:
         """Return what clients get of a request. Raises InputRefused."""
@@ -40,57 +37,30 @@ class EnsembleModels:
         except (ValueError, ProcessingFailed, WrongAnswer) as fault:
             raise InputRefused(
                 f"models/{name}.yaml: the ensemble gives no answer to its accuracy dataset or "
-                f"example: {fault}; correct its code, its models or the dataset."
+                f"example: {fault}; correct its models or the dataset."
             ) from fault
 
     def _answer(self, tensors: Tensors) -> Tensors:
-        rows = len(next(iter(tensors.values())))
-        records = [record.model_dump() for record in self._ensemble.outputs]
-        if self._code is not None:
-            return checked_answer(self._code.call(tensors, self._call), records, rows, EXECUTE)
-        assert self._ensemble.wiring is not None
         known = dict(tensors)
-        for step in self._ensemble.wiring.steps:
+        for step in self._ensemble.chain.steps:
             given = {name: known[tensor] for name, tensor in step.inputs}
             answer = self._models[step.model].answer(given)
             known |= {tensor: answer[name] for name, tensor in step.outputs}
         return {record.name: known[record.name] for record in self._ensemble.outputs}
-
-    def _call(self, name: str, tensors: Mapping[str, Array]) -> Tensors:
-        if name not in self._models:
-            known = ", ".join(self._models)
-            raise ProcessingFailed(f"execute() called {name}, which is none of its models: {known}")
-        try:
-            return self._models[name].answer(tensors)
-        except KeyError as fault:
-            raise ProcessingFailed(f"execute() called {name} without its input {fault}") from None
 
 
 @contextmanager
 def ensemble_models(
     context: BuildContext, state: BuildState, *, is_float: bool
 ) -> Iterator[EnsembleModels]:
-    """Load every engine, or in its place its float network, and the user's code."""
-    ensemble, bls = state.ensemble, state.ensemble.spec.bls
+    """Load every engine, or in its place its float network."""
+    ensemble = state.ensemble
     with ExitStack() as stack:
         models = {
             name: stack.enter_context(StepModel(archive, state.networks[name], is_float=is_float))
             for name, archive in ensemble.archives.items()
         }
-        code = None
-        if bls is not None:
-            path = context.request.root / bls.file
-            if not path.is_file() or sha256_of(path) != bls.sha256:
-                raise InputRefused(
-                    f"{bls.file} is not the file of sha256 {bls.sha256}; `roundhouse check` shows "
-                    "its digest."
-                )
-            try:
-                code = Processing(path, EXECUTE, seconds=bls.timeout_ms / 1000)
-            except ProcessingFailed as fault:
-                raise InputRefused(f"{bls.file}: {fault}; correct it.") from fault
-            stack.callback(code.close)
-        yield EnsembleModels(ensemble, models, code)
+        yield EnsembleModels(ensemble, models)
 
 
 def batches(ensemble: Ensemble, samples: Sequence[Sample]) -> Iterator[Tensors]:
@@ -125,7 +95,7 @@ def _unfit(ensemble: Ensemble, kind: str) -> InputRefused:
 
 def example_request(ensemble: Ensemble) -> Tensors | None:
     """Return the file's example as a request of one row; None where it gives none."""
-    row = ensemble.spec.examples
+    row = ensemble.spec.example
     if row is None:
         return None
     names = [record.name for record in ensemble.inputs]

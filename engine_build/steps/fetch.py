@@ -34,12 +34,12 @@ def run(context: BuildContext, state: BuildState) -> None:
         if state.reference is not None and request.library != "pytorch":
             return
     with context.log.step("fetch", source_name(request.model.source)):
-        state.source = fetch(request.model.source, _fetch_context(context, "source"))
+        state.source = fetch(request.model.source, fetch_context(context, "source"))
     reference = request.model.accuracy.reference
     if reference is not None:
         source = SourceSpec(onnx=reference.onnx, sha256=reference.sha256)
         with context.log.step("fetch", f"{reference.onnx}, the accuracy's reference"):
-            state.reference_source = fetch(source, _fetch_context(context, "reference-source"))
+            state.reference_source = fetch(source, fetch_context(context, "reference-source"))
 
 
 def fetch_plugins(context: BuildContext) -> None:
@@ -47,7 +47,7 @@ def fetch_plugins(context: BuildContext) -> None:
 
     Raises SourceFault.
     """
-    request, fetching = context.request, _fetch_context(context, "plugins")
+    request, fetching = context.request, fetch_context(context, "plugins")
     names = [f"{plugin.name} ({', '.join(plugin.operators)})" for plugin in request.plugins]
     with context.log.step("fetch plugins", ", ".join(names)):
         for plugin in request.plugins:
@@ -55,7 +55,7 @@ def fetch_plugins(context: BuildContext) -> None:
             context.work_store.upload(path, source_copy_path(plugin.sha256, plugin.name))
 
 
-def _fetch_context(context: BuildContext, folder: str) -> FetchContext:
+def fetch_context(context: BuildContext, folder: str) -> FetchContext:
     """Return what fetching into a scratch folder of that name needs."""
     request = context.request
     return FetchContext(

@@ -112,7 +112,7 @@ def run(context: BuildContext, state: BuildState) -> None:
         archive = context.work_store.path(engine_archive_path(request.engine_key))
         scratch = context.work.scratch("publish")
         card = partial(card_files, request, networks=context.stores, folder=scratch)
-        networks = [] if request.steps else network_files(context)
+        networks = [] if request.plan_key is None else network_files(context)
         if context.candidate is not None:
             cards = card(state.entry)
             publish_candidate(store, state.entry, archive, networks, cards, context.candidate)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine_build.packaging.ensemble import Ensemble
     from engine_build.sources.image_model import ImageModel
     from engine_build.sources.source_model import SourceModel
+    from onboarding.triton_repository import Repository
 
 
 class BuildState:
@@ -56,6 +57,8 @@ class BuildState:
     entry: LockEntry
     ensemble: Ensemble
     """Of an ensemble's build, whose `networks` are the models' float ones by their names."""
+    repository: Repository
+    """A user's own; set by fetch, with its folder in `source`."""
     accuracy: AccuracyRecord
     benchmark: tuple[BenchmarkRecord, ...]
 

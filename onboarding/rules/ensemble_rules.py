@@ -1,29 +1,25 @@
-"""Rules of ensembles: their models, the tensors between them, their code, and what serves them."""
+"""Rules of ensembles: their models, the tensors between them, and what serves them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
+from onboarding.chain import Interface, chain_problems
 from onboarding.dataset import Datasets
-from onboarding.document import KeyPath
 from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.environment_view import EnvironmentView, SpecFiles, serving_server
-from onboarding.example_row import row_problem
 from onboarding.fault import Fault
 from onboarding.manifest import TensorRecord
 from onboarding.model_spec import ModelSpec
 from onboarding.nearest import comma_list, did_you_mean
 from onboarding.onnx_header import NetworkTensor, OnnxHeader
 from onboarding.processing_spec import ProcessedTensorSpec
-from onboarding.rules.processing_rules import code_faults, file_faults
+from onboarding.repository_spec import RepositorySpec
 from onboarding.rules.rule import ModelCase, rule, rules_of
 from onboarding.serving_spec import ServingSpec
 from onboarding.validation import Checked
 from onboarding.values import TEXT_TASKS, Task
-from onboarding.wiring import Interface, wiring_problems
 
-EXECUTE = "execute"
-_SERVING = frozenset(("server", "dynamic_batching", "instances_per_gpu"))
 _OUTPUTS: dict[Task, tuple[tuple[str, str, tuple[int, ...]], ...]] = {
     "text-embedding": (("embedding", "FP32", (-1, -1)),),
     "text-ranking": (("scores", "FP32", (-1, -1)),),
@@ -42,61 +38,64 @@ _OUTPUTS["image-classification"] = _OUTPUTS["text-classification"]
 _IMAGE, _TEXT, _QUERY = "image", "text", "query"
 
 
-@rule("steps", "bls", "outputs", "example")
-def ensemble_has_steps_or_code(case: ModelCase) -> Iterator[Fault]:
-    """Triton passes the tensors, or the user's code does."""
+@rule("steps", "outputs")
+def ensemble_has_models_and_outputs(case: ModelCase) -> Iterator[Fault]:
+    """Nothing is served without a model, or without an answer."""
     spec = _ensemble(case)
-    if (spec.bls is None) == (not spec.steps):
-        yield case.document.at("bls" if spec.steps else "task").fault(
-            "an ensemble has both 'steps' and 'bls'" if spec.steps else "an ensemble has no models",
-            allowed="one of steps, bls",
-            way_out="list the models in `steps`, or name your code in `bls`",
+    if not spec.steps:
+        yield case.document.at("task").fault(
+            "an ensemble has no models", way_out="list the models in `steps`"
         )
-    if spec.steps and not spec.outputs:
+    elif not spec.outputs:
         yield case.document.at("steps").fault(
             "an ensemble has no 'outputs'",
-            way_out="add `outputs:`, the tensors of its steps that clients get",
+            way_out="add `outputs:`, the tensors of its last model that clients get",
         )
-    for key, value in (("outputs", spec.outputs), ("example", spec.example)):
-        if spec.bls is not None and value:
-            yield case.document.at(key).fault(
-                f"'{key}' is of steps, and this ensemble has 'bls'",
-                way_out=f"take it out; `bls` has {'outputs' if key == 'outputs' else 'examples'} "
-                "of its own",
-            )
 
 
 @rule("serving")
 def ensemble_is_served_by_triton(case: ModelCase) -> Iterator[Fault]:
     """The other keys are of one network: the steps' own files have them."""
-    serving, default = _ensemble(case).serving, ServingSpec()
+    yield from keys_without_effect(
+        case,
+        "an ensemble",
+        but=("server", "dynamic_batching"),
+        allowed="server, dynamic_batching.max_batch_size",
+        way_out="write it in the file of a model that it is about",
+    )
+
+
+def keys_without_effect(
+    case: ModelCase, kind: str, *, but: Collection[str], allowed: str, way_out: str
+) -> Iterator[Fault]:
+    """Yield the Python server, and each other key of `serving` that is written, `but` some."""
+    serving, default = case.spec.serving, ServingSpec()
     if serving.server == "python":
         yield case.document.at("serving", "server").fault(
-            "the Python server plays no ensembles",
+            "the Python server plays no ensembles"
+            if kind == "an ensemble"
+            else f"the Python server loads no models of {kind}",
             value="python",
             allowed="server: triton",
             way_out="serve it with Triton, also on CPU instance types",
         )
-    batching = serving.dynamic_batching
-    of_steps = [
-        *(
-            ("serving", key)
-            for key in sorted(ServingSpec.model_fields.keys() - _SERVING)
-            if getattr(serving, key) != getattr(default, key)
-        ),
-        *(
+    paths: list[tuple[str, ...]] = [
+        ("serving", key)
+        for key in sorted(ServingSpec.model_fields.keys() - set(but))
+        if getattr(serving, key) != getattr(default, key)
+    ]
+    if "dynamic_batching" in but:
+        batching = serving.dynamic_batching
+        paths += [
             ("serving", "dynamic_batching", key)
             for key in ("preferred_batch_sizes", "max_queue_delay_us")
             if getattr(batching, key) != getattr(default.dynamic_batching, key)
-        ),
-    ]
-    if serving.instances_per_gpu != 1 and _ensemble(case).bls is None:
-        of_steps.append(("serving", "instances_per_gpu"))
-    for path in of_steps:
+        ]
+    for path in paths:
         yield case.document.at(*path).fault(
-            f"'{'.'.join(path)}' has no effect on an ensemble, whose models have their own",
-            allowed="server, dynamic_batching.max_batch_size, and with bls instances_per_gpu",
-            way_out="write it in the file of a model that it is about",
+            f"'{'.'.join(path)}' has no effect on {kind}, whose models have their own",
+            allowed=allowed,
+            way_out=way_out,
         )
 
 
@@ -128,37 +127,6 @@ def ensemble_is_verified_as_a_whole(case: ModelCase) -> Iterator[Fault]:
             )
 
 
-@rule("bls")
-def ensemble_code_is_pinned_and_can_run(case: ModelCase) -> Iterator[Fault]:
-    """A file of the onboarding tree by its digest; nothing of it runs here."""
-    spec = _ensemble(case).bls
-    if spec is None:
-        return
-    yield from file_faults(case, ("bls",), spec)
-    yield from code_faults(case, ("bls",), spec, EXECUTE)
-    for field, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
-        names = [tensor.name for tensor in tensors]
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                yield case.document.at("bls", field, index).fault(
-                    f"'bls.{field}' names a tensor twice", value=name, way_out="rename one of them"
-                )
-    given = [tensor for tensor in spec.inputs if tensor.example is not None]
-    for index, tensor in enumerate(spec.inputs):
-        place = case.document.at("bls", "inputs", index, "example")
-        problem = (
-            ("it is missing, and another input has one" if given else None)
-            if tensor.example is None
-            else row_problem(tensor.example, tensor.datatype, tensor.dims)
-        )
-        if problem is not None:
-            yield place.fault(
-                f"'bls.inputs[{index}].example' is no row of {tensor.name}: {problem}",
-                allowed=f"{tensor.datatype} of shape {list(tensor.dims)}, -1 for any size",
-                way_out="give every input one row, or none",
-            )
-
-
 MODEL_RULES = rules_of(globals())
 
 
@@ -166,13 +134,11 @@ def models_of_ensembles(specs: EnvironmentView, datasets: Datasets) -> Iterator[
     """Yield names that are no models for an ensemble, and tensors that do not fit."""
     for file in specs.models.values():
         spec = file.spec
-        if not isinstance(spec, EnsembleSpec) or not {"steps", "bls", "outputs"} <= file.sections:
+        if not isinstance(spec, EnsembleSpec) or not {"steps", "outputs"} <= file.sections:
             continue
         yield from _unknown_models(file, spec, specs)
-        if spec.bls is not None:
-            continue
         interfaces = dict(_interfaces(spec, specs.models, datasets))
-        for problem in wiring_problems(spec.steps, spec.outputs, interfaces):
+        for problem in chain_problems(spec.steps, spec.outputs, interfaces):
             yield file.document.at(*problem.place).fault(
                 problem.what,
                 value=problem.value,
@@ -186,7 +152,7 @@ def endpoints_are_left_out_for_ensembles_alone(files: SpecFiles) -> Iterator[Fau
     called = {
         name
         for file in files.models.values()
-        if isinstance(file.spec, EnsembleSpec) and {"steps", "bls"} <= file.sections
+        if isinstance(file.spec, EnsembleSpec) and "steps" in file.sections
         for name in file.spec.models
     }
     unread = any(name.startswith("models/") for name in files.unread)
@@ -220,22 +186,24 @@ def servers_play_ensembles(view: EnvironmentView) -> Iterator[Fault]:
 def _unknown_models(
     file: Checked[ModelSpec], spec: EnsembleSpec, specs: EnvironmentView
 ) -> Iterator[Fault]:
-    named: list[tuple[KeyPath, str]] = [
-        (("steps", index, "model"), step.model) for index, step in enumerate(spec.steps)
+    known = [
+        name
+        for name, other in specs.models.items()
+        if not isinstance(other.spec, EnsembleSpec | RepositorySpec)
     ]
-    called = () if spec.bls is None else spec.bls.models
-    named += [(("bls", "models", index), name) for index, name in enumerate(called)]
-    known = [name for name, other in specs.models.items() if not _is_ensemble(other)]
-    for path, name in named:
+    for index, name in enumerate(step.model for step in spec.steps):
         if name in known or f"models/{name}" in specs.unread:
             continue
-        place = file.document.at(*path)
+        place = file.document.at("steps", index, "model")
         if name in specs.models:
+            is_ensemble = isinstance(specs.models[name].spec, EnsembleSpec)
             yield place.fault(
-                "an ensemble's model is an ensemble itself",
+                f"an ensemble's model is {'an ensemble' if is_ensemble else 'a repository'} itself",
                 value=name,
                 allowed=comma_list(known),
-                way_out="list its models here",
+                way_out="list its models here"
+                if is_ensemble
+                else "add the ensemble to the repository",
             )
         elif name in specs.left_out:
             yield place.fault(
@@ -309,10 +277,6 @@ def _declared(tensors: tuple[ProcessedTensorSpec, ...]) -> Tensors:
         TensorRecord(name=tensor.name, datatype=tensor.datatype, shape=(-1, *tensor.dims))
         for tensor in tensors
     )
-
-
-def _is_ensemble(file: Checked[ModelSpec]) -> bool:
-    return isinstance(file.spec, EnsembleSpec)
 
 
 def _ensemble(case: ModelCase) -> EnsembleSpec:

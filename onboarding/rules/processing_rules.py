@@ -7,67 +7,57 @@ from collections.abc import Iterator
 
 from onboarding.code_scan import code_problems
 from onboarding.dataset import is_inside
-from onboarding.document import KeyPath
 from onboarding.example_row import row_problem
 from onboarding.fault import Fault
-from onboarding.processing_spec import PostprocessingSpec, PreprocessingSpec, ProcessingSpec
+from onboarding.processing_spec import PostprocessingSpec, PreprocessingSpec
 from onboarding.rules.rule import ModelCase, rule, rules_of
 
 FUNCTIONS = {"preprocessing": "preprocess", "postprocessing": "postprocess"}
 LARGEST_BYTES = 1 << 20
 
 
-def file_faults(case: ModelCase, path: KeyPath, spec: ProcessingSpec) -> Iterator[Fault]:
-    """Yield why a user's file, whose section is at a path, is not there or not of its digest."""
-    name, place = ".".join(map(str, path)), case.document.at(*path, "file")
-    data = _code(case, spec.file)
-    if data is None:
-        yield place.fault(
-            f"'{name}.file' is no Python file under the onboarding root",
-            value=spec.file,
-            allowed=f"a file that ends in .py, of at most {LARGEST_BYTES >> 20} MiB",
-            way_out="add the file, such as models/code/clean_text.py, or correct the path",
-        )
-        return
-    digest = hashlib.sha256(data).hexdigest()
-    add = {"add": f"{'  ' * len(path)}sha256: {digest}"}
-    if spec.sha256 is None:
-        what = f"unpinned code: '{name}.file' has no digest"
-        fault = place.fault(what, value=spec.file, way_out="add the line below")
-        yield fault.model_copy(update=add)
-    elif spec.sha256 != digest:
-        fault = case.document.at(*path, "sha256").fault(
-            f"'{name}.sha256' is not that of {spec.file}",
-            value=spec.sha256,
-            way_out="review the file, and write the line below",
-        )
-        yield fault.model_copy(update=add)
-
-
-def code_faults(
-    case: ModelCase, path: KeyPath, spec: ProcessingSpec, function: str
-) -> Iterator[Fault]:
-    """Yield why a user's file cannot run in the image."""
-    data = _code(case, spec.file)
-    for line, problem, way_out in () if data is None else code_problems(data, function):
-        yield case.document.at(*path, "file").fault(
-            f"'{'.'.join(map(str, path))}.file': {spec.file}, line {line}, {problem}",
-            way_out=way_out,
-        )
-
-
 @rule("serving")
 def code_is_pinned_and_can_be_read(case: ModelCase) -> Iterator[Fault]:
     """A file of the onboarding tree by its digest, so that a pull request shows its change."""
     for key, spec in _processing(case):
-        yield from file_faults(case, ("serving", key), spec)
+        path = ("serving", key)
+        data = _code(case, spec.file)
+        if data is None:
+            yield case.document.at(*path, "file").fault(
+                f"'serving.{key}.file' is no Python file under the onboarding root",
+                value=spec.file,
+                allowed=f"a file that ends in .py, of at most {LARGEST_BYTES >> 20} MiB",
+                way_out="add the file, such as models/code/clean_text.py, or correct the path",
+            )
+            continue
+        digest = hashlib.sha256(data).hexdigest()
+        add = {"add": f"    sha256: {digest}"}
+        if spec.sha256 is None:
+            fault = case.document.at(*path, "file").fault(
+                f"unpinned code: 'serving.{key}.file' has no digest",
+                value=spec.file,
+                way_out="add the line below",
+            )
+            yield fault.model_copy(update=add)
+        elif spec.sha256 != digest:
+            fault = case.document.at(*path, "sha256").fault(
+                f"'serving.{key}.sha256' is not that of {spec.file}",
+                value=spec.sha256,
+                way_out="review the file, and write the line below",
+            )
+            yield fault.model_copy(update=add)
 
 
 @rule("serving")
 def code_can_run_in_the_image(case: ModelCase) -> Iterator[Fault]:
     """Syntax, the function, and imports that the images have; nothing of it runs here."""
     for key, spec in _processing(case):
-        yield from code_faults(case, ("serving", key), spec, FUNCTIONS[key])
+        data = _code(case, spec.file)
+        problems = () if data is None else code_problems(data, FUNCTIONS[key])
+        for line, problem, way_out in problems:
+            yield case.document.at("serving", key, "file").fault(
+                f"'serving.{key}.file': {spec.file}, line {line}, {problem}", way_out=way_out
+            )
 
 
 @rule("serving")

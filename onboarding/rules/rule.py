@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from onboarding.dataset import Datasets
@@ -150,6 +151,8 @@ class EngineCase:
     """True where an ensemble calls the model."""
     library: Callable[[str], SharedLibrary | str | None] = lambda path: None
     """A shared library of the tree, or what is wrong with it."""
+    root: Path = Path()
+    """Of the onboarding tree."""
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def with_engine(result: CellResult, entry: LockEntry) -> CellResult:
     """Return a result with what the lock knows of its engine."""
     manifest = entry.manifest
     # The last is that of the engine which was published.
-    accuracy = manifest.accuracy[-1] if manifest.accuracy else None
+    accuracy = manifest.accuracy_records[-1] if manifest.accuracy_records else None
     return replace(
         result,
         engine_key=manifest.engine_key,

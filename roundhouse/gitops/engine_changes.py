@@ -15,6 +15,7 @@ from onboarding.lock import LockEntry
 from onboarding.model_spec import ModelSpec
 from onboarding.plan_source import PlanSource, locked_plans, plan_keys, plan_sources
 from onboarding.platform import PACKAGING_ROUTE, InstanceType, ServingPlatform
+from onboarding.repository_spec import RepositorySpec, repository_key
 from onboarding.resolve import deployments, quantization_mode, runtime_identity
 from onboarding.signature import parse_public_key
 from onboarding.spec_faults import path_text
@@ -160,7 +161,7 @@ def evidence(target: Target | None) -> EngineEvidence | None:
         key=target.engine_key,
         precision=entry.manifest.precision,
         decision=entry.manifest.decision,
-        accuracy=entry.manifest.accuracy,
+        accuracy=entry.manifest.accuracy_records,
         benchmark=entry.manifest.benchmark,
         size_bytes=entry.archive.size_bytes,
         measured_capacity=target.instance_type.name in (entry.capacity or {}),
@@ -171,6 +172,8 @@ def _key(
     spec: ModelSpec, platform: ServingPlatform, instance: InstanceType, digests: Mapping[str, str]
 ) -> str | None:
     """Return an engine's key; None where the platform has no such runtime."""
+    if isinstance(spec, RepositorySpec):
+        return repository_key(spec, platform, instance)
     if platform.runtime_version(runtime_name(spec, instance)) is None:
         return None
     return engine_key(

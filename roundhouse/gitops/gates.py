@@ -112,7 +112,7 @@ def _engine_faults(deployment: Deployment, target: Target) -> Iterator[str]:
             "instance type"
         )
         return
-    failed = [item for item in entry.manifest.accuracy if item.verdict == "fail"]
+    failed = [item for item in entry.manifest.accuracy_records if item.verdict == "fail"]
     chosen = [item for item in failed if item.subject.startswith(entry.manifest.precision)]
     if chosen:
         yield f"{model}: its {chosen[0].subject} is below the accuracy budget; build it again"

@@ -9,7 +9,7 @@ from pydantic import Field
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord
 from onboarding.platform import BuildRoute
 from onboarding.text_generation.plan import TextGenerationPlan
-from onboarding.values import Precision, Value
+from onboarding.values import ServedPrecision, Value
 
 ResourceClass = Literal["added", "removed", "in-place", "new-version", "replaced", "outage"]
 """new-version: a model or endpoint config named after its content, made beside the old one, which
@@ -107,7 +107,7 @@ class EngineEvidence(Value):
     """What a lock says of an engine."""
 
     key: str
-    precision: Precision
+    precision: ServedPrecision
     decision: str
     accuracy: tuple[AccuracyRecord, ...]
     benchmark: tuple[BenchmarkRecord, ...]

@@ -38,6 +38,10 @@ def load_test(paths: Paths, report: Report, options: LoadOptions) -> LoadTest:
         )
     if options.input is not None:
         file = options.input
+    elif model is not None and not model.accuracy.dataset:
+        raise RoundhouseError(
+            f"models/{model.name}.yaml: has no accuracy dataset; give --input FILE."
+        )
     elif model is not None:
         file = paths.tree / model.accuracy.dataset  # a real mix of lengths
     else:

@@ -8,8 +8,8 @@ from typing import Any
 
 from onboarding import names
 from onboarding.deployment import VARIANT, Deployment, Pool, Variant
-from onboarding.ensemble_spec import EnsembleSpec
 from onboarding.hosting_spec import AsynchronousSpec, MetricsSpec
+from onboarding.repository_spec import RepositorySpec, repository_models
 from onboarding.serve_environment import (
     python_server_environment,
     serve_environment,
@@ -270,14 +270,20 @@ def _environment(
         )
         if pool.instance_type.is_gpu
         else (),
-        called_models=[
-            name
-            for model in models
-            if isinstance(model, EnsembleSpec) and model.bls is not None
-            for name in model.bls.models
-        ],
+        other_models=_other_models(pool),
         response_cache=any(model.serving.response_cache for model in models),
         asynchronous=asynchronous,
         metrics=metrics is not None and metrics.detailed is True,
     )
     return variables | signers
+
+
+def _other_models(pool: Pool) -> list[str]:
+    """Return the models of repositories of the user's own beside the one that clients ask."""
+    return [
+        name
+        for target in pool.targets
+        if isinstance(target.model, RepositorySpec) and target.lock_entry is not None
+        for name in repository_models(target.lock_entry.manifest)
+        if name != target.model.name
+    ]

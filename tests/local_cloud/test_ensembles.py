@@ -1,4 +1,4 @@
-"""Two models, an ensemble of them and code that calls them: built, deployed and invoked.
+"""Two models, an ensemble of them, and a Triton repository: built, deployed and invoked.
 
 Everything is real but AWS and the GPU: engines by ONNX Runtime, in real Triton.
 """
@@ -12,12 +12,12 @@ import shutil
 import numpy as np
 import pytest
 
+from onboarding.checkpoint import checkpoint_sha256
 from onboarding.lock import read_lock
 from roundhouse.deploy.builds import engines
 from tests.local_cloud.tiny_session import FIXTURE, deploy_all, session_at, vector
 
 pytestmark = pytest.mark.local_cloud
-CODE = FIXTURE.parent / "ensembles" / "bls_code.py"
 SCORER = """\
 name: scorer
 task: tensors
@@ -33,19 +33,15 @@ endpoint: {{instance_type: ml.c7i.large}}
 """
 WIRED = """\
 steps:
-  - {model: tiny, outputs: {embedding: meaning}}
-  - {model: scorer, inputs: {vector: meaning}}
+  - {model: tiny}
+  - {model: scorer}
 outputs: [scores]
 """
-BLS = """\
-bls:
-  file: models/code/calls.py
-  sha256: {code}
-  models: [tiny, scorer]
-  inputs: [{{name: text, datatype: BYTES, dims: [1], example: a red train}}]
-  outputs:
-    - {{name: scores, datatype: FP32, dims: [3]}}
-    - {{name: calls, datatype: INT64, dims: [1]}}
+REPOSITORY = """\
+name: graph
+task: tensors
+source: {{triton_repository: {{folder: models/graph, sha256: {digest}}}}}
+endpoint: {{instance_type: ml.c7i.large}}
 """
 
 
@@ -60,24 +56,29 @@ def write_ensembles(tree):
     np.savez(models / "data" / "vectors.npz", vector=random)
     network = (FIXTURE / "scorer.onnx").read_bytes()
     (models / "scorer.yaml").write_text(SCORER.format(network=sha256(network)))
-    code = CODE.read_text().replace("tiny-embedder", "tiny").replace("tiny-scorer", "scorer")
-    code = code.replace("os._exit(3)", "pass")
-    (models / "code").mkdir()
-    (models / "code" / "calls.py").write_text(code)
     (models / "mood.yaml").write_text(ENSEMBLE.format(name="mood") + WIRED)
-    called = ENSEMBLE.format(name="called") + BLS.format(code=sha256(code.encode()))
-    (models / "called.yaml").write_text(called)
 
 
-def scores(session, endpoint):
-    tensor = {"name": "text", "datatype": "BYTES", "shape": [1, 1], "data": ["a red train"]}
+def write_repository(tree):
+    folder = tree / "models" / "graph"
+    shutil.copytree(FIXTURE.parent / "triton_repository", folder)
+    (folder / "mood").rename(folder / "graph")
+    text = REPOSITORY.format(digest=checkpoint_sha256(folder))
+    (tree / "models" / "graph.yaml").write_text(text)
+
+
+def outputs(session, endpoint, tensor):
     answer = session.clients("sagemaker-runtime").invoke_endpoint(
         EndpointName=endpoint,
         Body=json.dumps({"inputs": [tensor]}),
         ContentType="application/json",
     )
-    outputs = {item["name"]: item["data"] for item in json.loads(answer["Body"].read())["outputs"]}
-    return outputs["scores"]
+    return {item["name"]: item["data"] for item in json.loads(answer["Body"].read())["outputs"]}
+
+
+def scores(session, endpoint):
+    tensor = {"name": "text", "datatype": "BYTES", "shape": [1, 1], "data": ["a red train"]}
+    return outputs(session, endpoint, tensor)["scores"]
 
 
 def softmax(values):
@@ -88,6 +89,7 @@ def softmax(values):
 def test_ensembles_are_built_after_their_models_and_answer_as_they_do(tmp_path_factory):
     with session_at(tmp_path_factory.mktemp("session")) as tiny:
         write_ensembles(tiny.paths.tree)
+        write_repository(tiny.paths.tree)
         session = tiny.start()
         requests = engines.missing_engines(session, ("mood",))
         assert [request.target.model.name for request in requests] == ["tiny", "scorer", "mood"]
@@ -97,8 +99,7 @@ def test_ensembles_are_built_after_their_models_and_answer_as_they_do(tmp_path_f
         # As tests/fixtures/tiny_embedder/make.py has it.
         head = np.random.default_rng(19).standard_normal((16, 3)).astype(np.float32)
         expected = softmax(np.array(vector(session)) @ head)
-        for name in ("mood", "called"):
-            assert np.allclose(scores(session, f"local-{name}"), expected, atol=1e-5)
+        assert np.allclose(scores(session, "local-mood"), expected, atol=1e-5)
         (entry,) = read_lock(tiny.lock.parent, "mood").engines.values()
         steps = {
             name: next(iter(read_lock(tiny.lock.parent, name).engines))
@@ -108,3 +109,6 @@ def test_ensembles_are_built_after_their_models_and_answer_as_they_do(tmp_path_f
         assert {name: step.engine_key for name, step in record.steps.items()} == steps
         assert entry.manifest.accuracy[0].verdict == "pass"
         assert engines.missing_engines(session) == ()
+        tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
+        assert outputs(session, "local-graph", tensor) == {"label": ["up"]}
+        assert "accuracy: not measured" in (tiny.lock.parent / "graph.lock.yaml").read_text()

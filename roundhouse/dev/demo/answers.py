@@ -135,7 +135,7 @@ def summary_table(
 
 
 def _accuracy(manifest: Manifest) -> str:
-    passed = [record for record in manifest.accuracy if record.verdict == "pass"]
+    passed = [record for record in manifest.accuracy_records if record.verdict == "pass"]
     if not passed:
         return "-"
     last = passed[-1]

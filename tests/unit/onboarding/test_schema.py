@@ -81,9 +81,9 @@ def test_every_shipped_file_names_its_schema(folder, kind):
 
 def test_files_of_ensembles_and_their_overrides_have_their_keys():
     model = json.loads(schema.schemas()["model.schema.json"])
-    assert {"steps", "bls", "outputs"} <= model["then"]["properties"].keys()
+    assert {"steps", "outputs"} <= model["then"]["properties"].keys()
     assert not {"source", "engine"} & model["then"]["properties"].keys()
-    network = model["else"]["else"]
+    network = model["else"]["else"]["else"]
     assert "source" in network["required"] and "steps" not in network["properties"]
     text = schema.schemas()["environment.schema.json"]
     override = json.loads(text)["$defs"]["ModelSpecOverride"]["properties"]

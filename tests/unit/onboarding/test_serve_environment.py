@@ -26,12 +26,18 @@ def test_single_model_is_named_and_a_multi_model_server_names_none():
 def test_settings_of_models_become_arguments():
     libraries = ("libone.so", "libtwo.so")
     found = serve_environment(
-        None, version_compatible=True, plugins=libraries, response_cache=True
+        None,
+        version_compatible=True,
+        plugins=libraries,
+        other_models=("one", "two"),
+        response_cache=True,
     )[ADDITIONAL_ARGS]
     assert found.split() == [
         "--disable-auto-complete-config",
         "--backend-config=tensorrt,version-compatible=true",
         "--backend-config=tensorrt,plugins=/opt/ml/model/libone.so;/opt/ml/model/libtwo.so",
+        "--load-model=one",
+        "--load-model=two",
         "--cache-config=local,size=67108864",
     ]
 

@@ -145,32 +145,3 @@ def test_refuses_another_answer_than_was_declared(answer, sentence):
 def test_datatypes_have_kserve_names():
     types = {"?": "BOOL", "i1": "INT8", "u4": "UINT32", "f2": "FP16", "O": "BYTES"}
     assert {code: datatype_of(np.zeros(1, code)) for code in types} == types
-
-
-CALLS = """
-def execute(inputs, call):
-    try:
-        return {"y": call("double", inputs)["x"] + 1}
-    except RuntimeError as fault:
-        return {"y": inputs["x"] * 0}
-"""
-
-
-def test_code_calls_models_by_way_of_the_process_that_started_it(tmp_path):
-    (tmp_path / "code.py").write_text(CALLS)
-    code = Processing(tmp_path / "code.py", "execute", seconds=SECONDS)
-
-    def double(model, tensors):
-        if tensors["x"][0, 0] < 0:
-            raise ProcessingFailed(f"{model} is broken")
-        if tensors["x"][0, 0] > 9:
-            raise ValueError("x is above 9")
-        return {"x": 2 * tensors["x"]}
-
-    try:
-        for value, answer in ((3.0, 7.0), (-1.0, 0.0), (4.0, 9.0)):
-            assert code.call({"x": np.array([[value]])}, double)["y"].tolist() == [[answer]]
-        with pytest.raises(ValueError, match="x is above 9"):
-            code.call({"x": np.array([[10.0]])}, double)
-    finally:
-        code.close()

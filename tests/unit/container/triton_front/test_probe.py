@@ -121,3 +121,10 @@ def test_ensemble_gets_its_example_or_a_value_for_each_input(tmp_path):
     given = record.model_copy(update={"example": row})
     request = health_request(archive(tmp_path, inputs=inputs, ensemble=given))
     assert request.body.endswith(struct.pack("<2f", 1, 2)) and not request.is_guess
+
+
+def test_repository_of_a_users_own_gets_zeros_that_are_a_guess(tmp_path):
+    inputs = (TensorRecord(name="x", datatype="FP32", shape=(-1, 4)),)
+    folder = archive(tmp_path, inputs=inputs, accuracy="not measured", tokenizer_file=None)
+    request = health_request(folder)
+    assert request.is_guess and request.body.endswith(bytes(16))

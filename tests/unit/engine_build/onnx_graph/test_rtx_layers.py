@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_build.onnx_graph.rtx_layers import MIB, LayerLog
+from engine_build.onnx_graph.rtx import MIB, LayerLog
 
 HALF, INT8 = "Datatype: Half, Format: (Linear) Row major", "Datatype: Int8, Format: (Linear)"
 

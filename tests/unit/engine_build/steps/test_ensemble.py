@@ -20,17 +20,6 @@ from tests.unit.engine_build.trees import write_arrays
 
 pytestmark = pytest.mark.unit
 WIDTH = 4
-CODE = """
-def execute(inputs, call):
-    hidden = call("first", {"x": inputs["x"]})["y"]
-    return {"z": call("second", {"y": hidden})["z"]}
-"""
-BLS = {
-    "file": "models/code.py",
-    "models": ["first", "second"],
-    "inputs": [{"name": "x", "datatype": "FP32", "dims": [WIDTH], "example": [1, 2, 3, 4]}],
-    "outputs": [{"name": "z", "datatype": "FP32", "dims": [WIDTH]}],
-}
 WIRED = {"steps": [{"model": "first"}, {"model": "second"}], "outputs": ["z"]}
 
 
@@ -76,8 +65,7 @@ def ensemble(name, mean=0.99, **fields):
 def store_of_models(tmp_path_factory):
     """A tree and a store with the engines of two models, and no ensemble."""
     root = tmp_path_factory.mktemp("ensemble")
-    (root / "models").mkdir()
-    (root / "models/code.py").write_text(CODE)
+    (root / "models").mkdir(exist_ok=True)
     for name in ("x", "y"):
         rows = np.random.default_rng(1).standard_normal((120, WIDTH)).astype(np.float32)
         write_arrays(root, f"models/data/{name}", **{name: rows})
@@ -86,7 +74,6 @@ def store_of_models(tmp_path_factory):
         network(root, "first", "x", "y"),
         network(root, "second", "y", "z"),
         ensemble("wired", **WIRED),
-        ensemble("called", bls=BLS | {"sha256": sha256(CODE.encode())}),
     )
     store = FolderStore(root / "store")
     for name in ("first", "second"):
@@ -100,10 +87,9 @@ def run(root, store, name):
         return build(tools)
 
 
-@pytest.mark.parametrize("name", ["wired", "called"])
-def test_archive_holds_the_models_and_is_verified_as_a_whole(name, store_of_models):
+def test_archive_holds_the_models_and_is_verified_as_a_whole(store_of_models):
     root, store = store_of_models
-    result = run(root, store, name)
+    result = run(root, store, "wired")
     manifest = result.entry.manifest
     assert result.status == "built" and manifest.ensemble is not None
     assert set(manifest.ensemble.steps) == {"first", "second"}
@@ -114,7 +100,7 @@ def test_archive_holds_the_models_and_is_verified_as_a_whole(name, store_of_mode
     assert (record.verdict, record.samples, record.mean) == ("pass", 120, 1.0)
     assert manifest.max_batch_size == 4 and manifest.load_seconds > 0
     assert [item.batch for item in manifest.benchmark] == [1, 2, 4]
-    assert run(root, store, name).status == "known"
+    assert run(root, store, "wired").status == "known"
 
 
 def test_refuses_an_ensemble_whose_answers_are_not_its_float_networks(store_of_models):
@@ -153,7 +139,7 @@ def test_refuses_an_ensemble_whose_model_is_not_built(store_of_models, tmp_path)
 
 def test_refuses_a_changed_archive_of_a_model(store_of_models, tmp_path):
     root, store = store_of_models
-    tools = context(root, tmp_path / "out", store=store, runner=StandInRunner(), model="called")
+    tools = context(root, tmp_path / "out", store=store, runner=StandInRunner(), model="wired")
     first = tools.request.steps[0]
     path = store.path(engine_archive_path(first.engine_key))
     good = path.read_bytes()

