@@ -331,12 +331,12 @@ def _wildcards(properties: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for statement in document["Statement"]:
             conditions = statement.get("Condition", {}).values()
             keys = frozenset(key for operator in conditions for key in operator)
-            actions, arns = (_listed(statement[key]) for key in ("Action", "Resource"))
+            actions, arns = (_as_list(statement[key]) for key in ("Action", "Resource"))
             for arn in arns:
                 for wildcard in WILDCARDS if isinstance(arn, str) and "*" in arn else ():
                     if wildcard.covers(frozenset(actions), arn, keys):
                         yield wildcard.why, arn
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
