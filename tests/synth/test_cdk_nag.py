@@ -52,9 +52,10 @@ WILDCARDS = {
     r"/^Resource::arn:aws:s3:::roundhouse-[a-z0-9-]+\/[a-z-]+\/([a-z0-9-]+\/)?\*$/": "objects "
     "under one prefix have no name before they are there",
     r"/^Resource::arn:aws:s3:::company-models\/nlp\/\*$/": "one prefix of a source bucket",
-    r"/^Resource::arn:aws:sagemaker:.*:(endpoint|endpoint-config|model)"
-    r"\/roundhouse-cloud--\*$/": "what recommendation jobs of one prefix make",
-    r"/^Resource::arn:aws:sagemaker:.*:training-job\/roundhouse-cloud--\*$/": "jobs of one prefix",
+    r"/^Resource::arn:aws:sagemaker:.*:(endpoint|endpoint-config|model)\/sm-epc-\*$/": "what AWS "
+    "names for the benchmarks of recommendation jobs",
+    r"/^Resource::arn:aws:sagemaker:.*:(training-job|model)\/roundhouse-cloud--\*$/": "jobs of one "
+    "prefix, and the models that recommendation jobs measure",
     r"/^Resource::arn:aws:states:.*:execution:roundhouse-cloud-builds[:\/]\*$/": "own executions",
 }
 """Why AwsSolutions-IAM5, a wildcard in a statement, does not apply, by what it finds."""
