@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +12,8 @@ import typer
 from roundhouse.cli.options import Env, Form, Format, Input, Root, RowsPerRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roundhouse.compare.cells import Cell
     from roundhouse.compare.comparison import Comparison
     from roundhouse.compare.document import Report as CompareReport
@@ -31,25 +32,13 @@ def compare(
     model: Annotated[str, typer.Argument(help="A model of the environment.")],
     env: Env,
     axes: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="What varies, with commas: runtime, precision, batching, max_batch, queue_delay, "
-            "instances, instance_type; default: precision,batching,instances."
+            "instances, instance_type; or one with its values: precision=fp16,int8; repeatable. "
+            "Default: precision,batching,instances."
         ),
     ] = None,
-    runtime: Annotated[str | None, typer.Option(help="Runtimes, with commas.")] = None,
-    precision: Annotated[str | None, typer.Option(help="Precisions, with commas.")] = None,
-    batching: Annotated[str | None, typer.Option(help="off, on, or both with commas.")] = None,
-    max_batch: Annotated[
-        str | None, typer.Option(help="max_batch_size values, with commas.")
-    ] = None,
-    queue_delay: Annotated[
-        str | None, typer.Option(help="max_queue_delay_us values, with commas.")
-    ] = None,
-    instances: Annotated[
-        str | None, typer.Option(help="instances_per_gpu values, with commas.")
-    ] = None,
-    instance_type: Annotated[str | None, typer.Option(help="Instance types, with commas.")] = None,
     search: Annotated[
         int | None,
         typer.Option(
@@ -61,8 +50,6 @@ def compare(
     demand: Annotated[
         str | None,
         typer.Option(
-            "--demand",
-            "--requests-per-second",
             help="Requests to size for: 30000/min, or 500 (a second).",
         ),
     ] = None,
@@ -75,39 +62,24 @@ def compare(
     at_once: Annotated[
         int, typer.Option(min=1, max=64, help="Most endpoints deployed at the same time.")
     ] = 12,
-    again: Annotated[
-        bool, typer.Option("--again", help="Measure again what an earlier run measured.")
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show cells, builds and cost.")
     ] = False,
     clean: Annotated[
         bool, typer.Option("--clean", help="Only delete the endpoints of a killed run.")
     ] = False,
-    write: Annotated[
-        str | None, typer.Option(help="Write this candidate into the model file; measures nothing.")
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(help="Text generator: what benchmarks.generation_baseline wrote."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Folder for the report; default: build/compare.")
-    ] = None,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
     """Compare candidates by SLO and price.
 
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
-    deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO. Of a
-    text generator: its plan against a measured --baseline, in tokens and USD; deploys nothing.
+    deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO.
     """
     from roundhouse.compare.comparison import open_run, run_comparison, run_search
     from roundhouse.compare.run import CompareOptions, delete_endpoints
     from roundhouse.compare.sizing import parse_demand
     from roundhouse.compare.tree import require_slo, subject
-    from roundhouse.compare.write_back import write_candidate
     from roundhouse.errors import UsageError
     from roundhouse.load_test.generation.subject import is_generator
     from roundhouse.only_run import only_run
@@ -118,18 +90,10 @@ def compare(
 
     paths, report = current_paths(root), open_report(form)
     if is_generator(paths, model):
-        from roundhouse.cli.compare_generation import compare_generation
-
-        varied = (axes, runtime, precision, batching, max_batch, queue_delay, instances, search)
-        if any(value is not None for value in (*varied, slo, input, write)) or again or clean:
-            raise UsageError(
-                f"{model}: is a text generator, which has only --baseline, --demand, "
-                "--instance-type (the baseline's), --output and --format."
-            )
-        compare_generation(paths, report, env, model, baseline, demand, instance_type, output, form)
-        return
-    if baseline is not None:
-        raise UsageError(f"--baseline: belongs to a text generator, and {model} is none.")
+        raise UsageError(
+            f"{model}: is a text generator, whose candidates `roundhouse plan --env {env}` sizes "
+            f"and prices; `roundhouse bench {model} --env {env}` measures the one that runs."
+        )
     found = subject(valid_tree(paths), env, model)
     folder, what = paths.build / "compare" / found.environment, f"a comparison of {env}"
     hold = partial(only_run, folder, what, "wait for it, or end it with Ctrl-C")
@@ -138,24 +102,11 @@ def compare(
             deleted = delete_endpoints(open_session(paths, report, env), found)
         report.print(f"{quantity(deleted, 'endpoint')} of candidates deleted.")
         return
-    given = {
-        "runtime": runtime,
-        "precision": precision,
-        "batching": batching,
-        "max_batch": max_batch,
-        "queue_delay": queue_delay,
-        "instances": instances,
-        "instance_type": instance_type,
-    }
-    grid = _grid(axes, given, found, is_searched=search is not None)
-    if write is not None:
-        report.print(write_candidate(paths, found, grid, write))
-        return
+    grid = _grid(axes or (), found, is_searched=search is not None)
     rate = None if demand is None else parse_demand(demand)
     options = CompareOptions(
         slo_ms=require_slo(found, slo),
         at_once=at_once,
-        again=again,
         input=input,
         rows_per_request=rows,
     )
@@ -166,37 +117,23 @@ def compare(
             return
         done = run_comparison(run, grid) if search is None else run_search(run, grid, search)
         result = _with_investment(run, found, _report(found, options, rate, done))
-        _show(paths, report, result, output, form)
+        _show(paths, report, result, form)
     if result.best is None:
         raise typer.Exit(SLO_MISSED)
 
 
-def _grid(
-    axes: str | None, given: dict[str, str | None], found: Subject, *, is_searched: bool
-) -> tuple[Cell, ...]:
+def _grid(axes: Sequence[str], found: Subject, *, is_searched: bool) -> tuple[Cell, ...]:
     from roundhouse.compare.cells import (
         MOST_CELLS,
         MOST_SEARCHED,
         cells,
         default_axes,
-        default_values,
+        parse_axes,
     )
     from roundhouse.compare.tree import require_instance_types
-    from roundhouse.errors import UsageError
 
-    if axes is None:
-        axes = default_axes(found.candidate, is_searched=is_searched)
-    chosen: dict[str, list[str]] = {}
-    named = [axis for axis in axes.replace("-", "_").split(",") if axis.strip()]
-    for axis in [*named, *(axis for axis, values in given.items() if values is not None)]:
-        values = given.get(axis.strip())
-        chosen[axis.strip()] = (
-            list(default_values(axis.strip(), found.candidate))
-            if values is None
-            else [value.strip() for value in values.split(",") if value.strip()]
-        )
-    if not chosen:
-        raise UsageError("--axes: names nothing that varies; give one, such as precision.")
+    texts = axes or (default_axes(found.candidate, is_searched=is_searched),)
+    chosen = parse_axes(texts, found.candidate)
     require_instance_types(found, chosen.get("instance_type", ()))
     return cells(chosen, found.candidate, most=MOST_SEARCHED if is_searched else MOST_CELLS)
 
@@ -258,11 +195,12 @@ def _with_investment(run: Run, found: Subject, report: CompareReport) -> Compare
     return replace(report, investment=None if item is None else item.as_dict())
 
 
-def _show(
-    paths: Paths, report: Report, result: CompareReport, output: Path | None, form: Format
-) -> None:
+def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> None:
     import json
 
+    import yaml
+
+    from roundhouse.compare.cells import overrides
     from roundhouse.compare.document import (
         RIGHT,
         control_sentence,
@@ -278,7 +216,6 @@ def _show(
     from roundhouse.reports.compare_report import compare_page
 
     folder = paths.build / "compare" / result.environment / result.model
-    folder = folder if output is None else output
     written = document(result)
     with output_folder(folder):
         (folder / "report.html").write_bytes(compare_page(result))
@@ -299,14 +236,10 @@ def _show(
         report.print(sizing_sentence(result))
         if saving := investment_sentence(result):
             report.print(saving)
-        name = result.best.cell.name
-        report.print(f"Into the model file: {_without_load(result.command)} --write {name}")
+        chosen = overrides(dict(result.best.cell.values), result.candidate)
+        block = yaml.safe_dump(chosen, sort_keys=False).rstrip()
+        report.print(f"Into models/{result.model}.yaml (null: leave the key out):\n{block}")
     report.print(f"The report: {displayed_path(folder / 'report.html')}, report.md, report.json.")
-
-
-def _without_load(command: str) -> str:
-    """Return the command without `--again`, which measures."""
-    return shlex.join(word for word in shlex.split(command) if word != "--again")
 
 
 def _show_cost(run: Run, grid: tuple[Cell, ...], search: int | None, form: Format) -> None:

@@ -232,14 +232,3 @@ def _row(row: Row, best: set[str]) -> dict[str, Any]:
         "sizing": sized,
         "pareto": row.cell.name in best,
     }
-
-
-def kendall_tau(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return Kendall's rank correlation of two rankings of the same names, from -1 to 1."""
-    place = {name: index for index, name in enumerate(second)}
-    names = [name for name in first if name in place]
-    pairs = [(a, b) for index, a in enumerate(names) for b in names[index + 1 :]]
-    if not pairs:
-        return 1.0
-    agreeing = sum(place[a] < place[b] for a, b in pairs)
-    return (2 * agreeing - len(pairs)) / len(pairs)

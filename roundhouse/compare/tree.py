@@ -83,12 +83,12 @@ def require_instance_types(subject: Subject, names: Sequence[str]) -> None:
     types = instance_types()
     for name in names:
         if name not in types:
-            raise UsageError(f"--instance-type {name}: no such type; {choices(name, types)}")
+            raise UsageError(f"--axes instance_type={name}: no such type; {choices(name, types)}")
         if types[name].is_missing_in(subject.region):
             regions = ", ".join(types[name].regions or ())
             raise UsageError(
-                f"--instance-type {name}: SageMaker does not host it in {subject.region}, only in "
-                f"{regions}; choose another type, or add the region with its source to "
+                f"--axes instance_type={name}: SageMaker does not host it in {subject.region}, only "
+                f"in {regions}; choose another type, or add the region with its source to "
                 "onboarding/data/instance_regions.yaml."
             )
 

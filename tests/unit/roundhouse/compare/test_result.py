@@ -8,7 +8,7 @@ import json
 import pytest
 
 from roundhouse.compare.cells import Candidate
-from roundhouse.compare.document import Report, document, kendall_tau, markdown, sizing_sentence
+from roundhouse.compare.document import Report, document, markdown, sizing_sentence
 from roundhouse.compare.result import (
     CellResult,
     Row,
@@ -103,10 +103,3 @@ def test_a_measured_cell_is_read_back_and_a_broken_file_is_none(tmp_path):
     assert read_result(tmp_path, "y") is None
     (tmp_path / "x.json").write_text("{")
     assert read_result(tmp_path, "x") is None
-
-
-@pytest.mark.parametrize(
-    ("second", "tau"), [(["a", "b", "c"], 1.0), (["c", "b", "a"], -1.0), (["a", "c", "b"], 1 / 3)]
-)
-def test_kendalls_tau_is_one_for_equal_rankings(second, tau):
-    assert kendall_tau(["a", "b", "c"], second) == pytest.approx(tau)
