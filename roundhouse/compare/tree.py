@@ -87,8 +87,8 @@ def require_instance_types(subject: Subject, names: Sequence[str]) -> None:
         if types[name].is_missing_in(subject.region):
             regions = ", ".join(types[name].regions or ())
             raise UsageError(
-                f"--axes instance_type={name}: SageMaker does not host it in {subject.region}, only "
-                f"in {regions}; choose another type, or add the region with its source to "
+                f"--axes instance_type={name}: SageMaker does not host it in {subject.region}, "
+                f"only in {regions}; choose another type, or add the region with its source to "
                 "onboarding/data/instance_regions.yaml."
             )
 

@@ -81,9 +81,9 @@ class Compared:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-    def run(self, *words: str) -> str:
+    def run(self, *words: str, precision: str = "fp32,int8") -> str:
         """Run `roundhouse compare` on the tiny model in the local environment; what it prints."""
-        axes = ("--axes", "precision=fp32,int8", "--axes", "instances=1,2", "--slo", "1000")
+        axes = ("--axes", f"precision={precision}", "--axes", "instances=1,2", "--slo", "1000")
         argv = (*roundhouse(self.place, "compare", "tiny", "--env", "local"), *axes, *words)
         done = subprocess.run(argv, cwd=self.place, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -123,3 +123,12 @@ def test_a_comparison_that_is_killed_or_stopped_goes_on_and_leaves_nothing(compa
     states = {name: state for name, (state, _) in results.items()}
     assert states == {name: "measured" if "fp32" in name else "not built" for name in CELLS}
     assert "misses its accuracy budget" in results["int8-x1"][1]
+
+    words = ("--demand", "600/min", "--format", "json")
+    document = json.loads(compared.run(*words, precision="fp32"))
+    assert {row["name"] for row in document["rows"]} == set(CELLS[:2])
+    first, second = (row["sizing"] for row in document["rows"])
+    assert first["instances"] <= second["instances"] and first["usd_an_hour"] is None
+    assert len(compared.loads) == 5 and compared.endpoints == []
+    report = compared.place / "build" / "compare" / "local" / "tiny" / "report.md"
+    assert document["headline"] in report.read_text()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import pytest
-
 from roundhouse.compare.cells import Candidate
 from roundhouse.compare.document import Report, document, markdown, sizing_sentence
 from roundhouse.compare.result import (
