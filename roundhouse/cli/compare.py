@@ -81,7 +81,7 @@ def compare(
     from roundhouse.compare.sizing import parse_demand
     from roundhouse.compare.tree import require_slo, subject
     from roundhouse.errors import UsageError
-    from roundhouse.load_test.generation.subject import is_generator
+    from roundhouse.load_test.subject import is_generator
     from roundhouse.only_run import only_run
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report

@@ -63,11 +63,10 @@ def measure_knee(session: Session, model: str, options: CompareOptions) -> Knee:
     load = LoadOptions(
         endpoint=model,
         env=session.environment.name,
-        slo=options.slo_ms,
+        slo=f"{options.slo_ms:.6f}",
         warm_up=2.0,
         input=options.input,
-        texts_per_request=options.rows_per_request,
-        seed=options.seed,
+        rows=options.rows_per_request,
     )
     test = load_test(session.paths, session.report, load)
     asyncio.run(require_answer(test))

@@ -45,7 +45,8 @@ from roundhouse.deploy.destroy import (
 )
 from roundhouse.deploy.stacks import StackSummary
 from roundhouse.errors import AwsError, RoundhouseError
-from roundhouse.load_test.knee import HOLD_SECONDS, LEVEL_SECONDS, Knee
+from roundhouse.load_test.knee import HOLD_SECONDS, Knee
+from roundhouse.load_test.load_test import LEVEL_SECONDS
 from roundhouse.load_test.served_engine import gpu_utilization_percent
 from roundhouse.paths import Paths, displayed_path
 from roundhouse.report import Report

@@ -1,18 +1,16 @@
-"""The command on a text generator that vLLM serves: load on both paths, knee, status, savings."""
+"""The command on a text generator that vLLM serves: load, knee, status."""
 
 from __future__ import annotations
 
 import pytest
 
 from local_cloud import lifecycle
-from tests.local_cloud.account import ROOT
 from tests.text_generation.vllm.served_generator import MOST, start_generator
 
 pytestmark = pytest.mark.text_generation
 
 TARGET = ("chat", "--env", "local")
-SHORT = ("--lengths", "16:12", "--warm-up", "0")
-TRANSFORMERS = ROOT / ".venvs/quantizer/bin/python"
+SHORT = ("--input", "16:12")
 
 
 @pytest.fixture(scope="module")
@@ -24,22 +22,19 @@ def generator(tmp_path_factory):
         lifecycle.stop(place / "build/local")
 
 
-@pytest.mark.parametrize("path", [(), ("--openai",)])
-def test_a_load_is_answered_by_both_paths(generator, tmp_path, path):
-    load = ("--concurrency", "1,2", "--requests", "6", "--output", str(tmp_path / "report"))
-    document = generator.read("bench", *TARGET, *path, *load, *SHORT)
+def test_a_load_is_answered(generator):
+    document = generator.read("bench", *TARGET, "--users", "1,2", "--seconds", "5", *SHORT)
     for phase in document["phases"]:
         metrics = phase["metrics"]
-        assert metrics["request_count"]["avg"] == 6 and not phase["errors"]
+        assert metrics["request_count"]["avg"] > 0 and not phase["errors"]
         assert metrics["output_sequence_length"]["avg"] == 12
         assert 0 < metrics["time_to_first_token"]["p50"] <= metrics["request_latency"]["p50"]
-    for file in document["files"].values():
-        assert file.startswith(str(tmp_path / "report"))
+    assert all("build/load" in file for file in document["files"].values())
 
 
 def test_the_knee_goes_into_the_lock(generator):
     """More answers than the front lets in are refused, so one request more misses the SLO."""
-    document = generator.read("bench", *TARGET, *SHORT, "--step-seconds", "1", "--write")
+    document = generator.read("bench", *TARGET, *SHORT, "--seconds", "900", "--record")
     knee = generator.entry.knee
     assert document["recorded"] == knee.model_dump(mode="json")
     assert (knee.concurrency, knee.instance_type) == (MOST, "ml.g5.xlarge")

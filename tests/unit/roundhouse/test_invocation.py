@@ -266,7 +266,7 @@ def require_one_sentence(result, code, pattern):
         ((SIGNAL, "a"), 2, "takes arrays; give --input FILE.npz"),
         ((SIGNAL, "--input", "none.npz"), 1, "No such file or directory; allowed: .npz"),
         ((SIGNAL, "--input", "."), 2, "--input .: .*; name a folder"),
-        ((SIGNAL, "--input", "text.csv"), 2, "is no file of arrays; allowed: .npz"),
+        ((SIGNAL, "--input", "text.csv"), 1, "No such file or directory; allowed: .npz"),
         ((SIGNAL, "--input", "text.txt"), 2, "takes arrays; give --input FILE.npz"),
         ((EMBEDDER, "a", "--input", "text.txt"), 2, "as arguments or in a file, not both"),
         ((EMBEDDER, "--input", "rows.jsonl"), 2, "name a file with --output"),

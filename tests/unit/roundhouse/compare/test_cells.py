@@ -122,13 +122,13 @@ def test_precisions_without_a_calibration_are_floats():
 @pytest.mark.parametrize(
     ("axes", "words"),
     [
-        ({"precision": ["int9"]}, "--precision int9"),
-        ({"runtime": ["torch"]}, "--runtime torch"),
-        ({"batching": ["maybe"]}, "--batching maybe"),
-        ({"instances": ["0"]}, "--instances 0"),
-        ({"instances": []}, "--instances: has no value"),
-        ({"max_batch": ["0"]}, "--max-batch 0: rows of the server's largest batch, from 1"),
-        ({"queue_delay": ["1s"]}, "--queue-delay 1s: microseconds"),
+        ({"precision": ["int9"]}, "--axes precision=int9"),
+        ({"runtime": ["torch"]}, "--axes runtime=torch"),
+        ({"batching": ["maybe"]}, "--axes batching=maybe"),
+        ({"instances": ["0"]}, "--axes instances=0"),
+        ({"instances": []}, "--axes instances: has no value"),
+        ({"max_batch": ["0"]}, "--axes max_batch=0: rows of the server's largest batch, from 1"),
+        ({"queue_delay": ["1s"]}, "--axes queue_delay=1s: microseconds"),
         ({"instances": [str(n) for n in range(1, 101)]}, "has 100 cells.*at most 64"),
     ],
 )
