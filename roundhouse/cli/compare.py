@@ -39,14 +39,6 @@ def compare(
             "Default: precision,batching,instances."
         ),
     ] = None,
-    search: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Measure at most this many cells, by hill climbing from the model file's own; "
-            "default axes: max_batch,queue_delay,instances.",
-        ),
-    ] = None,
     demand: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +68,7 @@ def compare(
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
     deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO.
     """
-    from roundhouse.compare.comparison import open_run, run_comparison, run_search
+    from roundhouse.compare.comparison import open_run, run_comparison
     from roundhouse.compare.run import CompareOptions, delete_endpoints
     from roundhouse.compare.sizing import parse_demand
     from roundhouse.compare.tree import require_slo, subject
@@ -102,7 +94,7 @@ def compare(
             deleted = delete_endpoints(open_session(paths, report, env), found)
         report.print(f"{quantity(deleted, 'endpoint')} of candidates deleted.")
         return
-    grid = _grid(axes or (), found, is_searched=search is not None)
+    grid = _grid(axes or (), found)
     rate = None if demand is None else parse_demand(demand)
     options = CompareOptions(
         slo_ms=require_slo(found, slo),
@@ -113,29 +105,22 @@ def compare(
     with hold():
         run = open_run(paths, report, found, options)
         if dry_run:
-            _show_cost(run, grid, search, form)
+            _show_cost(run, grid, form)
             return
-        done = run_comparison(run, grid) if search is None else run_search(run, grid, search)
+        done = run_comparison(run, grid)
         result = _with_investment(run, found, _report(found, options, rate, done))
         _show(paths, report, result, form)
     if result.best is None:
         raise typer.Exit(SLO_MISSED)
 
 
-def _grid(axes: Sequence[str], found: Subject, *, is_searched: bool) -> tuple[Cell, ...]:
-    from roundhouse.compare.cells import (
-        MOST_CELLS,
-        MOST_SEARCHED,
-        cells,
-        default_axes,
-        parse_axes,
-    )
+def _grid(axes: Sequence[str], found: Subject) -> tuple[Cell, ...]:
+    from roundhouse.compare.cells import DEFAULT_AXES, cells, parse_axes
     from roundhouse.compare.tree import require_instance_types
 
-    texts = axes or (default_axes(found.candidate, is_searched=is_searched),)
-    chosen = parse_axes(texts, found.candidate)
+    chosen = parse_axes(axes or (DEFAULT_AXES,), found.candidate)
     require_instance_types(found, chosen.get("instance_type", ()))
-    return cells(chosen, found.candidate, most=MOST_SEARCHED if is_searched else MOST_CELLS)
+    return cells(chosen, found.candidate)
 
 
 def _report(
@@ -163,7 +148,6 @@ def _report(
         slo_ms=options.slo_ms,
         demand=demand,
         rows=ranked(rows),
-        grid=done.grid,
         controls=done.controls,
         machine=where.machine,
         date=where.date,
@@ -242,20 +226,17 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
     report.print(f"The report: {displayed_path(folder / 'report.html')}, report.md, report.json.")
 
 
-def _show_cost(run: Run, grid: tuple[Cell, ...], search: int | None, form: Format) -> None:
+def _show_cost(run: Run, grid: tuple[Cell, ...], form: Format) -> None:
     import dataclasses
 
-    from roundhouse.compare.cells import cells_without_order
     from roundhouse.compare.comparison import require_possible
     from roundhouse.compare.cost import COLUMNS, RIGHT, cell_costs, total_sentence
     from roundhouse.report import print_json, table
 
-    shown = grid if search is None else cells_without_order(grid)
-    costs = cell_costs(run, shown)
-    require_possible(run, shown, others=() if search is None else grid)
-    at_most = None if search is None else min(search, len(grid))
+    costs = cell_costs(run, grid)
+    require_possible(run, grid)
     if form is Format.json:
         print_json([dataclasses.asdict(cost) for cost in costs])
         return
     run.report.print_table(table(COLUMNS, (cost.cells() for cost in costs), right=RIGHT))
-    run.report.print(total_sentence(costs, at_most))
+    run.report.print(total_sentence(costs))

@@ -23,12 +23,9 @@ AXES = (
     "instances",
     "instance_type",
 )
-ORDERED_AXES = ("batching", "max_batch", "queue_delay", "instances")
-"""Their values have an order, along which a search climbs."""
+DEFAULT_AXES = "precision,batching,instances"
 MOST_CELLS = 64
 """Endpoints, each of which is built, deployed and loaded."""
-MOST_SEARCHED = 4096
-"""Cells of a grid of which a search measures some."""
 BATCHING = ("off", "on")
 GPU_RUNTIMES: tuple[Runtime, ...] = ("tensorrt", "onnxruntime-cuda", "pytorch")
 CPU_RUNTIMES: tuple[Runtime, ...] = ("onnxruntime", "pytorch")
@@ -77,9 +74,7 @@ class Cell:
         return "-".join(words) or "as-it-is"
 
 
-def cells(
-    axes: Mapping[str, Sequence[str]], candidate: Candidate, *, most: int = MOST_CELLS
-) -> tuple[Cell, ...]:
+def cells(axes: Mapping[str, Sequence[str]], candidate: Candidate) -> tuple[Cell, ...]:
     """Return the cells of a grid, first axis outermost. Raises UsageError for none or too many.
 
     A server that batches nothing has no largest batch and no delay: such cells are one.
@@ -90,33 +85,16 @@ def cells(
         _require_values(axis, values)
     kept = {name: tuple(dict.fromkeys(axes[name])) for name in AXES if name in axes}
     count = math.prod(map(len, kept.values()))
-    if count > most:
+    if count > MOST_CELLS:
         raise UsageError(
             f"the grid has {count:,} cells, and each is built, deployed and loaded; at most "
-            f"{most:,} are compared: leave out values or an axis"
-            + (", or measure some of them, --search 16." if most == MOST_CELLS else ".")
+            f"{MOST_CELLS} are compared: leave out values or an axis."
         )
     grid = [
         _cell(dict(zip(kept, values, strict=True)), candidate)
         for values in itertools.product(*kept.values())
     ]
     return tuple({cell.name: cell for cell in grid}.values())
-
-
-def cells_without_order(grid: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Return the first cell of every choice along the axes without an order: one a build."""
-    first: dict[tuple[tuple[str, str], ...], Cell] = {}
-    for cell in grid:
-        first.setdefault(tuple(item for item in cell.values if item[0] not in ORDERED_AXES), cell)
-    return tuple(first.values())
-
-
-def default_axes(candidate: Candidate, *, is_searched: bool) -> str:
-    """Return what varies where no axis is named, with commas."""
-    if not is_searched:
-        return "precision,batching,instances"
-    delay = "queue_delay," if candidate.server == "triton" else ""
-    return f"max_batch,{delay}instances"
 
 
 def default_values(axis: str, candidate: Candidate) -> tuple[str, ...]:

@@ -33,8 +33,6 @@ class Report:
     demand: float | None
     """Requests a second; None: each row is sized for its own rate."""
     rows: tuple[Row, ...]
-    grid: int
-    """Cells that there are; a search measures some of them."""
     controls: tuple[Control, ...]
     machine: str
     date: str
@@ -62,12 +60,11 @@ class Report:
         assert sizing is not None
         cost = "a price that is not known" if usd is None else f"{_usd(usd)} USD an hour"
         held = sum(item.cell.holds for item in self.rows)
-        searched = "" if self.grid == len(self.rows) else f" of a grid of {self.grid:,}"
         demand = f"{per_second(sizing.demand)} requests/s"
         return (
             f"{row.cell.name}: {demand} within {slo} take {sizing.instances} x "
             f"{row.cell.instance_type} (one may be lost), {cost}. {held} of {len(self.rows)} "
-            f"candidates{searched} hold it."
+            f"candidates hold it."
         )
 
 
@@ -203,7 +200,6 @@ def document(report: Report) -> dict[str, Any]:
         "slo_ms": report.slo_ms,
         "demand_per_second": report.demand,
         "headline": report.headline,
-        "grid": report.grid,
         "rows": [_row(row, best) for row in report.rows],
         "controls": [asdict(control) for control in report.controls],
         "machine": report.machine,

@@ -130,23 +130,6 @@ def _digest(text: str, digits: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:digits]
 
 
-def file_values(subject: Subject) -> dict[str, str]:
-    """Return the values of the axes that the model has as the environment has it."""
-    serving = subject.spec.serving
-    batching = serving.dynamic_batching
-    most = batching.max_batch_size
-    own = "tensorrt" if subject.candidate.is_gpu else "onnxruntime"
-    return {
-        "runtime": own if serving.runtime is None else serving.runtime,
-        "precision": subject.spec.engine.precision,
-        "batching": "off" if most == 1 else "on",
-        "max_batch": str(subject.candidate.largest_batch if most is None else most),
-        "queue_delay": str(batching.max_queue_delay_us),
-        "instances": str(serving.instances_per_gpu),
-        "instance_type": subject.endpoint.instance_type,
-    }
-
-
 def cell_document(subject: Subject, cell: Cell, slo_ms: float) -> dict[str, Any]:
     """Return the model file of a cell: one instance, deployed at once.
 

@@ -129,7 +129,7 @@ class LoadOptions:
         if self.rate is not None:
             first, last = parse_rate(self.rate)
             growth = (last - first) * MINUTE / seconds
-            name = f"{self.rate.replace(':', ' to ')} requests/s"
+            name = f"{first:g}{'' if last == first else f' to {last:g}'} requests/s"
             phase = Phase(name=name, loop=Loop.open, start=first, seconds=seconds, spawn=growth)
             return (phase,)
         if self.users is None:

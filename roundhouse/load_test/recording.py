@@ -184,7 +184,7 @@ def _hold(
         needed = math.ceil(samples_needed(SLO_PERCENTILE) * SURPLUS / rate)
         load = replace(
             options,
-            rate=f"{rate:.6f}",
+            rate=f"{rate:.3f}",
             seconds=max(seconds, float(needed)),
             slo=f"{found.test.slo_ms:.6f}",
             record=False,

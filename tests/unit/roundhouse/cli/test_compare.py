@@ -43,7 +43,6 @@ def tree(tmp_path_factory):
             "ap-northeast-1",
         ),
         (("--axes", "instance_type=ml.g5.xxl"), "--axes instance_type=ml.g5.xxl: no such type; "),
-        (("--search", "0"), "--search"),
         (("--slo", "0"), "--slo"),
     ],
 )
@@ -81,12 +80,12 @@ def test_refuses_a_model_and_an_environment_that_are_not_there(tree, capsys, mon
 
 def test_refuses_a_dry_run_of_candidates_that_check_refuses(tree, capsys, monkeypatch):
     """FP8 on an A10G; one run after the other, as both write the same tree of candidates."""
-    for form, search in (("text", ("--search", "2")), ("json", ())):
+    for form in ("text", "json"):
         # A process of the command's own has printed no document before.
         monkeypatch.setattr(report, "printed_documents", [])
         axes = ("--axes", "precision=fp8", "--axes", "instances", "--format", form)
         place = ("--env", "dev", "--root", str(tree))
-        command = ("compare", "sentence-embedder", *place, *axes, "--dry-run", *search)
+        command = ("compare", "sentence-embedder", *place, *axes, "--dry-run")
         monkeypatch.setattr(sys, "argv", ["roundhouse", *command])
         assert cli.exit_code() == 1
         shown = capsys.readouterr()

@@ -43,7 +43,7 @@ def failure(name) -> Row:
 def report(*rows) -> Report:
     return Report(
         model="m", environment="dev", region="us-east-1", slo_ms=50.0, demand=300.0,
-        rows=ranked(rows), grid=len(rows),
+        rows=ranked(rows),
         candidate=Candidate(is_gpu=False, has_calibration=False, instance_type="ml.c7i.large"),
         controls=(Control(name="a", first=100.0, second=98.0),), machine="here",
         date="2026-11-23", prices_date=None, command="roundhouse compare m",
