@@ -107,6 +107,7 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
     """Return the load test of a text generator. Raises RoundhouseError, FaultsError."""
     if options.rows != 1:
         raise UsageError("--rows: belongs to engines; a text generator is sent one prompt.")
+    phases = options.phases()
     spec, target = (
         _generation_server(paths, options)
         if options.url is not None
@@ -122,7 +123,7 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
         workload=workload(options, spec),
         slo=GenerationSlo(ttft_ms=limits[0], itl_ms=limits[1]) if limits else None,
         first_concurrency=FIRST_CONCURRENCY if spec is None else spec.slo.concurrency,
-        phases=options.phases(),
+        phases=phases,
         options=options,
     )
 

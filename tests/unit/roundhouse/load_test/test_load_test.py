@@ -45,7 +45,7 @@ def test_a_request_that_had_to_wait_has_waited_since_it_was_due():
         load = phase(requests=100, seconds=9.0)
         (measurement,) = run(server.url, phases=(load,), connections=1).phases
     latencies = [measurement.latency.percentile_of_any(percent) for percent in range(1, 101)]
-    assert sum(latency > 200 for latency in latencies) >= 25
+    assert sum(latency > 200 for latency in latencies) >= 20
     assert measurement.service.percentile_of_any(90) < measurement.latency.percentile_of_any(90)
     assert measurement.answered == 100
 

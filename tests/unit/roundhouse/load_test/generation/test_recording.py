@@ -15,7 +15,7 @@ from onboarding.text_generation.checkpoint_lock import (
     write_checkpoint_entry,
 )
 from onboarding.tree import read_tree
-from roundhouse.errors import RoundhouseError, UsageError
+from roundhouse.errors import RoundhouseError
 from roundhouse.load_test.bench import LoadReport
 from roundhouse.load_test.generation.measurement import GenerationSlo, generation_verdict
 from roundhouse.load_test.generation.requests import WordTokens
@@ -186,5 +186,5 @@ def test_refuses_a_generator_without_a_checkpoint(subject):
     (subject.root / subject.environment.locks / "chat.lock.yaml").unlink()
     with pytest.raises(RoundhouseError, match="has no checkpoint to serve"):
         record_load(session(subject, None), OPTIONS, run=None)
-    with pytest.raises(UsageError, match="no such text generator"):
+    with pytest.raises(RoundhouseError, match="'x': no such endpoint in this environment"):
         record_load(session(subject, None), dataclasses.replace(OPTIONS, endpoint="x"), run=None)
