@@ -12,15 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from roundhouse.errors import WrongAnswerError
 from roundhouse.load_test.generation.load_test import GenerationRunner
-from roundhouse.load_test.load_test import D, LoadRunner, M, Result, Runner
+from roundhouse.load_test.generation.result import GenerationResult
+from roundhouse.load_test.load_test import D, LoadRunner, M, Runner, best_level
 from roundhouse.load_test.options import LoadOptions
+from roundhouse.load_test.result import LoadResult, circumstances
 from roundhouse.load_test.subject import open_runner, require_answer
 from roundhouse.paths import Paths, output_folder
 from roundhouse.report import Report, Step
+
+Result: TypeAlias = LoadResult | GenerationResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +53,11 @@ def run_bench(
         tempfile.TemporaryFile(dir=folder).close()
     runner = open_runner(paths, report, options)
     subject = runner.load.subject
-    if isinstance(runner, GenerationRunner):
-        result = _run(runner, report)
-    else:
-        assert isinstance(runner, Runner)
+    if isinstance(runner, Runner):
         asyncio.run(require_answer(runner.test))
-        result = _run(runner, report)
+        result = result_of(runner, broken_off=_run(runner, report))
+    else:
+        result = result_of(runner, broken_off=_run(runner, report))
     written = LoadReport(result=result, page=_page_path(folder, subject, result.date))
     document = json.dumps(result.document(), indent=2, allow_nan=False)
     with output_folder(folder):
@@ -72,7 +75,8 @@ def _page_path(folder: Path, subject: str, date: str) -> Path:
     return next(path for path in pages if not path.exists())
 
 
-def _run(runner: LoadRunner[M, D], report: Report) -> Result:
+def _run(runner: LoadRunner[M, D], report: Report) -> bool:
+    """Run a load test and show its progress; return whether Ctrl-C ended it."""
     with report.step(f"Load on {runner.load.subject}") as step:
         runner.on_second = lambda measurement: _update(step, runner, measurement)
         runner.on_phase = lambda phase: report.console.print(
@@ -82,7 +86,31 @@ def _run(runner: LoadRunner[M, D], report: Report) -> Result:
         is_broken_off = _run_interruptible(runner.run, runner.interrupted)
         answers = sum(phase.answered for phase in runner.phases)
         step.finish("broken off" if is_broken_off else f"{answers:,} answers")
-    return runner.result(broken_off=is_broken_off)
+    return is_broken_off
+
+
+def result_of(runner: Runner | GenerationRunner, *, broken_off: bool) -> Result:
+    """Return what a load test came to."""
+    if isinstance(runner, GenerationRunner):
+        return GenerationResult(
+            test=runner.test,
+            phases=runner.phases,
+            circumstances=circumstances(),
+            tokens=runner.tokens,
+            steps=runner.steps,
+            ended=runner.ended,
+            broken_off=broken_off,
+        )
+    best = best_level(runner.levels, runner.test.slo_ms or 0.0)
+    return LoadResult(
+        test=runner.test,
+        phases=runner.phases,
+        circumstances=circumstances(),
+        steps=runner.steps,
+        probe_per_second=None if best is None else best.answered_per_second,
+        ended=runner.ended,
+        broken_off=broken_off,
+    )
 
 
 def _update(step: Step, runner: LoadRunner[M, D], measurement: M) -> None:

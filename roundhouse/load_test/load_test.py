@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from rich.markup import escape
 
@@ -40,11 +40,6 @@ from roundhouse.load_test.saturation import (
     verdict,
 )
 
-if TYPE_CHECKING:
-    from roundhouse.load_test.generation.load_test import GenerationTest
-    from roundhouse.load_test.generation.result import GenerationResult
-    from roundhouse.load_test.result import LoadResult
-
 LEVEL_USERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 LEVEL_SECONDS = 2.0
 LEVEL_PERCENTILE = 95.0
@@ -61,8 +56,22 @@ HOPELESS_SLOS = 2.0
 COLORS = {Outcome.held: "green", Outcome.missed: "red"}
 M = TypeVar("M", bound=Measurement)
 D = TypeVar("D", bound=Driver)
-Load: TypeAlias = "LoadTest | GenerationTest"
-Result: TypeAlias = "LoadResult | GenerationResult"
+
+
+class Load(Protocol):
+    """A load test; without phases it searches for the highest load within the SLO."""
+
+    @property
+    def subject(self) -> str:
+        """An endpoint with its model, or a URL."""
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """What is run; none for a search."""
+
+    @property
+    def options(self) -> LoadOptions:
+        """As the command has them."""
 
 
 @dataclass(kw_only=True)
@@ -121,10 +130,6 @@ class LoadRunner(ABC, Generic[M, D]):
     @abstractmethod
     def _numbers(self, measurement: M) -> str:
         """Return the numbers of a phase that has ended."""
-
-    @abstractmethod
-    def result(self, *, broken_off: bool) -> Result:
-        """Return what it came to."""
 
     def _counts(self, measurement: M) -> bool:
         """Return whether a step's outcome says something; one that was too short does not."""
@@ -342,21 +347,6 @@ class Runner(LoadRunner[Measurement, Driver]):
         offered = f" of {per_second(measurement.offered_per_second)}" if is_open else ""
         answered = per_second(measurement.answered_per_second)
         return f"{answered}{offered} answers/s, {percentiles_text(measurement.latency)}"
-
-    def result(self, *, broken_off: bool) -> Result:
-        """Return what it came to."""
-        from roundhouse.load_test.result import LoadResult, circumstances
-
-        best = best_level(self.levels, self.test.slo_ms or 0.0)
-        return LoadResult(
-            test=self.test,
-            phases=self.phases,
-            circumstances=circumstances(),
-            steps=self.steps,
-            probe_per_second=None if best is None else best.answered_per_second,
-            ended=self.ended,
-            broken_off=broken_off,
-        )
 
 
 def best_level(levels: list[Measurement], slo_ms: float) -> Measurement | None:

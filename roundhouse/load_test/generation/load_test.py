@@ -33,7 +33,7 @@ from roundhouse.load_test.generation.requests import (
 )
 from roundhouse.load_test.generation.stream import EventStream, StreamReader, TokenTimes
 from roundhouse.load_test.generation.target import GenerationTarget
-from roundhouse.load_test.load_test import HOPELESS_SLOS, SURPLUS, Load, LoadRunner, Result
+from roundhouse.load_test.load_test import HOPELESS_SLOS, SURPLUS, Load, LoadRunner
 from roundhouse.load_test.measurement import Answer, Outcome, Verdict, samples_needed
 from roundhouse.load_test.options import (
     STREAMS,
@@ -187,21 +187,6 @@ class GenerationRunner(LoadRunner[GenerationMeasurement, StreamDriver]):
             f"{per_second(measurement.output_tokens_per_second)} output tokens/s, "
             f"TTFT p95 {milliseconds(p95(measurement.ttfts_ms))}, "
             f"ITL p95 {milliseconds(p95(measurement.gaps_ms))}"
-        )
-
-    def result(self, *, broken_off: bool) -> Result:
-        """Return what it came to."""
-        from roundhouse.load_test.generation.result import GenerationResult
-        from roundhouse.load_test.result import circumstances
-
-        return GenerationResult(
-            test=self.test,
-            phases=self.phases,
-            circumstances=circumstances(),
-            tokens=self.tokens,
-            steps=self.steps,
-            ended=self.ended,
-            broken_off=broken_off,
         )
 
 

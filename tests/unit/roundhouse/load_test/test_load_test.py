@@ -8,6 +8,7 @@ import time
 import pytest
 
 from roundhouse.errors import WrongAnswerError
+from roundhouse.load_test.bench import result_of
 from roundhouse.load_test.load_test import Runner
 from roundhouse.load_test.measurement import Outcome
 from roundhouse.load_test.options import Loop, Phase
@@ -102,7 +103,7 @@ def test_a_search_ends_in_its_time_with_what_was_proven():
     assert len(runner.levels) >= 3 and len(runner.steps) == 1
     best = max(level.answered_per_second for level in runner.levels)
     assert runner.steps[0].rate == pytest.approx(0.9 * best)
-    result = runner.result(broken_off=False)
+    result = result_of(runner, broken_off=False)
     if runner.steps[0].outcome is Outcome.held:
         assert result.headline.startswith("Proven: ")
         assert "More may hold: the 12 s of the search were over." in result.headline
