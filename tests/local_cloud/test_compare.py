@@ -24,7 +24,6 @@ pytestmark = pytest.mark.local_cloud
 
 DRIVER = Path(__file__).with_name("compared.py")
 DEADLINE_SECONDS = 300.0
-AXES = {"precision": ["fp32", "int8"], "instances": ["1", "2"]}
 CELLS = ("fp32-x1", "fp32-x2", "int8-x1", "int8-x2")
 
 
@@ -52,16 +51,17 @@ class Compared:
         """What the comparisons printed."""
         return (self.place / "log").read_text(errors="replace")
 
-    def compare(self, code: int, stop: tuple[int, int] | None = None) -> None:
-        """Compare in a process group of its own, and expect its exit code.
+    def compare(self, code: int, *precision: str, stop: tuple[int, int] | None = None) -> None:
+        """Compare one and two instances in a process group of its own, and expect its exit code.
 
         `stop`: the load in which the group gets a signal, and the signal.
         """
+        axes = {"precision": precision, "instances": ["1", "2"]}
         (self.place / "stop").write_text(str(stop[0] if stop else 0))
         python = self.place / ".venv" / "bin" / "python"
         with (self.place / "log").open("ab") as log:
             process = subprocess.Popen(
-                (str(python), str(DRIVER), json.dumps(AXES)),
+                (str(python), str(DRIVER), json.dumps(axes)),
                 cwd=self.place,
                 env={**os.environ, "PYTHONPATH": str(self.place)},
                 stdout=log,
@@ -105,17 +105,17 @@ def test_a_comparison_that_is_killed_or_stopped_goes_on_and_leaves_nothing(compa
     stacks = compared.session.clients("cloudformation").list_stacks()["StackSummaries"]
     assert stacks == [] and compared.loads == []
 
-    compared.compare(-signal.SIGKILL, stop=(2, signal.SIGKILL))
+    compared.compare(-signal.SIGKILL, "fp32", stop=(2, signal.SIGKILL))
     first, second = compared.loads
     assert len(compared.endpoints) == 2
     assert "2 endpoints of candidates deleted" in compared.run("--clean")
     assert compared.endpoints == []
 
-    compared.compare(130, stop=(3, signal.SIGINT))
+    compared.compare(130, "fp32", stop=(3, signal.SIGINT))
     assert compared.endpoints == [] and "the endpoints are deleted now" in compared.log
 
     # The cell that was finished is not loaded again; the other is, and again as the control.
-    compared.compare(0)
+    compared.compare(0, "fp32", "int8")
     assert compared.loads == [first, second, second, second, second]
     assert "Measured by an earlier run, and kept: 1 of " in compared.log
     assert compared.endpoints == []
