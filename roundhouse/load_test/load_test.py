@@ -178,7 +178,7 @@ class LoadRunner(ABC, Generic[M, D]):
 
     async def run_counted(self, driver: D, phase: Phase) -> M:
         """Run a phase, judge it and keep it."""
-        reason = (lambda _: None) if self.load.phases else self._hopeless
+        reason = None if self.load.phases else self._hopeless
         measurement = await self.run_phase(driver, phase, reason)
         if not self.interrupted.is_set():
             measurement.verdict = self._judge(measurement)
@@ -200,14 +200,14 @@ class LoadRunner(ABC, Generic[M, D]):
             )
 
     async def run_phase(
-        self, driver: D, phase: Phase, reason_to_stop: Callable[[M], str | None] = lambda _: None
+        self, driver: D, phase: Phase, reason_to_stop: Callable[[M], str | None] | None = None
     ) -> M:
         """Run one phase to its end, or until it is interrupted or there is a reason to stop."""
         measurement, halt = self._new_measurement(phase), asyncio.Event()
 
         def check() -> None:
             self.on_second(measurement)
-            reason = reason_to_stop(measurement)
+            reason = None if reason_to_stop is None else reason_to_stop(measurement)
             if reason is not None and measurement.seconds_seen[-1].second < phase.seconds:
                 measurement.ended_early = measurement.ended_early or reason
                 halt.set()
