@@ -114,7 +114,7 @@ def record(
     held = _hold(session, options, search, run, hold)
     end = datetime.datetime.now(datetime.UTC)
     if served_engine(session.clients, deployment, target) != served:
-        raise _changed(held)
+        raise _change_refusal(held)
     result, found = held.result, search.result
     assert isinstance(result, LoadResult) and isinstance(found, LoadResult)
     (phase,), test = result.phases, result.test
@@ -212,7 +212,7 @@ def record_generator(session: Session, options: LoadOptions, *, run: Bench) -> R
     served = served_copies(session.clients, deployment, entry)
     done = run(session.paths, session.report, options)
     if served_copies(session.clients, deployment, entry) != served:
-        raise _changed(done)
+        raise _change_refusal(done)
     knee = _measured_knee(deployment, served, done)
     lock = record_knee(folder, deployment.name, entry.checkpoint_key, knee)
     return Recorded(entry=knee, lock=lock, report=done)
@@ -256,7 +256,7 @@ def knee_fault(result: GenerationResult) -> str | None:
     return None
 
 
-def _changed(done: LoadReport) -> RoundhouseError:
+def _change_refusal(done: LoadReport) -> RoundhouseError:
     return _refusal("the endpoint changed during the load test", f"the report is {done.page}")
 
 

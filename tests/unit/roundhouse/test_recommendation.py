@@ -1,4 +1,4 @@
-"""A recommendation job against SageMaker's service model: what is asked, printed and refused."""
+"""A recommendation job against SageMaker's service model: what is order, printed and refused."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def request(session, *wanted, model=MODEL):
 def in_endpoint(session, **fields):
     """The session with other fields in every endpoint."""
 
-    def changed():
+    def deployments_with_fields():
         return tuple(
             dataclasses.replace(item, endpoint=item.endpoint.model_copy(update=fields))
             for item in session.deployments()
@@ -102,27 +102,27 @@ def in_endpoint(session, **fields):
 
     class Changed(Session):
         def deployments(self):
-            return changed()
+            return deployments_with_fields()
 
     return Changed(
         **{field.name: getattr(session, field.name) for field in dataclasses.fields(session)}
     )
 
 
-def expect_start(stubs, asked, refused=None):
+def expect_start(stubs, order, refused=None):
     """AWS's answers to the start of a job; the stub holds each request to the service's model."""
-    stubs["s3"].add_response("head_object", {}, {"Bucket": ANY, "Key": asked.archive})
+    stubs["s3"].add_response("head_object", {}, {"Bucket": ANY, "Key": order.archive})
     stubs["s3"].add_response(
-        "put_object", {}, {"Bucket": ANY, "Key": ANY, "Body": asked.payload, "IfNoneMatch": "*"}
+        "put_object", {}, {"Bucket": ANY, "Key": ANY, "Body": order.payload, "IfNoneMatch": "*"}
     )
     arn = "arn:aws:sagemaker:us-east-1:111122223333:"
-    stubs["sagemaker"].add_response("create_model", {"ModelArn": f"{arn}model/m"}, asked.model)
+    stubs["sagemaker"].add_response("create_model", {"ModelArn": f"{arn}model/m"}, order.model)
     operation = "create_inference_recommendations_job"
     if refused is not None:
         stubs["sagemaker"].add_client_error(operation, refused, "too many jobs")
         return
     reply = {"JobArn": f"{arn}inference-recommendations-job/j"}
-    stubs["sagemaker"].add_response(operation, reply, asked.job)
+    stubs["sagemaker"].add_response(operation, reply, order.job)
 
 
 def expect_look(stubs, reply, steps=()):
@@ -137,18 +137,18 @@ def expect_look(stubs, reply, steps=()):
     stub.add_response("list_inference_recommendations_job_steps", {"Steps": rows})
 
 
-def expect_deleted(stubs, asked):
-    stubs["sagemaker"].add_response("delete_model", {}, {"ModelName": asked.model["ModelName"]})
+def expect_deleted(stubs, order):
+    stubs["sagemaker"].add_response("delete_model", {}, {"ModelName": order.model["ModelName"]})
 
 
 def test_a_job_is_started_followed_and_its_table_is_awss_own(session):
     session, stubs = session
-    asked, slept = request(session, "ml.g5.xlarge"), []
-    expect_start(stubs, asked)
+    order, slept = request(session, "ml.g5.xlarge"), []
+    expect_start(stubs, order)
     expect_look(stubs, {"Status": "IN_PROGRESS"}, ("COMPLETED", "IN_PROGRESS"))
     expect_look(stubs, COMPLETED)
-    expect_deleted(stubs, asked)
-    (row,) = run_job(session, asked, slept.append)
+    expect_deleted(stubs, order)
+    (row,) = run_job(session, order, slept.append)
     assert row["Metrics"]["MaxInvocations"] == 3000 and row["Metrics"]["MemoryUtilization"] is None
     assert slept == [15.0]
     for stub in stubs.values():
@@ -168,28 +168,28 @@ def test_a_job_is_started_followed_and_its_table_is_awss_own(session):
 
 def test_the_job_has_the_engine_the_types_and_requests_of_the_dataset(session):
     session, _ = session
-    asked = request(session)
-    config = asked.job["InputConfig"]
+    order = request(session)
+    config = order.job["InputConfig"]
     container = config["ContainerConfig"]
     (own,) = (item for item in session.deployments() if item.name == MODEL)
     target = own.targets[0]
-    assert target.engine_key in asked.archive
-    assert asked.model["ExecutionRoleArn"].endswith(":role/roundhouse-dev-recommender")
-    assert asked.archive in asked.model["PrimaryContainer"]["ModelDataUrl"]
-    assert config["ModelName"] == asked.model["ModelName"] == asked.job["JobName"]
-    assert len(asked.job["JobName"]) <= 63
+    assert target.engine_key in order.archive
+    assert order.model["ExecutionRoleArn"].endswith(":role/roundhouse-dev-recommender")
+    assert order.archive in order.model["PrimaryContainer"]["ModelDataUrl"]
+    assert config["ModelName"] == order.model["ModelName"] == order.job["JobName"]
+    assert len(order.job["JobName"]) <= 63
     assert len(container["SupportedInstanceTypes"]) > 2
     assert {instance_types()[name].gpu for name in container["SupportedInstanceTypes"]} == {"A10G"}
     assert container["Domain"] == "NATURAL_LANGUAGE_PROCESSING"
-    with tarfile.open(fileobj=io.BytesIO(asked.payload)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(order.payload)) as archive:
         bodies = [archive.extractfile(member).read() for member in archive]
     assert 1 < len(bodies) <= 100 and all("inputs" in json.loads(body) for body in bodies)
 
 
 def test_a_model_of_a_shared_endpoint_is_measured_alone(session):
-    asked = request(session[0], model="sentence-embedder-int8")
-    assert "ModelDataUrl" in asked.model["PrimaryContainer"]
-    assert asked.model["PrimaryContainer"].get("Mode", "SingleModel") == "SingleModel"
+    order = request(session[0], model="sentence-embedder-int8")
+    assert "ModelDataUrl" in order.model["PrimaryContainer"]
+    assert order.model["PrimaryContainer"].get("Mode", "SingleModel") == "SingleModel"
 
 
 @pytest.mark.parametrize(
@@ -246,49 +246,49 @@ def test_refuses_an_archive_that_is_not_there(session):
 
 def test_a_job_that_aws_refuses_leaves_no_model(session):
     session, stubs = session
-    asked = request(session)
-    expect_start(stubs, asked, refused="ResourceLimitExceeded")
-    expect_deleted(stubs, asked)
+    order = request(session)
+    expect_start(stubs, order, refused="ResourceLimitExceeded")
+    expect_deleted(stubs, order)
     with pytest.raises(RoundhouseError, match="too many jobs"):
-        run_job(session, asked)
+        run_job(session, order)
     stubs["sagemaker"].assert_no_pending_responses()
 
 
 def test_a_job_that_fails_ends_with_awss_reason_and_leaves_no_model(session):
     session, stubs = session
-    asked = request(session)
-    expect_start(stubs, asked)
+    order = request(session)
+    expect_start(stubs, order)
     expect_look(stubs, {"Status": "FAILED", "FailureReason": "no capacity."})
-    expect_deleted(stubs, asked)
+    expect_deleted(stubs, order)
     with pytest.raises(RoundhouseError, match=r"is FAILED: no capacity\. Log: /aws/sagemaker/Inf"):
-        run_job(session, asked)
+        run_job(session, order)
 
 
 def test_ctrl_c_stops_the_job_and_deletes_its_model(session):
     session, stubs = session
-    asked = request(session)
-    expect_start(stubs, asked)
+    order = request(session)
+    expect_start(stubs, order)
     expect_look(stubs, {"Status": "PENDING"})
     stubs["sagemaker"].add_response(
-        "stop_inference_recommendations_job", {}, {"JobName": asked.job["JobName"]}
+        "stop_inference_recommendations_job", {}, {"JobName": order.job["JobName"]}
     )
-    expect_deleted(stubs, asked)
+    expect_deleted(stubs, order)
 
     def interrupt(_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_job(session, asked, interrupt)
+        run_job(session, order, interrupt)
     stubs["sagemaker"].assert_no_pending_responses()
     assert "SageMaker deletes its endpoints" in session.report.console.file.getvalue()
 
 
 def test_says_how_to_stop_a_job_that_nobody_follows(session):
     session, stubs = session
-    asked = request(session)
-    expect_start(stubs, asked)
+    order = request(session)
+    expect_start(stubs, order)
     stubs["sagemaker"].add_client_error(
         "describe_inference_recommendations_job", "AccessDeniedException", "no"
     )
     with pytest.raises(NotReadyError, match="stop-inference-recommendations-job --job-name round"):
-        run_job(session, asked)
+        run_job(session, order)
