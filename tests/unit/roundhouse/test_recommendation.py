@@ -1,4 +1,4 @@
-"""A recommendation job against SageMaker's service model: what is order, printed and refused."""
+"""A recommendation job against SageMaker's service model: what is sent, printed and refused."""
 
 from __future__ import annotations
 
