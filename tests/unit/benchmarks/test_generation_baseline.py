@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from roundhouse.savings.generation import BaselineRow
 
 from benchmarks.generation_baseline import measure
+from roundhouse.savings.generation import BaselineRow
 
 
 def test_rows_are_medians_of_rounds_after_one_that_is_not_counted():
