@@ -81,11 +81,6 @@ USERS_BETWEEN_PHASES: Final = 3
 """The most by which a phase may begin away from the end of the one before. Source: "Troubleshoot
 Inference Recommender errors".
 """
-RECOMMENDATION_CONFIGURATIONS: Final = 10  # EndpointInputConfigurations
-PARAMETER_COUNT: Final = 5  # CategoricalParameters
-PARAMETER_VALUES: Final = 3  # CategoricalParameterRangeValues
-PARAMETER_NAME_LENGTH: Final = 64  # String64
-PARAMETER_VALUE_LENGTH: Final = 128  # String128
 RECOMMENDATION_RESOURCE_LENGTH: Final = 40
 """Of a job's name, in the names of the models and endpoints that it makes."""
 RECOMMENDER_DOMAINS: Final = ("COMPUTER_VISION", "NATURAL_LANGUAGE_PROCESSING", "MACHINE_LEARNING")

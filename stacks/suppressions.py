@@ -138,7 +138,7 @@ WILDCARDS = (
             " service when it begins, and groups of recommendation jobs' endpoints"
         ),
         resource=ARN.format(service="logs")
-        + r"log-group:/aws/[A-Za-z0-9/-]+(:(log-stream:([A-Za-z0-9-]+)?)?|--(\*:)?)\*",
+        + r"log-group:/aws/[A-Za-z0-9/-]+(:(log-stream:([A-Za-z0-9-]+)?)?|/sm-epc-(\*:)?)\*",
         actions=STREAMS,
     ),
     Wildcard(
@@ -155,12 +155,16 @@ WILDCARDS = (
         ),
     ),
     Wildcard(
-        why="this environment's training jobs, and what its recommendation jobs make",
+        why="this environment's training jobs, and the models that recommendation jobs measure",
         resource=ARN.format(service="sagemaker")
-        + r"(training-job|endpoint|endpoint-config|model)/roundhouse-[a-z0-9-]+--\*",
-        actions=BENCHMARKS
-        | {"sagemaker:AddTags"}
+        + r"(training-job|model)/roundhouse-[a-z0-9-]+--\*",
+        actions=frozenset({"sagemaker:AddTags", "sagemaker:DescribeModel"})
         | {f"sagemaker:{verb}TrainingJob" for verb in ("Create", "Describe", "Stop")},
+    ),
+    Wildcard(
+        why="what AWS makes and deletes for the benchmarks of recommendation jobs",
+        resource=ARN.format(service="sagemaker") + r"(endpoint|endpoint-config|model)/sm-epc-\*",
+        actions=BENCHMARKS,
     ),
     Wildcard(
         why="lists know no resource; they tell names, states and public prices",
