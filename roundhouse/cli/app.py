@@ -40,7 +40,6 @@ from roundhouse.cli import (
     rollback,
     signers,
     status,
-    upgrade,
 )
 from roundhouse.errors import RoundhouseError
 
@@ -91,7 +90,6 @@ for function, example in (
     (prune.prune, prune.EXAMPLE),
     (prices.prices, prices.EXAMPLE),
     (signers.signers, signers.EXAMPLE),
-    (upgrade.upgrade, upgrade.EXAMPLE),
     (check_templates.check_templates, check_templates.EXAMPLE),
     (acceptance.acceptance, acceptance.EXAMPLE),
     (demo.demo, demo.EXAMPLE),

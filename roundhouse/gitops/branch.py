@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from roundhouse import settings
-from roundhouse.errors import NotReadyError, UsageError
+from roundhouse.errors import NotReadyError
 from roundhouse.processes import Command, Outcome, Run
 
 REMOTE = "origin"
@@ -32,27 +31,6 @@ class Branch:
         """Return the commit that the remote has of the branch; None: it has no such branch."""
         listed = self._git("ls-remote", "--heads", REMOTE, self._ref).split()
         return listed[0] if listed else None
-
-    def fetch(self) -> None:
-        """Read the branch from the remote; one that is not there is none."""
-        self._outcome("fetch", "--quiet", REMOTE, f"+{self._ref}:{self._fetched_ref}")
-
-    def tip(self) -> str | None:
-        """Return the branch's commit, the fetched one first; None: there is no such branch."""
-        for ref in (self._fetched_ref, self._ref):
-            found = self._outcome("rev-parse", "--verify", "--quiet", ref)
-            if found.code == 0:
-                return found.output.strip()
-        return None
-
-    @contextmanager
-    def work_tree(self, place: Path, commit: str) -> Iterator[Path]:
-        """Check a commit out into a folder that is not there yet, and remove it at the end."""
-        self._git("worktree", "add", "--quiet", "--detach", str(place), commit)
-        try:
-            yield place
-        finally:
-            self._outcome("worktree", "remove", "--force", str(place))
 
     def read(self, commit: str, file: str) -> str | None:
         """Return a file's text at a commit of the branch; None where it has no such file."""
@@ -78,16 +56,6 @@ class Branch:
             tree = self._git("write-tree", **variables).strip()
         return self._git("commit-tree", tree, "-p", parent, "-m", message).strip()
 
-    def replace_local(self, commit: str) -> None:
-        """Let the repository's own branch be at a commit. Raises UsageError for a user on it."""
-        current = self._outcome("symbolic-ref", "--quiet", "HEAD").output.strip()
-        if current == self._ref:
-            raise UsageError(
-                f"The repository is on branch {self.name}, which this command writes; switch to "
-                "another one (`git switch main`), then try again."
-            )
-        self._git("update-ref", self._ref, commit)
-
     def replace(self, before: str | None, after: str | None) -> None:
         """Let the remote's branch be at `after` (None: gone), where it is at `before` now.
 
@@ -99,10 +67,6 @@ class Branch:
     @property
     def _ref(self) -> str:
         return f"refs/heads/{self.name}"
-
-    @property
-    def _fetched_ref(self) -> str:
-        return f"refs/remotes/{REMOTE}/{self.name}"
 
     def _git(self, *arguments: str, stdin: str | None = None, **variables: str) -> str:
         outcome = self._outcome(*arguments, stdin=stdin, **variables)
