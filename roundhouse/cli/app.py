@@ -18,27 +18,20 @@ from roundhouse.cli import (
     check,
     check_captures,
     check_templates,
-    comment,
     compare,
     demo,
     deploy,
     destroy,
     drift,
-    environments,
-    gitops,
-    headers,
-    images,
     invoke,
     lengths,
     local_cloud,
     new,
     plan,
-    prices,
     promote,
     prune,
     recommend,
     rollback,
-    signers,
     status,
 )
 from roundhouse.errors import RoundhouseError
@@ -65,12 +58,9 @@ app = typer.Typer(
 )
 for function, example in (
     (new.new, new.EXAMPLE),
-    (headers.headers, headers.EXAMPLE),
     (check.check, check.EXAMPLE),
     (build.build, build.EXAMPLE),
     (plan.plan, plan.EXAMPLE),
-    (comment.comment, comment.EXAMPLE),
-    (environments.environments, environments.EXAMPLE),
     (deploy.deploy, deploy.EXAMPLE),
     (invoke.invoke, invoke.EXAMPLE),
     (bench.bench, bench.EXAMPLE),
@@ -83,19 +73,15 @@ for function, example in (
     (status.status, status.EXAMPLE),
     (drift.drift, drift.EXAMPLE),
     (check_captures.check_captures, check_captures.EXAMPLE),
-    (images.images, images.EXAMPLE),
     (promote.promote, promote.EXAMPLE),
     (rollback.rollback, rollback.EXAMPLE),
     (destroy.destroy, destroy.EXAMPLE),
     (prune.prune, prune.EXAMPLE),
-    (prices.prices, prices.EXAMPLE),
-    (signers.signers, signers.EXAMPLE),
     (check_templates.check_templates, check_templates.EXAMPLE),
     (acceptance.acceptance, acceptance.EXAMPLE),
     (demo.demo, demo.EXAMPLE),
 ):
     app.command(epilog=f"Example: {example}")(function)
-app.add_typer(gitops.gitops, name="gitops")
 
 
 def exit_code() -> int:

@@ -201,12 +201,6 @@ def _state_machine(clients: Clients, name: str, properties: Properties) -> dict[
     }
 
 
-def _schedule(clients: Clients, name: str, _: Properties) -> dict[str, Any]:
-    found = clients("scheduler").get_schedule(Name=name)
-    kept = ("FlexibleTimeWindow", "ScheduleExpression", "State", "Target")
-    return {key: found.get(key) for key in kept}
-
-
 READERS: dict[str, Reader] = {
     "AWS::S3::Bucket": _bucket,
     "AWS::S3::BucketPolicy": _bucket_policy,
@@ -219,7 +213,6 @@ READERS: dict[str, Reader] = {
     "AWS::ECR::Repository": _repository,
     "AWS::CodeBuild::Project": _project,
     "AWS::Lambda::Function": _function,
-    "AWS::Scheduler::Schedule": _schedule,
     "AWS::StepFunctions::StateMachine": _state_machine,
 }
 PARTIAL = frozenset(
@@ -227,7 +220,6 @@ PARTIAL = frozenset(
         ("AWS::CodeBuild::Project", "Environment"),
         ("AWS::CodeBuild::Project", "Source"),
         ("AWS::S3::Bucket", "PublicAccessBlockConfiguration"),
-        ("AWS::Scheduler::Schedule", "Target"),
     )
 )
 """Properties to which the service adds defaults of its own."""

@@ -28,8 +28,9 @@ TOKEN = "hf_token"
 
 
 def write_headers(root, model, **variables):
-    """Run `roundhouse headers`; return how it ended."""
-    command = (sys.executable, "-m", "roundhouse", "headers", model, "--root", str(root))
+    """Run `roundhouse check --fetch-headers`; return how it ended."""
+    command = (sys.executable, "-m", "roundhouse", "check", "--fetch-headers", model)
+    command += ("--root", str(root))
     without = {name: text for name, text in os.environ.items() if name != "HF_TOKEN"}
     return subprocess.run(
         command, cwd=ROOT, env={**without, **variables}, capture_output=True, text=True

@@ -19,8 +19,8 @@ from roundhouse.text import choices
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
-VERBS = ("new", "check", "build", "deploy", "invoke", "bench", "card")
-VERBS += ("up", "down", "status", "images", "prune", "demo", "headers")
+VERBS = ("new", "check", "plan", "build", "deploy", "status", "invoke", "bench", "compare")
+VERBS += ("recommend", "promote", "rollback", "drift", "destroy", "prune", "up", "down", "demo")
 
 
 def _run(*words: str):
@@ -118,7 +118,6 @@ def test_refuses_wrong_usage_with_exit_code_2(capsys, monkeypatch):
     [
         ("deploy --env lokal", "did you mean 'local'?"),
         ("build --env dev --model sentence-embeder", "; did you mean 'sentence-embedder'?"),
-        ("card sentence-embeder --env dev", "; did you mean 'sentence-embedder'?"),
         ("invoke text-shard --env dev hi", "; did you mean 'text-shared'?"),
         ("bench text-shard --env dev", "; did you mean 'text-shared'?"),
         ("bench --url http://h --model sentence-embeder", "; did you mean 'sentence-embedder'?"),

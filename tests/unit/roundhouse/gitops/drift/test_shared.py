@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from onboarding.environment_spec import EnvironmentSpec
-from roundhouse.gitops.drift.difference import differ_of
+from roundhouse.gitops.drift.difference import Difference, differ_of
+from roundhouse.gitops.drift.environment import drift_markdown
 from roundhouse.gitops.drift.shared import shared_drift
 from roundhouse.gitops.drift.stack import DeployedStack
+from roundhouse.gitops.markdown import MOST_CHARACTERS
 from stacks.access import arns
 from stacks.slack import slack_channel
 
@@ -86,45 +88,13 @@ def test_slack_channel_that_is_gone_is_drift():
     assert what.startswith("SlackChannelConfiguration") and live is None
 
 
-class Scheduler:
-    """One schedule, as `GetSchedule` answers; botocore's model of 2021-06-30."""
-
-    def __init__(self, state):
-        self.state = state
-
-    def get_schedule(self, Name):
-        return {
-            "Name": Name,
-            "GroupName": "default",
-            "ScheduleExpression": "rate(1 day)",
-            "ScheduleExpressionTimezone": "UTC",
-            "FlexibleTimeWindow": {"Mode": "OFF"},
-            "State": self.state,
-            "Target": {"Arn": "arn:p", "RoleArn": "arn:r", "Input": "{}"},
-        }
-
-
-@pytest.mark.parametrize(
-    ("state", "expected"),
-    [("ENABLED", {}), ("DISABLED", {"State of Schedule daily": ("ENABLED", "DISABLED")})],
-)
-def test_schedule_that_somebody_disabled_is_drift(state, expected):
-    properties = {
-        "ScheduleExpression": "rate(1 day)",
-        "FlexibleTimeWindow": {"Mode": "OFF"},
-        "State": "ENABLED",
-        "Target": {"Arn": "arn:p", "RoleArn": "arn:r"},
-    }
-    resource = {"Type": "AWS::Scheduler::Schedule", "Properties": properties}
-    stack = DeployedStack(
-        name="roundhouse-dev-endpoint-tiny",
-        part="tiny",
-        template={"Resources": {"CaptureCheckSchedule": resource}},
-        environment=ENVIRONMENT,
-        ids={"CaptureCheckSchedule": "daily"},
-        tags={},
-        is_protected=True,
-    )
-    clients = {"scheduler": Scheduler(state)}
-    found = shared_drift(clients.__getitem__, stack, differ_of("tiny"))
-    assert {item.what: (item.deployed, item.live) for item in found} == expected
+def test_drift_is_one_text_within_the_forges_limit():
+    assert drift_markdown("dev", ()) == "dev is as deployed."
+    given = {"endpoint": "tiny", "deployed": 1.0, "live": "@acme <b>"}
+    found = [Difference(what=f"weight {number} " + "x" * 100, **given) for number in range(900)]
+    text = drift_markdown("dev", found[:1])
+    assert text.startswith("1 thing of dev changed by hand, or no file names any more.")
+    assert f"| tiny | weight 0 {'x' * 100} | " in text
+    assert "@acme" not in text and "<b>" not in text.replace("\\<", "")
+    long = drift_markdown("dev", found)
+    assert len(long) <= MOST_CHARACTERS and "cut at 65,000 characters" in long

@@ -1,4 +1,4 @@
-"""Reads AWS's Price List and writes onboarding/data/prices.yaml.
+"""Reads AWS's Price List and writes onboarding/data/prices.yaml; `make prices` runs it.
 
 Sources: AWS Price List Query API (`GetProducts`); attribute names as its SageMaker and CodeBuild
 products have them.
@@ -6,9 +6,12 @@ products have them.
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,10 +20,12 @@ from typing import Any
 import yaml
 
 from onboarding.platform import instance_types
-from onboarding.prices import PriceList, RegionPrices
+from onboarding.prices import PRICES_FILE, PriceList, RegionPrices, price_list
 from onboarding.replacement import replace_text
-from roundhouse.aws.clients import Client, calling
+from roundhouse.aws.clients import Client, aws_clients, calling
 from roundhouse.errors import RoundhouseError
+from roundhouse.paths import current_paths
+from roundhouse.session import LOCAL, valid_tree
 
 API_REGION = "us-east-1"
 """The Price List API has a few regions alone, and each answers for all."""
@@ -33,7 +38,7 @@ CODEBUILD_USAGE = re.compile(
 CODEBUILD_SYSTEMS = {"Linux": "linux", "LinuxGPU": "linux-gpu"}
 HEADER = """\
 # USD an hour of one SageMaker hosting or training instance, and USD a minute of one CodeBuild
-# build, by region; written by `roundhouse prices --update`. A type that is not listed has no known
+# build, by region; written by `make prices`. A type that is not listed has no known
 # price, and nothing is computed from it.
 """
 
@@ -131,3 +136,26 @@ def _on_demand(product: Mapping[str, Any], units: Sequence[str]) -> Iterator[flo
                 raise ValueError(f"price {usd}")
             if price["unit"] in units and usd > 0:
                 yield usd
+
+
+def main() -> int:
+    """Read the prices of the regions that are given, or of those of environments/."""
+    parser = argparse.ArgumentParser(description="Write AWS's prices into onboarding/data.")
+    parser.add_argument("regions", nargs="*", help="default: those of environments/")
+    given = parser.parse_args().regions
+    try:
+        paths = current_paths(None)
+        environments = () if given else valid_tree(paths).environments.values()
+        regions = sorted({*given, *(item.region for item in environments if item.name != LOCAL)})
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        found = with_updates(price_list(), aws_clients(API_REGION)("pricing"), regions, today)
+        write_prices(paths.code / "onboarding" / "data" / PRICES_FILE, found)
+    except RoundhouseError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    print(f"{PRICES_FILE}: {', '.join(regions)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

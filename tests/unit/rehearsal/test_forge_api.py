@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.local_cloud.forge.forge_client import commit, git, job, running_forge
+from tests.rehearsal.forge_client import commit, git, job, running_forge
 
 pytestmark = pytest.mark.unit
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from local_cloud.forge import issues, pull_requests, workflow_runs
-from local_cloud.forge.git import BareRepository, serve_http
-from local_cloud.forge.identity import SigningKey, TokenRefusedError, job_claims
-from local_cloud.forge.records import ACTIONS, WRITE, Repository, Run, Store, Token, User
-from local_cloud.forge.routes import RefusedError, Request, Response, not_found
+from tests.rehearsal.forge import issues, pull_requests, workflow_runs
+from tests.rehearsal.forge.git import BareRepository, serve_http
+from tests.rehearsal.forge.identity import SigningKey, TokenRefusedError, job_claims
+from tests.rehearsal.forge.records import ACTIONS, WRITE, Repository, Run, Store, Token, User
+from tests.rehearsal.forge.routes import RefusedError, Request, Response, not_found
 
 API = "/api/v3"
 ROUTES = (*issues.ROUTES, *pull_requests.ROUTES, *workflow_runs.ROUTES)
@@ -126,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
         self.of.requests.append((self.command, self.template, response.status))
         self._send(response)
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer
 
     def _response(self, path: str, query: str, body: bytes) -> Response:
         values = dict(parse_qsl(query, keep_blank_values=True))

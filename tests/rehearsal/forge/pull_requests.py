@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from local_cloud.forge.issues import new_issue, start_on
-from local_cloud.forge.records import Document, Event, Repository, Token
-from local_cloud.forge.routes import (
+from tests.rehearsal.forge.issues import new_issue, start_on
+from tests.rehearsal.forge.records import Document, Event, Repository, Token
+from tests.rehearsal.forge.routes import (
     RefusedError,
     Request,
     Response,

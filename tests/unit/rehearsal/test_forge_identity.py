@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from local_cloud.forge.identity import SigningKey
-from tests.unit.local_cloud.forge.forge_client import job, running_forge
+from tests.rehearsal.forge.identity import SigningKey
+from tests.rehearsal.forge_client import job, running_forge
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ import yaml
 from botocore.stub import Stubber
 
 from onboarding.prices import PriceList, RegionPrices, price, price_list
+from roundhouse.dev.prices import read_region, with_updates, write_prices
 from roundhouse.errors import RoundhouseError
-from roundhouse.gitops.price_update import read_region, with_updates, write_prices
 
 pytestmark = pytest.mark.unit
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from local_cloud.forge.records import WRITE, Job, Run
+from tests.rehearsal.forge.records import WRITE, Job, Run
 
 ISSUER = "https://token.actions.githubusercontent.com"
 KEY_ID = "forge"

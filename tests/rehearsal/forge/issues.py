@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from local_cloud.forge.records import Document, Event, Repository, User
-from local_cloud.forge.routes import Request, Response, Route, invalid, not_found, page
+from tests.rehearsal.forge.records import Document, Event, Repository, User
+from tests.rehearsal.forge.routes import Request, Response, Route, invalid, not_found, page
 
 MOST_CHARACTERS = 65536
 ISSUE = "/repos/{owner}/{repo}/issues/{issue_number}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from local_cloud.forge.records import Document, Repository, Run, Store, Token
+from tests.rehearsal.forge.records import Document, Repository, Run, Store, Token
 
 PAGE, LARGEST_PAGE = 30, 100
 NOT_ACCESSIBLE = "Resource not accessible by integration"

@@ -7,8 +7,8 @@ from urllib.parse import unquote
 
 import yaml
 
-from local_cloud.forge.records import Document, Environment, Event, Repository, Run
-from local_cloud.forge.routes import (
+from tests.rehearsal.forge.records import Document, Environment, Event, Repository, Run
+from tests.rehearsal.forge.routes import (
     Request,
     Response,
     Route,

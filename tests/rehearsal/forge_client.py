@@ -10,8 +10,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from local_cloud.forge.records import Job
-from local_cloud.forge.server import Forge
+from tests.rehearsal.forge.records import Job
+from tests.rehearsal.forge.server import Forge
 from tests.rehearsal.openapi import Operations
 
 WORKFLOW = """\

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from local_cloud.forge.git import BareRepository
+from tests.rehearsal.forge.git import BareRepository
 
 Document = dict[str, Any]
 WRITE = "write"
