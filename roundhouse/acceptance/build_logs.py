@@ -8,7 +8,7 @@ from pathlib import Path
 from onboarding.names import builder_project, training_job_prefix
 from roundhouse.aws.clients import Clients, calling
 from roundhouse.deploy.builds.codebuild import log_location
-from roundhouse.deploy.builds.job import LOG_GROUP
+from roundhouse.deploy.builds.execution import LOG_GROUP
 from roundhouse.session import Session
 
 ROUTES = ("cpu", "gpu", "fleet", "images")

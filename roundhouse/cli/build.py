@@ -11,8 +11,7 @@ from roundhouse.cli.options import AllowDirty, Env, Form, Format, Root
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roundhouse.deploy.builds.checkpoint_requests import CheckpointRequest
-    from roundhouse.deploy.builds.engine_requests import EngineRequest
+    from roundhouse.deploy.builds.requests import CheckpointRequest, EngineRequest
     from roundhouse.report import Report
     from roundhouse.session import Session
 
@@ -62,8 +61,7 @@ def build(
     """
     from roundhouse.cli.images import build_or_show_images
     from roundhouse.deploy.builds import engines
-    from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
-    from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError, outcome
+    from roundhouse.deploy.builds.requests import EnginesNotBuiltError, missing_checkpoints, outcome
     from roundhouse.errors import UsageError
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
@@ -109,7 +107,7 @@ def _print_preview(
     """Print what would be built, where, for how long and how much."""
     import dataclasses
 
-    from roundhouse.gitops.build_preview import COLUMNS, build_preview, checkpoint_preview
+    from roundhouse.gitops.build_estimates import COLUMNS, build_preview, checkpoint_preview
     from roundhouse.report import print_json, table
 
     previews = [

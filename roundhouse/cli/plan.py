@@ -78,7 +78,7 @@ def plan(
     """
     from roundhouse.errors import UsageError
     from roundhouse.gitops.plan_comment import require_head
-    from roundhouse.gitops.plan_file import read_plan_file
+    from roundhouse.gitops.plan_document import read_plan_file
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
 

@@ -87,7 +87,7 @@ def show_environments(paths: Paths, env: str | None, form: Format) -> None:
     """Print the environments that workflows deploy, or one of them. Raises RoundhouseError."""
     from onboarding.tree import read_tree
     from roundhouse.errors import RoundhouseError
-    from roundhouse.gitops.pipeline import pipeline_environments
+    from roundhouse.gitops.set_up import pipeline_environments
     from roundhouse.report import print_json
     from roundhouse.text import choices
 
@@ -105,7 +105,7 @@ def show_environments(paths: Paths, env: str | None, form: Format) -> None:
 
 def show_signer(paths: Paths, report: Report, env: str, form: Format) -> None:
     """Print the public key that an environment's engines are signed with."""
-    from roundhouse.deploy.signing import key_text, signing_key
+    from roundhouse.deploy.verification import key_text, signing_key
     from roundhouse.report import print_json
     from roundhouse.session import open_session
 

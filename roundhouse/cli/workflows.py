@@ -25,12 +25,12 @@ def write_workflows(
     """
     from onboarding.tree import read_tree
     from roundhouse.errors import UsageError
-    from roundhouse.gitops.pipeline import pipeline_environments
     from roundhouse.gitops.set_up import (
         block_steps,
         environment_edits,
         github_steps,
         gitlab_steps,
+        pipeline_environments,
         pipeline_files,
         repository_of,
         write_pipeline,

@@ -10,7 +10,7 @@ from roundhouse.compare.cells import Cell
 from roundhouse.compare.run import Run
 from roundhouse.compare.tree import cell_model
 from roundhouse.deploy.builds.engines import missing_engines
-from roundhouse.gitops.build_preview import build_preview
+from roundhouse.gitops.build_estimates import build_preview
 from roundhouse.text import quantity
 
 COLUMNS = ("candidate", "what is done", "build minutes", "build USD", "endpoint USD")

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from roundhouse.errors import RoundhouseError
 from roundhouse.gitops.markdown import MOST_CHARACTERS, cut_body, markdown
 from roundhouse.gitops.plan_document import EnvironmentPlan, Plan
-from roundhouse.gitops.plan_section import Section
-from roundhouse.gitops.plan_text import headline, notes, sections
+from roundhouse.gitops.plan_text import Section, headline, notes, sections
 from roundhouse.text import quantity
 
 COMMENT_MARKER = "<!-- roundhouse:plan -->"

@@ -18,8 +18,7 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from onboarding.tree import Tree
 from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
-from roundhouse.gitops.checkpoint_copies import copy_checkpoints
-from roundhouse.gitops.copies import Copied, Store, copy_engines
+from roundhouse.gitops.copies import Copied, Store, copy_checkpoints, copy_engines
 from roundhouse.gitops.gates import (
     checkpoint_evidence,
     checkpoint_faults,

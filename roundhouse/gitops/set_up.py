@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 
+from onboarding import names
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec
 from onboarding.replacement import replace_text
+from onboarding.tree import Tree
 from onboarding.yaml_text import load_yaml
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
-from roundhouse.gitops.pipeline import PipelineEnvironment
+from roundhouse.session import LOCAL
 
 ForgeName = Literal["github", "gitlab"]
 GITHUB_FILES = (".github/workflows/*.yml", ".github/actions/*/action.yml",
@@ -260,3 +262,52 @@ def _text(path: Path) -> str:
         raise NotReadyError(
             f"{path}: is missing from this checkout; `git checkout -- {path.name}` restores it."
         ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineEnvironment:
+    """One environment of the workflows; `roles` holds the ARN of each by its purpose."""
+
+    name: str
+    account: str
+    region: str
+    promotes_from: str | None
+    roles: dict[str, str]
+    has_roles: bool
+    """Whether the file names a repository, for whose workflows the access stack makes the roles."""
+    session_seconds: int
+    """How long the build and deploy roles' sessions may last."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return asdict(self)
+
+
+def pipeline_environments(tree: Tree) -> list[PipelineEnvironment]:
+    """Return all environments but the local cloud; one that receives comes after its source."""
+    ordered: dict[str, EnvironmentSpec] = {}
+    visited = {LOCAL}
+
+    def visit(name: str) -> None:
+        spec = tree.environments.get(name)
+        if spec is None or name in visited:
+            return
+        visited.add(name)
+        if spec.promotes_from is not None:
+            visit(spec.promotes_from)
+        ordered[name] = spec
+
+    for name in sorted(tree.environments):
+        visit(name)
+    return [
+        PipelineEnvironment(
+            name=name,
+            account=spec.account,
+            region=spec.region,
+            promotes_from=spec.promotes_from,
+            roles={role: names.pipeline_role_arn(spec, role) for role in names.PIPELINE_ROLES},
+            has_roles=spec.github is not None,
+            session_seconds=spec.session_seconds,
+        )
+        for name, spec in ordered.items()
+    ]

@@ -30,8 +30,7 @@ from onboarding.text_generation.spec import GenerationSourceSpec
 from onboarding.tree import Tree, read_tree
 from roundhouse.aws.clients import Clients, aws_clients
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
-from roundhouse.inspection.hub import hub_files
-from roundhouse.inspection.source_files import SourceFiles, bucket_parts
+from roundhouse.inspection.source_files import SourceFiles, bucket_parts, hub_files
 from roundhouse.paths import Paths
 from roundhouse.processes import Command, Processes, Run
 from roundhouse.settings import child_environment, inherited

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onboarding.aws_limits import endpoint_quota
-from roundhouse.deploy.quota_needs import REQUEST
-from roundhouse.deploy.quotas import read_quotas
+from roundhouse.deploy.quotas import REQUEST, read_quotas
 from roundhouse.errors import AwsError, RoundhouseError
 from roundhouse.session import Session
 

@@ -9,9 +9,9 @@ from rich.table import Table
 from onboarding.deployment import Deployment, Variant
 from onboarding.prices import price
 from roundhouse.compare.sizing import size
-from roundhouse.deploy.builds.engine_requests import EngineRequest
+from roundhouse.deploy.builds.requests import EngineRequest
 from roundhouse.errors import AwsError, NotReadyError, RoundhouseError, UsageError
-from roundhouse.gitops.build_preview import build_preview
+from roundhouse.gitops.build_estimates import build_preview
 from roundhouse.report import table
 from roundhouse.savings.investment import Fleet, Instances, Investment
 from roundhouse.session import Session

@@ -12,8 +12,8 @@ import pytest
 
 from onboarding.signature import ENVELOPE_NAME
 from roundhouse.deploy import deployment
-from roundhouse.deploy.signing import key_text, signing_key
 from roundhouse.deploy.stacks import environment_templates
+from roundhouse.deploy.verification import key_text, signing_key
 from roundhouse.errors import DeployFailedError
 from roundhouse.gitops.compare import plan_against_deployed
 from roundhouse.gitops.stale import review_of

@@ -9,7 +9,7 @@ from roundhouse.acceptance.assumptions import Assumption, Place
 from roundhouse.acceptance.setup import Setup, TinyModel
 from roundhouse.acceptance.steps.step import AcceptanceContext, AcceptanceStep, no_builder
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
+from roundhouse.deploy.builds.requests import EnginesNotBuiltError
 
 BUILT = "built, signed"
 

@@ -14,14 +14,16 @@ from onboarding.names import artifact_bucket, stack_name
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from roundhouse.aws.clients import Client, Clients, calling, object_sha256
-from roundhouse.deploy.pruning.tags import objects_under
-from roundhouse.gitops.drift.alarms import alarm_drift
-from roundhouse.gitops.drift.difference import Difference, differ_of
-from roundhouse.gitops.drift.endpoint import sagemaker_drift
-from roundhouse.gitops.drift.roles import role_drift
-from roundhouse.gitops.drift.scaling import scaling_drift
+from roundhouse.deploy.prune import objects_under
+from roundhouse.gitops.drift.endpoint import alarm_drift, role_drift, sagemaker_drift, scaling_drift
 from roundhouse.gitops.drift.shared import shared_drift
-from roundhouse.gitops.drift.stack import DeployedStack, deleted_stacks, read_stack
+from roundhouse.gitops.drift.stack import (
+    DeployedStack,
+    Difference,
+    deleted_stacks,
+    differ_of,
+    read_stack,
+)
 from roundhouse.gitops.markdown import cut_body, markdown, markdown_table
 from roundhouse.gitops.template_changes import Template
 from roundhouse.session import Session

@@ -17,7 +17,7 @@ from onboarding.generation_resolve import generation_deployments
 from onboarding.text_generation.checkpoint import read_folder
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
+from roundhouse.deploy.builds.requests import missing_checkpoints
 from tests.local_cloud.account import ROOT
 from tests.text_generation.build.chat_tree import PYTHON, build, spec_of, write_tree
 from tests.unit.engine_build.places import COMMIT, hub

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from onboarding.tree import read_tree
 from roundhouse.cli.app import app
 from roundhouse.errors import RoundhouseError
-from roundhouse.gitops.pipeline import pipeline_environments
+from roundhouse.gitops.set_up import pipeline_environments
 
 pytestmark = pytest.mark.unit
 

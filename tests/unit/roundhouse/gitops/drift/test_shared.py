@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onboarding.environment_spec import EnvironmentSpec
-from roundhouse.gitops.drift.difference import Difference, differ_of
 from roundhouse.gitops.drift.environment import drift_markdown
 from roundhouse.gitops.drift.shared import shared_drift
-from roundhouse.gitops.drift.stack import DeployedStack
+from roundhouse.gitops.drift.stack import DeployedStack, Difference, differ_of
 from roundhouse.gitops.markdown import MOST_CHARACTERS
 from stacks.access import arns
 from stacks.slack import slack_channel
