@@ -93,7 +93,7 @@ def require_possible(setup: Setup) -> None:
         raise RoundhouseError(
             f"Refused: platform {setup.platform.name} of {setup.origin} has no TensorRT, so no "
             "build route has a GPU and a run would show nothing of one; choose an environment "
-            "with another platform (`roundhouse environments` lists them)."
+            "with another platform (`roundhouse status --environments` lists them)."
         )
     if not setup.models:
         raise RoundhouseError(

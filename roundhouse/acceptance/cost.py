@@ -77,7 +77,7 @@ def bound_usd(items: Sequence[Charge], region: str) -> float:
         raise RoundhouseError(
             f"Refused: {SHOWN_PATH} has no price in {region} of {', '.join(unknown)}, so the cost "
             f"has no bound; give it ({options}; hosting and training an hour, others a minute), "
-            "or add it with `roundhouse prices --update`."
+            "or add it with `make prices`."
         )
     return sum(item.usd or 0.0 for item in items)
 

@@ -91,8 +91,8 @@ def total_sentence(costs: Sequence[CellCost], at_most: int | None = None) -> str
     if len(known) < len(built):
         return (
             f"{cells} to measure, at most {hours:.1f} hours of an instance; the cost is not known, "
-            "since the price of an instance or the time of a build is not (`roundhouse prices "
-            "--update` writes prices)."
+            "since the price of an instance or the time of a build is not (`make prices` "
+            "writes prices)."
         )
     total = sum(known) if at_most is None else count * max(known)
     return f"{cells} to measure, at most {total:,.2f} USD with {MINUTES} minutes of each endpoint."

@@ -201,7 +201,7 @@ def _disagreements(
     ):
         yield (
             f"an hour costs {item.usd_per_hour:.4g} USD by the job and {hourly:.4g} by our prices; "
-            "`roundhouse prices --update` reads AWS's list"
+            "`make prices` reads AWS's list"
         )
     if own is None:
         return

@@ -142,10 +142,7 @@ def require_a_saving(found: Sequence[Investment], region: str) -> None:
     unpriced = sorted({group.instance_type for group in groups if group.usd_an_hour is None})
     missing = []
     if unpriced:
-        missing.append(
-            f"{region} has no price of {', '.join(unpriced)} (`roundhouse prices --update --region "
-            f"{region}` reads them)"
-        )
+        missing.append(f"{region} has no price of {', '.join(unpriced)} (`make prices` reads them)")
     if any(group.count is None for group in groups):
         missing.append(f"the instances of the demand are {running[0].proposed.origin}")
     raise RoundhouseError(f"No saving is known: {'; '.join(missing)}.")

@@ -102,10 +102,6 @@ def _shared_reads(environment: EnvironmentSpec) -> tuple[Statement, ...]:
         "ReadProjects": (["codebuild:BatchGetProjects"], [project(environment, "*")]),
         "ReadSigner": (["lambda:GetFunction"], signers),
         "ReadMachine": (["states:DescribeStateMachine"], [machine]),
-        "ReadSchedules": (
-            ["scheduler:GetSchedule"],
-            [arns.arn(environment, "scheduler", f"schedule/default/{own}")],
-        ),
     }
     if environment.alarm_slack is not None:
         operations["ReadSlackChannel"] = (["chatbot:DescribeSlackChannelConfigurations"], ["*"])

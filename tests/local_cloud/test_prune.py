@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from rich.console import Console
-from roundhouse.deploy import prune as tags
 
 from onboarding.fault import FaultsError
 from onboarding.lock import read_lock
 from onboarding.names import UNREFERENCED_TAG, artifact_bucket
 from onboarding.text_generation.checkpoint_lock import write_checkpoint_entry
 from roundhouse.cli.prune import prune_table, summary_lines
+from roundhouse.deploy import prune as tags
 from roundhouse.deploy.prune import Verdict, prune
 from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry

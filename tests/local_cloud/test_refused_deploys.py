@@ -73,7 +73,7 @@ def test_plan_is_deployed_as_it_was_reviewed_or_not_at_all(tiny):
 
 
 def trust(tiny, key):
-    """Names a key in the environment file, as `roundhouse signers` prints it."""
+    """Names a key in the environment file, as `roundhouse status --signer` prints it."""
     path = tiny.paths.tree / "environments" / "local.yaml"
     lines = [line for line in path.read_text().splitlines() if "trusted_signers" not in line]
     path.write_text("\n".join([*lines, f"trusted_signers: [{key}]"]) + "\n")
