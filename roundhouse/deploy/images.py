@@ -150,8 +150,8 @@ def require_pinned_images(session: Session) -> None:
         if digest is None:
             faults.append(
                 f"{where}: {repository} has no tag {pin.tag}; check out the commit whose image it "
-                f"is and run `roundhouse build --images --env {session.environment.name}` there, or "
-                "remove the pin"
+                f"is and run `roundhouse build --images --env {session.environment.name}` there, "
+                "or remove the pin"
             )
         elif pin.digest not in (None, digest):
             faults.append(
