@@ -4,7 +4,7 @@ ROUNDHOUSE := .venv/bin/roundhouse
 # Compiled bytecode is kept: importing aws_cdk and transformers anew costs seconds every time.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-chat down test test-chat gpu-bundle test-gpu acceptance rehearsal check bench doctor environments environments-dev environments-chat lock schema platform-data prices clean
+.PHONY: help demo demo-chat down test test-chat gpu-bundle test-gpu test-aws rehearsal check bench doctor environments environments-dev environments-chat lock schema platform-data prices clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -31,8 +31,8 @@ gpu-bundle: environments ## what a bare machine with an NVIDIA GPU needs for `ma
 test-gpu: ## every row of tests/gpu on this machine's GPU; writes build/gpu/*.json (ROWS="tests/gpu/test_servers.py" for some)
 	@$(firstword $(wildcard .venvs/builder/bin/python) $(PYTHON)) -m tests.gpu $(ROWS)
 
-acceptance: environments ## play the first day of an account in the local cloud, step by step
-	@$(ROUNDHOUSE) acceptance --env local
+test-aws: environments-dev ## build, deploy, roll back and destroy an engine in an account (tests/aws/test_story.py)
+	@.venv/bin/python -m tests.tiers aws
 
 rehearsal: environments-dev ## play the shipped workflows, from a pull request to prod and back
 	@.venv/bin/python -m tests.rehearsal
@@ -40,7 +40,7 @@ rehearsal: environments-dev ## play the shipped workflows, from a pull request t
 check: environments-dev ## ruff, mypy, import contracts, schema drift
 	@.venv/bin/python -m tests.checks
 
-bench: environments ## measure against the bars; writes build/bench/*.json (BENCH="engine_build" for some)
+bench: environments ## measure against the bars; writes build/bench/*.json (BENCH="servers" for some)
 	@.venv/bin/python -m benchmarks $(BENCH)
 
 doctor: ## what this machine lacks, disk included, and the lines that install it

@@ -9,55 +9,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.bert_large import bert_large
-from benchmarks.compare import compare
 from benchmarks.context import Context
-from benchmarks.deploys import deploys
-from benchmarks.engine_build import engine_build
-from benchmarks.generation_front.run import generation_front
-from benchmarks.generation_gate import generation_gate
-from benchmarks.gitops import gitops
-from benchmarks.hostile.local_cloud import hostile_local_cloud
-from benchmarks.hostile.run import hostile
-from benchmarks.large_body import large_body
 from benchmarks.measure import Measure, circumstances, table, write
-from benchmarks.processes import processes
-from benchmarks.repackaging import repackaging
-from benchmarks.scaling_run import scaling
-from benchmarks.server_cpu import server_cpu, server_cpu_wide
-from benchmarks.server_echo import server_echo
-from benchmarks.server_memory import server_memory
-from benchmarks.sizing import sizing
-from benchmarks.soak import soak
-from benchmarks.synth import synth
-from benchmarks.text_generation.load import text_generation
-from benchmarks.triton_front import triton_front
+from benchmarks.runtimes.comparison import runtimes
+from benchmarks.servers.comparison import servers
+from benchmarks.text_generation.comparison import text_generation
 from roundhouse.paths import find_paths
 from roundhouse.processes import Processes
 from roundhouse.settings import inherited
 
 BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
-    "engine_build": engine_build,
-    "repackaging": repackaging,
-    "bert_large": bert_large,
-    "server_cpu": server_cpu,
-    "server_cpu_wide": server_cpu_wide,
-    "server_echo": server_echo,
-    "server_memory": server_memory,
-    "soak": soak,
-    "hostile": hostile,
-    "hostile_local_cloud": hostile_local_cloud,
-    "large_body": large_body,
-    "triton_front": triton_front,
-    "generation_front": generation_front,
-    "processes": processes,
-    "scaling": scaling,
-    "synth": synth,
-    "gitops": gitops,
-    "deploys": deploys,
-    "compare": compare,
-    "sizing": sizing,
-    "generation_gate": generation_gate,
+    "runtimes": runtimes,
+    "servers": servers,
     "text_generation": text_generation,
 }
 

@@ -40,13 +40,11 @@ def _machine() -> str:
 class Bar:
     """A limit that a number is held against."""
 
-    kind: Literal["at most", "at least", "exactly"]
+    kind: Literal["at most", "at least"]
     limit: float
 
     def holds(self, value: float) -> bool:
         """Return True when a value is within the limit."""
-        if self.kind == "exactly":
-            return value == self.limit
         return value <= self.limit if self.kind == "at most" else value >= self.limit
 
     def __str__(self) -> str:

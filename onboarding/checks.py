@@ -30,7 +30,6 @@ from onboarding.platform import (
 )
 from onboarding.rules import (
     between_environments,
-    capture_rules,
     dataset_rules,
     endpoint_rules,
     ensemble_rules,
@@ -78,9 +77,8 @@ MODEL_RULES = (
     + task_rules.RULES
     + tensor_rules.RULES
     + processing_rules.RULES
-    + capture_rules.MODEL_RULES
 )
-ENDPOINT_RULES = endpoint_rules.RULES + capture_rules.RULES
+ENDPOINT_RULES = endpoint_rules.RULES
 ENGINE_RULES = precision_rules.ENGINE_RULES + plugin_rules.ENGINE_RULES + runtime_rules.ENGINE_RULES
 ENVIRONMENT_RULES = environment_rules.RULES + source_access_rules.RULES
 

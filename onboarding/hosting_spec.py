@@ -7,12 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from onboarding.aws_limits import CONCURRENT_INVOCATIONS
-from onboarding.values import TEXT_TASKS, Task, Value
-
-MOST_CAPTURE_HOURS = 24 * 30
-"""Captures are kept for so long."""
-CAPTURE_TASKS: tuple[Task, ...] = (*TEXT_TASKS, "image-classification", "tensors")
-"""Tasks whose captures are compared with the source model."""
+from onboarding.values import Value
 
 InstanceCount = Annotated[int, Field(ge=0, le=10_000)]
 DcgmField = Annotated[str, Field(pattern=r"^DCGM_FI_[A-Z0-9_]+$", max_length=64)]
@@ -69,29 +64,11 @@ class InstancePoolSpec(Value):
     )
 
 
-class CaptureCheckSpec(Value):
-    """`roundhouse check-captures` by a schedule, in AWS; alarms watch what it finds."""
-
-    schedule: str = Field(
-        description="cron(minute hour day month weekday year) or rate(…), in UTC and in quotes, "
-        "such as rate(1 day); once an hour at most"
-    )
-    hours: Annotated[int, Field(ge=1, le=MOST_CAPTURE_HOURS)] = Field(
-        24, description="Hours back from each check whose captures are compared"
-    )
-    sample: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        200, description="Rows that each check asks of the source model again"
-    )
-
-
 class DataCaptureSpec(Value):
     """Requests and answers that the endpoint keeps, under captures/ of the artifact bucket."""
 
     percent: Annotated[int, Field(ge=1, le=100)] = Field(
         description="Share of the requests that is kept"
-    )
-    check: CaptureCheckSpec | None = Field(
-        None, description="Compare captures by a schedule; default: when somebody asks"
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from typing import Literal
 
 from onboarding.aws_limits import NAME_LENGTH
@@ -32,16 +31,6 @@ IMAGES_PREFIX = "images"
 """Bills of materials of container images."""
 CAPTURES_PREFIX = "captures"
 """Captured requests and answers of endpoints."""
-CAPTURE_REPORTS_PREFIX = "capture-reports"
-"""What comparisons of captures with data and source models found."""
-CAPTURE_NAMESPACE = "Roundhouse/Captures"
-"""CloudWatch namespace of those comparisons; dimensions EndpointName and VariantName."""
-CAPTURE_ROWS, CAPTURE_ACCURACY = "CapturedRows", "Accuracy"
-CAPTURE_ACCURACY_UPPER, CAPTURE_INPUT_DRIFT = "AccuracyUpperBound", "InputDrift"
-MAJOR_SHIFT = 0.25
-"""The customary limit of the population stability index: above it, inputs have drifted."""
-CAPTURE_CHECKS_PREFIX = "capture-checks"
-"""Sources of the scheduled comparisons; builds of branches cannot write them."""
 ANSWERS_PREFIX = "answers"
 """Answers of asynchronous endpoints."""
 REQUESTS_PREFIX = "requests"
@@ -162,37 +151,6 @@ def captures_prefix(environment: EnvironmentSpec, endpoint: str) -> str:
     return f"{CAPTURES_PREFIX}/{endpoint_name(environment, endpoint)}"
 
 
-def capture_report_path(
-    environment: EnvironmentSpec, endpoint: str, variant: str, file_name: str
-) -> str:
-    """Object key of one file of a comparison of captures."""
-    return f"{capture_reports_prefix(environment, endpoint)}/{variant}/{file_name}"
-
-
-def capture_reports_prefix(environment: EnvironmentSpec, endpoint: str) -> str:
-    """Prefix of the reports of an endpoint's comparisons of captures."""
-    return f"{CAPTURE_REPORTS_PREFIX}/{endpoint_name(environment, endpoint)}"
-
-
-def capture_check_source(
-    environment: EnvironmentSpec, endpoint: str, engine_keys: Iterable[str]
-) -> str:
-    """Object key of the zip that an endpoint's scheduled comparison runs from.
-
-    Each set of engines has its own, so that no comparison takes the network of another version.
-    """
-    digest = hashlib.sha256(" ".join(sorted(engine_keys)).encode()).hexdigest()[:20]
-    return f"{CAPTURE_CHECKS_PREFIX}/{endpoint_name(environment, endpoint)}/{digest}.zip"
-
-
-def capture_check_route(endpoint: str) -> str:
-    """Route of the CodeBuild project that compares an endpoint's captures.
-
-    No build route, environment or endpoint has two hyphens in a row.
-    """
-    return f"check--{endpoint}"
-
-
 def answers_prefix(environment: EnvironmentSpec, endpoint: str) -> str:
     """Where an asynchronous endpoint's answers lie."""
     return f"{ANSWERS_PREFIX}/{endpoint_name(environment, endpoint)}"
@@ -224,7 +182,7 @@ def adapter_component(environment: EnvironmentSpec, model: str, adapter: str) ->
 
 
 def builder_project(environment: EnvironmentSpec, route: str) -> str:
-    """CodeBuild project of a build route: cpu, gpu, fleet, images, or `capture_check_route`."""
+    """CodeBuild project of a build route: cpu, gpu, fleet or images."""
     return f"roundhouse-{environment.name}-build-{route}"
 
 

@@ -1,14 +1,13 @@
-"""Inputs, outputs and operators of an ONNX file, read without the onnx package and its weights.
-
-The wire format is Protocol Buffers'; the field numbers are those of onnx.proto.
-"""
+"""Inputs, outputs and operators of an ONNX file."""
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, ValueInfoProto
 
 DATATYPES = {
     1: "FP32",
@@ -44,9 +43,6 @@ LARGEST_BYTES = (1 << 31) - 1
 """Of a protobuf message; larger networks keep their weights in other files."""
 EXTERNAL = 1
 """TensorProto.DataLocation of weights in other files."""
-VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
-LONGEST_VARINT = 70
-"""Bits: ten bytes of seven."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,119 +87,54 @@ def way_out_of(datatype: str) -> str:
 
 def read_onnx_header(path: Path) -> OnnxHeader:
     """Read the header of an ONNX file. Raises ValueError with what is wrong, OSError."""
-    if path.stat().st_size > LARGEST_BYTES:
+    from google.protobuf.message import DecodeError
+    from onnx import ModelProto
+
+    size = path.stat().st_size
+    if size > LARGEST_BYTES:
         raise ValueError("has more than 2 GiB, and an ONNX file holds 2 GiB at most")
-    with path.open("rb") as file:
-        try:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError as error:
-            raise ValueError("is empty") from error
-        with mapped:
-            try:
-                return _model(_Message(mapped, 0, len(mapped)))
-            except (IndexError, UnicodeDecodeError) as error:
-                raise ValueError(DAMAGED) from error
+    if size == 0:
+        raise ValueError("is empty")
+    model = ModelProto()
+    try:
+        model.ParseFromString(path.read_bytes())
+        return _header(model)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(DAMAGED) from error
 
 
-@dataclass(frozen=True)
-class _Message:
-    """The bytes of one protobuf message."""
-
-    data: mmap.mmap
-    begin: int
-    end: int
-
-    def fields(self) -> Iterator[tuple[int, int | _Message]]:
-        """Yield field numbers with numbers or messages; texts are messages too."""
-        position = self.begin
-        while position < self.end:
-            tag, position = self._varint(position)
-            wire = tag & 7
-            if tag >> 3 == 0:
-                raise ValueError(DAMAGED)
-            if wire == VARINT:
-                number, position = self._varint(position)
-                yield tag >> 3, number
-            elif wire == LENGTH:
-                length, position = self._varint(position)
-                if length > self.end - position:
-                    raise ValueError(DAMAGED)
-                yield tag >> 3, _Message(self.data, position, position + length)
-                position += length
-            elif wire in (FIXED64, FIXED32):
-                position += 8 if wire == FIXED64 else 4
-            else:
-                raise ValueError(DAMAGED)
-
-    def messages(self, *numbers: int) -> Iterator[_Message]:
-        """Yield the messages of these fields, in their order."""
-        for number, value in self.fields():
-            if number in numbers and isinstance(value, _Message):
-                yield value
-
-    def text(self, number: int) -> str:
-        """Return a field's text; empty where there is none."""
-        found = list(self.messages(number))
-        return self.data[found[-1].begin : found[-1].end].decode() if found else ""
-
-    def number(self, number: int) -> int | None:
-        """Return a field's number; None where there is none."""
-        found = [value for key, value in self.fields() if key == number and isinstance(value, int)]
-        return found[-1] if found else None
-
-    def _varint(self, position: int) -> tuple[int, int]:
-        value = shift = 0
-        while shift < LONGEST_VARINT:
-            byte = self.data[position]
-            position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value, position
-            shift += 7
+def _header(model: ModelProto) -> OnnxHeader:
+    graph = model.graph
+    # protobuf gives a name that is not UTF-8 as bytes.
+    if not all(isinstance(item.name, str) for item in (*graph.input, *graph.output)):
         raise ValueError(DAMAGED)
-
-
-def _model(model: _Message) -> OnnxHeader:
-    graphs = list(model.messages(7))
-    if len(graphs) != 1:
+    if not graph.output:
         raise ValueError(DAMAGED)
-    weights, inputs, outputs, operators = set(), [], [], set()
-    external, places = False, set()
-    for number, value in graphs[0].fields():
-        if not isinstance(value, _Message):
-            continue
-        if number == 1:
-            operators.add(value.text(4))
-        elif number == 5:
-            weights.add(value.text(8))
-            if value.number(14) == EXTERNAL:
-                external = True
-                entries = {item.text(1): item.text(2) for item in value.messages(13)}
-                places.add(entries.get("location", ""))
-        elif number == 11:
-            inputs.append(_tensor(value))
-        elif number == 12:
-            outputs.append(_tensor(value))
-    if not outputs:
-        raise ValueError(DAMAGED)
+    weights = {weight.name for weight in graph.initializer}
+    external = [item for item in graph.initializer if item.data_location == EXTERNAL]
+    places = {
+        entry.value for item in external for entry in item.external_data if entry.key == "location"
+    }
     return OnnxHeader(
-        inputs=tuple(tensor for tensor in inputs if tensor.name not in weights),
-        outputs=tuple(outputs),
-        operators=frozenset(operators),
-        exporter=f"{model.text(2)} {model.text(3)}".strip(),
-        has_external_weights=external,
+        inputs=tuple(_tensor(item) for item in graph.input if item.name not in weights),
+        outputs=tuple(map(_tensor, graph.output)),
+        operators=frozenset(node.op_type for node in graph.node),
+        exporter=f"{model.producer_name} {model.producer_version}".strip(),
+        has_external_weights=bool(external),
         external_names=tuple(sorted(places)),
     )
 
 
-def _tensor(value_info: _Message) -> NetworkTensor:
-    datatype, shape = "a list, a map or another type", None
-    for type_proto in value_info.messages(2):
-        for tensor_type in type_proto.messages(1):
-            number = tensor_type.number(1)
-            datatype = DATATYPES.get(number or 0, f"type {number}")
-            for shape_proto in tensor_type.messages(2):
-                sizes = (dimension.number(1) for dimension in shape_proto.messages(1))
-                # Old exporters write a dynamic axis as size -1, which is a large number here.
-                shape = tuple(-1 if size is None or size >= 1 << 63 else size for size in sizes)
-    return NetworkTensor(name=value_info.text(1), datatype=datatype, shape=shape)
+def _tensor(value_info: ValueInfoProto) -> NetworkTensor:
+    if not value_info.type.HasField("tensor_type"):
+        datatype = "a list, a map or another type"
+        return NetworkTensor(name=value_info.name, datatype=datatype, shape=None)
+    tensor_type, shape = value_info.type.tensor_type, None
+    if tensor_type.HasField("shape"):
+        # Old exporters write a dynamic axis as size -1.
+        shape = tuple(
+            axis.dim_value if axis.HasField("dim_value") else -1 for axis in tensor_type.shape.dim
+        )
+    number = tensor_type.elem_type
+    datatype = DATATYPES.get(number, f"type {number}")
+    return NetworkTensor(name=value_info.name, datatype=datatype, shape=shape)

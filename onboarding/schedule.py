@@ -94,15 +94,6 @@ def schedule_fault(text: str) -> str | None:
     return {"cron": _cron_fault, "rate": _rate_fault, "at": _at_fault}[kind](content)
 
 
-def runs_within_an_hour(text: str) -> bool:
-    """Return whether a valid cron(…) or rate(…) may come more often than once an hour."""
-    kind, _, content = text.partition("(")
-    if kind == "cron":
-        return not content.split()[0].isdigit()
-    value, unit = content.rstrip(")").split()
-    return unit.startswith("minute") and int(value) < 60
-
-
 @cache
 def time_zones() -> frozenset[str]:
     """Every IANA time zone that this machine knows; none where it has no time zone data."""

@@ -1,14 +1,13 @@
 """A shared library for 64-bit Linux, read without loading it: its machine, and what it needs.
 
-The formats are those of the System V ABI (ELF header, program headers, dynamic section); numbers of
-machines and tags as in elf.h.
+Numbers of machines are those of elf.h.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import re
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +16,8 @@ HOST_MACHINE = "x86-64"
 MACHINES = {3: "x86 (32 bits)", 40: "Arm (32 bits)", 62: HOST_MACHINE, 183: "AArch64"}
 TENSORRT_LIBRARY = re.compile(r"libnv(?:infer|infer_plugin|onnxparser)\.so\.(\d+)(?:\.\d+)*")
 """TensorRT's libraries, by the names under which others need them."""
-HEADER, PROGRAM, ENTRY = struct.Struct("<16sHHIQQQIHHHHHH"), "<IIQQQQQQ", "<qQ"
-SHARED_OBJECT, LOAD, DYNAMIC = 3, 1, 2
-END, NEEDED, STRINGS, FLAGS_1 = 0, 1, 5, 0x6FFFFFFB
 PIE = 0x08000000
 """In FLAGS_1: a program, which `dlopen` refuses."""
-LONGEST_NAME = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +58,14 @@ def read_shared_library(path: Path) -> SharedLibrary:
     if data[4:6] == b"\x01\x01" and len(data) > 20:  # 32 bits
         number = int.from_bytes(data[18:20], "little")
         return SharedLibrary(sha256=digest, machine=_machine(number), needed=())
+    from elftools.common.exceptions import ELFError
+    from elftools.construct import ConstructError
+
     try:
         machine, needed = _facts(data)
-        return SharedLibrary(sha256=digest, machine=machine, needed=needed)
-    except (struct.error, IndexError, OverflowError) as error:
+    except (ELFError, ConstructError, LookupError, TypeError, OverflowError) as error:
         raise ValueError("is an ELF file that is damaged or cut short") from error
+    return SharedLibrary(sha256=digest, machine=machine, needed=needed)
 
 
 def tensorrt_misfit(library: SharedLibrary, tensorrt: str) -> Misfit | None:
@@ -95,44 +93,21 @@ def tensorrt_misfit(library: SharedLibrary, tensorrt: str) -> Misfit | None:
 
 def _facts(data: bytes) -> tuple[str, tuple[str, ...]]:
     """Return the machine, and the libraries needed."""
-    _, kind, machine, _, _, offset, _, _, _, size, count, *_ = HEADER.unpack_from(data)
-    if data[4:6] != b"\x02\x01" or kind != SHARED_OBJECT:
+    from elftools.elf.dynamic import DynamicSegment
+    from elftools.elf.elffile import ELFFile
+
+    file = ELFFile(io.BytesIO(data))
+    if file.elfclass != 64 or not file.little_endian or file.header.e_type != "ET_DYN":
         raise ValueError("is an ELF file, and no shared library (.so)")
-    rows = [struct.unpack_from(PROGRAM, data, offset + index * size) for index in range(count)]
-    segments = [(row[3], row[2], row[5]) for row in rows if row[0] == LOAD]
-    tables = [data[row[2] : row[2] + row[5]] for row in rows if row[0] == DYNAMIC]
-    if not tables:
+    segments = (item for item in file.iter_segments() if isinstance(item, DynamicSegment))
+    dynamic = next(segments, None)
+    if dynamic is None:
         raise ValueError("is an ELF file, and no shared library (.so)")
-    entries = _entries(tables[0])
-    if any(tag == FLAGS_1 and value & PIE for tag, value in entries):
+    tags = list(dynamic.iter_tags())
+    if any(tag.entry.d_tag == "DT_FLAGS_1" and tag.entry.d_val & PIE for tag in tags):
         raise ValueError("is a program, and no shared library (.so)")
-    strings = next((_place(segments, value) for tag, value in entries if tag == STRINGS), 0)
-    names = (_string(data, strings + value) for tag, value in entries if tag == NEEDED)
-    return _machine(machine), tuple(names)
-
-
-def _entries(table: bytes) -> list[tuple[int, int]]:
-    entries: list[tuple[int, int]] = []
-    for tag, value in struct.iter_unpack(ENTRY, table[: len(table) // 16 * 16]):
-        if tag == END:
-            break
-        entries.append((tag, value))
-    return entries
-
-
-def _place(segments: list[tuple[int, int, int]], address: int) -> int:
-    """Return where in the file an address lies. Raises IndexError."""
-    for begin, offset, size in segments:
-        if begin <= address < begin + size:
-            return offset + address - begin
-    raise IndexError(address)
-
-
-def _string(data: bytes, begin: int) -> str:
-    end = data.find(b"\0", begin, begin + LONGEST_NAME)
-    if end < 0:
-        raise IndexError(begin)
-    return data[begin:end].decode("ascii", "replace")
+    names = tuple(str(vars(tag)["needed"]) for tag in tags if tag.entry.d_tag == "DT_NEEDED")
+    return _machine(int.from_bytes(data[18:20], "little")), names
 
 
 def _machine(number: int) -> str:

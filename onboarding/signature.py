@@ -2,7 +2,8 @@
 
 Lies in the archive as manifest.dsse.json, beside the manifest whose sha256 it signs; the manifest
 names every other file. Sources: the DSSE protocol (secure-systems-lab/dsse), in-toto Statement v1,
-SLSA provenance v1. Standard library only: Triton's image runs it without packages.
+SLSA provenance v1. `cryptography` is imported where a key or a signature is read: vLLM's image has
+the names of this module alone.
 """
 
 from __future__ import annotations
@@ -14,8 +15,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
-
-from onboarding import p256
 
 MANIFEST_NAME = "manifest.json"
 ENVELOPE_NAME = "manifest.dsse.json"
@@ -164,15 +163,20 @@ def parse_public_key(text: str) -> PublicKey:
 
     Raises SignatureFault.
     """
+    from cryptography.hazmat.primitives.serialization import load_der_public_key
+
     der = _decode_base64(text)
     if der is None:
         raise SignatureFault("is not base64")
-    header, point = der[: len(_KEY_HEADER)], der[len(_KEY_HEADER) :]
-    if header != _KEY_HEADER or len(point) != 64 or not p256.is_point(point):
+    try:
+        if der[: len(_KEY_HEADER)] != _KEY_HEADER or len(der) != len(_KEY_HEADER) + 64:
+            raise ValueError("another kind of key")
+        load_der_public_key(der)
+    except ValueError as fault:
         raise SignatureFault(
             "is not the DER SubjectPublicKeyInfo of a P-256 key, 91 bytes "
             "(`aws kms get-public-key --query PublicKey` prints it)"
-        )
+        ) from fault
     return PublicKey(der)
 
 
@@ -217,13 +221,29 @@ def verify_statement(
     signature = _decode_base64(signed.sig)
     if signature is None:
         raise SignatureFault("its signature is not base64")
-    if not p256.verify(key.der, signature, signed_bytes(signed.statement.encode())):
+    if not _is_signed(key, signature, signed_bytes(signed.statement.encode())):
         raise SignatureFault(f"its signature is not one of key {signed.keyid[:12]}…")
     digest = _subject_sha256(signed.statement, subject)
     if digest != manifest_sha256:
         raise SignatureFault(
             f"it signs a {subject} of sha256 {digest[:12]}…, not {manifest_sha256[:12]}…"
         )
+
+
+def _is_signed(key: PublicKey, signature: bytes, message: bytes) -> bool:
+    """Return True when a DER signature of a message (ECDSA, SHA-256) is the key's."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+    public = load_der_public_key(key.der)
+    assert isinstance(public, EllipticCurvePublicKey)  # `parse_public_key` takes no other
+    try:
+        public.verify(signature, message, ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        return False
+    return True
 
 
 def _decode_base64(text: str) -> bytes | None:

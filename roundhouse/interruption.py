@@ -6,8 +6,6 @@ A library that is being loaded may turn it into an error of its own, or swallow 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 
 _seen: list[int] = []
@@ -40,26 +38,6 @@ def check() -> None:
     """Raise KeyboardInterrupt when a library swallowed the user's."""
     if _seen:
         raise KeyboardInterrupt
-
-
-class TimeIsUp(KeyboardInterrupt):
-    """The time limit of a block; what ends a process on Ctrl-C ends it then too."""
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeIsUp inside the block once it has taken so long. The main thread's alone."""
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise TimeIsUp
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _remember(number: int, frame: FrameType | None) -> None:

@@ -45,13 +45,11 @@ class Session:
     """Those that are worked on, by their names in the tree; empty: all."""
     is_promoted: bool = False
     """True when the files are those of the environment's promotion, which pins a commit."""
-    in_local_cloud: bool = False
-    """True when another environment than `local` has the local cloud for its account."""
 
     @property
     def is_local(self) -> bool:
         """Return whether the account is the local cloud."""
-        return self.in_local_cloud or self.environment.name == LOCAL
+        return self.environment.name == LOCAL
 
     def deployments(self) -> tuple[Deployment, ...]:
         """What the environment deploys of engines, by the files and locks as they are now."""
@@ -83,13 +81,10 @@ def open_session(
     environment: str,
     run: Run | None = None,
     endpoints: tuple[str, ...] = (),
-    *,
-    in_local_cloud: bool = False,
 ) -> Session:
     """Read the tree and point this process's AWS clients at the environment.
 
-    `in_local_cloud`: its account is the local cloud, whatever its name. Raises FaultsError,
-    NotReadyError.
+    Raises FaultsError, NotReadyError.
     """
     from onboarding.resolve import deployments
 
@@ -99,7 +94,7 @@ def open_session(
     deployments(tree, environment, endpoints)
     spec = tree.environments[environment]
     variables = settings.inherited()
-    if in_local_cloud or environment == LOCAL:
+    if environment == LOCAL:
         variables = _local_variables(running_local_cloud(paths), spec)
         settings.adopt_aws(variables)
     return Session(
@@ -111,7 +106,6 @@ def open_session(
         report=report,
         endpoints=endpoints,
         is_promoted=own != paths,
-        in_local_cloud=in_local_cloud,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from onboarding.text_generation.quantizer_route import QUANTIZER_IMAGE
 
-_SIGNATURES = ("onboarding/__init__.py", "onboarding/p256.py", "onboarding/signature.py")
+_SIGNATURES = ("onboarding/__init__.py", "onboarding/signature.py")
 _ENGINE_MANIFEST = (*_SIGNATURES, "onboarding/manifest.py", "onboarding/values.py")
 
 # Of our code a builder image holds a training job's entry alone: a build brings its own source, so

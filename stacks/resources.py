@@ -34,7 +34,6 @@ MODULES = {
     "Lambda": "aws_lambda",
     "Logs": "aws_logs",
     "SageMaker": "aws_sagemaker",
-    "Scheduler": "aws_scheduler",
     "StepFunctions": "aws_stepfunctions",
 }
 """Modules of aws-cdk-lib, by the service of a resource type."""

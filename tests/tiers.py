@@ -70,6 +70,7 @@ TIERS = (
             (".venv", "tests/unit/template_rules"),
             (".venv", "tests/unit/generation_front"),
             (".venv", "tests/unit/benchmarks"),
+            (".venv", "tests/unit/aws"),
         ),
     ),
     Tier(
@@ -94,6 +95,12 @@ TIERS = (
             (".venv", "tests/text_generation/vllm"),
         ),
         apart="make test-chat",
+    ),
+    Tier(
+        name="aws",
+        needs="an AWS account, and leave to spend money in it",
+        suites=((".venv", "tests/aws"),),
+        apart="make test-aws",
     ),
 )
 """Suites begin in this order: the longest first, so that none is left to run alone at the end."""

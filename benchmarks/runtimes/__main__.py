@@ -3,8 +3,7 @@
 FOLDER holds tokenizer.json, checkpoints/NAME of models with trained weights and, where it is not
 installed, wrk/wrk; archives are kept there between runs. OUT: the JSON file, written anew after
 each model. On a machine with an NVIDIA GPU it measures that, elsewhere the CPU. `--tiny`: networks
-of two layers, for tests of the program. `--compile-only` fills the cache of torch.compile.
-docs/benchmarks has the results.
+of two layers, for tests of the program. docs/benchmarks has the results.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from benchmarks.measure import circumstances
 from benchmarks.runtimes.archive import network_name, write_archive
 from benchmarks.runtimes.engines import Client, Device, local_engines
 from benchmarks.runtimes.networks import checkpoint_folder
-from benchmarks.runtimes.servers import REPOSITORY, server_candidates
 from benchmarks.runtimes.workload import Workload, workload
+from benchmarks.servers.candidates import REPOSITORY, ours, triton
 from benchmarks.servers.harness import Harness
 from benchmarks.servers.running_server import Running
 from benchmarks.servers.workload import Request
@@ -83,10 +82,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--models", help=f"of {', '.join(MODELS)}; default: all")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--seconds", type=float, default=60.0, help="for a model's latencies")
     parser.add_argument("--load-seconds", type=float, default=3.0)
-    parser.add_argument("--command", default="python -m benchmarks.runtimes", help="for the JSON")
     options = parser.parse_args(arguments)
     usual = TINY if options.tiny else MODELS
     plan = Plan(
@@ -96,9 +93,6 @@ def main(arguments: Sequence[str]) -> int:
         seconds=options.seconds,
         load_seconds=options.load_seconds,
     )
-    if options.compile_only:
-        _compile(plan)
-        return 0
     rows: list[dict[str, Any]] = []
     for model in plan.models:
         try:
@@ -106,32 +100,18 @@ def main(arguments: Sequence[str]) -> int:
         except Exception as fault:  # the other models' numbers stay worth having
             traceback.print_exc()
             rows.append({"model": model, "failed": f"{type(fault).__name__}: {fault}"[:300]})
-        document = {**_circumstances(plan, options.command), "rows": rows}
+        document = {**_circumstances(plan), "rows": rows}
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 1 if any("failed" in row for row in rows) else 0
 
 
-def _compile(plan: Plan) -> None:
-    """Run the compiled modules once, so that their code is in the cache."""
-    from benchmarks.runtimes.engines import CompiledModule
-    from benchmarks.runtimes.networks import module
-
-    for model in plan.models:
-        compiled = CompiledModule(
-            module(network_name(model), plan.folder), device=plan.device, half=plan.device == "cuda"
-        )
-        for batch in plan.batches(model):
-            compiled.rows(plan.workload(model, batch).feed)
-        print(f"{model} compiled", flush=True)
-
-
-def _circumstances(plan: Plan, command: str) -> dict[str, Any]:
+def _circumstances(plan: Plan) -> dict[str, Any]:
     today = circumstances()
     gpu = torch.cuda.get_device_name(0) if plan.device == "cuda" else None
     versions = {"PyTorch": torch.__version__, "ONNX Runtime": onnxruntime.__version__}
     machine = {"machine": today.machine, "gpu": gpu, "date": today.date}
-    return {**machine, "versions": versions, "command": command}
+    return {**machine, "versions": versions, "command": "python -m benchmarks.runtimes"}
 
 
 def _measure(plan: Plan, model: str) -> list[dict[str, Any]]:
@@ -144,19 +124,12 @@ def _measure(plan: Plan, model: str) -> list[dict[str, Any]]:
     program = plan.folder / "wrk" / "wrk"
     wrk = wrk_program(out, Processes(), program=str(program) if program.is_file() else None)
     harness = Harness(folder=out, wrk=wrk)
-    with harness.start(*server_candidates(model, plan.folder, plan.device)) as servers:
+    candidates = [ours(archive, "our server")]
+    if plan.device == "cpu":
+        candidates.append(triton(archive, plan.folder, "Triton", model=model))
+    with harness.start(*candidates) as servers:
         print(f"{model}: {len(servers)} servers ready", flush=True)
-        engines, failed = [], []
-        for runtime, precision, load in local_engines(name, plan.folder, archive, plan.device):
-            row: dict[str, Any] = {"model": model, "runtime": runtime, "precision": precision}
-            try:
-                engine = Engine(runtime=runtime, precision=precision, run=load())
-                for one in workloads:
-                    engine.run(one.feed)
-                engines.append(engine)
-            except Exception as fault:
-                failed.append({**row, "failed": f"{type(fault).__name__}: {fault}"[:300]})
-            print(f"  {row} loaded or failed: {len(engines)}, {len(failed)}", flush=True)
+        engines, failed = _local_engines(plan, model, workloads)
         engines.append(_duplicate(engines[0]))
         with contextlib.ExitStack() as stack:
             for server in servers.values():
@@ -176,6 +149,26 @@ def _measure(plan: Plan, model: str) -> list[dict[str, Any]]:
         print(f"  {json.dumps(row)}", flush=True)
     weights = "random" if checkpoint_folder(name, plan.folder) is None else "trained"
     return [{**row, "weights": weights} for row in (*rows, *failed)]
+
+
+def _local_engines(
+    plan: Plan, model: str, workloads: Sequence[Workload]
+) -> tuple[list[Engine], list[dict[str, Any]]]:
+    """Return the runtimes of this process that ran every batch, and a row of each other one."""
+    engines, failed = [], []
+    archive = plan.folder / "archives" / model
+    loads = local_engines(network_name(model), plan.folder, archive, plan.device)
+    for runtime, precision, load in loads:
+        row: dict[str, Any] = {"model": model, "runtime": runtime, "precision": precision}
+        try:
+            engine = Engine(runtime=runtime, precision=precision, run=load())
+            for one in workloads:
+                engine.run(one.feed)
+            engines.append(engine)
+        except Exception as fault:
+            failed.append({**row, "failed": f"{type(fault).__name__}: {fault}"[:300]})
+        print(f"  {row} loaded or failed: {len(engines)}, {len(failed)}", flush=True)
+    return engines, failed
 
 
 def _duplicate(engine: Engine) -> Engine:
@@ -250,7 +243,7 @@ def tokens_per_row(sent: Sequence[Workload]) -> float | None:
 
 def _tokens(server: Running) -> dict[str, float]:
     """Return the tokens of our server so far, by kind; Triton counts none."""
-    status, body, _ = server.candidate.request(METRICS)
+    status, body = server.candidate.request(METRICS)
     return (
         {kind: float(value) for kind, value in TOKENS.findall(body.decode())}
         if (status == 200)

@@ -1,27 +1,31 @@
-"""`python -m benchmarks.runtimes.archive NAME FOLDER [--cpu]`: an engine archive, random weights.
+"""Engine archives of the runtime benchmark's networks, as a build publishes them.
 
-Writes FOLDER/archives/NAME as a build publishes it: a Triton model repository and a manifest
-without accuracy and benchmark. FOLDER holds tokenizer.json; the network stays in FOLDER/networks.
-`--cpu`: in FP32 for the CPU.
+A Triton model repository and a manifest without accuracy and benchmark, in FOLDER/archives/NAME;
+FOLDER holds tokenizer.json, and the network stays in FOLDER/networks.
 """
 
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import onnxruntime
 
-from benchmarks.manifest import embedder_manifest
 from benchmarks.runtimes.networks import CLASSES, SIZES, write_network
-from benchmarks.runtimes.servers import REPOSITORY
+from benchmarks.servers.candidates import REPOSITORY
 from engine_build.packaging.archive import model_repository
 from engine_build.packaging.repository import repository
 from engine_build.packaging.served import Served
-from onboarding.manifest import MANIFEST_NAME, ProfileRecord, RuntimeIdentity, TensorRecord
+from onboarding.manifest import (
+    MANIFEST_NAME,
+    BuilderRecord,
+    Manifest,
+    ProfileRecord,
+    RuntimeIdentity,
+    TensorRecord,
+)
 from onboarding.serving_spec import ServingSpec
-from onboarding.values import Runtime
+from onboarding.values import Precision, Runtime
 
 TEXTS = ProfileRecord(batch=(1, 8, 32), sequence=(16, 64, 128))
 PROFILES = {
@@ -63,23 +67,31 @@ def write_archive(name: str, folder: Path, *, cpu: bool) -> None:
     tokenizer = None if size.image else folder / "tokenizer.json"
     runtime: Runtime = "onnxruntime" if cpu else "onnxruntime-cuda"
     whole = repository(served, network, tokenizer, runtime=runtime, code_roots=(REPOSITORY,))
-    precision = "fp32" if cpu else "fp16"
-    manifest = embedder_manifest(
-        name,
-        width=size.width,
-        profile=profile,
+    precision: Precision = "fp32" if cpu else "fp16"
+    manifest = Manifest(
+        model=name,
         task=served.task,
-        inputs=served.client_inputs,
-        outputs=served.client_outputs,
-        engine_file=whole.engine_file,
-        tokenizer_file=whole.tokenizer_file,
+        engine_key="0" * 20,
         network_keys={precision: "1" * 20},
         platform="random-weights",
         runtime=RuntimeIdentity(name=runtime, version=onnxruntime.__version__),
         compute_capability="cpu" if cpu else _compute_capability(),
         requested_precision=precision,
         precision=precision,
+        decision="for measuring",
+        engine_file=whole.engine_file,
+        tokenizer_file=whole.tokenizer_file,
+        inputs=served.client_inputs,
+        outputs=served.client_outputs,
+        optimization_profiles=(profile,),
+        max_batch_size=profile.batch[2],
         files=model_repository(draft, whole.files),
+        accuracy=(),
+        compile_checks=(),
+        benchmark=(),
+        load_seconds=0.0,
+        host_memory_mib=0.0,
+        builder=BuilderRecord(machine="x86_64", built_at="2026-01-01T00:00:00Z"),
     )
     (draft / MANIFEST_NAME).write_bytes(manifest.to_bytes())
     draft.rename(final)
@@ -99,9 +111,3 @@ def _records(image: int, width: int) -> tuple[tuple[TensorRecord, ...], tuple[Te
     names = ("input_ids", "attention_mask", "token_type_ids")
     tokens = tuple(TensorRecord(name=name, datatype="INT64", shape=(-1, -1)) for name in names)
     return tokens, (TensorRecord(name="sentence_embedding", datatype="FP32", shape=(-1, width)),)
-
-
-if __name__ == "__main__":
-    name, folder, *options = sys.argv[1:]
-    if not (Path(folder) / "archives" / name).is_dir():
-        write_archive(name, Path(folder), cpu="--cpu" in options)

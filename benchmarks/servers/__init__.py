@@ -1,1 +1,1 @@
-"""Shared by benchmarks of servers: candidates, their load, paired rounds, programs."""
+"""Our server beside Triton, and the engine with no server."""

@@ -1,4 +1,4 @@
-"""An archive of MiniLM with its texts, and the environment of the servers beside ours."""
+"""An archive of MiniLM with its texts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from benchmarks.context import Context
 from benchmarks.servers.workload import shuffled_texts
-from benchmarks.trees import MODEL, build_command, tree_with
-from roundhouse.dev.environments import prepare, this_workshop
-from roundhouse.dev.recipes import BENCH
-from roundhouse.errors import NotReadyError
 from roundhouse.paths import Paths
+from roundhouse.processes import Command
 
+MODEL, ENVIRONMENT = "sentence-embedder", "local"
 MAX_TOKENS = 128
 
 
@@ -39,23 +39,18 @@ class Fixtures:
         return self.archive / MODEL / "1" / "tokenizer.json"
 
 
-def prepare_bench_environment(context: Context) -> None:
-    """Make the environment of what our servers are measured against. Raises ValueError."""
-    try:
-        prepare(this_workshop(context.paths.code, context.run), (BENCH,))
-    except NotReadyError as error:
-        raise ValueError(str(error)) from error
-
-
 def minilm(context: Context, folder: Path) -> Fixtures:
     """Return the archive of MiniLM FP32, built by the real command line unless it is known.
 
     Raises ValueError.
     """
-    shared, paths = context.folder("servers"), context.paths
-    changes = {"engine": {"precision": "fp32", "sensitivity_search": None, "calibration": None}}
-    tree = tree_with(paths.tree, shared / "tree", changes)
-    command = build_command(context, tree, shared / "out", shared / "store")
+    shared, paths = context.folder("archive"), context.paths
+    tree = write_tree(paths.tree, shared / "tree")
+    subject = ("--environment", ENVIRONMENT, "--model", MODEL, "--format", "json")
+    folders = {"--root": tree, "--out": shared / "out", "--publish": shared / "store"}
+    words = (str(word) for pair in folders.items() for word in pair)
+    argv = (str(paths.venv_python("builder")), "-m", "engine_build", *subject, *words)
+    command = Command(argv=argv, folder=paths.code, environment=context.variables)
     outcome = context.run(command)
     if outcome.code != 0:
         raise ValueError(f"{command} ended with {outcome.code}: {outcome.last_lines()}")
@@ -71,12 +66,19 @@ def minilm(context: Context, folder: Path) -> Fixtures:
     return Fixtures(paths=paths, folder=folder, archive=archive, texts=texts)
 
 
-def write_checkpoint(fixtures: Fixtures) -> Path:
-    """Write a folder that transformers reads a tokenizer from."""
-    folder = fixtures.folder / "checkpoint"
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copy(fixtures.tokenizer, folder)
-    tokens = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
-    config = {"tokenizer_class": "BertTokenizer", **tokens}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+def write_tree(root: Path, folder: Path) -> Path:
+    """Write an onboarding tree of the shipped model in FP32 on a CPU, and the environment local."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(root / "models/data", folder / "models/data")
+    spec = yaml.safe_load((root / f"models/{MODEL}.yaml").read_text(encoding="utf-8"))
+    left_out = ("sensitivity_search", "calibration")
+    engine = {key: value for key, value in spec["engine"].items() if key not in left_out}
+    spec |= {"engine": {**engine, "precision": "fp32"}}
+    spec["endpoint"] = {**spec["endpoint"], "instance_type": "ml.c7i.large"}
+    file = f"environments/{ENVIRONMENT}.yaml"
+    facts = yaml.safe_load((root / file).read_text(encoding="utf-8"))
+    kept = {key: facts[key] for key in ("name", "account", "region", "platform")}
+    for path, value in ((f"models/{MODEL}.yaml", spec), (file, kept)):
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(yaml.safe_dump(value, sort_keys=False), encoding="utf-8")
     return folder

@@ -121,10 +121,12 @@ class Harness:
     def start(
         self, *candidates: Candidate, check: Check | None = None
     ) -> Iterator[dict[str, Running]]:
-        """Start all candidates at once; yield them by name once they are ready and checked."""
+        """Start all candidates; yield them by name once they are ready and checked."""
         with contextlib.ExitStack() as stack:
-            begun = [stack.enter_context(start_server(one, self._log(one))) for one in candidates]
-            servers = {one.candidate.name: one.ready() for one in begun}
+            servers = {
+                one.name: stack.enter_context(start_server(one, self._log(one)))
+                for one in candidates
+            }
             if check is not None:
                 for server in servers.values():
                     check(server)

@@ -8,16 +8,16 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.child import process_trees, stat_fields
 from benchmarks.servers.workload import Request
 from local_cloud.containers.container import start_process
 from roundhouse.processes import end
 
-READY_SECONDS = 120.0
+READY_SECONDS = 240.0
 POLL_SECONDS = 0.005
 SETTLE_SECONDS = 0.3
 PING = Request(body=b"", method="GET", path="/ping")
@@ -32,28 +32,22 @@ def free_port() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """How a server is started; `cores` pins it (taskset's list)."""
+    """How a server is started."""
 
     name: str
     argv: tuple[str, ...]
     port: int
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    cores: str | None = None
 
-    @property
-    def command(self) -> tuple[str, ...]:
-        """The command line, pinned."""
-        return self.argv if self.cores is None else ("taskset", "-c", self.cores, *self.argv)
-
-    def request(self, request: Request, timeout: float = 60) -> tuple[int, bytes, str]:
-        """Send a request and return the response's status, body and content type."""
+    def request(self, request: Request, timeout: float = 60) -> tuple[int, bytes]:
+        """Send a request and return the response's status and body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with contextlib.closing(connection):
-            headers = {"Content-Type": request.content_type, **dict(request.headers)}
+            headers = {"Content-Type": request.content_type}
             connection.request(request.method, request.path, request.body, headers)
             response = connection.getresponse()
-            return response.status, response.read(), response.headers.get("Content-Type", "")
+            return response.status, response.read()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,49 +68,28 @@ class Running:
 
         RSS of one; of several PSS, so that shared pages count once.
         """
-        pids = process_trees([self.process.pid])
+        pids = process_tree(self.process.pid)
         word = "Rss:" if len(pids) == 1 else "Pss:"
         return sum(_kib(pid, word) for pid in pids) * 1024 / 1e6
 
-    def held_mb(self) -> float:
-        """Return what its processes hold for themselves, in 10^6 bytes: memory without files.
-
-        How much of a library's pages counts as theirs changes with other programs of the machine.
-        """
-        return held_mb(process_trees([self.process.pid]))
-
     def cpu_seconds(self) -> float:
         """Return the processor time that its processes have taken so far."""
-        fields = filter(None, map(stat_fields, process_trees([self.process.pid])))
+        fields = filter(None, map(_stat_fields, process_tree(self.process.pid)))
         return sum(int(line[11]) + int(line[12]) for line in fields) / os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Started:
-    """A server that was started now."""
-
-    candidate: Candidate
-    process: subprocess.Popen[bytes]
-    log: Path
-    begin: float
-
-    def ready(self) -> Running:
-        """Wait for it. Raises ValueError when it does not become ready."""
-        _wait_until_ready(self.candidate, self.process, self.log)
-        seconds = time.monotonic() - self.begin
-        return Running(candidate=self.candidate, process=self.process, ready_seconds=seconds)
-
-
 @contextlib.contextmanager
-def start_server(candidate: Candidate, log: Path) -> Iterator[Started]:
-    """Run a server until the block ends, ready or not."""
+def start_server(candidate: Candidate, log: Path) -> Iterator[Running]:
+    """Give a server once it is ready, and end it. Raises ValueError when it does not become so."""
     log.parent.mkdir(parents=True, exist_ok=True)
     begin = time.monotonic()
     process = start_process(
-        candidate.command, environment=candidate.environment, folder=candidate.folder, log=log
+        candidate.argv, environment=candidate.environment, folder=candidate.folder, log=log
     )
     try:
-        yield Started(candidate=candidate, process=process, log=log, begin=begin)
+        _wait_until_ready(candidate, process, log)
+        seconds = time.monotonic() - begin
+        yield Running(candidate=candidate, process=process, ready_seconds=seconds)
     finally:
         end(process)
 
@@ -133,10 +106,24 @@ def _wait_until_ready(candidate: Candidate, process: subprocess.Popen[bytes], lo
     raise ValueError(f"{candidate.name} is not ready, it {reason}: {output}")
 
 
-def held_mb(pids: Iterable[int]) -> float:
-    """Return the anonymous and shared memory of processes in 10^6 bytes, shared pages once."""
-    words = ("Pss_Anon:", "Pss_Shmem:")
-    return sum(_kib(pid, word) for pid in pids for word in words) * 1024 / 1e6
+def process_tree(root: int) -> tuple[int, ...]:
+    """Return a process and everything that it started."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and (fields := _stat_fields(int(entry.name))):
+            children[int(fields[1])].append(int(entry.name))
+    pids = [root]
+    for pid in pids:
+        pids.extend(children[pid])
+    return tuple(pids)
+
+
+def _stat_fields(pid: int) -> list[bytes]:
+    """Return the fields of /proc/PID/stat after the program's name; none once it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
 
 
 def _kib(pid: int, word: str) -> float:

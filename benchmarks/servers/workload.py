@@ -26,14 +26,12 @@ class Request:
     content_type: str = JSON_TYPE
     method: str = "POST"
     path: str = "/invocations"
-    headers: tuple[tuple[str, str], ...] = ()
 
     def wire(self) -> bytes:
         """Return the bytes on the wire."""
         headers = (
             ("Host", "127.0.0.1"),
             ("Content-Type", self.content_type),
-            *self.headers,
             ("Content-Length", len(self.body)),
         )
         lines = [f"{self.method} {self.path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers), "", ""]
@@ -49,23 +47,10 @@ def shuffled_texts(root: Path) -> list[str]:
     return texts
 
 
-def groups(texts: Sequence[str], size: int, count: int) -> list[list[str]]:
-    """Return `count` groups of `size` texts, taken in turn."""
-    return [
-        [texts[index % len(texts)] for index in range(start, start + size)]
-        for start in range(0, count * size, size)
-    ]
-
-
 def kserve(texts: Sequence[str]) -> Request:
     """Return a request in KServe v2 JSON."""
     tensor = {"name": "text", "shape": [len(texts), 1], "datatype": "BYTES", "data": list(texts)}
     return Request(body=json.dumps({"inputs": [tensor]}, ensure_ascii=False).encode())
-
-
-def plain(texts: Sequence[str]) -> Request:
-    """Return a request of a plain list, as the naive server takes it."""
-    return Request(body=json.dumps({"inputs": list(texts)}, ensure_ascii=False).encode())
 
 
 def binary(texts: Sequence[str]) -> Request:
@@ -83,18 +68,12 @@ def binary(texts: Sequence[str]) -> Request:
     return Request(body=header + tail, content_type=f"{BINARY_TYPE};{HEADER_SIZE}{len(header)}")
 
 
-def vectors(body: bytes, content_type: str, rows: int) -> list[list[float]]:
-    """Return the rows of a response: KServe JSON, its binary extension, or plain lists.
+def vectors(body: bytes, rows: int) -> list[list[float]]:
+    """Return the rows of a response in KServe JSON.
 
     Raises ValueError when it holds another count.
     """
-    if HEADER_SIZE in content_type:
-        tail = body[int(content_type.partition(HEADER_SIZE)[2]) :]
-        values = list(struct.unpack(f"<{len(tail) // 4}f", tail))
-    else:
-        outputs = json.loads(body)["outputs"]
-        lists = [outputs[0]["data"]] if isinstance(outputs[0], dict) else outputs
-        values = [float(value) for row in lists for value in row]
+    values = [float(value) for value in json.loads(body)["outputs"][0]["data"]]
     if not values or len(values) % rows:
         raise ValueError(
             f"a response of {len(values)} numbers cannot be {rows} rows: {body[:200]!r}"

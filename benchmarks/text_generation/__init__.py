@@ -1,1 +1,1 @@
-"""What `make bench BENCH=text_generation` measures."""
+"""Our load test of a text generator beside vLLM's own."""

@@ -41,8 +41,10 @@ def mebibytes(value: float | None) -> str:
     return DASH if value is None else f"{value:,.0f} MiB" if value >= 10 else f"{value:.1f} MiB"
 
 
-def size(count: int) -> str:
-    """Format bytes."""
+def size(count: int | None) -> str:
+    """Format bytes; a dash for None."""
+    if count is None:
+        return DASH
     return f"{count / 1e6:,.1f} MB" if count >= 100_000 else f"{count:,} bytes"
 
 

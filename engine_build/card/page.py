@@ -1,12 +1,15 @@
-"""The engine card as one HTML file that loads nothing."""
+"""The engine card: one HTML file that loads nothing, and its numbers as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from engine_build.card.charts import ROW_WIDTH, Row, row_chart, scale
+from pydantic import ValidationError
+
 from engine_build.card.facts import CardFacts
 from engine_build.card.formats import (
     DASH,
@@ -21,16 +24,23 @@ from engine_build.card.formats import (
     source_pin,
     table,
 )
-from engine_build.card.int8 import int8_values
 from engine_build.card.precisions import COLUMNS as PRECISION_COLUMNS
-from engine_build.card.precisions import PUBLISHED, precision_data, precision_rows
+from engine_build.card.precisions import PUBLISHED, precision_rows
 from engine_build.card.render import macro, milliseconds, per_second, render
+from engine_build.onnx_graph.network_store import RECORD_NAME, NetworkRecord
+from engine_build.request import BuildRequest
+from engine_build.store import Store
+from onboarding.lock import LockEntry
 from onboarding.manifest import (
     AccuracyRecord,
     BenchmarkRecord,
     CompileCheckRecord,
+    Manifest,
+    QuantizationRecord,
     RuntimeRecord,
+    TensorRecord,
 )
+from onboarding.names import engine_card_data_path, engine_card_path, network_path
 
 VERSION = 1
 """Of the JSON's layout."""
@@ -40,13 +50,6 @@ METRICS = {
     "accuracy": "share of the source model's accuracy that is kept",
     "order": "pairs of a query's texts in the source model's order",
     "relative_error": "1 less the relative error to the source model's output",
-}
-TASKS = {
-    "text-embedding": "text embedding",
-    "text-classification": "text classification",
-    "text-ranking": "text ranking",
-    "token-classification": "token classification",
-    "tensors": "tensors in, tensors out",
 }
 FILTERS: dict[str, Callable[..., Any]] = {
     "device": device,
@@ -58,9 +61,44 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "runtime": runtime_name,
     "shape": lambda record: shape(record.batch, record.sequence),
     "size": size,
-    "task": lambda name: TASKS.get(name, name),
+    "task": lambda name: name.replace("-", " "),
 }
 badge, code = macro("badge"), macro("code")
+
+
+def card_files(
+    request: BuildRequest, entry: LockEntry, networks: Sequence[Store], folder: Path
+) -> list[tuple[str, Path]]:
+    """Write card.html and card.json into a folder; return each with its name in a store.
+
+    `networks`: where the networks' records are looked for, the nearest first.
+    """
+    keys = entry.manifest.network_keys
+    facts = CardFacts(
+        entry=entry,
+        source=request.model.source,
+        environment=request.environment,
+        networks={name: _facts(networks, key) for name, key in keys.items()},
+    )
+    key, files = entry.manifest.engine_key, []
+    names = (engine_card_path(key), engine_card_data_path(key))
+    for name, data in zip(names, (card_page(facts), card_data(facts)), strict=True):
+        path = folder / Path(name).name
+        path.write_bytes(data)
+        files.append((name, path))
+    return files
+
+
+def _facts(stores: Sequence[Store], key: str) -> dict[str, Any]:
+    """Return what a network was kept with; nothing when it is not there."""
+    for store in stores:
+        data = store.read(network_path(key, RECORD_NAME))
+        try:
+            if data is not None:
+                return NetworkRecord.model_validate_json(data).facts
+        except ValidationError:
+            continue
+    return {}
 
 
 def card_page(facts: CardFacts) -> bytes:
@@ -75,18 +113,17 @@ def card_page(facts: CardFacts) -> bytes:
         "frontier": facts.frontier,
         "layers": facts.layers,
         "commands": commands(facts),
-        "accuracy_charts": _accuracy_charts(manifest.accuracy) if manifest.accuracy else [],
         "accuracy": table(ACCURACY, manifest.accuracy, lambda r: r is manifest.accuracy[-1]),
         "precisions": table(
             PRECISION_COLUMNS, precision_rows(facts), lambda r: r.state == PUBLISHED
         ),
         "checks": table(CHECKS, manifest.compile_checks),
-        "tensors": table(TENSORS, _tensors(input=manifest.inputs, output=manifest.outputs)),
+        "tensors": table(TENSORS, _tensors(manifest)),
         "files": table(FILES, sorted(manifest.files.items())),
         "serving": _serving(facts),
         "digests": _digests(facts),
         **_latency(facts),
-        **int8_values(facts),
+        **_int8_values(facts),
     }
     return render("card.html.j2", values, filters=FILTERS).encode()
 
@@ -98,7 +135,7 @@ def card_data(facts: CardFacts) -> bytes:
         "environment": facts.environment,
         "source": facts.source.model_dump(mode="json", exclude_none=True),
         "entry": facts.entry.model_dump(mode="json"),
-        "precisions": precision_data(facts),
+        "precisions": [asdict(row) for row in precision_rows(facts)],
         "networks": {name: dict(item) for name, item in facts.networks.items()},
     }
     return (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
@@ -214,66 +251,43 @@ FILES: tuple[Column, ...] = (
 )
 
 
-def _tensors(**groups: Sequence[Any]) -> list[tuple[str, Any]]:
-    return [(name, record) for name, records in groups.items() for record in records]
+SEARCH = "search"
+"""The split of samples that a sensitivity search is measured on where it says nothing."""
+POINTS: tuple[Column, ...] = (
+    ("share in INT8", "number", lambda p: percent(float(p["share"]))),
+    ("INT8 layers", "number", lambda p: _count(p["int8_layers"])),
+    ("mean", "number", lambda p: score(float(p["mean"]))),
+    ("worst", "number", lambda p: score(float(p["worst"]))),
+    ("same nearest neighbour", "number", lambda p: percent(p.get("nearest_neighbour_agreement"))),
+    ("judged on", "", lambda p: f"the {p.get('split', SEARCH)} split"),
+    ("", "", lambda p: "chosen" if p["chosen"] else ""),
+)
+COSTS: tuple[Column, ...] = (
+    ("drift alone", "number", lambda layer: f"{layer['drift']:.2e}" if "drift" in layer else DASH),
+    ("mean alone", "number", lambda layer: score(layer.get("mean"))),
+)
+LAYERS: tuple[Column, ...] = (
+    ("layer", "", lambda layer: code(str(layer["node"]))),
+    ("operator", "", lambda layer: str(layer.get("operator", ""))),
+    ("share of work", "number", lambda layer: percent(float(layer["share"]))),
+    *COSTS,
+    ("kept in", "", lambda layer: badge("int8" if layer["int8"] else "float")),
+    ("why", "words", lambda layer: str(layer.get("why", ""))),
+)
 
 
-def _accuracy_charts(records: Sequence[AccuracyRecord]) -> list[tuple[str, str]]:
-    own, nowhere = records[-1], (None, None)
-    means, worsts, neighbours = [], [], []
-    for record in records:
-        name, is_own = record.subject, record is own
-        mean, worst, share = record.mean, record.worst, record.nearest_neighbour_agreement
-        low, high = nowhere if record.mean_interval is None else record.mean_interval
-        means.append(Row(name=name, value=mean, label=score(mean), low=low, high=high, own=is_own))
-        worsts.append(Row(name=name, value=worst, label=score(worst), own=is_own))
-        if share is not None:
-            ends = record.nearest_neighbour_interval
-            low, high = nowhere if ends is None else ends
-            row = Row(name=name, value=share, label=percent(share), low=low, high=high, own=is_own)
-            neighbours.append(row)
-    charts = [("Mean", _points("Mean accuracy", means, own.budget_mean))]
-    if own.metric not in ("agreement", "accuracy", "order"):
-        charts.append(("Worst sample", _points("Worst sample", worsts, own.budget_worst)))
-    if neighbours:
-        title = "Same nearest neighbour"
-        charts.append((title, _points(title, neighbours, own.budget_neighbours, highest=1.0)))
-    return charts
-
-
-def _points(
-    title: str, rows: Sequence[Row], budget: float | None, highest: float | None = None
-) -> str:
-    ends = [end for row in rows for end in (row.value, row.low, row.high)]
-    values = [end for end in (*ends, budget, highest) if end is not None]
-    along = scale(min(values), max(values), 8, ROW_WIDTH - 8, most=1.0)
-    return row_chart(title, rows, along, bars=False, budget=budget)
+def _tensors(manifest: Manifest) -> list[tuple[str, TensorRecord]]:
+    inputs = [("input", record) for record in manifest.inputs]
+    return inputs + [("output", record) for record in manifest.outputs]
 
 
 def _latency(facts: CardFacts) -> dict[str, Any]:
     def is_own(record: BenchmarkRecord | RuntimeRecord) -> bool:
         return (record.runtime, record.precision) == facts.subject
 
-    manifest, charts = facts.manifest, []
+    manifest = facts.manifest
     records = sorted(manifest.benchmark, key=lambda r: (r.batch, r.sequence or 0, r.p50_ms))
-    for title in dict.fromkeys(map(_shape, records)):
-        rows = [
-            Row(
-                name=_runtime(record),
-                value=record.p50_ms,
-                label=milliseconds(record.p50_ms),
-                mark=record.p95_ms,
-                high=record.p99_ms,
-                own=is_own(record),
-            )
-            for record in records
-            if _shape(record) == title
-        ]
-        along = scale(0, max(row.high or row.value for row in rows), 0, ROW_WIDTH)
-        chart = row_chart(f"Latency at {title}", rows, along, bars=True)
-        charts.append((f"{title}, milliseconds", chart))
     return {
-        "latency_charts": charts,
         "benchmark": table(BENCHMARK, records, is_own),
         "speedups": table(SPEEDUPS, manifest.speedups),
         "runtimes": table(FOOTPRINTS, manifest.runtimes, is_own),
@@ -305,3 +319,58 @@ def _digests(facts: CardFacts) -> list[tuple[str, str]]:
         ("Archive sha256", code(archive.sha256)),
         ("manifest.json sha256", code(archive.manifest_sha256)),
     ]
+
+
+def _count(layers: int | list[str]) -> int:
+    return layers if isinstance(layers, int) else len(layers)
+
+
+def _int8_values(facts: CardFacts) -> dict[str, Any]:
+    """Return what the template shows of the INT8 network; nothing when none was made."""
+    record = facts.manifest.quantization
+    if record is None:
+        return {}
+    weighted = {str(layer["node"]) for layer in facts.layers}
+    has_costs = any("drift" in layer for layer in facts.layers)
+    columns = [column for column in LAYERS if has_costs or column not in COSTS]
+    in_float = [layer for layer in facts.layers if not layer["int8"]]
+    titled = [
+        (f"The {len(in_float)} weighted layers that stay in float, and why", in_float),
+        (f"All {len(facts.layers)} weighted layers", facts.layers),
+    ]
+    return {
+        "int8_summary": f"{_int8_share(record)}; {_origin(record)}. {_int8_use(facts)}",
+        "frontier_table": table(POINTS, reversed(facts.frontier), lambda p: bool(p["chosen"])),
+        "layer_tables": [(title, table(columns, layers)) for title, layers in titled if layers],
+        "other_float_layers": [name for name in record.float_layers if name not in weighted],
+    }
+
+
+def _origin(record: QuantizationRecord) -> str:
+    if record.mode == "source":
+        return "the source network's own Q/DQ nodes, kept as they are"
+    if record.mode == "dynamic":
+        return (
+            "ONNX Runtime's dynamic quantization of the float network: each batch sets the ranges"
+        )
+    return f"{record.mode} mode, {record.method} calibration on {record.samples} samples"
+
+
+def _int8_share(record: QuantizationRecord) -> str:
+    if record.mode == "dynamic":
+        return f"{record.int8_layers} layers are in INT8"
+    if record.int8_share_of_matmul_macs is None:
+        return "TensorRT chose the layers that are in INT8"
+    tokens = "" if record.share_at_sequence is None else f" at {record.share_at_sequence} tokens"
+    layers = "" if record.int8_layers is None else f", in {record.int8_layers} layers"
+    share = percent(record.int8_share_of_matmul_macs)
+    return f"{share} of the multiply-accumulates{tokens} are in {record.precision.upper()}{layers}"
+
+
+def _int8_use(facts: CardFacts) -> str:
+    record = facts.manifest.quantization
+    if record is None or facts.manifest.precision != record.precision:
+        return "The published engine is not made of it."
+    if facts.manifest.runtime.name == "tensorrt":
+        return "The published plan runs it."
+    return "The published engine is it, in ONNX Runtime."

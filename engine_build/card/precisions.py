@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from engine_build.card.facts import CardFacts
 from engine_build.card.formats import DASH, Column, mebibytes, score, size
@@ -79,15 +78,11 @@ def _row(manifest: Manifest, precision: str, opt: BenchmarkRecord | None) -> Pre
     )
 
 
-def _bytes(count: int | None) -> str:
-    return DASH if count is None else size(count)
-
-
 COLUMNS: tuple[Column, ...] = (
     ("precision", "", lambda r: r.precision.upper()),
     ("state", "", lambda r: r.state),
-    ("engine file", "number", lambda r: _bytes(r.engine_bytes)),
-    ("weights", "number", lambda r: _bytes(r.weights_bytes)),
+    ("engine file", "number", lambda r: size(r.engine_bytes)),
+    ("weights", "number", lambda r: size(r.weights_bytes)),
     ("device memory", "number", lambda r: mebibytes(r.device_memory_mib)),
     ("host memory", "number", lambda r: mebibytes(r.host_memory_mib)),
     ("median latency", "number", lambda r: milliseconds(r.p50_ms)),
@@ -101,11 +96,6 @@ COLUMNS: tuple[Column, ...] = (
     ("verdict", "", lambda r: DASH if r.verdict is None else r.verdict),
     ("reason", "words", lambda r: "" if r.reason is None else r.reason),
 )
-
-
-def precision_data(facts: CardFacts) -> list[dict[str, Any]]:
-    """Return the rows for JSON."""
-    return [asdict(row) for row in precision_rows(facts)]
 
 
 def precisions_markdown(rows: Sequence[PrecisionRow]) -> str:

@@ -15,18 +15,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import onnx
 
 from engine_build.datasets.dataset import Shape
 from engine_build.errors import BudgetMissed
-from engine_build.evaluation.accuracy import shortfall
-from engine_build.evaluation.accuracy_report import (
+from engine_build.evaluation.accuracy import (
     format_budget,
     format_scores,
     format_verdict,
+    shortfall,
     way_out,
 )
 from engine_build.evaluation.latency import Latencies
 from engine_build.evaluation.scores import median_interval
+from engine_build.onnx_graph.data_file import data_file
+from engine_build.onnx_graph.external_data import weight_bytes
 from onboarding.manifest import (
     AccuracyRecord,
     BenchmarkRecord,
@@ -262,3 +265,44 @@ def _result(findings: Findings, precision: Precision) -> str:
     placement = findings.placement.get(precision)
     placed = "" if placement is None else f" ({placement})"
     return f"{format_scores(record)}, {format_verdict(record)}{placed}"
+
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8", "fp8")
+NETWORK_SUFFIX = ".onnx"
+
+
+def with_sizes(record: RuntimeRecord, path: Path) -> RuntimeRecord:
+    """Return a record with the bytes of an engine's files, and of a network's weights."""
+    beside, weights = data_file(path), None
+    if path.suffix == NETWORK_SUFFIX:
+        weights = weight_bytes(onnx.load(path, load_external_data=False))
+    files = (path,) if beside is None else (path, beside)
+    size = sum(file.stat().st_size for file in files)
+    return record.model_copy(update={"engine_bytes": size, "weights_bytes": weights})
+
+
+def left_out(
+    requested: str, findings: Findings, *, is_cpu: bool, is_given: bool
+) -> dict[Precision, str]:
+    """Return why each precision without a sound engine has none.
+
+    `is_given`: the source's own Q/DQ nodes decide.
+    """
+    reasons: dict[Precision, str] = dict.fromkeys(PRECISIONS, "no candidate of this target")
+    if is_given:
+        reasons = dict.fromkeys(PRECISIONS, "the source's own Q/DQ nodes leave no choice")
+    elif requested != "auto":
+        reasons = dict.fromkeys(PRECISIONS, f"the model file asks for {requested}")
+    else:
+        reasons["int8"] = "the model file gives no calibration samples"
+        if is_cpu:
+            reasons["fp16"] = "ONNX Runtime on a CPU gains nothing by it"
+        else:
+            reasons["fp32"] = "auto takes it only where FP16 misses the budget"
+    reasons |= findings.refused
+    reasons |= findings.broken
+    return {
+        precision: reason
+        for precision, reason in reasons.items()
+        if precision not in findings.accuracy
+    }

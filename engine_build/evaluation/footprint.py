@@ -20,6 +20,7 @@ import numpy as np
 
 from engine_build.datasets.dataset import Feed, save_arrays
 from engine_build.errors import SourceFault
+from engine_build.evaluation.latency import Engine, format_table
 from engine_build.evaluation.runtimes import (
     DRIVER,
     Running,
@@ -77,6 +78,16 @@ def measure_in_child(engine: Path, feed: Feed, scratch: Path, runner: Runner) ->
         raise SourceFault(
             f"the engine {engine.name} does not load in a fresh process (code {ended.code})."
         ) from error
+
+
+def format_footprints(footprints: Sequence[tuple[Engine, Footprint]]) -> str:
+    """Return the load time and memory of each engine, as plain text."""
+    rows = [("runtime", "precision", "load s", "host MiB", "device MiB")]
+    for engine, footprint in footprints:
+        device = footprint.device_memory_mib
+        memory = (f"{footprint.host_memory_mib:.0f}", "" if device is None else f"{device:.0f}")
+        rows.append((engine.runtime, engine.precision, f"{footprint.load_seconds:.2f}", *memory))
+    return format_table(rows, text_columns=2)
 
 
 def device_memory_mib(driver: Any = None) -> float | None:

@@ -149,12 +149,12 @@ def nearest(rows: Array, block: int = BLOCK) -> Array:
 
 def mean_interval(values: Array) -> Interval:
     """Return the interval of the mean; equal values give one without width."""
-    return _interval(len(values), lambda drawn: values[drawn].mean(axis=1))
+    return bootstrap_interval(len(values), lambda drawn: values[drawn].mean(axis=1))
 
 
 def median_interval(values: Array) -> Interval:
     """Return the interval of the median."""
-    return _interval(len(values), lambda drawn: np.median(values[drawn], axis=1))
+    return bootstrap_interval(len(values), lambda drawn: np.median(values[drawn], axis=1))
 
 
 def ratio_interval(above: Array, below: Array) -> Interval:
@@ -169,10 +169,14 @@ def ratio_interval(above: Array, below: Array) -> Interval:
         ratios: Array = above[drawn].mean(axis=1)[selected] / means[selected]
         return ratios
 
-    return _interval(len(above), ratio)
+    return bootstrap_interval(len(above), ratio)
 
 
-def _interval(count: int, statistic: Callable[[Array], Array]) -> Interval:
+def bootstrap_interval(count: int, statistic: Callable[[Array], Array]) -> Interval:
+    """Return the percentile interval of a statistic over resampled samples.
+
+    `statistic` takes indices [draws, samples] and returns a value a draw.
+    """
     random = np.random.default_rng(0)
     at_once = max(1, min(RESAMPLES, DRAWS_AT_ONCE // count))
     values = [

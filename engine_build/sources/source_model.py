@@ -123,11 +123,6 @@ class SourceModel:
         """True when each token of a text has an answer."""
         return self._task == "token-classification"
 
-    @property
-    def embeds(self) -> bool:
-        """True when the answers are vectors, which sentence-transformers gives too."""
-        return self._pipeline is not None
-
     def refuse_other_tokens(self, texts: Sequence[str]) -> None:
         """Refuse a tokenizer.json that transformers' tokenizer differs from. Raises SourceFault."""
         refuse_other_tokens(self._tokenizer, self.folder, texts)

@@ -14,8 +14,6 @@ from pathlib import Path
 from engine_build.context import BuildContext
 from engine_build.datasets.dataset import Feed, Shape
 from engine_build.errors import BuildError, one_line
-from engine_build.evaluation.candidates import left_out, with_sizes
-from engine_build.evaluation.comparison import format_footprints
 from engine_build.evaluation.decision import (
     EIGHT_BITS,
     LEAST_ROUNDS,
@@ -23,9 +21,16 @@ from engine_build.evaluation.decision import (
     Evaluation,
     decide,
     keep_given,
+    left_out,
     speedup,
+    with_sizes,
 )
-from engine_build.evaluation.footprint import Footprint, load_measured, measure_in_child
+from engine_build.evaluation.footprint import (
+    Footprint,
+    format_footprints,
+    load_measured,
+    measure_in_child,
+)
 from engine_build.evaluation.latency import (
     CONTROL,
     Engine,

@@ -17,8 +17,7 @@ from pydantic import ValidationError
 
 from engine_build.context import BuildContext
 from engine_build.errors import BudgetMissed, NetworkRefused, SourceFault
-from engine_build.evaluation.accuracy import accuracy
-from engine_build.evaluation.accuracy_report import format_record
+from engine_build.evaluation.accuracy import accuracy, format_record
 from engine_build.evaluation.answers import rows_by_length
 from engine_build.evaluation.decision import Findings, refuse_missed_budget
 from engine_build.onnx_graph.external_data import load_model, network_sha256

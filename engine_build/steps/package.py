@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from engine_build import machine
-from engine_build.card.files import card_files
+from engine_build.card.page import card_files
 from engine_build.context import BuildContext
 from engine_build.evaluation.decision import Candidate
 from engine_build.onnx_graph.network_store import Network

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from engine_build.card.files import card_files
+from engine_build.card.page import card_files
 from engine_build.context import BuildContext
 from engine_build.log import Log
 from engine_build.packaging.archive import entry_bytes, entry_of

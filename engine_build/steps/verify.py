@@ -15,11 +15,11 @@ from engine_build.evaluation.accuracy import (
     BrokenAnswers,
     Standard,
     accuracy,
+    format_record,
     output_records,
     refuse_useless_labels,
     worst_sample,
 )
-from engine_build.evaluation.accuracy_report import format_record
 from engine_build.evaluation.answers import rows_by_length, rows_in_order
 from engine_build.evaluation.decision import Candidate, Findings, Verified, refuse_missed_budget
 from engine_build.evaluation.runtimes import Load, RuntimeName, close, load_engine

@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 
 from engine_build.errors import InputRefused
+from engine_build.evaluation.scores import bootstrap_interval
 from onboarding.text_generation.checkpoint_lock import Interval
 from onboarding.text_generation.task_file import MORE_ITEMS, NORMAL_95
 
 Array = np.ndarray[Any, np.dtype[Any]]
-RESAMPLES = 2000
-CONFIDENCE = 0.95
-SEED = 20261123
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,13 +137,10 @@ def score_drop(reference: Sequence[bool], candidate: Sequence[bool]) -> Interval
 
 def _interval(columns: Array, statistic: Callable[[Array], Array]) -> Interval:
     """Return a statistic of column sums [..., columns], and its interval over resampled rows."""
-    random = np.random.default_rng(SEED)
-    count = len(columns)
-    drawn = random.multinomial(count, np.full(count, 1 / count), RESAMPLES)
-    values = statistic(drawn @ columns)
-    tail = 100 * (1 - CONFIDENCE) / 2
-    ends: list[float] = np.percentile(values, (tail, 100 - tail)).tolist()
-    return Interval(value=float(statistic(columns.sum(0))), low=ends[0], high=ends[1])
+    low, high = bootstrap_interval(
+        len(columns), lambda drawn: statistic(columns[drawn].sum(axis=1))
+    )
+    return Interval(value=float(statistic(columns.sum(0))), low=low, high=high)
 
 
 def _log_sum(rows: Array) -> Array:

@@ -87,10 +87,6 @@ def compare(
     write: Annotated[
         str | None, typer.Option(help="Write this candidate into the model file; measures nothing.")
     ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(help="Text generator: what benchmarks.generation_baseline wrote."),
-    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the report; default: build/compare.")
     ] = None,
@@ -100,8 +96,7 @@ def compare(
     """Compare candidates by SLO and price.
 
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
-    deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO. Of a
-    text generator: its plan against a measured --baseline, in tokens and USD; deploys nothing.
+    deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO.
     """
     from roundhouse.compare.comparison import open_run, run_comparison, run_search
     from roundhouse.compare.run import CompareOptions, delete_endpoints
@@ -118,18 +113,10 @@ def compare(
 
     paths, report = current_paths(root), open_report(form)
     if is_generator(paths, model):
-        from roundhouse.cli.compare_generation import compare_generation
-
-        varied = (axes, runtime, precision, batching, max_batch, queue_delay, instances, search)
-        if any(value is not None for value in (*varied, slo, input, write)) or again or clean:
-            raise UsageError(
-                f"{model}: is a text generator, which has only --baseline, --demand, "
-                "--instance-type (the baseline's), --output and --format."
-            )
-        compare_generation(paths, report, env, model, baseline, demand, instance_type, output, form)
-        return
-    if baseline is not None:
-        raise UsageError(f"--baseline: belongs to a text generator, and {model} is none.")
+        raise UsageError(
+            f"{model}: is a text generator, whose candidates `roundhouse plan --env {env}` sizes "
+            f"and prices; `roundhouse bench {model} --env {env}` measures the one that runs."
+        )
     found = subject(valid_tree(paths), env, model)
     folder, what = paths.build / "compare" / found.environment, f"a comparison of {env}"
     hold = partial(only_run, folder, what, "wait for it, or end it with Ctrl-C")
@@ -165,7 +152,7 @@ def compare(
             _show_cost(run, grid, search, form)
             return
         done = run_comparison(run, grid) if search is None else run_search(run, grid, search)
-        result = _with_investment(run, found, _report(found, options, rate, done))
+        result = _with_break_even(run, found, _report(found, options, rate, done))
         _show(paths, report, result, output, form)
     if result.best is None:
         raise typer.Exit(SLO_MISSED)
@@ -235,27 +222,23 @@ def _report(
     )
 
 
-def _with_investment(run: Run, found: Subject, report: CompareReport) -> CompareReport:
-    """Return a report with what its first row saves, where that can be said."""
+def _with_break_even(run: Run, found: Subject, report: CompareReport) -> CompareReport:
+    """Return a report with what its first row costs against what is, where that can be said."""
     from dataclasses import replace
 
-    from roundhouse.savings.comparison import built_usd, comparison_investment, running_fleet
+    from roundhouse.compare.break_even import break_even, built_usd, running_usd
     from roundhouse.session import open_session
 
     if report.best is None:
         return report
     session = open_session(run.paths, run.report, found.environment)
-    present, note = running_fleet(session, found.name)
-    item = comparison_investment(
-        found.name,
+    item = break_even(
         report.rows,
-        found.region,
         runtime="tensorrt" if found.candidate.is_gpu else "onnxruntime",
-        present=present,
-        build_usd=built_usd(run, report.best.cell.model),
-        note=note,
+        running=running_usd(session, found.name),
+        build=built_usd(run, report.best.cell.model),
     )
-    return replace(report, investment=None if item is None else item.as_dict())
+    return replace(report, break_even=item)
 
 
 def _show(
@@ -263,11 +246,12 @@ def _show(
 ) -> None:
     import json
 
+    from roundhouse import money
     from roundhouse.compare.document import (
         RIGHT,
+        break_even_table,
         control_sentence,
         document,
-        investment_sentence,
         markdown,
         reasons,
         sizing_sentence,
@@ -297,8 +281,9 @@ def _show(
     if result.best is not None:
         report.print(result.headline)
         report.print(sizing_sentence(result))
-        if saving := investment_sentence(result):
-            report.print(saving)
+        titles, costs = break_even_table(result)
+        if costs:
+            report.print_table(table(titles, costs, right=money.RIGHT))
         name = result.best.cell.name
         report.print(f"Into the model file: {_without_load(result.command)} --write {name}")
     report.print(f"The report: {displayed_path(folder / 'report.html')}, report.md, report.json.")

@@ -39,19 +39,16 @@ def status(
     ] = False,
     root: Root = None,
     form: Form = Format.text,
-    savings: Annotated[
+    model: Annotated[
+        str | None, typer.Argument(help="With --card: a file in models/, without .yaml.")
+    ] = None,
+    card: Annotated[
         bool,
         typer.Option(
-            "--savings", help="Only what runs against these files: USD a month and break-even."
+            "--card",
+            help="Only write the model's card: one HTML page of accuracy, latency and digests.",
         ),
     ] = False,
-    endpoint: Annotated[
-        str | None, typer.Option(help="With --savings: only this endpoint.")
-    ] = None,
-    demand: Annotated[
-        str | None,
-        typer.Option(help="With --savings: size for such as 30000/min with one instance lost."),
-    ] = None,
 ) -> None:
     """Show engines, locks, what runs, and drift.
 
@@ -62,6 +59,7 @@ def status(
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.session import LOCAL
+    from roundhouse.status.card import show_card
     from roundhouse.status.state import state_of
 
     if environments:
@@ -71,11 +69,11 @@ def status(
     if signer:
         show_signer(current_paths(root), report, env, form)
         return
-    if savings:
-        show_savings(current_paths(root), report, env, endpoint, demand, form)
+    if card != (model is not None):
+        raise UsageError("--card: is of one model; write `roundhouse status MODEL --card`.")
+    if model is not None:
+        show_card(current_paths(root), report, env, model)
         return
-    if endpoint is not None or demand is not None:
-        raise UsageError("--endpoint and --demand: are of --savings; add it.")
     state = state_of(current_paths(root), report, env)
     if form is Format.json:
         print_json(state.as_dict())
@@ -151,33 +149,3 @@ def show_state(report: Report, state: State) -> None:
     report.print_table(endpoints_table(state.endpoints))
     for line in endpoint_lines(state.endpoints):
         report.print(line)
-
-
-def show_savings(
-    paths: Paths, report: Report, env: str, endpoint: str | None, demand: str | None, form: Format
-) -> None:
-    """Print the return on investment of each endpoint, or of one.
-
-    Raises RoundhouseError once it is printed, where something runs and no saving is known.
-    """
-    from roundhouse.compare.sizing import parse_demand
-    from roundhouse.report import print_json
-    from roundhouse.savings.environment import (
-        investments,
-        require_a_saving,
-        savings_lines,
-        savings_table,
-    )
-    from roundhouse.session import open_session
-
-    rate = None if demand is None else parse_demand(demand)
-    endpoints = () if endpoint is None else (endpoint,)
-    session = open_session(paths, report, env, endpoints=endpoints)
-    found = investments(session, rate)
-    if form is Format.json:
-        print_json([item.as_dict() for item in found])
-    else:
-        report.print_table(savings_table(found))
-        for line in savings_lines(found):
-            report.print(line)
-    require_a_saving(found, session.environment.region)

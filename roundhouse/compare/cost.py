@@ -11,6 +11,7 @@ from roundhouse.compare.run import Run
 from roundhouse.compare.tree import cell_model
 from roundhouse.deploy.builds.engines import missing_engines
 from roundhouse.gitops.build_estimates import build_preview
+from roundhouse.money import UNKNOWN, usd
 from roundhouse.text import quantity
 
 COLUMNS = ("candidate", "what is done", "build minutes", "build USD", "endpoint USD")
@@ -32,9 +33,8 @@ class CellCost:
 
     def cells(self) -> tuple[str, ...]:
         """Return the row of a table."""
-        numbers = (self.build_minutes, self.build_usd, self.endpoint_usd)
-        texts = ("unknown" if value is None else f"{value:.2f}" for value in numbers)
-        return self.name, self.action, *texts
+        minutes = UNKNOWN if self.build_minutes is None else f"{self.build_minutes:.2f}"
+        return self.name, self.action, minutes, usd(self.build_usd), usd(self.endpoint_usd)
 
 
 def cell_costs(run: Run, cells: Sequence[Cell]) -> tuple[CellCost, ...]:
@@ -95,4 +95,4 @@ def total_sentence(costs: Sequence[CellCost], at_most: int | None = None) -> str
             "writes prices)."
         )
     total = sum(known) if at_most is None else count * max(known)
-    return f"{cells} to measure, at most {total:,.2f} USD with {MINUTES} minutes of each endpoint."
+    return f"{cells} to measure, at most {usd(total)} USD with {MINUTES} minutes of each endpoint."

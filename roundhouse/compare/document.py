@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine_build.card.render import milliseconds, per_second
+from roundhouse import money
 from roundhouse.compare.cells import Candidate
 from roundhouse.compare.result import Row, State, pareto
 from roundhouse.compare.run import Control
+from roundhouse.money import BreakEven
+from roundhouse.money import usd as format_usd
 from roundhouse.report import markdown_rows
 
 NOTHING = "–"
@@ -40,8 +43,8 @@ class Report:
     date: str
     prices_date: str | None
     command: str
-    investment: Mapping[str, Any] | None = None
-    """What the first row saves against a baseline of the grid, or against what runs."""
+    break_even: BreakEven | None = None
+    """The first row against a baseline of the grid, or against what runs."""
 
     @property
     def best(self) -> Row | None:
@@ -60,7 +63,7 @@ class Report:
         row = self.best
         sizing, usd = row.sizing, row.usd_an_hour
         assert sizing is not None
-        cost = "a price that is not known" if usd is None else f"{_usd(usd)} USD an hour"
+        cost = "a price that is not known" if usd is None else f"{format_usd(usd)} USD an hour"
         held = sum(item.cell.holds for item in self.rows)
         searched = "" if self.grid == len(self.rows) else f" of a grid of {self.grid:,}"
         demand = f"{per_second(sizing.demand)} requests/s"
@@ -79,7 +82,7 @@ def sizing_sentence(report: Report) -> str:
     sizing = row.sizing
     price = "is not known"
     if sizing.usd_an_hour is not None:
-        usd = f"{sizing.usd_an_hour / sizing.instances:,.4g} USD an hour"
+        usd = f"{format_usd(sizing.usd_an_hour / sizing.instances)} USD an hour"
         dated = f" ({report.prices_date})" if report.prices_date else ""
         price = f"is {usd}{dated}"
     return (
@@ -91,22 +94,9 @@ def sizing_sentence(report: Report) -> str:
     )
 
 
-def investment_sentence(report: Report) -> str:
-    """Return what the first row saves and when that has paid its build; nothing where none is."""
-    item = report.investment
-    if item is None:
-        return ""
-    present, proposed = item["present"], item["proposed"]
-    against = "what runs" if present is None else present["origin"]
-    costs = (
-        f"{_usd_of(item['present_usd_a_month'])} USD a month today, "
-        f"{_usd_of(item['proposed_usd_a_month'])} as {proposed['origin']}"
-    )
-    return f"Return on investment against {against}: {costs}; {item['outcome']}."
-
-
-def _usd_of(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.2f}"
+def break_even_table(report: Report) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return columns and the row of what the first row costs against what is; no row without."""
+    return money.COLUMNS, [] if report.break_even is None else [report.break_even.cells()]
 
 
 def cells_of(row: Row) -> tuple[str, ...]:
@@ -129,8 +119,8 @@ def cells_of(row: Row) -> tuple[str, ...]:
         _memory(row),
         NOTHING if cell.gpu_percent is None else f"{cell.gpu_percent:.0f} %",
         NOTHING if sizing is None else f"{sizing.instances} x {cell.instance_type}",
-        "unknown" if sizing is not None and row.usd_an_hour is None else _usd(row.usd_an_hour),
-        _usd(None if sizing is None else sizing.usd_a_million),
+        NOTHING if sizing is None else format_usd(sizing.usd_an_hour),
+        NOTHING if sizing is None else format_usd(sizing.usd_a_million),
     )
 
 
@@ -138,12 +128,6 @@ def _memory(row: Row) -> str:
     cell = row.cell
     mib = cell.host_memory_mib if cell.device_memory_mib is None else cell.device_memory_mib
     return NOTHING if mib is None else f"{mib:,.0f} MiB"
-
-
-def _usd(value: float | None) -> str:
-    if value is None:
-        return NOTHING
-    return f"{value:,.2f}" if value >= 1 else f"{value:.3g}"
 
 
 def reasons(report: Report) -> list[tuple[str, str]]:
@@ -154,12 +138,13 @@ def reasons(report: Report) -> list[tuple[str, str]]:
 def markdown(report: Report) -> str:
     """Return the comparison as Markdown, to be pasted into a pull request."""
     columns, rows = table_of(report)
+    titles, costs = break_even_table(report)
     lines = [
         f"# {report.model} in {report.environment}",
         "",
         report.headline,
         *(["", sizing] if (sizing := sizing_sentence(report)) else []),
-        *(["", saving] if (saving := investment_sentence(report)) else []),
+        *(["", *markdown_rows(titles, costs, right=money.RIGHT)] if costs else []),
         "",
         *markdown_rows(columns, rows, right=RIGHT),
         "",
@@ -209,7 +194,7 @@ def document(report: Report) -> dict[str, Any]:
         "machine": report.machine,
         "date": report.date,
         "prices_date": report.prices_date,
-        "investment": report.investment,
+        "break_even": None if report.break_even is None else report.break_even.as_dict(),
         "command": report.command,
     }
 

@@ -14,7 +14,6 @@ from roundhouse.deploy.builds import engines
 from roundhouse.deploy.builds.requests import BuiltEntry, EnginesNotBuiltError, missing_checkpoints
 from roundhouse.deploy.builds.source import (
     publish_adapters,
-    publish_capture_checks,
     require_committed_sources,
 )
 from roundhouse.deploy.cdk import StackArtifact, stack_artifacts
@@ -248,9 +247,6 @@ def _deploy_endpoints(
                 on_line=read_line,
             )
             step.finish(deployed.summary)
-        publish_capture_checks(
-            session, [item for item in deployments if isinstance(item, Deployment)]
-        )
         return deployed
     except RoundhouseError:
         try:

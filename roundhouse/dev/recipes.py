@@ -85,16 +85,13 @@ RECIPES = (
 PLATFORM = _venv("platform", "sagemaker.core")
 """Made only when our platform data is compared with the SageMaker SDK's."""
 
-BENCH = _venv("bench", "flask", "onnxruntime", "tokenizers", "uvicorn")
-"""Made only when a benchmark measures our servers against others."""
-
 QUANTIZER = _venv("quantizer", "compressed_tensors", "gguf", "llmcompressor", "torch", dev=TEST)
 """Made only when a text generator's checkpoint is quantized or judged on this machine."""
 
 VLLM = _venv("vllm", "torch", "vllm", "vllm.entrypoints.openai.api_server")
 """Made only when a text generator is served on this machine: vLLM on a CPU."""
 
-OPTIONAL = {recipe.name: recipe for recipe in (PLATFORM, BENCH, QUANTIZER, VLLM)}
+OPTIONAL = {recipe.name: recipe for recipe in (PLATFORM, QUANTIZER, VLLM)}
 """Made only when they are named."""
 
 

@@ -12,6 +12,7 @@ from onboarding.platform import PACKAGING_ROUTE, BuildRoute
 from onboarding.prices import price
 from onboarding.text_generation.checkpoint_lock import read_generation_lock
 from onboarding.text_generation.quantizer_route import QUANTIZER, QuantizerRoute
+from roundhouse import money
 from roundhouse.deploy.builds.requests import CheckpointRequest, EngineRequest, compile_route
 from roundhouse.gitops.plan_document import BuildEstimate
 from roundhouse.session import Session
@@ -137,8 +138,15 @@ class BuildPreview:
     def cells(self) -> tuple[str, ...]:
         """Return the row of a table."""
         minutes = f"unknown: {self.origin}" if self.minutes is None else f"{self.minutes:g}"
-        usd = "unknown" if self.usd is None else f"{self.usd:.2f}"
-        return self.model, self.engine_key, self.action, self.why, self.machine, minutes, usd
+        return (
+            self.model,
+            self.engine_key,
+            self.action,
+            self.why,
+            self.machine,
+            minutes,
+            money.usd(self.usd),
+        )
 
 
 def build_preview(

@@ -44,7 +44,6 @@ RESOURCE_TYPES = (
     "AWS::SageMaker::EndpointConfig",
     "AWS::SageMaker::InferenceComponent",
     "AWS::SageMaker::Model",
-    "AWS::Scheduler::Schedule",
     "AWS::StepFunctions::StateMachine",
 )
 """Every type of resource in a template of ours, which the security checks of templates know."""
@@ -64,7 +63,7 @@ reads.
 """
 PASSED_TO = tuple(
     f"{service}.amazonaws.com"
-    for service in ("chatbot", "codebuild", "lambda", "sagemaker", "scheduler", "states")
+    for service in ("chatbot", "codebuild", "lambda", "sagemaker", "states")
 )
 LINKED_ROLES = (
     "management.chatbot.amazonaws.com",
@@ -229,7 +228,6 @@ def _resources(scope: str, environment: EnvironmentSpec) -> list[str]:
         "PassRole": [f"iam::{account}:role/{own}-*"],
         "s3": [f"s3:::{artifact_bucket(environment)}"],
         "sagemaker": [f"sagemaker:{place}:{kind}/{name}-*" for kind in kinds],
-        "scheduler": [f"scheduler:{place}:schedule/default/{own}-*"],
         "sns": [f"sns:{place}:{own}-*"],
         "ssm": [f"ssm:{place}:parameter/cdk-bootstrap/*"],
         "states": [f"states:{place}:stateMachine:{own}-*"],

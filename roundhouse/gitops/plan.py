@@ -33,6 +33,7 @@ from roundhouse.gitops.engine_changes import engine_changes, previous_target
 from roundhouse.gitops.plan_document import (
     CostChange,
     EndpointChange,
+    EngineChange,
     EnvironmentPlan,
     ResourceChange,
     RolloutPlan,
@@ -122,7 +123,15 @@ def environment_plan(change: Change, other_stacks: OtherStacks) -> EnvironmentPl
             stack = names.stack_name(change.environment, f"endpoint-{endpoint}")
             digests[stack] = (template_digest(pair[0]), template_digest(pair[1]))
         endpoints.append(
-            _endpoint_change(region, endpoint, (old, new), pair, faults, is_estimated=is_estimated)
+            _endpoint_change(
+                region,
+                endpoint,
+                (old, new),
+                pair,
+                faults,
+                is_estimated=is_estimated,
+                build=_build_usd(after.get(endpoint), engines),
+            )
         )
     for endpoint in sorted(old_generators.keys() | generators.keys()):
         item = _generation_change(
@@ -241,6 +250,7 @@ def _endpoint_change(
     faults: tuple[str, ...],
     *,
     is_estimated: bool,
+    build: float | None,
 ) -> EndpointChange:
     before, after = templates
     resources = resource_changes(before, after)
@@ -271,10 +281,22 @@ def _endpoint_change(
             after=None if costs[1] is None else costs[1][0],
             per_million_before=capacities[0],
             per_million_after=capacities[1],
+            build=build,
             unknown=tuple(sorted({name for cost in costs if cost for name in cost[1]})),
         ),
         faults=faults,
     )
+
+
+def _build_usd(deployment: Deployment | None, engines: Sequence[EngineChange]) -> float | None:
+    """Return USD of what is built here for an endpoint; None where a build was never timed."""
+    if deployment is None:
+        return 0.0
+    keys = {target.engine_key for target in deployment.missing}
+    built = [item.estimate for item in engines if item.key in keys and item.built_in is None]
+    costs = [None if item is None else item.usd for item in built]
+    known = [cost for cost in costs if cost is not None]
+    return round(sum(known), 2) if len(known) == len(costs) else None
 
 
 def per_million_requests(deployment: Deployment) -> float | None:

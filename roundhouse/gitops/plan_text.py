@@ -8,6 +8,7 @@ from typing import Any
 
 from onboarding.text_generation.plan import Candidate, TextGenerationPlan
 from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_JOB
+from roundhouse import money
 from roundhouse.gitops.plan_document import (
     BuildEstimate,
     CostChange,
@@ -19,6 +20,7 @@ from roundhouse.gitops.plan_document import (
     ResourceChange,
     RolloutPlan,
 )
+from roundhouse.money import BreakEven, usd
 from roundhouse.text import quantity
 
 SHOWN_VALUE = 60
@@ -78,6 +80,11 @@ def sections(plan: EnvironmentPlan) -> Iterator[Section]:
             columns=("endpoint", "change", "rollout", "USD a month: least / typical / most",
                      "USD a million requests"),
             rows=tuple(map(_endpoint_row, plan.endpoints)),
+        ),
+        Section(
+            title="Cost now and of the candidate",
+            columns=("endpoint", *money.COLUMNS[1:]),
+            rows=tuple(item.cells() for item in map(_break_even, plan.endpoints) if item),
         ),
         Section(
             title="Engines",
@@ -197,20 +204,23 @@ def _cost(cost: CostChange) -> str:
 def _money(cost: MonthlyCost | None) -> str:
     if cost is None:
         return "-"
-    return " / ".join(
-        "unknown" if value is None else f"{value:,.0f}"
-        for value in (cost.least, cost.typical, cost.most)
-    )
+    return " / ".join(map(usd, (cost.least, cost.typical, cost.most)))
 
 
 def _per_million(cost: CostChange) -> str:
-    values = [
-        "unknown" if value is None else f"{value:.4g}"
-        for value in (cost.per_million_before, cost.per_million_after)
-    ]
+    values = [usd(cost.per_million_before), usd(cost.per_million_after)]
     if cost.before is None or values[0] == values[1]:
         return values[1]
     return " → ".join(values)
+
+
+def _break_even(item: EndpointChange) -> BreakEven | None:
+    """Return what a change of typical cost pays back; None where an endpoint is new or the same."""
+    before, after = item.cost.before, item.cost.after
+    if before is None or after is None or before.typical == after.typical:
+        return None
+    build = item.cost.build
+    return BreakEven(name=item.name, now=before.typical, candidate=after.typical, build=build)
 
 
 def _engine_row(engine: EngineChange) -> tuple[str, ...]:
@@ -241,8 +251,8 @@ def _estimate(route: str | None, estimate: BuildEstimate) -> str:
     if estimate.minutes is None:
         return f"route {route}, time and cost unknown: {estimate.origin}"
     word = "at most" if estimate.is_bound else "about"
-    usd = "cost unknown" if estimate.usd is None else f"{word} {estimate.usd:.2f} USD"
-    return f"route {route}, {word} {estimate.minutes:g} min, {usd} ({estimate.origin})"
+    cost = "cost unknown" if estimate.usd is None else f"{word} {usd(estimate.usd)} USD"
+    return f"route {route}, {word} {estimate.minutes:g} min, {cost} ({estimate.origin})"
 
 
 def _evidence_rows(engine: EngineChange) -> Iterator[tuple[str, ...]]:
@@ -309,7 +319,7 @@ def _plain(value: Any) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{'-' if value < 0 else '+'}{abs(value):,.0f} USD"
+    return f"{'-' if value < 0 else '+'}{usd(abs(value))} USD"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -29,11 +29,30 @@ def samples_needed(percentile: float) -> int:
     return math.ceil(round(SAMPLES_BEYOND / (1 - percentile / 100), 6))
 
 
-def exact_percentile(milliseconds: Sequence[float], percentile: float) -> float | None:
-    """Return a percentile of values in any order; None when too few lie beyond it."""
-    if len(milliseconds) < samples_needed(percentile):
-        return None
-    return sorted(milliseconds)[max(math.ceil(percentile / 100 * len(milliseconds)) - 1, 0)]
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """Return a percentile of values in any order; None of none.
+
+    Linear between two values, as numpy, `vllm bench serve` and AIPerf have it.
+    """
+    ordered = sorted(values)
+    return percentile_at(len(ordered), percent, ordered.__getitem__) if ordered else None
+
+
+def percentile_at(count: int, percent: float, value_at: Callable[[int], float]) -> float:
+    """Return a percentile of `count` values, of which `value_at` returns the n-th smallest."""
+    place = percent / 100 * (count - 1)
+    low = value_at(math.floor(place))
+    return low + (value_at(math.ceil(place)) - low) * (place % 1)
+
+
+def proven_percentile(milliseconds: Sequence[float], percent: float) -> float | None:
+    """Return a percentile; None when too few values lie beyond it."""
+    return percentile(milliseconds, percent) if is_proven(len(milliseconds), percent) else None
+
+
+def is_proven(count: int, percent: float) -> bool:
+    """Return whether enough of so many values lie beyond a percentile."""
+    return count >= samples_needed(percent)
 
 
 class Latencies:
@@ -59,14 +78,17 @@ class Latencies:
 
     def percentile(self, percentile: float) -> float | None:
         """Return a percentile in milliseconds; None when too few values lie beyond it."""
-        enough = len(self) >= samples_needed(percentile)
-        return self.percentile_of_any(percentile) if enough else None
+        return self.percentile_of_any(percentile) if is_proven(len(self), percentile) else None
 
     def percentile_of_any(self, percentile: float) -> float:
         """Return a percentile in milliseconds of however few values; NaN of none."""
         if not len(self):
             return math.nan
-        return float(self._histogram.get_value_at_percentile(percentile)) / 1000
+        return percentile_at(len(self), percentile, self._value_at)
+
+    def _value_at(self, place: int) -> float:
+        rank = 100 * (place + 1) / len(self)
+        return float(self._histogram.get_value_at_percentile(rank)) / 1000
 
     @property
     def longest_ms(self) -> float | None:
@@ -127,7 +149,7 @@ class Second:
 
     def percentile(self, percentile: float) -> float | None:
         """Return a percentile in milliseconds; None when too few values lie beyond it."""
-        return exact_percentile(self.milliseconds, percentile)
+        return proven_percentile(self.milliseconds, percentile)
 
 
 @dataclass(kw_only=True)
@@ -244,7 +266,7 @@ class Measurement:
         for count, second in enumerate(reversed(self.seconds_seen), 1):
             values += second.milliseconds
             if count >= WINDOW_SECONDS and len(values) >= samples_needed(percentile):
-                return exact_percentile(values, percentile)
+                return proven_percentile(values, percentile)
         return None
 
     def is_above(self, stop: LatencyStop) -> bool:

@@ -7,18 +7,19 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from engine_build.card.charts import Frame, Line, axis, element, plot, scale
 from engine_build.card.render import render
+from roundhouse import money
 from roundhouse.compare.document import (
     RIGHT,
     Report,
+    break_even_table,
     control_sentence,
-    investment_sentence,
     reasons,
     sizing_sentence,
     table_of,
 )
 from roundhouse.compare.result import pareto
+from roundhouse.reports.charts import Frame, Line, axis, element, plot, scale
 
 TEMPLATES = Path(__file__).parent / "templates"
 FRAME = Frame(width=760, height=330, left=58, right=740, top=24, bottom=280)
@@ -30,6 +31,7 @@ LETTER_WIDTH, LABEL_HEIGHT, GAP = 6.6, 13.0, 9.0
 def compare_page(report: Report) -> bytes:
     """Return UTF-8 HTML."""
     shown, cells = table_of(report)
+    titles, costs = break_even_table(report)
     columns = [(column, "number" if column in RIGHT else "") for column in shown]
 
     def rows(badge: Callable[[str], Markup]) -> list[tuple[list[str], bool]]:
@@ -47,7 +49,8 @@ def compare_page(report: Report) -> bytes:
         "reasons": [([name, reason], False) for name, reason in reasons(report)],
         "control": control_sentence(report),
         "sizing": sizing_sentence(report),
-        "saving": investment_sentence(report),
+        "cost_columns": [(name, "number" if name in money.RIGHT else "") for name in titles],
+        "costs": [(cost, False) for cost in costs],
     }
     return render("compare_report.html.j2", values, folder=TEMPLATES).encode()
 

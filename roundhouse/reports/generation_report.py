@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engine_build.card.charts import Line, Mark, Scale, axis, line_chart, scale
 from engine_build.card.render import milliseconds, per_second, render
-from roundhouse.load_test.generation.measurement import GenerationMeasurement, percentile
+from roundhouse.load_test.generation.measurement import GenerationMeasurement
 from roundhouse.load_test.generation.result import (
     COLUMNS,
     NOTHING,
@@ -14,7 +13,9 @@ from roundhouse.load_test.generation.result import (
     cells_of,
 )
 from roundhouse.load_test.generation.verdict import p95
+from roundhouse.load_test.measurement import percentile
 from roundhouse.load_test.options import Arrivals, Loop
+from roundhouse.reports.charts import Line, Mark, Scale, axis, line_chart, scale
 from roundhouse.reports.load_report import (
     FRAME,
     PERCENTILES,

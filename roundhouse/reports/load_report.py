@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter, methodcaller
 from pathlib import Path
 
-from engine_build.card.charts import Axis, Frame, Line, Mark, Points, axis, line_chart, scale
 from engine_build.card.render import milliseconds, per_second, render
 from roundhouse.load_test.load_test import PROBE_USERS
 from roundhouse.load_test.measurement import Measurement, Outcome, Second
 from roundhouse.load_test.options import Arrivals, Loop
 from roundhouse.load_test.result import LoadResult, outcome_of, percentiles_text
+from roundhouse.reports.charts import Axis, Frame, Line, Mark, Points, axis, line_chart, scale
 from roundhouse.text import quantity
 
 TEMPLATES = Path(__file__).parent / "templates"

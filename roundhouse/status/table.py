@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from rich.markup import escape
 from rich.table import Table
 
+from roundhouse.money import UNKNOWN, usd
 from roundhouse.report import table
 from roundhouse.status.endpoints import Cost, EndpointState, MemoryState, VariantState
 from roundhouse.status.live import LiveEndpoint, LiveVariant
 from roundhouse.status.state import NOT_UP, State
 from stacks.scaling.targets import TargetValue
 
-UNKNOWN = "unknown"
 COLUMNS = (
     "Endpoint",
     "Variant",
@@ -175,9 +175,8 @@ def _target(target: TargetValue | None, unit: str) -> str:
 def _cost(cost: Cost) -> str:
     if cost.least is None or cost.most is None:
         return UNKNOWN
-    return (
-        f"{cost.least:.2f}" if cost.least == cost.most else f"{cost.least:.2f} to {cost.most:.2f}"
-    )
+    least, most = usd(cost.least), usd(cost.most)
+    return least if least == most else f"{least} to {most}"
 
 
 def _memory(memory: MemoryState) -> str:

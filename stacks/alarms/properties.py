@@ -8,7 +8,6 @@ from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
 from onboarding.deployment import Deployment
 from stacks.alarms.alarm import Alarm, alarm_name, properties
 from stacks.alarms.cache_alarms import cache_alarms
-from stacks.alarms.capture_alarms import capture_alarms
 from stacks.alarms.error_alarms import error_alarms
 from stacks.alarms.gpu_alarms import gpu_alarms
 from stacks.alarms.host_alarms import host_alarms
@@ -51,7 +50,6 @@ def endpoint_alarms(deployment: Deployment) -> tuple[Alarm, ...]:
         host_alarms,
         load_alarms,
         cache_alarms,
-        capture_alarms,
     )
     of_variants = (
         alarm

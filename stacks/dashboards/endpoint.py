@@ -100,12 +100,6 @@ def _sections(
     if metrics is not None and metrics.enhanced:
         gpu = any(pool.instance_type.is_gpu for pool in variant.pools)
         yield f"Each instance{of}", instance_graphs.enhanced_graphs(shown, gpu=gpu)
-    capture = deployment.endpoint.data_capture
-    if capture is not None and capture.check is not None and variant.role != "shadow":
-        yield (
-            f"Captures{of}",
-            graphs.capture_graphs(shown, *lines.capture_lines(variant)),
-        )
     if deployment.multi_model:
         yield "Models in memory", graphs.cache_graphs(shown)
 

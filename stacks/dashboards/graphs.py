@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onboarding.metrics import HOST, INVOCATIONS
-from onboarding.names import (
-    CAPTURE_ACCURACY,
-    CAPTURE_ACCURACY_UPPER,
-    CAPTURE_INPUT_DRIFT,
-    CAPTURE_ROWS,
-)
 from stacks.dashboards.lines import Line
 from stacks.dashboards.widget import (
     MIXED_SAMPLES,
@@ -35,7 +29,6 @@ LOADING = (
     ("ModelLoadingTime", "load"),
     ("ModelUnloadingTime", "unload"),
 )
-CAPTURE_DAYS = 30
 QUEUE_TIMES = (("TimeInBacklog", "in the queue"), ("ModelLatency", "in the model"))
 """In microseconds; CloudWatch keeps no percentiles of the first.
 
@@ -103,25 +96,6 @@ def cache_graphs(shown: Shown) -> list[Graph]:
         Graph(title="Cache hits, %", rows=hits, unit="%", most=100),
         Graph(title="Models loaded, loads and unloads a minute", rows=models, unit="models"),
         Graph(title="Loading, ms on average", rows=times, unit="ms"),
-    ]
-
-
-def capture_graphs(shown: Shown, budget: Sequence[Line], limit: Sequence[Line]) -> list[Graph]:
-    """What a day's comparisons of captures found, of the last 30 days; the worst of each day."""
-    accuracy = [
-        shown.captured(CAPTURE_ACCURACY, "Minimum", label="mean of the sample"),
-        shown.captured(CAPTURE_ACCURACY_UPPER, "Minimum", label="upper bound, 95 %"),
-    ]
-    drift = [shown.captured(CAPTURE_INPUT_DRIFT, "Maximum", label="largest above chance")]
-    rows = [shown.captured(CAPTURE_ROWS, "Maximum", label="rows")]
-    named = (
-        ("Captured answers against the source model", accuracy, "score", budget),
-        ("Captured inputs against the data: stability index", drift, "index", limit),
-        ("Captured rows compared", rows, "rows", ()),
-    )
-    return [
-        Graph(title=title, rows=found, unit=unit, lines=lines, days=CAPTURE_DAYS)
-        for title, found, unit, lines in named
     ]
 
 

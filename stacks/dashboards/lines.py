@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onboarding.deployment import Deployment, Variant
-from onboarding.names import MAJOR_SHIFT
 from onboarding.prices import price
-from stacks.alarms.capture_alarms import accuracy_budget
 from stacks.alarms.host_alarms import DISK_PERCENT, MEMORY_PERCENT, fills_its_memory
 from stacks.alarms.request_alarms import longest_wait_seconds, measured_per_minute
 from stacks.capacity.engine import gpus_used
@@ -66,12 +64,6 @@ def drift_lines(deployment: Deployment, variant: Variant) -> list[Line]:
     if limit is None:
         return []
     return [Line("drift from the benchmark", limit.milliseconds, MEASURED, of)]
-
-
-def capture_lines(variant: Variant) -> tuple[list[Line], list[Line]]:
-    """The least accuracy that the file allows, and the index above which inputs have drifted."""
-    budget = Line("budget", accuracy_budget(variant), PROMISED)
-    return [budget], [Line("drift", MAJOR_SHIFT, PROMISED)]
 
 
 def capacity_lines(deployment: Deployment, variant: Variant) -> list[Line]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from onboarding.metrics import HOST, INVOCATIONS
-from onboarding.names import CAPTURE_NAMESPACE
 from stacks.dashboards.lines import Line
 
 Widget = dict[str, Any]
@@ -16,7 +15,6 @@ Section = tuple[str, Sequence[Widget]]
 """A heading and its widgets."""
 COLUMNS, THIRD, GRAPH_HEIGHT, HEADING_HEIGHT = 24, 8, 6, 1
 PERIOD = 60
-DAY = 86_400
 MOST_ALARMS = 100
 """That one widget may list."""
 MIXED_SAMPLES = "values of memory, 1 to 6 of each instance"
@@ -35,8 +33,6 @@ class Graph:
     lines: Sequence[Line] = ()
     most: float | None = None
     stacked: bool = False
-    days: int | None = None
-    """A value a day, over so many days whatever the dashboard shows; None: a value a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +64,6 @@ class Shown:
             self.invocations(metric, stat, **hidden(raw)),
             computed(f"{raw} {change}", label, result),
         ]
-
-    def captured(self, name: str, stat: str, **options: Any) -> Row:
-        """One statistic of the comparisons of captures."""
-        return self._row(CAPTURE_NAMESPACE, name, {"stat": stat, **options})
 
     def _row(self, namespace: str, name: str, options: dict[str, Any]) -> Row:
         dimensions = ["EndpointName", self.endpoint, "VariantName", self.variant]
@@ -124,8 +116,6 @@ def graph(region: str, content: Graph) -> Widget:
         "metrics": list(content.rows),
         "yAxis": {"left": {"min": 0, "label": content.unit, "showUnits": False, **most}},
     }
-    if content.days is not None:
-        properties |= {"period": DAY, "start": f"-P{content.days}D", "end": "P0D"}
     if content.lines:
         properties["annotations"] = {"horizontal": [line.annotation for line in content.lines]}
     return {"type": "metric", "width": THIRD, "height": GRAPH_HEIGHT, "properties": properties}

@@ -13,7 +13,6 @@ from onboarding.memory_findings import memory_faults
 from stacks.access.policies import exact_role
 from stacks.alarms.properties import alarms, rollback_alarm_ids
 from stacks.dashboards.endpoint import endpoint_dashboard
-from stacks.endpoint.capture_check import capture_check_resources
 from stacks.endpoint.faults import engine_faults, signature_faults
 from stacks.endpoint.properties import (
     RETAINED,
@@ -79,7 +78,6 @@ def endpoint_resources(deployment: Deployment, image_uris: Mapping[str, str]) ->
         **_hosting(deployment, models, counts_move=bool(scaling)),
         **scaling,
         **endpoint_dashboard(deployment),
-        **capture_check_resources(deployment, image_uris),
     }
 
 

@@ -27,7 +27,6 @@ from stacks.images import ROUTE as IMAGES_ROUTE
 PARTS: Condition = {"Bool": {"s3:ObjectCreationOperation": "false"}}
 """The request starts a multipart upload or adds a part; its completion is that of `write_once`."""
 NETWORKS = f"{names.NETWORKS_PREFIX}/*"
-CHECKS = f"{names.CAPTURE_CHECKS_PREFIX}/*"
 CHECKPOINT_FILES, ADAPTERS = f"{CHECKPOINTS}/*", f"{names.ADAPTERS_PREFIX}/*"
 PROMOTED = (ENGINES, NETWORKS, CHECKPOINT_FILES)
 SOURCES, IMAGES = f"{names.SOURCES_PREFIX}/*", f"{names.IMAGES_PREFIX}/*"
@@ -55,8 +54,6 @@ def deploy_statements(environment: EnvironmentSpec, qualifier: str) -> tuple[Sta
         *write_once(environment, [SOURCES, ADAPTERS]),
         # An image that is built again under its tag has another digest, which its bill names.
         allow("WriteBills", ["s3:PutObject"], [arns.bucket_object(environment, IMAGES)]),
-        # Builds cannot write there: what they leave reads no capture.
-        allow("WriteChecks", ["s3:PutObject"], [arns.bucket_object(environment, CHECKS)]),
         allow("LookAtImages", ["ecr:DescribeImages"], [image_repositories(environment)]),
         allow("BuildImages", ["codebuild:StartBuild"], [project(environment, IMAGES_ROUTE)]),
         *_machine_use(environment),

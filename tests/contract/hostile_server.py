@@ -12,10 +12,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.hostile.clients import Tally, ask_all
-from benchmarks.hostile.requests import hostile_requests
 from tests.contract.requests import JSON_TYPE
 from tests.contract.server_process import SECONDS, child_processes, free_port, launch, until
+from tests.fixtures.hostile.clients import Tally, ask_all
+from tests.fixtures.hostile.requests import hostile_requests
 from tests.fixtures.tiny_embedder.archive import Tiny
 
 SEED = 4

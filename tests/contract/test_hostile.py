@@ -32,7 +32,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from benchmarks.hostile.clients import (
+from container.client import OUT_OF_TIME
+from tests.contract.hostile_server import MAX_CONNECTIONS, SEED, Running, start, start_multi_model
+from tests.contract.server_process import SECONDS, until
+from tests.fixtures.hostile.clients import (
     ANSWER_SECONDS,
     Tally,
     answer,
@@ -42,7 +45,7 @@ from benchmarks.hostile.clients import (
     never_read,
     throw_all,
 )
-from benchmarks.hostile.requests import (
+from tests.fixtures.hostile.requests import (
     TENSORS,
     TEXTS,
     VALID,
@@ -51,9 +54,6 @@ from benchmarks.hostile.requests import (
     smuggling_attempts,
     wire_noise,
 )
-from container.client import OUT_OF_TIME
-from tests.contract.hostile_server import MAX_CONNECTIONS, SEED, Running, start, start_multi_model
-from tests.contract.server_process import SECONDS, until
 from tests.fixtures.tiny_embedder.archive import ARITHMETIC, EMBEDDER, REPOSITORY, Tiny
 
 LEAK_MIB = 64

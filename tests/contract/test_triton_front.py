@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hostile.clients import Tally
-from benchmarks.hostile.requests import TEXTS, deep_requests, hostile_requests, lying_requests
 from container.triton_front.stubs import STUB
 from onboarding.serve_environment import serve_environment
 from tests.contract.conftest import SECONDS, Served, exit_status, rows, serving
 from tests.contract.requests import json_request, lying_request
+from tests.fixtures.hostile.clients import Tally
+from tests.fixtures.hostile.requests import TEXTS, deep_requests, hostile_requests, lying_requests
 from tests.fixtures.tiny_embedder.archive import EMBEDDER
 
 MODEL_BROKEN, SEED, HOSTILE = 6, 4, 400

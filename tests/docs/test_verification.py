@@ -1,6 +1,6 @@
-"""docs/verification.md and the acceptance run name the same things.
+"""docs/verification.md and the tiers that are run apart name the same things.
 
-What never ran has the step that would show it, or the reason why none does; what ran on a GPU has
+What never ran has the story that would show it, or the reason why none does; what ran on a GPU has
 its rows of tests/gpu.
 """
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from roundhouse.acceptance.sequence import STEPS
+from tests.aws.trial import LIMITS
 
 pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "verification.md"
-NAMES = {step.name for step in STEPS}
+STORY = "`tests/aws`"
 NONE = re.compile(r"none(?: of [^:]+| loads it[^)]*)?(?::|\b) \S")
 
 
@@ -34,20 +34,19 @@ def rows(text):
 
 
 def fault(line):
-    """Why a line has neither a step nor a reason; None: it has."""
-    named = set(re.findall(r"`([a-z]+)`", line)) & NAMES
-    return None if named or NONE.search(line) else line
+    """Why a line has neither the story nor a reason; None: it has."""
+    return None if STORY in line or NONE.search(line) else line
 
 
 def never_ran():
     return rows(section("## What never ran", PAGE.read_text()))
 
 
-def test_everything_that_never_ran_has_a_step_or_a_reason():
+def test_everything_that_never_ran_has_the_story_or_a_reason():
     table = never_ran()
     assert len(table) > 20 and {len(row) for row in table} == {3}
-    missing = [what for what, _, step in table if fault(step) is not None]
-    assert missing == [], "name the step of roundhouse acceptance, or `none: WHY`, in column three"
+    missing = [what for what, _, shown in table if fault(shown) is not None]
+    assert missing == [], f"name {STORY}, or `none: WHY`, in column three"
 
 
 def test_everything_that_ran_on_a_gpu_names_its_rows():
@@ -58,17 +57,12 @@ def test_everything_that_ran_on_a_gpu_names_its_rows():
 
 
 def test_the_page_tells_of_every_step_in_its_order():
-    table = rows(section("## The first day on a GPU", PAGE.read_text()))
-    assert [row[0].strip("`") for row in table] == [step.name for step in STEPS]
+    table = rows(section("## In an account", PAGE.read_text()))
+    assert [row[0].strip("`") for row in table] == list(LIMITS)
 
 
-def test_every_step_is_the_step_of_some_claim():
-    claimed = {name for row in never_ran() for name in re.findall(r"`([a-z]+)`", row[2])}
-    assert NAMES - claimed <= {"drift", "destroy"}
-
-
-def test_refuses_a_line_without_a_step():
+def test_refuses_a_line_without_the_story():
     assert fault("somebody will look") == "somebody will look"
     assert fault("`stack`") == "`stack`"
-    assert fault("`engines`") is None
+    assert fault(STORY) is None
     assert fault("none: no environment deploys it") is None

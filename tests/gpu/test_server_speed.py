@@ -23,11 +23,11 @@ import pytest
 
 pytest.importorskip("orjson", reason="needs what the server needs")
 
-from benchmarks.h200.programs.engine_alone import EngineAlone
 from container.server.engines.tokens import TextEncoder
 from container.wire import rows_of, text_request
 from engine_build.tensorrt.half_precision import write_half_precision
 from onboarding.manifest import ProfileRecord
+from tests.gpu.engine_alone import EngineAlone
 from tests.gpu.load import text
 from tests.gpu.plans import (
     GPU,
@@ -113,7 +113,7 @@ def pytorch(start, tokenizer, tmp_path_factory):
     root = texts_archive(
         folder / "archive", build(layers.path, layers.ranges(1, 8, 16), level=0), tokenizer
     )
-    module = "benchmarks.runtimes.torch_server"
+    module = "tests.gpu.torch_server"
     shared = {"TORCH_MODEL": MODEL, "TORCH_DEVICE": "cuda", "TORCH_PRECISION": "fp16"}
     return {
         name: start(

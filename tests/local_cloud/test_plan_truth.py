@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.plan_truth import compare_plans
 from roundhouse.paths import find_paths
+from tests.local_cloud.plan_truth.comparison import compare_plans
 from tests.local_cloud.tiny_session import REPOSITORY, wait_for_processes
 
 pytestmark = pytest.mark.local_cloud
 
 SEEDS = range(1000, 1020)
-"""`make bench BENCH=gitops` compares 200 others."""
 
 
 def test_plans_of_random_edits_are_what_cloudformation_changes(tmp_path, monkeypatch):

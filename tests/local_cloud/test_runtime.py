@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 from botocore.exceptions import ClientError
 
-from benchmarks.hostile.requests import TEXTS, deep_requests, hostile_requests, lying_requests
+from tests.fixtures.hostile.requests import TEXTS, deep_requests, hostile_requests, lying_requests
 from tests.local_cloud.account import refusal
 
 pytestmark = pytest.mark.local_cloud

@@ -6,13 +6,13 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scale.many_models import benchmark as benchmark
-from benchmarks.scale.many_models import lock_entry
 from onboarding.deployment import Deployment, Pool, Target
 from onboarding.environment_spec import EnvironmentSpec
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from onboarding.values import Server
+from tests.fixtures.many_models import benchmark as benchmark
+from tests.fixtures.many_models import lock_entry
 
 ROOT = Path(__file__).resolve().parents[2]
 TREE = read_tree(ROOT)

@@ -25,7 +25,6 @@ IMAGES = {
 }
 POOLS = "instance_pools: [{instance_type: ml.g6.xlarge}, {instance_type: ml.g4dn.xlarge}]"
 CAPTURE = "data_capture: {percent: 20}"
-CHECKED = 'data_capture: {percent: 20, check: {schedule: "rate(1 day)"}}'
 QUEUE = "asynchronous: {max_concurrent_invocations: 4, notify: true}"
 
 

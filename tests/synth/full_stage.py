@@ -9,7 +9,7 @@ from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from tests.synth.assembly import Stacks, synthesized
 from tests.synth.deployments import with_locks
-from tests.synth.endpoint_cases import CHECKED, MODEL, POOLS, QUEUE, beside, endpoint_settings
+from tests.synth.endpoint_cases import CAPTURE, MODEL, POOLS, QUEUE, beside, endpoint_settings
 from tests.synth.generation_cases import SCALED, generator_files, lock_checkpoints
 from tests.unit.onboarding.trees import tree_root
 
@@ -39,7 +39,7 @@ OWN_KEY = (
     "kms_key_arn: arn:aws:kms:us-east-1:111122223333:key/0f8fad5b-d9cb-469f-a165-70867728950e\n"
 )
 KINDS = {
-    "everything": endpoint_settings(CHECKED, "dashboard: true"),
+    "everything": endpoint_settings(CAPTURE, "dashboard: true"),
     "queue": endpoint_settings(QUEUE),
     "pools": endpoint_settings(POOLS),
     "volume": {"ml.g5.xlarge": "ml.c7i.xlarge"},

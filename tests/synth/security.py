@@ -29,7 +29,6 @@ SERVICES = {
     "codebuild.amazonaws.com": "AWS::CodeBuild::Project",
     "lambda.amazonaws.com": "AWS::Lambda::Function",
     "sagemaker.amazonaws.com": "AWS::SageMaker::Model",
-    "scheduler.amazonaws.com": "AWS::Scheduler::Schedule",
     "states.amazonaws.com": "AWS::StepFunctions::StateMachine",
 }
 """Services that may assume a role."""

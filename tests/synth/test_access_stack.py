@@ -170,9 +170,7 @@ def test_every_write_but_a_bill_of_materials_and_a_check_s_source_is_conditional
     for name, role in roles(pair[1]).items():
         writes = [item for item in statements(role) if "s3:PutObject" in item["Action"]]
         free = [item for item in writes if "Condition" not in item]
-        assert {item["Sid"] for item in free} == (
-            {"WriteBills", "WriteChecks"} if name == "deploy" else set()
-        )
+        assert {item["Sid"] for item in free} == ({"WriteBills"} if name == "deploy" else set())
         under = {
             path.partition("/")[2]
             for item in writes

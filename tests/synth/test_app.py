@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from app import synthesize
-from benchmarks.scale.many_models import ManyModels, many_models
+from tests.fixtures.many_models import ManyModels, many_models
 from tests.synth.assembly import read_stacks
 from tests.synth.deployments import ROOT
 

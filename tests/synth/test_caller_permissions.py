@@ -32,7 +32,6 @@ PREFIXES = {
     "sagemaker": "sagemaker",
     "sagemaker-runtime": "sagemaker",
     "sns": "sns",
-    "scheduler": "scheduler",
     "service-quotas": "servicequotas",
     "stepfunctions": "states",
 }
@@ -76,8 +75,7 @@ def called_methods() -> Iterator[str]:
     """The methods that the command's commands call, and the paginators that they ask for."""
     names = ("client.py", "generation_client.py")
     clients = [ROOT / "container" / name for name in names]
-    programs = (*clients, ROOT / "engine_build/captures/__main__.py")
-    for path in (*programs, *(ROOT / "roundhouse").rglob("*.py")):
+    for path in (*clients, *(ROOT / "roundhouse").rglob("*.py")):
         if NO_COMMAND & set(path.parts):
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

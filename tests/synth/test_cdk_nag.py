@@ -13,7 +13,7 @@ from onboarding.tree import read_tree
 from stacks.environment_stage import EnvironmentStage
 from tests.synth.assembly import SOURCES, read_stacks
 from tests.synth.deployments import with_locks
-from tests.synth.endpoint_cases import CHECKED, MODEL, endpoint_settings
+from tests.synth.endpoint_cases import CAPTURE, MODEL, endpoint_settings
 from tests.synth.full_stage import SETTINGS, neighbours
 from tests.synth.generation_cases import SCALED, generator_files, lock_checkpoints
 from tests.unit.onboarding.trees import tree_root
@@ -40,8 +40,6 @@ WILDCARDS = {
     r"/^Resource::arn:aws:sagemaker:.*:"
     r"(endpoint|endpoint-config|inference-component|model)\/cloud-\*$/": "to read it",
     r"/^Resource::arn:aws:sagemaker:.*:(endpoint|endpoint-config|training-job)\/\*$/": "for quotas",
-    r"/^Resource::arn:aws:scheduler:.*:schedule\/default\/roundhouse-cloud-\*$/": "own schedules;"
-    " read only",
     r"/^Resource::arn:aws:states:.*:mapRun:roundhouse-cloud-builds[:\/]\*$/": "own executions",
     r"/^Resource::arn:aws:logs:.*:log-group:.*\*$/": "logs of own builds; read only",
     r"/^Resource::\*$/": "actions that know no resource: log-ins, metrics, EC2's describe actions",
@@ -63,7 +61,7 @@ WILDCARDS = {
 def stage(app: App, folder: Path) -> EnvironmentStage:
     changes = {
         "environments/cloud.yaml": {"name: cloud\n": SETTINGS},
-        MODEL: endpoint_settings(CHECKED, "dashboard: true"),
+        MODEL: endpoint_settings(CAPTURE, "dashboard: true"),
         **generator_files(**SCALED),
     }
     root = tree_root(folder, changes)

@@ -17,7 +17,6 @@ from tests.synth.assembly import lint
 from tests.synth.endpoint_cases import (
     BESIDE,
     CAPTURE,
-    CHECKED,
     CLOUD,
     IMAGES,
     MODEL,
@@ -50,7 +49,7 @@ KINDS = {
     "shadow": {BESIDE: beside("{joins: example, role: shadow, weight: 0.1}")},
     "pools": {MODEL: endpoint_settings(POOLS)},
     "capture": {MODEL: endpoint_settings(CAPTURE)},
-    "captures compared": {MODEL: endpoint_settings(CHECKED, "dashboard: true")},
+    "dashboard": {MODEL: endpoint_settings("dashboard: true")},
     "queue": {MODEL: {"min: 1": "min: 0", **endpoint_settings(QUEUE)}},
     "queue with pools": {MODEL: endpoint_settings(QUEUE, POOLS)},
     "schedule": {MODEL: SCHEDULE},

@@ -140,8 +140,8 @@ def resource_lines(environment: str, stacks: Stacks) -> Iterator[str]:
     """A line for every resource: environment, stack, logical id, type, digest of all it says."""
     for name, stack in sorted(stacks.items()):
         for logical_id, resource in sorted(stack.template["Resources"].items()):
-            said = {key: value for key, value in resource.items() if key != "Metadata"}
-            digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+            whole = {key: value for key, value in resource.items() if key != "Metadata"}
+            digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
             yield f"[{environment}] {name} {logical_id} {resource['Type']} {digest}"
 
 

@@ -13,17 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from onboarding.checkpoint import checkpoint_files
-from onboarding.deployment import Deployment
 from onboarding.names import SOURCES_PREFIX, adapter_path, artifact_bucket
 from onboarding.source_access import S3_SCHEME
 from onboarding.text_generation.checkpoint_key import generator_paths
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.tree import Tree
-from roundhouse.aws.clients import bucket_exists, calling, object_exists, write_once
+from roundhouse.aws.clients import bucket_exists, object_exists, write_once
 from roundhouse.errors import NotReadyError, RoundhouseError
 from roundhouse.processes import Command, Outcome
 from roundhouse.session import Session, valid_tree
-from stacks.endpoint.capture_check import capture_check, capture_check_source
 
 BESIDE_ONNX = ("tokenizer.json", "config.json", "preprocessor_config.json")
 """Files beside a network: its tokenizer, its class names, and how images become its input."""
@@ -81,24 +79,6 @@ def _files_of(root: Path, path: str) -> tuple[str, ...]:
     if not folder.is_dir():
         return (path,)
     return tuple(f"{path}/{name}" for name in checkpoint_files(folder))
-
-
-def publish_capture_checks(session: Session, deployments: Sequence[Deployment]) -> int:
-    """Put what scheduled comparisons of captures run from where their projects read it.
-
-    Return how many there are. Raises RoundhouseError.
-    """
-    checked = [item for item in deployments if capture_check(item) is not None]
-    if not checked:
-        return 0
-    s3, bucket = session.clients("s3"), artifact_bucket(session.environment)
-    files = named_files(valid_tree(session.paths))
-    data = source_zip(session.paths.code, session.paths.tree, files)
-    for deployment in checked:
-        key = capture_check_source(deployment)
-        with calling(f"Publishing the sources of a comparison to s3://{bucket}/{key}"):
-            s3.put_object(Bucket=bucket, Key=key, Body=data)
-    return len(checked)
 
 
 def publish_adapters(session: Session, generators: Sequence[GenerationDeployment]) -> int:

@@ -13,11 +13,12 @@ from roundhouse.dev.demo.answers import (
     Answer,
     least_cosine,
     require_sound,
+    search_table,
+    summary_table,
     worst_cosine,
 )
 from roundhouse.dev.demo.empty_diff import fingerprint, require_empty_diff
 from roundhouse.dev.demo.reference_vectors import Reference, reference_vectors
-from roundhouse.dev.demo.result import search_table, summary_table
 from roundhouse.paths import current_paths
 from roundhouse.processes import Processes
 from roundhouse.report import open_report

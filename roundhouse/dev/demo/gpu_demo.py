@@ -15,10 +15,11 @@ from roundhouse.dev.demo.answers import (
     Answer,
     least_cosine,
     require_sound,
+    search_table,
+    summary_table,
     worst_cosine,
 )
 from roundhouse.dev.demo.reference_vectors import Reference, reference_vectors
-from roundhouse.dev.demo.result import search_table, summary_table
 from roundhouse.dev.gpu.engines import LOCAL_GPU, Builds, BuiltEngine, unpack, write_tree
 from roundhouse.dev.gpu.machine import (
     GpuMachine,

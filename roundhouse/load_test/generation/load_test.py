@@ -24,7 +24,6 @@ from roundhouse.load_test.driver import (
 from roundhouse.load_test.generation.measurement import (
     GenerationMeasurement,
     GenerationSlo,
-    percentile,
 )
 from roundhouse.load_test.generation.options import GenerationOptions, at_once
 from roundhouse.load_test.generation.requests import (
@@ -37,7 +36,7 @@ from roundhouse.load_test.generation.stream import EventStream, StreamReader, To
 from roundhouse.load_test.generation.target import GenerationTarget
 from roundhouse.load_test.generation.verdict import SLO_PERCENTILE, generation_verdict
 from roundhouse.load_test.load_test import HOPELESS_SLOS, SURPLUS, run_measurement
-from roundhouse.load_test.measurement import Answer, Outcome, samples_needed
+from roundhouse.load_test.measurement import Answer, Outcome, percentile, samples_needed
 from roundhouse.load_test.options import Phase, closed_phase
 from roundhouse.load_test.saturation import Step, next_rate
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from roundhouse.load_test.generation.stream import TokenTimes
-from roundhouse.load_test.measurement import EMPTY_ANSWER, Answer, Measurement
+from roundhouse.load_test.measurement import EMPTY_ANSWER, Answer, Measurement, percentile
 
 STATISTICS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 """AIPerf's percentiles."""
@@ -121,17 +120,6 @@ class GenerationMeasurement(Measurement):
     def per_second(self, count: float) -> float:
         """Return a count over the whole duration."""
         return count / self.duration if self.duration else 0.0
-
-
-def percentile(values: Sequence[float], percent: float) -> float | None:
-    """Return a percentile, linear between two values, as numpy's default; None of none."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    place = percent / 100 * (len(ordered) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def metrics(measurement: GenerationMeasurement) -> dict[str, dict[str, float | int | str]]:

@@ -13,11 +13,10 @@ from roundhouse.load_test.generation.load_test import GenerationTest
 from roundhouse.load_test.generation.measurement import (
     GenerationMeasurement,
     metrics,
-    percentile,
 )
 from roundhouse.load_test.generation.requests import WordTokens
 from roundhouse.load_test.generation.verdict import p95, tool_limit
-from roundhouse.load_test.measurement import Outcome, samples_needed
+from roundhouse.load_test.measurement import Outcome, percentile, samples_needed
 from roundhouse.load_test.options import Loop
 from roundhouse.load_test.result import Circumstances, outcome_of
 from roundhouse.load_test.saturation import Step, bounds, is_exact

@@ -6,9 +6,8 @@ from engine_build.card.render import milliseconds
 from roundhouse.load_test.generation.measurement import (
     GenerationMeasurement,
     GenerationSlo,
-    percentile,
 )
-from roundhouse.load_test.measurement import Outcome, Verdict, samples_needed
+from roundhouse.load_test.measurement import Outcome, Verdict, percentile, samples_needed
 from roundhouse.load_test.saturation import BUSY_SHARE
 from roundhouse.text import quantity
 

@@ -40,7 +40,6 @@ def session(tmp_path_factory):
         clients=account.client,
         run=Processes(),
         report=Report(console=Console(file=io.StringIO(), width=200)),
-        in_local_cloud=True,
     )
     app = App(outdir=str(state / "cdk.out"), analytics_reporting=False)
     EnvironmentStage(

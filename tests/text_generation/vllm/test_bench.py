@@ -1,21 +1,18 @@
-"""The command on a text generator that vLLM serves: load on both paths, knee, status, savings."""
+"""The command on a text generator that vLLM serves: load on both paths, knee, status."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
 from local_cloud import lifecycle
-from tests.local_cloud.account import ROOT
 from tests.text_generation.vllm.served_generator import MOST, start_generator
 
 pytestmark = pytest.mark.text_generation
 
 TARGET = ("chat", "--env", "local")
 SHORT = ("--lengths", "16:12", "--warm-up", "0")
-TRANSFORMERS = ROOT / ".venvs/quantizer/bin/python"
 
 
 @pytest.fixture(scope="module")
@@ -84,30 +81,3 @@ def test_a_recommendation_is_checked_against_our_plan(generator, tmp_path):
     (tmp_path / "job.json").write_text(json.dumps(job))
     (plan,) = generator.read("recommend", *TARGET, "--import", str(tmp_path / "job.json"))
     assert plan["holds"] and plan["instance_type"] == generator.deployment.candidate.instance_type
-
-
-def test_a_measured_baseline_stands_beside_the_measured_plan(generator, tmp_path):
-    """transformers' generate on this machine, and the knee that the load test found."""
-    checkpoint, file = generator.place / "models/data/tiny", tmp_path / "baseline.json"
-    lengths = ("--prompt", "16", "--output", "12", "--batches", "1,2", "--rounds", "2")
-    command = (
-        str(TRANSFORMERS),
-        "-m",
-        "benchmarks.generation_baseline",
-        str(checkpoint),
-        str(file),
-    )
-    subprocess.run((*command, *lengths), cwd=ROOT, check=True, capture_output=True, timeout=600)
-    words = ("compare", *TARGET, "--baseline", str(file), "--instance-type", "ml.c7i.2xlarge")
-    document = generator.read(*words, "--output", str(tmp_path / "out"))
-    rows = {row["output_tokens_per_second"] for row in json.loads(file.read_text())["rows"]}
-    assert document["baseline"]["tokens_per_second"] in rows
-    knee = generator.entry.knee
-    assert document["plan"]["tokens_per_second"] == knee.output_tokens_per_second
-    assert document["speed_up"] == pytest.approx(
-        document["plan"]["tokens_per_second"] / document["baseline"]["tokens_per_second"]
-    )
-    text = generator.run(*words, "--output", str(tmp_path / "out"))
-    assert "baseline: transformers" in text and "measured by `roundhouse bench`" in text
-    assert f"An instance of the plan makes {document['speed_up']:.1f} x the tokens" in text
-    assert (tmp_path / "out/return.html").is_file()

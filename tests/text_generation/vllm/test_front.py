@@ -9,15 +9,15 @@ from io import BytesIO
 
 import pytest
 
-from benchmarks.generation_front.hostile_requests import hostile_requests
-from benchmarks.generation_front.process import (
+from tests.text_generation.tiny_llama import write_tiny_llama
+from tests.text_generation.vllm.front_process import (
     JSON,
     PYTHON,
     completion,
     front_process,
     read_stream,
 )
-from tests.text_generation.tiny_llama import write_tiny_llama
+from tests.text_generation.vllm.hostile_requests import hostile_requests
 
 HELLO = [{"role": "user", "content": "hello"}]
 DONE = b"data: [DONE]\n\n"

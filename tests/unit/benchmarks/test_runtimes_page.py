@@ -1,22 +1,10 @@
-"""The page of the runtime benchmark is what its JSON says; its numbers and their plot."""
+"""The page of the runtime benchmark is what its JSON says; its numbers."""
 
-import copy
 import json
-import xml.etree.ElementTree as ET
 
 import pytest
 
-from benchmarks.runtimes.page import (
-    DOCS,
-    cells,
-    digits,
-    files,
-    group_rows,
-    plot,
-    read,
-    rows_of_the_gpu_tier,
-    tensorrt_section,
-)
+from benchmarks.runtimes.page import DOCS, MARK, cells, digits, group_rows, page, read
 
 pytestmark = pytest.mark.unit
 
@@ -43,48 +31,22 @@ def of_runs(*runs):
     return group_rows([{"rows": rows} for rows in runs])
 
 
-def test_published_page_and_plots_are_those_of_the_json():
-    for path, text in files(DOCS).items():
-        assert path.read_text(encoding="utf-8") == text, (
-            f"run python -m benchmarks.runtimes.page: {path}"
-        )
+def test_published_page_is_that_of_the_json():
+    written = (DOCS / "benchmarks" / "runtimes.md").read_text(encoding="utf-8")
+    assert page(DOCS, written) == written, "run python -m benchmarks.runtimes.page"
 
 
-def test_a_changed_number_changes_page_and_plot(tmp_path):
+def test_a_changed_number_changes_the_page_and_nothing_below_its_mark(tmp_path):
     (tmp_path / "benchmarks").mkdir()
-    for path in (DOCS / "benchmarks").glob("*-h200-*.json"):
+    for path in (DOCS / "benchmarks").glob("runtimes-*.json"):
         (tmp_path / "benchmarks" / path.name).write_bytes(path.read_bytes())
-    before = {path.name: text for path, text in files(tmp_path).items()}
+    before = page(tmp_path, f"old{MARK} kept")
     file = tmp_path / "benchmarks" / "runtimes-h200-1.json"
     document = json.loads(file.read_text())
-    for one in document["rows"]:
-        one["p50_ms"] *= 1 if one["runtime"] == "PyTorch eager" else 3
+    document["rows"][0]["p50_ms"] *= 3
     file.write_text(json.dumps(document))
-    after = {path.name: text for path, text in files(tmp_path).items()}
-    assert {name for name in before if before[name] != after[name]} == set(before)
-
-
-def test_rows_of_the_gpu_tier_are_on_the_page_run_by_run(tmp_path):
-    folder = tmp_path / "benchmarks" / "h100"
-    folder.mkdir(parents=True)
-    spread = {"median": 1.25, "low": 1.2, "high": 1.3}
-    for day, outcome in (("24", "pass"), ("25", "fail")):
-        name = "tests/gpu/test_server_speed.py::test_one_client"
-        figures = {"p50_ms": spread, "seconds": {"plan": 80.0}, "bar": "at most 0.4"}
-        row = {"row": name, "outcome": outcome, "figures": figures}
-        other = {"row": "tests/gpu/test_plans.py::test_x", "outcome": "pass", "figures": {"a": 1}}
-        report = {"gpu": "H100", "tensorrt": "10.6.0.26", "date": f"2026-11-{day}T10:00:00"}
-        (folder / f"{day}.json").write_text(json.dumps({**report, "rows": [row, other]}))
-    (folder / "other.json").write_text("{}")
-    rows = rows_of_the_gpu_tier(tmp_path)
-    assert [row["outcome"] for _, row in rows] == ["pass", "fail"]
-    lines = tensorrt_section(rows).splitlines()
-    assert "- run 2: H100, TensorRT 10.6.0.26, 2026-11-25" in lines
-    assert lines[-3:] == [
-        "| one client | p50 ms | 1.25 (1.2 to 1.3) | 1.25 (1.2 to 1.3) **failed** |",
-        "| one client | seconds plan | 80 | 80 **failed** |",
-        "| one client | bar | at most 0.4 | at most 0.4 **failed** |",
-    ]
+    after = page(tmp_path, before)
+    assert after != before and after.endswith(f"{MARK} kept") and "old" not in after.split()
 
 
 def test_several_runs_are_one_cell_with_the_span_of_their_intervals():
@@ -110,15 +72,6 @@ def test_a_runtime_that_failed_is_a_row_with_its_reason():
     assert ["", "torch.compile", "fp16", "no gcc"] in [
         cells(*group)[:4] for group in groups.items()
     ]
-    assert "torch.compile" not in plot("a machine", groups)
-
-
-def test_plot_shows_how_many_times_as_fast_as_pytorch():
-    first, fast = row("PyTorch eager", 6.0), row("our server", 2.0)
-    control = copy.deepcopy(first) | {"precision": "fp32 (duplicate control)"}
-    root = ET.fromstring(plot("a machine", of_runs([first, control, fast])))
-    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts[:2] == ["MiniLM 2 x 20, our server fp32", "3.0"]
 
 
 @pytest.mark.parametrize(

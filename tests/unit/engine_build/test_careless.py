@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from engine_build.__main__ import main
-from engine_build.evaluation.__main__ import main as runtimes
-from engine_build.lengths.__main__ import main as lengths
 from tests.unit.engine_build.graphs import linear
 from tests.unit.engine_build.trees import write_tensors_tree
 
@@ -76,27 +74,3 @@ def test_refuses_a_stdout_that_nobody_reads_in_a_sentence(root):
     assert (code, "Traceback" in stderr.getvalue()) == (1, False)
     assert "FAILED: stdout takes no result ([Errno 32] Broken pipe)" in stderr.getvalue()
     assert json.loads(build(root)[1].getvalue())["status"] == "known"
-
-
-@pytest.mark.parametrize(
-    ("command", "arguments", "words"),
-    [
-        (lengths, (), "required: action"),
-        (lengths, ("replay",), "invalid choice: 'replay' (choose from"),
-        (runtimes, ("--seconds", "nan"), "'nan' is no number of seconds"),
-        (runtimes, ("--seconds", "inf"), "'inf' is no number of seconds"),
-        (runtimes, ("--shapes=0",), "shape '0' is no BATCHxSEQUENCE"),
-        (runtimes, ("--shapes=1x-4",), "shape '1x-4' is no BATCHxSEQUENCE"),
-    ],
-)
-def test_refuses_arguments_of_the_other_commands_in_a_sentence(command, arguments, words):
-    stderr = io.StringIO()
-    assert command(arguments, io.StringIO(), stderr) == 1
-    assert stderr.getvalue().startswith("FAILED: ") and words in stderr.getvalue()
-
-
-def test_refuses_a_file_for_the_numbers_that_cannot_be_written(tmp_path):
-    network, stderr = linear(tmp_path / "model.onnx"), io.StringIO()
-    arguments = f"--network {network} --shapes 1 --seconds 0.02 --json {tmp_path}/no/numbers.json"
-    assert runtimes(arguments.split(), io.StringIO(), stderr) == 1
-    assert "numbers.json cannot be written (No such file or directory)" in stderr.getvalue()

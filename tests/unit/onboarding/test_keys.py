@@ -110,7 +110,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
         "nothing",
     ),  # an engine more; this one stays
     "endpoint.data_capture": (
-        {"percent": 10, "check": {"schedule": "rate(1 day)"}},
+        {"percent": 10},
         "nothing",
     ),
     "endpoint.asynchronous": ({"max_concurrent_invocations": 4}, "nothing"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onboarding.schedule import EXAMPLES, runs_within_an_hour, schedule_fault, time_zones
+from onboarding.schedule import EXAMPLES, schedule_fault, time_zones
 
 # The examples of AWS's own documentation.
 DOCUMENTED = (
@@ -75,19 +75,3 @@ def test_refuses_an_expression_that_aws_would(text, message):
 
 def test_time_zones_are_those_of_the_iana_data_base():
     assert {"UTC", "Europe/Berlin", "America/New_York"} <= time_zones()
-
-
-@pytest.mark.parametrize(
-    ("text", "often"),
-    [
-        ("rate(59 minutes)", True),
-        ("rate(60 minutes)", False),
-        ("rate(1 hour)", False),
-        ("rate(1 day)", False),
-        ("cron(0 * * * ? *)", False),
-        ("cron(*/15 6 * * ? *)", True),
-        ("cron(0,30 6 * * ? *)", True),
-    ],
-)
-def test_schedule_that_comes_more_than_once_an_hour(text, often):
-    assert runs_within_an_hour(text) is often

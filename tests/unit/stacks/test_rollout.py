@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from benchmarks.scale.many_models import lock_entry
 from stacks.endpoint.template import endpoint_template
 from stacks.endpoint.warnings import endpoint_notes
 from stacks.rollout import download_timeout_seconds, start_up_timeout_seconds
+from tests.fixtures.many_models import lock_entry
 from tests.synth.endpoint_cases import (
     IMAGES,
     MODEL,

@@ -7,7 +7,6 @@ import struct
 
 import pytest
 
-from benchmarks.manifest import embedder_manifest
 from container.server.codecs import heads, tensors, texts
 from container.server.types import HeadSignature, Signature, TensorSignature
 from container.triton_front.kserve_request import checked_request
@@ -19,6 +18,7 @@ from onboarding.manifest import (
     ProfileRecord,
     TensorRecord,
 )
+from tests.fixtures.manifests import embedder_manifest
 
 PROFILE = ProfileRecord(batch=(1, 8, 64), sequence=(4, 16, 128))
 LOGITS = TensorRecord(name="scores", datatype="FP32", shape=(-1, 1))

@@ -7,8 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from engine_build.evaluation.candidates import left_out, with_sizes
-from engine_build.evaluation.decision import Findings
+from engine_build.evaluation.decision import Findings, left_out, with_sizes
 from onboarding.manifest import AccuracyRecord, RuntimeRecord
 
 pytestmark = pytest.mark.unit

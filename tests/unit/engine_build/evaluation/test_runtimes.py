@@ -1,31 +1,30 @@
-"""Which runtimes a machine has, why it lacks the rest, and a comparison in those it has.
+"""Which runtimes a machine has, why it lacks the rest, and rows of those it has.
 
 The network is two multiplications, and a module does the same.
 """
 
 from __future__ import annotations
 
-import io
+import ctypes
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from engine_build.datasets.dataset import Shape
-from engine_build.errors import InputRefused, SourceFault
-from engine_build.evaluation.__main__ import main
-from engine_build.evaluation.comparison import (
-    compare,
-    comparison_data,
-    format_comparison,
-    network_inputs,
-    random_feed,
-    text_inputs,
+from engine_build.errors import SourceFault
+from engine_build.evaluation.footprint import (
+    MIB,
+    Footprint,
+    device_memory_mib,
+    load_measured,
+    main,
+    measure_in_child,
 )
-from engine_build.evaluation.footprint import load_measured
 from engine_build.evaluation.runtimes import (
+    DRIVER,
     ON_CPU,
     ORDER,
     Artifacts,
@@ -38,7 +37,7 @@ from engine_build.evaluation.runtimes import (
     runnable,
 )
 from engine_build.ort import BoundNetwork
-from onboarding.manifest import TensorRecord
+from engine_build.runner import Ended
 from tests.unit.engine_build.graphs import node, tensor, write_graph
 
 
@@ -132,7 +131,7 @@ def network(tmp_path_factory):
 
 
 def test_every_runtime_gives_the_same_rows(network):
-    feed = random_feed(network_inputs(network), Shape(batch=5))
+    feed = {"x": np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)}
     expected = np.concatenate([feed["x"] @ WEIGHT, 2 * (feed["x"] @ WEIGHT)], axis=1)
     engines = [load_engine("onnxruntime", network), BoundNetwork(network, device="cpu"), Source()]
     for engine in engines:
@@ -158,26 +157,6 @@ def test_subjects_are_what_the_machine_has_the_gpus_first(network, tmp_path):
     assert on_cpu == ["onnxruntime", "pytorch"]
 
 
-def test_comparison_holds_a_control_and_the_memory_of_each(network):
-    subjects = runnable(Artifacts(networks={"fp32": network}, source=Source()), CPU_MACHINE)
-    inputs = network_inputs(network)
-    comparison = compare(subjects, inputs, [Shape(batch=2)], seconds=0.05)
-    data = comparison_data(comparison)
-    names = [(record["runtime"], record["precision"]) for record in data["latencies"]]
-    assert names == [
-        ("onnxruntime", "fp32"),
-        ("pytorch", "fp32"),
-        ("onnxruntime", "fp32 (duplicate control)"),
-    ]
-    held = [footprint["runtime"] for footprint in data["held"]]
-    assert held == ["onnxruntime"], "the source was loaded before"
-    ratios = data["times_as_fast_as_the_first"]
-    assert [(ratio["runtime"], ratio["precision"]) for ratio in ratios] == names[1:]
-    assert all(ratio["low"] <= ratio["ratio"] <= ratio["high"] for ratio in ratios)
-    text = format_comparison(comparison)
-    assert "requests/s" in text and "load s" in text
-
-
 def test_footprint_counts_what_loading_added_to_the_gpu(network):
     used = iter((100.0, 164.0))
     _, footprint = load_measured(
@@ -188,65 +167,9 @@ def test_footprint_counts_what_loading_added_to_the_gpu(network):
     assert footprint.device_memory_mib == 64.0 and footprint.load_seconds >= 0
 
 
-def run(*arguments, runtimes=CPU_MACHINE):
-    """The command's exit code, and all that it prints."""
-    output = io.StringIO()
-    return main(list(map(str, arguments)), output, output, runtimes=runtimes), output.getvalue()
-
-
-def test_command_prints_a_table_and_writes_json(network, tmp_path):
-    path = tmp_path / "comparison.json"
-    options = ("--shapes", "1,4", "--seconds", "0.05", "--json", path)
-    code, output = run("--network", network, *options)
-    assert code == 0 and "not on this machine: tensorrt (no NVIDIA GPU)" in output
-    data = json.loads(path.read_text())
-    assert {record["batch"] for record in data["latencies"]} == {1, 4}
-    assert data["gpu"] is None and data["machine"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["--shapes", "1"], "nothing says what to feed"),
-        (["--plan", "x.plan"], "nothing says what to feed"),
-        (["--network", "missing.onnx"], "missing.onnx is no ONNX file"),
-        (["--network", "a.onnx", "--network", "b.onnx"], "two of a.onnx, b.onnx have one name"),
-        (["--network", "a.onnx", "--shapes", "8by64"], "shape '8by64' is no BATCHxSEQUENCE"),
-    ],
-)
-def test_refuses_what_cannot_be_run(arguments, reason, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, output = run(*arguments)
-    assert code == 1 and reason in output and "Traceback" not in output
-
-
-def test_refuses_a_machine_that_runs_nothing_of_it(network):
-    nothing = dict.fromkeys(ORDER, "no package")
-    code, output = run("--network", network, "--shapes", "1", runtimes=nothing)
-    assert code == 1 and "no runtime of this machine runs what was given" in output
-
-
 def test_refuses_a_provider_that_this_onnxruntime_lacks(network):
     with pytest.raises(SourceFault, match="CUDAExecutionProvider"):
         BoundNetwork(network, device="cuda")
-
-
-def test_random_feed_has_values_that_a_model_takes():
-    pixels = (TensorRecord(name="pixels", datatype="FP32", shape=(-1, 3, 8, 8)),)
-    images = [random_feed(pixels, Shape(batch=2))["pixels"] for _ in range(2)]
-    assert images[0].shape == (2, 3, 8, 8) and (images[0] == images[1]).all()
-    inputs = text_inputs(("input_ids", "attention_mask", "token_type_ids"))
-    texts = random_feed(inputs, Shape(batch=2, sequence=6))
-    kinds = {(values.shape, values.dtype) for values in texts.values()}
-    assert kinds == {((2, 6), np.dtype(np.int64))}
-    assert texts["attention_mask"].all() and not texts["token_type_ids"].any()
-    assert 0 <= texts["input_ids"].max() < 100
-
-
-def test_refuses_a_shape_without_the_sequence_that_an_input_has():
-    reason = "input input_ids has a sequence axis; give shapes as BATCHxSEQUENCE"
-    with pytest.raises(InputRefused, match=reason):
-        random_feed(text_inputs(("input_ids",)), Shape(batch=2))
 
 
 @pytest.mark.parametrize(
@@ -263,3 +186,86 @@ def test_tensorrt_is_imported_under_one_of_its_names(tmp_path, monkeypatch, pack
     import_runtime("tensorrt")
     # Taken out by hand: what monkeypatch deletes it puts back.
     assert [name for name in names if sys.modules.pop(name, None) is not None] == [imported]
+
+
+CALLS = (
+    *("cuInit", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuCtxPushCurrent_v2"),
+    *("cuMemGetInfo_v2", "cuCtxPopCurrent_v2"),
+)
+
+
+class Driver:
+    """Records its calls; `fails` answers with an error."""
+
+    def __init__(self, fails=None):
+        self.calls = []
+        self._fails = fails
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            self.calls.append(name)
+            if name == "cuMemGetInfo_v2":
+                arguments[0]._obj.value, arguments[1]._obj.value = 30 * MIB, 100 * MIB
+            return 2 if name == self._fails else 0
+
+        return call
+
+
+def test_used_memory_is_what_is_not_free():
+    driver = Driver()
+    assert device_memory_mib(driver) == 70.0
+    assert tuple(driver.calls) == CALLS
+
+
+@pytest.mark.parametrize("fails", CALLS)
+def test_driver_that_fails_counts_nothing(fails):
+    assert device_memory_mib(Driver(fails)) is None
+
+
+def test_machine_without_a_driver_counts_nothing():
+    try:
+        ctypes.CDLL(DRIVER)
+    except OSError:
+        assert device_memory_mib() is None
+    else:
+        pytest.skip("this machine has a driver")
+
+
+FEED = {"x": np.ones((2, 3), dtype=np.float32)}
+
+
+class Runner:
+    """Answers as the child would."""
+
+    def __init__(self, output):
+        self._output = output
+
+    def find(self, program):
+        return None
+
+    def run(self, command):
+        self.command = command
+        return Ended(code=0, output=self._output, errors="")
+
+
+def test_child_gets_the_engine_and_its_feed(tmp_path):
+    values = {"load_seconds": 1.5, "host_memory_mib": 20.0, "device_memory_mib": 64.0}
+    runner = Runner(f"words of a library\n{json.dumps(values)}\n")
+    assert measure_in_child(Path("fp16.plan"), FEED, tmp_path, runner) == Footprint(**values)
+    assert runner.command.argv[1:4] == ("-m", "engine_build.evaluation.footprint", "fp16.plan")
+    with np.load(runner.command.argv[4]) as file:
+        assert (file["x"] == FEED["x"]).all()
+
+
+def test_child_loads_and_runs_the_engine(tmp_path, capsys):
+    tensors = [tensor("x", "batch", 3)], [tensor("y", "batch", 3)]
+    network = write_graph(tmp_path / "model.onnx", [node("Neg", "x", "y")], *tensors)
+    np.savez(tmp_path / "feed.npz", **FEED)
+    assert main([str(network), str(tmp_path / "feed.npz")]) == 0
+    assert json.loads(capsys.readouterr().out)["load_seconds"] >= 0
+
+
+@pytest.mark.parametrize("output", ["", "Segmentation fault", '{"unknown": 1}'])
+def test_refuses_an_engine_that_does_not_load(output, tmp_path):
+    with pytest.raises(SourceFault, match=r"engine int8\.onnx does not load in a fresh process"):
+        measure_in_child(Path("int8.onnx"), FEED, tmp_path, Runner(output))

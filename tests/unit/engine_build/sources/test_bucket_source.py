@@ -8,7 +8,8 @@ import pytest
 
 from engine_build.errors import SourceFault
 from engine_build.sources.bucket_checkpoint import BucketAccess, bucket_checkpoint
-from engine_build.sources.bucket_source import bucket_network
+from engine_build.sources.checkpoint import read_json
+from engine_build.sources.source import bucket_network
 from engine_build.steps.fetch import is_of_another
 from engine_build.store import FolderStore, S3Store
 from onboarding.checkpoint import checkpoint_sha256, files_sha256
@@ -161,3 +162,22 @@ def test_refuses_an_object_whose_name_leaves_the_folder(tmp_path, copies):
         bucket_checkpoint(
             ADDRESS, "0" * 64, BucketAccess(bucket=lambda place: store), folder_for(tmp_path)
         )
+
+
+def test_a_file_that_is_not_there_is_the_default(tmp_path):
+    assert read_json(tmp_path / "config.json", {}) == {}
+
+
+@pytest.mark.parametrize("content", ["[1, 2]", '"text"', "null", "3"])
+def test_refuses_a_configuration_that_is_no_object(content, tmp_path):
+    (tmp_path / "config.json").write_text(content)
+    words = r"config.json of the checkpoint holds \w+, not an object; fetch or save it again"
+    with pytest.raises(SourceFault, match=words):
+        read_json(tmp_path / "config.json", {})
+
+
+@pytest.mark.parametrize("content", ["{", "", "[" * 100_000])
+def test_refuses_a_file_that_is_no_json(content, tmp_path):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(SourceFault, match=r"config.json of the checkpoint is no JSON"):
+        read_json(tmp_path / "config.json", {})

@@ -23,7 +23,10 @@ from engine_build.sources.embedding import (
     refuse_other_vectors,
 )
 from engine_build.sources.export import export
+from engine_build.sources.prompts import CONFIGURATION, served_prompts
 from engine_build.sources.source_model import SourceModel
+from onboarding.manifest import Prompts
+from onboarding.model_spec import ModelSpec
 from tests.unit.engine_build.embedders import (
     OUT,
     dense,
@@ -32,7 +35,7 @@ from tests.unit.engine_build.embedders import (
     write_embedder,
     write_t5,
 )
-from tests.unit.engine_build.tiny import WIDTH, sample_texts
+from tests.unit.engine_build.tiny import WIDTH, model, sample_texts
 
 OLD = "sentence_transformers.models"
 NEW = "sentence_transformers.sentence_transformer.modules"
@@ -218,7 +221,7 @@ def test_refuses_sequences_beyond_those_of_encode(checkpoint, tmp_path):
     words = r"cuts texts at 12 tokens \(max_seq_length in .*\), but a profile goes up to 16; lower"
     with pytest.raises(SourceFault, match=words):
         SourceModel(folder, longest=16)
-    assert SourceModel(folder, longest=12).embeds
+    SourceModel(folder, longest=12)
 
 
 def test_refuses_a_longest_text_that_is_no_number(with_modules):
@@ -307,3 +310,85 @@ def test_refuses_vectors_that_are_not_those_of_encode():
         refuse_other_vectors(vectors, np.roll(vectors, 1, axis=1))
     with pytest.raises(SourceFault, match=r"\[4\] against \[3\] values"):
         refuse_other_vectors(vectors, vectors[:, :3])
+
+
+DECLARED = {"prompts": {"query": "find ", "document": None}, "default_prompt_name": "query"}
+
+
+def spec(task="text-embedding", **source):
+    data = model(task=task, source={"python_package": "a==1", **source})
+    return ModelSpec.model_validate_json(json.dumps(data))
+
+
+@pytest.fixture
+def declaring(tmp_path):
+    """Writes a checkpoint's configuration of sentence-transformers."""
+
+    def write(**declared):
+        (tmp_path / CONFIGURATION).write_text(json.dumps(declared))
+        return tmp_path
+
+    return write
+
+
+def test_declared_prompts_are_served_and_null_is_no_prefix(declaring):
+    prompts = served_prompts(declaring(**DECLARED), spec())
+    assert prompts == Prompts(texts={"query": "find ", "document": ""}, default_prompt_name="query")
+    assert (prompts.prefix(), prompts.prefix("document")) == ("find ", "")
+
+
+def test_model_file_adds_prompts_and_chooses_the_default(declaring):
+    given = spec(prompts={"query": "ask ", "code": "def "}, default_prompt_name="code")
+    prompts = served_prompts(declaring(**DECLARED), given)
+    assert prompts.texts == {"query": "ask ", "document": "", "code": "def "}
+    assert prompts.prefix() == "def "
+
+
+def test_prompts_differ_only_where_an_answer_can(declaring):
+    assert served_prompts(declaring(**DECLARED), spec()).differ
+    assert not served_prompts(declaring(prompts={"query": "", "document": ""}), spec()).differ
+
+
+@pytest.mark.parametrize("declared", [{}, {"prompts": {}}, {"prompts": None}])
+def test_checkpoint_without_prompts_has_none(declared, declaring):
+    assert served_prompts(declaring(**declared), spec()) is None
+
+
+def test_network_file_has_the_prompts_of_the_model_file(tmp_path):
+    (tmp_path / "model.onnx").touch()
+    given = spec(prompts={"query": "ask "})
+    assert served_prompts(tmp_path / "model.onnx", given).texts == {"query": "ask "}
+
+
+def test_classifier_has_no_prompts(declaring):
+    assert served_prompts(declaring(**DECLARED), spec("text-classification")) is None
+
+
+def test_refuses_a_default_that_is_no_prompt(declaring):
+    words = r"default_prompt_name is 'title', but the prompts are document, query; name one"
+    with pytest.raises(SourceFault, match=words):
+        served_prompts(declaring(**DECLARED), spec(default_prompt_name="title"))
+    with pytest.raises(SourceFault, match=r"'query', but the prompts are none; name one"):
+        served_prompts(declaring(default_prompt_name="query"), spec())
+
+
+@pytest.mark.parametrize("prompts", [["query: "], {"query": 3}, "query: "])
+def test_refuses_prompts_that_are_no_texts_by_name(prompts, declaring):
+    with pytest.raises(SourceFault, match=rf"the prompts in {CONFIGURATION} of the checkpoint are"):
+        served_prompts(declaring(prompts=prompts), spec())
+
+
+def test_refuses_a_pooling_that_leaves_prompts_out(declaring):
+    folder = declaring(**DECLARED)
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [
+        {"path": path, "type": f"sentence_transformers.models.{kind}"}
+        for path, kind in kinds.items()
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 4, "include_prompt": False}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    with pytest.raises(SourceFault, match=r"leaves its prompts' tokens out of its pooling"):
+        served_prompts(folder, spec())
+    assert not served_prompts(declaring(prompts={"query": ""}), spec()).differ

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from itertools import combinations
+from typing import get_args
 
 import numpy as np
 import onnx
@@ -13,11 +15,14 @@ import transformers
 from onnx import version_converter
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from engine_build.datasets.text import TextEncoder
 from engine_build.errors import SourceFault
 from engine_build.ort import OrtNetwork
-from engine_build.sources.pooled_network import TOKENS, VECTOR
+from engine_build.sources.given_network import TOKENS, VECTOR
+from engine_build.sources.pooling import POOLERS, PoolingHead
+from onboarding.values import PoolingMode
 from tests.unit.engine_build.embedders import pooling, write_embedder
 from tests.unit.engine_build.sources.test_given_network import text_network
 from tests.unit.engine_build.tiny import sample_texts
@@ -123,3 +128,51 @@ def test_refuses_a_pooling_of_a_network_that_gives_vectors(plain, tmp_path):
     words = r"gives pooler_output \[-1, 32\], but `source.pooling` pools one output \[batch, seq"
     with pytest.raises(SourceFault, match=words):
         pooled(tmp_path, path, mode="mean")
+
+
+LENGTHS = (7, 1, 4, 6)
+WIDTH = 5
+MODES = [(mode,) for mode in POOLERS] + [*combinations(("cls", "mean", "max"), 2)]
+
+
+def rows(lengths=LENGTHS, longest=7):
+    """Random vectors of tokens, one row all negative, and the mask."""
+    random = torch.Generator().manual_seed(0)
+    tokens = torch.randn((len(lengths), longest, WIDTH), generator=random)
+    tokens[2] = -tokens[2].abs() - 1
+    mask = (torch.arange(longest) < torch.tensor(lengths).unsqueeze(1)).long()
+    return tokens, mask
+
+
+@pytest.mark.parametrize("modes", MODES, ids="+".join)
+def test_vectors_are_those_of_sentence_transformers(modes):
+    tokens, mask = rows()
+    features = {"token_embeddings": tokens, "attention_mask": mask}
+    expected = Pooling(WIDTH, modes)(features)["sentence_embedding"]
+    pooled = PoolingHead(modes)(tokens, mask)
+    assert pooled.shape == (len(LENGTHS), len(modes) * WIDTH)
+    assert torch.allclose(pooled, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", POOLERS)
+def test_padding_changes_no_vector(mode):
+    tokens, mask = rows()
+    alone = PoolingHead((mode,))(tokens[1:2, :1], mask[1:2, :1])
+    assert torch.allclose(PoolingHead((mode,))(tokens, mask)[1:2], alone, atol=1e-6)
+
+
+def test_last_token_is_found_behind_padding_on_either_side():
+    tokens, mask = rows()
+    left = PoolingHead(("lasttoken",))(tokens.flip(1), mask.flip(1))
+    assert torch.equal(left, tokens.flip(1)[:, -1])
+
+
+@pytest.mark.parametrize("mode", POOLERS)
+def test_half_precision_overflows_for_no_pooling(mode):
+    tokens, mask = rows((2048, 3, 5), longest=2048)
+    pooled = PoolingHead((mode,))(tokens.half(), mask)
+    assert pooled.dtype == torch.float16 and torch.isfinite(pooled).all()
+
+
+def test_every_mode_of_a_model_file_is_built():
+    assert set(get_args(PoolingMode)) == set(POOLERS) == set(Pooling.POOLING_MODES)

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from benchmarks.h200_generation.shapes import headers
 from onboarding.text_generation.gpu_memory import GIB, gpu_memory
 from onboarding.text_generation.kv_cache import (
     ArchitectureError,
@@ -18,6 +17,7 @@ from onboarding.text_generation.kv_cache import (
 from onboarding.text_generation.planner import CONCURRENT_STEPS
 from onboarding.text_generation.platforms import gpus, schemes
 from onboarding.text_generation.weights import count_weights
+from tests.unit.onboarding.text_generation.h200_shapes import headers
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, LLAMA_70B
 
 ANSWERS = json.loads((FIXTURES / "vllm_kv_cache" / "answers.json").read_text())

@@ -135,6 +135,7 @@ def test_refuses_wrong_usage_with_exit_code_2(capsys, monkeypatch):
     [
         ("deploy --env lokal", "did you mean 'local'?"),
         ("build --env dev --model sentence-embeder", "; did you mean 'sentence-embedder'?"),
+        ("status sentence-embeder --card --env dev", "; did you mean 'sentence-embedder'?"),
         ("invoke text-shard --env dev hi", "; did you mean 'text-shared'?"),
         ("bench text-shard --env dev", "; did you mean 'text-shared'?"),
         ("bench --url http://h --model sentence-embeder", "; did you mean 'sentence-embedder'?"),

@@ -81,7 +81,7 @@ def test_the_headline_begins_with_that_nothing_holds():
 def test_the_sizing_has_count_price_headroom_and_the_scaling_target():
     sentence = sizing_sentence(report(row(cell("a", rate=125.0), price=2.0)))
     assert "4 x ml.c7i.large; with one lost, 3 hold 300 requests/s and 25% more" in sentence
-    assert "in us-east-1 is 2 USD an hour." in sentence
+    assert "in us-east-1 is 2.00 USD an hour." in sentence
     assert "3,750 InvocationsPerInstance a minute, at which the demand runs on 5" in sentence
     assert "is not known" in sizing_sentence(report(row(cell("a"), price=None)))
     assert sizing_sentence(report(row(cell("a", rate=None)))) == ""

@@ -11,11 +11,11 @@ from typing import Any
 
 import yaml
 
-from benchmarks.scale.many_models import ManyModels, many_models
 from roundhouse.gitops.compare import plan_against_git
 from roundhouse.gitops.plan_document import EndpointChange, EnvironmentPlan, Plan
 from roundhouse.paths import Paths, find_paths
 from roundhouse.processes import Processes
+from tests.fixtures.many_models import ManyModels, many_models
 
 ROOT = Path(__file__).parents[4]
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@example.com")

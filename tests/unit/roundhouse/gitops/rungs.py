@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from botocore.exceptions import ClientError
 from rich.console import Console
 
-from benchmarks.scale.cloud import archive, archived_entry
 from onboarding.lock import ServedCapacity, record_capacity
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
@@ -21,6 +20,7 @@ from roundhouse.gitops.promote import prepare_promotion
 from roundhouse.processes import Processes
 from roundhouse.promoted_tree import environment_paths
 from roundhouse.report import Report
+from tests.fixtures.local_deployments import archive, archived_entry
 from tests.unit.roundhouse.gitops.promoted import promote
 from tests.unit.roundhouse.gitops.repository import BUDGET
 

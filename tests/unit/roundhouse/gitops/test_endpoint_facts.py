@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.scale.many_models import many_models
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.gitops.endpoint_facts import monthly_cost, rollout_plan, variant_facts
 from stacks.endpoint.template import endpoint_template
+from tests.fixtures.many_models import many_models
 from tests.unit.roundhouse.gitops.repository import ROOT
 
 pytestmark = pytest.mark.unit

@@ -115,8 +115,8 @@ def test_refuses_nothing_where_the_text_is_unescaped(words):
 def test_comment_says_change_cost_and_what_is_not_touched():
     text = comment(plan(endpoint("search")))
     assert text.startswith(COMMENT_MARKER)
-    assert "dev: 1 changed endpoint, +0 USD to +100 USD a month" in text
-    assert "| search | changed | - | 100 / 150 / 400 → 100 / 150 / 500 |" in text
+    assert "dev: 1 changed endpoint, +0.00 USD to +100.00 USD a month" in text
+    assert "| search | changed | - | 100.00 / 150.00 / 400.00 → 100.00 / 150.00 / 500.00 |" in text
     assert "<details><summary>Resources: 1</summary>" in text
     assert "Not touched: 3 endpoints." in text
     assert "data only: no code of this change ran" in text

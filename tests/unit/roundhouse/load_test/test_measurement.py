@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +9,8 @@ from hypothesis import strategies as st
 from roundhouse.load_test.measurement import (
     MAX_ERROR_KINDS,
     Latencies,
-    exact_percentile,
+    percentile,
+    proven_percentile,
     samples_needed,
 )
 from roundhouse.load_test.options import LatencyStop
@@ -26,12 +25,10 @@ def histogram(*seconds: float) -> Latencies:
 
 
 @given(st.lists(st.floats(1e-6, 100), min_size=1, max_size=200), st.sampled_from([50, 90, 95, 99]))
-def test_percentiles_are_those_of_the_values_to_three_digits(seconds, percentile):
-    """Give or take one rank: the library rounds a rank where others take the next one."""
-    ordered, rank = sorted(seconds), math.ceil(percentile / 100 * len(seconds))
-    low, high = ordered[max(rank - 2, 0)] * 1000, ordered[rank - 1] * 1000
-    value = histogram(*seconds).percentile_of_any(percentile)
-    assert low * 0.998 - 0.002 <= value <= high * 1.002 + 0.002
+def test_percentiles_are_those_of_the_values_to_three_digits(seconds, percent):
+    exact = percentile(seconds, percent) * 1000
+    value = histogram(*seconds).percentile_of_any(percent)
+    assert exact * 0.998 - 0.002 <= value <= exact * 1.002 + 0.002
 
 
 def test_a_percentile_needs_ten_values_beyond_it():
@@ -46,11 +43,15 @@ def test_refuses_a_percentile_of_too_few():
     latencies.record(0.001)
     assert latencies.percentile(99) is not None
     assert Latencies().longest_ms is None and Latencies().curve() == ()
-    assert exact_percentile([1.0] * 19, 50) is None
+    assert proven_percentile([1.0] * 19, 50) is None
 
 
-def test_an_exact_percentile_is_a_value():
-    assert exact_percentile([float(value) for value in range(100, 0, -1)], 50) == 50
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [([4.0, 1.0, 3.0, 2.0], 50, 2.5), ([7.0], 99, 7.0), ([1.0, 2.0], 100, 2.0), ([], 50, None)],
+)
+def test_percentile_is_linear_between_values(values, percent, expected):
+    assert percentile(values, percent) == expected
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from engine_build.card.charts import Line, axis, line_chart, scale
 from roundhouse.load_test.document import load_document
 from roundhouse.load_test.options import Loop
 from roundhouse.load_test.result import LoadResult
+from roundhouse.reports.charts import Line, axis, line_chart, scale
 from roundhouse.reports.load_report import FRAME, load_page
 from tests.unit.roundhouse.load_test.phases import (
     HERE,
@@ -74,7 +74,7 @@ def test_headline_names_the_saturation_point():
     assert result.saturation.exact
     assert result.headline == (
         "Saturates at 1,000 requests a second (2,000 texts a second) with p99 ≤ 20 ms: there "
-        "p50 5.00 ms, p95 6.00 ms, p99 6.00 ms, no errors."
+        "p50 5.50 ms, p95 6.00 ms, p99 6.00 ms, no errors."
     )
 
 

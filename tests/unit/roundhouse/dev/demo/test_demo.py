@@ -17,9 +17,10 @@ from roundhouse.dev.demo.answers import (
     least_cosine,
     require_sound,
     scores,
+    search_table,
+    summary_table,
     worst_cosine,
 )
-from roundhouse.dev.demo.result import search_table, summary_table
 from roundhouse.errors import WrongAnswerError
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 

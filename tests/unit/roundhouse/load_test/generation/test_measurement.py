@@ -11,7 +11,6 @@ from roundhouse.load_test.generation.measurement import (
     GenerationMeasurement,
     GenerationSlo,
     metrics,
-    percentile,
 )
 from roundhouse.load_test.generation.stream import TokenTimes
 from roundhouse.load_test.measurement import Answer
@@ -97,8 +96,3 @@ def test_of_no_answer_nothing_is_known():
     found = metrics(measurement(errors=3))
     assert found["request_count"]["avg"] == 0 and found["error_request_count"]["avg"] == 3
     assert "time_to_first_token" not in found
-
-
-def test_percentile_is_linear_between_values():
-    assert percentile([4.0, 1.0, 3.0, 2.0], 50) == 2.5
-    assert percentile([], 50) is None

@@ -1,1 +1,0 @@
-"""The server before vLLM, before real vLLM on this machine's processors."""

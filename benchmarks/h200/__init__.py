@@ -1,1 +1,0 @@
-"""The servers before engines on an NVIDIA GPU: one experiment, and what it takes along."""

@@ -1,1 +1,0 @@
-"""Clients that no server should suffer from, and what they send."""

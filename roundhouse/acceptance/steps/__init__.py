@@ -1,1 +1,0 @@
-"""The steps of an acceptance run, one module each."""

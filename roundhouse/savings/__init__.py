@@ -1,1 +1,0 @@
-"""Return on investment: what runs against what the files propose."""

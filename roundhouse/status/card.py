@@ -1,0 +1,121 @@
+"""`roundhouse status MODEL --card`: one page about an engine or about a text generator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine_build.card.precisions import PrecisionRow
+    from onboarding.deployment import Target
+    from roundhouse.paths import Paths
+    from roundhouse.report import Report
+    from roundhouse.session import Session
+
+
+def show_card(paths: Paths, report: Report, env: str, model: str) -> None:
+    """Write one HTML page about a model, and print the engine's precisions.
+
+    Of an engine: accuracy, latency, which layers are INT8, how to reproduce it; its table of
+    precisions lies beside it as Markdown. Of a text generator: plan, gate of each checkpoint,
+    memory, arguments; from files and lock alone. Raises RoundhouseError.
+    """
+    from engine_build.card.precisions import COLUMNS
+    from roundhouse.paths import displayed_path
+    from roundhouse.report import table
+    from roundhouse.session import open_session
+
+    own = generation_page(paths, model, env)
+    if own is not None:
+        report.print(f"{displayed_path(own)}: open it in a browser.")
+        return
+    page = fetch_card(open_session(paths, report, env), model, paths.build / "cards")
+    data = displayed_path(page.with_suffix(".json"))
+    rows = write_precisions(page)
+    if rows:
+        columns = [head for head, _, _ in COLUMNS]
+        right = [head for head, kind, _ in COLUMNS if kind == "number"]
+        cells = ([str(cell(row)) for _, _, cell in COLUMNS] for row in rows)
+        report.print_table(table(columns, cells, right=right))
+    report.print(f"{displayed_path(page)}: open it in a browser; its numbers are in {data}.")
+
+
+def generation_page(paths: Paths, model: str, environment: str) -> Path | None:
+    """Write the card of a text generator and return it; None for another model."""
+    from onboarding.generation_findings import generation_plans
+    from onboarding.generation_resolve import generation_deployments
+    from roundhouse.processes import Processes
+    from roundhouse.promoted_tree import environment_paths
+    from roundhouse.reports.generation_card import generation_card
+    from roundhouse.session import valid_tree
+
+    tree = valid_tree(environment_paths(paths, environment, Processes()))
+    found = generation_deployments(tree, environment, (model,))
+    if not found:
+        return None
+    plan = next(item for item in generation_plans(tree, environment) if item.model == model)
+    page = paths.build / "cards" / f"{environment}-{model}.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(generation_card(found[0], plan), encoding="utf-8")
+    return page
+
+
+def write_precisions(page: Path) -> tuple[PrecisionRow, ...]:
+    """Write the table of precisions beside a fetched page and return its rows.
+
+    Older cards have none.
+    """
+    import json
+
+    from engine_build.card.precisions import PrecisionRow, precisions_markdown
+
+    document = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+    rows = tuple(PrecisionRow(**row) for row in document.get("precisions", ()))
+    if rows:
+        page.with_suffix(".md").write_text(precisions_markdown(rows), encoding="utf-8")
+    return rows
+
+
+def fetch_card(session: Session, model: str, folder: Path) -> Path:
+    """Write card.html of a model's engine, and card.json beside it; return the page.
+
+    Raises RoundhouseError.
+    """
+    from onboarding.names import artifact_bucket, engine_card_data_path, engine_card_path
+    from roundhouse.aws.clients import object_bytes
+    from roundhouse.errors import RoundhouseError
+
+    target = _target(session, model)
+    bucket, environment = artifact_bucket(session.environment), session.environment.name
+    page = folder / f"{environment}-{model}.html"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, path in (
+        (engine_card_path(target.engine_key), page),
+        (engine_card_data_path(target.engine_key), page.with_suffix(".json")),
+    ):
+        data = object_bytes(session.clients("s3"), bucket, name)
+        if data is None:
+            build = f"`roundhouse build --env {environment} --model {model}`"
+            raise RoundhouseError(
+                f"{model}: s3://{bucket}/{name} is not there; {build} builds the engine and "
+                "its card."
+            )
+        path.write_bytes(data)
+    return page
+
+
+def _target(session: Session, model: str) -> Target:
+    from roundhouse.errors import RoundhouseError
+    from roundhouse.text import choices
+
+    targets = {
+        target.model.name: target
+        for deployment in session.deployments()
+        for target in deployment.built_targets
+    }
+    if model not in targets:
+        known = choices(model, sorted(targets))
+        raise RoundhouseError(
+            f"{model!r}: no such model in environment {session.environment.name}; {known}"
+        )
+    return targets[model]
