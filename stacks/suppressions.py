@@ -295,11 +295,6 @@ WILDCARDS = (
         actions=frozenset({"logs:DescribeLogStreams", "logs:GetLogEvents"}),
     ),
     Wildcard(
-        why="schedules of this environment's endpoints, whose files come and go; read only",
-        resource=ARN.format(service="scheduler") + r"schedule/default/roundhouse-[a-z0-9-]+-\*",
-        actions=frozenset({"scheduler:GetSchedule"}),
-    ),
-    Wildcard(
         why="the environment's image repositories; read only",
         resource=ARN.format(service="ecr") + r"repository/roundhouse-[a-z0-9-]+/\*",
         actions=frozenset({"ecr:DescribeImages", "ecr:DescribeRepositories"}),

@@ -10,7 +10,7 @@ from roundhouse.compare.cells import Cell
 from roundhouse.compare.run import Run
 from roundhouse.compare.tree import cell_model
 from roundhouse.deploy.builds.engines import missing_engines
-from roundhouse.gitops.build_preview import build_preview
+from roundhouse.gitops.build_estimates import build_preview
 from roundhouse.money import UNKNOWN, usd
 from roundhouse.text import quantity
 
@@ -86,8 +86,8 @@ def total_sentence(costs: Sequence[CellCost]) -> str:
     if len(known) < len(built):
         return (
             f"{cells} to measure, at most {hours:.1f} hours of an instance; the cost is not known, "
-            "since the price of an instance or the time of a build is not (`roundhouse prices "
-            "--update` writes prices)."
+            "since the price of an instance or the time of a build is not (`make prices` "
+            "writes prices)."
         )
     total = sum(known)
     return f"{cells} to measure, at most {usd(total)} USD with {MINUTES} minutes of each endpoint."

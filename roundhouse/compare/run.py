@@ -35,7 +35,7 @@ from roundhouse.compare.tree import (
     is_cell_model,
     write_tree,
 )
-from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
+from roundhouse.deploy.builds.requests import EnginesNotBuiltError
 from roundhouse.deploy.deployment import DeployOptions, deploy
 from roundhouse.deploy.destroy import (
     EVERY_SECONDS,

@@ -31,8 +31,8 @@ READS = "whatever reads the bucket"
 LOOKS = "`plan --against deployed`, and a look at what runs"
 ROWS = {
     "plan": (LOOKS,),
-    "drift": ("`drift`", "`prices --update`"),
-    "build": (READS, "`images`, `build`", "engines", "Ctrl-C while engines are built"),
+    "drift": ("`drift`", "`make prices`"),
+    "build": (READS, "`build`", "engines", "Ctrl-C while engines are built"),
     "deploy": ("`deploy`", "quotas, which `deploy` compares; it says so and goes on without these"),
     "promote": ("`promote`",),
 }
