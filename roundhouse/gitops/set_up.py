@@ -168,8 +168,10 @@ def repository_of(text: str) -> tuple[str, GithubSpec | None]:
             f"`{NUMBERS.format(repository='OWNER/NAME')}` prints it."
         )
     repository = f"{parts['owner']}/{parts['name']}"
-    numbers = {"repository_id": int(parts["id"]), "owner_id": int(parts["owner_id"])}
-    return repository, GithubSpec(repository=repository, **numbers)
+    spec = GithubSpec(
+        repository=repository, repository_id=int(parts["id"]), owner_id=int(parts["owner_id"])
+    )
+    return repository, spec
 
 
 def block_line(repository: str, repository_id: object, owner_id: object) -> str:
