@@ -1,7 +1,7 @@
 """The table of differences between the servers, generated from the exchanges of the suite.
 
 `python -m tests.contract.differences`. `--write` puts it between the markers of
-docs/reference/servers.md; without it, a stale document is reported and the exit status is 1.
+docs/serving.md; without it, a stale document is reported and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from onboarding.serve_environment import VARIABLES
 from tests.contract.exchanges import TABLES
 from tests.contract.replies import TITLES, Exchange
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "servers.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
 
 
 def table(name: str, exchanges: Sequence[Exchange], kinds: tuple[str, ...]) -> Iterable[str]:
@@ -42,31 +41,19 @@ def differences() -> str:
     return "\n".join(line for rows in TABLES for line in table(*rows)).strip("\n")
 
 
-def variables() -> str:
-    """The environment of `serve`, one variable a row."""
-    rows = (
-        f"| `{variable.name}` | {variable.value} | {variable.reason} |" for variable in VARIABLES
-    )
-    return "\n".join(("| variable | value | reason |", "|---|---|---|", *rows))
-
-
-GENERATED = {"differences": differences, "variables": variables}
-"""What stands between the markers of each name."""
+START, END = "<!-- differences: generated -->\n", "<!-- differences: end -->"
 
 
 def fill_in(document: str) -> str:
-    """The document with everything generated in its place.
+    """Return the document with the tables in their place.
 
     Raises ValueError when a marker is missing.
     """
-    for name, generate in GENERATED.items():
-        start, end = f"<!-- {name}: generated -->\n", f"<!-- {name}: end -->"
-        before, opening, rest = document.partition(start)
-        _, closing, after = rest.partition(end)
-        if not opening or not closing:
-            raise ValueError(f"the document lacks the markers {start.strip()} and {end}")
-        document = f"{before}{start}{generate()}\n{end}{after}"
-    return document
+    before, opening, rest = document.partition(START)
+    _, closing, after = rest.partition(END)
+    if not opening or not closing:
+        raise ValueError(f"the document lacks the markers {START.strip()} and {END}")
+    return f"{before}{START}{differences()}\n{END}{after}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

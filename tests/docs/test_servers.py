@@ -1,4 +1,4 @@
-"""The reference page of the servers shows what the contract suite asks, and nothing older."""
+"""The page of the servers shows what the contract suite asks, and nothing older."""
 
 import pytest
 
