@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,21 +18,15 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
 
 
 def table(name: str, exchanges: Sequence[Exchange], kinds: tuple[str, ...]) -> Iterable[str]:
-    """What differs, one request a row, and in one line what does not."""
-    unlike, alike = [], []
+    """What differs, one request a row; nothing where all servers reply alike."""
+    rows = []
     for exchange in exchanges:
-        replies = {str(exchange.replies[kind]) for kind in exchange.kinds(kinds)}
-        if len(replies) > 1:
+        if len({str(exchange.replies[kind]) for kind in exchange.kinds(kinds)}) > 1:
             cells = (str(exchange.replies.get(kind, "-")) for kind in kinds)
-            unlike.append(f"| {exchange.name} | {' | '.join(cells)} |")
-        elif replies:
-            alike.append(f"{exchange.name} ({replies.pop()})")
-    if unlike:
+            rows.append(f"| {exchange.name} | {' | '.join(cells)} |")
+    if rows:
         yield from ("", f"| {name} | {' | '.join(TITLES[kind] for kind in kinds)} |")
-        yield from (f"|---{'|---' * len(kinds)}|", *unlike)
-    if alike:
-        line = f"*{name}, alike wherever they apply:* {'; '.join(alike)}."
-        yield from ("", textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False))
+        yield from (f"|---{'|---' * len(kinds)}|", *rows)
 
 
 def differences() -> str:
