@@ -29,9 +29,14 @@ def table(name: str, exchanges: Sequence[Exchange], kinds: tuple[str, ...]) -> I
         yield from (f"|---{'|---' * len(kinds)}|", *rows)
 
 
+SAGEMAKER_ONLY = ("Paths", "Loading")
+"""Tables of requests that SageMaker makes and no client."""
+
+
 def differences() -> str:
-    """Every table."""
-    return "\n".join(line for rows in TABLES for line in table(*rows)).strip("\n")
+    """Every table of requests that clients make."""
+    shown = (rows for rows in TABLES if rows[0] not in SAGEMAKER_ONLY)
+    return "\n".join(line for rows in shown for line in table(*rows)).strip("\n")
 
 
 START, END = "<!-- differences: generated -->\n", "<!-- differences: end -->"
