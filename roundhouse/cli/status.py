@@ -55,11 +55,11 @@ def status(
     What runs: endpoint configs, engines, images, instances, alarms, and how they differ from the
     files.
     """
+    from roundhouse.card import show_card
     from roundhouse.errors import UsageError
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.session import LOCAL
-    from roundhouse.status.card import show_card
     from roundhouse.status.state import state_of
 
     if environments:

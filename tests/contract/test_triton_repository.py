@@ -21,7 +21,7 @@ NAME = "mood"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("repository")
     manifest = write_archive(folder / "model")
     others = [name for name in repository_models(manifest) if name != NAME]
@@ -46,17 +46,17 @@ def ask(server, rows):
     return server.ask(json.dumps({"inputs": [tensor]}).encode())
 
 
-def test_repository_answers_by_its_own_models_and_their_calls(served):
-    answer = ask(served, [[1, 2, 3, 4], [-1, -2, -3, 0]])
+def test_repository_answers_by_its_own_models_and_their_calls(server):
+    answer = ask(server, [[1, 2, 3, 4], [-1, -2, -3, 0]])
     assert answer.status == 200, answer.body
     (output,) = json.loads(answer.body)["outputs"]
     assert (output["name"], output["shape"]) == ("label", [2, 1])
     assert output["data"] == ["up", "down"]
-    assert served.client.request("GET", "/ping").status == 200
+    assert server.client.request("GET", "/ping").status == 200
 
 
-def test_request_that_its_configuration_forbids_is_the_clients_fault(served):
-    assert ask(served, [[1, 2, 3, 4]] * 9).status == 400
+def test_request_that_its_configuration_forbids_is_the_clients_fault(server):
+    assert ask(server, [[1, 2, 3, 4]] * 9).status == 400
 
 
 def test_configurations_are_read_as_triton_reads_them():

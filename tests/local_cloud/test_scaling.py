@@ -71,11 +71,11 @@ class Scaled:
     def last_activity(self):
         """The newest activity, once it has ended."""
 
-        def ended():
+        def newest_ended():
             newest = self.activities()[0]
             return None if newest["StatusCode"] == "InProgress" else newest
 
-        return until(ended)
+        return until(newest_ended)
 
     def alarms(self):
         prefix = f"TargetTracking-{self.of['ResourceId']}"

@@ -275,7 +275,7 @@ def test_opset_of_the_network_is_shown():
 LEFT = {"fp32": "auto takes it only where FP16 misses the budget", "fp8": "no candidate | of this"}
 
 
-def measured():
+def measurements():
     records = (
         RuntimeRecord(
             runtime="tensorrt", precision="int8", load_seconds=0.4, host_memory_mib=212.4,
@@ -293,7 +293,7 @@ def measured():
 
 
 def test_rows_are_the_four_precisions_with_what_was_measured():
-    rows = {row.precision: row for row in precision_rows(measured())}
+    rows = {row.precision: row for row in precision_rows(measurements())}
     assert list(rows) == ["fp32", "fp16", "int8", "fp8"]
     assert [row.state for row in rows.values()] == [LEFT_OUT, MEASURED, PUBLISHED, LEFT_OUT]
     int8, fp16 = rows["int8"], rows["fp16"]
@@ -304,7 +304,7 @@ def test_rows_are_the_four_precisions_with_what_was_measured():
 
 
 def test_nothing_is_taken_from_another_runtime():
-    row = precision_rows(measured())[0]
+    row = precision_rows(measurements())[0]
     assert row.host_memory_mib is None and row.p50_ms is None and row.engine_bytes is None
     assert row.reason == LEFT["fp32"]
 
@@ -316,14 +316,14 @@ def test_older_builds_kept_no_record_of_what_they_left_out():
 
 
 def test_card_and_its_json_show_the_rows():
-    page, document = card_page(measured()).decode(), json.loads(card_data(measured()))
+    page, document = card_page(measurements()).decode(), json.loads(card_data(measurements()))
     assert "<h2>Precisions</h2>" in page and LEFT["fp32"] in page and "45.0 MB" in page
     assert [row["precision"] for row in document["precisions"]] == ["fp32", "fp16", "int8", "fp8"]
     assert document["precisions"][3]["p50_ms"] is None
 
 
 def test_markdown_has_a_row_for_each_precision():
-    lines = precisions_markdown(precision_rows(measured())).splitlines()
+    lines = precisions_markdown(precision_rows(measurements())).splitlines()
     assert len(lines) == 6 and lines[1].count("---") == lines[0].count("|") - 1
     assert r"no candidate \| of this" in lines[-1]
 

@@ -106,7 +106,7 @@ def test_refuses_a_wheel_of_other_bytes(tmp_path):
         run(tmp_path / "wheel", tmp_path / "out", wheel)
 
 
-def test_refuses_plans_that_nobody_said_what_made_them(tmp_path):
+def test_refuses_plans_without_the_gpu_and_the_build_that_made_them(tmp_path):
     def with_plan(folder):
         (folder / "engine/1").mkdir(parents=True)
         (folder / "engine/1/model.plan").write_text("a plan")

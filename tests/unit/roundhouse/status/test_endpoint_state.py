@@ -84,7 +84,7 @@ def unbuilt():
     return next(item for item in unlocked("dev") if item.name == "sentence-embedder")
 
 
-def shared(mib):
+def shared_endpoint(mib):
     return with_locks(one("dev", "text-shared"), device_memory_mib=mib)
 
 
@@ -106,11 +106,11 @@ def shared(mib):
         (lambda: with_served(embedder(), 46160.74),
          ["46160.7 requests/s", "1384822.2 invocations/min", "46160.74 requests/s served"]),
         (unbuilt, ["unknown", "model 'sentence-embedder' is not built"]),
-        (lambda: shared(15000.0), ["22528 MiB of GPU memory for models, 30000 taken",
+        (lambda: shared_endpoint(15000.0), ["22528 MiB of GPU memory for models, 30000 taken",
                                    "at least 1 evicted at any time", "endpoint: text-shared-2"]),
-        (lambda: shared(500.0), ["all fit"]),
-        (lambda: shared(30000.0), ["Model 'sentence-embedder-fp32' takes 30000 MiB"]),
-        (lambda: shared(None),
+        (lambda: shared_endpoint(500.0), ["all fit"]),
+        (lambda: shared_endpoint(30000.0), ["Model 'sentence-embedder-fp32' takes 30000 MiB"]),
+        (lambda: shared_endpoint(None),
          ["the GPU memory of model 'sentence-embedder-fp32' is not measured"]),
         (lambda: with_fields(embedder(), name="[red]"), ["[red]"]),
     ],
@@ -166,11 +166,11 @@ def test_shadow_keeps_its_count():
 
 
 def test_memory_plan_says_what_fits_and_what_a_round_takes():
-    (memory,) = endpoint_state(shared(15000.0)).memory
+    (memory,) = endpoint_state(shared_endpoint(15000.0)).memory
     assert (memory.fits, memory.evicted, memory.round_seconds) == (False, 1, 5.0)
     assert memory.available_mib == 22528
-    assert "text-shared-2" not in table_text(shared(30000.0)), "no change makes it fit"
-    deployment = shared(500.0)
+    assert "text-shared-2" not in table_text(shared_endpoint(30000.0)), "no change makes it fit"
+    deployment = shared_endpoint(500.0)
     assert endpoint_state(of_targets(deployment, deployment.own.targets[:1])).memory[0].fits
 
 
@@ -225,4 +225,4 @@ def test_check_refuses_a_set_that_cannot_work_and_notes_one_that_costs(
 
 
 def test_state_fields_are_plain_values():
-    assert json.dumps(dataclasses.asdict(endpoint_state(shared(15000.0))), allow_nan=False)
+    assert json.dumps(dataclasses.asdict(endpoint_state(shared_endpoint(15000.0))), allow_nan=False)

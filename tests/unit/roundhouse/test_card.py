@@ -13,8 +13,8 @@ from botocore.exceptions import ClientError
 
 from engine_build.card.precisions import PrecisionRow
 from onboarding.names import engine_card_data_path, engine_card_path
+from roundhouse.card import fetch_card, write_precisions
 from roundhouse.errors import RoundhouseError
-from roundhouse.status.card import fetch_card, write_precisions
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 
 pytestmark = pytest.mark.unit
