@@ -173,5 +173,7 @@ def test_a_deploy_killed_at_each_moment_is_completed_by_the_next_and_nothing_is_
     assert {name: stacks[name][1] for name in created} == created
     answer = account.client("sagemaker").describe_endpoint(EndpointName=ENDPOINT)
     assert answer["EndpointStatus"] == "InService"
-    assert {image["state"] for image in _answer(repository, "images")} == {"not built here"}
+    assert {image["state"] for image in _answer(repository, "build", "--images")} == {
+        "not built here"
+    }
     assert _answer(repository, "prune", "--older-than", "0", "--dry-run")["found"] == []
