@@ -1,4 +1,4 @@
-"""The table of docs/reference/alarms.md, made by the code it explains: `python -m
+"""The table of docs/watching.md, made by the code it explains: `python -m
 tests.synth.watching_example --write`.
 """
 
@@ -15,7 +15,7 @@ from stacks.alarms.properties import endpoint_alarms
 from stacks.dashboards.overview import GRAVEST
 from tests.synth.deployments import ROOT, one, with_endpoint
 
-DOCUMENT = ROOT / "docs" / "reference" / "alarms.md"
+DOCUMENT = ROOT / "docs" / "watching.md"
 BLOCK = re.compile(r"(<!-- made: alarms -->\n)(?P<text>.*?)(<!-- end -->)", re.DOTALL)
 SIGNS = {OVER: ">", AT_LEAST: "≥"}
 HEADS = ("Alarm", "Watches", "Trips when", "Rolls back", "Example")
