@@ -4,7 +4,7 @@ ROUNDHOUSE := .venv/bin/roundhouse
 # Compiled bytecode is kept: importing aws_cdk and transformers anew costs seconds every time.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-chat down test test-chat gpu-bundle test-gpu test-aws rehearsal check bench doctor environments environments-dev environments-chat lock schema platform-data clean
+.PHONY: help demo demo-chat down test test-chat gpu-bundle test-gpu test-aws rehearsal check bench doctor environments environments-dev environments-chat lock schema platform-data prices clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ schema: environments ## write schemas/*.schema.json anew
 platform-data: doctor ## compare our platform data with the SageMaker SDK's
 	@$(PYTHON) -m roundhouse.dev.environments platform
 	@.venvs/platform/bin/python -m roundhouse.dev.platform_data
+
+prices: environments ## read AWS's prices in the regions of environments/ into onboarding/data/prices.yaml
+	@.venv/bin/python -m roundhouse.dev.prices
 
 clean: down ## remove every environment and everything built
 	@rm -rf .venv .venvs node_modules build cdk.out

@@ -67,37 +67,6 @@ ENVIRONMENT_BYTES: Final = 32 * 1024  # ContainerDefinition.Environment: names a
 BUILD_MINUTES: Final = Bounds(5, 2160)  # CodeBuild: timeoutInMinutes
 TRAINING_VOLUME_GIB: Final = Bounds(1, 16384)  # VolumeSizeInGB of ResourceConfig
 
-RECOMMENDATION_SECONDS: Final = Bounds(1, 18_000)
-"""JobDurationInSeconds of an Inference Recommender job: the least of its shape, the most of its
-text.
-"""
-PHASE_USERS: Final = Bounds(1, 3)  # InitialNumberOfUsers
-PHASE_SPAWN_RATE: Final = Bounds(0, 3)
-"""SpawnRate, users a minute. This and the next two are of custom load tests. Source: SageMaker
-developer guide, "Run a custom load test".
-"""
-PHASE_SECONDS: Final = Bounds(120, 3600)  # DurationInSeconds
-USERS_BETWEEN_PHASES: Final = 3
-"""The most by which a phase may begin away from the end of the one before. Source: "Troubleshoot
-Inference Recommender errors".
-"""
-RECOMMENDATION_CONFIGURATIONS: Final = 10  # EndpointInputConfigurations
-PARAMETER_COUNT: Final = 5  # CategoricalParameters
-PARAMETER_VALUES: Final = 3  # CategoricalParameterRangeValues
-PARAMETER_NAME_LENGTH: Final = 64  # String64
-PARAMETER_VALUE_LENGTH: Final = 128  # String128
-RECOMMENDATION_RESOURCE_LENGTH: Final = 40
-"""Of a job's name, in the names of the models and endpoints that it makes."""
-RECOMMENDER_DOMAINS: Final = ("COMPUTER_VISION", "NATURAL_LANGUAGE_PROCESSING", "MACHINE_LEARNING")
-RECOMMENDER_TASKS: Final = (
-    "IMAGE_CLASSIFICATION", "OBJECT_DETECTION", "TEXT_GENERATION", "IMAGE_SEGMENTATION",
-    "FILL_MASK", "CLASSIFICATION", "REGRESSION", "OTHER",
-)  # fmt: skip
-RECOMMENDER_FRAMEWORKS: Final = (
-    "TENSORFLOW", "PYTORCH", "XGBOOST", "SAGEMAKER-SCIKIT-LEARN", "OTHER",
-)  # fmt: skip
-"""Of RecommendationJobContainerConfig; OTHER is from the page on errors."""
-
 ENDPOINT_INSTANCES_QUOTA: Final = "Number of instances across active endpoints"
 
 

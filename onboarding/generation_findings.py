@@ -57,7 +57,7 @@ def _plan(tree: Tree, case: GenerationPlacementCase) -> TextGenerationPlan:
     if request is None:
         note = (
             "not planned: its checkpoint is not in the tree, and 'source.headers' names no file of "
-            "its headers; `roundhouse headers` writes one."
+            "its headers; `roundhouse check --fetch-headers` writes one."
         )
         return plan.model_copy(update={"notes": (note,)})
     types = tuple(case.candidates())
@@ -106,7 +106,7 @@ def _notes(
             if case.model.draft is None:
                 yield (
                     "The draft model's memory is not counted: 'serving.speculative.headers' names "
-                    "no file of its headers; `roundhouse headers --draft` writes one."
+                    "no file of its headers; `roundhouse check --fetch-headers` writes one."
                 )
     if serving.adapters:
         yield (

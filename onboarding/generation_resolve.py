@@ -217,7 +217,8 @@ def _not_planned(case: GenerationPlacementCase, request: Request | None) -> Faul
         return place.fault(
             f"'{case.model.spec.name}' cannot be planned: its checkpoint is not in the tree, and "
             "'source.headers' names no file of its headers",
-            way_out=f"run `roundhouse headers {case.model.spec.name}` and commit the file",
+            way_out=f"run `roundhouse check --fetch-headers {case.model.spec.name}`, then "
+            "commit the file",
         )
     return place.fault(
         f"'{case.model.spec.name}' cannot be planned: the region has no GPU type",

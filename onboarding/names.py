@@ -218,23 +218,11 @@ def recommender_arn(environment: EnvironmentSpec) -> str:
 
 
 def recommendation_job(environment: EnvironmentSpec, model: str, content: str) -> str:
-    """Name of a recommendation job, or of the model that it measures, by their content.
-
-    The models and endpoints of the job begin with it, cut at 40. The prefix is that of training
-    jobs, at most 29 characters.
-    """
+    """Name of a recommendation job, and of the model that it measures, by their content."""
     digest = hashlib.sha256(content.encode()).hexdigest()[:RECOMMENDATION_DIGITS]
-    return f"{recommendation_prefix(environment, model)}{digest}"
-
-
-def recommendation_prefix(environment: EnvironmentSpec, model: str) -> str:
-    """What the names of a model's recommendation jobs begin with; `RECOMMENDATION_DIGITS` follow.
-
-    Models of a long common beginning share it.
-    """
     prefix = training_job_prefix(environment)
     length = NAME_LENGTH - len(prefix) - RECOMMENDATION_DIGITS - 1
-    return f"{prefix}{model[:length].rstrip('-')}-"
+    return f"{prefix}{model[:length].rstrip('-')}-{digest}"
 
 
 def sample_payload_path(sha256: str) -> str:

@@ -141,13 +141,6 @@ def triton_registries() -> dict[str, str]:
     return registries
 
 
-@cache
-def end_of_life() -> dict[str, str]:
-    """The day after which a release of Node or Python gets no fixes, by `name-version`."""
-    days: dict[str, str] = _content("end_of_life.yaml")["rows"]
-    return days
-
-
 def is_gpu_model(driver_name: str, gpu: str) -> bool:
     """True when the driver's name of a GPU ("NVIDIA A10G") holds every word of a row's ("A10G")."""
     found, wanted = (set(re.findall(r"[a-z0-9]+", name.lower())) for name in (driver_name, gpu))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -21,7 +21,6 @@ ENVELOPE_NAME = "manifest.dsse.json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
-BUILD_TYPE = "https://roundhouse.dev/engine/v1"
 SIGNERS_VARIABLE = "ROUNDHOUSE_SIGNERS"
 """Public keys in a container's environment, a space between them."""
 MOST_SIGNERS = 8
@@ -104,41 +103,6 @@ def canonical_json(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-def provenance_statement(
-    *,
-    manifest_sha256: str,
-    parameters: Mapping[str, str],
-    dependencies: Sequence[Mapping[str, Any]],
-    builder: str,
-    invocation: str,
-    finished_on: str,
-) -> bytes:
-    """Return the payload: the statement that a builder made the manifest of this sha256.
-
-    `parameters` are model, engineKey and precision. `dependencies` are in-toto resource
-    descriptors, {uri, digest}. `builder` and `invocation` are the ARNs of the state machine and
-    its execution; `finished_on` is an RFC 3339 time.
-    """
-    return canonical_json(
-        {
-            "_type": STATEMENT_TYPE,
-            "predicateType": PREDICATE_TYPE,
-            "subject": [{"name": MANIFEST_NAME, "digest": {"sha256": manifest_sha256}}],
-            "predicate": {
-                "buildDefinition": {
-                    "buildType": BUILD_TYPE,
-                    "externalParameters": dict(parameters),
-                    "resolvedDependencies": [dict(item) for item in dependencies],
-                },
-                "runDetails": {
-                    "builder": {"id": builder},
-                    "metadata": {"invocationId": invocation, "finishedOn": finished_on},
-                },
-            },
-        }
-    )
-
-
 def signed_bytes(payload: bytes) -> bytes:
     """Return DSSE's pre-authentication encoding of a payload: the message that is signed."""
     return b"DSSEv1 %d %s %d %s" % (
@@ -146,15 +110,6 @@ def signed_bytes(payload: bytes) -> bytes:
         PAYLOAD_TYPE.encode(),
         len(payload),
         payload,
-    )
-
-
-def signed_statement(payload: bytes, key: PublicKey, signature: bytes) -> SignedStatement:
-    """Return payload and DER signature as an envelope holds them."""
-    return SignedStatement(
-        keyid=key.keyid,
-        sig=base64.b64encode(signature).decode(),
-        statement=payload.decode(),
     )
 
 

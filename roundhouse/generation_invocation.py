@@ -106,7 +106,6 @@ class Prompt:
     """What a command asks; `text` None asks nothing."""
 
     text: str | None
-    system: str | None = None
     max_tokens: int | None = None
     stream: bool = False
     openai: bool = False
@@ -116,9 +115,7 @@ class Prompt:
         text = "" if self.text is None else self.text
         if not text.strip():
             raise UsageError("--prompt: is empty; give words.")
-        return chat_request(
-            text, system=self.system, max_tokens=self.max_tokens, stream=self.stream
-        )
+        return chat_request(text, max_tokens=self.max_tokens, stream=self.stream)
 
 
 def generator_address(
@@ -343,5 +340,6 @@ def _refusal(address: GeneratorAddress, status: int, words: str) -> RoundhouseEr
 def _no_capacity(address: GeneratorAddress) -> NoCapacityError:
     return NoCapacityError(
         f"Endpoint {address.endpoint}: has no copy that answers, since it is scaled to zero or "
-        "still starts; the request has asked for one: wait some minutes, or let --wait ask again."
+        "still starts; the request has asked for one: wait some minutes, or let --wait SECONDS "
+        "ask again."
     )

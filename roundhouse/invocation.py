@@ -151,7 +151,8 @@ def asynchronous_runtime(
     if deployment.endpoint.asynchronous is None:
         raise UsageError(
             f"{deployment.name}: is no asynchronous endpoint in {deployment.environment.name}; "
-            "leave --async out, or add `asynchronous: {}` to its `endpoint:` and deploy."
+            "give another file than .jsonl, or add `asynchronous: {}` to its `endpoint:`, and "
+            "deploy."
         )
     return AsynchronousRuntime(
         runtime=clients("sagemaker-runtime"),

@@ -38,9 +38,7 @@ def require_inputs(
                 "and no texts."
             )
     elif file is not None or not texts:
-        raise UsageError(
-            f"{name}: takes texts; give them as arguments or by --file, and no --input."
-        )
+        raise UsageError(f"{name}: takes texts; give them as arguments or by --input FILE.txt.")
     for number, text in enumerate(texts, 1):
         if not text.strip():
             raise UsageError(f"{name}: text {number} is empty; give words, or leave it out.")

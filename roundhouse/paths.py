@@ -100,5 +100,5 @@ def output_folder(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RoundhouseError(
-            f"--output {folder}: {error.strerror}; give a folder that can be written."
+            f"{folder}: {error.strerror}; make it a folder that can be written."
         ) from error

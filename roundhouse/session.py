@@ -169,9 +169,8 @@ def stop_local_cloud(paths: Paths) -> bool:
     was_up = lifecycle.stop(cloud_folder(paths))
     for build in (paths.build, *paths.code.glob("examples/*/build")):
         folder = build / LOCAL / "locks"
-        for pattern in ("*.lock.yaml", "*.recommendations.json"):
-            for kept in folder.glob(pattern):
-                kept.unlink(missing_ok=True)
+        for kept in folder.glob("*.lock.yaml"):
+            kept.unlink(missing_ok=True)
         for empty in (folder, folder.parent):
             if empty.is_dir() and not any(empty.iterdir()):
                 empty.rmdir()

@@ -25,8 +25,8 @@ class TextRows:
 def read_text_rows(path: Path) -> TextRows:
     """Read the texts of a file, blank lines left out. Raises RoundhouseError."""
     if path.suffix not in (TEXTS, LABELLED):
-        raise RoundhouseError(f"--file {path}: is no file of texts; {ALLOWED}.")
+        raise RoundhouseError(f"--input {path}: is no file of texts; {ALLOWED}.")
     found = Datasets(path.parent)[path.name]
     if found.problem is not None:
-        raise RoundhouseError(f"--file {path}: {found.problem}; {found.way_out}.")
+        raise RoundhouseError(f"--input {path}: {found.problem}; {found.way_out}.")
     return TextRows(texts=found.texts, first=found.labels or ())

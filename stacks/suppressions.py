@@ -138,7 +138,7 @@ WILDCARDS = (
             " service when it begins, and groups of recommendation jobs' endpoints"
         ),
         resource=ARN.format(service="logs")
-        + r"log-group:/aws/[A-Za-z0-9/-]+(:(log-stream:([A-Za-z0-9-]+)?)?|--(\*:)?)\*",
+        + r"log-group:/aws/[A-Za-z0-9/-]+(:(log-stream:([A-Za-z0-9-]+)?)?|/sm-epc-(\*:)?)\*",
         actions=STREAMS,
     ),
     Wildcard(
@@ -155,12 +155,16 @@ WILDCARDS = (
         ),
     ),
     Wildcard(
-        why="this environment's training jobs, and what its recommendation jobs make",
+        why="this environment's training jobs, and the models that recommendation jobs measure",
         resource=ARN.format(service="sagemaker")
-        + r"(training-job|endpoint|endpoint-config|model)/roundhouse-[a-z0-9-]+--\*",
-        actions=BENCHMARKS
-        | {"sagemaker:AddTags"}
+        + r"(training-job|model)/roundhouse-[a-z0-9-]+--\*",
+        actions=frozenset({"sagemaker:AddTags", "sagemaker:DescribeModel"})
         | {f"sagemaker:{verb}TrainingJob" for verb in ("Create", "Describe", "Stop")},
+    ),
+    Wildcard(
+        why="what AWS makes and deletes for the benchmarks of recommendation jobs",
+        resource=ARN.format(service="sagemaker") + r"(endpoint|endpoint-config|model)/sm-epc-\*",
+        actions=BENCHMARKS,
     ),
     Wildcard(
         why="lists know no resource; they tell names, states and public prices",
@@ -291,11 +295,6 @@ WILDCARDS = (
         actions=frozenset({"logs:DescribeLogStreams", "logs:GetLogEvents"}),
     ),
     Wildcard(
-        why="schedules of this environment's endpoints, whose files come and go; read only",
-        resource=ARN.format(service="scheduler") + r"schedule/default/roundhouse-[a-z0-9-]+-\*",
-        actions=frozenset({"scheduler:GetSchedule"}),
-    ),
-    Wildcard(
         why="the environment's image repositories; read only",
         resource=ARN.format(service="ecr") + r"repository/roundhouse-[a-z0-9-]+/\*",
         actions=frozenset({"ecr:DescribeImages", "ecr:DescribeRepositories"}),
@@ -331,12 +330,12 @@ def _wildcards(properties: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for statement in document["Statement"]:
             conditions = statement.get("Condition", {}).values()
             keys = frozenset(key for operator in conditions for key in operator)
-            actions, arns = (_listed(statement[key]) for key in ("Action", "Resource"))
+            actions, arns = (_as_list(statement[key]) for key in ("Action", "Resource"))
             for arn in arns:
                 for wildcard in WILDCARDS if isinstance(arn, str) and "*" in arn else ():
                     if wildcard.covers(frozenset(actions), arn, keys):
                         yield wildcard.why, arn
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]

@@ -66,6 +66,7 @@ TIERS = (
             (".venv", "tests/unit/onboarding"),
             (".venv", "tests/unit/stacks"),
             (".venv", "tests/unit/local_cloud"),
+            (".venv", "tests/unit/rehearsal"),
             (".venv", "tests/unit/template_rules"),
             (".venv", "tests/unit/generation_front"),
             (".venv", "tests/unit/benchmarks"),

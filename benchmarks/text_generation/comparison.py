@@ -29,11 +29,13 @@ from roundhouse.load_test.generation.measurement import (
     GenerationSlo,
     metrics,
 )
-from roundhouse.load_test.generation.options import GenerationOptions
 from roundhouse.load_test.generation.requests import WORDS, read_prompts
 from roundhouse.load_test.generation.target import GenerationTarget
+from roundhouse.load_test.options import LoadOptions, at_once, closed_phase
 
 ROUNDS = 6
+LONGEST_SECONDS = 3600.0
+"""Of one run, which ends after its requests."""
 LAYERS = 32
 """Of the random Llama: with 4, vLLM's own HTTP server took longer than the model, and events came
 in clumps that each run has otherwise."""
@@ -174,13 +176,8 @@ def our_numbers(load: Load, slo: GenerationSlo) -> Numbers:
         workload=read_prompts(load.prompts, None),
         slo=slo,
         first_concurrency=1,
-        options=GenerationOptions(
-            url=load.url,
-            concurrency=(load.at_once,),
-            requests=load.requests,
-            warm_up=0,
-            input=load.prompts,
-        ),
+        phases=(closed_phase(at_once(load.at_once), load.at_once, LONGEST_SECONDS, load.requests),),
+        options=LoadOptions(url=load.url, warm_up=0, input=load.prompts),
     )
     runner = GenerationRunner(test=test)
     uvloop.run(runner.run())

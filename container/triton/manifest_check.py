@@ -26,7 +26,7 @@ FIELDS = (
     *("outputs", "optimization_profiles", "max_batch_size", "warm_up"),
 )
 OPTIONAL = (
-    *("auto_truncate", "prompts", "engines", "labels", "activation", "image_processor"),
+    *("auto_truncate", "prompts", "labels", "activation", "image_processor"),
     *("preprocessing", "postprocessing", "ensemble"),
 )
 TENSORRT = "tensorrt"
@@ -41,20 +41,14 @@ class Refused(Exception):
     """This server must not run the archive; the message is the whole sentence."""
 
 
-def verified_manifest(
-    archive: Path, capability: Callable[[], str | None] | None = None
-) -> dict[str, Any]:
+def verified_manifest(archive: Path) -> dict[str, Any]:
     """Return the manifest of an archive in which every file has the digest that it names.
 
-    Of a multi-architecture archive it is the manifest of the engine for this GPU; `capability`
-    returns the GPU's compute capability, by default the first GPU's. Raises Refused.
+    Raises Refused.
     """
     manifest = read_manifest(archive, os.environ.get(PIN) or None)
     refuse_unchecked_files(archive, manifest["files"])
-    if "engines" not in manifest:
-        return manifest
-    running = (running_compute_capability if capability is None else capability)()
-    return manifest | _engine_of(manifest["engines"], running)
+    return manifest
 
 
 def read_manifest(archive: Path, expected: str | None) -> dict[str, Any]:
@@ -287,22 +281,6 @@ def over_long_texts(lengths: Sequence[int], longest: int | None) -> str | None:
         f"tokens included: {', '.join(longer[:LISTED_TEXTS])}{more}; "
         "shorten or split what is longer."
     )
-
-
-def _engine_of(engines: Mapping[str, Any], capability: str | None) -> dict[str, str]:
-    """Return what the manifest of one of several engines has of its own.
-
-    Without a driver there is nothing to compare, and any engine's values serve.
-    """
-    if capability is None:
-        capability = min(engines)
-    if capability not in engines:
-        held = " and ".join(sorted(engines, key=lambda name: tuple(map(int, name.split(".")))))
-        raise Refused(
-            f"Refused: the archive holds engines for compute capability {held}, this server runs "
-            f"{capability}; add one for this target, or deploy on those."
-        )
-    return {"compute_capability": capability, "engine_file": engines[capability]["engine_file"]}
 
 
 def _sequences(manifest: Mapping[str, Any]) -> list[Sequence[int]]:

@@ -3,7 +3,7 @@
 Builds and pushes the container images that no repository holds yet.
 
 What the image project runs, in CodeBuild's own image: so it imports the standard library only, and
-asks AWS through the `aws` command. ORDERS.json is what `roundhouse images` wrote: `region`,
+asks AWS through the `aws` command. ORDERS.json is what `roundhouse build --images` wrote: `region`,
 `registries` to log in to, and `images`, each with `image`, `repository`, `tag`, `uri`, `dockerfile`
 and `arguments`. The current folder is the build context. Never run by CodeBuild where this was
 written: no account, and no Docker.
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str], run: Run, stdout: TextIO, stderr: TextIO) -> 
         print(str(error), file=stderr, flush=True)
         return FAILED
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"({type(error).__name__}: {error}); `roundhouse images` writes it."
+        reason = f"({type(error).__name__}: {error}); `roundhouse build --images` writes it."
         print(f"{arguments[0]} is no list of images {reason}", file=stderr, flush=True)
         return FAILED
     summary = f"{len(missing)} images built, {len(images) - len(missing)} were there."

@@ -138,9 +138,10 @@ def _check_pools(variant: Request, models: Sequence[Request]) -> None:
     if pools is None:
         return
     for field in ("InstanceType", "Priority"):
-        if twice := _repeated(pool[field] for pool in pools):
+        values = [str(pool[field]) for pool in pools]
+        if len(set(values)) != len(values):
             raise validation_error(
-                f"The InstancePools of variant {name} name a {field} twice: {twice}."
+                f"The InstancePools of variant {name} name a {field} twice: {', '.join(values)}."
             )
     strategy = (variant.get("RoutingConfig") or {}).get("RoutingStrategy")
     if strategy != ROUTED_BY_LOAD:

@@ -124,20 +124,18 @@ MODEL_RULES = rules_of(globals())
 
 @rule("source", "name")
 def repository_fits_the_image_and_the_gpu(case: EngineCase) -> Iterator[Fault]:
-    """Backends that the image has; TensorRT plans of this very GPU and build."""
-    repository, platform = _read(case), case.platform
-    if repository is None:
-        return
-    yield from repository.backend_faults(platform.name, platform.backends)
-    plans = _spec(case).repository.plans
-    if plans is None:
-        for file in repository.plans:
+    """Backends that the image has; TensorRT plans of this very GPU and build, in a package too."""
+    repository, platform, plans = _read(case), case.platform, _spec(case).repository.plans
+    if repository is not None:
+        yield from repository.backend_faults(platform.name, platform.backends)
+        for file in repository.plans if plans is None else ():
             yield Fault(
                 file=file,
                 what="is a TensorRT plan, and 'source.triton_repository.plans' names no GPU and no "
                 "build that made it",
                 way_out="name both there, or let Roundhouse compile the network: `source.onnx`",
             )
+    if plans is None:
         return
     for key, given, needed in (
         ("gpu", plans.gpu, case.instance.gpu),

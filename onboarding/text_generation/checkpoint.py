@@ -136,7 +136,7 @@ class CheckpointError(ValueError):
 
 def read_headers_file(path: Path) -> Checkpoint:
     """Return the checkpoint of a headers file. Raises CheckpointError."""
-    way_out = "write it anew with `roundhouse headers`"
+    way_out = "write it anew with `roundhouse check --fetch-headers`"
     if not path.is_file():
         raise CheckpointError("is no file under the onboarding root", way_out)
     try:

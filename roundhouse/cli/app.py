@@ -14,28 +14,20 @@ from roundhouse.cli import (
     bench,
     build,
     check,
-    comment,
     compare,
     demo,
     deploy,
     destroy,
     drift,
-    environments,
-    gitops,
-    headers,
-    images,
     invoke,
     local_cloud,
     new,
     plan,
-    prices,
     promote,
     prune,
     recommend,
     rollback,
-    signers,
     status,
-    upgrade,
 )
 from roundhouse.errors import RoundhouseError
 
@@ -61,33 +53,25 @@ app = typer.Typer(
 )
 for function, example in (
     (new.new, new.EXAMPLE),
-    (headers.headers, headers.EXAMPLE),
     (check.check, check.EXAMPLE),
-    (build.build, build.EXAMPLE),
     (plan.plan, plan.EXAMPLE),
-    (comment.comment, comment.EXAMPLE),
-    (environments.environments, environments.EXAMPLE),
+    (build.build, build.EXAMPLE),
     (deploy.deploy, deploy.EXAMPLE),
+    (status.status, status.EXAMPLE),
     (invoke.invoke, invoke.EXAMPLE),
     (bench.bench, bench.EXAMPLE),
     (compare.compare, compare.EXAMPLE),
     (recommend.recommend, recommend.EXAMPLE),
-    (local_cloud.up, local_cloud.UP_EXAMPLE),
-    (local_cloud.down, local_cloud.DOWN_EXAMPLE),
-    (status.status, status.EXAMPLE),
-    (drift.drift, drift.EXAMPLE),
-    (images.images, images.EXAMPLE),
     (promote.promote, promote.EXAMPLE),
     (rollback.rollback, rollback.EXAMPLE),
+    (drift.drift, drift.EXAMPLE),
     (destroy.destroy, destroy.EXAMPLE),
     (prune.prune, prune.EXAMPLE),
-    (prices.prices, prices.EXAMPLE),
-    (signers.signers, signers.EXAMPLE),
-    (upgrade.upgrade, upgrade.EXAMPLE),
+    (local_cloud.up, local_cloud.UP_EXAMPLE),
+    (local_cloud.down, local_cloud.DOWN_EXAMPLE),
     (demo.demo, demo.EXAMPLE),
 ):
     app.command(epilog=f"Example: {example}")(function)
-app.add_typer(gitops.gitops, name="gitops")
 
 
 def exit_code() -> int:

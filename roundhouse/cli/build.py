@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from roundhouse.cli.options import AllowDirty, Env, Form, Format, Root
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roundhouse.deploy.builds.requests import CheckpointRequest, EngineRequest
+    from roundhouse.report import Report
+    from roundhouse.session import Session
 
 NOTHING = "Nothing to build: every engine is in its lock and in S3."
 EXAMPLE = "roundhouse build --env dev --model sentence-embedder"
@@ -24,6 +31,26 @@ def build(
         ),
     ] = False,
     allow_dirty: AllowDirty = False,
+    images: Annotated[
+        bool,
+        typer.Option("--images", help="Only the container images that the environment lacks."),
+    ] = False,
+    pin: Annotated[
+        bool,
+        typer.Option(
+            "--pin",
+            help="With --images: build nothing; print the lines of the environment file that keep "
+            "endpoints at the serving images of this code.",
+        ),
+    ] = False,
+    sbom: Annotated[
+        bool,
+        typer.Option(
+            "--sbom",
+            help="With --images: build nothing and ask nobody; write the images' bills of "
+            "materials (CycloneDX) into build/sbom.",
+        ),
+    ] = False,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
@@ -32,31 +59,27 @@ def build(
     And checkpoints of text generators. All in one go: in CodeBuild, or in training jobs on the GPU
     that serves.
     """
-    import dataclasses
-
+    from roundhouse.cli.images import build_or_show_images
     from roundhouse.deploy.builds import engines
-    from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
-    from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError, outcome
-    from roundhouse.gitops.build_preview import COLUMNS, build_preview, checkpoint_preview
+    from roundhouse.deploy.builds.requests import EnginesNotBuiltError, missing_checkpoints, outcome
+    from roundhouse.errors import UsageError
     from roundhouse.paths import current_paths
-    from roundhouse.report import open_report, print_json, table
+    from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
 
+    if (pin or sbom) and not images:
+        raise UsageError("--pin and --sbom are of the images; add --images.")
+    if images and (model or allow_dirty):
+        raise UsageError("--images builds no engine; leave --model and --allow-dirty.")
     report, paths = open_report(form), current_paths(root)
     session = open_session(paths, report, env)
+    if images:
+        build_or_show_images(session, report, pin=pin, sbom=sbom, dry_run=dry_run, form=form)
+        return
     requests = engines.missing_engines(session, tuple(model or ()))
     checkpoints = missing_checkpoints(session, tuple(model or ()))
     if dry_run:
-        previews = [
-            *(build_preview(session, request) for request in requests),
-            *(checkpoint_preview(session, request) for request in checkpoints),
-        ]
-        if form is Format.json:
-            print_json([dataclasses.asdict(preview) for preview in previews])
-        elif previews:
-            report.print_table(table(COLUMNS, (preview.cells() for preview in previews)))
-        else:
-            report.print(NOTHING)
+        _print_preview(session, report, requests, checkpoints, form)
         return
     try:
         entries = engines.build_all(
@@ -72,3 +95,28 @@ def build(
         report.print(NOTHING)
     else:
         report.print(f"Locks written under {session.environment.locks}/: review and commit them.")
+
+
+def _print_preview(
+    session: Session,
+    report: Report,
+    requests: Sequence[EngineRequest],
+    checkpoints: Sequence[CheckpointRequest],
+    form: Format,
+) -> None:
+    """Print what would be built, where, for how long and how much."""
+    import dataclasses
+
+    from roundhouse.gitops.build_estimates import COLUMNS, build_preview, checkpoint_preview
+    from roundhouse.report import print_json, table
+
+    previews = [
+        *(build_preview(session, request) for request in requests),
+        *(checkpoint_preview(session, request) for request in checkpoints),
+    ]
+    if form is Format.json:
+        print_json([dataclasses.asdict(preview) for preview in previews])
+    elif previews:
+        report.print_table(table(COLUMNS, (preview.cells() for preview in previews)))
+    else:
+        report.print(NOTHING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,11 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onboarding.fault import Fault
+    from roundhouse.paths import Paths
+    from roundhouse.report import Report
 
 EXAMPLE = "roundhouse check --format json"
 
 
-def check(root: Root = None, form: Form = Format.text) -> None:
+def check(
+    fetch_headers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="First write the headers file of this text generator, and of its draft model: "
+            "config.json and tensor headers; kilobytes, whatever the size of the weights.",
+        ),
+    ] = None,
+    root: Root = None,
+    form: Form = Format.text,
+) -> None:
     """Report every fault of every file.
 
     Each with file and line, what is wrong, what is allowed, the way out.
@@ -29,9 +42,12 @@ def check(root: Root = None, form: Form = Format.text) -> None:
     from roundhouse.report import open_report, print_json
     from roundhouse.text import quantity
 
-    folder = current_paths(root).tree
+    paths, report = current_paths(root), open_report(form)
+    folder = paths.tree
+    if fetch_headers is not None:
+        _fetch_headers(paths, report, fetch_headers)
     tree = read_tree(folder)
-    planning, report = memory_findings(tree), open_report(form)
+    planning = memory_findings(tree)
     elsewhere = (
         "" if root is not None or current_folder().is_relative_to(folder) else f" in {folder}"
     )
@@ -55,6 +71,18 @@ def check(root: Root = None, form: Form = Format.text) -> None:
             report.print(f"Plan: {plan_line(plan)}")
     if faults:
         raise typer.Exit(1)
+
+
+def _fetch_headers(paths: Paths, report: Report, model: str) -> None:
+    """Write a text generator's headers files, and say what its model file lacks."""
+    from roundhouse.inspection.headers import write_headers
+
+    for written in write_headers(paths, model):
+        found = written.checkpoint
+        size = f"{len(found.tensors)} tensors, {found.bytes / (1 << 30):.1f} GiB of weights"
+        report.print(f"{written.file}: {size}.")
+        if written.line is not None:
+            report.print(f"Add {written.line}.")
 
 
 def fault_lines(fault: Fault) -> Iterator[str]:

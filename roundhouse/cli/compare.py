@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +12,8 @@ import typer
 from roundhouse.cli.options import Env, Form, Format, Input, Root, RowsPerRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roundhouse.compare.cells import Cell
     from roundhouse.compare.comparison import Comparison
     from roundhouse.compare.document import Report as CompareReport
@@ -31,38 +32,16 @@ def compare(
     model: Annotated[str, typer.Argument(help="A model of the environment.")],
     env: Env,
     axes: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="What varies, with commas: runtime, precision, batching, max_batch, queue_delay, "
-            "instances, instance_type; default: precision,batching,instances."
-        ),
-    ] = None,
-    runtime: Annotated[str | None, typer.Option(help="Runtimes, with commas.")] = None,
-    precision: Annotated[str | None, typer.Option(help="Precisions, with commas.")] = None,
-    batching: Annotated[str | None, typer.Option(help="off, on, or both with commas.")] = None,
-    max_batch: Annotated[
-        str | None, typer.Option(help="max_batch_size values, with commas.")
-    ] = None,
-    queue_delay: Annotated[
-        str | None, typer.Option(help="max_queue_delay_us values, with commas.")
-    ] = None,
-    instances: Annotated[
-        str | None, typer.Option(help="instances_per_gpu values, with commas.")
-    ] = None,
-    instance_type: Annotated[str | None, typer.Option(help="Instance types, with commas.")] = None,
-    search: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Measure at most this many cells, by hill climbing from the model file's own; "
-            "default axes: max_batch,queue_delay,instances.",
+            "instances, instance_type; or one with its values: precision=fp16,int8; repeatable. "
+            "Default: precision,batching,instances."
         ),
     ] = None,
     demand: Annotated[
         str | None,
         typer.Option(
-            "--demand",
-            "--requests-per-second",
             help="Requests to size for: 30000/min, or 500 (a second).",
         ),
     ] = None,
@@ -75,21 +54,12 @@ def compare(
     at_once: Annotated[
         int, typer.Option(min=1, max=64, help="Most endpoints deployed at the same time.")
     ] = 12,
-    again: Annotated[
-        bool, typer.Option("--again", help="Measure again what an earlier run measured.")
-    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show cells, builds and cost.")
     ] = False,
     clean: Annotated[
         bool, typer.Option("--clean", help="Only delete the endpoints of a killed run.")
     ] = False,
-    write: Annotated[
-        str | None, typer.Option(help="Write this candidate into the model file; measures nothing.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Folder for the report; default: build/compare.")
-    ] = None,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
@@ -98,13 +68,12 @@ def compare(
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
     deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO.
     """
-    from roundhouse.compare.comparison import open_run, run_comparison, run_search
+    from roundhouse.compare.comparison import open_run, run_comparison
     from roundhouse.compare.run import CompareOptions, delete_endpoints
     from roundhouse.compare.sizing import parse_demand
     from roundhouse.compare.tree import require_slo, subject
-    from roundhouse.compare.write_back import write_candidate
     from roundhouse.errors import UsageError
-    from roundhouse.load_test.generation.subject import is_generator
+    from roundhouse.load_test.subject import is_generator
     from roundhouse.only_run import only_run
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
@@ -125,67 +94,33 @@ def compare(
             deleted = delete_endpoints(open_session(paths, report, env), found)
         report.print(f"{quantity(deleted, 'endpoint')} of candidates deleted.")
         return
-    given = {
-        "runtime": runtime,
-        "precision": precision,
-        "batching": batching,
-        "max_batch": max_batch,
-        "queue_delay": queue_delay,
-        "instances": instances,
-        "instance_type": instance_type,
-    }
-    grid = _grid(axes, given, found, is_searched=search is not None)
-    if write is not None:
-        report.print(write_candidate(paths, found, grid, write))
-        return
+    grid = _grid(axes or (), found)
     rate = None if demand is None else parse_demand(demand)
     options = CompareOptions(
         slo_ms=require_slo(found, slo),
         at_once=at_once,
-        again=again,
         input=input,
         rows_per_request=rows,
     )
     with hold():
         run = open_run(paths, report, found, options)
         if dry_run:
-            _show_cost(run, grid, search, form)
+            _show_cost(run, grid, form)
             return
-        done = run_comparison(run, grid) if search is None else run_search(run, grid, search)
+        done = run_comparison(run, grid)
         result = _with_break_even(run, found, _report(found, options, rate, done))
-        _show(paths, report, result, output, form)
+        _show(paths, report, result, form)
     if result.best is None:
         raise typer.Exit(SLO_MISSED)
 
 
-def _grid(
-    axes: str | None, given: dict[str, str | None], found: Subject, *, is_searched: bool
-) -> tuple[Cell, ...]:
-    from roundhouse.compare.cells import (
-        MOST_CELLS,
-        MOST_SEARCHED,
-        cells,
-        default_axes,
-        default_values,
-    )
+def _grid(axes: Sequence[str], found: Subject) -> tuple[Cell, ...]:
+    from roundhouse.compare.cells import DEFAULT_AXES, cells, parse_axes
     from roundhouse.compare.tree import require_instance_types
-    from roundhouse.errors import UsageError
 
-    if axes is None:
-        axes = default_axes(found.candidate, is_searched=is_searched)
-    chosen: dict[str, list[str]] = {}
-    named = [axis for axis in axes.replace("-", "_").split(",") if axis.strip()]
-    for axis in [*named, *(axis for axis, values in given.items() if values is not None)]:
-        values = given.get(axis.strip())
-        chosen[axis.strip()] = (
-            list(default_values(axis.strip(), found.candidate))
-            if values is None
-            else [value.strip() for value in values.split(",") if value.strip()]
-        )
-    if not chosen:
-        raise UsageError("--axes: names nothing that varies; give one, such as precision.")
+    chosen = parse_axes(axes or (DEFAULT_AXES,), found.candidate)
     require_instance_types(found, chosen.get("instance_type", ()))
-    return cells(chosen, found.candidate, most=MOST_SEARCHED if is_searched else MOST_CELLS)
+    return cells(chosen, found.candidate)
 
 
 def _report(
@@ -213,7 +148,6 @@ def _report(
         slo_ms=options.slo_ms,
         demand=demand,
         rows=ranked(rows),
-        grid=done.grid,
         controls=done.controls,
         machine=where.machine,
         date=where.date,
@@ -241,12 +175,13 @@ def _with_break_even(run: Run, found: Subject, report: CompareReport) -> Compare
     return replace(report, break_even=item)
 
 
-def _show(
-    paths: Paths, report: Report, result: CompareReport, output: Path | None, form: Format
-) -> None:
+def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> None:
     import json
 
+    import yaml
+
     from roundhouse import money
+    from roundhouse.compare.cells import overrides
     from roundhouse.compare.document import (
         RIGHT,
         break_even_table,
@@ -262,7 +197,6 @@ def _show(
     from roundhouse.reports.compare_report import compare_page
 
     folder = paths.build / "compare" / result.environment / result.model
-    folder = folder if output is None else output
     written = document(result)
     with output_folder(folder):
         (folder / "report.html").write_bytes(compare_page(result))
@@ -284,30 +218,23 @@ def _show(
         titles, costs = break_even_table(result)
         if costs:
             report.print_table(table(titles, costs, right=money.RIGHT))
-        name = result.best.cell.name
-        report.print(f"Into the model file: {_without_load(result.command)} --write {name}")
+        chosen = overrides(dict(result.best.cell.values), result.candidate)
+        block = yaml.safe_dump(chosen, sort_keys=False).rstrip()
+        report.print(f"Into models/{result.model}.yaml (null: leave the key out):\n{block}")
     report.print(f"The report: {displayed_path(folder / 'report.html')}, report.md, report.json.")
 
 
-def _without_load(command: str) -> str:
-    """Return the command without `--again`, which measures."""
-    return shlex.join(word for word in shlex.split(command) if word != "--again")
-
-
-def _show_cost(run: Run, grid: tuple[Cell, ...], search: int | None, form: Format) -> None:
+def _show_cost(run: Run, grid: tuple[Cell, ...], form: Format) -> None:
     import dataclasses
 
-    from roundhouse.compare.cells import cells_without_order
     from roundhouse.compare.comparison import require_possible
     from roundhouse.compare.cost import COLUMNS, RIGHT, cell_costs, total_sentence
     from roundhouse.report import print_json, table
 
-    shown = grid if search is None else cells_without_order(grid)
-    costs = cell_costs(run, shown)
-    require_possible(run, shown, others=() if search is None else grid)
-    at_most = None if search is None else min(search, len(grid))
+    costs = cell_costs(run, grid)
+    require_possible(run, grid)
     if form is Format.json:
         print_json([dataclasses.asdict(cost) for cost in costs])
         return
     run.report.print_table(table(COLUMNS, (cost.cells() for cost in costs), right=RIGHT))
-    run.report.print(total_sentence(costs, at_most))
+    run.report.print(total_sentence(costs))

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from roundhouse.cli.options import Env, Form, Format, Root
+from roundhouse.cli.options import Env, Root
 
 EXAMPLE = "roundhouse drift --env prod --format json"
 SHOWN = 120
 """Characters of a value in the table; JSON has all."""
 
 
+class DriftFormat(StrEnum):
+    """How differences are printed."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
+
+
 def drift(
     env: Env,
-    issue: Annotated[
-        bool,
-        typer.Option(
-            "--issue", help="Open or update the environment's issue; close it without drift."
-        ),
-    ] = False,
     root: Root = None,
-    form: Form = Format.text,
+    form: Annotated[
+        DriftFormat,
+        typer.Option("--format", help="json: one document; markdown: the text of an issue."),
+    ] = DriftFormat.text,
 ) -> None:
     """Compare what runs with what was deployed.
 
@@ -31,29 +37,24 @@ def drift(
     """
     from textwrap import shorten
 
-    from roundhouse import settings
     from roundhouse.deploy.stacks import environment_templates
     from roundhouse.errors import DriftError
-    from roundhouse.gitops.drift.environment import environment_drift
-    from roundhouse.gitops.drift.issue import report_drift
-    from roundhouse.gitops.forge.forge import forge_of
+    from roundhouse.gitops.drift.environment import drift_markdown, environment_drift
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json, table
     from roundhouse.session import open_session
     from roundhouse.text import quantity
 
-    report = open_report(form)
-    forge = forge_of(settings.inherited()) if issue else None
+    report = open_report("" if form is DriftFormat.text else "json")
     session = open_session(current_paths(root), report, env)
     with report.step("Comparing what runs with what was deployed") as step:
         templates = environment_templates(session)
         found = environment_drift(session, templates)
         step.finish(f"{quantity(len(templates), 'stack')}, {quantity(len(found), 'difference')}")
-    address = None if forge is None else report_drift(forge, env, found)
-    if address is not None:
-        report.print(f"{'Updated' if found else 'Closed'} {address}")
-    if form is Format.json:
+    if form is DriftFormat.json:
         print_json([item.as_dict() for item in found])
+    elif form is DriftFormat.markdown:
+        print(drift_markdown(env, found))
     elif found:
         columns = ("endpoint", "what", "deployed", "runs")
         rows = (

@@ -1,41 +1,22 @@
-"""`roundhouse images`: the container images of an environment."""
+"""Images of `roundhouse build --images`: built where they are missing, pinned, or described."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from roundhouse.cli.options import Env, Form, Format, Root
+from roundhouse.cli.options import Format
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.table import Table
 
-EXAMPLE = "roundhouse images --env dev"
+    from roundhouse.report import Report
+    from roundhouse.session import Session
 
 
-def images(
-    env: Env,
-    pin: Annotated[
-        bool,
-        typer.Option(
-            "--pin",
-            help="Build nothing; print the lines of the environment file that keep endpoints at "
-            "the serving images of this code.",
-        ),
-    ] = False,
-    sbom: Annotated[
-        bool,
-        typer.Option(
-            "--sbom",
-            help="Build nothing and ask nobody; write the images' bills of materials (CycloneDX) "
-            "into build/sbom.",
-        ),
-    ] = False,
-    root: Root = None,
-    form: Form = Format.text,
+def build_or_show_images(
+    session: Session, report: Report, *, pin: bool, sbom: bool, dry_run: bool, form: Format
 ) -> None:
     """Build the container images that an environment lacks. In CodeBuild: no Docker here."""
     from roundhouse.deploy.images import (
@@ -45,12 +26,9 @@ def images(
         pin_block,
         write_sboms,
     )
-    from roundhouse.paths import current_paths, displayed_path
-    from roundhouse.report import open_report, print_json
-    from roundhouse.session import open_session
+    from roundhouse.paths import displayed_path
+    from roundhouse.report import print_json
 
-    report = open_report(form)
-    session = open_session(current_paths(root), report, env)
     if sbom:
         for path in write_sboms(session):
             report.print(displayed_path(path))
@@ -59,7 +37,9 @@ def images(
     if pin:
         report.print(pin_block(session, states).rstrip())
         return
-    missing = () if is_local else tuple(state.order for state in states if not state.is_there)
+    missing = (
+        () if is_local or dry_run else tuple(state.order for state in states if not state.is_there)
+    )
     build_images(session, missing)
     built = frozenset(order.image for order in missing)
     rows = [state.as_dict(built=state.order.image in built, is_local=is_local) for state in states]

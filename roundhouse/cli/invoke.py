@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from onboarding.deployment import Target
+    from onboarding.deployment import Deployment, Target
     from roundhouse.aws.clients import Client
     from roundhouse.file_answers import RowAnswer
     from roundhouse.generation_invocation import Prompt
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 EXAMPLE = (
     'roundhouse invoke text-shared --env local --model sentence-embedder-int8 "a cat" "a kitten"'
 )
+TEXT_SUFFIXES = (".txt", ".tsv")
+QUEUE_SECONDS = 900.0
+"""How long an answer of an asynchronous endpoint is waited for."""
 
 
 def invoke(
@@ -44,56 +47,41 @@ def invoke(
     input: Annotated[
         Path | None,
         typer.Option(
-            help="For a model of arrays: .npz, an array per input, or .npy, its one input. With "
-            "--async also .jsonl of any model: a request on each line."
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            help="Texts of a file, .txt or .tsv, or images: .jpg, .png or a folder of them. In "
-            "batches, an answer a row."
+            help="Arrays: .npz, one per input, or .npy. Texts: .txt or .tsv. Images: .jpg, .png or "
+            "a folder of them. Of an asynchronous endpoint also .jsonl: a request on each line."
         ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Write the answer's arrays to this .npz; of .jsonl its lines."),
     ] = None,
-    asynchronous: Annotated[
-        bool,
-        typer.Option("--async", help="Ask an asynchronous endpoint: by S3, and wait for it there."),
-    ] = False,
-    wait_seconds: Annotated[
-        float, typer.Option(min=1, help="With --async and --wait: how long to wait for an answer.")
-    ] = 900,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="Seconds to wait for a queued answer (default: 900), or to ask a text generator "
+            "again while it is scaled to zero (default: not).",
+        ),
+    ] = None,
     prompt_name: Annotated[
         str | None, typer.Option(help="A prompt of an embedder; default: the model's own.")
     ] = None,
     prompt: Annotated[
         str | None, typer.Option(help="For a text generator: what it answers.")
     ] = None,
-    system: Annotated[str | None, typer.Option(help="With --prompt: the system message.")] = None,
     max_tokens: Annotated[
         int | None, typer.Option(help="With --prompt: most tokens of the answer.")
     ] = None,
     stream: Annotated[
         bool, typer.Option("--stream", help="With --prompt: print tokens as they come.")
     ] = False,
-    openai: Annotated[
-        bool,
-        typer.Option("--openai", help="With --prompt: the OpenAI path, with a bearer token."),
-    ] = False,
-    wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="With --prompt: ask again, for --wait-seconds, while it is scaled to zero.",
-        ),
-    ] = False,
     root: Root = None,
     form: Form = Format.text,
 ) -> None:
-    """Invoke an endpoint, as boto3 would. With texts, a prompt, or arrays from a file."""
+    """Invoke an endpoint, as boto3 would. With texts, a prompt, or a file.
+
+    An asynchronous endpoint is asked through S3, and its answer awaited there.
+    """
     from roundhouse import array_files, invocation
     from roundhouse.file_answers import FileRequests, row_queries
     from roundhouse.generation_invocation import Prompt
@@ -105,32 +93,27 @@ def invoke(
     from roundhouse.session import open_session
 
     report, words = open_report(form), tuple(texts or ())
-    images = image_paths(file, words)
-    rows = None if file is None or images is not None else _file_rows(file, words)
-    words = words if rows is None else rows.texts
+    images, rows = image_paths(input, words), None
+    if input is not None and input.suffix in TEXT_SUFFIXES:
+        rows, input = _file_rows(input, words), None
+        words = rows.texts
     session = open_session(current_paths(root), report, env)
-    asks = Prompt(text=prompt, system=system, max_tokens=max_tokens, stream=stream, openai=openai)
-    if _invoke_generator(session, endpoint, asks, (wait, wait_seconds), form):
+    asks = Prompt(text=prompt, max_tokens=max_tokens, stream=stream)
+    if _invoke_generator(session, endpoint, asks, wait or 0, form):
         return
     address, target = invocation.address(session.deployments(), endpoint, model)
-    if asynchronous and input is not None and input.suffix == invocation.LINES_SUFFIX:
-        _invoke_lines(session, report, address, endpoint, (input, output), wait_seconds)
+    deployment = invocation.find_deployment(session.deployments(), endpoint)
+    if input is not None and input.suffix == invocation.LINES_SUFFIX:
+        _invoke_lines(session, deployment, address, (input, output), wait)
         return
+    runtime, most = _runtime(session, deployment, target, wait)
     require_images(target, images)
     if images is not None:
-        runtime, most = session.clients("sagemaker-runtime"), invocation.most_rows(target)
         _refuse_output(output, target)
         _print_either(report, form, *_image_answer(runtime, address, images, most))
         return
     queries = row_queries(target, rows, query)
     require_inputs(target, words, input, queries[0] if queries else query)
-    runtime, most = session.clients("sagemaker-runtime"), invocation.most_rows(target)
-    if asynchronous:
-        deployment = invocation.find_deployment(session.deployments(), endpoint)
-        runtime = invocation.asynchronous_runtime(
-            session.clients, deployment, wait_seconds, report.print
-        )
-        most = invocation.most_asynchronous_rows(deployment, most)
     if input is not None:
         arrays = invocation.invoke_arrays(runtime, address, array_files.read(input, target), most)
         if output is not None:
@@ -159,7 +142,7 @@ def invoke(
 
 
 def _invoke_generator(
-    session: Session, endpoint: str, prompt: Prompt, wait: tuple[bool, float], form: Format
+    session: Session, endpoint: str, prompt: Prompt, wait_seconds: float, form: Format
 ) -> bool:
     """Print a text generator's answer as it comes, then its times; False for another endpoint.
 
@@ -174,7 +157,7 @@ def _invoke_generator(
     timed = generator_client(session, address, prompt).ask_until(
         prompt.as_request(),
         lambda text: None if form is Format.json else typer.echo(text, nl=False),
-        wait[1] if wait[0] else 0,
+        wait_seconds,
         lambda line: typer.echo(line, err=True),
     )
     if form is Format.json:
@@ -201,7 +184,7 @@ def _file_rows(file: Path, texts: Sequence[str]) -> TextRows:
     from roundhouse.text_files import read_text_rows
 
     if texts:
-        raise UsageError("--file: give texts as arguments or in a file, not both.")
+        raise UsageError("--input: give texts as arguments or in a file, not both.")
     return read_text_rows(file)
 
 
@@ -236,13 +219,28 @@ def _write_vectors(output: Path | None, target: Target, vectors: Sequence[Vector
         array_files.write(output, {invocation.output_name(target): vectors})
 
 
+def _runtime(
+    session: Session, deployment: Deployment, target: Target, wait: float | None
+) -> tuple[Client, int]:
+    """Return what asks an endpoint, and the most rows of one request."""
+    from roundhouse import invocation
+
+    most = invocation.most_rows(target)
+    if deployment.endpoint.asynchronous is None:
+        return session.clients("sagemaker-runtime"), most
+    seconds = QUEUE_SECONDS if wait is None else wait
+    runtime = invocation.asynchronous_runtime(
+        session.clients, deployment, seconds, session.report.print
+    )
+    return runtime, invocation.most_asynchronous_rows(deployment, most)
+
+
 def _invoke_lines(
     session: Session,
-    report: Report,
+    deployment: Deployment,
     address: Address,
-    endpoint: str,
     files: tuple[Path, Path | None],
-    wait_seconds: float,
+    wait: float | None,
 ) -> None:
     """Ask an asynchronous endpoint the lines of a file."""
     from roundhouse import invocation
@@ -251,12 +249,10 @@ def _invoke_lines(
     file, output = files
     if output is None:
         raise UsageError(f"--input {file}: its answers are lines too; name a file with --output.")
-    deployment = invocation.find_deployment(session.deployments(), endpoint)
-    runtime = invocation.asynchronous_runtime(
-        session.clients, deployment, wait_seconds, report.print
-    )
+    say, seconds = session.report.print, QUEUE_SECONDS if wait is None else wait
+    runtime = invocation.asynchronous_runtime(session.clients, deployment, seconds, say)
     size = invocation.invoke_lines(runtime, address, file, output)
-    report.print(f"Wrote {size:,} bytes to {output}.")
+    say(f"Wrote {size:,} bytes to {output}.")
 
 
 def _has_head(target: Target) -> bool:

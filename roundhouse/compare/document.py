@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -36,8 +35,6 @@ class Report:
     demand: float | None
     """Requests a second; None: each row is sized for its own rate."""
     rows: tuple[Row, ...]
-    grid: int
-    """Cells that there are; a search measures some of them."""
     controls: tuple[Control, ...]
     machine: str
     date: str
@@ -65,12 +62,11 @@ class Report:
         assert sizing is not None
         cost = "a price that is not known" if usd is None else f"{format_usd(usd)} USD an hour"
         held = sum(item.cell.holds for item in self.rows)
-        searched = "" if self.grid == len(self.rows) else f" of a grid of {self.grid:,}"
         demand = f"{per_second(sizing.demand)} requests/s"
         return (
             f"{row.cell.name}: {demand} within {slo} take {sizing.instances} x "
             f"{row.cell.instance_type} (one may be lost), {cost}. {held} of {len(self.rows)} "
-            f"candidates{searched} hold it."
+            f"candidates hold it."
         )
 
 
@@ -188,7 +184,6 @@ def document(report: Report) -> dict[str, Any]:
         "slo_ms": report.slo_ms,
         "demand_per_second": report.demand,
         "headline": report.headline,
-        "grid": report.grid,
         "rows": [_row(row, best) for row in report.rows],
         "controls": [asdict(control) for control in report.controls],
         "machine": report.machine,
@@ -217,14 +212,3 @@ def _row(row: Row, best: set[str]) -> dict[str, Any]:
         "sizing": sized,
         "pareto": row.cell.name in best,
     }
-
-
-def kendall_tau(first: Sequence[str], second: Sequence[str]) -> float:
-    """Return Kendall's rank correlation of two rankings of the same names, from -1 to 1."""
-    place = {name: index for index, name in enumerate(second)}
-    names = [name for name in first if name in place]
-    pairs = [(a, b) for index, a in enumerate(names) for b in names[index + 1 :]]
-    if not pairs:
-        return 1.0
-    agreeing = sum(place[a] < place[b] for a, b in pairs)
-    return (2 * agreeing - len(pairs)) / len(pairs)

@@ -35,7 +35,7 @@ from roundhouse.compare.tree import (
     is_cell_model,
     write_tree,
 )
-from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
+from roundhouse.deploy.builds.requests import EnginesNotBuiltError
 from roundhouse.deploy.deployment import DeployOptions, deploy
 from roundhouse.deploy.destroy import (
     EVERY_SECONDS,
@@ -45,9 +45,10 @@ from roundhouse.deploy.destroy import (
 )
 from roundhouse.deploy.stacks import StackSummary
 from roundhouse.errors import AwsError, RoundhouseError
-from roundhouse.load_test.knee import HOLD_SECONDS, LEVEL_SECONDS, Knee
+from roundhouse.load_test.knee import HOLD_SECONDS, Knee
+from roundhouse.load_test.load_test import LEVEL_SECONDS
 from roundhouse.load_test.served_engine import gpu_utilization_percent
-from roundhouse.paths import Paths
+from roundhouse.paths import Paths, displayed_path
 from roundhouse.report import Report
 from roundhouse.session import Session, open_session
 from roundhouse.text import quantity
@@ -63,13 +64,12 @@ Measure = Callable[[Session, str, "CompareOptions"], Knee]
 class CompareOptions:
     """How cells are measured.
 
-    `at_once`: endpoints that are deployed together. `again`: measure what an earlier run measured.
-    `input`: as of a load test; None: the model's accuracy dataset.
+    `at_once`: endpoints that are deployed together. `input`: as of a load test; None: the model's
+    accuracy dataset.
     """
 
     slo_ms: float
     at_once: int = 12
-    again: bool = False
     input: Path | None = None
     rows_per_request: int = 1
     seed: int = 1
@@ -116,7 +116,10 @@ class Run:
         known = len(possible) - len(left)
         if known:
             counted = f"{known} of {quantity(len(cells), 'cell')}"
-            self.report.print(f"– Measured by an earlier run, and kept: {counted}")
+            self.report.print(
+                f"– Measured by an earlier run, and kept: {counted} (`rm -r "
+                f"{displayed_path(self.folder / 'results')}` measures them again)"
+            )
         return left
 
     def measure_all(self, cells: Sequence[Cell], *, has_control: bool) -> None:
@@ -279,7 +282,7 @@ class Run:
         for cell in cells:
             target = targets[cell_model(self.subject, cell)]
             address = self.address(cell, target)
-            known = None if self.options.again else read_result(self.folder / "results", address)
+            known = read_result(self.folder / "results", address)
             if known is None:
                 left.append(cell)
             else:

@@ -83,12 +83,12 @@ def require_instance_types(subject: Subject, names: Sequence[str]) -> None:
     types = instance_types()
     for name in names:
         if name not in types:
-            raise UsageError(f"--instance-type {name}: no such type; {choices(name, types)}")
+            raise UsageError(f"--axes instance_type={name}: no such type; {choices(name, types)}")
         if types[name].is_missing_in(subject.region):
             regions = ", ".join(types[name].regions or ())
             raise UsageError(
-                f"--instance-type {name}: SageMaker does not host it in {subject.region}, only in "
-                f"{regions}; choose another type, or add the region with its source to "
+                f"--axes instance_type={name}: SageMaker does not host it in {subject.region}, "
+                f"only in {regions}; choose another type, or add the region with its source to "
                 "onboarding/data/instance_regions.yaml."
             )
 
@@ -128,23 +128,6 @@ def is_cell_model(subject: Subject, name: str) -> bool:
 
 def _digest(text: str, digits: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:digits]
-
-
-def file_values(subject: Subject) -> dict[str, str]:
-    """Return the values of the axes that the model has as the environment has it."""
-    serving = subject.spec.serving
-    batching = serving.dynamic_batching
-    most = batching.max_batch_size
-    own = "tensorrt" if subject.candidate.is_gpu else "onnxruntime"
-    return {
-        "runtime": own if serving.runtime is None else serving.runtime,
-        "precision": subject.spec.engine.precision,
-        "batching": "off" if most == 1 else "on",
-        "max_batch": str(subject.candidate.largest_batch if most is None else most),
-        "queue_delay": str(batching.max_queue_delay_us),
-        "instances": str(serving.instances_per_gpu),
-        "instance_type": subject.endpoint.instance_type,
-    }
 
 
 def cell_document(subject: Subject, cell: Cell, slo_ms: float) -> dict[str, Any]:

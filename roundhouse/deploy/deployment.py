@@ -10,20 +10,20 @@ from pathlib import Path
 from onboarding.deployment import DeployedEndpoint, Deployment
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.deploy import cdk, images
-from roundhouse.deploy.assembly import StackArtifact, stack_artifacts
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
-from roundhouse.deploy.builds.engine_requests import BuiltEntry, EnginesNotBuiltError
+from roundhouse.deploy.builds.requests import BuiltEntry, EnginesNotBuiltError, missing_checkpoints
 from roundhouse.deploy.builds.source import (
     publish_adapters,
     require_committed_sources,
 )
+from roundhouse.deploy.cdk import StackArtifact, stack_artifacts
 from roundhouse.deploy.endpoint_steps import (
+    require_live_component,
+    require_live_config,
     restore_held_resources,
     retention_parameters,
     take_first_steps,
 )
-from roundhouse.deploy.live_endpoints import require_live_component, require_live_config
 from roundhouse.deploy.permissions import Confirm, added_permissions, require_approval
 from roundhouse.deploy.quotas import require_quotas
 from roundhouse.deploy.stacks import Template, deployed_templates, require_updatable_stacks

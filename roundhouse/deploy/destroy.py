@@ -11,7 +11,7 @@ from onboarding.names import stack_name
 from onboarding.promotion import read_promotion
 from onboarding.resolve import deployments
 from roundhouse.aws.clients import Client, bucket_exists, calling
-from roundhouse.deploy.pruning.tags import objects_under
+from roundhouse.deploy.prune import objects_under
 from roundhouse.deploy.stacks import NEVER_DEPLOYED, StackSummary, stack_summaries
 from roundhouse.errors import AwsError, DeployFailedError, RoundhouseError
 from roundhouse.paths import Paths

@@ -16,7 +16,7 @@ from onboarding.promotion import read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import Tree, read_tree
 from roundhouse import settings
-from roundhouse.deploy.assembly import stack_artifacts
+from roundhouse.deploy.cdk import stack_artifacts
 from roundhouse.gitops.plan import Change, environment_plan
 from roundhouse.gitops.plan_document import Plan, Side
 from roundhouse.gitops.template_changes import Template

@@ -21,7 +21,7 @@ from onboarding.signature import parse_public_key
 from onboarding.spec_faults import path_text
 from onboarding.tree import Tree
 from onboarding.validation import validate
-from roundhouse.deploy.builds.engine_requests import compile_route
+from roundhouse.deploy.builds.requests import compile_route
 from roundhouse.gitops.build_estimates import compile_estimate, packaging_estimate
 from roundhouse.gitops.plan_document import Cause, EngineChange, EngineEvidence
 

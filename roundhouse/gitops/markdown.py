@@ -35,9 +35,8 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def marked_body(marker: str, body: str) -> str:
-    """Return a text that begins with its marker and is within the forge's limit."""
-    text = body if body.startswith(marker) else f"{marker}\n{body}"
+def cut_body(text: str) -> str:
+    """Return a text within the forge's limit, cut between two lines."""
     if len(text) <= MOST_CHARACTERS:
         return text
     kept = text[: MOST_CHARACTERS - len(CUT)]

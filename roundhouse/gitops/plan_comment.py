@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from roundhouse.errors import RoundhouseError
-from roundhouse.gitops.forge.forge import Forge
-from roundhouse.gitops.markdown import MOST_CHARACTERS, markdown, marked_body
+from roundhouse.gitops.markdown import MOST_CHARACTERS, cut_body, markdown
 from roundhouse.gitops.plan_document import EnvironmentPlan, Plan
-from roundhouse.gitops.plan_section import Section
-from roundhouse.gitops.plan_text import headline, notes, sections
+from roundhouse.gitops.plan_text import Section, headline, notes, sections
 from roundhouse.text import quantity
 
 COMMENT_MARKER = "<!-- roundhouse:plan -->"
@@ -55,62 +53,18 @@ def comment(plan: Plan) -> str:
             parts.append(text)
             available -= len(text) + 1
         is_whole = is_whole and text is not None and "rows; the first ones" not in text
-    return marked_body(COMMENT_MARKER, "\n".join([*parts, *([] if is_whole else [CUT])]))
+    return cut_body("\n".join([COMMENT_MARKER, *parts, *([] if is_whole else [CUT])]))
 
 
-def comment_on_pull_request(
-    forge: Forge, plans: Sequence[Plan], head: str, number: int | None
-) -> str | None:
-    """Write plans of a commit as the comment of the pull request with that head.
-
-    `number` None: the open one with that head. Returns the comment's address, None where no pull
-    request has that head any more. Raises RoundhouseError for plans of another commit.
-    """
-    plan = merge_plans(plans)
+def require_head(plan: Plan, head: str) -> None:
+    """Raise RoundhouseError for a plan that is not of this commit, as it is in git."""
     if plan.head.commit != head or plan.head.dirty:
         files = " with files that are not committed" if plan.head.dirty else ""
+        commit = (plan.head.commit or plan.head.ref)[:40]
         raise RoundhouseError(
-            f"The plan is of {_commit(plan)}{files}, and the pull request's head is {head[:40]!r}; "
+            f"The plan is of {commit!r}{files}, and the pull request's head is {head[:40]!r}; "
             "plan that commit."
         )
-    present = forge.pull_requests(head)
-    if number is not None and number not in present:
-        raise RoundhouseError(
-            f"Pull request {number} is not open with head {head[:12]}; plan its present head."
-        )
-    if not present:
-        return None
-    return forge.upsert_comment(number or present[0], COMMENT_MARKER, comment(plan))
-
-
-def merge_plans(plans: Sequence[Plan]) -> Plan:
-    """Return the plans of several environments as one.
-
-    Raises RoundhouseError where they are not of one change, or plan an environment twice.
-    """
-    first = plans[0]
-    for plan in plans[1:]:
-        if (plan.head, plan.base) != (first.head, first.base):
-            raise RoundhouseError(
-                f"The plans are of different commits, {_commit(first)} and {_commit(plan)}; one "
-                "comment is of one change."
-            )
-    environments = [item for plan in plans for item in plan.environments]
-    names = [item.environment for item in environments]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise RoundhouseError(f"{', '.join(twice)}: planned twice; give each environment once.")
-    faults = dict.fromkeys(fault for plan in plans for fault in plan.faults)
-    update = {
-        "environments": tuple(environments),
-        "faults": tuple(faults),
-        "data_only": all(plan.data_only for plan in plans),
-    }
-    return first.model_copy(update=update)
-
-
-def _commit(plan: Plan) -> str:
-    return repr((plan.head.commit or plan.head.ref)[:40])
 
 
 def _summary(plan: Plan) -> Iterator[str]:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from onboarding.deployment import Deployment
+from onboarding.environment_spec import EnvironmentSpec
 from onboarding.manifest import AccuracyRecord, BenchmarkRecord
 from onboarding.platform import BuildRoute
+from onboarding.prices import PriceList, price_list
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.plan import TextGenerationPlan
 from onboarding.values import ServedPrecision, Value
+from roundhouse.errors import RoundhouseError
 
 ResourceClass = Literal["added", "removed", "in-place", "new-version", "replaced", "outage"]
 """new-version: a model or endpoint config named after its content, made beside the old one, which
 goes once the rollout ends. outage: the endpoint itself is renamed, replaced or removed.
 """
 EndpointKind = Literal["new", "changed", "gone"]
+MOST_BYTES = 64 * 2**20
+"""A plan of 500 changed endpoints has less than 10 MiB."""
+DIGITS = 12
 
 
 class PropertyChange(Value):
@@ -228,3 +240,70 @@ class Plan(Value):
     environments: tuple[EnvironmentPlan, ...]
     faults: tuple[str, ...] = ()
     """Why the files cannot be deployed; nothing else is computed then."""
+
+
+def read_plan_file(path: Path) -> Plan:
+    """Read a plan. Raises RoundhouseError for a file that is none."""
+    write = f"`roundhouse plan --out {path}` writes one"
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise RoundhouseError(f"{path}: cannot be read ({error.strerror}); {write}.") from error
+    if len(text) > MOST_BYTES:
+        raise RoundhouseError(f"{path}: is larger than {MOST_BYTES >> 20} MiB, which no plan is.")
+    try:
+        return Plan.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise RoundhouseError(
+            f"{path}: is no plan of this version ({where}: {first['msg']}); {write}."
+        ) from error
+
+
+def plan_id(
+    digests: Mapping[str, tuple[str, str]], missing: Sequence[str], inputs: Mapping[str, str]
+) -> str:
+    """Return the id of a plan: twelve hex digits over the content that a deployment depends on.
+
+    `digests` holds the template before and after of every stack that changes, `inputs` those of
+    `plan_inputs`.
+    """
+    stacks = {key: list(pair) for key, pair in digests.items()}
+    return _digest({"stacks": stacks, "missing": sorted(missing), "inputs": dict(inputs)})
+
+
+def plan_inputs(
+    environment: EnvironmentSpec,
+    of: Iterable[Deployment],
+    generators: Iterable[GenerationDeployment] = (),
+    prices: PriceList | None = None,
+) -> dict[str, str]:
+    """Return the digest of the environment's file, its region's prices and each lock entry.
+
+    `prices`: the shipped ones by default.
+    """
+    region = (prices or price_list()).regions.get(environment.region)
+    inputs = {
+        f"environment {environment.name}": _digest(environment.model_dump(mode="json")),
+        f"prices of {environment.region}": _digest(
+            None if region is None else region.model_dump(mode="json")
+        ),
+    }
+    for deployment in of:
+        for target in deployment.targets:
+            entry = target.lock_entry
+            if entry is not None:
+                name = f"lock of {target.model.name}, engine {target.engine_key}"
+                inputs[name] = _digest(entry.model_dump(mode="json"))
+    for generator in generators:
+        for locked in generator.built:
+            name = f"lock of {generator.name}, checkpoint {locked.checkpoint_key}"
+            inputs[name] = _digest(locked.model_dump(mode="json"))
+    return dict(sorted(inputs.items()))
+
+
+def _digest(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]

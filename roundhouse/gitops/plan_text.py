@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from onboarding.text_generation.plan import Candidate, TextGenerationPlan
+from onboarding.text_generation.quantizer_route import QUANTIZER, QUANTIZER_JOB
 from roundhouse import money
 from roundhouse.gitops.plan_document import (
     BuildEstimate,
@@ -17,12 +20,17 @@ from roundhouse.gitops.plan_document import (
     ResourceChange,
     RolloutPlan,
 )
-from roundhouse.gitops.plan_generation import generation_notes, generation_sections
-from roundhouse.gitops.plan_section import Section
 from roundhouse.money import BreakEven, usd
 from roundhouse.text import quantity
 
 SHOWN_VALUE = 60
+UNKNOWN = "unknown"
+BUILT: Mapping[str | None, str] = {
+    None: "-",
+    QUANTIZER: "in CodeBuild, on CPUs",
+    QUANTIZER_JOB: "in a training job on its GPU",
+}
+"""Where a missing checkpoint is built, by its route."""
 
 
 def headline(plan: EnvironmentPlan) -> str:
@@ -312,3 +320,69 @@ def _plain(value: Any) -> str:
 
 def _signed(value: float) -> str:
     return f"{'-' if value < 0 else '+'}{usd(abs(value))} USD"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """One table of a plan. A section with `folded` is closed at first where that is possible."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    folded: bool = False
+
+
+def generation_sections(plans: Sequence[TextGenerationPlan]) -> Iterator[Section]:
+    """Yield the table of what would serve, and the one of the types that were not chosen."""
+    yield Section(
+        title="Text generation",
+        columns=("model", "serves on", "memory of a GPU", "KV tokens, requests a copy",
+                 "ms a token / to the first", "USD an hour / a million tokens"),
+        rows=tuple(_row(plan, plan.chosen) for plan in plans if plan.chosen is not None),
+    )  # fmt: skip
+    yield Section(
+        title="Checkpoints of text generators",
+        columns=("model", "checkpoint", "scheme", "state", "is built"),
+        rows=tuple(
+            (plan.model, item.checkpoint_key, item.scheme, item.use, BUILT[item.route])
+            for plan in plans
+            for item in plan.checkpoints
+        ),
+    )
+    yield Section(
+        title="Not chosen for text generation",
+        columns=("model", "instance type", "because"),
+        rows=tuple(
+            (plan.model, item.instance_type, item.reason or "-")
+            for plan in plans
+            for item in plan.others
+        ),
+        folded=True,
+    )
+
+
+def generation_notes(plans: Sequence[TextGenerationPlan]) -> Iterator[str]:
+    """Yield what was assumed of each text generator."""
+    for plan in plans:
+        yield from (f"{plan.model}: {note}" for note in plan.notes)
+
+
+def _row(plan: TextGenerationPlan, item: Candidate) -> tuple[str, ...]:
+    sizes = item.weights_gib, item.kv_gib, item.overhead_gib
+    memory = "weights {:.1f} GiB, KV {:.1f}, overhead {:.1f}".format(*sizes)
+    for title, gib in (("adapters", item.adapters_gib), ("draft model", item.draft_gib)):
+        memory += "" if gib is None else f", {title} {gib:.1f}"
+    return (
+        plan.model,
+        f"{item.instances} x {item.instance_type} ({item.gpu}), {item.scheme}, KV {item.kv_cache}, "
+        f"tensor parallel {item.tensor_parallel}, {item.copies} copies",
+        memory,
+        f"{item.kv_tokens:,}; {item.longest_requests:.1f} of the longest, {item.expected_requests} "
+        "as declared",
+        f"{_number(item.itl_ms, 1)} / {_number(item.ttft_ms, 0)}",
+        f"{_number(item.usd_an_hour, 2)} / {_number(item.usd_a_million_tokens, 2)}",
+    )
+
+
+def _number(value: float | None, digits: int) -> str:
+    return UNKNOWN if value is None else f"{value:,.{digits}f}"

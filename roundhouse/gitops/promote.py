@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,14 +18,14 @@ from onboarding.text_generation.generation_deployment import GenerationDeploymen
 from onboarding.tree import Tree
 from roundhouse.aws.clients import COPIES, Client, Clients, assumed_clients, calling
 from roundhouse.errors import DeployFailedError, RoundhouseError
-from roundhouse.gitops.checkpoint_copies import copy_checkpoints
-from roundhouse.gitops.copies import Copied, Store, copy_engines
+from roundhouse.gitops.copies import Copied, Store, copy_checkpoints, copy_engines
 from roundhouse.gitops.gates import (
     checkpoint_evidence,
     checkpoint_faults,
     evidence,
     gate_faults,
 )
+from roundhouse.gitops.markdown import markdown, markdown_table
 from roundhouse.gitops.model_commits import (
     Endpoint,
     Moved,
@@ -46,6 +46,11 @@ ClientsOf = Callable[[EnvironmentSpec], Clients]
 """The receiving account's AWS clients for an environment's region."""
 Assume = Callable[[Clients, str, str, str], Clients]
 """`assumed_clients`: clients of a role of another account."""
+
+
+EVIDENCE_COLUMNS = (
+    "endpoint", "measured as", "on", "requests/s", "SLO, ms", "load test", "quiet, minutes"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +170,33 @@ def deploys_same(git: Git, tree: Tree, one: Promotion, other: Promotion) -> bool
     paths = (*TREE_FOLDERS, *named_paths(tree))
     sides = [(item.models, item.archives, item.checkpoints) for item in (one, other)]
     return sides[0] == sides[1] and not git.differ(one.commit, other.commit, paths)
+
+
+def promotion_markdown(promotion: Promotion) -> str:
+    """Return what a promotion deploys, and what was measured before it, as Markdown."""
+    lines = [
+        f"`{promotion.environment}` deploys commit {promotion.commit[:12]}, engines by digest from "
+        f"`{promotion.source}`; nothing is built. Reverting this pull request rolls it back."
+    ]
+    lines += [
+        f"- {markdown(model)}: commit {commit[:12]}" for model, commit in promotion.models.items()
+    ]
+    if promotion.evidence:
+        lines += ["", markdown_table(EVIDENCE_COLUMNS, _evidence_rows(promotion.evidence))]
+    return "\n".join(lines)
+
+
+def _evidence_rows(measured: Mapping[str, Evidence]) -> Iterator[tuple[str, ...]]:
+    for name, item in measured.items():
+        yield (
+            name,
+            item.endpoint,
+            item.instance_type,
+            f"{item.requests_per_second:,.0f}",
+            f"{item.slo_ms:g}",
+            item.measured,
+            str(item.quiet_minutes),
+        )
 
 
 def _destination(tree: Tree, source: str, destination: str) -> EnvironmentSpec:

@@ -1,25 +1,42 @@
-"""The files that a repository's pipeline needs, written all or none; and what a person must set."""
+"""The files that a repository's pipeline needs, written all or none; and what a person must set.
+
+With the repository's numbers, the `github` of environment files too: added below `platform`, all
+else as it was.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import yaml
+
+from onboarding import names
+from onboarding.environment_spec import EnvironmentSpec, GithubSpec
 from onboarding.replacement import replace_text
+from onboarding.tree import Tree
+from onboarding.yaml_text import load_yaml
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
-from roundhouse.gitops.pipeline import PipelineEnvironment
+from roundhouse.session import LOCAL
 
 ForgeName = Literal["github", "gitlab"]
-GITHUB_FILES = (".github/workflows/*.yml", ".github/actions/install/action.yml",
+GITHUB_FILES = (".github/workflows/*.yml", ".github/actions/*/action.yml",
                 ".github/zizmor.yml", "renovate.json")  # fmt: skip
 GITLAB_EXAMPLE = "docs/examples/gitlab-ci.yml"
 CODEOWNERS: Mapping[ForgeName, str] = {
     "github": ".github/CODEOWNERS",
     "gitlab": ".gitlab/CODEOWNERS",
 }
+KEY, BEFORE = "github", "platform"
+"""The block's key, and the one that every environment file has, below which it is added."""
+NUMBERS = """gh api repos/{repository} --jq '"\\(.owner.login)@\\(.owner.id)/\\(.name)@\\(.id)"'"""
+"""Prints a repository with its number, and its owner's."""
+REPOSITORY = re.compile(
+    r"(?P<owner>[\w-]+)(@(?P<owner_id>[1-9]\d*))?/(?P<name>[\w.-]+)(@(?P<id>[1-9]\d*))?", re.ASCII
+)
 OWNER = re.compile(r"@[\w.-]+(/[\w.-]+)*|[\w.+-]+@[\w-]+(\.[\w-]+)+", re.ASCII)
 OWNED = ("*", "/.github/", "/environments/", "/promotions/")
 """What code owners approve; later lines win, so a team can be given models/ below these."""
@@ -137,6 +154,102 @@ def gitlab_steps(environments: Sequence[PipelineEnvironment]) -> Iterator[str]:
         )
 
 
+def repository_of(text: str) -> tuple[str, GithubSpec | None]:
+    """Return owner/name of `OWNER@ID/NAME@ID`, and its `github`; None without both numbers.
+
+    Raises UsageError.
+    """
+    parts = REPOSITORY.fullmatch(text)
+    if parts is not None and not parts["owner_id"] and not parts["id"]:
+        return text, None
+    if parts is None or not parts["owner_id"] or not parts["id"]:
+        raise UsageError(
+            f"--repository {text!r}: give OWNER/NAME, or OWNER@ID/NAME@ID as "
+            f"`{NUMBERS.format(repository='OWNER/NAME')}` prints it."
+        )
+    repository = f"{parts['owner']}/{parts['name']}"
+    spec = GithubSpec(
+        repository=repository, repository_id=int(parts["id"]), owner_id=int(parts["owner_id"])
+    )
+    return repository, spec
+
+
+def block_line(repository: str, repository_id: object, owner_id: object) -> str:
+    """Return the line of an environment file."""
+    numbers = f"repository_id: {repository_id}, owner_id: {owner_id}"
+    return f"{KEY}: {{repository: {repository}, {numbers}}}"
+
+
+def environment_edits(
+    tree: Path, environments: Mapping[str, EnvironmentSpec], github: GithubSpec
+) -> dict[str, str]:
+    """Return the new texts, by path below `tree`, of the environment files that lack the block.
+
+    Raises RoundhouseError with every file that names another repository, or cannot be edited.
+    """
+    edits: dict[str, str] = {}
+    faults: list[str] = []
+    for name, spec in environments.items():
+        file = f"environments/{name}.yaml"
+        if spec.github is not None:
+            faults += _differences(file, spec.github, github)
+            continue
+        text = (tree / file).read_bytes().decode("utf-8")
+        edited = _with_line(text, _line(github))
+        if edited is None:
+            faults.append(f"{file}: add the line `{_line(github)}` by hand; `{BEFORE}` there is "
+                          "not on a line of its own")  # fmt: skip
+        else:
+            edits[file] = edited
+    if faults:
+        raise RoundhouseError(f"Nothing was written. {'. '.join(faults)}.")
+    return edits
+
+
+def block_steps(
+    environments: Mapping[str, EnvironmentSpec], repository: str | None
+) -> Iterator[str]:
+    """Yield what a person adds to the environment files that lack the block, one line each."""
+    name = repository or "OWNER/NAME"
+    lacking = [item for item, spec in environments.items() if spec.github is None]
+    for item in lacking:
+        yield f"environments/{item}.yaml: add `{block_line(name, 'ID', 'OWNER_ID')}`."
+    if lacking:
+        yield (
+            f"`{NUMBERS.format(repository=name)}` prints the repository with its two numbers; this "
+            "command with that as --repository adds the lines."
+        )
+
+
+def _line(github: GithubSpec) -> str:
+    return block_line(github.repository, github.repository_id, github.owner_id)
+
+
+def _differences(file: str, present: GithubSpec, given: GithubSpec) -> Iterator[str]:
+    for name in ("repository", "repository_id", "owner_id"):
+        value, other = getattr(present, name), getattr(given, name)
+        if value != other:
+            yield f"{file}: `{KEY}.{name}` is {value}, given {other}; correct the one that is wrong"
+
+
+def _with_line(text: str, line: str) -> str | None:
+    """Return a YAML text with a line below the platform's; None where that cannot be."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    if not isinstance(root, yaml.MappingNode) or root.flow_style:
+        return None
+    node = next(value for key, value in root.value if key.value == BEFORE)
+    end = text.find("\n", node.end_mark.index)
+    is_crlf = end > 0 and text[end - 1] == "\r"
+    newline = "\r\n" if is_crlf else "\n"
+    head, tail = (f"{text}{newline}", "") if end < 0 else (text[: end + 1], text[end + 1 :])
+    edited = f"{head}{line}{newline}{tail}"
+    wanted = {**load_yaml(text), **load_yaml(line)}
+    try:
+        return edited if load_yaml(edited) == wanted else None
+    except (ValueError, yaml.YAMLError):
+        return None
+
+
 def _present_text(path: Path) -> str | None:
     """Return a file's text; None: it is not there. What is no text is another one."""
     if not path.exists() and not path.is_symlink():
@@ -151,3 +264,52 @@ def _text(path: Path) -> str:
         raise NotReadyError(
             f"{path}: is missing from this checkout; `git checkout -- {path.name}` restores it."
         ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineEnvironment:
+    """One environment of the workflows; `roles` holds the ARN of each by its purpose."""
+
+    name: str
+    account: str
+    region: str
+    promotes_from: str | None
+    roles: dict[str, str]
+    has_roles: bool
+    """Whether the file names a repository, for whose workflows the access stack makes the roles."""
+    session_seconds: int
+    """How long the build and deploy roles' sessions may last."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return asdict(self)
+
+
+def pipeline_environments(tree: Tree) -> list[PipelineEnvironment]:
+    """Return all environments but the local cloud; one that receives comes after its source."""
+    ordered: dict[str, EnvironmentSpec] = {}
+    visited = {LOCAL}
+
+    def visit(name: str) -> None:
+        spec = tree.environments.get(name)
+        if spec is None or name in visited:
+            return
+        visited.add(name)
+        if spec.promotes_from is not None:
+            visit(spec.promotes_from)
+        ordered[name] = spec
+
+    for name in sorted(tree.environments):
+        visit(name)
+    return [
+        PipelineEnvironment(
+            name=name,
+            account=spec.account,
+            region=spec.region,
+            promotes_from=spec.promotes_from,
+            roles={role: names.pipeline_role_arn(spec, role) for role in names.PIPELINE_ROLES},
+            has_roles=spec.github is not None,
+            session_seconds=spec.session_seconds,
+        )
+        for name, spec in ordered.items()
+    ]

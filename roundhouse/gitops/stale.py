@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from roundhouse.errors import DeployFailedError, RoundhouseError
-from roundhouse.gitops.plan_document import EnvironmentPlan
-from roundhouse.gitops.plan_file import read_plan_file
-from roundhouse.gitops.plan_id import plan_id, plan_inputs
+from roundhouse.gitops.plan_document import EnvironmentPlan, plan_id, plan_inputs, read_plan_file
 from roundhouse.gitops.template_changes import Template, resource_changes, template_digest
 from roundhouse.session import Session
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from onboarding.dataset import is_inside
@@ -22,15 +24,66 @@ from onboarding.text_generation.checkpoint import (
     parse_header,
     pickle_fault,
     read_folder,
+    read_headers_file,
 )
 from onboarding.text_generation.spec import GenerationSourceSpec
-from onboarding.tree import Tree
-from roundhouse.aws.clients import Clients
-from roundhouse.errors import RoundhouseError, UsageError
-from roundhouse.inspection.hub import hub_files
-from roundhouse.inspection.source_files import SourceFiles, bucket_parts
+from onboarding.tree import Tree, read_tree
+from roundhouse.aws.clients import Clients, aws_clients
+from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
+from roundhouse.inspection.source_files import SourceFiles, bucket_parts, hub_files
+from roundhouse.paths import Paths
+from roundhouse.processes import Command, Processes, Run
+from roundhouse.settings import child_environment, inherited
 
-Reader = Callable[[GenerationSourceSpec], SourceFiles]
+ENVIRONMENT = Path(".venvs") / "quantizer"
+PROGRAM = "engine_build.text_generation.headers"
+"""Packages are fetched, and a GGUF file converted, by the quantizer; it runs as a process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headers:
+    """What was written: `line` is what the model file lacks, as `key: value` of a section."""
+
+    file: Path
+    checkpoint: Checkpoint
+    line: str | None
+
+
+def write_headers(paths: Paths, name: str) -> Iterator[Headers]:
+    """Write the headers of a text generator's checkpoint, and of its draft model's.
+
+    Raises UsageError, RoundhouseError; NotReadyError where a source cannot be reached.
+    """
+    tree = read_tree(paths.tree)
+    file = headers_path(tree, name)
+    yield _write_headers(
+        paths, tree, file, source_of(tree, name), f"`source` of models/{name}.yaml"
+    )
+    spec = next(
+        view.generators[name].spec for view in tree.views.values() if name in view.generators
+    )
+    guess = spec.serving.speculative
+    if guess is not None and guess.model is not None:
+        section = f"`serving.speculative` of models/{name}.yaml"
+        source = source_of(tree, name, draft=True)
+        yield _write_headers(paths, tree, headers_path(tree, name, draft=True), source, section)
+
+
+def _write_headers(
+    paths: Paths, tree: Tree, file: Path, source: GenerationSourceSpec, section: str
+) -> Headers:
+    if source.checkpoint is not None and "://" not in source.checkpoint:
+        found = folder_headers(paths.tree / source.checkpoint / (source.path or ""))
+    elif source.python_package is not None:
+        found = package_headers(source, paths.code, child_environment(inherited()), Processes())
+    else:
+        region = next((spec.region for spec in tree.environments.values()), "us-east-1")
+        found = fetch_headers(open_files(source, aws_clients(region), dict(inherited())))
+    place = paths.tree / file
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(found.document(), encoding="utf-8")
+    line = None if source.headers is not None else f"`headers: {file}` to {section}"
+    return Headers(file=file, checkpoint=found, line=line)
 
 
 def headers_path(tree: Tree, name: str, *, draft: bool = False) -> Path:
@@ -129,6 +182,33 @@ def folder_headers(folder: Path) -> Checkpoint:
         return read_folder(folder)
     except CheckpointError as error:
         raise RoundhouseError(f"{folder.name}: {error}.") from error
+
+
+def package_headers(
+    source: GenerationSourceSpec, code: Path, variables: Mapping[str, str], run: Run
+) -> Checkpoint:
+    """Return the headers that a package's checkpoint has once it is in 16 bits.
+
+    Raises RoundhouseError; NotReadyError where the quantizer's environment is not made.
+    """
+    python = code / ENVIRONMENT / "bin" / "python"
+    if not python.exists():
+        raise NotReadyError(
+            f"{ENVIRONMENT} is not there, which reads packages: `make environments-chat` makes it."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "headers.json"
+        document = source.model_dump_json(exclude_none=True, exclude={"headers"})
+        argv = (str(python), "-m", PROGRAM, "--source", document, "--out", str(target))
+        ended = run(Command(argv=argv, folder=code, environment=dict(variables)))
+        if ended.code != 0:
+            lines = [line for line in ended.output.splitlines() if line.strip()]
+            reason = lines[-1].strip() if lines else "it said nothing"
+            raise RoundhouseError(f"{source.python_package}: {reason.removeprefix('FAILED: ')}")
+        try:
+            return read_headers_file(target)
+        except CheckpointError as error:
+            raise RoundhouseError(f"{source.python_package}: {error}.") from error
 
 
 def _beginning(files: SourceFiles, name: str) -> bytes:

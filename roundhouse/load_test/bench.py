@@ -12,31 +12,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
-from rich.markup import escape
-from rich.table import Table
-
-from engine_build.card.render import milliseconds, per_second
 from roundhouse.errors import WrongAnswerError
-from roundhouse.load_test.document import load_document
-from roundhouse.load_test.load_test import LoadTest, Runner
-from roundhouse.load_test.measurement import Measurement, Outcome
-from roundhouse.load_test.options import LoadOptions, Loop
-from roundhouse.load_test.result import LoadResult, circumstances, percentiles_text
-from roundhouse.load_test.subject import load_test, require_answer
+from roundhouse.load_test.generation.load_test import GenerationRunner
+from roundhouse.load_test.generation.result import GenerationResult
+from roundhouse.load_test.load_test import D, LoadRunner, M, Runner, best_level
+from roundhouse.load_test.options import LoadOptions
+from roundhouse.load_test.result import LoadResult, circumstances
+from roundhouse.load_test.subject import open_runner, require_answer
 from roundhouse.paths import Paths, output_folder
 from roundhouse.report import Report, Step
 
-COLORS = {Outcome.held: "green", Outcome.missed: "red"}
-PERCENTILES = (50, 95, 99)
+Result: TypeAlias = LoadResult | GenerationResult
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadReport:
     """A load test's result and the page that it was written to."""
 
-    result: LoadResult
+    result: Result
     page: Path
 
     @property
@@ -46,64 +41,84 @@ class LoadReport:
 
 
 def run_bench(
-    paths: Paths, report: Report, options: LoadOptions, *, render: Callable[[LoadResult], bytes]
+    paths: Paths, report: Report, options: LoadOptions, *, render: Callable[[Result], bytes]
 ) -> LoadReport:
     """Run a load test and write its report; Ctrl-C ends the load and keeps what was measured.
 
     Raises WrongAnswerError, after the report is written, when no request was answered;
     RoundhouseError and NotReadyError before the load.
     """
-    folder = prepare_folder(paths, options.output)
-    test = load_test(paths, report, options)
-    asyncio.run(require_answer(test))
-    result = _run(test, report)
-    written = _write(folder, result, render(result))
-    if not result.broken_off and not any(phase.answered for phase in result.phases):
-        reasons = [reason for phase in result.phases for reason, _ in phase.errors.most_common()]
-        reason = reasons[0] if reasons else "none was sent"
-        raise WrongAnswerError(
-            f"{test.subject}: no request was answered ({reason}); the report is {written.page}."
-        )
+    folder = paths.build / "load"
+    with output_folder(folder):
+        tempfile.TemporaryFile(dir=folder).close()
+    runner = open_runner(paths, report, options)
+    subject = runner.load.subject
+    if isinstance(runner, Runner):
+        asyncio.run(require_answer(runner.test))
+        result = result_of(runner, broken_off=_run(runner, report))
+    else:
+        result = result_of(runner, broken_off=_run(runner, report))
+    written = LoadReport(result=result, page=_page_path(folder, subject, result.date))
+    document = json.dumps(result.document(), indent=2, allow_nan=False)
+    with output_folder(folder):
+        written.page.write_bytes(render(result))
+        written.data.write_text(document + "\n", encoding="utf-8")
+    if not result.broken_off and result.fault is not None:
+        raise WrongAnswerError(f"{subject}: {result.fault} The report is {written.page}.")
     return written
 
 
-def prepare_folder(paths: Paths, output: Path | None) -> Path:
-    """Return the folder for a report, once it can be written. Raises RoundhouseError."""
-    folder = paths.build / "load" if output is None else output
-    with output_folder(folder):
-        tempfile.TemporaryFile(dir=folder).close()
-    return folder
-
-
-def report_page(folder: Path, subject: str, date: str) -> Path:
+def _page_path(folder: Path, subject: str, date: str) -> Path:
     """Return a path of a page that is not there yet."""
     stem = re.sub(r"[^A-Za-z0-9]+", "-", f"{subject} {date}").strip("-")
     pages = (folder / f"{stem}{f'-{number}' if number else ''}.html" for number in range(10_000))
     return next(path for path in pages if not path.exists())
 
 
-def _run(test: LoadTest, report: Report) -> LoadResult:
-    with report.step(f"Load on {test.subject}") as step:
-        runner = Runner(
-            test=test,
-            on_second=lambda measurement: _update(step, measurement),
-            on_phase=lambda phase: report.console.print(f"  {_phase_line(phase)}", soft_wrap=True),
+def _run(runner: LoadRunner[M, D], report: Report) -> bool:
+    """Run a load test and show its progress; return whether Ctrl-C ended it."""
+    with report.step(f"Load on {runner.load.subject}") as step:
+        runner.on_second = lambda measurement: _update(step, runner, measurement)
+        runner.on_phase = lambda phase: report.console.print(
+            f"  {runner.line(phase)}", soft_wrap=True
         )
-        is_broken_off = run_interruptible(runner.run, runner.interrupted)
+        runner.on_note = lambda text: report.print(f"– {text}")
+        is_broken_off = _run_interruptible(runner.run, runner.interrupted)
         answers = sum(phase.answered for phase in runner.phases)
         step.finish("broken off" if is_broken_off else f"{answers:,} answers")
+    return is_broken_off
+
+
+def result_of(runner: Runner | GenerationRunner, *, broken_off: bool) -> Result:
+    """Return what a load test came to."""
+    if isinstance(runner, GenerationRunner):
+        return GenerationResult(
+            test=runner.test,
+            phases=runner.phases,
+            circumstances=circumstances(),
+            tokens=runner.tokens,
+            steps=runner.steps,
+            ended=runner.ended,
+            broken_off=broken_off,
+        )
+    best = best_level(runner.levels, runner.test.slo_ms or 0.0)
     return LoadResult(
-        test=test,
+        test=runner.test,
         phases=runner.phases,
         circumstances=circumstances(),
         steps=runner.steps,
-        probe_per_second=runner.probe_per_second,
-        stopped=runner.stopped,
-        broken_off=is_broken_off,
+        probe_per_second=None if best is None else best.answered_per_second,
+        ended=runner.ended,
+        broken_off=broken_off,
     )
 
 
-def run_interruptible(
+def _update(step: Step, runner: LoadRunner[M, D], measurement: M) -> None:
+    errors = f" · {measurement.failed:,} errors" if measurement.failed else ""
+    step.update(f"{runner.progress(measurement)}{errors}")
+
+
+def _run_interruptible(
     run: Callable[[], Coroutine[Any, Any, None]], interrupted: asyncio.Event
 ) -> bool:
     """Run a load, which the first Ctrl-C ends; return whether it did."""
@@ -137,61 +152,3 @@ def _interruptible(interrupted: asyncio.Event) -> Iterator[None]:
         yield
     finally:
         restore()
-
-
-def _update(step: Step, measurement: Measurement) -> None:
-    second, phase = measurement.seconds_seen[-1], measurement.phase
-    users = f" · {second.users} users"
-    load = users if phase.loop is Loop.closed else f" of {per_second(second.offered)}"
-    step.update(
-        f"{phase.name} · {second.second + 1} s · {per_second(second.answered)}/s{load} · "
-        f"p50 {milliseconds(measurement.newest(50))}{_errors(measurement, ' · ')}"
-    )
-
-
-def _phase_line(measurement: Measurement) -> str:
-    offered = f" of {per_second(measurement.offered_per_second)}"
-    line = escape(
-        f"{measurement.phase.name}: {per_second(measurement.answered_per_second)}"
-        f"{offered if measurement.phase.loop is Loop.open else ''} answers/s, "
-        f"{percentiles_text(measurement.latency)}{_errors(measurement, ', ')}"
-    )
-    verdict = measurement.verdict
-    if verdict is None:
-        return line
-    reason = "" if verdict.outcome is Outcome.held else f" ({escape(verdict.reason)})"
-    return f"{line}  [{COLORS.get(verdict.outcome, 'yellow')}]{verdict.outcome}[/]{reason}"
-
-
-def _errors(measurement: Measurement, separator: str) -> str:
-    return f"{separator}{measurement.failed:,} errors" if measurement.failed else ""
-
-
-def _write(folder: Path, result: LoadResult, html: bytes) -> LoadReport:
-    page = report_page(folder, result.test.subject, result.circumstances.date)
-    report = LoadReport(result=result, page=page)
-    document = json.dumps(load_document(result), indent=2, allow_nan=False)
-    with output_folder(folder):
-        report.page.write_bytes(html)
-        report.data.write_text(document + "\n", encoding="utf-8")
-    return report
-
-
-def load_table(result: LoadResult) -> Table:
-    """Return a table with a row for each phase; the chief one stands out."""
-    table = Table()
-    for column in ("Phase", "Offered/s", "Answered/s", "p50", "p95", "p99", "Errors", "SLO"):
-        table.add_column(column, justify="left" if column in ("Phase", "SLO") else "right")
-    chief = result.chief
-    for measurement in result.phases:
-        phase, verdict = measurement.phase, measurement.verdict
-        table.add_row(
-            escape(phase.name),
-            per_second(measurement.offered_per_second) if phase.loop is Loop.open else "–",
-            per_second(measurement.answered_per_second),
-            *(milliseconds(measurement.latency.percentile(p)) for p in PERCENTILES),
-            f"{measurement.failed:,}",
-            "–" if verdict is None else verdict.outcome,
-            style="bold" if measurement is chief else None,
-        )
-    return table

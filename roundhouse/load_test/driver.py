@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -20,11 +21,11 @@ from yarl import URL
 from roundhouse.errors import AwsError
 from roundhouse.load_test.destination import Destination, RequestSource, refusal
 from roundhouse.load_test.measurement import Answer, Measurement
-from roundhouse.load_test.options import MINUTE, Arrivals, LoadOptions, Loop, Phase
+from roundhouse.load_test.options import ClientOptions, Loop, Phase
 
 CONNECT_SECONDS = 10.0
 DRAIN_SECONDS = 10.0
-"""Wait for answers after a phase's end, unless --timeout is shorter."""
+"""Wait for answers after a phase's end."""
 ERROR_PAUSE_SECONDS = 0.1
 """A user that was refused waits so long, instead of asking as fast as the machine can."""
 TICK_SECONDS = 0.05
@@ -79,22 +80,24 @@ class Timer:
             os.close(self._file)
 
 
-def arrival_moments(phase: Phase, arrivals: Arrivals, seed: str) -> Iterator[float]:
-    """Yield the seconds into an open loop's phase at which requests are due."""
+def arrival_moments(phase: Phase, seed: str) -> Iterator[float]:
+    """Yield the seconds into an open loop's phase at which requests are due: a Poisson process."""
     chance = random.Random(seed)
-    count = 0.5 if arrivals is Arrivals.even else chance.expovariate(1)
+    count = chance.expovariate(1)
     while (moment := phase.moment(count)) < phase.seconds:
         yield moment
-        count += 1 if arrivals is Arrivals.even else chance.expovariate(1)
+        count += chance.expovariate(1)
 
 
-def user_moments(phase: Phase) -> Iterator[float]:
-    """Yield the seconds into a closed loop's phase at which its users start."""
-    yield from [0.0] * int(phase.start)
-    later = 1
-    while phase.spawn > 0 and (moment := later * MINUTE / phase.spawn) < phase.seconds:
-        yield moment
-        later += 1
+def machine_clock() -> tuple[float, float]:
+    """Return the busy and the whole time of all cores of this machine; zeros where not known."""
+    try:
+        times = [
+            int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        ]
+    except (OSError, ValueError):
+        return 0.0, 0.0
+    return float(sum(times) - times[3] - times[4]), float(sum(times))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +107,7 @@ class Driver:
     session: aiohttp.ClientSession
     url: URL
     requests: RequestSource
-    options: LoadOptions
+    options: ClientOptions
     drain_seconds: float
 
     async def post(self, data: bytes, headers: dict[str, str]) -> Answer:
@@ -156,7 +159,7 @@ class _PhaseRun:
         await asyncio.sleep(0)
         self.begin = time.monotonic()
         end = self.begin + measurement.phase.seconds
-        clocks = (self.begin, time.process_time())
+        clocks = (self.begin, time.process_time(), *machine_clock())
         second = measurement.start_second(0)
         source = self._start(self._offer() if is_open else self._spawn())
         now = self.begin
@@ -202,12 +205,16 @@ class _PhaseRun:
     def pending(self) -> int:
         return self.in_flight + self.due.qsize()
 
-    def _close_second(self, since: tuple[float, float]) -> tuple[float, float]:
+    def _close_second(
+        self, since: tuple[float, float, float, float]
+    ) -> tuple[float, float, float, float]:
         now, cpu = time.monotonic(), time.process_time()
+        busy, whole = machine_clock()
         second = self.measurement.seconds_seen[-1]
         second.users, second.in_flight = self.users, self.in_flight
         second.cpu_share = (cpu - since[1]) / max(now - since[0], 1e-6)
-        return now, cpu
+        second.machine_share = (busy - since[2]) / max(whole - since[3], 1.0)
+        return now, cpu, busy, whole
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -222,7 +229,7 @@ class _PhaseRun:
 
     async def _offer(self) -> None:
         phase, options = self.measurement.phase, self.driver.options
-        moments = arrival_moments(phase, options.arrivals, f"{options.seed} {phase.name}")
+        moments = arrival_moments(phase, f"{options.seed} {phase.name}")
         for number, moment in enumerate(moments):
             due = self.begin + moment
             if due > time.monotonic():
@@ -240,9 +247,8 @@ class _PhaseRun:
             await self._exchange(await self.due.get())
 
     async def _spawn(self) -> None:
-        for moment in user_moments(self.measurement.phase):
-            await self.timer.sleep_until(self.begin + moment)
-            self.users += 1
+        self.users = int(self.measurement.phase.start)
+        for _ in range(self.users):
             self._start(self._user())
 
     async def _user(self) -> None:
@@ -319,7 +325,7 @@ def failure_reason(error: Exception, timeout: float) -> str:
     return f"connection lost: {error or type(error).__name__}"
 
 
-def client_session(options: LoadOptions) -> aiohttp.ClientSession:
+def client_session(options: ClientOptions) -> aiohttp.ClientSession:
     """Return an HTTP session for a load; it must be closed."""
     return aiohttp.ClientSession(
         connector=_Connector(limit=options.connections, keepalive_timeout=60),
@@ -334,7 +340,7 @@ def client_session(options: LoadOptions) -> aiohttp.ClientSession:
 async def open_driver(
     destination: Destination,
     requests: RequestSource,
-    options: LoadOptions,
+    options: ClientOptions,
     drain_seconds: float = DRAIN_SECONDS,
 ) -> AsyncIterator[Driver]:
     """Open a driver with its HTTP session."""

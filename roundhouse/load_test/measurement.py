@@ -10,7 +10,8 @@ from enum import StrEnum
 
 from hdrh.histogram import HdrHistogram
 
-from roundhouse.load_test.options import LatencyStop, Phase
+from engine_build.card.render import milliseconds
+from roundhouse.load_test.options import Phase
 
 LONGEST_MICROSECONDS = 600_000_000
 DIGITS = 3
@@ -68,14 +69,6 @@ class Latencies:
         """Add one duration."""
         self._histogram.record_value(min(max(round(seconds * 1e6), 1), LONGEST_MICROSECONDS))
 
-    def record_corrected(self, seconds: float, interval_seconds: float) -> None:
-        """Add a duration and those of the requests that it delayed, one interval less each."""
-        # Not record_corrected_value: it goes on below the interval, which HdrHistogram's own
-        # definition does not.
-        self.record(seconds)
-        while (seconds := seconds - interval_seconds) >= interval_seconds:
-            self.record(seconds)
-
     def percentile(self, percentile: float) -> float | None:
         """Return a percentile in milliseconds; None when too few values lie beyond it."""
         return self.percentile_of_any(percentile) if is_proven(len(self), percentile) else None
@@ -104,6 +97,13 @@ class Latencies:
         """Return (percentile, milliseconds) as far as there are enough values."""
         values = ((float(percentile), self.percentile(percentile)) for percentile in CURVE)
         return tuple((percentile, value) for percentile, value in values if value is not None)
+
+
+def percentiles_text(latencies: Latencies) -> str:
+    """Format `p50 3.20 ms, p95 …`; those without enough samples are left out."""
+    known = [(percentile, latencies.percentile(percentile)) for percentile in (50, 95, 99)]
+    texts = [f"p{name} {milliseconds(value)}" for name, value in known if value is not None]
+    return ", ".join(texts) if texts else "too few answers for a percentile"
 
 
 class Outcome(StrEnum):
@@ -145,6 +145,7 @@ class Second:
     users: int = 0
     in_flight: int = 0
     cpu_share: float = 0.0
+    machine_share: float = 0.0
     milliseconds: list[float] = field(default_factory=list)
 
     def percentile(self, percentile: float) -> float | None:
@@ -157,17 +158,15 @@ class Measurement:
     """Counts and latencies of one phase.
 
     `latency` counts from the moment a request was due, `service` from sending, `lag` is how late
-    the tool itself came to sending; `corrected` is a closed loop's, for an expected interval.
+    the tool itself came to sending.
     """
 
     phase: Phase
-    expected_interval_seconds: float | None = None
     seconds_seen: list[Second] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
     latency: Latencies = field(default_factory=Latencies)
     service: Latencies = field(default_factory=Latencies)
     lag: Latencies = field(default_factory=Latencies)
-    corrected: Latencies = field(default_factory=Latencies)
     answered: int = 0
     reconnected: int = 0
     dropped: int = 0
@@ -213,8 +212,6 @@ class Measurement:
         self.latency.record(now - due)
         self.service.record(now - sent)
         self.seconds_seen[-1].milliseconds.append((now - due) * 1000)
-        if self.expected_interval_seconds is not None:
-            self.corrected.record_corrected(now - sent, self.expected_interval_seconds)
 
     @property
     def offered(self) -> int:
@@ -260,6 +257,12 @@ class Measurement:
         shares = [second.cpu_share for second in self.sending_seconds]
         return sum(shares) / len(shares) if shares else 0.0
 
+    @property
+    def machine_share(self) -> float:
+        """Share of all the machine's cores that was busy, in the mean; 0 where it is not known."""
+        shares = [second.machine_share for second in self.sending_seconds]
+        return sum(shares) / len(shares) if shares else 0.0
+
     def newest(self, percentile: float) -> float | None:
         """Return a percentile, in milliseconds, of the fewest newest seconds that prove one."""
         values: list[float] = []
@@ -268,8 +271,3 @@ class Measurement:
             if count >= WINDOW_SECONDS and len(values) >= samples_needed(percentile):
                 return proven_percentile(values, percentile)
         return None
-
-    def is_above(self, stop: LatencyStop) -> bool:
-        """Return whether a latency stop's condition is met now."""
-        newest = self.newest(stop.percentile)
-        return newest is not None and newest > stop.milliseconds

@@ -1,4 +1,8 @@
-"""`roundhouse bench ENDPOINT --record`: finds, holds and writes a capacity into the lock."""
+"""`roundhouse bench ENDPOINT --record`: finds, holds and writes a load into the model's lock.
+
+Where a search ended before both ends of its result were known, what is written is the highest load
+that was proven to hold, with that word beside it.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,40 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from onboarding.generation_resolve import generation_deployments
 from onboarding.lock import ServedCapacity, record_capacity
 from onboarding.names import endpoint_name
+from onboarding.text_generation.checkpoint_lock import (
+    GenerationKnee,
+    record_knee,
+)
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.errors import RoundhouseError
 from roundhouse.load_test.bench import LoadReport
+from roundhouse.load_test.generation.measurement import p95
+from roundhouse.load_test.generation.result import GenerationResult
 from roundhouse.load_test.load_test import SURPLUS
 from roundhouse.load_test.measurement import Outcome, samples_needed
 from roundhouse.load_test.options import LoadOptions
 from roundhouse.load_test.result import LoadResult
 from roundhouse.load_test.saturation import CLOSE_ENOUGH, SLO_PERCENTILE
-from roundhouse.load_test.served_engine import gpu_utilization_percent, served_engine
+from roundhouse.load_test.served_engine import (
+    ServedCopies,
+    gpu_utilization_percent,
+    served_copies,
+    served_engine,
+)
+from roundhouse.load_test.subject import generator_spec, is_generator
 from roundhouse.paths import Paths
 from roundhouse.report import Report
-from roundhouse.session import Session, lock_folder
+from roundhouse.session import Session, lock_folder, valid_tree
 
-HOLD_SECONDS = 180.0
-"""Two whole minutes of metrics, wherever in a minute it begins."""
+HOLD_SECONDS = 45.0
+METERED_HOLD_SECONDS = 180.0
+"""Two whole minutes of a GPU's metrics, wherever in a minute it begins."""
 MAX_HOLDS = 3
+PROVEN = "proven"
+"""Stands beside a load that held, where a higher one was not shown to miss."""
 
 Bench = Callable[[Paths, Report, LoadOptions], LoadReport]
 Utilization = Callable[..., float | None]
@@ -32,22 +53,41 @@ Utilization = Callable[..., float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """A capacity, the lock it was written to, and the load test that held it."""
+    """What was written, the lock it was written to, and the load test that held it."""
 
-    capacity: ServedCapacity
+    entry: ServedCapacity | GenerationKnee
     lock: Path
-    load_report: LoadReport
+    report: LoadReport
 
     @property
     def summary(self) -> str:
         """What was recorded, in a sentence."""
-        capacity = self.capacity
-        percent = capacity.gpu_utilization_percent
+        entry = self.entry
+        proven = f" ({PROVEN}; more may hold)" if PROVEN in entry.tool else ""
+        if isinstance(entry, GenerationKnee):
+            return (
+                f"One copy on {entry.instance_type} answers {entry.concurrency:g} requests at once "
+                f"within the SLO{proven}: goodput {entry.goodput_requests_per_second:.3g}/s, "
+                f"{entry.output_tokens_per_second:,.0f} output tokens/s."
+            )
+        percent = entry.gpu_utilization_percent
         gpu = "" if percent is None else f", its GPUs {percent:g} % busy"
         return (
-            f"One {capacity.instance_type} answers {capacity.requests_per_second:.10g} requests "
-            f"a second with p{capacity.percentile:g} within {capacity.slo_ms:g} ms{gpu}."
+            f"One {entry.instance_type} answers {entry.requests_per_second:.10g} requests "
+            f"a second with p{entry.percentile:g} within {entry.slo_ms:g} ms{gpu}{proven}."
         )
+
+
+def record_load(session: Session, options: LoadOptions, *, run: Bench) -> Recorded:
+    """Measure what an endpoint holds and write it into the lock of what it serves.
+
+    Raises RoundhouseError, and leaves the lock as it was, for what is no measurement of that. The
+    reports of its load tests stay in any case.
+    """
+    options.require_consistent()
+    if is_generator(session.paths, str(options.endpoint)):
+        return record_generator(session, options, run=run)
+    return record(session, options, run=run)
 
 
 def record(
@@ -57,36 +97,34 @@ def record(
     run: Bench,
     utilization: Utilization = gpu_utilization_percent,
 ) -> Recorded:
-    """Measure a capacity and write it into the lock of the model behind the endpoint.
-
-    Raises RoundhouseError, and leaves the lock as it was, for what is no capacity of its engine.
-    The reports of its load tests stay in any case.
-    """
+    """Measure a capacity and write it into the lock of the engine behind the endpoint."""
     from roundhouse import invocation
     from stacks.capacity.engine import gpus_used
 
-    options.require_consistent()
     deployments = session.deployments()
     _, target = invocation.address(deployments, str(options.endpoint), options.model)
     deployment = next(deployment for deployment in deployments if target in deployment.targets)
     folder = lock_folder(session, "--record")
     name = endpoint_name(deployment.environment, deployment.name)
     served = served_engine(session.clients, deployment, target)
-    held = _hold(session, options, run(session.paths, session.report, options), run)
+    gpus, percent = gpus_used(deployment.variant_of(target), target.instance_type), None
+    is_metered = bool(gpus) and not session.is_local
+    hold = METERED_HOLD_SECONDS if is_metered else HOLD_SECONDS
+    search = run(session.paths, session.report, _search_options(options, hold))
+    held = _hold(session, options, search, run, hold)
     end = datetime.datetime.now(datetime.UTC)
     if served_engine(session.clients, deployment, target) != served:
-        raise RoundhouseError(
-            "--record: the endpoint changed during the load test; nothing was recorded, "
-            "measure it again."
-        )
-    (phase,), test = held.result.phases, held.result.test
-    gpus, percent = gpus_used(deployment.variant_of(target), target.instance_type), None
-    if gpus and not session.is_local:
+        raise _change_refusal(held)
+    result, found = held.result, search.result
+    assert isinstance(result, LoadResult) and isinstance(found, LoadResult)
+    (phase,), test = result.phases, result.test
+    if is_metered:
         begin = end - datetime.timedelta(seconds=phase.seconds)
         with session.report.step("Reading the GPUs' utilization") as step:
             percent = utilization(session.clients("cloudwatch"), name, gpus, begin, end)
             step.finish("no metric came" if percent is None else f"{percent:g} % of each")
-    assert test.slo_ms is not None
+    assert test.slo_ms is not None and found.saturation is not None
+    word = "held" if found.saturation.exact else PROVEN
     capacity = ServedCapacity(
         # Rounded downward, as everything that is promised.
         requests_per_second=max(math.floor(phase.phase.start / served.instances * 1000), 1) / 1000,
@@ -97,73 +135,130 @@ def record(
         server=deployment.variant_of(target).server,
         gpu_utilization_percent=percent,
         endpoint=name,
-        date=held.result.circumstances.date[:10],
-        tool=f"roundhouse bench, held for {phase.seconds:g} s",
+        date=result.circumstances.date[:10],
+        tool=f"roundhouse bench, {word} for {phase.seconds:g} s",
     )
     lock = record_capacity(folder, target.model.name, target.engine_key, capacity)
-    return Recorded(capacity=capacity, lock=lock, load_report=held)
+    return Recorded(entry=capacity, lock=lock, report=held)
+
+
+def _search_options(options: LoadOptions, hold_seconds: float) -> LoadOptions:
+    """Return the options of a search that leaves time for the hold, at least a third."""
+    seconds = options.search_seconds
+    return replace(options, seconds=max(seconds - hold_seconds, seconds / 3, 1.0))
 
 
 def search_fault(result: LoadResult) -> str | None:
-    """Return why a search did not find the highest rate within the SLO; None when it did."""
-    saturation = result.saturation
-    if saturation is None:
+    """Return why a search proved no rate; None when it did."""
+    if result.saturation is None:
         return "the load test searched for no saturation point"
-    if (fault := _load_fault(result)) is not None:
-        return fault
-    if saturation.rate is None:
-        return "no rate held the SLO"
-    if saturation.exact:
-        return None
-    verdicts = [(phase.phase.name, phase.verdict) for phase in result.phases]
-    doubts = [
-        f" ({name}: {verdict.outcome}, {verdict.reason})"
-        for name, verdict in verdicts
-        if verdict is not None and verdict.outcome not in (Outcome.held, Outcome.missed)
-    ]
-    reason = "".join(doubts[-1:])
-    return f"the highest rate was not found, only that {saturation.rate:g} a second holds{reason}"
+    if result.broken_off:
+        return "the load test was broken off"
+    return "no rate held the SLO" if result.saturation.rate is None else None
 
 
 def hold_fault(result: LoadResult) -> str | None:
     """Return why a rate was not held; None when it was."""
-    if (fault := _load_fault(result)) is not None:
-        return fault
+    if result.broken_off:
+        return "the load test was broken off"
     (phase,) = result.phases
     assert phase.verdict is not None
     if phase.verdict.outcome is Outcome.held:
         return None
     rate = f"{phase.phase.start:g} a second were not held"
-    return f"{rate} for {phase.seconds:g} s ({phase.verdict.reason})"
+    return f"{rate} for {phase.seconds:g} s ({phase.verdict.outcome}: {phase.verdict.reason})"
 
 
-def _load_fault(result: LoadResult) -> str | None:
-    if result.broken_off:
-        return "the load test was broken off"
-    if result.chief_tool_limit is not None:
-        return f"the load tool was part of what it measured ({result.chief_tool_limit})"
-    return None
-
-
-def _hold(session: Session, options: LoadOptions, search: LoadReport, run: Bench) -> LoadReport:
-    """Hold the rate found for minutes, as a search's steps are short; lower if it is not held."""
-
-    def refusal(reports: str) -> RoundhouseError:
-        return RoundhouseError(f"--record: {fault}; nothing was recorded, and {reports}.")
-
-    if (fault := search_fault(search.result)) is not None:
-        raise refusal(f"the report is {search.page}")
-    saturation = search.result.saturation
+def _hold(
+    session: Session, options: LoadOptions, search: LoadReport, run: Bench, seconds: float
+) -> LoadReport:
+    """Hold the rate found for longer, as a search's steps are short; lower if it is not held."""
+    found = search.result
+    assert isinstance(found, LoadResult)
+    if (fault := search_fault(found)) is not None:
+        raise _refusal(fault, f"the report is {search.page}")
+    saturation = found.saturation
     assert saturation is not None and saturation.rate is not None
     rate = saturation.rate
     for _ in range(MAX_HOLDS):
         needed = math.ceil(samples_needed(SLO_PERCENTILE) * SURPLUS / rate)
-        seconds, slo = max(HOLD_SECONDS, float(needed)), search.result.test.slo_ms
-        load = replace(options, rate=rate, seconds=seconds, slo=slo, first_rate=None, record=False)
+        load = replace(
+            options,
+            rate=f"{rate:.3f}",
+            seconds=max(seconds, float(needed)),
+            slo=f"{found.test.slo_ms:.6f}",
+            record=False,
+        )
         held = run(session.paths, session.report, load)
+        assert isinstance(held.result, LoadResult)
         if (fault := hold_fault(held.result)) is None:
             return held
         if held.result.broken_off:
-            raise refusal(f"the report is {held.page}")
+            raise _refusal(fault, f"the report is {held.page}")
         rate /= CLOSE_ENOUGH
-    raise refusal(f"the reports are in {search.page.parent}")
+    raise _refusal(str(fault), f"the reports are in {search.page.parent}")
+
+
+def record_generator(session: Session, options: LoadOptions, *, run: Bench) -> Recorded:
+    """Search for the knee and write it into the lock of the checkpoint behind the endpoint."""
+    name = str(options.endpoint)
+    generator_spec(session.paths, name, session.environment.name)
+    tree = valid_tree(session.paths)
+    (deployment,) = generation_deployments(tree, session.environment.name, (name,))
+    entry = deployment.entry
+    if entry is None:
+        raise RoundhouseError(f"--record: {deployment.problem}")
+    folder = lock_folder(session, "--record")
+    served = served_copies(session.clients, deployment, entry)
+    done = run(session.paths, session.report, options)
+    if served_copies(session.clients, deployment, entry) != served:
+        raise _change_refusal(done)
+    knee = _measured_knee(deployment, served, done)
+    lock = record_knee(folder, deployment.name, entry.checkpoint_key, knee)
+    return Recorded(entry=knee, lock=lock, report=done)
+
+
+def _measured_knee(
+    deployment: GenerationDeployment, served: ServedCopies, done: LoadReport
+) -> GenerationKnee:
+    """Return what one of the copies answers. Raises RoundhouseError where nothing was proven."""
+    result = done.result
+    assert isinstance(result, GenerationResult)
+    if (fault := knee_fault(result)) is not None:
+        raise _refusal(fault, f"the report is {done.page}")
+    knee = result.knee
+    assert knee is not None
+    ttft, gap = p95(knee.phase.ttfts_ms), p95(knee.phase.gaps_ms)
+    assert ttft is not None and gap is not None
+    word = "" if knee.is_exact else f"{PROVEN}, "
+    return GenerationKnee(
+        concurrency=knee.concurrency / served.copies,
+        goodput_requests_per_second=(knee.phase.goodput or 0.0) / served.copies,
+        ttft_p95_ms=ttft,
+        itl_p95_ms=gap,
+        output_tokens_per_second=knee.phase.output_tokens_per_second / served.copies,
+        instance_type=served.instance_type,
+        endpoint=endpoint_name(deployment.environment, deployment.name),
+        plan_key=deployment.plan_key,
+        date=result.date[:10],
+        tool=f"roundhouse bench, {word}{served.copies} copies",
+    )
+
+
+def knee_fault(result: GenerationResult) -> str | None:
+    """Return why a search proved nothing; None when it did."""
+    if result.broken_off:
+        return "the load test was broken off"
+    if result.knee is None:
+        return "no number of requests at once was shown to hold the SLO"
+    if not result.knee.phase.gaps_ms:
+        return "the answers have one token each, and no time between two"
+    return None
+
+
+def _change_refusal(done: LoadReport) -> RoundhouseError:
+    return _refusal("the endpoint changed during the load test", f"the report is {done.page}")
+
+
+def _refusal(fault: str, reports: str) -> RoundhouseError:
+    return RoundhouseError(f"--record: {fault}; nothing was recorded, and {reports}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ LOWER_PERCENTILES = (95.0, 50.0)
 """Fewer answers prove these, and p99 is not below them."""
 BUSY_SHARE = 0.9
 """Share of a core from which on the load tool is taken to be the limit."""
+BUSY_MACHINE_SHARE = 0.95
+"""Share of all cores of the tool's machine from which on it is taken to be the limit."""
 LAG_SHARE = 0.2
 """Share of the SLO, or of the latency, that the tool's own lateness may take."""
 MIN_LAG_MS = 1.0
@@ -41,6 +44,14 @@ def tool_limit(measurement: Measurement, slo_ms: float | None = None) -> str | N
         return None
     allowed = max(MIN_LAG_MS, LAG_SHARE * (latency if slo_ms is None else min(slo_ms, latency)))
     return f"its own p99 lag was {milliseconds(lag)}" if lag > allowed else None
+
+
+def machine_limit(measurement: Measurement) -> str | None:
+    """Return that the tool's machine is busy; None where it is not, or it is not known."""
+    share = measurement.machine_share
+    if share <= BUSY_MACHINE_SHARE:
+        return None
+    return f"this machine's {os.cpu_count()} cores were {share:.0%} busy"
 
 
 def verdict(measurement: Measurement, slo_ms: float) -> Verdict:

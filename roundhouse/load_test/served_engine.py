@@ -11,10 +11,13 @@ from typing import Any
 from onboarding.deployment import VARIANT, Deployment, Target
 from onboarding.lock import LockEntry
 from onboarding.names import artifact_bucket, endpoint_name, engine_archive_path, engine_record_path
+from onboarding.text_generation.checkpoint_lock import CheckpointEntry
+from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import Client, Clients, calling, object_bytes
 from roundhouse.errors import RoundhouseError
 
 MANIFEST_VARIABLE = "ROUNDHOUSE_MANIFEST_SHA256"
+IN_SERVICE = "InService"
 METRIC_PERIOD = datetime.timedelta(minutes=1)
 METRIC_WAIT_SECONDS = 180.0
 """Metrics come a minute or two late."""
@@ -28,6 +31,16 @@ class ServedEngine:
     endpoint_config: str
     instance_type: str
     instances: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedCopies:
+    """What answers, as SageMaker describes it: two that are equal serve alike."""
+
+    model: str
+    """SageMaker's, whose name follows from its content."""
+    instance_type: str
+    copies: int
 
 
 def served_engine(clients: Clients, deployment: Deployment, target: Target) -> ServedEngine:
@@ -51,7 +64,7 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
     with calling("SageMaker"):
         endpoint = sagemaker.describe_endpoint(EndpointName=name)
         status, config_name = endpoint["EndpointStatus"], str(endpoint["EndpointConfigName"])
-        refuse((status != "InService", f"it is {status}; wait until it is InService"))
+        refuse((status != IN_SERVICE, f"it is {status}; wait until it is {IN_SERVICE}"))
         config = sagemaker.describe_endpoint_config(EndpointConfigName=config_name)
         variants = config["ProductionVariants"]
         refuse(
@@ -149,3 +162,46 @@ def gpu_utilization_percent(
             return None
         sleep(METRIC_POLL_SECONDS)
     return None
+
+
+def served_copies(
+    clients: Clients, deployment: GenerationDeployment, entry: CheckpointEntry
+) -> ServedCopies:
+    """Return what answers behind the endpoint. Raises RoundhouseError for another checkpoint."""
+    environment = deployment.environment
+    name = endpoint_name(environment, deployment.name)
+    sagemaker = clients("sagemaker")
+    with calling("SageMaker"):
+        endpoint = sagemaker.describe_endpoint(EndpointName=name)
+        config = sagemaker.describe_endpoint_config(
+            EndpointConfigName=endpoint["EndpointConfigName"]
+        )
+        (variant,), status = config["ProductionVariants"], endpoint["EndpointStatus"]
+        if deployment.spec.endpoint.kind == "inference-component":
+            component = sagemaker.describe_inference_component(InferenceComponentName=name)
+            model, runtime = component["Specification"]["ModelName"], component["RuntimeConfig"]
+            current, desired = runtime["CurrentCopyCount"], runtime["DesiredCopyCount"]
+            if component["InferenceComponentStatus"] != IN_SERVICE:
+                status = component["InferenceComponentStatus"]
+        else:
+            (counts,), model = endpoint["ProductionVariants"], variant["ModelName"]
+            current, desired = counts["CurrentInstanceCount"], counts["DesiredInstanceCount"]
+        container = sagemaker.describe_model(ModelName=model)["PrimaryContainer"]
+    served = str(container["ModelDataSource"]["S3DataSource"]["S3Uri"]).split("/", 3)[-1]
+    for is_fault, what in (
+        (status != IN_SERVICE, f"it is {status}; wait until it is {IN_SERVICE}"),
+        (
+            current != desired or current < 1,
+            f"it has {current} copies and {desired} are desired; wait until they are the same",
+        ),
+        (
+            served != entry.prefix,
+            f"it serves {served}, and the lock's checkpoint is {entry.prefix}; run: roundhouse "
+            f"deploy --env {environment.name}",
+        ),
+    ):
+        if is_fault:
+            raise RoundhouseError(f"--record: {name}: {what}.")
+    return ServedCopies(
+        model=str(model), instance_type=str(variant["InstanceType"]), copies=int(current)
+    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
-LETTER, LEGEND_LINE, SWATCH, LABEL_HEIGHT, NEAR_TOP = 6.1, 16.0, 16.0, 15.0, 5.0
+LETTER, LABEL_HEIGHT, NEAR_TOP = 6.1, 15.0, 5.0
 Points = Sequence[tuple[float, float]]
 
 
@@ -245,103 +245,6 @@ def _pieces(line: Line) -> list[list[tuple[float, float]]]:
     return pieces
 
 
-def legend_height(names: Sequence[str], width: float) -> float:
-    """Return the height of a legend in rows as wide as the chart."""
-    return LEGEND_LINE * (1 + max((row for _, row in _legend_places(names, width)), default=0)) + 4
-
-
-def legend(lines: Sequence[Line], width: float, top: float) -> list[Markup]:
-    """Return a swatch in its line's color and a name for each line."""
-    drawn, places = [], _legend_places([line.name for line in lines], width)
-    for line, (x, row) in zip(lines, places, strict=True):
-        y = top + row * LEGEND_LINE
-        drawn.append(element("rect", x=x, y=y - 8, width=10, height=10, fill=line.color, rx=2))
-        drawn.append(_text(shortened(line.name, width - x - SWATCH), x + SWATCH, y + 1))
-    return drawn
-
-
-def _legend_places(names: Sequence[str], width: float) -> list[tuple[float, int]]:
-    places: list[tuple[float, int]] = []
-    x, row = 4.0, 0
-    for name in names:
-        needed = SWATCH + LETTER * len(name) + 12
-        if places and x + needed > width:
-            x, row = 4.0, row + 1
-        places.append((x, row))
-        x += needed
-    return places
-
-
 def shortened(label: str, width: float) -> str:
     """Return a label cut to a width in pixels, with an ellipsis."""
     return label if len(label) <= int(width / LETTER) else label[: int(width / LETTER) - 1] + "…"
-
-
-ROW_WIDTH, ROW, MIDDLE = 360.0, 41.0, 28.0
-"""`MIDDLE` is where a row's drawing lies below its text."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A named value with what surrounds it; the published engine's is its own."""
-
-    name: str
-    value: float
-    label: str
-    low: float | None = None
-    high: float | None = None
-    mark: float | None = None
-    """Something between value and high, such as the 95th percentile."""
-    own: bool = False
-
-
-def row_chart(
-    title: str, rows: Sequence[Row], scale: Scale, *, bars: bool, budget: float | None = None
-) -> Markup:
-    """Return one row a value: bars with a tail to `high`, or points on their interval."""
-    drawn = []
-    for index, row in enumerate(rows):
-        y, kind = index * ROW + 14, "mine" if row.own else None
-        middle = index * ROW + MIDDLE
-        lines = [(tick, "grid") for tick in scale.ticks]
-        lines += [] if budget is None else [(budget, "budget")]
-        for value, line in lines:
-            x = scale(value)
-            drawn.append(_line(x, middle - 9, x, middle + 9, class_=line))
-        drawn.append(_text(row.name, 0, y, class_=kind))
-        drawn.append(_text(row.label, ROW_WIDTH, y, text_anchor="end", class_=kind))
-        drawn += _bar(row, scale, middle) if bars else _point(row, scale, middle)
-    bottom, ticks = ROW * len(rows), scale.ticks
-    ends = {ticks[-1]: (ROW_WIDTH, "end"), ticks[0]: (0.0, "start")}
-    for tick in ticks:
-        x, anchor = ends.get(tick, (scale(tick), "middle"))
-        label = scale.label(tick)
-        drawn.append(_text(label, x, bottom + 13, text_anchor=anchor, class_="tick"))
-    return element(
-        "svg",
-        element("title", f"{title}: " + "; ".join(f"{row.name} {row.label}" for row in rows)),
-        drawn,
-        viewBox=f"0 0 {ROW_WIDTH:.0f} {bottom + 20:.0f}",
-        role="img",
-    )
-
-
-def _bar(row: Row, scale: Scale, y: float) -> list[Markup]:
-    start, end, own = scale(0), scale(row.value), "bar own" if row.own else "bar"
-    width = max(end - start, 1)
-    bar = element("rect", x=start, y=y - 6, width=width, height=12, rx=2.5, class_=own)
-    if row.high is None:
-        return [bar]
-    ends = [scale(value) for value in (row.mark, row.high) if value is not None]
-    tail = _line(end, y, scale(row.high), y, class_="whisker")
-    return [bar, tail, *(_line(x, y - 4, x, y + 4, class_="whisker") for x in ends)]
-
-
-def _point(row: Row, scale: Scale, y: float) -> list[Markup]:
-    own = " own" if row.own else ""
-    drawn = [_line(scale.start, y, scale.end, y, class_="grid")]
-    if row.low is not None and row.high is not None:
-        low, high, kind = scale(row.low), scale(row.high), f"whisker{own}"
-        drawn += [_line(x, y - 5, x, y + 5, class_=kind) for x in (low, high)]
-        drawn.append(_line(low, y, high, y, class_=kind))
-    return [*drawn, element("circle", cx=scale(row.value), cy=y, r=5.5, class_=f"dot{own}")]

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engine_build.card.render import milliseconds, per_second, render
-from roundhouse.load_test.generation.measurement import GenerationMeasurement
+from roundhouse.load_test.generation.measurement import (
+    GenerationMeasurement,
+    p95,
+)
 from roundhouse.load_test.generation.result import (
     COLUMNS,
     NOTHING,
     GenerationResult,
     cells_of,
 )
-from roundhouse.load_test.generation.verdict import p95
 from roundhouse.load_test.measurement import percentile
-from roundhouse.load_test.options import Arrivals, Loop
+from roundhouse.load_test.options import Loop
 from roundhouse.reports.charts import Line, Mark, Scale, axis, line_chart, scale
 from roundhouse.reports.load_report import (
     FRAME,
@@ -64,7 +66,7 @@ def generation_page(result: GenerationResult) -> bytes:
 
 def _chips(result: GenerationResult) -> list[str]:
     slo = [] if result.test.slo is None else [str(result.test.slo)]
-    kind = "search for the knee" if result.test.options.is_search else "load"
+    kind = "load" if result.test.phases else "search for the knee"
     return [kind, *slo, result.circumstances.date]
 
 
@@ -87,22 +89,19 @@ def _tiles(result: GenerationResult) -> list[tuple[str, str, str]]:
 
 def _circumstances(result: GenerationResult, code: Callable[[str], str]) -> list[tuple[str, str]]:
     test, where = result.test, result.circumstances
-    options, target, workload = test.options, test.target, test.workload
-    arrivals = "even" if options.arrivals is Arrivals.even else f"Poisson, seed {options.seed}"
+    seed, target, workload = test.client.seed, test.target, test.workload
     is_open = any(phase.phase.loop is Loop.open for phase in result.phases)
     path = "HTTP, streamed"
     if target.is_framed:
         path = "InvokeEndpointWithResponseStream, signed with SigV4"
-    elif target.token is not None:
-        path = "the endpoint's OpenAI path, with a bearer token"
     facts = (
         ("Path", path),
         ("Destination", code(target.destination.url)),
-        ("Arrivals", arrivals if is_open else "each request after an answer"),
+        ("Arrivals", f"Poisson, seed {seed}" if is_open else "each request after an answer"),
         ("Requests", workload.description or str(workload.lengths)),
         ("Their digest", None if workload.sha256 is None else code(workload.sha256)),
-        ("Seed", str(options.seed)),
-        ("Warm-up", f"{options.warm_up:g} s, not counted"),
+        ("Seed", str(seed)),
+        ("Warm-up", f"{test.options.warm_up:g} s, not counted"),
         ("Machine", f"{where.machine}; Python {where.python}: that of the load tool"),
         ("Date", where.date),
     )

@@ -9,10 +9,9 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 
 from engine_build.card.render import milliseconds, per_second, render
-from roundhouse.load_test.load_test import PROBE_USERS
-from roundhouse.load_test.measurement import Measurement, Outcome, Second
-from roundhouse.load_test.options import Arrivals, Loop
-from roundhouse.load_test.result import LoadResult, outcome_of, percentiles_text
+from roundhouse.load_test.measurement import Measurement, Outcome, Second, percentiles_text
+from roundhouse.load_test.options import Loop
+from roundhouse.load_test.result import LoadResult, outcome_of
 from roundhouse.reports.charts import Axis, Frame, Line, Mark, Points, axis, line_chart, scale
 from roundhouse.text import quantity
 
@@ -104,22 +103,20 @@ def _cells(measurement: Measurement) -> dict[str, str]:
 
 def _circumstances(result: LoadResult, code: Callable[[str], str]) -> list[tuple[str, str]]:
     test, where, probe = result.test, result.circumstances, result.probe_per_second
-    inputs, options = test.inputs, test.options
+    inputs, client = test.inputs, test.client
     signed = "not signed" if test.destination.region is None else "signed with SigV4"
-    arrivals = "even" if options.arrivals is Arrivals.even else f"Poisson, seed {options.seed}"
     is_open = any(measurement.phase.loop is Loop.open for measurement in result.phases)
     bodies = f"{len(inputs.bodies):,} bodies of {inputs.mean_bytes:,} bytes in the mean"
-    reached = f"a closed loop of {PROBE_USERS} users reached {per_second(probe or 0)} answers a"
-    connections = f"HTTP/1.1 over kept-alive connections, at most {options.connections}"
+    reached = f"closed loops reached {per_second(probe or 0)} answers a second within the SLO"
+    connections = f"HTTP/1.1 over kept-alive connections, at most {client.connections}"
     facts = (
         ("Tool", f"roundhouse bench: {connections}; {signed}"),
-        ("Arrivals", arrivals if is_open else "each user by its own answers"),
+        ("Arrivals", f"Poisson, seed {client.seed}" if is_open else "each user by its own answers"),
         ("Destination", code(test.destination.url)),
         ("Inputs", f"{inputs.description}; {bodies}, {inputs.content_type}"),
         ("Their digest", code(inputs.sha256)),
-        ("Warm-up", f"{options.warm_up:g} s, not counted"),
-        ("Probe", None if probe is None else f"{reached} second"),
-        ("Stopping condition", None if test.stop is None else str(test.stop)),
+        ("Warm-up", f"{test.options.warm_up:g} s, not counted"),
+        ("Probe", None if probe is None else reached),
         ("Machine", f"{where.machine}; Python {where.python}: that of the load tool"),
         ("Date", where.date),
     )
@@ -262,10 +259,6 @@ def _by_percentile(result: LoadResult) -> Chart | None:
         Line(name=measurement.phase.name, kind=kind, points=measurement.latency.curve())
         for measurement, kind in [(chief, "high"), *pairs]
     ]
-    if chief.expected_interval_seconds is not None:
-        known = [(p, chief.corrected.percentile(p)) for p in (50, 90, 95, 99, 99.9, 99.99)]
-        points = [(float(percentile), value) for percentile, value in known if value is not None]
-        lines.append(Line(name="corrected", kind="middle", radius=3, points=points))
     across = nines(max(x for line in lines for x, _ in line.points))
     return _latency_chart("Latency by percentile", result, lines, across, [])
 

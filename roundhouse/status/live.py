@@ -14,7 +14,7 @@ from onboarding.deployment import DeployedEndpoint, Deployment, Variant
 from onboarding.keys import KEY_LENGTH
 from onboarding.names import ENGINES_PREFIX, endpoint_name, stack_name
 from roundhouse.aws.clients import Client, Clients, calling
-from roundhouse.deploy.live_endpoints import alarms_in_alarm, live_config
+from roundhouse.deploy.endpoint_steps import alarms_in_alarm, live_config
 from roundhouse.deploy.stacks import NEVER_DEPLOYED, endpoint_stack_name, stack_summaries
 from stacks.images import endpoint_image_uri
 from stacks.scaling.targets import fewest, most

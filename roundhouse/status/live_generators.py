@@ -14,7 +14,7 @@ from onboarding.names import adapter_component, endpoint_name
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from roundhouse.aws.clients import Client, Clients, calling
-from roundhouse.deploy.live_endpoints import alarms_in_alarm, deployed_model, live_config
+from roundhouse.deploy.endpoint_steps import alarms_in_alarm, deployed_model, live_config
 from roundhouse.deploy.stacks import endpoint_stack_name
 from roundhouse.errors import AwsError
 from roundhouse.report import table

@@ -56,6 +56,11 @@ JOBS = f"{names.JOBS_PREFIX}/*"
 PAYLOADS = f"{names.JOBS_PREFIX}/payloads/*"
 RECOMMENDATION_LOG_GROUP = "/aws/sagemaker/InferenceRecommendationsJobs"
 """Where SageMaker writes the log of every recommendation job, a stream a job."""
+BENCHMARK_PREFIX = "sm-epc-"
+"""Of what AWS names for the benchmarks of a recommendation job: models, configs, endpoints, logs.
+
+Source: SageMaker developer guide, "Troubleshoot Inference Recommender errors".
+"""
 
 
 def project_statements(
@@ -111,16 +116,16 @@ def recommender_statements(environment: EnvironmentSpec) -> tuple[Statement, ...
     The same role runs a benchmark's instance, so it holds what an endpoint's does. AWS names a
     managed policy for such jobs and no exact set.
     """
-    prefix = names.training_job_prefix(environment)
+    given = arns.arn(environment, "sagemaker", f"model/{names.training_job_prefix(environment)}*")
     made = [
-        arns.arn(environment, "sagemaker", f"{kind}/{prefix}*")
+        arns.arn(environment, "sagemaker", f"{kind}/{BENCHMARK_PREFIX}*")
         for kind in ("model", "endpoint-config", "endpoint")
     ]
     nouns = ("Model", "EndpointConfig", "Endpoint")
     actions = [
         f"sagemaker:{verb}{noun}" for verb in ("Create", "Describe", "Delete") for noun in nouns
     ]
-    group = arns.log_group(environment, f"/aws/sagemaker/Endpoints/{prefix}*")
+    group = arns.log_group(environment, f"/aws/sagemaker/Endpoints/{BENCHMARK_PREFIX}*")
     return (
         *image_pull(environment, *get_args(ServingImage)),
         *registry_log_in(),
@@ -128,6 +133,7 @@ def recommender_statements(environment: EnvironmentSpec) -> tuple[Statement, ...
         *bucket_listing(environment),
         *key_use(environment, ["kms:Decrypt"]),
         *volume_key_grant(environment),
+        allow("ReadBenchmarkedModel", ["sagemaker:DescribeModel"], [given]),
         allow("RunBenchmarks", [*actions, "sagemaker:InvokeEndpoint"], made),
         *pass_role(names.recommender_arn(environment), "sagemaker.amazonaws.com"),
         allow("ReadBenchmarkMetrics", ["cloudwatch:GetMetricData"], ["*"]),

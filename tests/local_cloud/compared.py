@@ -1,6 +1,6 @@
 """One comparison in a process of its own, whose loads are a few requests each.
 
-`python compared.py AXES [BUDGET]`, in the folder of a repository's copy with a tiny session's tree;
+`python compared.py AXES`, in the folder of a repository's copy with a tiny session's tree;
 AXES is JSON. Every load is a line of the file `loads`; the one whose number stands in the file
 `stop` waits until the process ends.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from roundhouse import interruption, invocation
 from roundhouse.compare.cells import cells
-from roundhouse.compare.comparison import open_run, run_comparison, run_search
+from roundhouse.compare.comparison import open_run, run_comparison
 from roundhouse.compare.run import CompareOptions
 from roundhouse.compare.tree import subject
 from roundhouse.load_test.knee import Knee
@@ -47,13 +47,12 @@ def measure(session: Session, model: str, options: CompareOptions) -> Knee:
     )  # fmt: skip
 
 
-def main(axes: str, budget: str | None = None) -> int:
-    """Compare cells of the tiny model, all of them or as many as a search measures."""
+def main(axes: str) -> int:
+    """Compare cells of the tiny model."""
     paths = find_paths(Path.cwd())
     model = subject(valid_tree(paths), LOCAL, MODEL)
     run = open_run(paths, open_report(), model, CompareOptions(slo_ms=SLO_MS), measure=measure)
-    grid = cells(json.loads(axes), model.candidate)
-    done = run_comparison(run, grid) if budget is None else run_search(run, grid, int(budget))
+    done = run_comparison(run, cells(json.loads(axes), model.candidate))
     print("results:", json.dumps({row.name: [row.state, row.reason] for row in done.results}))
     return 0
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from app import REPOSITORY, synthesize
 from roundhouse import settings
-from roundhouse.deploy.assembly import stack_artifacts
+from roundhouse.deploy.cdk import stack_artifacts
 from roundhouse.processes import Command, Outcome, Processes
 from tests.synth.assembly import read_stacks
 

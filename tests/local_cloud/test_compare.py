@@ -15,23 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from onboarding.yaml_text import load_yaml
 from roundhouse.compare.tree import MARK
 from roundhouse.session import Session
 from tests.local_cloud.repository_copy import copy_repository, roundhouse
-from tests.local_cloud.tiny_session import TinySession, session_at, weighted_network
+from tests.local_cloud.tiny_session import session_at, weighted_network
 
 pytestmark = pytest.mark.local_cloud
 
 DRIVER = Path(__file__).with_name("compared.py")
 DEADLINE_SECONDS = 300.0
-AXES = {"precision": ["fp32", "int8"], "instances": ["1", "2"]}
-BUILT = {"precision": ["fp32"], "instances": ["1", "2"]}
-"""Cells whose engines are there once AXES were compared."""
-FLAGS = ("--instances", "1,2", "--axes", "precision,instances")
 CELLS = ("fp32-x1", "fp32-x2", "int8-x1", "int8-x2")
-SEARCHED = {"precision": ["fp32"], "instances": ["1", "2", "3", "4"]}
-"""A grid of which BUILT are two cells."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +32,6 @@ class Compared:
     """A copy of the repository with the tiny model, whose INT8 loses too much to be published."""
 
     place: Path
-    tiny: TinySession
     session: Session
 
     @property
@@ -54,141 +46,89 @@ class Compared:
         shown = self.session.clients("sagemaker").list_endpoints()["Endpoints"]
         return [item["EndpointName"] for item in shown if MARK in item["EndpointName"]]
 
-    def start(self, axes: dict[str, list[str]], *budget: str) -> subprocess.Popen[bytes]:
-        """Start a comparison, or a search within a budget, in a process group of its own."""
+    @property
+    def log(self) -> str:
+        """What the comparisons printed."""
+        return (self.place / "log").read_text(errors="replace")
+
+    def compare(self, code: int, *precision: str, stop: tuple[int, int] | None = None) -> None:
+        """Compare one and two instances in a process group of its own, and expect its exit code.
+
+        `stop`: the load in which the group gets a signal, and the signal.
+        """
+        axes = {"precision": precision, "instances": ["1", "2"]}
+        (self.place / "stop").write_text(str(stop[0] if stop else 0))
         python = self.place / ".venv" / "bin" / "python"
         with (self.place / "log").open("ab") as log:
-            return subprocess.Popen(
-                (str(python), str(DRIVER), json.dumps(axes), *budget),
+            process = subprocess.Popen(
+                (str(python), str(DRIVER), json.dumps(axes)),
                 cwd=self.place,
                 env={**os.environ, "PYTHONPATH": str(self.place)},
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-
-    def end(self, process: subprocess.Popen[bytes], code: int = 0) -> None:
-        """Wait for a process, and expect its exit code."""
+        deadline = time.monotonic() + DEADLINE_SECONDS
         try:
-            assert process.wait(DEADLINE_SECONDS) == code, self.log()
+            while stop is not None and len(self.loads) < stop[0]:
+                assert process.poll() is None and time.monotonic() < deadline, self.log
+                time.sleep(0.05)
+            if stop is not None:
+                os.killpg(process.pid, stop[1])
+            assert process.wait(DEADLINE_SECONDS) == code, self.log
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
-    def stop_in_load(
-        self, number: int, axes: dict[str, list[str]], signal_number: int, code: int, *budget: str
-    ) -> None:
-        """Compare, and send a signal to the process group while a load runs."""
-        (self.place / "stop").write_text(str(number))
-        process = self.start(axes, *budget)
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while len(self.loads) < number:
-            assert process.poll() is None and time.monotonic() < deadline, self.log()
-            time.sleep(0.05)
-        os.killpg(process.pid, signal_number)
-        (self.place / "stop").unlink()
-        self.end(process, code)
-
-    def log(self) -> str:
-        """Return what the comparisons printed."""
-        return (self.place / "log").read_text(errors="replace")
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `roundhouse compare` on the tiny model in the local environment."""
-        argv = (*roundhouse(self.place, "compare", "tiny", "--env", "local"), *words)
-        return subprocess.run(argv, cwd=self.place, capture_output=True, text=True, check=False)
+    def run(self, *words: str, precision: str = "fp32,int8") -> str:
+        """Run `roundhouse compare` on the tiny model in the local environment; what it prints."""
+        axes = ("--axes", f"precision={precision}", "--axes", "instances=1,2", "--slo", "1000")
+        argv = (*roundhouse(self.place, "compare", "tiny", "--env", "local"), *axes, *words)
+        done = subprocess.run(argv, cwd=self.place, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
 
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory):
-    place = copy_repository(tmp_path_factory.mktemp("compared"))
+@pytest.fixture
+def compared(tmp_path):
+    place = copy_repository(tmp_path)
     with session_at(place) as tiny:
         tiny.write_model(weighted_network(), precision="int8", mean=1.0)
-        yield Compared(place=place, tiny=tiny, session=tiny.start())
+        yield Compared(place=place, session=tiny.start())
 
 
-def test_a_dry_run_builds_and_deploys_nothing_and_says_what_is_not_known(compared):
-    done = compared.run(*FLAGS, "--precision", "fp32,int8", "--slo", "1000", "--dry-run")
-    assert done.returncode == 0, done.stderr
-    assert all(name in done.stdout for name in CELLS) and "build and measure" in done.stdout
-    assert "4 cells to measure, at most 1.3 hours" in done.stdout
-    assert "the cost is not known" in done.stdout
+def test_a_comparison_that_is_killed_or_stopped_goes_on_and_leaves_nothing(compared):
+    shown = compared.run("--dry-run")
+    assert all(name in shown for name in CELLS) and "build and measure" in shown
+    assert "4 cells to measure, at most 1.3 hours" in shown and "the cost is not known" in shown
     stacks = compared.session.clients("cloudformation").list_stacks()["StackSummaries"]
     assert stacks == [] and compared.loads == []
 
-
-def test_a_killed_comparison_goes_on_where_it_was_and_leaves_nothing(compared):
-    compared.stop_in_load(2, AXES, signal.SIGKILL, -signal.SIGKILL)
+    compared.compare(-signal.SIGKILL, "fp32", stop=(2, signal.SIGKILL))
     first, second = compared.loads
     assert len(compared.endpoints) == 2
-    compared.end(compared.start(AXES))
-    # The cell that was finished is not loaded again; the other is, and again as the control.
-    assert compared.loads == [first, second, second, second]
-    assert "Measured by an earlier run, and kept: 1 of 4 cells" in compared.log()
+    assert "2 endpoints of candidates deleted" in compared.run("--clean")
     assert compared.endpoints == []
-    results = json.loads(compared.log().rpartition("results: ")[2].splitlines()[0])
+
+    compared.compare(130, "fp32", stop=(3, signal.SIGINT))
+    assert compared.endpoints == [] and "the endpoints are deleted now" in compared.log
+
+    # The cell that was finished is not loaded again; the other is, and again as the control.
+    compared.compare(0, "fp32", "int8")
+    assert compared.loads == [first, second, second, second, second]
+    assert "Measured by an earlier run, and kept: 1 of " in compared.log
+    assert compared.endpoints == []
+    results = json.loads(compared.log.rpartition("results: ")[2].splitlines()[0])
     states = {name: state for name, (state, _) in results.items()}
     assert states == {name: "measured" if "fp32" in name else "not built" for name in CELLS}
     assert "misses its accuracy budget" in results["int8-x1"][1]
 
-
-def test_a_report_of_what_is_kept_loads_nothing_and_ranks_it(compared):
-    loads = len(compared.loads)
-    words = ("--precision", "fp32", "--slo", "1000", "--demand", "600/min", "--format", "json")
-    done = compared.run(*FLAGS, *words)
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
+    words = ("--demand", "600/min", "--format", "json")
+    document = json.loads(compared.run(*words, precision="fp32"))
     assert {row["name"] for row in document["rows"]} == set(CELLS[:2])
     first, second = (row["sizing"] for row in document["rows"])
-    assert first["instances"] <= second["instances"]
-    assert document["rows"][0]["sizing"]["usd_an_hour"] is None
-    assert len(compared.loads) == loads and compared.endpoints == []
+    assert first["instances"] <= second["instances"] and first["usd_an_hour"] is None
+    assert len(compared.loads) == 5 and compared.endpoints == []
     report = compared.place / "build" / "compare" / "local" / "tiny" / "report.md"
     assert document["headline"] in report.read_text()
-
-
-def test_a_search_measures_within_its_budget_what_no_comparison_kept(compared):
-    before = compared.loads
-    compared.end(compared.start(SEARCHED, "3"))
-    searched, again = compared.loads[len(before) :]
-    assert searched == again and searched not in before, "one new cell, and again as the control"
-    assert "Searched: 3 of at most 3 cells" in compared.log() and compared.endpoints == []
-    # The command itself goes the same way over what is kept, and loads nothing.
-    words = ("--search", "3", "--axes", "precision,instances", "--precision", "fp32")
-    counts = ("--instances", ",".join(SEARCHED["instances"]))
-    done = compared.run(*words, *counts, "--slo", "1000", "--format", "json")
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert {row["name"] for row in document["rows"]} == {"fp32-x1", "fp32-x2", "fp32-x3"}
-    assert document["grid"] == 4
-    assert len(compared.loads) == len(before) + 2 and compared.endpoints == []
-
-
-def test_write_puts_a_candidate_into_the_model_file(compared):
-    file = compared.place / "models" / "tiny.yaml"
-    before = file.read_text()
-    try:
-        done = compared.run(*FLAGS, "--precision", "fp32", "--write", "fp32-x2")
-        assert done.returncode == 0, done.stderr
-        written = load_yaml(file.read_text())
-        assert (written["engine"]["precision"], written["serving"]["instances_per_gpu"]) == (
-            "fp32",
-            2,
-        )
-    finally:
-        file.write_text(before)
-
-
-def test_ctrl_c_in_a_search_deletes_the_endpoints_and_clean_what_a_kill_left(compared):
-    (compared.place / "build" / "compare" / "local" / "tiny" / "results").rename(
-        compared.place / "kept"
-    )
-    number = len(compared.loads) + 1
-    compared.stop_in_load(number, BUILT, signal.SIGINT, 130, "2")
-    assert compared.endpoints == [] and "the endpoints are deleted now" in compared.log()
-    compared.stop_in_load(number + 1, BUILT, signal.SIGKILL, -signal.SIGKILL)
-    assert len(compared.endpoints) == 2
-    done = compared.run("--clean")
-    assert (done.returncode, compared.endpoints) == (0, []), done.stderr
-    assert "2 endpoints of candidates deleted" in done.stdout

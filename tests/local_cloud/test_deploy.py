@@ -17,7 +17,7 @@ from local_cloud import lifecycle
 from local_cloud.address import is_alive
 from onboarding.names import artifact_bucket
 from roundhouse.deploy import cdk
-from roundhouse.deploy.assembly import stack_artifacts
+from roundhouse.deploy.cdk import stack_artifacts
 from roundhouse.errors import BuildFailedError, DeployFailedError
 from roundhouse.processes import Processes
 from roundhouse.session import cloud_folder

@@ -17,8 +17,8 @@ from onboarding.names import artifact_bucket, source_copy_path, target_model
 from roundhouse import invocation
 from roundhouse.aws.clients import object_bytes
 from roundhouse.deploy.builds import engines, execution
-from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError
-from roundhouse.deploy.builds.monitor import BuildMonitor
+from roundhouse.deploy.builds.execution import BuildMonitor
+from roundhouse.deploy.builds.requests import EnginesNotBuiltError
 from roundhouse.deploy.builds.source import upload_source
 from roundhouse.errors import NotReadyError
 from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network, vector

@@ -14,8 +14,7 @@ from onboarding.promotion import promotion_path, read_promotion
 from onboarding.tree import read_tree
 from roundhouse.aws.clients import COPIES
 from roundhouse.errors import AwsError, DeployFailedError
-from roundhouse.gitops.checkpoint_copies import copy_checkpoints
-from roundhouse.gitops.copies import Store, copy_engines
+from roundhouse.gitops.copies import Store, copy_checkpoints, copy_engines
 from roundhouse.processes import Processes
 from tests.local_cloud.two_accounts import DESTINATION, SOURCE, TwoAccounts, stored_objects
 from tests.unit.onboarding.manifests import lock_entry

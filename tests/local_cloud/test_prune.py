@@ -19,9 +19,8 @@ from onboarding.lock import read_lock
 from onboarding.names import UNREFERENCED_TAG, artifact_bucket
 from onboarding.text_generation.checkpoint_lock import write_checkpoint_entry
 from roundhouse.cli.prune import prune_table, summary_lines
-from roundhouse.deploy.pruning import tags
-from roundhouse.deploy.pruning.prune import prune
-from roundhouse.deploy.pruning.unreferenced import Verdict
+from roundhouse.deploy import prune as tags
+from roundhouse.deploy.prune import Verdict, prune
 from tests.local_cloud.tiny_session import deploy_all, session_at, sound_network
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 

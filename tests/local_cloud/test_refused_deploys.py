@@ -12,8 +12,8 @@ import pytest
 
 from onboarding.signature import ENVELOPE_NAME
 from roundhouse.deploy import deployment
-from roundhouse.deploy.signing import key_text, signing_key
 from roundhouse.deploy.stacks import environment_templates
+from roundhouse.deploy.verification import key_text, signing_key
 from roundhouse.errors import DeployFailedError
 from roundhouse.gitops.compare import plan_against_deployed
 from roundhouse.gitops.stale import review_of
@@ -73,7 +73,7 @@ def test_plan_is_deployed_as_it_was_reviewed_or_not_at_all(tiny):
 
 
 def trust(tiny, key):
-    """Names a key in the environment file, as `roundhouse signers` prints it."""
+    """Names a key in the environment file, as `roundhouse status --signer` prints it."""
     path = tiny.paths.tree / "environments" / "local.yaml"
     lines = [line for line in path.read_text().splitlines() if "trusted_signers" not in line]
     path.write_text("\n".join([*lines, f"trusted_signers: [{key}]"]) + "\n")

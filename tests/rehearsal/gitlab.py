@@ -1,11 +1,12 @@
 """Plays the GitLab example with gitlab-ci-local: plan, comment, deploy, drift, deploy again.
 
 `python -m tests.rehearsal.gitlab`. npx fetches gitlab-ci-local and the Node that it needs; rsync
-must be there. The forge is the unit tests' stand-in, and nobody's permissions are evaluated.
+must be there. `glab` is a stand-in that keeps notes, and nobody's permissions are evaluated.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,9 +16,8 @@ from pathlib import Path
 
 from roundhouse.gitops.set_up import GITLAB_EXAMPLE
 from tests.local_cloud.tiny_session import TinySession, sound_network
-from tests.rehearsal.runner import ACTIONS
+from tests.rehearsal.runner import ACTIONS, BIN
 from tests.rehearsal.scenario import DEV, PROD, ROOT, Paths, Rehearsal
-from tests.unit.roundhouse.gitops.forge.forge_server import ForgeServer
 
 TOOLS = ("node@22.23.3", "gitlab-ci-local@4.75.1")
 PROJECT = "acme/models"
@@ -27,7 +27,7 @@ class GitLabRehearsal(Rehearsal):
     """The same accounts and models, with pipelines of the example."""
 
     def play(self):
-        self.gitlab, self.jobs, self.artifacts = ForgeServer(), [], []
+        self.notes, self.jobs, self.artifacts = self.folder / "notes.json", [], []
         self.origin = self.folder / "gitlab" / f"{PROJECT}.git"
         self.step("two accounts and main's models deployed in dev and prod", self.prepare)
         self.step("merge request: plan and comment", self.plan_and_comment)
@@ -47,18 +47,17 @@ class GitLabRehearsal(Rehearsal):
         tree = self.tree
         tiny = TinySession(paths=Paths(code=ROOT, tree=tree, build=tree / "build"))
         tiny.write_model(sound_network(), mean=0.98)
-        head = self.clone.commit("Another budget")
-        number = str(self.gitlab.add("pull", "Another budget", sha=head)["iid"])
+        self.clone.commit("Another budget")
         request = {
             "CI_PIPELINE_SOURCE": "merge_request_event",
             "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
             "CI_MERGE_REQUEST_SOURCE_BRANCH_NAME": "change",
-            "CI_MERGE_REQUEST_IID": number,
+            "CI_MERGE_REQUEST_IID": "1",
         }
         assert self.pipeline(request, "plan") != 0, "an engine is missing, and the plan is green"
         assert self.pipeline(request, "comment") == 0
-        (comment,) = self.gitlab.texts["comment"]
-        assert "1 engine to build" in comment["body"], comment["body"]
+        (note,) = json.loads(self.notes.read_text())
+        assert "1 engine to build" in note, note
 
     def merge(self):
         """What is merged has its lock: an administrator builds it here."""
@@ -66,7 +65,6 @@ class GitLabRehearsal(Rehearsal):
         self.clone.commit("Locks of dev")
         self.clone.git("checkout", "--quiet", "main")
         self.clone.git("merge", "--quiet", "change")
-        self.gitlab.texts["pull"].clear()
         self.clone.git("push", "--quiet", "origin", "main")
         before = self.endpoint(DEV, "tiny")
         push = {"CI_PIPELINE_SOURCE": "push"}
@@ -86,7 +84,7 @@ class GitLabRehearsal(Rehearsal):
 
     def pipeline(self, variables, job):
         """Run a job in a clone of the tree's branch, as GitLab does; return its exit code."""
-        url, branch = self.gitlab.url, self.clone.git("branch", "--show-current")
+        branch = self.clone.git("branch", "--show-current")
         place = self.folder / "jobs" / f"{len(self.jobs)}"
         self.clone.git("push", "--quiet", "origin", branch)
         self.clone.git("clone", "--quiet", "--branch", branch, str(self.origin), str(place))
@@ -97,14 +95,15 @@ class GitLabRehearsal(Rehearsal):
             **self.accounts.job_variables(),
             **variables,
             "AWS_TOKEN": "a token",
-            "CI_API_V4_URL": url,
             "CI_PROJECT_DIR": str(place),
             "CI_PROJECT_ID": "1",
             "CI_PROJECT_PATH": PROJECT,
+            "CI_PROJECT_URL": f"https://gitlab.example/{PROJECT}",
             "CI_SERVER_URL": (self.folder / "gitlab").as_uri(),
             "GITLAB_TOKEN": "token",
+            "GLAB_NOTES": str(self.notes),
             "REHEARSAL_ROOT": str(ROOT),
-            "PATH": f"{ACTIONS / 'setup-python' / 'bin'}:{os.environ['PATH']}",
+            "PATH": f"{BIN}:{ACTIONS / 'setup-python' / 'bin'}:{os.environ['PATH']}",
         }
         command = (
             "npx", "--yes", *(word for tool in TOOLS for word in ("--package", tool)),

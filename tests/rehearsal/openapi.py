@@ -82,7 +82,7 @@ def is_kept(key, value):
 
 
 def main(source):
-    from local_cloud.forge.server import ROUTES
+    from tests.rehearsal.forge.server import ROUTES
 
     document = json.loads(Path(source).read_text())
     operations = {

@@ -10,12 +10,14 @@ import subprocess
 import time
 from pathlib import Path
 
-from local_cloud.forge.records import Event
-from local_cloud.forge.workflow_runs import run_document
+from tests.rehearsal.forge.records import Event
+from tests.rehearsal.forge.workflow_runs import run_document
 from tests.rehearsal.workflows import BASE_EVENTS, triggered_workflows
 
 ROOT = Path(__file__).resolve().parents[2]
 ACTIONS = Path(__file__).with_name("actions")
+BIN = Path(__file__).with_name("bin")
+"""Programs of GitHub's runners that this machine lacks: `gh`, and GitLab's `glab`."""
 USES = re.compile(r"uses: ([\w.-]+/([\w.-]+)@[0-9a-f]{40})")
 KEPT = ("PATH", "LANG", "TMPDIR")
 """What a job has of this machine's own variables."""
@@ -168,6 +170,7 @@ class Runner:
         home = place / "home"
         home.mkdir()
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        kept["PATH"] = f"{BIN}:{kept['PATH']}"
         return {**kept, "HOME": str(home), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
 
     def _complete(self, event, run):

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from rich.console import Console
 
-from local_cloud.forge.server import Forge
 from onboarding.promotion import write_promotion
 from roundhouse.aws.clients import COPIES
 from roundhouse.gitops.promote import prepare_promotion
@@ -21,10 +20,11 @@ from roundhouse.report import Report
 from tests.local_cloud.load import steady_load
 from tests.local_cloud.tiny_session import QUESTION, TinySession, sound_network
 from tests.rehearsal.accounts import ROOT, Accounts
+from tests.rehearsal.forge.server import Forge
+from tests.rehearsal.forge_client import Client
 from tests.rehearsal.openapi import Operations
 from tests.rehearsal.runner import Runner, lines
 from tests.rehearsal.seed import DEV, PROD, Clone, write_seed
-from tests.unit.local_cloud.forge.forge_client import Client
 
 REPOSITORY, FORK = "acme/models", "mallory/models"
 API = f"/repos/{REPOSITORY}"

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 import yaml
 
-from local_cloud.forge.records import Job
-from local_cloud.forge.workflow_runs import WORKFLOWS, workflow_triggers
+from tests.rehearsal.forge.records import Job
+from tests.rehearsal.forge.workflow_runs import WORKFLOWS, workflow_triggers
 
 TYPES = {"pull_request": ("opened", "synchronize", "reopened"), "pull_request_target": ("opened",)}
 BASE_EVENTS = frozenset({"pull_request_target", "workflow_run", "issue_comment", "issues"})

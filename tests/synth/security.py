@@ -33,10 +33,8 @@ SERVICES = {
     "states.amazonaws.com": "AWS::StepFunctions::StateMachine",
 }
 """Services that may assume a role."""
-MADE_BY_JOBS = re.compile(
-    r"arn:aws:sagemaker:[^*]*:(endpoint|endpoint-config|model)/roundhouse-[a-z0-9-]+--\*"
-)
-"""Models and endpoints of recommendation jobs, whose names hold two hyphens as no other's does."""
+MADE_BY_JOBS = re.compile(r"arn:aws:sagemaker:[^*]*:(endpoint|endpoint-config|model)/sm-epc-\*")
+"""Models and endpoints of recommendation jobs, by the names that AWS gives them."""
 IDENTITIES = {"AWS::IAM::OIDCProvider", "AWS::IAM::Role"}
 CLAIMS = {f"{GITHUB_ISSUER}:{claim}" for claim in ("aud", "sub", "repository_id")}
 """What every token is asked for, word for word."""

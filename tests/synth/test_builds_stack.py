@@ -102,9 +102,14 @@ def test_recommendation_jobs_serve_and_load_by_one_role(stacks):
     }
     made = statements["RunBenchmarks"]["Resource"]
     assert made == [
-        f"arn:aws:sagemaker:{HERE}:{kind}/roundhouse-dev--*"
+        f"arn:aws:sagemaker:{HERE}:{kind}/sm-epc-*"
         for kind in ("model", "endpoint-config", "endpoint")
     ]
+    assert statements["ReadBenchmarkedModel"]["Resource"] == [
+        f"arn:aws:sagemaker:{HERE}:model/roundhouse-dev--*"
+    ]
+    group = f"arn:aws:logs:{HERE}:log-group:/aws/sagemaker/Endpoints/sm-epc-*"
+    assert statements["WriteBenchmarkLogs"]["Resource"] == [group, f"{group}:*"]
     assert statements["ReadObjects"]["Resource"] == [
         f"{BUCKET}/engines/*",
         f"{BUCKET}/jobs/payloads/*",

@@ -10,15 +10,16 @@ from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, engine_archive_path
 from roundhouse.aws.clients import object_exists
 from roundhouse.deploy.builds import execution
-from roundhouse.deploy.builds.checkpoint_requests import CheckpointRequest, refuse_received
-from roundhouse.deploy.builds.engine_requests import (
+from roundhouse.deploy.builds.execution import BuildMonitor
+from roundhouse.deploy.builds.requests import (
     BuiltEntry,
+    CheckpointRequest,
     EngineRequest,
     EnginesNotBuiltError,
     Failure,
+    refuse_received,
     reused_plans,
 )
-from roundhouse.deploy.builds.monitor import BuildMonitor
 from roundhouse.deploy.builds.source import (
     require_committed_sources,
     source_revision,

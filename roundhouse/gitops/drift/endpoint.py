@@ -5,17 +5,22 @@ What scaling and schedules change by themselves is no drift.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from botocore.exceptions import ClientError
 
 from roundhouse.aws.clients import Client, calling
-from roundhouse.gitops.drift.difference import Differ, Difference, common_part, has_reference, plain
-from roundhouse.gitops.drift.roles import tag_drift
-from roundhouse.gitops.drift.scaling import count_bounds, variant_of
-from roundhouse.gitops.drift.stack import DeployedStack
-from roundhouse.gitops.endpoint_facts import CONFIG, ENDPOINT, TARGET, resources_of
+from roundhouse.gitops.drift.stack import (
+    DeployedStack,
+    Differ,
+    Difference,
+    common_part,
+    has_reference,
+    plain,
+)
+from roundhouse.gitops.endpoint_facts import CONFIG, ENDPOINT, POLICY, TARGET, resources_of
 from roundhouse.gitops.template_changes import Template
 
 MODEL = "AWS::SageMaker::Model"
@@ -36,6 +41,11 @@ COMPONENT_PROPERTIES = (
 OPTIONAL_PROPERTIES = ("MetricsConfig",)
 """SageMaker fills these in by itself where the template leaves them out."""
 MODEL_PROPERTIES = ("Containers", "EnableNetworkIsolation", "ExecutionRoleArn", "VpcConfig")
+NAMESPACE = "sagemaker"
+ALARM = "AWS::CloudWatch::Alarm"
+ALARMS_A_CALL = 100
+ALARM_DEFAULTS: dict[str, Any] = {"ActionsEnabled": True, "OKActions": [], "AlarmActions": []}
+ROLE, ROLE_POLICY = "AWS::IAM::Role", "AWS::IAM::Policy"
 
 
 def sagemaker_drift(
@@ -157,3 +167,167 @@ def _variants(
                 yield from differ(
                     f"instances of {name}", int(variant["InitialInstanceCount"]), count
                 )
+
+
+def scaling_drift(scaling: Client, template: Template, differ: Differ) -> Iterator[Difference]:
+    """Yield what differs of the scaling of an endpoint's variants."""
+    targets = [item["Properties"] for item in resources_of(template, TARGET)]
+    for target in targets:
+        yield from _scalable_target(scaling, target, differ)
+    policies = [item["Properties"] for item in resources_of(template, POLICY)]
+    for resource in sorted({target["ResourceId"] for target in targets}):
+        own = [policy for policy in policies if policy["ResourceId"] == resource]
+        yield from _policies(scaling, resource, own, differ)
+
+
+def _scalable_target(
+    scaling: Client, target: Mapping[str, Any], differ: Differ
+) -> Iterator[Difference]:
+    resource = target["ResourceId"]
+    variant = variant_of(resource)
+    selected = {
+        "ServiceNamespace": NAMESPACE,
+        "ScalableDimension": target["ScalableDimension"],
+    }
+    with calling(f"Scaling of {resource}"):
+        found = scaling.describe_scalable_targets(ResourceIds=[resource], **selected)
+        actions = scaling.describe_scheduled_actions(ResourceId=resource, **selected)
+    targets = found["ScalableTargets"]
+    if not targets:
+        yield from differ(f"scaling of {variant}", resource, None)
+        return
+    live = (targets[0]["MinCapacity"], targets[0]["MaxCapacity"])
+    if live not in count_bounds(target):
+        first = (target["MinCapacity"], target["MaxCapacity"])
+        yield from differ(f"bounds of {variant}", list(first), list(live))
+    suspended = [key for key, value in targets[0].get("SuspendedState", {}).items() if value]
+    yield from differ(f"suspended scaling of {variant}", [], suspended)
+    wanted = {
+        item["ScheduledActionName"]: _action(item) for item in target.get("ScheduledActions", ())
+    }
+    there = {item["ScheduledActionName"]: _action(item) for item in actions["ScheduledActions"]}
+    for name in sorted(wanted.keys() | there.keys()):
+        yield from differ(f"schedule {name} of {variant}", wanted.get(name), there.get(name))
+
+
+def _policies(
+    scaling: Client, resource: str, wanted: Sequence[Mapping[str, Any]], differ: Differ
+) -> Iterator[Difference]:
+    kinds = ("TargetTrackingScalingPolicyConfiguration", "StepScalingPolicyConfiguration")
+    with calling(f"Scaling policies of {resource}"):
+        found = scaling.describe_scaling_policies(ServiceNamespace=NAMESPACE, ResourceId=resource)
+    live = {item["PolicyName"]: item for item in found["ScalingPolicies"]}
+    deployed = {item["PolicyName"]: item for item in wanted}
+    for name in sorted(live.keys() | deployed.keys()):
+        sides = [
+            None if side is None else {kind: plain(side[kind]) for kind in kinds if kind in side}
+            for side in (deployed.get(name), live.get(name))
+        ]
+        yield from differ(f"scaling policy {name}", *sides)
+
+
+def count_bounds(target: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Return every (fewest, most) that the target or one of its schedules sets."""
+    first = (int(target["MinCapacity"]), int(target["MaxCapacity"]))
+    actions = [item["ScalableTargetAction"] for item in target.get("ScheduledActions", ())]
+    scheduled = [
+        (int(item.get("MinCapacity", first[0])), int(item.get("MaxCapacity", first[1])))
+        for item in actions
+    ]
+    return [first, *scheduled]
+
+
+def _action(item: Mapping[str, Any]) -> dict[str, Any]:
+    kept = ("Schedule", "Timezone", "ScalableTargetAction")
+    return {key: plain(item[key]) for key in kept if item.get(key) is not None}
+
+
+def variant_of(resource: str) -> str:
+    return resource.rsplit("/", 1)[-1]
+
+
+def alarm_drift(cloudwatch: Client, template: Template, differ: Differ) -> Iterator[Difference]:
+    """Yield what differs of the alarms of a stack."""
+    wanted = [item["Properties"] for item in resources_of(template, ALARM)]
+    names = sorted(alarm["AlarmName"] for alarm in wanted)
+    live: dict[str, Any] = {}
+    for begin in range(0, len(names), ALARMS_A_CALL):
+        with calling("Alarms"):
+            page = cloudwatch.describe_alarms(AlarmNames=names[begin : begin + ALARMS_A_CALL])
+        live |= {alarm["AlarmName"]: alarm for alarm in page["MetricAlarms"]}
+    for alarm in sorted(wanted, key=lambda item: str(item["AlarmName"])):
+        name = alarm["AlarmName"]
+        if name not in live:
+            yield from differ(f"alarm {name}", name, None)
+            continue
+        properties = {**ALARM_DEFAULTS, **alarm}
+        for key, value in sorted(properties.items()):
+            if not has_reference(value):
+                now = live[name].get(key, ALARM_DEFAULTS.get(key))
+                yield from differ(f"{key} of alarm {name}", plain(value), plain(now))
+
+
+def role_drift(iam: Client, stack: DeployedStack, differ: Differ) -> Iterator[Difference]:
+    """Yield what differs of every role of a stack."""
+    policies = [properties for _, properties in stack.resources(ROLE_POLICY)]
+    for name, properties in stack.resources(ROLE):
+        live = _read_role(iam, name)
+        if live is None:
+            yield from differ(f"role {name}", name, None)
+            continue
+        own = [item for item in policies if name in item["Roles"]]
+        wanted = {item["PolicyName"]: item["PolicyDocument"]
+                  for item in (*properties.get("Policies", ()), *own)}  # fmt: skip
+        for policy in sorted(wanted.keys() | live["policies"].keys()):
+            sides = (wanted.get(policy), live["policies"].get(policy))
+            yield from differ(f"policy {policy} of role {name}", *map(plain, sides))
+        for what, deployed, runs in (
+            ("trust policy", properties["AssumeRolePolicyDocument"], live["trust"]),
+            ("managed policies", properties.get("ManagedPolicyArns", []), live["attached"]),
+            ("permissions boundary", properties.get("PermissionsBoundary"), live["boundary"]),
+        ):
+            yield from differ(f"{what} of role {name}", plain(deployed), plain(runs))
+        yield from tag_drift(stack, f"role {name}", live["tags"], differ)
+
+
+def tag_drift(
+    stack: DeployedStack, what: str, live: Mapping[str, str], differ: Differ
+) -> Iterator[Difference]:
+    """Yield the tags of a stack that one of its resources lacks; others may tag it further."""
+    for key, value in sorted(stack.tags.items()):
+        yield from differ(f"tag {key} of {what}", value, live.get(key))
+
+
+def _read_role(iam: Client, name: str) -> dict[str, Any] | None:
+    with calling(f"Role {name}"):
+        try:
+            role = iam.get_role(RoleName=name)["Role"]
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "NoSuchEntity":
+                raise
+            return None
+        inline = [
+            policy
+            for page in iam.get_paginator("list_role_policies").paginate(RoleName=name)
+            for policy in page["PolicyNames"]
+        ]
+        attached = [
+            policy["PolicyArn"]
+            for page in iam.get_paginator("list_attached_role_policies").paginate(RoleName=name)
+            for policy in page["AttachedPolicies"]
+        ]
+        documents = {
+            policy: iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
+            for policy in inline
+        }
+    return {
+        "policies": {policy: _document(value) for policy, value in documents.items()},
+        "attached": attached,
+        "trust": _document(role["AssumeRolePolicyDocument"]),
+        "boundary": role.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn"),
+        "tags": {tag["Key"]: tag["Value"] for tag in role.get("Tags", ())},
+    }
+
+
+def _document(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value

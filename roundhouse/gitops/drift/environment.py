@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from textwrap import shorten
 
 from botocore.exceptions import ClientError
 
@@ -13,16 +14,20 @@ from onboarding.names import artifact_bucket, stack_name
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry
 from roundhouse.aws.clients import Client, Clients, calling, object_sha256
-from roundhouse.deploy.pruning.tags import objects_under
-from roundhouse.gitops.drift.alarms import alarm_drift
-from roundhouse.gitops.drift.difference import Difference, differ_of
-from roundhouse.gitops.drift.endpoint import sagemaker_drift
-from roundhouse.gitops.drift.roles import role_drift
-from roundhouse.gitops.drift.scaling import scaling_drift
+from roundhouse.deploy.prune import objects_under
+from roundhouse.gitops.drift.endpoint import alarm_drift, role_drift, sagemaker_drift, scaling_drift
 from roundhouse.gitops.drift.shared import shared_drift
-from roundhouse.gitops.drift.stack import DeployedStack, deleted_stacks, read_stack
+from roundhouse.gitops.drift.stack import (
+    DeployedStack,
+    Difference,
+    deleted_stacks,
+    differ_of,
+    read_stack,
+)
+from roundhouse.gitops.markdown import cut_body, markdown, markdown_table
 from roundhouse.gitops.template_changes import Template
 from roundhouse.session import Session
+from roundhouse.text import quantity
 
 SERVICES = ("application-autoscaling", "chatbot", "cloudformation", "cloudwatch", "codebuild",
             "ecr", "iam", "kms", "lambda", "logs", "s3", "sagemaker", "sns",
@@ -31,6 +36,9 @@ SHARED_PARTS = ("foundation", "builds", "observability")
 """Stacks beside the endpoints' that every deployed environment has."""
 READERS = 8
 """Stacks that are read at the same time."""
+SHOWN = 200
+"""Characters of a value in an issue."""
+COLUMNS = ("endpoint", "what", "deployed", "runs")
 PROTECTED = ("foundation", "endpoint-")
 """How the names of stacks with termination protection go on."""
 
@@ -139,3 +147,20 @@ def _archive(
     else:
         return
     yield from differ(f"sha256 of {key}", archive.sha256, digest)
+
+
+def drift_markdown(environment: str, found: Sequence[Difference]) -> str:
+    """Return every difference as the text of one issue."""
+    if not found:
+        return f"{markdown(environment)} is as deployed."
+    rows = (
+        (item.endpoint, item.what, *(shorten(str(side), SHOWN, placeholder=" …")
+                                     for side in (item.deployed, item.live)))
+        for item in found
+    )  # fmt: skip
+    return cut_body(
+        f"{quantity(len(found), 'thing')} of {markdown(environment)} changed by hand, or no file "
+        f"names any more.\n\n{markdown_table(COLUMNS, rows)}\n\nPut them back by hand or change "
+        "the files: a deploy does not undo what its templates do not see. This issue is updated by "
+        "every run of `roundhouse drift`, and closed once nothing differs."
+    )

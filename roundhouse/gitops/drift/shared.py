@@ -14,8 +14,14 @@ from botocore.exceptions import ClientError
 
 from roundhouse.aws.clients import Clients, calling
 from roundhouse.errors import NotReadyError
-from roundhouse.gitops.drift.difference import Differ, Difference, common_part, has_reference, plain
-from roundhouse.gitops.drift.stack import DeployedStack
+from roundhouse.gitops.drift.stack import (
+    DeployedStack,
+    Differ,
+    Difference,
+    common_part,
+    has_reference,
+    plain,
+)
 
 Properties = Mapping[str, Any]
 Reader = Callable[[Clients, str, Properties], dict[str, Any]]

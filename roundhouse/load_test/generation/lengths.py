@@ -107,7 +107,7 @@ def lengths_of(context: ContextSpec) -> Lengths:
 
 
 def parse_lengths(text: str, context: ContextSpec | None) -> Lengths:
-    """Return the lengths of `--lengths`: a profile's name, or PROMPT:OUTPUT tokens.
+    """Return the lengths of `--input`: a profile's name, or PROMPT:OUTPUT tokens.
 
     Raises RoundhouseError for another text, and for lengths over the model's max_model_len.
     """
@@ -116,14 +116,14 @@ def parse_lengths(text: str, context: ContextSpec | None) -> Lengths:
         first, _, second = text.partition(":")
         if not (first.isdecimal() and second.isdecimal() and int(first) and int(second)):
             raise RoundhouseError(
-                f"--lengths {text}: give PROMPT:OUTPUT tokens, such as 512:128, or a profile; "
+                f"--input {text}: give PROMPT:OUTPUT tokens, such as 512:128, or a profile; "
                 f"{choices(text, PROFILES)}"
             )
         prompt, output = int(first), int(second)
     most = None if context is None else context.max_model_len
     if most is not None and prompt + output > most:
         raise RoundhouseError(
-            f"--lengths {text}: {prompt} and {output} tokens are more than the model's "
+            f"--input {text}: {prompt} and {output} tokens are more than the model's "
             f"context.max_model_len of {most}; give shorter ones."
         )
     origin = f"profile {text}" if text in PROFILES else "fixed lengths"

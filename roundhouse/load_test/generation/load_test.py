@@ -1,31 +1,29 @@
-"""Runs a load test of a text generator: warm-up, then its phases or the search for the knee."""
+"""Runs a load test of a text generator: what is its own beside `LoadRunner`."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import aiohttp
 from yarl import URL
 
 from container.generation_client import StreamBroken
+from engine_build.card.render import milliseconds, per_second
 from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
 from roundhouse.load_test.destination import RequestSource, refusal
-from roundhouse.load_test.driver import (
-    ERROR_BYTES,
-    Driver,
-    client_session,
-    failure_reason,
-)
+from roundhouse.load_test.driver import ERROR_BYTES, Driver, client_session, failure_reason
 from roundhouse.load_test.generation.measurement import (
+    SLO_PERCENTILE,
     GenerationMeasurement,
     GenerationSlo,
+    generation_verdict,
+    p95,
 )
-from roundhouse.load_test.generation.options import GenerationOptions, at_once
 from roundhouse.load_test.generation.requests import (
     GenerationRequests,
     WordTokens,
@@ -34,15 +32,20 @@ from roundhouse.load_test.generation.requests import (
 )
 from roundhouse.load_test.generation.stream import EventStream, StreamReader, TokenTimes
 from roundhouse.load_test.generation.target import GenerationTarget
-from roundhouse.load_test.generation.verdict import SLO_PERCENTILE, generation_verdict
-from roundhouse.load_test.load_test import HOPELESS_SLOS, SURPLUS, run_measurement
-from roundhouse.load_test.measurement import Answer, Outcome, percentile, samples_needed
-from roundhouse.load_test.options import Phase, closed_phase
-from roundhouse.load_test.saturation import Step, next_rate
+from roundhouse.load_test.load_test import HOPELESS_SLOS, SURPLUS, Load, LoadRunner
+from roundhouse.load_test.measurement import Answer, Outcome, Verdict, percentile, samples_needed
+from roundhouse.load_test.options import (
+    STREAMS,
+    ClientOptions,
+    LoadOptions,
+    Phase,
+    at_once,
+    closed_phase,
+)
 
 FIRST_CONCURRENCY = 8
 """Of the search, where no model file says how many requests are answered at once."""
-LONGEST_STEP_SECONDS = 300.0
+STEP_SECONDS, LONGEST_STEP_SECONDS = 20.0, 300.0
 FEW_ANSWERS, NEWEST_ANSWERS = 10, 50
 """A step is stopped early from so many answers on, by the newest of them."""
 WARM_UP_USERS = 2
@@ -57,7 +60,14 @@ class GenerationTest:
     slo: GenerationSlo | None
     first_concurrency: int
     """Of the search."""
-    options: GenerationOptions
+    phases: tuple[Phase, ...]
+    options: LoadOptions
+    client: ClientOptions = STREAMS
+
+    @property
+    def subject(self) -> str:
+        """An endpoint, or a server's URL with its model."""
+        return self.target.subject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,105 +95,98 @@ async def open_stream_driver(
     test: GenerationTest, requests: RequestSource
 ) -> AsyncIterator[StreamDriver]:
     """Open a driver of streams with its HTTP session."""
-    options = test.options.driver_options()
-    async with client_session(options) as session:
+    async with client_session(test.client) as session:
         yield StreamDriver(
             session=session,
             url=URL(test.target.destination.url, encoded=True),
             requests=requests,
-            options=options,
-            drain_seconds=options.timeout,
+            options=test.client,
+            drain_seconds=test.client.timeout,
             is_framed=test.target.is_framed,
         )
 
 
 @dataclass(kw_only=True)
-class GenerationRunner:
-    """One load test under way; setting `interrupted` ends it, and what was measured stays."""
+class GenerationRunner(LoadRunner[GenerationMeasurement, StreamDriver]):
+    """One load test of a text generator under way."""
 
     test: GenerationTest
-    on_second: Callable[[GenerationMeasurement], None] = lambda measurement: None
-    on_phase: Callable[[GenerationMeasurement], None] = lambda measurement: None
-    interrupted: asyncio.Event = field(default_factory=asyncio.Event)
-    phases: list[GenerationMeasurement] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
     tokens: WordTokens = field(default_factory=WordTokens)
     """Of the words that prompts of given lengths are made of, by the server's count."""
     before: GenerationMeasurement | None = None
     """The warm-up."""
+    is_whole: ClassVar[bool] = True
 
-    async def run(self) -> None:
-        """Run it all. Raises WrongAnswerError, NotReadyError, AwsError."""
+    @property
+    def load(self) -> Load:
+        """What is run."""
+        return self.test
+
+    async def open(self) -> AbstractAsyncContextManager[StreamDriver]:
+        """Return a driver, once the server has counted the tokens of words."""
         self.tokens = await count_tokens(self.test)
-        async with open_stream_driver(self.test, requests_of(self.test, self.tokens)) as driver:
-            await self._warm_up(driver)
-            phases = self.test.options.phases()
-            for phase in phases:
-                if not self.interrupted.is_set():
-                    await self._run_counted(driver, phase)
-            if not phases:
-                await self._search(driver)
+        return open_stream_driver(self.test, requests_of(self.test, self.tokens))
 
-    async def _search(self, driver: StreamDriver) -> None:
-        first = float(self.test.first_concurrency)
-        while not self.interrupted.is_set():
-            count = next_rate(self.steps, first, is_whole=True)
-            if count is None:
-                return
-            phase = closed_phase(at_once(int(count)), int(count), self._step_seconds(int(count)))
-            measurement = await self._run_counted(driver, phase)
-            verdict = measurement.verdict
-            if verdict is None:
-                continue
-            # Its own answers tell how long it must be: nothing else does before the first one, and
-            # the rate of answers may fall.
-            is_short = self._step_seconds(int(count)) > phase.seconds
-            if verdict.outcome is not Outcome.unproven or not is_short:
-                self.steps.append(Step(rate=count, outcome=verdict.outcome))
+    def _warm_up_phase(self, seconds: float) -> Phase:
+        return closed_phase("warm-up", WARM_UP_USERS, seconds)
+
+    async def warm_up(self, driver: StreamDriver) -> GenerationMeasurement | None:
+        """Run the warm-up and keep its times."""
+        self.before = await super().warm_up(driver)
+        return self.before
+
+    async def _first_load(self, driver: StreamDriver) -> float | None:
+        return float(self.test.first_concurrency)
+
+    def _step(self, load: float) -> Phase:
+        return closed_phase(at_once(int(load)), int(load), self._step_seconds(int(load)))
+
+    def _counts(self, measurement: GenerationMeasurement) -> bool:
+        """Return False for a step that was shorter than its own answers say it must be.
+
+        Nothing else says it before the first one, and the rate of answers may fall.
+        """
+        found, count = measurement.verdict, int(measurement.phase.start)
+        is_short = self._step_seconds(count) > measurement.phase.seconds
+        return found is None or found.outcome is not Outcome.unproven or not is_short
 
     def _step_seconds(self, count: int) -> float:
-        """Return the length of a step: long enough for p95, by the answers of the last phase."""
+        """Return the length of a step by the answers of the last phase."""
         last = next((phase for phase in reversed(self.phases) if phase.answers), self.before)
-        seconds = self.test.options.step_seconds
+        seconds = STEP_SECONDS
         if last is not None and last.answers:
             rate = last.requests_per_second * min(count / last.phase.start, 1.0)
             seconds = max(seconds, samples_needed(SLO_PERCENTILE) * SURPLUS / rate)
-        return float(math.ceil(min(seconds, LONGEST_STEP_SECONDS)))
+        longest = min(LONGEST_STEP_SECONDS, self.test.options.search_seconds)
+        return float(math.ceil(min(seconds, longest)))
 
-    async def _warm_up(self, driver: StreamDriver) -> None:
-        """Run a few requests, not counted: connections open, caches fill."""
-        seconds = self.test.options.warm_up
-        if seconds <= 0:
-            return
-        phase = closed_phase("warm-up", WARM_UP_USERS, seconds)
-        self.before = measurement = await self._run_phase(driver, phase)
-        if measurement.failed and not measurement.answered:
-            reason, _ = measurement.errors.most_common(1)[0]
-            raise WrongAnswerError(
-                f"{self.test.target.subject}: all {measurement.failed:,} requests of the warm-up "
-                f"failed ({reason})."
-            )
+    def _new_measurement(self, phase: Phase) -> GenerationMeasurement:
+        return GenerationMeasurement(phase=phase, slo=self.test.slo)
 
-    async def _run_counted(self, driver: StreamDriver, phase: Phase) -> GenerationMeasurement:
-        measurement = await self._run_phase(driver, phase)
+    def _judge(self, measurement: GenerationMeasurement) -> Verdict | None:
         slo = self.test.slo
-        if slo is not None and not self.interrupted.is_set():
-            measurement.verdict = generation_verdict(measurement, slo)
-        self.phases.append(measurement)
-        self.on_phase(measurement)
-        return measurement
+        return None if slo is None else generation_verdict(measurement, slo)
 
-    async def _run_phase(self, driver: StreamDriver, phase: Phase) -> GenerationMeasurement:
-        measurement = GenerationMeasurement(phase=phase, slo=self.test.slo)
-        is_search = self.test.options.is_search
-        await run_measurement(
-            driver,
-            measurement,
-            interrupted=self.interrupted,
-            on_second=lambda: self.on_second(measurement),
-            reason_to_stop=lambda: hopeless(measurement) if is_search else None,
+    def _hopeless(self, measurement: GenerationMeasurement) -> str | None:
+        return hopeless(measurement)
+
+    def progress(self, measurement: GenerationMeasurement) -> str:
+        """Return how a phase under way goes."""
+        second = measurement.seconds_seen[-1]
+        return (
+            f"{measurement.phase.name} · {second.second + 1} s · {measurement.answered:,} answers, "
+            f"{second.in_flight} under way"
         )
-        return measurement
+
+    def _numbers(self, measurement: GenerationMeasurement) -> str:
+        good = measurement.goodput
+        return (
+            f"{'' if good is None else f'goodput {per_second(good)} of '}"
+            f"{per_second(measurement.requests_per_second)} requests/s, "
+            f"{per_second(measurement.output_tokens_per_second)} output tokens/s, "
+            f"TTFT p95 {milliseconds(p95(measurement.ttfts_ms))}, "
+            f"ITL p95 {milliseconds(p95(measurement.gaps_ms))}"
+        )
 
 
 def hopeless(measurement: GenerationMeasurement) -> str | None:
@@ -209,7 +212,7 @@ def requests_of(test: GenerationTest, tokens: WordTokens) -> GenerationRequests:
         test.workload,
         schema=test.target.schema,
         model=test.target.model,
-        seed=test.options.seed,
+        seed=test.client.seed,
         sign=test.target.sign(),
         tokens=tokens,
     )
@@ -230,7 +233,7 @@ async def count_tokens(test: GenerationTest) -> WordTokens:
             try:
                 answer = await driver.post(data, headers)
             except (aiohttp.ClientError, TimeoutError) as error:
-                reason = failure_reason(error, test.options.timeout)
+                reason = failure_reason(error, test.client.timeout)
                 raise NotReadyError(
                     f"{driver.url.origin()}: does not answer ({reason}); is the server, or the "
                     "cloud, up?"
@@ -244,8 +247,8 @@ async def count_tokens(test: GenerationTest) -> WordTokens:
 
 def _fault(test: GenerationTest, fault: str) -> RoundhouseError:
     if not fault.startswith("HTTP"):
-        return WrongAnswerError(f"{test.target.subject}: {fault}")
-    message = f"{test.target.subject}: refused the first request with {fault.rstrip('.')}"
+        return WrongAnswerError(f"{test.subject}: {fault}")
+    message = f"{test.subject}: refused the first request with {fault.rstrip('.')}"
     if fault.startswith("HTTP 5"):
         return NotReadyError(f"{message}; is the server ready (/ping)?")
-    return RoundhouseError(f"{message}; give --lengths, --input or --model that it takes.")
+    return RoundhouseError(f"{message}; give --input or --model that it takes.")

@@ -13,15 +13,15 @@ from roundhouse.load_test.generation.load_test import GenerationTest
 from roundhouse.load_test.generation.measurement import (
     GenerationMeasurement,
     metrics,
+    p95,
+    tool_limit,
 )
 from roundhouse.load_test.generation.requests import WordTokens
-from roundhouse.load_test.generation.verdict import p95, tool_limit
 from roundhouse.load_test.measurement import Outcome, percentile, samples_needed
 from roundhouse.load_test.options import Loop
-from roundhouse.load_test.result import Circumstances, outcome_of
-from roundhouse.load_test.saturation import Step, bounds, is_exact
+from roundhouse.load_test.result import Circumstances, errors_text, outcome_of
+from roundhouse.load_test.saturation import Step, bounds, is_exact, machine_limit
 from roundhouse.report import table
-from roundhouse.text import quantity
 
 VERSION = 1
 """Of the document's layout."""
@@ -55,6 +55,8 @@ class GenerationResult:
     tokens: WordTokens
     steps: Sequence[Step] = ()
     """Of a search."""
+    ended: str | None = None
+    """Why the search ended before both ends of its result were known."""
     broken_off: bool = False
 
     @property
@@ -94,7 +96,7 @@ class GenerationResult:
     @property
     def slo_missed(self) -> bool:
         """Whether a phase missed the SLO or, in a search, no number of requests held it."""
-        if self.test.options.is_search:
+        if not self.test.phases:
             return self.knee is None and not self.broken_off
         return any(outcome_of(phase) is Outcome.missed for phase in self.phases)
 
@@ -107,36 +109,90 @@ class GenerationResult:
         chief = self.chief
         if chief is not None and (limit := self.tool_limits.get(chief.phase.name)) is not None:
             parts.append(f"The load tool itself takes part in these numbers: {limit}.")
+        if chief is not None and (limit := machine_limit(chief)) is not None:
+            parts.append(f"The load tool's machine takes part in these numbers: {limit}.")
         return " ".join(parts)
+
+    @property
+    def fault(self) -> str | None:
+        """Why there is no answer at all; None where there is one."""
+        return self.headline if self.chief is None else None
+
+    @property
+    def date(self) -> str:
+        """When it ended."""
+        return self.circumstances.date
+
+    def table(self) -> Table:
+        """Return a table with a row for each phase."""
+        return table(COLUMNS, map(cells_of, self.phases), right=RIGHT)
+
+    def document(self) -> dict[str, Any]:
+        """Return the result for JSON; metrics have AIPerf's names and fields."""
+        test, knee = self.test, self.knee
+        target, workload = test.target, test.workload
+        return {
+            "version": VERSION,
+            "metrics_schema": f"profile_export_aiperf.json {AIPERF_SCHEMA}",
+            "subject": target.subject,
+            "slo": None if test.slo is None else asdict(test.slo),
+            "headline": self.headline,
+            "knee": None
+            if knee is None
+            else {
+                "concurrency": knee.concurrency,
+                "lowest_missed": knee.lowest_missed,
+                "exact": knee.is_exact,
+                "goodput_requests_per_second": knee.phase.goodput,
+                "ttft_p95_ms": p95(knee.phase.ttfts_ms),
+                "itl_p95_ms": p95(knee.phase.gaps_ms),
+                "output_tokens_per_second": knee.phase.output_tokens_per_second,
+            },
+            "phases": [_phase(phase) for phase in self.phases],
+            "ended": self.ended,
+            "tool_limits": self.tool_limits,
+            "broken_off": self.broken_off,
+            "workload": {
+                "description": workload.description or str(workload.lengths),
+                "sha256": workload.sha256,
+                "lengths": None if workload.lengths is None else asdict(workload.lengths),
+                "tokens_of_a_word": asdict(self.tokens),
+            },
+            "settings": {
+                "command": test.options.command,
+                "url": target.destination.url,
+                "schema": target.schema,
+                "signed": target.destination.region is not None,
+                "seed": test.client.seed,
+                "timeout_seconds": test.client.timeout,
+                "warm_up_seconds": test.options.warm_up,
+            },
+            "circumstances": asdict(self.circumstances),
+        }
 
     def _summary(self) -> str:
         knee, slo, chief = self.knee, self.test.slo, self.chief
         if chief is None:
             failed = next((phase for phase in self.phases if phase.failed), None)
-            return f"No request was answered{'' if failed is None else f': {_errors(failed)}'}."
+            return f"No request was answered{'' if failed is None else f': {errors_text(failed)}'}."
         numbers = (
             f"{per_second(chief.output_tokens_per_second)} output tokens/s, "
             f"TTFT p95 {milliseconds(p95(chief.ttfts_ms))}, "
-            f"ITL p95 {milliseconds(p95(chief.gaps_ms))}, {_errors(chief)}"
+            f"ITL p95 {milliseconds(p95(chief.gaps_ms))}, {errors_text(chief)}"
         )
         if knee is not None and slo is not None:
-            begin = f"{'Answers' if knee.is_exact else 'Answers at least'} {knee.concurrency}"
+            begin = f"{'Answers' if knee.is_exact else 'Proven:'} {knee.concurrency}"
             goodput = per_second(chief.goodput or 0.0)
-            return f"{begin} requests at once with {slo}: goodput {goodput}/s, {numbers}."
-        if self.test.options.is_search and slo is not None:
+            why = "" if self.ended is None else f": {self.ended}"
+            more = "" if knee.is_exact else f" More may hold{why}."
+            return f"{begin} requests at once with {slo}: goodput {goodput}/s, {numbers}.{more}"
+        if not self.test.phases and slo is not None:
             reasons = [phase.verdict.reason for phase in self.phases if phase.verdict is not None]
             reason = reasons[-1] if reasons else "no step was run to its end"
             return f"No number of requests at once was shown to hold {slo}: {reason}."
         goodput_text = "" if chief.goodput is None else f"goodput {per_second(chief.goodput)} of "
         rate = f"{goodput_text}{per_second(chief.requests_per_second)} requests/s"
         return f"{chief.phase.name}: {rate}, {numbers}."
-
-
-def _errors(phase: GenerationMeasurement) -> str:
-    if not phase.failed:
-        return "no errors"
-    worst, _ = phase.errors.most_common(1)[0]
-    return f"{quantity(phase.failed, 'error')} (most: {worst})"
 
 
 def shown_percentile(values: Sequence[float], percent: float) -> str:
@@ -163,55 +219,6 @@ def cells_of(phase: GenerationMeasurement) -> tuple[str, ...]:
         f"{phase.failed:,}",
         outcome_of(phase) or phase.ended_early or NOTHING,
     )
-
-
-def generation_table(result: GenerationResult) -> Table:
-    """Return a table with a row for each phase."""
-    return table(COLUMNS, map(cells_of, result.phases), right=RIGHT)
-
-
-def generation_document(result: GenerationResult) -> dict[str, Any]:
-    """Return a result for JSON; metrics have AIPerf's names and fields."""
-    test, knee = result.test, result.knee
-    target, workload, options = test.target, test.workload, test.options
-    return {
-        "version": VERSION,
-        "metrics_schema": f"profile_export_aiperf.json {AIPERF_SCHEMA}",
-        "subject": target.subject,
-        "slo": None if test.slo is None else asdict(test.slo),
-        "headline": result.headline,
-        "knee": None
-        if knee is None
-        else {
-            "concurrency": knee.concurrency,
-            "lowest_missed": knee.lowest_missed,
-            "exact": knee.is_exact,
-            "goodput_requests_per_second": knee.phase.goodput,
-            "ttft_p95_ms": p95(knee.phase.ttfts_ms),
-            "itl_p95_ms": p95(knee.phase.gaps_ms),
-            "output_tokens_per_second": knee.phase.output_tokens_per_second,
-        },
-        "phases": [_phase(phase) for phase in result.phases],
-        "tool_limits": result.tool_limits,
-        "broken_off": result.broken_off,
-        "workload": {
-            "description": workload.description or str(workload.lengths),
-            "sha256": workload.sha256,
-            "lengths": None if workload.lengths is None else asdict(workload.lengths),
-            "tokens_of_a_word": asdict(result.tokens),
-        },
-        "settings": {
-            "command": options.command,
-            "url": target.destination.url,
-            "schema": target.schema,
-            "signed": target.destination.region is not None,
-            "arrivals": options.arrivals,
-            "seed": options.seed,
-            "timeout_seconds": options.timeout,
-            "warm_up_seconds": options.warm_up,
-        },
-        "circumstances": asdict(result.circumstances),
-    }
 
 
 def _phase(phase: GenerationMeasurement) -> dict[str, Any]:

@@ -25,12 +25,10 @@ class GenerationTarget:
     model: str | None
     """The name that requests give; None: the server's only one."""
     is_framed: bool = False
-    token: str | None = None
-    """A bearer token, for the OpenAI path."""
 
     def sign(self) -> Sign | None:
         """Return what signs each request. Raises AwsError without credentials."""
-        return None if self.token is not None else signer(self.destination)
+        return signer(self.destination)
 
 
 def server_target(url: str, model: str | None) -> GenerationTarget:
@@ -48,31 +46,20 @@ def server_target(url: str, model: str | None) -> GenerationTarget:
 
 
 def endpoint_target(
-    environment: EnvironmentSpec, spec: TextGenerationSpec, runtime_url: str, token: str | None
+    environment: EnvironmentSpec, spec: TextGenerationSpec, runtime_url: str
 ) -> GenerationTarget:
-    """Return a deployed endpoint; with a token its OpenAI path, else the stream of invocations.
-
-    The inference component has the endpoint's name.
-    """
+    """Return the stream of a deployed endpoint, whose inference component has its name."""
     name = endpoint_name(environment, spec.name)
     has_component = spec.endpoint.kind == "inference-component"
-    if token is not None:
-        component = f"/inference-components/{name}" if has_component else ""
-        destination = Destination(
-            url=f"{runtime_url}/endpoints/{name}{component}/openai{CHAT_PATH}",
-            headers={"Authorization": f"Bearer {token}"},
-        )
-    else:
-        destination = Destination(
-            url=f"{runtime_url}/endpoints/{name}/invocations-response-stream",
-            headers={COMPONENT_HEADER: name} if has_component else {},
-            region=environment.region,
-        )
+    destination = Destination(
+        url=f"{runtime_url}/endpoints/{name}/invocations-response-stream",
+        headers={COMPONENT_HEADER: name} if has_component else {},
+        region=environment.region,
+    )
     return GenerationTarget(
         subject=name,
         destination=destination,
         schema="chat",
         model=spec.name,
-        is_framed=token is None,
-        token=token,
+        is_framed=True,
     )

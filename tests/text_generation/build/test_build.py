@@ -12,7 +12,7 @@ from onboarding.text_generation.checkpoint_lock import read_generation_lock
 from onboarding.text_generation.checkpoint_record import RECORD_NAME, record_sha256
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.checkpoint_requests import CheckpointRequest, missing_checkpoints
+from roundhouse.deploy.builds.requests import CheckpointRequest, missing_checkpoints
 from roundhouse.reports.generation_card import generation_card
 from roundhouse.status.generators import generator_state
 from stacks.access import arns

@@ -17,7 +17,7 @@ from onboarding.generation_resolve import generation_deployments
 from onboarding.text_generation.checkpoint import read_folder
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
+from roundhouse.deploy.builds.requests import missing_checkpoints
 from tests.local_cloud.account import ROOT
 from tests.text_generation.build.chat_tree import PYTHON, build, spec_of, write_tree
 from tests.unit.engine_build.places import COMMIT, hub
@@ -28,8 +28,9 @@ TOKEN = "hf_token"
 
 
 def write_headers(root, model, **variables):
-    """Run `roundhouse headers`; return how it ended."""
-    command = (sys.executable, "-m", "roundhouse", "headers", model, "--root", str(root))
+    """Run `roundhouse check --fetch-headers`; return how it ended."""
+    command = (sys.executable, "-m", "roundhouse", "check", "--fetch-headers", model)
+    command += ("--root", str(root))
     without = {name: text for name, text in os.environ.items() if name != "HF_TOKEN"}
     return subprocess.run(
         command, cwd=ROOT, env={**without, **variables}, capture_output=True, text=True

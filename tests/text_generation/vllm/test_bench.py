@@ -1,8 +1,6 @@
-"""The command on a text generator that vLLM serves: load on both paths, knee, status."""
+"""The command on a text generator that vLLM serves: load, knee, status."""
 
 from __future__ import annotations
-
-import json
 
 import pytest
 
@@ -12,7 +10,7 @@ from tests.text_generation.vllm.served_generator import MOST, start_generator
 pytestmark = pytest.mark.text_generation
 
 TARGET = ("chat", "--env", "local")
-SHORT = ("--lengths", "16:12", "--warm-up", "0")
+SHORT = ("--input", "16:12")
 
 
 @pytest.fixture(scope="module")
@@ -24,22 +22,19 @@ def generator(tmp_path_factory):
         lifecycle.stop(place / "build/local")
 
 
-@pytest.mark.parametrize("path", [(), ("--openai",)])
-def test_a_load_is_answered_by_both_paths(generator, tmp_path, path):
-    load = ("--concurrency", "1,2", "--requests", "6", "--output", str(tmp_path / "report"))
-    document = generator.read("bench", *TARGET, *path, *load, *SHORT)
+def test_a_load_is_answered(generator):
+    document = generator.read("bench", *TARGET, "--users", "1,2", "--seconds", "5", *SHORT)
     for phase in document["phases"]:
         metrics = phase["metrics"]
-        assert metrics["request_count"]["avg"] == 6 and not phase["errors"]
+        assert metrics["request_count"]["avg"] > 0 and not phase["errors"]
         assert metrics["output_sequence_length"]["avg"] == 12
         assert 0 < metrics["time_to_first_token"]["p50"] <= metrics["request_latency"]["p50"]
-    for file in document["files"].values():
-        assert file.startswith(str(tmp_path / "report"))
+    assert all("build/load" in file for file in document["files"].values())
 
 
 def test_the_knee_goes_into_the_lock(generator):
     """More answers than the front lets in are refused, so one request more misses the SLO."""
-    document = generator.read("bench", *TARGET, *SHORT, "--step-seconds", "1", "--write")
+    document = generator.read("bench", *TARGET, *SHORT, "--seconds", "900", "--record")
     knee = generator.entry.knee
     assert document["recorded"] == knee.model_dump(mode="json")
     assert (knee.concurrency, knee.instance_type) == (MOST, "ml.g5.xlarge")
@@ -56,28 +51,3 @@ def test_status_shows_the_component_as_it_runs(generator):
     assert component["serves"] == generator.entry.checkpoint_key and not live["drift"]
     assert component["last_update"]["result"] == "complete"
     assert "Text generators as they run" in generator.run("status", "--env", "local")
-
-
-def test_a_recommendation_is_checked_against_our_plan(generator, tmp_path):
-    account = "arn:aws:sagemaker:us-east-1:000000000000"
-    deployment = {
-        "InstanceType": "ml.g5.xlarge",
-        "InstanceCount": 1,
-        "CopyCountPerInstance": 1,
-        "EnvironmentVariables": {"SM_VLLM_TENSOR_PARALLEL_SIZE": "1"},
-    }
-    job = {
-        "AIRecommendationJobName": "chat",
-        "AIRecommendationJobArn": f"{account}:ai-recommendation-job/chat",
-        "AIRecommendationJobStatus": "Completed",
-        "ModelSource": {"S3": {"S3Uri": "s3://bucket/checkpoints/"}},
-        "OutputConfig": {"S3OutputLocation": "s3://bucket/results/"},
-        "AIWorkloadConfigIdentifier": "chat",
-        "PerformanceTarget": {"Constraints": [{"Metric": "cost"}]},
-        "RoleArn": "arn:aws:iam::000000000000:role/recommender",
-        "CreationTime": "2026-11-20T10:00:00Z",
-        "Recommendations": [{"DeploymentConfiguration": deployment}],
-    }
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    (plan,) = generator.read("recommend", *TARGET, "--import", str(tmp_path / "job.json"))
-    assert plan["holds"] and plan["instance_type"] == generator.deployment.candidate.instance_type

@@ -18,6 +18,7 @@ from onboarding import names, signature
 from onboarding.lock import LockEntry
 from onboarding.manifest import Manifest, RepackagingRecord
 from tests.fixtures.signer import Signer as Key
+from tests.fixtures.signer import provenance_statement
 from tests.unit.engine_build.bucket import Bucket, client_error
 from tests.unit.engine_build.packaging.archives import (
     manifest_without,
@@ -133,7 +134,7 @@ def test_statement_is_of_the_form_that_is_verified(archive):
     manifest = read_files(archive)[MANIFEST]
     payload = statement((MANIFEST, manifest), EVENT, BUILDER, parameters(manifest))
     finished = json.loads(payload)["predicate"]["runDetails"]["metadata"]["finishedOn"]
-    assert payload == signature.provenance_statement(
+    assert payload == provenance_statement(
         manifest_sha256=hashlib.sha256(manifest).hexdigest(),
         parameters={"model": "embedder", "engineKey": ENGINE_KEY, "precision": "auto"},
         dependencies=[

@@ -302,6 +302,14 @@ def test_refuses_what_the_image_and_the_gpu_cannot_run(backend, plans, words, tm
     assert words is None or words in faults[0]
 
 
+def test_refuses_plans_of_a_package_that_were_made_for_another_gpu(tmp_path):
+    source = "source:\n  triton_repository:\n    python_package: mine==1.0\n"
+    plans = "    plans: {gpu: L4, tensorrt: 10.16.1.11}\n"
+    text = f"name: mood\ntask: tensors\n{source}{plans}endpoint: {{instance_type: ml.g5.xlarge}}\n"
+    (fault,) = read_tree(tree(tmp_path, text)).faults
+    assert "plans.gpu' is not what ml.g5.xlarge" in str(fault)
+
+
 def test_key_follows_from_the_files_and_from_what_serves_them(tmp_path):
     found = read_tree(tree(tmp_path, model_file(DIGEST)))
     assert found.faults == ()

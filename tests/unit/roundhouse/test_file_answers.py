@@ -97,5 +97,5 @@ def test_file_gives_its_rows(tmp_path):
 def test_refuses_files_without_texts(name, content, fault, tmp_path):
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(RoundhouseError, match=f"--file .*{name}: {fault}"):
+    with pytest.raises(RoundhouseError, match=f"--input .*{name}: {fault}"):
         read_text_rows(tmp_path / name)

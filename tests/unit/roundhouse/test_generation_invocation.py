@@ -190,7 +190,7 @@ TOO_LONG = json.dumps({"error": {"message": "This model's maximum context length
          "answered 503: The engine is busy; ask again"),
         (refusal(400, "ValidationError", "Endpoint dev-chat not found."), NotReadyError,
          "`roundhouse deploy` deploys"),
-        (refusal(400, "ValidationError", NO_CAPACITY), NotReadyError, "let --wait ask again"),
+        (refusal(400, "ValidationError", NO_CAPACITY), NotReadyError, "let --wait SECONDS ask"),
     ],
 )  # fmt: skip
 def test_refuses_with_one_sentence(answer, kind, sentence):

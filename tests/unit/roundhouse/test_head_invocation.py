@@ -82,7 +82,7 @@ def test_images_are_sent_as_they_are_in_requests_of_the_largest_batch():
 
 def test_refuses_images_of_a_model_of_texts(tmp_path):
     (deployment, *_) = local_deployments(copied_tree(tmp_path))
-    with pytest.raises(UsageError, match="is of task text-embedding, and --file names images"):
+    with pytest.raises(UsageError, match="is of task text-embedding, and --input names images"):
         require_images(deployment.targets[0], [tmp_path / "a.jpg"])
 
 

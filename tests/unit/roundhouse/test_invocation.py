@@ -262,11 +262,14 @@ def require_one_sentence(result, code, pattern):
         ((EMBEDDER,), 2, "takes texts; give them as arguments"),
         ((EMBEDDER, "a", " "), 2, "text 2 is empty; give words"),
         ((EMBEDDER, NO_UNICODE), 1, "is no Unicode .*; send only what UTF-8 can write"),
-        ((EMBEDDER, "--input", "text.txt"), 2, "takes texts"),
+        ((EMBEDDER, "--input", "one.npy"), 2, "takes texts"),
         ((SIGNAL, "a"), 2, "takes arrays; give --input FILE.npz"),
         ((SIGNAL, "--input", "none.npz"), 1, "No such file or directory; allowed: .npz"),
-        ((SIGNAL, "--input", "."), 1, "Is a directory; allowed: .npz"),
-        ((SIGNAL, "--input", "text.txt"), 2, "is no file of arrays; allowed: .npz"),
+        ((SIGNAL, "--input", "."), 2, "--input .: .*; name a folder"),
+        ((SIGNAL, "--input", "text.csv"), 1, "No such file or directory; allowed: .npz"),
+        ((SIGNAL, "--input", "text.txt"), 2, "takes arrays; give --input FILE.npz"),
+        ((EMBEDDER, "a", "--input", "text.txt"), 2, "as arguments or in a file, not both"),
+        ((EMBEDDER, "--input", "rows.jsonl"), 2, "name a file with --output"),
         ((SIGNAL, "--input", "text.npz"), 1, "write plain arrays with numpy.savez"),
         ((SIGNAL, "--input", "objects.npz"), 1, "'x' of Python objects.*; write plain arrays"),
         ((SIGNAL, "--input", "complex.npz"), 1, "no complex64; allowed: texts and BOOL"),
@@ -303,6 +306,7 @@ def test_refuses_a_failed_request_in_one_sentence(invoke, words, code, pattern, 
 
 def test_right_command_line_is_answered(invoke):
     assert invoke((EMBEDDER, "a"), Answer()) == (0, "")
+    assert invoke((EMBEDDER, "--input", "text.txt"), Answer())[0] == 0
 
 
 def test_cosine():
@@ -340,7 +344,9 @@ def test_the_one_output_is_named_by_the_lock(deployments):
 
 def test_refuses_to_queue_requests_of_an_endpoint_without_a_queue(deployments):
     deployment = find_deployment(deployments, "sentence-embedder")
-    with pytest.raises(UsageError, match="is no asynchronous endpoint in local; leave --async out"):
+    with pytest.raises(
+        UsageError, match="is no asynchronous endpoint in local; give another file than"
+    ):
         asynchronous_runtime(lambda service: None, deployment, 60, print)
 
 

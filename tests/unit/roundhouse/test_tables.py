@@ -8,7 +8,6 @@ from rich.console import Console
 
 from onboarding.fault import Fault
 from roundhouse.cli.check import fault_lines
-from roundhouse.load_test.bench import load_table
 from roundhouse.report import Report, table
 from roundhouse.reports.answers import arrays_table, cosine_table
 from tests.unit.roundhouse.load_test.phases import measurement, searched, second
@@ -64,8 +63,8 @@ def test_arrays_table_shows_shape_type_and_first_values():
 
 def test_load_table_shows_every_phase():
     text = table_text(
-        load_table(
-            searched(measurement(second()), measurement(second(40.0), rate=2000.0, name="step 2"))
-        )
+        searched(
+            measurement(second()), measurement(second(40.0), rate=2000.0, name="step 2")
+        ).table()
     )
     assert "step 1" in text and "5.00 ms" in text and "held" in text and "missed" in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 
@@ -170,46 +169,6 @@ def test_refuses_a_manifest_that_the_deployment_does_not_pin(tmp_path):
     write_archive(tmp_path)
     with pytest.raises(manifest_check.Refused, match=f"but the deployment pins {'f' * 64}"):
         manifest_check.read_manifest(tmp_path, "f" * 64)
-
-
-def write_multi_architecture(root):
-    """An archive with engines for two compute capabilities, as far as the check reads it."""
-    runtime = RuntimeIdentity(name="tensorrt", version="10.16.1.11")
-    manifest = json.loads(write_archive(root, runtime=runtime).to_bytes())
-    engines = {}
-    for capability in ("8.6", "9.0"):
-        file = f"{EMBEDDER.model}/1/model_{capability.replace('.', '')}.plan"
-        (root / file).write_text(file)
-        manifest["files"][file] = hashlib.sha256(file.encode()).hexdigest()
-        engines[capability] = {"engine_file": file}
-    several = {"compute_capability": "8.6, 9.0", "engine_file": None}
-    combined = manifest | several | {"format_version": 2, "engines": engines}
-    (root / "manifest.json").write_text(json.dumps(combined))
-
-
-@pytest.mark.parametrize(("capability", "chosen"), [("8.6", "8.6"), ("9.0", "9.0"), (None, "8.6")])
-def test_engine_of_a_multi_architecture_archive_is_the_one_for_the_gpu(
-    capability, chosen, tmp_path
-):
-    write_multi_architecture(tmp_path)
-    manifest = manifest_check.verified_manifest(tmp_path, lambda: capability)
-    assert manifest["compute_capability"] == chosen
-    assert manifest["engine_file"].endswith(f"model_{chosen.replace('.', '')}.plan")
-    manifest_check.refuse_foreign_runtime(manifest, "tensorrt", "10.16.1.11", capability)
-
-
-def test_refuses_a_gpu_without_an_engine_in_a_multi_architecture_archive(tmp_path):
-    write_multi_architecture(tmp_path)
-    sentence = r"engines for compute capability 8\.6 and 9\.0, this server runs 8\.9; add one"
-    with pytest.raises(manifest_check.Refused, match=sentence):
-        manifest_check.verified_manifest(tmp_path, lambda: "8.9")
-
-
-def test_refuses_a_changed_engine_of_another_gpu(tmp_path):
-    write_multi_architecture(tmp_path)
-    (tmp_path / EMBEDDER.model / "1" / "model_90.plan").write_text("changed")
-    with pytest.raises(manifest_check.Refused, match=r"model_90\.plan has sha256"):
-        manifest_check.verified_manifest(tmp_path, lambda: "8.6")
 
 
 PROMPTS = {"texts": {"query": "find: ", "document": ""}, "default_prompt_name": "query"}

@@ -7,7 +7,6 @@ import errno
 import pytest
 
 from engine_build.errors import InputRefused
-from engine_build.packaging.combine import combine_archives
 from engine_build.packaging.engine_archive import read_engine_archive
 from onboarding.manifest import MANIFEST_NAME
 from tests.unit.engine_build.packaging.archives import ENGINE, publish_test_archive, replace_files
@@ -53,12 +52,6 @@ def test_refuses_an_archive_that_is_cut_short(one, tmp_path):
 
 def test_refuses_an_archive_that_does_not_exist(tmp_path):
     assert_refused(tmp_path / "none.tar.gz", tmp_path, "none.tar.gz is not there")
-
-
-def test_refuses_a_combined_archive(two, tmp_path):
-    combine_archives(two, tmp_path / "out.tar.gz")
-    words = "is not the manifest of one engine"
-    assert_refused(tmp_path / "out.tar.gz", tmp_path, words)
 
 
 def test_refuses_a_folder_and_names_the_archive_in_it(one, tmp_path):

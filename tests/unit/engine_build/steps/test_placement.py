@@ -20,7 +20,6 @@ from engine_build.quantization.qdq import quantize_layers
 from engine_build.steps.placement import LONGEST_SECONDS, place_layers
 from engine_build.steps.quantize import quantization_of
 from engine_build.steps.step import BuildState
-from engine_build.validated_frontier import main, validated_points
 from tests.unit.engine_build.stand_ins import StandInRunner, context
 from tests.unit.engine_build.tiny import model, sample_texts, write_tree
 
@@ -248,16 +247,6 @@ def test_a_search_choice_is_confirmed_on_the_validation_split(tools):
     )
 
 
-def test_frontier_is_evaluated_again_on_the_validation_split(tools):
-    with tools.work:
-        points = validated_points(tools)
-        again = run_steps(tools, NETWORK_STEPS).networks["int8"].facts["frontier"]
-    assert [len(point.int8) for point in points] == [point["int8_layers"] for point in again]
-    assert all(point.accuracy.samples == len(tools.request.validation) for point in points)
-    # Of random weights, whose channels hardly move, six digits tell no point from another.
-    assert points[-1].accuracy.worst >= points[0].accuracy.worst > 0.99
-
-
 def test_without_a_search_nothing_is_evaluated(wheel, tmp_path):
     root = write_tree(tmp_path / "root", model("tiny", "int8"))
     plain = context(root, tmp_path / "out", store=None, runner=StandInRunner(wheel), model="tiny")
@@ -265,8 +254,6 @@ def test_without_a_search_nothing_is_evaluated(wheel, tmp_path):
         plain.log.keep(plain.work.log_path)
         assert "frontier" not in run_steps(plain, NETWORK_STEPS).networks["int8"].facts
         assert "validation split" not in log_text(plain)
-        with pytest.raises(InputRefused, match="asks for no sensitivity_search"):
-            validated_points(plain)
 
 
 def test_refuses_a_search_without_labels_for_the_metric_accuracy(tools):
@@ -279,8 +266,3 @@ def test_refuses_a_search_without_labels_for_the_metric_accuracy(tools):
         )
         with pytest.raises(InputRefused, match=r"dataset models/data/search.txt has no labels"):
             quantization_of(by_label, state.networks["float"], state.encoder)
-
-
-def test_refuses_unknown_arguments_in_a_sentence(capsys):
-    assert main(["--wrong"]) == 1
-    assert capsys.readouterr().err.startswith("FAILED: the following arguments are required")

@@ -115,7 +115,7 @@ def test_only_names_text_generators(tmp_path):
 
 def test_refuses_a_source_without_headers(tmp_path):
     text = yaml.safe_dump(BASE | {"source": {"huggingface": BASE["source"]["huggingface"]}})
-    with pytest.raises(FaultsError, match="run `roundhouse headers chat`"):
+    with pytest.raises(FaultsError, match="run `roundhouse check --fetch-headers chat`"):
         generation_deployments(read_tree(generator_tree(tmp_path, text)), "cloud")
 
 

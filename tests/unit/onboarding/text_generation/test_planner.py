@@ -212,7 +212,7 @@ def test_model_without_headers_names_the_way_out(tmp_path):
     tree = read_tree(generator_tree(tmp_path, text))
     (plan,) = generation_plans(tree, "cloud")
     assert not tree.faults and plan.chosen is None
-    assert "`roundhouse headers`" in plan_line(plan)
+    assert "`roundhouse check --fetch-headers`" in plan_line(plan)
 
 
 def test_environment_overrides_a_generator(tmp_path):

@@ -70,10 +70,10 @@ def test_refuses_a_shell_that_cannot_reach_aws_in_one_sentence(shell, name):
     assert "\n" not in message and message[-1] in ".?"
 
 
-@pytest.mark.parametrize("verb", ["deploy", "build", "prune", "images"])
+@pytest.mark.parametrize("verb", ["deploy", "build", "prune", "build --images"])
 def test_refuses_an_address_that_is_none_before_anything_is_done(shell, monkeypatch, capsys, verb):
     shell({**KEYS, "AWS_ENDPOINT_URL": "garbage"})
-    monkeypatch.setattr("sys.argv", ["roundhouse", verb, "--env", "dev"])
+    monkeypatch.setattr("sys.argv", ["roundhouse", *verb.split(), "--env", "dev"])
     assert cli.exit_code() == 5
     message = capsys.readouterr().err
     assert (

@@ -107,12 +107,12 @@ def test_refuses_an_answer_that_is_no_xml(answers):
     "verb",
     [
         ("build", "--env", "dev"),
-        ("images", "--env", "dev"),
+        ("build", "--images", "--env", "dev"),
         ("prune", "--env", "dev"),
         ("card", "sentence-embedder", "--env", "dev"),
         ("invoke", "sentence-embedder", "--env", "dev", "a cat"),
     ],
-    ids=lambda verb: verb[0],
+    ids=lambda verb: " ".join(verb[:2]),
 )
 def test_every_verb_says_that_it_was_a_page(answers, monkeypatch, capsys, verb):
     answers({"Content-Type": "text/html"})

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+from typer.core import TyperOption
 from typer.testing import CliRunner
 
 from roundhouse.cli import app as cli
@@ -19,8 +21,8 @@ from roundhouse.text import choices
 from tests.unit.onboarding.onnx_bytes import onnx_bytes
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
-VERBS = ("new", "check", "build", "deploy", "invoke", "bench")
-VERBS += ("up", "down", "status", "images", "prune", "demo", "headers")
+VERBS = ("new", "check", "plan", "build", "deploy", "status", "invoke", "bench", "compare")
+VERBS += ("recommend", "promote", "rollback", "drift", "destroy", "prune", "up", "down", "demo")
 
 
 def _run(*words: str):
@@ -38,10 +40,25 @@ def tree(tmp_path):
     return copied_tree(tmp_path / "tree")
 
 
-def test_help_lists_every_verb_and_the_exit_codes():
+MOST_OPTIONS, MOST_IN_ALL = 12, 120
+"""Of one command, and of all together, without --help."""
+
+
+def test_help_is_one_page_of_every_verb_and_the_exit_codes():
     text = _run("--help").output
-    assert all(verb in text for verb in VERBS)
-    assert "Exit codes" in text
+    listed = text.split("Commands:")[1].split("Exit codes")[0].strip().splitlines()
+    assert [line.split()[0] for line in listed] == list(VERBS)
+    assert "Exit codes" in text and len(text.splitlines()) <= 40
+
+
+def test_commands_have_few_options():
+    commands = typer.main.get_command(cli.app).commands
+    counts = {
+        name: sum(isinstance(item, TyperOption) for item in command.params)
+        for name, command in commands.items()
+    }
+    assert {name: count for name, count in counts.items() if count > MOST_OPTIONS} == {}
+    assert sum(counts.values()) <= MOST_IN_ALL
 
 
 @pytest.mark.parametrize("verb", VERBS)

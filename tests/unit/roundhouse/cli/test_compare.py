@@ -28,21 +28,22 @@ def tree(tmp_path_factory):
         (("--demand", "0"), "--demand 0: comes to 0 requests a second; allowed is more than 0"),
         (("--demand", "many"), "--demand many: write requests and their time, such as 30000/min"),
         (("--axes", ""), "--axes: names nothing that varies; give one, such as precision"),
-        (("--precision", ","), "--precision: has no value; give one, or leave it out"),
+        (("--axes", "precision=,"), "--axes precision: has no value; give one, or leave it out"),
+        (("--axes", "colour=red"), "--axes colour: no such axis; "),
+        (("--axes", "instance_type"), "give the types, instance_type=TYPE,TYPE"),
+        (("--axes", "precision=fp17"), "--axes precision=fp17: not known; "),
         (("--axes", "colour"), "--axes colour: no such axis; "),
         (
-            ("--max-batch", NUMBERS, "--queue-delay", NUMBERS, "--axes", "max_batch,queue_delay"),
+            ("--axes", f"max_batch={NUMBERS}", "--axes", f"queue-delay={NUMBERS}"),
             "the grid has 10,000 cells, and each is built, deployed and loaded; at most 64",
         ),
         (
-            ("--instance-type", "ml.p5.4xlarge"),
-            "--instance-type ml.p5.4xlarge: SageMaker does not host it in us-east-1, only in "
+            ("--axes", "instance_type=ml.p5.4xlarge"),
+            "--axes instance_type=ml.p5.4xlarge: SageMaker does not host it in us-east-1, only in "
             "ap-northeast-1",
         ),
-        (("--instance-type", "ml.g5.xxl"), "--instance-type ml.g5.xxl: no such type; "),
-        (("--search", "0"), "--search"),
+        (("--axes", "instance_type=ml.g5.xxl"), "--axes instance_type=ml.g5.xxl: no such type; "),
         (("--slo", "0"), "--slo"),
-        (("--write", "best"), "--write best: no such candidate of these axes; "),
     ],
 )
 def test_refuses_input_that_no_comparison_has(tree, capsys, monkeypatch, words, sentence):
@@ -79,12 +80,12 @@ def test_refuses_a_model_and_an_environment_that_are_not_there(tree, capsys, mon
 
 def test_refuses_a_dry_run_of_candidates_that_check_refuses(tree, capsys, monkeypatch):
     """FP8 on an A10G; one run after the other, as both write the same tree of candidates."""
-    for form, search in (("text", ("--search", "2")), ("json", ())):
+    for form in ("text", "json"):
         # A process of the command's own has printed no document before.
         monkeypatch.setattr(report, "printed_documents", [])
-        axes = ("--axes", "precision,instances", "--precision", "fp8", "--format", form)
+        axes = ("--axes", "precision=fp8", "--axes", "instances", "--format", form)
         place = ("--env", "dev", "--root", str(tree))
-        command = ("compare", "sentence-embedder", *place, *axes, "--dry-run", *search)
+        command = ("compare", "sentence-embedder", *place, *axes, "--dry-run")
         monkeypatch.setattr(sys, "argv", ["roundhouse", *command])
         assert cli.exit_code() == 1
         shown = capsys.readouterr()

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import pytest
-
 from roundhouse.compare.cells import Candidate
-from roundhouse.compare.document import Report, document, kendall_tau, markdown, sizing_sentence
+from roundhouse.compare.document import Report, document, markdown, sizing_sentence
 from roundhouse.compare.result import (
     CellResult,
     Row,
@@ -45,7 +43,7 @@ def failure(name) -> Row:
 def report(*rows) -> Report:
     return Report(
         model="m", environment="dev", region="us-east-1", slo_ms=50.0, demand=300.0,
-        rows=ranked(rows), grid=len(rows),
+        rows=ranked(rows),
         candidate=Candidate(is_gpu=False, has_calibration=False, instance_type="ml.c7i.large"),
         controls=(Control(name="a", first=100.0, second=98.0),), machine="here",
         date="2026-11-23", prices_date=None, command="roundhouse compare m",
@@ -103,10 +101,3 @@ def test_a_measured_cell_is_read_back_and_a_broken_file_is_none(tmp_path):
     assert read_result(tmp_path, "y") is None
     (tmp_path / "x.json").write_text("{")
     assert read_result(tmp_path, "x") is None
-
-
-@pytest.mark.parametrize(
-    ("second", "tau"), [(["a", "b", "c"], 1.0), (["c", "b", "a"], -1.0), (["a", "c", "b"], 1 / 3)]
-)
-def test_kendalls_tau_is_one_for_equal_rankings(second, tau):
-    assert kendall_tau(["a", "b", "c"], second) == pytest.approx(tau)

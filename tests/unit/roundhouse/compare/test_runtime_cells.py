@@ -67,12 +67,12 @@ def test_a_refused_cell_is_not_named_where_models_are_chosen_by_label(tmp_path):
     assert set(views["dev"].models) == {"sentence-embedder"}
 
 
-def test_a_search_without_a_cell_to_measure_costs_nothing():
+def test_no_cell_to_measure_costs_nothing():
     refused = CellCost(
         name="batch1", action="no such batch", is_measured=False,
         build_minutes=0.0, build_usd=0.0, endpoint_usd=0.0,
     )  # fmt: skip
-    assert total_sentence([refused], 16) == "1 cell, none of which is to be measured: 0 USD."
+    assert total_sentence([refused]) == "1 cell, none of which is to be measured: 0 USD."
 
 
 def test_names_of_cells_are_no_other_models():

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from roundhouse.deploy.assembly import stack_artifacts, write_assembly
+from roundhouse.deploy.cdk import stack_artifacts, write_assembly
 from roundhouse.errors import NotReadyError
 
 STACK = {

@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 
 from onboarding.text_generation.checkpoint_record import record_sha256
-from roundhouse.deploy.endpoint_steps import retention_parameters
-from roundhouse.deploy.live_endpoints import require_live_component
+from roundhouse.deploy.endpoint_steps import require_live_component, retention_parameters
 from roundhouse.deploy.verification import checkpoint_fault
 from roundhouse.errors import DeployFailedError
 from tests.fixtures.signer import Signer

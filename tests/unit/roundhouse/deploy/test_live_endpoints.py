@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roundhouse.deploy.live_endpoints import alarms_in_alarm, require_live_config
+from roundhouse.deploy.endpoint_steps import alarms_in_alarm, require_live_config
 from roundhouse.errors import DeployFailedError
 from tests.unit.roundhouse.engines import copied_tree, local_deployments
 

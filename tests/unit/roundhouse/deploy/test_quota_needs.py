@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roundhouse.deploy.quota_needs import (
+from roundhouse.deploy.quotas import (
     Fleet,
     Limit,
     Quota,

@@ -12,7 +12,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from roundhouse.deploy import images
-from roundhouse.deploy.sbom import image_sbom
+from roundhouse.deploy.images import image_sbom
 from stacks.images import read_image_files
 from tests.unit.roundhouse.deploy.whole_session import image_digest, whole_session
 from tests.unit.roundhouse.engines import REPOSITORY

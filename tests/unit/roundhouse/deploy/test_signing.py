@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from onboarding.signature import parse_public_key
-from roundhouse.deploy.signing import key_text, signing_key
+from roundhouse.deploy.verification import key_text, signing_key
 from roundhouse.errors import NotReadyError
 from tests.fixtures.signer import Signer
 from tests.synth.deployments import environment

@@ -1,10 +1,9 @@
-"""A repository and a forge server for each test."""
+"""A repository for each test."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.unit.roundhouse.gitops.forge.forge_server import ForgeServer
 from tests.unit.roundhouse.gitops.generators import Chat
 from tests.unit.roundhouse.gitops.repository import Repository
 from tests.unit.roundhouse.gitops.rungs import Rungs
@@ -28,13 +27,6 @@ def repository(first_repository, tmp_path):
 @pytest.fixture
 def rungs(first_rungs, tmp_path):
     return first_rungs.copy(tmp_path / "repository")
-
-
-@pytest.fixture
-def server():
-    with ForgeServer() as found:
-        yield found
-        found.shutdown()
 
 
 @pytest.fixture

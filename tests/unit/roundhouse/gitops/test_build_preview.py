@@ -7,7 +7,7 @@ import pytest
 from onboarding.lock import write_lock_entry
 from onboarding.manifest import BuilderRecord, RepackagingRecord
 from roundhouse.deploy.builds.engines import missing_engines
-from roundhouse.gitops.build_preview import build_preview
+from roundhouse.gitops.build_estimates import build_preview
 from tests.unit.roundhouse.build_cloud import Cloud, session_of
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 

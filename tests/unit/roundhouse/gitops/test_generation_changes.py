@@ -9,9 +9,8 @@ import pytest
 from onboarding import names
 from onboarding.tree import read_tree
 from roundhouse.gitops.endpoint_facts import variant_facts
-from roundhouse.gitops.generation_changes import generation_change
-from roundhouse.gitops.plan import Change, environment_plan
-from roundhouse.gitops.plan_id import plan_inputs
+from roundhouse.gitops.plan import Change, environment_plan, generation_change
+from roundhouse.gitops.plan_document import plan_inputs
 from tests.synth.generation_cases import (
     FIXED,
     IMAGES,

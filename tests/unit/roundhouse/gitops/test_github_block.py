@@ -10,7 +10,7 @@ from onboarding.tree import read_tree
 from onboarding.yaml_text import load_yaml
 from roundhouse.cli.app import app
 from roundhouse.errors import RoundhouseError, UsageError
-from roundhouse.gitops.github_block import block_steps, environment_edits, github_spec
+from roundhouse.gitops.set_up import block_steps, environment_edits, repository_of
 from tests.unit.roundhouse.engines import copied_tree
 
 pytestmark = pytest.mark.unit
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 GITHUB = GithubSpec(repository="acme/models", repository_id=456789, owner_id=123456)
 LINE = "github: {repository: acme/models, repository_id: 456789, owner_id: 123456}"
 REQUIRED = 'name: dev\naccount: "111122223333"\nregion: eu-west-1\n'
-IDS = ("--repository", "acme/models", "--repository-id", "456789", "--owner-id", "123456")
+IDS = ("--repository", "acme@123456/models@456789")
 
 
 def edits(tree, github=GITHUB):
@@ -78,19 +78,17 @@ def test_refuses_a_file_without_lines_of_its_own(tree_of, text):
         edits(tree_of(text))
 
 
+def test_repository_has_its_numbers_or_none():
+    assert repository_of("acme@123456/models@456789") == ("acme/models", GITHUB)
+    assert repository_of("acme/models") == ("acme/models", None)
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("acme/models", 1, None), "go together; `gh api repos/acme/models"),
-        ((None, 1, 2), "go together"),
-        (("models", 1, 2), "--repository 'models'"),
-        (("acme/models", 0, 2), "--repository-id 0"),
-        (("acme/models", 1, -2), "--owner-id -2"),
-    ],
+    "text", ["models", "acme/models@1", "acme@1/models", "acme@0/models@1", "a@1/m@-2", "../x", ""]
 )
-def test_refuses_options_that_name_no_repository(options, message):
-    with pytest.raises(UsageError, match=message):
-        github_spec(*options)
+def test_refuses_what_names_no_repository(text):
+    with pytest.raises(UsageError, match=r"--repository .*: give OWNER/NAME, or OWNER@ID/NAME@ID"):
+        repository_of(text)
 
 
 def test_steps_name_each_file_and_the_command_for_the_numbers(tree_of):
@@ -99,18 +97,18 @@ def test_steps_name_each_file_and_the_command_for_the_numbers(tree_of):
     assert line == "environments/dev.yaml: add `" + (
         "github: {repository: acme/models, repository_id: ID, owner_id: OWNER_ID}`."
     )
-    assert "gh api repos/acme/models --jq '.id,.owner.id'" in command
-    assert "this command with --repository acme/models" in command
+    assert "gh api repos/acme/models --jq" in command
+    assert "this command with that as --repository" in command
 
 
 @pytest.fixture
 def init(tmp_path):
-    """Run `gitops init` on a copy of the repository's files."""
+    """Run `new --workflows` on a copy of the repository's files."""
     tree = copied_tree(tmp_path)
 
     def run(*options):
-        words = ["gitops", "init", "--owners", "@acme/a", "--root", str(tree), *options]
-        return CliRunner().invoke(app, words)
+        words = ["new", "--workflows", "github", "--owners", "@acme/a", "--root", str(tree)]
+        return CliRunner().invoke(app, [*words, *options])
 
     run.tree = tree
     return run

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from typer.testing import CliRunner
 
 from onboarding.tree import read_tree
 from roundhouse.cli.app import app
-from roundhouse.gitops.pipeline import pipeline_environments
+from roundhouse.errors import RoundhouseError
+from roundhouse.gitops.set_up import pipeline_environments
 
 pytestmark = pytest.mark.unit
 
@@ -49,10 +52,20 @@ def test_roles_are_named_by_environment_and_purpose(environments):
     assert 3600 <= dev.session_seconds <= 21_600
 
 
-def test_environments_whose_files_name_a_repository_have_roles(environments, tmp_path):
+def test_environments_are_listed_for_workflows(environments, tmp_path):
     environments({"dev": None, "prod": "dev"})
     with (tmp_path / "environments" / "prod.yaml").open("a") as file:
         file.write("github: {repository: acme/models, repository_id: 1, owner_id: 2}\n")
-    words = ["environments", "--root", str(tmp_path)]
-    names = [CliRunner().invoke(app, [*words, *more]).output.split() for more in ((), ("--roles",))]
-    assert names == [["dev", "prod"], ["prod"]]
+    words = ["status", "--environments", "--root", str(tmp_path)]
+    assert CliRunner().invoke(app, words).output.split() == ["dev", "prod"]
+    found = json.loads(CliRunner().invoke(app, [*words, "--format", "json"]).output)
+    assert [(item["name"], item["has_roles"]) for item in found] == [("dev", False), ("prod", True)]
+    assert CliRunner().invoke(app, [*words, "--env", "prod"]).output.split() == ["prod"]
+
+
+def test_refuses_an_environment_that_workflows_do_not_deploy(environments, tmp_path):
+    environments({"local": None, "dev": None})
+    words = ["status", "--environments", "--root", str(tmp_path), "--env"]
+    for name in ("local", "prod"):
+        with pytest.raises(RoundhouseError, match=f"No environment '{name}' that workflows deploy"):
+            CliRunner().invoke(app, [*words, name], catch_exceptions=False)

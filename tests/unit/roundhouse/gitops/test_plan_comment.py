@@ -15,8 +15,7 @@ from roundhouse.gitops.markdown import MOST_CHARACTERS, markdown
 from roundhouse.gitops.plan_comment import (
     COMMENT_MARKER,
     comment,
-    comment_on_pull_request,
-    merge_plans,
+    require_head,
 )
 from roundhouse.gitops.plan_document import Plan
 from tests.unit.roundhouse.gitops.plans import endpoint, plan
@@ -154,46 +153,12 @@ def test_markdown_shows_words_as_they_are(words):
 def test_plans_of_two_environments_are_one_comment():
     one, two = plan(endpoint("a")), plan(endpoint("b"))
     renamed = two.environments[0].model_copy(update={"environment": "prod"})
-    text = comment(merge_plans([one, two.model_copy(update={"environments": (renamed,)})]))
+    text = comment(one.model_copy(update={"environments": (*one.environments, renamed)}))
     assert "Roundhouse · dev" in text
     assert "Roundhouse · prod" in text
 
 
-def test_refuses_plans_of_two_commits_and_of_one_environment_twice():
-    with pytest.raises(RoundhouseError, match="different commits"):
-        merge_plans([plan(), plan(ref="other")])
-    with pytest.raises(RoundhouseError, match="dev: planned twice"):
-        merge_plans([plan(), plan()])
-
-
-class OnePullRequest:
-    """A forge with one open pull request, number 7."""
-
-    def __init__(self, head):
-        self.head, self.comments = head, []
-
-    def pull_requests(self, head):
-        return [7] if head == self.head else []
-
-    def upsert_comment(self, pull_request, marker, body):
-        self.comments.append((pull_request, marker, body))
-        return "https://forge.example/7"
-
-
 HEAD = "a" * 40
-
-
-def test_comment_is_written_to_the_pull_request_with_that_head():
-    forge = OnePullRequest(HEAD)
-    assert comment_on_pull_request(forge, [plan()], HEAD, None) == "https://forge.example/7"
-    assert comment_on_pull_request(forge, [plan()], HEAD, 7) == "https://forge.example/7"
-    assert forge.comments == [(7, COMMENT_MARKER, comment(plan()))] * 2
-
-
-def test_head_that_no_pull_request_has_any_more_gets_no_comment():
-    forge = OnePullRequest("b" * 40)
-    assert comment_on_pull_request(forge, [plan()], HEAD, None) is None
-    assert forge.comments == []
 
 
 def dirty() -> Plan:
@@ -201,16 +166,17 @@ def dirty() -> Plan:
     return whole.model_copy(update={"head": whole.head.model_copy(update={"dirty": True})})
 
 
+def test_plan_of_the_head_is_taken():
+    require_head(plan(), HEAD)
+
+
 @pytest.mark.parametrize(
-    ("planned", "head", "number", "message"),
+    ("planned", "head", "message"),
     [
-        (plan(), "b" * 40, None, "the pull request's head is 'bbb"),
-        (dirty(), HEAD, None, "with files that are not committed"),
-        (plan(), HEAD, 8, "Pull request 8 is not open with head aaaaaaaaaaaa"),
+        (plan(), "b" * 40, "the pull request's head is 'bbb"),
+        (dirty(), HEAD, "with files that are not committed"),
     ],
 )
-def test_refuses_a_plan_of_another_head(planned, head, number, message):
-    forge = OnePullRequest(HEAD)
+def test_refuses_a_plan_of_another_head(planned, head, message):
     with pytest.raises(RoundhouseError, match=message):
-        comment_on_pull_request(forge, [planned], head, number)
-    assert forge.comments == []
+        require_head(planned, head)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from roundhouse.errors import RoundhouseError
-from roundhouse.gitops.plan_file import read_plan_file
+from roundhouse.gitops.plan_document import read_plan_file
 from tests.unit.roundhouse.gitops.plans import endpoint, plan
 
 pytestmark = pytest.mark.unit

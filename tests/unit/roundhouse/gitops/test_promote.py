@@ -10,6 +10,7 @@ from onboarding.promotion import promotion_path, read_promotion
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.errors import BuildFailedError, DeployFailedError, RoundhouseError
+from roundhouse.gitops.promote import promotion_markdown
 from roundhouse.paths import find_paths
 from tests.unit.roundhouse.gitops.repository import BUDGET, ROOT, git
 from tests.unit.roundhouse.gitops.rungs import BUCKETS, MODELS, NOW, keys
@@ -28,6 +29,9 @@ def test_promotion_copies_by_digest_pins_the_commit_and_holds_the_evidence(rungs
     assert set(promotion.engines) == set(MODELS)
     evidence = promotion.evidence["model-001"]
     assert (evidence.endpoint, evidence.requests_per_second) == ("dev-model-001", 100)
+    lines = promotion_markdown(promotion).splitlines()
+    assert lines[0].startswith(f"`prod` deploys commit {commit[:12]}, engines by digest from `dev`")
+    assert "| model-001 | dev-model-001 | ml.g5.xlarge | 100 | 50 | 2026-11-20 | 60 |" in lines
     records = [key.endswith("lock-entry.json") for key in rungs.s3.copies if "engines/" in key]
     assert records == [False, True] * 2
 

@@ -12,7 +12,7 @@ from onboarding.text_generation.checkpoint_lock import (
     write_checkpoint_entry,
 )
 from onboarding.tree import read_tree
-from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
+from roundhouse.deploy.builds.requests import missing_checkpoints
 from roundhouse.deploy.builds.source import named_files
 from roundhouse.errors import BuildFailedError, DeployFailedError
 from roundhouse.gitops.rollback import earlier_promotion

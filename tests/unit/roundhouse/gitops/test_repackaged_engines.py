@@ -8,7 +8,7 @@ from onboarding.lock import read_lock, write_lock_entry
 from onboarding.manifest import RepackagingRecord
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
-from roundhouse.deploy.builds.engine_requests import compile_route
+from roundhouse.deploy.builds.requests import compile_route
 from roundhouse.gitops.plan_comment import comment
 from roundhouse.gitops.plan_text import headline, notes, sections
 from tests.unit.roundhouse.engines import plan_files

@@ -6,10 +6,10 @@ import pytest
 
 from onboarding.tree import read_tree
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
-from roundhouse.gitops.pipeline import pipeline_environments
 from roundhouse.gitops.set_up import (
     github_steps,
     gitlab_steps,
+    pipeline_environments,
     pipeline_files,
     write_pipeline,
 )

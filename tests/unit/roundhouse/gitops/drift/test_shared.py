@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from onboarding.environment_spec import EnvironmentSpec
-from roundhouse.gitops.drift.difference import differ_of
+from roundhouse.gitops.drift.environment import drift_markdown
 from roundhouse.gitops.drift.shared import shared_drift
-from roundhouse.gitops.drift.stack import DeployedStack
+from roundhouse.gitops.drift.stack import DeployedStack, Difference, differ_of
+from roundhouse.gitops.markdown import MOST_CHARACTERS
 from stacks.access import arns
 from stacks.slack import slack_channel
 
@@ -84,3 +85,15 @@ def test_slack_channel_with_another_guardrail_or_topic_is_drift():
 def test_slack_channel_that_is_gone_is_drift():
     ((what, (_, live)),) = differences().items()
     assert what.startswith("SlackChannelConfiguration") and live is None
+
+
+def test_drift_is_one_text_within_the_forges_limit():
+    assert drift_markdown("dev", ()) == "dev is as deployed."
+    given = {"endpoint": "tiny", "deployed": 1.0, "live": "@acme <b>"}
+    found = [Difference(what=f"weight {number} " + "x" * 100, **given) for number in range(900)]
+    text = drift_markdown("dev", found[:1])
+    assert text.startswith("1 thing of dev changed by hand, or no file names any more.")
+    assert f"| tiny | weight 0 {'x' * 100} | " in text
+    assert "@acme" not in text and "<b>" not in text.replace("\\<", "")
+    long = drift_markdown("dev", found)
+    assert len(long) <= MOST_CHARACTERS and "cut at 65,000 characters" in long

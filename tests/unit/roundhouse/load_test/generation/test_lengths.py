@@ -62,7 +62,7 @@ def test_profiles_are_aws_own():
 
 @pytest.mark.parametrize("text", ["", "chats", "512", "512:", "0:5", "5:-1", "a:b"])
 def test_refuses_other_lengths(text):
-    with pytest.raises(RoundhouseError, match=r"--lengths .*: give PROMPT:OUTPUT"):
+    with pytest.raises(RoundhouseError, match=r"--input .*: give PROMPT:OUTPUT"):
         parse_lengths(text, None)
 
 

@@ -1,4 +1,4 @@
-"""Metrics of answers with known times, in AIPerf's and in vLLM's definitions."""
+"""Metrics of answers with known times, in AIPerf's and in vLLM's definitions; verdicts on them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from array import array
 
 import pytest
 
+from roundhouse.load_test.generation.load_test import hopeless
 from roundhouse.load_test.generation.measurement import (
     AnswerTimes,
     GenerationMeasurement,
     GenerationSlo,
+    generation_verdict,
     metrics,
 )
 from roundhouse.load_test.generation.stream import TokenTimes
-from roundhouse.load_test.measurement import Answer
+from roundhouse.load_test.measurement import Answer, Outcome
 from roundhouse.load_test.options import closed_phase
 
 SLO = GenerationSlo(ttft_ms=300, itl_ms=60)
@@ -96,3 +98,51 @@ def test_of_no_answer_nothing_is_known():
     found = metrics(measurement(errors=3))
     assert found["request_count"]["avg"] == 0 and found["error_request_count"]["avg"] == 3
     assert "time_to_first_token" not in found
+
+
+def answers(count, *, ttft=0.1, gap=0.01, late=0):
+    """Return answers of three tokens, `late` of them with four times the TTFT."""
+    pairs = [(number, ttft * (4 if number < late else 1)) for number in range(count)]
+    return [
+        (float(due), (due + first, due + first + gap, due + first + 2 * gap), 10, 3)
+        for due, first in pairs
+    ]
+
+
+def test_both_percentiles_within_the_slo_hold():
+    verdict = generation_verdict(measurement(*answers(200, late=9)), SLO)
+    assert verdict.outcome is Outcome.held
+    assert "TTFT p95" in verdict.reason and "ITL p95" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [
+        (measurement(*answers(200, late=20)), "TTFT p95 400 ms above 300 ms"),
+        (measurement(*answers(200, gap=0.07)), "ITL p95 70.0 ms above 60 ms"),
+        (measurement(*answers(30, ttft=0.5)), "TTFT p50 500 ms above 300 ms"),
+        (measurement(*answers(200), errors=1), "1 error: HTTP 503"),
+    ],
+    ids=["first token", "between tokens", "few answers, all late", "errors"],
+)
+def test_a_phase_misses(phase, reason):
+    verdict = generation_verdict(phase, SLO)
+    assert (verdict.outcome, verdict.reason) == (Outcome.missed, reason)
+
+
+def test_refuses_a_verdict_on_too_few_answers():
+    verdict = generation_verdict(measurement(*answers(150, late=20)), SLO)
+    assert (verdict.outcome, verdict.reason) == (Outcome.unproven, "150 answers; p95 needs 200")
+
+
+def test_the_tools_own_load_is_not_the_servers_miss():
+    phase = measurement(*answers(200, late=20))
+    phase.seconds_seen[0].cpu_share = 0.99
+    assert generation_verdict(phase, SLO).outcome is Outcome.tool
+
+
+def test_a_step_whose_median_misses_by_far_is_ended():
+    assert hopeless(measurement(*answers(20, ttft=0.7))) == "TTFT p50 above 600 ms"
+    assert hopeless(measurement(*answers(20, gap=0.13))) == "ITL p50 above 120 ms"
+    assert hopeless(measurement(*answers(20, ttft=0.5))) is None
+    assert hopeless(measurement(*answers(3, ttft=9))) is None

@@ -15,29 +15,27 @@ from onboarding.text_generation.checkpoint_lock import (
     write_checkpoint_entry,
 )
 from onboarding.tree import read_tree
-from roundhouse.errors import RoundhouseError, UsageError
-from roundhouse.load_test.generation.bench import GenerationReport
-from roundhouse.load_test.generation.measurement import GenerationSlo
-from roundhouse.load_test.generation.options import GenerationOptions
-from roundhouse.load_test.generation.recording import knee_fault, record, served_copies
+from roundhouse.errors import RoundhouseError
+from roundhouse.load_test.bench import LoadReport
+from roundhouse.load_test.generation.measurement import GenerationSlo, generation_verdict
 from roundhouse.load_test.generation.requests import WordTokens
 from roundhouse.load_test.generation.result import GenerationResult
-from roundhouse.load_test.generation.verdict import generation_verdict
-from roundhouse.load_test.options import closed_phase
+from roundhouse.load_test.options import LoadOptions, closed_phase
+from roundhouse.load_test.recording import knee_fault, record_load
 from roundhouse.load_test.result import Circumstances
 from roundhouse.load_test.saturation import Step
+from roundhouse.load_test.served_engine import served_copies
 from roundhouse.paths import Paths
 from roundhouse.report import Report
 from roundhouse.session import Session
 from tests.unit.onboarding.text_generation.entries import checkpoint_entry
 from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
-from tests.unit.roundhouse.load_test.generation.test_measurement import measurement
-from tests.unit.roundhouse.load_test.generation.test_verdict import answers
+from tests.unit.roundhouse.load_test.generation.test_measurement import answers, measurement
 
 BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
 HERE = Circumstances(machine="a machine", date="2026-01-02 03:04 UTC", python="3.11")
 SLO = GenerationSlo(ttft_ms=300, itl_ms=60)
-OPTIONS = GenerationOptions(endpoint="chat", env="cloud", record=True)
+OPTIONS = LoadOptions(endpoint="chat", env="cloud", record=True)
 
 
 class SageMaker:
@@ -103,7 +101,7 @@ def phase(count, **changes):
 
 def search(*phases, **changes) -> GenerationResult:
     steps = [Step(rate=item.phase.start, outcome=item.verdict.outcome) for item in phases]
-    test = SimpleNamespace(slo=SLO, options=OPTIONS)
+    test = SimpleNamespace(slo=SLO, options=OPTIONS, phases=())
     return GenerationResult(
         test=test, phases=phases, steps=steps, circumstances=HERE, tokens=WordTokens(), **changes
     )
@@ -114,21 +112,21 @@ EXACT = (phase(8), phase(8), phase(9, ttft=0.5), phase(9, ttft=0.5))
 
 def bench_of(result, later=None):
     def run(paths, report, options):
-        return GenerationReport(result=result, page=paths.build / "load" / "page.html")
+        return LoadReport(result=result, page=paths.build / "load" / "page.html")
 
     return run
 
 
 def test_knee_of_one_copy_is_written_into_the_lock(subject):
     sagemaker = SageMaker(subject.entry.prefix)
-    done = record(session(subject, sagemaker), OPTIONS, run=bench_of(search(*EXACT)))
+    done = record_load(session(subject, sagemaker), OPTIONS, run=bench_of(search(*EXACT)))
     lock = read_generation_lock(subject.root / subject.environment.locks, "chat")
     (entry,) = lock.checkpoints.values()
-    assert entry.knee == done.knee
-    assert (done.knee.concurrency, done.knee.instance_type) == (4, "ml.g6e.2xlarge")
-    assert (done.knee.ttft_p95_ms, done.knee.itl_p95_ms) == pytest.approx((100, 10))
-    assert done.knee.plan_key == subject.deployment.plan_key
-    assert (done.knee.endpoint, done.knee.date) == ("cloud-chat", "2026-01-02")
+    assert entry.knee == done.entry
+    assert (done.entry.concurrency, done.entry.instance_type) == (4, "ml.g6e.2xlarge")
+    assert (done.entry.ttft_p95_ms, done.entry.itl_p95_ms) == pytest.approx((100, 10))
+    assert done.entry.plan_key == subject.deployment.plan_key
+    assert (done.entry.endpoint, done.entry.date) == ("cloud-chat", "2026-01-02")
     assert "answers 4 requests at once" in done.summary
 
 
@@ -155,16 +153,25 @@ def test_refuses_an_endpoint_that_changed_during_the_load(subject):
         return bench_of(search(*EXACT))(paths, report, options)
 
     with pytest.raises(RoundhouseError, match="changed during the load test; nothing was recorded"):
-        record(session(subject, sagemaker), OPTIONS, run=run)
+        record_load(session(subject, sagemaker), OPTIONS, run=run)
     lock = read_generation_lock(subject.root / subject.environment.locks, "chat")
     assert [entry.knee for entry in lock.checkpoints.values()] == [None]
+
+
+def test_what_was_proven_is_recorded_with_that_word_beside_it(subject):
+    sagemaker = SageMaker(subject.entry.prefix)
+    proven = search(phase(8), ended="the 180 s of the search were over")
+    done = record_load(session(subject, sagemaker), OPTIONS, run=bench_of(proven))
+    assert (done.entry.concurrency, done.entry.tool) == (4, "roundhouse bench, proven, 2 copies")
+    assert "within the SLO (proven; more may hold): goodput" in done.summary
+    assert "Proven: 8 requests at once" in proven.headline
+    assert "More may hold: the 180 s of the search were over." in proven.headline
 
 
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
         (search(phase(8, ttft=0.5), phase(8, ttft=0.5)), "no number of requests at once"),
-        (search(phase(8), phase(8)), "only that 8 requests at once hold"),
         (dataclasses.replace(search(*EXACT), broken_off=True), "broken off"),
     ],
 )
@@ -172,12 +179,12 @@ def test_refuses_what_is_no_knee(subject, result, reason):
     assert reason in knee_fault(result)
     sagemaker = SageMaker(subject.entry.prefix)
     with pytest.raises(RoundhouseError, match=reason):
-        record(session(subject, sagemaker), OPTIONS, run=bench_of(result))
+        record_load(session(subject, sagemaker), OPTIONS, run=bench_of(result))
 
 
 def test_refuses_a_generator_without_a_checkpoint(subject):
     (subject.root / subject.environment.locks / "chat.lock.yaml").unlink()
     with pytest.raises(RoundhouseError, match="has no checkpoint to serve"):
-        record(session(subject, None), OPTIONS, run=None)
-    with pytest.raises(UsageError, match="no such text generator"):
-        record(session(subject, None), dataclasses.replace(OPTIONS, endpoint="x"), run=None)
+        record_load(session(subject, None), OPTIONS, run=None)
+    with pytest.raises(RoundhouseError, match="'x': no such endpoint in this environment"):
+        record_load(session(subject, None), dataclasses.replace(OPTIONS, endpoint="x"), run=None)

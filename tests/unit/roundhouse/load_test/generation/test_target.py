@@ -52,7 +52,7 @@ def test_refuses_what_is_no_address():
     ],
 )
 def test_stream_of_invocations_is_signed_and_names_its_component(kind, headers):
-    target = endpoint_target(ENVIRONMENT, spec(kind), RUNTIME, None)
+    target = endpoint_target(ENVIRONMENT, spec(kind), RUNTIME)
     assert target.destination.url == f"{RUNTIME}/endpoints/dev-chat/invocations-response-stream"
     assert target.destination.headers == headers
     assert (target.destination.region, target.is_framed, target.model) == (
@@ -60,15 +60,3 @@ def test_stream_of_invocations_is_signed_and_names_its_component(kind, headers):
         True,
         "chat",
     )
-
-
-@pytest.mark.parametrize(
-    ("kind", "component"),
-    [("inference-component", "/inference-components/dev-chat"), ("model", "")],
-)
-def test_openai_path_has_a_bearer_token(kind, component):
-    target = endpoint_target(ENVIRONMENT, spec(kind), RUNTIME, "key")
-    path = f"/endpoints/dev-chat{component}/openai/v1/chat/completions"
-    assert target.destination.url == RUNTIME + path
-    assert target.destination.headers == {"Authorization": "Bearer key"}
-    assert target.sign() is None and not target.is_framed

@@ -1,1 +1,0 @@
-"""Engines, networks and checkpoints that no lock names."""

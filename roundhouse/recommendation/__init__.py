@@ -1,1 +1,0 @@
-"""`roundhouse recommend`: SageMaker Inference Recommender's jobs beside our own measurements."""
