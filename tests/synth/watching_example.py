@@ -65,12 +65,12 @@ def _row(alarm: Alarm, back: set[bool]) -> tuple[str, ...]:
 
 
 def _subject(watched: Metric | Computed) -> str:
-    if isinstance(watched, Metric):
-        return f"{watched.name}, {watched.statistic}"
-    of = ", ".join(
-        f"{name}: {metric.name} {metric.statistic}" for name, metric in watched.metrics.items()
-    )
-    return f"`{watched.expression}` ({of})"
+    """The metrics, each with its statistics; what metric math makes of them, the example says."""
+    metrics = (watched,) if isinstance(watched, Metric) else watched.metrics.values()
+    statistics: dict[str, list[str]] = {}
+    for metric in metrics:
+        statistics.setdefault(metric.name, []).append(metric.statistic)
+    return "; ".join(f"{name}: {', '.join(found)}" for name, found in statistics.items())
 
 
 def _period(watched: Metric | Computed) -> int:
