@@ -10,13 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onboarding.signature import SIGNERS_VARIABLE
-from onboarding.values import Value
 
 DEFAULT_MODEL = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
+"""Of a single model: a text model's archive holds three folders on a GPU, and `serve` refuses to
+choose among them."""
 LOG_VERBOSE = "SAGEMAKER_TRITON_LOG_VERBOSE"
+"""On by default, and the verbose log tells of every request."""
 PING_MODE = "SAGEMAKER_TRITON_PING_MODE"
+"""`serve` sets it (`live` for several models) but does not export it.
+
+Only a variable that is in the environment already reaches Triton. Without it, one model that fails
+to load makes a whole multi-model server unhealthy for good.
+"""
 ADDITIONAL_ARGS = "SAGEMAKER_TRITON_ADDITIONAL_ARGS"
 ALLOW_METRICS = "SAGEMAKER_TRITON_ALLOW_METRICS"
+"""Triton's Prometheus metrics are off by default."""
 METRICS_PORT = "SAGEMAKER_TRITON_METRICS_PORT"
 SAFE_PORT = "23000"
 """The first of the ports that SageMaker leaves to a container, 23000 to 23999.
@@ -25,83 +33,21 @@ SAFE_PORT = "23000"
 does.
 """
 COMPLETE = "--disable-auto-complete-config"
+"""Generated configurations are complete; completing them starts every python backend twice."""
 VERSION_COMPATIBLE = "--backend-config=tensorrt,version-compatible=true"
+"""Triton runs the code inside such a plan with this option only; the plans are ours."""
 MODEL_FOLDER = "/opt/ml/model"
 """Where SageMaker unpacks the archive of a single model."""
 LOAD_MODEL = "--load-model="
+"""Triton loads by itself the models of an `ensemble_scheduling`, and none that code calls."""
 PLUGINS = "--backend-config=tensorrt,plugins="
+"""Libraries that the TensorRT backend loads before its first plan.
+
+The image has checked the archive's signature by then.
+"""
 RESPONSE_CACHE_BYTES = 64 * 2**20
 RESPONSE_CACHE = f"--cache-config=local,size={RESPONSE_CACHE_BYTES}"
-
-
-class Variable(Value):
-    """One variable as the documents show it."""
-
-    name: str
-    value: str
-    reason: str
-
-
-VARIABLES = (
-    Variable(
-        name=DEFAULT_MODEL,
-        value="the model's name; single model only",
-        reason="a text model's archive holds three folders on a GPU, and `serve` refuses to "
-        "choose among them",
-    ),
-    Variable(
-        name=LOG_VERBOSE,
-        value="`false`",
-        reason="on by default, and the verbose log tells of every request",
-    ),
-    Variable(
-        name=PING_MODE,
-        value="`ready`",
-        reason="`serve` sets it (`live` for several models) but does not export it: only a "
-        "variable that is in the environment "
-        "already reaches Triton. Without it, one model that fails to load makes a whole "
-        "multi-model server unhealthy for good",
-    ),
-    Variable(
-        name=ADDITIONAL_ARGS,
-        value=f"`{COMPLETE}`",
-        reason="generated configurations are complete; completing them starts every python "
-        "backend twice",
-    ),
-    Variable(
-        name=f"{ADDITIONAL_ARGS}, more",
-        value=f"`{VERSION_COMPATIBLE}`, with a version-compatible plan",
-        reason="Triton runs the code inside such a plan with this option only; the plans are ours",
-    ),
-    Variable(
-        name=f"{ADDITIONAL_ARGS}, more",
-        value=f"`{PLUGINS}{MODEL_FOLDER}/NAME.so;…`, with `plugins`",
-        reason="the TensorRT backend loads them before its first plan; the image has checked the "
-        "archive's signature by then",
-    ),
-    Variable(
-        name=f"{ADDITIONAL_ARGS}, more",
-        value=f"`{LOAD_MODEL}NAME …`, with `source.triton_repository`",
-        reason="Triton loads by itself the models of an `ensemble_scheduling`, and none that code "
-        "calls",
-    ),
-    Variable(
-        name=f"{ADDITIONAL_ARGS}, more",
-        value=f"`{RESPONSE_CACHE}`, with `response_cache: true`",
-        reason="a model's response cache has no effect where the server has none",
-    ),
-    Variable(
-        name=ALLOW_METRICS,
-        value="`true`, with `metrics: {detailed: true}`",
-        reason="Triton's Prometheus metrics are off by default",
-    ),
-    Variable(
-        name=METRICS_PORT,
-        value=f"`{SAFE_PORT}`, beside it",
-        reason="SageMaker's range is 23000 to 23999, and `serve` refuses its own default, 8002",
-    ),
-)
-"""The variables of `serve_environment`, for the documents."""
+"""A model's response cache has no effect where the server has none."""
 
 
 def serve_environment(

@@ -1,4 +1,4 @@
-"""Alarms on failed requests; the servers differ in whose fault a status names (docs/servers.md)."""
+"""Alarms on failed requests; the servers differ in whose fault a status names (docs/serving.md)."""
 
 from __future__ import annotations
 

@@ -1,72 +1,57 @@
 """The table of differences between the servers, generated from the exchanges of the suite.
 
 `python -m tests.contract.differences`. `--write` puts it between the markers of
-docs/reference/servers.md; without it, a stale document is reported and the exit status is 1.
+docs/serving.md; without it, a stale document is reported and the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from onboarding.serve_environment import VARIABLES
 from tests.contract.exchanges import TABLES
 from tests.contract.replies import TITLES, Exchange
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "servers.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
 
 
 def table(name: str, exchanges: Sequence[Exchange], kinds: tuple[str, ...]) -> Iterable[str]:
-    """What differs, one request a row, and in one line what does not."""
-    unlike, alike = [], []
+    """What differs, one request a row; nothing where all servers reply alike."""
+    rows = []
     for exchange in exchanges:
-        replies = {str(exchange.replies[kind]) for kind in exchange.kinds(kinds)}
-        if len(replies) > 1:
+        if len({str(exchange.replies[kind]) for kind in exchange.kinds(kinds)}) > 1:
             cells = (str(exchange.replies.get(kind, "-")) for kind in kinds)
-            unlike.append(f"| {exchange.name} | {' | '.join(cells)} |")
-        elif replies:
-            alike.append(f"{exchange.name} ({replies.pop()})")
-    if unlike:
+            rows.append(f"| {exchange.name} | {' | '.join(cells)} |")
+    if rows:
         yield from ("", f"| {name} | {' | '.join(TITLES[kind] for kind in kinds)} |")
-        yield from (f"|---{'|---' * len(kinds)}|", *unlike)
-    if alike:
-        line = f"*{name}, alike wherever they apply:* {'; '.join(alike)}."
-        yield from ("", textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False))
+        yield from (f"|---{'|---' * len(kinds)}|", *rows)
+
+
+SAGEMAKER_ONLY = ("Paths", "Loading")
+"""Tables of requests that SageMaker makes and no client."""
 
 
 def differences() -> str:
-    """Every table."""
-    return "\n".join(line for rows in TABLES for line in table(*rows)).strip("\n")
+    """Every table of requests that clients make."""
+    shown = (rows for rows in TABLES if rows[0] not in SAGEMAKER_ONLY)
+    return "\n".join(line for rows in shown for line in table(*rows)).strip("\n")
 
 
-def variables() -> str:
-    """The environment of `serve`, one variable a row."""
-    rows = (
-        f"| `{variable.name}` | {variable.value} | {variable.reason} |" for variable in VARIABLES
-    )
-    return "\n".join(("| variable | value | reason |", "|---|---|---|", *rows))
-
-
-GENERATED = {"differences": differences, "variables": variables}
-"""What stands between the markers of each name."""
+START, END = "<!-- differences: generated -->\n", "<!-- differences: end -->"
 
 
 def fill_in(document: str) -> str:
-    """The document with everything generated in its place.
+    """Return the document with the tables in their place.
 
     Raises ValueError when a marker is missing.
     """
-    for name, generate in GENERATED.items():
-        start, end = f"<!-- {name}: generated -->\n", f"<!-- {name}: end -->"
-        before, opening, rest = document.partition(start)
-        _, closing, after = rest.partition(end)
-        if not opening or not closing:
-            raise ValueError(f"the document lacks the markers {start.strip()} and {end}")
-        document = f"{before}{start}{generate()}\n{end}{after}"
-    return document
+    before, opening, rest = document.partition(START)
+    _, closing, after = rest.partition(END)
+    if not opening or not closing:
+        raise ValueError(f"the document lacks the markers {START.strip()} and {END}")
+    return f"{before}{START}{differences()}\n{END}{after}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

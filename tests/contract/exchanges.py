@@ -2,7 +2,7 @@
 
 Loading and pressure have modules of their own; nowhere else are the servers' differences written.
 `test_exchanges` and `test_pressure` send all of it; `differences` makes the tables of
-docs/reference/servers.md from it.
+docs/serving.md from it.
 """
 
 from __future__ import annotations

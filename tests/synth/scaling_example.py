@@ -1,4 +1,4 @@
-"""The worked examples of docs/scaling.md, made by the code they explain.
+"""The worked examples of docs/endpoints.md, made by the code they explain.
 
 `python -m tests.synth.scaling_example --write`.
 """
@@ -15,7 +15,7 @@ from onboarding.memory_findings import memory_notes, placement_change
 from stacks.scaling.resources import scaling_resources
 from tests.synth.deployments import ROOT, one, with_locks
 
-DOCUMENT = ROOT / "docs" / "scaling.md"
+DOCUMENT = ROOT / "docs" / "endpoints.md"
 BLOCK = re.compile(
     r"(<!-- example: (?P<name>[a-z-]+) -->\n```[a-z]*\n)(?P<text>.*?)(\n```)", re.DOTALL
 )

@@ -113,7 +113,7 @@ def test_multi_model_mode_is_as_sagemaker_sets_it(text, expected):
 
 
 def test_every_variable_is_documented():
-    document = (ROOT / "docs" / "reference" / "python-server.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     assert not [name for name in VARIABLES if f"`{name}`" not in document]
 
 

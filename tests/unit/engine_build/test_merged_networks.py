@@ -1,4 +1,4 @@
-"""The example that docs/servers.md offers instead of an ensemble: two networks merged into one."""
+"""The example that docs/serving.md offers instead of an ensemble: two networks merged into one."""
 
 from __future__ import annotations
 

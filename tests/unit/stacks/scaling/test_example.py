@@ -1,4 +1,4 @@
-"""docs/scaling.md shows what the code derives."""
+"""docs/endpoints.md shows what the code derives."""
 
 from __future__ import annotations
 
