@@ -71,7 +71,7 @@ def _construct_class(resource_type: str) -> type[Any]:
     """Return a class that creates an L1 construct by its name in aws-cdk-lib.
 
     Importing `aws_cdk.aws_sagemaker` and `aws_cdk.aws_codebuild` takes 250 MB and 3 s, and their
-    constructors check types by reflection: docs/decisions/0016.
+    constructors check types by reflection: docs/decisions, 16.
     """
     _, service, name = resource_type.split("::")
     return type(f"Cfn{name}", (), {"__jsii_type__": f"aws-cdk-lib.{MODULES[service]}.Cfn{name}"})

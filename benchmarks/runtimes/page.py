@@ -1,4 +1,4 @@
-"""`python -m benchmarks.runtimes.page`: docs/benchmarks/runtimes.md, from the JSON beside it.
+"""`python -m benchmarks.runtimes.page`: the tables of docs/benchmarks/README.md, from its JSON.
 
 Several files of one machine are runs on different hosts: a cell shows the median of their values
 and, in brackets, the span from their lowest to their highest interval.
@@ -7,6 +7,7 @@ and, in brackets, the span from their lowest to their highest interval.
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,44 +23,24 @@ MODELS = {
     "bert-large-512": "BERT-large",
 }
 CONTROL = "control"
-INTRO = """\
-# How fast is each runtime, on the same inputs?
-
-Generated from the JSON beside it: `python -m benchmarks.runtimes.page`; a test compares them. The
-JSON is made by `make bench BENCH=runtimes`, or `python -m benchmarks.runtimes FOLDER OUT`.
-
-In every round each runtime runs the same batch once, in random order: host memory to host memory,
-for servers one client's request and response, KServe's binary extension. p50 has its 95 % interval;
-with several runs, it is the median of the runs and the span of their intervals. Rows a second: of a
-runtime one batch after the other, of a server at saturation, three loads. Worst cosine: with
-PyTorch eager in FP32, over the rows of the batch. The duplicate control is the first runtime again.
-
-Texts are sentences of models/data (MiniLM), or several joined to 64 to 512 tokens, the first of a
-batch 512 (BERT-large), padded to the longest of the batch. *Useful* is the share of tokens that are
-no padding; of our server it is measured under the load, where it sorts waiting rows by length.
-On the CPU, MiniLM has its trained weights. All other weights, and pixels, are random: their cosines
-say what a precision does to numbers, not what it does to a trained model.
-"""
-MARK = "<!-- Below: not generated. The programs are gone, their JSON stands beside this page. -->"
-COLUMNS = (
-    *("batch", "runtime", "precision", "p50 ms", "p99 ms"),
-    *("rows/s", "useful", "useful tokens/s", "worst cosine"),
-)
+BLOCK = re.compile(r"(<!-- runtimes: generated -->\n)(.*?)(<!-- end of runtimes -->)", re.DOTALL)
+"""What is written anew; the rest of the page is kept."""
 
 
 def main() -> None:
-    """Write the page."""
-    path = DOCS / "benchmarks" / "runtimes.md"
+    """Write the tables into the page."""
+    path = DOCS / "benchmarks" / "README.md"
     path.write_text(page(DOCS, path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def page(docs: Path, written: str) -> str:
-    """Return the page, which keeps what stands below the mark of the one that is written."""
-    parts = [INTRO]
-    for machine, title in MACHINES.items():
-        if documents := read(docs, f"runtimes-{machine}"):
-            parts.append(_section(title, documents, group_rows(documents)))
-    return "\n".join([*parts, MARK + written.partition(MARK)[2]])
+    """Return the page with the tables as the JSON has them now."""
+    parts = [
+        _section(title, documents, group_rows(documents))
+        for machine, title in MACHINES.items()
+        if (documents := read(docs, f"runtimes-{machine}"))
+    ]
+    return BLOCK.sub(lambda block: "\n".join([block[1], *parts, block[3]]), written)
 
 
 def read(docs: Path, name: str) -> list[Any]:
@@ -95,14 +76,30 @@ def _section(
     what = f"{len(documents)} run{'s' if len(documents) > 1 else ''}, {dates}: {machines}"
     gpu = "" if first["gpu"] is None else f", {first['gpu']}"
     lines = [
-        f"## {title}\n",
-        f"{what}{gpu};\n{versions}.{_trained(groups)}",
+        f"### {title}\n",
+        f"{what}{gpu};\n{versions}.{_trained(groups)} {_control(groups)}",
     ]
     for model, name in MODELS.items():
-        own = [cells(key, rows) for key, rows in groups.items() if key[0] == model]
+        own = {key[1:]: rows for key, rows in groups.items() if key[0] == model}
         if own:
-            lines += [f"\n### {name}\n", *markdown_rows(COLUMNS, own)]
+            lines += ["", *markdown_rows(*table(name, own))]
     return "\n".join(lines) + "\n"
+
+
+def _is_control(key: Key) -> bool:
+    return CONTROL in key[3]
+
+
+def _control(groups: Mapping[Key, Sequence[Mapping[str, Any]]]) -> str:
+    """Return a sentence on how far two measurements of one runtime lie apart."""
+    ratios = [
+        _median(rows, "p50_ms") / _median(groups[(*key[:3], key[3].split(" (")[0])], "p50_ms")
+        for key, rows in groups.items()
+        if _is_control(key)
+    ]
+    if not ratios:
+        return ""
+    return f"The duplicate's p50 is {min(ratios):.2f} to {max(ratios):.2f} of the first's."
 
 
 def _trained(groups: Mapping[Key, Sequence[Mapping[str, Any]]]) -> str:
@@ -111,47 +108,42 @@ def _trained(groups: Mapping[Key, Sequence[Mapping[str, Any]]]) -> str:
     return f" The weights of {', '.join(sorted(names))} are trained here." if names else ""
 
 
-def cells(key: Key, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a row of its model's table."""
-    _, batch, runtime, precision = key
-    if not batch:
-        return ["", runtime, precision, rows[0]["failed"], *[""] * 5]
-    tokens = rows[0]["padded_tokens"]
-    shape = f"{batch}" if tokens is None else f"{batch} x {tokens // batch}"
-    rate, useful = _median(rows, "rows_per_second"), useful_share(rows)
-    per_row = rows[0].get("useful_tokens_per_row")
-    if per_row is None and tokens is not None:
-        per_row = rows[0]["useful_tokens"] / batch
-    return [
-        shape,
-        f"**{runtime}**" if runtime == "our server" else runtime,
-        precision.replace(f" (duplicate {CONTROL})", f", duplicate {CONTROL}"),
-        _with_span(rows, "p50_ms", "p50_interval"),
-        digits(_median(rows, "p99_ms")),
-        _with_span(rows, "rows_per_second", "rows_per_second_interval"),
-        "" if useful is None else f"{useful:.2f}",
-        "" if per_row is None or useful is None else digits(rate * per_row),
-        f"{min(row['cosine_worst'] for row in rows):.6f}",
-    ]
+def table(
+    name: str, groups: Mapping[tuple[int, str, str], Sequence[Mapping[str, Any]]]
+) -> tuple[list[str], list[list[str]]]:
+    """Return the columns and rows of a model's table: a row for each runtime, without controls."""
+    batches = sorted({batch for batch, _, _ in groups if batch})
+    shapes = {batch: _shape(groups, batch) for batch in batches}
+    columns = [name, "precision"]
+    columns += [text for batch in batches for text in (f"{shapes[batch]}: p50 ms", "rows/s")]
+    found = []
+    for runtime, precision in dict.fromkeys(key[1:] for key in groups if CONTROL not in key[2]):
+        row = [f"**{runtime}**" if runtime == "our server" else runtime, precision]
+        worst: list[float] = []
+        for batch in batches:
+            runs = groups.get((batch, runtime, precision), ())
+            rate = digits(_median(runs, "rows_per_second")) if runs else "–"
+            row += [_with_span(runs) if runs else "–", rate]
+            worst += [run["cosine_worst"] for run in runs]
+        failed = groups.get((0, runtime, precision))
+        found.append([*row, str(failed[0]["failed"]) if failed else f"{min(worst):.4f}"])
+    return [*columns, "worst cosine"], found
 
 
-def useful_share(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the share of tokens that are no padding; None for images and where nothing counts."""
-    if rows[0]["padded_tokens"] is None:
-        return None
-    if "clients" in rows[0]:
-        shares = [row["useful_share"] for row in rows if row["useful_share"] is not None]
-        return statistics.median(shares) if shares else None
-    return float(rows[0]["useful_tokens"] / rows[0]["padded_tokens"])
+def _shape(groups: Mapping[tuple[int, str, str], Sequence[Mapping[str, Any]]], batch: int) -> str:
+    """Return a batch as rows and, of texts, tokens of each."""
+    tokens = next(rows[0]["padded_tokens"] for key, rows in groups.items() if key[0] == batch)
+    return f"{batch}" if tokens is None else f"{batch} x {tokens // batch}"
 
 
 def _median(rows: Sequence[Mapping[str, Any]], name: str) -> float:
     return statistics.median(float(row[name]) for row in rows)
 
 
-def _with_span(rows: Sequence[Mapping[str, Any]], name: str, interval: str) -> str:
-    low, high = min(row[interval][0] for row in rows), max(row[interval][1] for row in rows)
-    return f"{digits(_median(rows, name))} ({digits(low)} to {digits(high)})"
+def _with_span(rows: Sequence[Mapping[str, Any]]) -> str:
+    low = min(row["p50_interval"][0] for row in rows)
+    high = max(row["p50_interval"][1] for row in rows)
+    return f"{digits(_median(rows, 'p50_ms'))} ({digits(low)} to {digits(high)})"
 
 
 def digits(value: float) -> str:

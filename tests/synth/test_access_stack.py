@@ -11,11 +11,13 @@ from onboarding import names
 from onboarding.aws_limits import GITHUB_ISSUER
 from onboarding.environment_spec import EnvironmentSpec, GithubSpec, SlackSpec
 from tests.synth.assembly import Stacks, synthesized
-from tests.synth.deployments import environment
-from tests.synth.role_table import SECURITY
+from tests.synth.deployments import ROOT, environment
 
 pytestmark = pytest.mark.synth
 
+SECURITY = ROOT / "docs" / "security.md"
+ACTIONS = re.compile(r"`([a-z0-9-]+): ([A-Z]\w+(?:, [A-Z]\w+)*)`")
+"""A service and its actions, as the page has them."""
 GITHUB = GithubSpec(repository="acme/models", repository_id=456789, owner_id=123456)
 MAIN = "refs/heads/main"
 WORKFLOW = f"acme/models/.github/workflows/roundhouse-run.yml@{MAIN}"
@@ -76,6 +78,15 @@ def actions_of(role: dict) -> set[str]:
     return {action for statement in statements(role) for action in statement["Action"]}
 
 
+def actions_in(text: str) -> set[str]:
+    """Return the actions that a text of the page names: `s3: GetObject, ListBucket`."""
+    return {
+        f"{service}:{action}"
+        for service, listed in ACTIONS.findall(text)
+        for action in listed.split(", ")
+    }
+
+
 def documented() -> dict[str, set[str]]:
     """The actions of each row of the callers' table, with the rows that it refers to."""
     text = SECURITY.read_text(encoding="utf-8")
@@ -83,7 +94,7 @@ def documented() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for line in section.splitlines():
         cells = line.strip("| ").split(" | ", 1)
-        actions = set(re.findall(r"`([a-z0-9-]+:[A-Z]\w+)`", line))
+        actions = actions_in(line)
         if line.startswith("| ") and actions:
             if "all of the above" in line:
                 actions |= set().union(*found.values())

@@ -12,7 +12,7 @@ import botocore.session
 import pytest
 
 from tests.synth.deployments import ROOT
-from tests.synth.role_table import SECURITY
+from tests.synth.test_access_stack import SECURITY, actions_in
 
 pytestmark = pytest.mark.synth
 
@@ -90,7 +90,7 @@ def test_the_document_names_every_action_that_callers_need():
         SECURITY.read_text(encoding="utf-8"),
         re.DOTALL,
     )
-    explanation = set(re.findall(r"`([\w-]+:\w+)`", section))
+    explanation = actions_in(section)
     known = {method: action for method, action in operations().items() if "_" in method}
     actions = {known[method] for method in called_methods() if method in known}
     assert {"states:StartExecution", "s3:ListBucket", "sagemaker:InvokeEndpoint"} <= actions

@@ -12,8 +12,9 @@ import pytest
 
 from onboarding.environment_spec import EnvironmentSpec, NetworkSpec
 from stacks.suppressions import WILDCARDS
-from tests.synth import role_table, security
+from tests.synth import security
 from tests.synth.assembly import Stacks, lint
+from tests.synth.deployments import ROOT
 from tests.synth.full_stage import KINDS, OWN_KEY, SETTINGS, everything
 from tests.synth.reasoned_wildcards import REASONED
 from tests.synth.security_mutations import FAULTS, FOUNDATION, IMAGES
@@ -127,22 +128,12 @@ def test_every_check_refuses_a_mutation():
     assert {check.__name__ for check in security.CHECKS} == {check for check, *_ in FAULTS}
 
 
-def test_the_document_names_every_statement_of_every_role(tmp_path):
-    """`python -m tests.synth.role_table --write` writes the table anew."""
-    templates = role_table.current_templates(tmp_path)
-    assert role_table.roles_without_a_title(templates) == set()
-    document = role_table.DOCUMENT.read_text(encoding="utf-8")
-    assert document == role_table.generated(document, role_table.table(templates))
-    assert set(role_table.WHY) == role_table.statement_ids(templates)
-
-
 def test_the_policy_for_a_key_of_your_own_allows_what_the_roles_ask_for(tmp_path_factory):
     """A key's policy that hands the account fewer actions than a role has makes the rest of the
     role's a dead letter.
     """
-    (policy,) = re.findall(
-        r"```json\n(.*?)```", role_table.SECURITY.read_text(encoding="utf-8"), re.DOTALL
-    )
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    (policy,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     (given,) = (
         set(load["Action"]) for load in json.loads(policy) if load["Sid"] == "RolesOfThisAccount"
     )

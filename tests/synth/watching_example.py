@@ -1,4 +1,4 @@
-"""The table of docs/reference/alarms.md, made by the code it explains: `python -m
+"""The table of docs/watching.md, made by the code it explains: `python -m
 tests.synth.watching_example --write`.
 """
 
@@ -15,7 +15,7 @@ from stacks.alarms.properties import endpoint_alarms
 from stacks.dashboards.overview import GRAVEST
 from tests.synth.deployments import ROOT, one, with_endpoint
 
-DOCUMENT = ROOT / "docs" / "reference" / "alarms.md"
+DOCUMENT = ROOT / "docs" / "watching.md"
 BLOCK = re.compile(r"(<!-- made: alarms -->\n)(?P<text>.*?)(<!-- end -->)", re.DOTALL)
 SIGNS = {OVER: ">", AT_LEAST: "≥"}
 HEADS = ("Alarm", "Watches", "Trips when", "Rolls back", "Example")
@@ -65,12 +65,12 @@ def _row(alarm: Alarm, back: set[bool]) -> tuple[str, ...]:
 
 
 def _subject(watched: Metric | Computed) -> str:
-    if isinstance(watched, Metric):
-        return f"{watched.name}, {watched.statistic}"
-    of = ", ".join(
-        f"{name}: {metric.name} {metric.statistic}" for name, metric in watched.metrics.items()
-    )
-    return f"`{watched.expression}` ({of})"
+    """The metrics, each with its statistics; what metric math makes of them, the example says."""
+    metrics = (watched,) if isinstance(watched, Metric) else watched.metrics.values()
+    statistics: dict[str, list[str]] = {}
+    for metric in metrics:
+        statistics.setdefault(metric.name, []).append(metric.statistic)
+    return "; ".join(f"{name}: {', '.join(found)}" for name, found in statistics.items())
 
 
 def _period(watched: Metric | Computed) -> int:

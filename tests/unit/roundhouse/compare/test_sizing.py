@@ -46,20 +46,6 @@ def test_five_of_the_published_rows_hold_the_slo_and_the_cheapest_of_all_does_no
     assert (best["configuration"], best["instance_type"]) == ("trt-db", "ml.g4dn.2xlarge")
 
 
-def test_the_published_table_of_the_docs_is_that_of_the_data():
-    page = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
-    for name in dict.fromkeys(row["configuration"] for row in PUBLISHED["rows"]):
-        cells = [
-            f"{row['invocations_a_minute']}, {row['latency_ms']}, {row['instances']}, "
-            f"{row['usd_an_hour']:.2f}"
-            for row in PUBLISHED["rows"]
-            if row["configuration"] == name
-        ]
-        held = [is_held(row) for row in PUBLISHED["rows"] if row["configuration"] == name]
-        shown = [f"**{text}**" if holds else text for text, holds in zip(cells, held, strict=True)]
-        assert f"| {name} | {' | '.join(shown)} |" in page
-
-
 def test_one_instance_may_be_lost():
     sizing = size(100.0, 50.0, price=2.0, safety_factor=0.5)
     assert (sizing.least_instances, sizing.instances, sizing.usd_an_hour) == (2, 3, 6.0)
