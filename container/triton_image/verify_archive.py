@@ -1,8 +1,8 @@
 """Checks archives before Triton reads anything of them, with code of the image.
 
 No archive vouches for itself. A message with a folder on the socket that is standard input is
-answered with "ok" when a trusted signer signed every byte there, or with a refusal. Runs with the
-standard library only.
+answered with "ok" when a trusted signer signed every byte there, or with a refusal. Of the image's
+packages it imports cryptography alone.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ static int checker(void) {
   if (ours >= 0) close(ours);
   ours = -1;
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
-  char *arguments[] = {PYTHON, "-I", "-S", "-B", SCRIPT, NULL};
+  char *arguments[] = {PYTHON, "-I", "-B", SCRIPT, NULL};
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);

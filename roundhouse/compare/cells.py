@@ -9,7 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from onboarding.values import BASELINE_RUNTIMES, PYTORCH_RUNTIMES, RequestedPrecision, Runtime
+from onboarding.values import (
+    BASELINE_RUNTIMES,
+    PYTORCH_RUNTIMES,
+    EngineRuntime,
+    RequestedPrecision,
+    Runtime,
+)
 from roundhouse.errors import UsageError
 from roundhouse.text import choices
 
@@ -149,7 +155,7 @@ def overrides(values: Mapping[str, str], candidate: Candidate) -> Overrides:
 
 def _require_values(axis: str, values: Sequence[str]) -> None:
     known: dict[str, Sequence[str]] = {
-        "runtime": get_args(Runtime),
+        "runtime": get_args(EngineRuntime),
         "precision": get_args(RequestedPrecision),
         "batching": BATCHING,
     }

@@ -24,7 +24,7 @@ def markdown(text: str) -> str:
     plain = " ".join(plain.split())
     escaped = re.sub(r"([\\`*_{}\[\]()<>|!~])", r"\\\1", plain)
     # What begins a list, a rule or a heading, where the text begins a line.
-    escaped = re.sub(r"^([-+=](?!$)|\d+(?=[.)]))", rf"{END}\1", escaped)
+    escaped = re.sub(r"^([-+=](?!$)|\d+(?=[.)](?: |$)))", rf"{END}\1", escaped)
     # GitHub refers by @ # GH-, GitLab by @ # ! ~ $ % & too, after Markdown took the backslashes.
     return re.sub(r"([@#&!~$%]|://|www\.|\bGH-)", rf"\1{END}", escaped, flags=re.IGNORECASE)
 

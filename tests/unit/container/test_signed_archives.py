@@ -161,7 +161,7 @@ def test_triton_refuses_every_archive_where_a_key_cannot_be_read(signers, senten
 def program() -> Iterator[socket.socket]:
     """The other end of the program, as Triton starts it."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = (sys.executable, "-I", "-S", "-B", triton.__file__)
+    command = (sys.executable, "-I", "-B", triton.__file__)
     environment = os.environ | {SIGNERS_VARIABLE: signer().public}
     with its, ours, subprocess.Popen(command, stdin=its, env=environment) as process:
         its.close()

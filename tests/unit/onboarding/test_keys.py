@@ -188,6 +188,7 @@ def test_every_field_of_a_model_file_is_classified():
     found = {
         next((whole for whole in LISTED_WHOLE if leaf.startswith(whole)), leaf)
         for leaf in leaves(ModelSpec)
+        if not leaf.startswith("source.triton_repository")  # test_triton_repository has its key
     }
     assert found == set(CHANGES) | JOINING
 

@@ -109,7 +109,7 @@ def test_refuses_an_answer_that_is_no_xml(answers):
         ("build", "--env", "dev"),
         ("build", "--images", "--env", "dev"),
         ("prune", "--env", "dev"),
-        ("card", "sentence-embedder", "--env", "dev"),
+        ("status", "sentence-embedder", "--card", "--env", "dev"),
         ("invoke", "sentence-embedder", "--env", "dev", "a cat"),
     ],
     ids=lambda verb: " ".join(verb[:2]),
