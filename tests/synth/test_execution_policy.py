@@ -146,7 +146,7 @@ def test_roles_are_made_under_the_environments_boundary_alone():
 
 def test_command_prints_the_documents():
     result = CliRunner().invoke(
-        app, ["gitops", "execution-policy", "--env", "dev", "--root", str(ROOT)]
+        app, ["plan", "--execution-policy", "--env", "dev", "--root", str(ROOT)]
     )
     assert result.exit_code == 0
     assert json.loads(result.stdout)[0]["Version"] == "2012-10-17"
