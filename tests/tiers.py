@@ -52,11 +52,6 @@ TIERS = (
         suites=((".venv", "tests/contract"),),
     ),
     Tier(
-        name="rehearsal",
-        needs="MiniStack, cdk, act, git, namespaces",
-        suites=((".venv", "tests/rehearsal"),),
-    ),
-    Tier(
         name="unit",
         needs="its own environment",
         suites=(
@@ -86,6 +81,12 @@ TIERS = (
         suites=((".venvs/builder", "tests/bindings"),),
     ),
     Tier(name="gpu", needs="an NVIDIA GPU with trtexec", suites=((".venvs/builder", "tests/gpu"),)),
+    Tier(
+        name="rehearsal",
+        needs="MiniStack, cdk, act, git, namespaces",
+        suites=((".venv", "tests/rehearsal"),),
+        apart="make rehearsal",
+    ),
     Tier(
         name="text_generation",
         needs="vLLM and llm-compressor on a CPU",
