@@ -8,6 +8,8 @@ from collections.abc import Mapping
 QUIET = {
     "CDK_VALIDATION": "false",
     "CDK_DISABLE_VERSION_CHECK": "1",
+    # Each call would start a process that reports it to AWS; that is for a user to turn on.
+    "CDK_DISABLE_CLI_TELEMETRY": "true",
     "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
     "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
 }

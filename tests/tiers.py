@@ -216,6 +216,7 @@ def test_environment() -> dict[str, str]:
         "CDK_VALIDATION": "false",
         "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
         "CDK_DISABLE_VERSION_CHECK": "1",
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
         # torch's threads wait busily for each other, and take the cores from the suites beside.
         "OMP_WAIT_POLICY": "PASSIVE",
     }
