@@ -5,7 +5,6 @@ import pytest
 from onboarding.serve_environment import (
     ADDITIONAL_ARGS,
     DEFAULT_MODEL,
-    VARIABLES,
     python_server_environment,
     serve_environment,
 )
@@ -40,11 +39,6 @@ def test_settings_of_models_become_arguments():
         "--load-model=two",
         "--cache-config=local,size=67108864",
     ]
-
-
-def test_every_variable_has_its_reason():
-    names = {variable.name.partition(",")[0] for variable in VARIABLES if variable.reason}
-    assert names == set(serve_environment("embedder", metrics=True))
 
 
 def test_metrics_are_on_a_port_that_sagemaker_allows():
