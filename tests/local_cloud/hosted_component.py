@@ -1,6 +1,7 @@
 """The stack of an endpoint with an inference component, and its invocations."""
 
 import base64
+import contextlib
 import http.client
 import json
 import threading
@@ -81,7 +82,8 @@ class Hosted:
         )
 
     def parts(self, **request):
-        return [event["PayloadPart"]["Bytes"] for event in self.open_stream(**request)["Body"]]
+        with contextlib.closing(self.open_stream(**request)["Body"]) as body:
+            return [event["PayloadPart"]["Bytes"] for event in body]
 
 
 class Streams:
@@ -100,10 +102,11 @@ class Streams:
     def _read(self, hosted, request):
         text = b""
         try:
-            for event in hosted.open_stream(**request)["Body"]:
-                if not text:
-                    self._begun.release()
-                text += event["PayloadPart"]["Bytes"]
+            with contextlib.closing(hosted.open_stream(**request)["Body"]) as body:
+                for event in body:
+                    if not text:
+                        self._begun.release()
+                    text += event["PayloadPart"]["Bytes"]
             self.texts.append(text.decode())
         except Exception as error:
             self.faults.append(error)

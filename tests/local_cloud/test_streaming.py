@@ -1,5 +1,6 @@
 """Streamed answers: AWS's event stream, the OpenAI path with bearer tokens, what breaks them."""
 
+import contextlib
 import json
 import time
 
@@ -22,7 +23,8 @@ def test_parts_split_lines_and_characters_and_together_are_whole(hosted):
     answer = hosted.open_stream(events=3)
     assert answer["ContentType"] == "text/event-stream"
     assert answer["InvokedProductionVariant"] == "AllTraffic"
-    parts = [event["PayloadPart"]["Bytes"] for event in answer["Body"]]
+    with contextlib.closing(answer["Body"]) as body:
+        parts = [event["PayloadPart"]["Bytes"] for event in body]
     text = b"".join(parts).decode()
     lines = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
     assert [json.loads(line)["number"] for line in lines[:-1]] == [0, 1, 2]
@@ -34,8 +36,9 @@ def test_parts_split_lines_and_characters_and_together_are_whole(hosted):
 
 def test_parts_come_while_the_answer_is_written(hosted):
     begin, times = time.monotonic(), []
-    for _ in hosted.open_stream(events=4, seconds=0.3)["Body"]:
-        times.append(time.monotonic() - begin)
+    with contextlib.closing(hosted.open_stream(events=4, seconds=0.3)["Body"]) as body:
+        for _ in body:
+            times.append(time.monotonic() - begin)
     assert times[-1] - times[0] > 0.5
 
 
