@@ -148,14 +148,14 @@ def answer_or_none(cloud, name, deaths):
     """What the tight server answers; None while another takes the place of one that died.
 
     A native thread that finds no address space ends the process, and what is left may be too little
-    for a request. Of the process that takes its place SageMaker learns by its 404.
+    for a request.
     """
     try:
         return ask(cloud, "tight", name)
     except ClientError as error:
         if error.response["Error"]["Code"] == "ServiceUnavailable":
             return None
-        if error.response.get("OriginalStatusCode") not in (0, 404, 507):
+        if error.response.get("OriginalStatusCode") not in (0, 507):
             raise
         deaths.append(str(error))
         return None
