@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
@@ -177,7 +179,10 @@ def run_suite(outcome: Outcome, environment: str, folder: str) -> None:
     spread = ("-n", str(tier.processes), "--dist", "loadfile") if tier.processes > 1 else ()
     # Every start of pytest would import it, a second long, for one file.
     plugins = () if tier.name == "contract" else ("-p", "no:schemathesis")
-    options = ("-q", "-rs", "--durations=5", f"--junitxml={report}", *plugins, *spread)
+    # In pytest's own folder, suites side by side remove the same old folders: the later one fails.
+    work = tempfile.mkdtemp(prefix="rh-")
+    own = (f"--junitxml={report}", f"--basetemp={work}/t")
+    options = ("-q", "-rs", "--durations=5", *own, *plugins, *spread)
     print(f"=== begins: {folder}", flush=True)
     result = subprocess.run(
         (str(python), "-m", "pytest", *options, folder),
@@ -188,6 +193,8 @@ def run_suite(outcome: Outcome, environment: str, folder: str) -> None:
         stderr=subprocess.STDOUT,
         text=True,
     )
+    if result.returncode == 0:
+        shutil.rmtree(work, ignore_errors=True)
     title = f"=== {tier.name}: {folder} ({environment}; needs {tier.needs})"
     print(f"\n{title}\n{result.stdout}", end="", flush=True)
     if not report.exists():
