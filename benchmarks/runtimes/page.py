@@ -22,6 +22,8 @@ MODELS = {
     "vit": "ViT-B/16",
     "bert-large-512": "BERT-large",
 }
+LEFT_OUT = {"cpu": ("vit", "bert-large-512")}
+"""What stands in the JSON alone: nobody serves these on two cores."""
 CONTROL = "control"
 BLOCK = re.compile(r"(<!-- runtimes: generated -->\n)(.*?)(<!-- end of runtimes -->)", re.DOTALL)
 """What is written anew; the rest of the page is kept."""
@@ -36,7 +38,7 @@ def main() -> None:
 def page(docs: Path, written: str) -> str:
     """Return the page with the tables as the JSON has them now."""
     parts = [
-        _section(title, documents, group_rows(documents))
+        _section(title, documents, group_rows(documents, LEFT_OUT.get(machine, ())))
         for machine, title in MACHINES.items()
         if (documents := read(docs, f"runtimes-{machine}"))
     ]
@@ -53,13 +55,16 @@ Key = tuple[str, int, str, str]
 """Model, batch, runtime, precision."""
 
 
-def group_rows(documents: Sequence[Mapping[str, Any]]) -> dict[Key, list[dict[str, Any]]]:
+def group_rows(
+    documents: Sequence[Mapping[str, Any]], without: Sequence[str] = ()
+) -> dict[Key, list[dict[str, Any]]]:
     """Return the rows of every run by what was measured; failed ones under batch 0."""
     groups: dict[Key, list[dict[str, Any]]] = {}
     for document in documents:
         for row in document["rows"]:
             key = (row["model"], row.get("batch", 0), row.get("runtime", ""), row["precision"])
-            groups.setdefault(key, []).append(row)
+            if row["model"] not in without:
+                groups.setdefault(key, []).append(row)
     order = list(MODELS)
     return dict(sorted(groups.items(), key=lambda item: (order.index(item[0][0]), item[0][1])))
 

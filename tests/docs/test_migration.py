@@ -1,4 +1,4 @@
-"""The replacements that two pages show step by step: each phase is a tree without a fault."""
+"""The replacement that a page shows step by step, and the text generator of another: no faults."""
 
 from __future__ import annotations
 
@@ -69,16 +69,8 @@ def test_last_phase_of_an_engine_is_one_file(tmp_path):
     assert [target.model.engine.precision for target in deployment.targets] == ["fp16"]
 
 
-@pytest.mark.parametrize(
-    ("number", "plans"),
-    [
-        (0, {"chat": ("ml.g5.2xlarge", "bf16")}),
-        (1, {"chat": ("ml.g5.2xlarge", "bf16"), "chat-fp8": ("ml.g6e.2xlarge", "fp8")}),
-        (3, {"chat": ("ml.g6e.2xlarge", "fp8"), "chat-fp8": ("ml.g6e.2xlarge", "fp8")}),
-    ],
-)
-def test_phases_of_a_text_generator_are_planned(number, plans, tmp_path):
-    found = tree(tmp_path, phase(TEXT, number))
+def test_the_file_of_a_text_generator_is_planned_as_its_page_says(tmp_path):
+    found = tree(tmp_path, phase(TEXT, 0))
     assert found.faults == ()
-    chosen = {plan.model: plan.chosen for plan in generation_plans(found, "cloud")}
-    assert {name: (item.instance_type, item.scheme) for name, item in chosen.items()} == plans
+    (plan,) = generation_plans(found, "cloud")
+    assert (plan.chosen.instance_type, plan.chosen.scheme) == ("ml.g5.2xlarge", "bf16")
