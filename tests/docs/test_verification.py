@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.aws.trial import LIMITS
-
 pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,8 +40,3 @@ def test_everything_that_ran_on_a_gpu_names_its_rows():
     named = {name for row in table for name in re.findall(r"`(test_\w+\.py)`", row[1])}
     assert len(table) > 5 and all(row[1] for row in table)
     assert [name for name in named if not (ROOT / "tests/gpu" / name).is_file()] == []
-
-
-def test_the_page_tells_of_every_step_in_its_order():
-    table = rows(section("## In an account", PAGE.read_text()))
-    assert [row[0].strip("`") for row in table] == list(LIMITS)
