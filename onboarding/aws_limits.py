@@ -39,7 +39,6 @@ LEAST_WEIGHT: Final = 0.001  # VariantWeight is a 32-bit float: 1.0e-50 is 0 the
 SUBNET_COUNT: Final = 16  # Subnets
 SECURITY_GROUP_COUNT: Final = 5  # VpcSecurityGroupIds
 
-METRIC_SECONDS: Final = (10, 30, 60, 120, 180, 240, 300)  # MetricPublishFrequencyInSeconds
 
 REAL_TIME_SECONDS: Final = 60
 """A real-time endpoint's container must answer within this time."""

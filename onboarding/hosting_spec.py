@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -88,19 +88,10 @@ class AsynchronousSpec(Value):
 class MetricsSpec(Value):
     """What SageMaker publishes of the endpoint beside its standard metrics."""
 
-    enhanced: bool = Field(
-        False,
-        description="Metrics of each instance and of each GPU; CloudWatch bills each as one more",
-    )
     detailed: bool | None = Field(
         None,
         description="Per-GPU, host and container metrics by OpenTelemetry, which PromQL reads; "
         "default: SageMaker's, which is true",
-    )
-    publish_seconds: Literal[10, 30, 60] | None = Field(
-        None,
-        description="Time between two values of utilization, and with `enhanced` of invocations; "
-        "default: 60",
     )
     gpu_limits: dict[DcgmField, Annotated[float, Field(ge=0)]] = Field(
         default_factory=dict,

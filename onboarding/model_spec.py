@@ -95,12 +95,6 @@ class EngineSpec(Value):
         "every layer but those behind an activation function",
     )
     quantization: QuantizationMode | None = Field(None, description="Default: the platform's mode")
-    compute_capability: str | None = Field(
-        None,
-        pattern=r"^(cpu|[0-9]+\.[0-9])$",
-        description='"cpu", or major.minor such as "8.6", in quotes; default: the instance '
-        "type's, which it must equal",
-    )
     workspace_mib: PositiveInt | None = Field(
         None, description="Most memory the compiler may use for one layer; default: all there is"
     )
@@ -115,9 +109,6 @@ class EngineSpec(Value):
         "none",
     )
     version_compatible: bool = Field(False, description="Build a plan that later TensorRTs load")
-    weight_stripped: bool = Field(
-        False, description="Refused where true: an archive carries its weights, and Triton no refit"
-    )
     opset: Annotated[int, Field(ge=LEAST_EXPORT_OPSET, le=LARGEST_EXPORT_OPSET)] | None = Field(
         None,
         description=f"Opset of the export, not of an ONNX source; default: {EXPORT_OPSET}. INT8 "

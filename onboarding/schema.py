@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from onboarding.ensemble_spec import OF_STEPS, TASK, EnsembleSpec
 from onboarding.environment_spec import EnvironmentSpec
-from onboarding.model_spec import ModelSpec, SharedEndpointSpec
+from onboarding.model_spec import EndpointSpec, ModelSpec, SharedEndpointSpec
 from onboarding.repository_spec import KEY, OF_NETWORKS, RepositorySpec
 from onboarding.text_generation import spec as text_generation
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.values import Value
 
 FOLDER = Path(__file__).parent.parent / "schemas"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 OVERRIDE = "Override"
+OWN, KEYS = "EndpointSpec", "EndpointKeys"
+"""An endpoint of a model's own, and its keys alone, which shared ones have too."""
 
 _REFERENCE = "#/$defs/"
 
@@ -27,9 +30,7 @@ def schemas() -> dict[str, str]:
     """The text of every schema file, by file name."""
     kinds = {
         "model": _model_schema(),
-        "endpoint": _schema(
-            SharedEndpointSpec, "A shared, multi-model endpoint: endpoints/<name>.yaml"
-        ),
+        "endpoint": _endpoint_schema(),
         "environment": _environment_schema(),
     }
     return {
@@ -75,37 +76,76 @@ def main(arguments: Sequence[str] | None = None, folder: Path = FOLDER) -> int:
 
 
 def _model_schema() -> dict[str, Any]:
-    """Return the schema of every kind of model file."""
-    model = _schema(ModelSpec, "A model: models/<name>.yaml")
-    ensemble = EnsembleSpec.model_json_schema()
-    generator = TextGenerationSpec.model_json_schema()
-    repository = RepositorySpec.model_json_schema()
-    kinds = (model, ensemble, generator, repository)
-    definitions = {key: value for kind in kinds for key, value in kind.pop("$defs").items()}
-    for key in OF_STEPS:
-        del ensemble["properties"][key]
-    for key in OF_NETWORKS:
-        del repository["properties"][key]
-    outer = {key: model.pop(key) for key in ("$schema", "title")}
-    task = {"const": TASK, "description": "An archive of several models"}
-    condition = {"properties": {"task": task}, "required": ["task"]}
-    repository_source = {"required": [KEY], "description": "A Triton repository of the user's own"}
-    generation = {"const": text_generation.TASK, "description": "A text generator"}
-    other = {
-        "if": {"properties": {"task": generation}, "required": ["task"]},
-        "then": generator,
+    """Return the schema of every kind of model file.
+
+    Keys of several kinds stand once, below the condition that tells the kinds apart;
+    `propertyNames` says which of them a kind has.
+    """
+    kinds = {
+        kind: kind.model_json_schema()
+        for kind in (ModelSpec, EnsembleSpec, TextGenerationSpec, RepositorySpec)
+    }
+    definitions = {key: value for kind in kinds.values() for key, value in kind["$defs"].items()}
+    definitions[KEYS] = {"properties": definitions[OWN]["properties"]}
+    definitions[OWN] = _key_names(definitions[OWN]) | {"$ref": f"{_REFERENCE}{KEYS}"}
+    network, ensemble, generator = (
+        kinds[kind]["properties"] for kind in (ModelSpec, EnsembleSpec, TextGenerationSpec)
+    )
+    every = {key: network[key] for key in ("name", "labels", "task")}
+    words = [*every["task"]["enum"], text_generation.TASK]
+    return {
+        "$schema": DIALECT,
+        "title": "A model: models/<name>.yaml",
+        "type": "object",
+        "$defs": definitions,
+        "properties": every | {"task": every["task"] | {"enum": words}},
+        "if": _has("task", {"const": text_generation.TASK, "description": "A text generator"}),
+        "then": {
+            **_key_names(kinds[TextGenerationSpec]),
+            "properties": _without(generator, every),
+        },
         "else": {
-            "if": {"properties": {"source": repository_source}, "required": ["source"]},
-            "then": repository,
-            "else": model,
+            "properties": _without(ensemble, every) | _without(network, every),
+            "if": _has("task", {"const": TASK, "description": "An archive of several models"}),
+            "then": _key_names(kinds[EnsembleSpec], OF_STEPS),
+            "else": {
+                "if": _has("source", {"required": [KEY], "description": "A Triton repository"}),
+                "then": _key_names(kinds[RepositorySpec], OF_NETWORKS),
+                "else": _key_names(kinds[ModelSpec]),
+            },
         },
     }
-    return {**outer, "$defs": definitions, "if": condition, "then": ensemble, "else": other}
+
+
+def _has(key: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"properties": {key: schema}, "required": [key]}
+
+
+def _without(properties: Mapping[str, Any], keys: Container[str]) -> dict[str, Any]:
+    return {key: value for key, value in properties.items() if key not in keys}
+
+
+def _key_names(schema: Mapping[str, Any], left_out: Container[str] = ()) -> dict[str, Any]:
+    """Return which keys a kind has, and which it needs, of properties that stand elsewhere."""
+    names = {"enum": sorted(_without(schema["properties"], left_out))}
+    kept = _without(schema, ("properties", "additionalProperties", "$defs"))
+    return {**kept, "propertyNames": names}
+
+
+def _endpoint_schema() -> dict[str, Any]:
+    """Return the schema of shared endpoints: keys that models have too stand in the model's."""
+    schema = _schema(SharedEndpointSpec, "A shared, multi-model endpoint: endpoints/<name>.yaml")
+    own = _without(schema["properties"], EndpointSpec.model_fields)
+    return {
+        **_key_names(schema),
+        "$ref": f"model.schema.json{_REFERENCE}{KEYS}",
+        "properties": own,
+    }
 
 
 def _schema(spec_type: type[Value], title: str) -> dict[str, Any]:
     schema = spec_type.model_json_schema()
-    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return {**schema, "$schema": DIALECT, "title": title}
 
 
 def _environment_schema() -> dict[str, Any]:

@@ -22,6 +22,7 @@ from engine_build.text_generation.scores import (
     score_sample,
 )
 from onboarding.starter_texts import evaluation_path
+from onboarding.text_generation.checkpoint_key import LONG_PROMPTS
 from onboarding.text_generation.checkpoint_lock import GateRecord, KvGate, TaskScore
 from onboarding.text_generation.spec import TextGenerationSpec
 from onboarding.text_generation.task_file import TaskFile, TaskFileError, read_task_file
@@ -47,7 +48,6 @@ class Evaluation:
     path: Path
     samples: tuple[TextSample, ...]
     sample_tokens: int
-    long_prompts: int
     long_tokens: int
     task: TaskFile | None
     task_name: str | None
@@ -90,7 +90,6 @@ def evaluation_of(spec: TextGenerationSpec, root: Path) -> Evaluation:
         path=path,
         samples=samples,
         sample_tokens=chosen.sample_tokens,
-        long_prompts=chosen.long_prompts,
         long_tokens=spec.context.prompt_p95,
         task=read,
         task_name=None if task is None else task.file,
@@ -123,7 +122,7 @@ def judge(
         )
     kv = None
     if kv_scales is not None:
-        prompts = long_prompts(references.samples, evaluation.long_prompts, evaluation.long_tokens)
+        prompts = long_prompts(references.samples, LONG_PROMPTS, evaluation.long_tokens)
         kv = _three_numbers(divergence(kv_scores(candidate, prompts, kv_scales, log)))
     return GateRecord(
         dataset=evaluation.name,

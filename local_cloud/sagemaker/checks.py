@@ -14,7 +14,7 @@ from typing import Any
 from local_cloud.protocol.constraints import constraint_error, null_fault
 from local_cloud.protocol.errors import validation_error
 from local_cloud.sagemaker.platform_data import instance_rows, scale_to_zero_regions
-from onboarding.aws_limits import ENVIRONMENT_BYTES, METRIC_SECONDS
+from onboarding.aws_limits import ENVIRONMENT_BYTES
 
 Request = Mapping[str, Any]
 FindModel = Callable[[str], Request]
@@ -53,12 +53,6 @@ def check_endpoint_config(config: Request, find_model: FindModel, region: str) -
         models += own
     if config.get("ShadowProductionVariants") is not None:
         _check_shadow(config, models)
-    seconds = (config.get("MetricsConfig") or {}).get("MetricPublishFrequencyInSeconds")
-    if seconds not in (None, *METRIC_SECONDS):
-        raise validation_error(
-            f"MetricPublishFrequencyInSeconds {seconds} is not valid. Valid values: "
-            f"{', '.join(map(str, METRIC_SECONDS))}."
-        )
     asynchronous = config.get("AsyncInferenceConfig")
     if asynchronous is not None and asynchronous["OutputConfig"].get("S3OutputPath") is None:
         raise validation_error("AsyncInferenceConfig requires S3OutputPath in its OutputConfig.")

@@ -108,23 +108,6 @@ def asynchronous_holds_one_model(case: EndpointCase) -> Iterator[Fault]:
         )
 
 
-@rule("metrics", "asynchronous")
-def enhanced_metrics_are_of_one_model_at_once(case: EndpointCase) -> Iterator[Fault]:
-    """AWS documents them for real-time endpoints of one model and for inference components.
-
-    Source: SageMaker developer guide, monitoring-cloudwatch-enhanced-metrics.
-    """
-    metrics, queued = case.spec.metrics, case.spec.asynchronous is not None
-    if metrics is not None and metrics.enhanced and (case.multi_model or queued):
-        kind = "a multi-model" if case.multi_model else "an asynchronous"
-        yield case.document.at_change(("metrics", "enhanced"), ("asynchronous",)).fault(
-            f"SageMaker documents no enhanced metrics for {kind} endpoint",
-            value="enhanced: true",
-            allowed="enhanced: false",
-            way_out="take it out; `detailed: true` publishes metrics of hosts and GPUs",
-        )
-
-
 @rule("metrics", "instance_type")
 def gpu_limits_have_gpus_and_metrics(case: EndpointCase) -> Iterator[Fault]:
     """Without detailed observability, or without a GPU, such an alarm would watch nothing."""

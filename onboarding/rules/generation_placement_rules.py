@@ -59,7 +59,7 @@ def formats_fit_the_gpus(case: GenerationPlacementCase) -> Iterator[Fault]:
     already = None if headers is None else headers.scheme
     names = spec.quantization.schemes if already is None else (already,)
     for number, name in enumerate(names):
-        problems = [scheme_problem(name, row, spec.quantization.measured) for row in types.values()]
+        problems = [scheme_problem(name, row) for row in types.values()]
         if all(problems):
             path: tuple[str | int, ...] = ("quantization", "schemes", number)
             yield case.model.document.at(*(path if already is None else ("source",))).fault(
@@ -69,9 +69,7 @@ def formats_fit_the_gpus(case: GenerationPlacementCase) -> Iterator[Fault]:
                 + _measure(problems[0] or "", name),
             )
     if spec.quantization.kv_cache == "fp8":
-        problems = [
-            scheme_problem(KV_FP8, row, spec.quantization.measured) for row in types.values()
-        ]
+        problems = [scheme_problem(KV_FP8, row) for row in types.values()]
         if all(problems):
             yield case.model.document.at("quantization", "kv_cache").fault(
                 problems[0] or "",
@@ -82,7 +80,8 @@ def formats_fit_the_gpus(case: GenerationPlacementCase) -> Iterator[Fault]:
 
 def _measure(problem: str, name: str) -> str:
     unknown = "is not known" in problem
-    return f", or add `measured: [{name}]` once you measured it there" if unknown else ""
+    row = f"`unmeasured_from` of {name} out of onboarding/data/generation_schemes.yaml"
+    return f", or measure it there and take {row}" if unknown else ""
 
 
 @rule("endpoint", "serving")
@@ -181,12 +180,13 @@ def region_takes_no_instances(case: GenerationPlacementCase) -> Iterator[Fault]:
             allowed=f"regions that took them: {', '.join(sorted(accepted))}",
             way_out="take `zero` out and keep one copy",
         )
-    elif not copies.zero_confirmed:
+    else:
         yield place.fault(
             f"whether {case.region} takes endpoints without instances is not known",
             value="true",
             allowed=f"regions that took them: {', '.join(sorted(accepted))}",
-            way_out="try it and add `zero_confirmed: true`, or take `zero` out",
+            way_out="try it and add the region to `accepted` of "
+            "onboarding/data/generation_platforms.yaml, or take `zero` out",
         )
 
 

@@ -205,19 +205,6 @@ def sparse_kernels_need_ampere(case: EngineCase) -> Iterator[Fault]:
 
 
 @rule("engine")
-def archives_carry_their_weights(case: ModelCase) -> Iterator[Fault]:
-    """Without its weights a plan needs them beside it, and a server that refits."""
-    if case.spec.engine.weight_stripped:
-        yield case.document.at("engine", "weight_stripped").fault(
-            "'engine.weight_stripped' gains nothing: an archive carries all that it serves, so the "
-            "weights would lie beside the plan, and Triton's TensorRT backend cannot refit them",
-            value=True,
-            allowed="false",
-            way_out="leave it out",
-        )
-
-
-@rule("engine")
 def calibration_cache_is_by_entropy(case: EngineCase) -> Iterator[Fault]:
     """Caches of the entropy calibrator are the only ones that trtexec reads."""
     engine = case.spec.engine
@@ -234,24 +221,6 @@ def calibration_cache_is_by_entropy(case: EngineCase) -> Iterator[Fault]:
             value=engine.calibration.method,
             allowed="entropy",
             way_out="choose entropy, or `quantization: explicit`",
-        )
-
-
-@rule("engine")
-def compute_capability_is_the_instances(case: EngineCase) -> Iterator[Fault]:
-    """An engine runs on the hardware it was compiled for, so one instance type must have it."""
-    insisted = case.spec.engine.compute_capability
-    served = {instance.compute_capability: instance for instance in case.instances}
-    if insisted is not None and insisted not in served:
-        hardware = " and ".join(_instance_hardware(instance) for instance in served.values())
-        yield case.document.at_change(
-            ("engine", "compute_capability"), ("endpoint", "instance_type")
-        ).fault(
-            f"'engine.compute_capability' is {insisted}, and {hardware}",
-            value=insisted,
-            allowed=", ".join(served),
-            way_out="leave it out: an engine is built for each instance type; or change the "
-            "instance type",
         )
 
 
@@ -286,10 +255,7 @@ def _gpu_precisions(compute_capability: str) -> list[str]:
 
 
 def _hardware(case: EngineCase) -> str:
-    return _instance_hardware(case.instance)
-
-
-def _instance_hardware(instance: InstanceType) -> str:
+    instance = case.instance
     return (
         f"{instance.name} is a CPU"
         if not instance.is_gpu
@@ -301,6 +267,5 @@ RULES = (
     eight_bits_are_calibrated,
     int8_has_an_opset_with_its_axes,
     search_needs_calibration,
-    archives_carry_their_weights,
 )
 ENGINE_RULES = tuple(item for item in rules_of(globals()) if item not in RULES)

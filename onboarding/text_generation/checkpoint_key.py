@@ -17,6 +17,8 @@ UNCHANGED = ("bf16", "fp16")
 """Schemes that compute nothing: the source's own tensors, at most cast to 16 bits."""
 CHECKPOINTS = "checkpoints"
 """The folder of the bucket with published checkpoints; only the signer may write there."""
+LONG_PROMPTS = 8
+"""Prompts of `context.prompt_p95` tokens on which an FP8 KV cache is judged."""
 KvCache = Literal["auto", "fp8"]
 
 
@@ -84,7 +86,8 @@ def checkpoint_key(
     }
     if is_gated(spec, scheme):
         quantization = spec.quantization
-        fields = quantization.model_dump(mode="json", exclude={"schemes", "kv_cache", "measured"})
+        fields = quantization.model_dump(mode="json", exclude={"schemes", "kv_cache"})
+        fields["evaluation"]["long_prompts"] = LONG_PROMPTS
         digests = {path: dataset_digests[path] for path in dataset_paths(spec)}
         inputs["quantization"] = _with_digests(fields, digests)
     if kv_cache(spec) == "fp8":

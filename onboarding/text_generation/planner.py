@@ -95,7 +95,7 @@ def kv_cache_format(spec: TextGenerationSpec, scheme: str) -> str:
     return "fp8" if wanted == "fp8" else "fp16" if scheme == "fp16" else "bf16"
 
 
-def scheme_problem(name: str, instance: InstanceType, measured: Sequence[str] = ()) -> str | None:
+def scheme_problem(name: str, instance: InstanceType) -> str | None:
     """Return why a number format is not for an instance type's GPU; None: it is."""
     row, capability = schemes()[name], float(instance.compute_capability)
     where = f"{instance.gpu} has compute capability {instance.compute_capability}"
@@ -106,11 +106,7 @@ def scheme_problem(name: str, instance: InstanceType, measured: Sequence[str] = 
         return f"{title} is computed on {row.only:g} alone, and {where}"
     if capability < row.least and not row.weight_only:
         return f"{title} would run weight-only below {row.least:g}, and {where}"
-    if (
-        row.unmeasured_from is not None
-        and capability >= row.unmeasured_from
-        and name not in measured
-    ):
+    if row.unmeasured_from is not None and capability >= row.unmeasured_from:
         return f"whether {title} is fast from {row.unmeasured_from:g} on is not known, and {where}"
     return None
 
@@ -187,9 +183,9 @@ def _candidates(request: Request, instance: InstanceType) -> Iterator[Candidate]
             copies_per_instance=1,
             holds=False,
         )
-        problem = scheme_problem(scheme, instance, spec.quantization.measured)
+        problem = scheme_problem(scheme, instance)
         if problem is None and base.kv_cache == "fp8":
-            problem = scheme_problem(KV_FP8, instance, spec.quantization.measured)
+            problem = scheme_problem(KV_FP8, instance)
         gpu = gpus().get(instance.gpu or "")
         if problem is not None or gpu is None or gpu.memory_gib is None:
             reason = problem or f"the memory that CUDA reports of a {instance.gpu} is not known"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from onboarding.aws_limits import DOWNLOAD_SECONDS, START_UP_SECONDS
+from onboarding.aws_limits import START_UP_SECONDS
 from onboarding.values import Value
 
 TASK: Literal["text-generation"] = "text-generation"
@@ -128,9 +128,6 @@ class GenerationEvaluationSpec(Value):
     sample_tokens: Annotated[int, Field(ge=16, le=8192)] = Field(
         512, description="Most tokens of a sample"
     )
-    long_prompts: Annotated[int, Field(ge=8, le=256)] = Field(
-        8, description="Prompts of `context.prompt_p95` tokens on which an FP8 KV cache is judged"
-    )
 
 
 class QuantizationSpec(Value):
@@ -150,11 +147,6 @@ class QuantizationSpec(Value):
     )
     budget: GenerationBudgetSpec = Field(
         GenerationBudgetSpec(), description="How far the result may lie from the source"
-    )
-    measured: tuple[Scheme | Literal["kv-fp8"], ...] = Field(
-        (),
-        description="Formats that you measured on the GPU yourself, where the platform data do "
-        "not know whether they are fast there",
     )
 
 
@@ -191,7 +183,6 @@ class AdapterSpec(Value):
 class GenerationServingSpec(Value):
     """What answers, and with which arguments."""
 
-    engine: Literal["vllm"] = Field("vllm", description="The program that generates")
     platform: str = Field(
         "vllm-0.30.0", description="A row of onboarding/data/generation_platforms.yaml"
     )
@@ -234,11 +225,6 @@ class CopiesSpec(Value):
     min: Annotated[int, Field(ge=0, le=1000)] = Field(1, description="Fewest copies")
     max: Annotated[int, Field(ge=1, le=1000)] = Field(1, description="Most copies")
     zero: bool = Field(False, description="Scale to zero copies when no request comes")
-    zero_confirmed: bool = Field(
-        False,
-        description="The region was tried and takes an endpoint without instances; needed where "
-        "the platform data do not know",
-    )
 
 
 class GenerationEndpointSpec(Value):
@@ -258,14 +244,8 @@ class GenerationEndpointSpec(Value):
     inference_ami_version: str | None = Field(
         None, description="Default: the platform's; needed where its row leaves it open"
     )
-    download_seconds: Annotated[int, Field(ge=DOWNLOAD_SECONDS.least, le=DOWNLOAD_SECONDS.most)] = (
-        Field(3600, description="Longest download of the checkpoint")
-    )
     start_up_seconds: Annotated[int, Field(ge=START_UP_SECONDS.least, le=START_UP_SECONDS.most)] = (
         Field(1800, description="Longest start of the container, loading and compiling included")
-    )
-    download_mib_per_second: Annotated[float, Field(gt=0)] = Field(
-        200.0, description="Rate at which S3 is read, for the check of the two times above"
     )
 
 

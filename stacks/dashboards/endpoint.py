@@ -49,12 +49,10 @@ def endpoint_dashboard_body(deployment: Deployment) -> dict[str, Any]:
     endpoint = names.endpoint_name(deployment.environment, deployment.name)
     sections: list[tuple[str, Sequence[Graph]]] = []
     if len(deployment.variants) > 1:
-        samples, slo = instance_graphs.samples_a_minute(deployment), lines.slo_lines(deployment)
-        side_by_side = graphs.variant_graphs(endpoint, slo, samples=samples)
+        side_by_side = graphs.variant_graphs(endpoint, lines.slo_lines(deployment))
         sections.append(("Variants side by side", side_by_side))
     for variant in deployment.variants:
-        samples = instance_graphs.samples_a_minute(deployment)
-        shown = Shown(endpoint=endpoint, variant=variant.name, samples=samples)
+        shown = Shown(endpoint=endpoint, variant=variant.name)
         sections += _sections(deployment, variant, shown)
     region = deployment.environment.region
     drawn: list[Section] = [
@@ -97,9 +95,6 @@ def _sections(
     else:
         yield f"Load{of}", list(_load(deployment, variant, shown))
     yield f"Hosts{of}", list(_hosts(deployment, variant, shown))
-    if metrics is not None and metrics.enhanced:
-        gpu = any(pool.instance_type.is_gpu for pool in variant.pools)
-        yield f"Each instance{of}", instance_graphs.enhanced_graphs(shown, gpu=gpu)
     if deployment.multi_model:
         yield "Models in memory", graphs.cache_graphs(shown)
 

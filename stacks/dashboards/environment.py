@@ -118,9 +118,7 @@ class _SelectedEndpoint:
         self._deployments = deployments
         self._kinds = kinds
         self._environment = deployments[0].environment
-        samples = {instance_graphs.samples_a_minute(deployment) for deployment in deployments}
-        self._samples = samples.pop() if len(samples) == 1 else None
-        self._shown = Shown(endpoint=SELECTED, variant=VARIANT, samples=self._samples)
+        self._shown = Shown(endpoint=SELECTED, variant=VARIANT)
 
     def sections(self) -> Iterator[Section]:
         """Those that any endpoint has something to show in."""
@@ -137,8 +135,7 @@ class _SelectedEndpoint:
             widgets += self._by_alarm("oldest-request", title)
             yield "Queue (asynchronous endpoints)", widgets
         if any(len(deployment.variants) > 1 for deployment in self._deployments):
-            side_by_side = graphs.variant_graphs(SELECTED, samples=self._samples)
-            yield "Variants side by side", self._draw(*side_by_side)
+            yield "Variants side by side", self._draw(*graphs.variant_graphs(SELECTED))
 
     def _states(self) -> list[Widget]:
         """Alarms that every endpoint has: CloudWatch is told none that is not there."""

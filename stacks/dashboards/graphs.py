@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from onboarding.metrics import HOST, INVOCATIONS
 from stacks.dashboards.lines import Line
 from stacks.dashboards.widget import (
-    MIXED_SAMPLES,
     Graph,
     Row,
     Shown,
@@ -123,24 +122,17 @@ def queue_graphs(
     ]
 
 
-def variant_graphs(
-    endpoint: str, slo: Sequence[Line] = (), *, samples: int | None = 1
-) -> list[Graph]:
-    """Latency, requests, failures and instances of each variant, shadows too.
-
-    `samples` are those of `Shown`.
-    """
-    each = "" if samples in (None, 1) else f" / {samples}"
-    noun = MIXED_SAMPLES if samples is None else "instances that reported"
+def variant_graphs(endpoint: str, slo: Sequence[Line] = ()) -> list[Graph]:
+    """Latency, requests, failures and instances of each variant, shadows too."""
     latency = every_variant(endpoint, INVOCATIONS, "ModelLatency", "p99", " / 1000")
     count = every_variant(endpoint, INVOCATIONS, "Invocations", "Sum")
     failed = every_variant(endpoint, INVOCATIONS, "InvocationModelErrors", "Average", " * 100")
-    reported = every_variant(endpoint, HOST, "MemoryUtilization", "SampleCount", each)
+    reported = every_variant(endpoint, HOST, "MemoryUtilization", "SampleCount")
     return [
         Graph(title="Variants: p99 of the model, ms", rows=[latency], unit="ms", lines=slo),
         Graph(title="Variants: requests a minute", rows=[count], unit="requests"),
         Graph(title="Variants: failed requests, %", rows=[failed], unit="%"),
-        Graph(title=f"Variants: {noun}", rows=[reported], unit="instances"),
+        Graph(title="Variants: instances that reported", rows=[reported], unit="instances"),
     ]
 
 

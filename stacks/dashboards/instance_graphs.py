@@ -8,17 +8,10 @@ from onboarding import names
 from onboarding.deployment import VARIANT, Deployment
 from stacks.alarms.request_alarms import COUNT
 from stacks.dashboards.lines import Line, Prices, instance_prices
-from stacks.dashboards.widget import MIXED_SAMPLES, Graph, Row, Shown, computed, hidden, of_each
+from stacks.dashboards.widget import Graph, Row, Shown, computed, hidden
 
 ANSWERING = f"FILL({COUNT}, REPEAT)"
 """SageMaker publishes no count: this one repeats through minutes without a request."""
-
-
-def samples_a_minute(deployment: Deployment) -> int:
-    """Return how many values of each host metric one instance publishes a minute."""
-    metrics = deployment.endpoint.metrics
-    seconds = None if metrics is None else metrics.publish_seconds
-    return 1 if seconds is None else 60 // seconds
 
 
 def instances(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
@@ -64,8 +57,6 @@ def cost_of_all(deployments: Sequence[Deployment]) -> Graph:
             else:
                 count = f"reported{number}"
                 rows.append(shown.host("MemoryUtilization", "SampleCount", **hidden(count)))
-                samples = samples_a_minute(deployment)
-                count += "" if samples == 1 else f" / {samples}"
             label = endpoint if variant.name == VARIANT else f"{endpoint}, {variant.name}"
             rows.append(computed(f"{count} * {prices.most:g}", label, f"cost{number}"))
     region = deployments[0].environment.region
@@ -107,28 +98,6 @@ def memory_and_disk(shown: Shown, lines: Sequence[Line] = ()) -> Graph:
     return Graph(title=title, rows=rows, unit="%", lines=lines, most=100)
 
 
-def enhanced_graphs(shown: Shown, *, gpu: bool) -> list[Graph]:
-    """CPU and memory of each instance, then use and memory of each GPU where there are any.
-
-    Source: SageMaker developer guide, monitoring-cloudwatch-enhanced-metrics.
-    """
-    hosts: tuple[str, ...] = ("InstanceId",)
-    gpus = (*hosts, "AcceleratorId")
-    charts = [
-        ("CPU of each instance, % (100 for each core)", "CPUUtilization", hosts),
-        ("Memory of each instance, %", "MemoryUtilization", hosts),
-    ]
-    if gpu:
-        charts += [
-            ("Use of each GPU, %", "GPUUtilization", gpus),
-            ("Memory of each GPU, %", "GPUMemoryUtilization", gpus),
-        ]
-    return [
-        Graph(title=title, rows=[of_each(shown, metric, "Maximum", *dimensions)], unit="%")
-        for title, metric, dimensions in charts
-    ]
-
-
 def _invocations(shown: Shown, number: int | str = "") -> list[Row]:
     return [
         shown.invocations("Invocations", "Sum", **hidden(f"requests{number}")),
@@ -137,16 +106,8 @@ def _invocations(shown: Shown, number: int | str = "") -> list[Row]:
 
 
 def _reported(shown: Shown) -> list[Row]:
-    """Each instance publishes its memory `samples` times a minute."""
-    metric, stat, label = "MemoryUtilization", "SampleCount", "instances that reported"
-    if shown.samples is None:
-        return [shown.host(metric, stat, label=MIXED_SAMPLES)]
-    if shown.samples == 1:
-        return [shown.host(metric, stat, label=label)]
-    return [
-        shown.host(metric, stat, **hidden("samples")),
-        computed(f"samples / {shown.samples}", label, "reported"),
-    ]
+    """Each instance publishes its memory once a minute."""
+    return [shown.host("MemoryUtilization", "SampleCount", label="instances that reported")]
 
 
 def _of_one_gpu(

@@ -17,8 +17,6 @@ COLUMNS, THIRD, GRAPH_HEIGHT, HEADING_HEIGHT = 24, 8, 6, 1
 PERIOD = 60
 MOST_ALARMS = 100
 """That one widget may list."""
-MIXED_SAMPLES = "values of memory, 1 to 6 of each instance"
-"""What the sample count of a host metric is where endpoints publish it at different times."""
 EACH_VARIANT = "${PROP('Dim.VariantName')}"
 """A label that CloudWatch fills in for each metric that a search finds."""
 
@@ -37,15 +35,10 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """The variant whose metrics a graph shows.
-
-    `samples` are the values of its hosts' metrics that one instance publishes a minute; None where
-    endpoints differ in them.
-    """
+    """The variant whose metrics a graph shows."""
 
     endpoint: str
     variant: str
-    samples: int | None = 1
 
     def invocations(self, name: str, stat: str, **options: Any) -> Row:
         """One statistic of the requests that SageMaker passed on."""
@@ -86,17 +79,6 @@ def every_variant(endpoint: str, namespace: str, name: str, stat: str, change: s
         f'{{{namespace},EndpointName,VariantName}} MetricName="{name}" EndpointName="{endpoint}"'
     )
     return computed(f"SEARCH('{search}', '{stat}', 60){change}", EACH_VARIANT, "variants")
-
-
-def of_each(shown: Shown, metric: str, stat: str, *dimensions: str, change: str = "") -> Row:
-    """A host metric of each instance or GPU, by the further `dimensions`, with `change` applied."""
-    schema = ",".join((HOST, *sorted(("EndpointName", "VariantName", *dimensions))))
-    search = (
-        f'{{{schema}}} MetricName="{metric}" EndpointName="{shown.endpoint}" '
-        f'VariantName="{shown.variant}"'
-    )
-    label = " ".join(f"${{PROP('Dim.{dimension}')}}" for dimension in dimensions)
-    return computed(f"SEARCH('{search}', '{stat}', 60){change}", label, "each")
 
 
 def hidden(name: str) -> dict[str, Any]:

@@ -145,12 +145,9 @@ def _data_capture(deployment: Deployment, percent: int) -> Properties:
 
 def _metrics(metrics: MetricsSpec) -> Properties:
     """What the file leaves out is left to SageMaker."""
-    given = {
-        "EnableDetailedObservability": metrics.detailed,
-        "MetricPublishFrequencyInSeconds": metrics.publish_seconds,
-    }
-    present = {key: value for key, value in given.items() if value is not None}
-    return {"EnableEnhancedMetrics": metrics.enhanced, **present}
+    detailed = metrics.detailed
+    given = {} if detailed is None else {"EnableDetailedObservability": detailed}
+    return {"EnableEnhancedMetrics": False, **given}
 
 
 def _async_inference(deployment: Deployment, asynchronous: AsynchronousSpec) -> Properties:

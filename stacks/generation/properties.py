@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onboarding import names
-from onboarding.aws_limits import ROLLBACK_ALARM_COUNT
+from onboarding.aws_limits import DOWNLOAD_SECONDS, ROLLBACK_ALARM_COUNT
 from onboarding.deployment import VARIANT
 from onboarding.text_generation.arguments import VLLM_PREFIX
 from onboarding.text_generation.checkpoint_key import checkpoint_prefix
@@ -146,7 +146,7 @@ def component_properties(
                 "MinMemoryRequiredInMb": sizes.memory_mib(deployment),
             },
             "StartupParameters": {
-                "ModelDataDownloadTimeoutInSeconds": endpoint.download_seconds,
+                "ModelDataDownloadTimeoutInSeconds": DOWNLOAD_SECONDS.most,
                 "ContainerStartupHealthCheckTimeoutInSeconds": endpoint.start_up_seconds,
             },
         },
@@ -206,7 +206,7 @@ def _variant(deployment: GenerationDeployment, model: str) -> Properties:
         **properties,
         "ModelName": model,
         "InitialVariantWeight": 1,
-        "ModelDataDownloadTimeoutInSeconds": endpoint.download_seconds,
+        "ModelDataDownloadTimeoutInSeconds": DOWNLOAD_SECONDS.most,
         "ContainerStartupHealthCheckTimeoutInSeconds": endpoint.start_up_seconds,
     }
 

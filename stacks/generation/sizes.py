@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 
-from onboarding.aws_limits import EXECUTION_SECONDS, STEP_PERCENT
+from onboarding.aws_limits import DOWNLOAD_SECONDS, EXECUTION_SECONDS, STEP_PERCENT
 from onboarding.platform import InstanceType, instance_types
 from onboarding.text_generation.generation_deployment import GenerationDeployment
 from onboarding.text_generation.platforms import known_arguments
@@ -91,7 +91,7 @@ def batch_percent(deployment: GenerationDeployment) -> int:
 def start_seconds(deployment: GenerationDeployment) -> int:
     """Return the longest that one more copy may take until it answers."""
     endpoint = deployment.spec.endpoint
-    return PROVISION_SECONDS + endpoint.download_seconds + endpoint.start_up_seconds
+    return PROVISION_SECONDS + DOWNLOAD_SECONDS.most + endpoint.start_up_seconds
 
 
 def update_seconds(deployment: GenerationDeployment, steps: int) -> int:

@@ -167,7 +167,7 @@ def change_configs(account: Account) -> Iterator[Found]:
     sagemaker.delete_endpoint_config(EndpointConfigName=name)
     capture = {**config["DataCaptureConfig"], "InitialSamplingPercentage": 99}
     (variant,) = config["ProductionVariants"]
-    metrics = {**config["MetricsConfig"], "EnableEnhancedMetrics": False}
+    metrics = {**config["MetricsConfig"], "EnableDetailedObservability": False}
     sagemaker.create_endpoint_config(**{
         **config, "DataCaptureConfig": capture, "MetricsConfig": metrics,
         "ProductionVariants": [{**variant, "InstanceType": "ml.c7i.xlarge"}],

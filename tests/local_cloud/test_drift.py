@@ -28,7 +28,7 @@ def tiny(tmp_path_factory):
         tiny.write_model(sound_network(), endpoint=ENDPOINT % "dashboard: true")
         tiny.write_like(
             "other",
-            ENDPOINT % "data_capture: {percent: 20}, metrics: {enhanced: true}",
+            ENDPOINT % "data_capture: {percent: 20}, metrics: {detailed: true}",
             serving="{server: python}",
         )
         deploy_all(session)

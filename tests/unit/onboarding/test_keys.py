@@ -62,12 +62,10 @@ CHANGES: dict[str, tuple[Any, str]] = {
     "engine.sensitivity_search.dataset": ("c.txt", "int8 network"),
     "engine.sensitivity_search.samples": (4, "int8 network"),
     "engine.quantization": ("calibration-cache", "int8 network"),
-    "engine.compute_capability": ("8.6", "nothing"),  # it insists on what the instance type has
     "engine.workspace_mib": (512, "engine"),
     "engine.optimization_level": (5, "engine"),
     "engine.hardware_compatibility": ("ampere+", "engine"),
     "engine.version_compatible": (True, "engine"),
-    "engine.weight_stripped": (True, "nothing"),  # refused
     "engine.opset": (18, "networks"),
     "engine.sparsity": ("enable", "engine"),
     "engine.plugins": (
@@ -114,7 +112,7 @@ CHANGES: dict[str, tuple[Any, str]] = {
         "nothing",
     ),
     "endpoint.asynchronous": ({"max_concurrent_invocations": 4}, "nothing"),
-    "endpoint.metrics": ({"enhanced": True, "publish_seconds": 10}, "nothing"),
+    "endpoint.metrics": ({"detailed": True}, "nothing"),
     "endpoint.network_isolation": (False, "nothing"),
     "endpoint.dashboard": (True, "nothing"),
 }

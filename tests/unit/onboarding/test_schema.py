@@ -6,10 +6,24 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
 
 from onboarding import schema
 
 ROOT = Path(schema.__file__).parents[1]
+DOCUMENTS = {name: json.loads(text) for name, text in schema.schemas().items()}
+REGISTRY = Registry().with_resources(
+    (name, DRAFT202012.create_resource(document)) for name, document in DOCUMENTS.items()
+)
+
+
+def validator(kind):
+    """Return a validator of one kind of file that resolves references as an editor does."""
+    name = f"{kind}.schema.json"
+    return Draft202012Validator({**DOCUMENTS[name], "$id": name}, registry=REGISTRY)
 
 
 def test_shipped_schemas_are_what_the_code_generates():
@@ -29,7 +43,7 @@ def test_check_says_which_file_drifted(tmp_path, capsys):
     assert "environment" not in sentence
 
 
-@pytest.mark.parametrize("name", list(schema.schemas()))
+@pytest.mark.parametrize("name", list(DOCUMENTS))
 def test_every_property_has_a_description(name):
     def undescribed(node, path=""):
         if isinstance(node, dict):
@@ -39,11 +53,11 @@ def test_every_property_has_a_description(name):
             for key, value in node.items():
                 yield from undescribed(value, f"{path}/{key}")
 
-    assert list(undescribed(json.loads(schema.schemas()[name]))) == []
+    assert list(undescribed(DOCUMENTS[name])) == []
 
 
 def test_override_sections_know_the_keys_and_require_none():
-    definitions = json.loads(schema.schemas()["environment.schema.json"])["$defs"]
+    definitions = DOCUMENTS["environment.schema.json"]["$defs"]
     override = definitions["ModelSpecOverride"]
     assert "name" not in override["properties"] and "required" not in override
     assert override["properties"]["engine"]["$ref"] == "#/$defs/EngineSpecOverride"
@@ -54,13 +68,50 @@ def test_override_sections_know_the_keys_and_require_none():
     assert definitions["OptimizationProfileSpec"]["required"] == ["batch"]
 
 
-def test_every_reference_leads_somewhere():
-    for text in schema.schemas().values():
-        document = json.loads(text)
-        references = [line.split('"')[3] for line in text.splitlines() if '"$ref"' in line]
-        assert all(
-            reference.removeprefix("#/$defs/") in document["$defs"] for reference in references
-        )
+SHIPPED = [
+    (kind, path)
+    for kind in ("model", "endpoint", "environment")
+    for folder in (ROOT, ROOT / "examples" / "chat")
+    for path in (folder / f"{kind}s").glob("*.yaml")
+    if not path.name.endswith(".lock.yaml")
+]
+REPOSITORY = {"triton_repository": {"folder": "models/mine", "sha256": "0" * 64}}
+KINDS = [
+    {"task": "ensemble", "accuracy": {"dataset": "d"}, "steps": [{"model": "a"}], "outputs": ["o"]},
+    {"task": "tensors", "source": REPOSITORY, "endpoint": {"instance_type": "ml.g5.xlarge"}},
+]
+
+
+@pytest.mark.parametrize(("kind", "path"), SHIPPED, ids=lambda item: getattr(item, "stem", item))
+def test_schemas_take_the_shipped_files(kind, path):
+    validator(kind).validate(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [*(yaml.safe_load(path.read_text()) for kind, path in SHIPPED if kind == "model"),
+     *({"name": "a", **kind} for kind in KINDS)],
+)  # fmt: skip
+def test_model_schema_refuses_a_key_that_the_kind_of_file_has_not(document):
+    check = validator("model")
+    check.validate(document)
+    of_others = {"context", "steps", "engine", "accuracy"} - document.keys()
+    for key in (*of_others, "enigne"):
+        assert not check.is_valid({**document, key: {}}), key
+    needed = "name" if document["task"] == "ensemble" else "source"
+    assert not check.is_valid({key: value for key, value in document.items() if key != needed})
+
+
+@pytest.mark.parametrize(
+    "change", [{"joins": "a"}, {"scaling": {"mni": 1}}, {"weight": 5000}, {"name": None}]
+)
+def test_endpoint_schema_refuses(change):
+    known = yaml.safe_load((ROOT / "endpoints/text-shared.yaml").read_text())
+    validator("endpoint").validate(known)
+    assert not validator("endpoint").is_valid(known | change)
+    model = yaml.safe_load((ROOT / "models/sentence-embedder.yaml").read_text())
+    model["endpoint"] |= {"server": "triton"} if "name" in change else change
+    assert not validator("model").is_valid(model)
 
 
 @pytest.mark.parametrize(
@@ -79,24 +130,13 @@ def test_every_shipped_file_names_its_schema(folder, kind):
         )
 
 
-def test_files_of_ensembles_and_their_overrides_have_their_keys():
-    model = json.loads(schema.schemas()["model.schema.json"])
-    assert {"steps", "outputs"} <= model["then"]["properties"].keys()
-    assert not {"source", "engine"} & model["then"]["properties"].keys()
-    network = model["else"]["else"]["else"]
-    assert "source" in network["required"] and "steps" not in network["properties"]
-    text = schema.schemas()["environment.schema.json"]
-    override = json.loads(text)["$defs"]["ModelSpecOverride"]["properties"]
+def test_overrides_of_ensembles_have_their_keys():
+    override = DOCUMENTS["environment.schema.json"]["$defs"]["ModelSpecOverride"]["properties"]
     assert {"steps", "source", "serving"} <= override.keys()
 
 
-def test_files_of_text_generators_and_their_overrides_have_their_keys():
-    model = json.loads(schema.schemas()["model.schema.json"])
-    generator = model["else"]["then"]
-    assert model["else"]["if"]["properties"]["task"]["const"] == "text-generation"
-    assert {"context", "slo", "quantization"} <= generator["properties"].keys()
-    assert "engine" not in generator["properties"] and "context" in generator["required"]
-    definitions = json.loads(schema.schemas()["environment.schema.json"])["$defs"]
+def test_overrides_of_text_generators_have_their_keys():
+    definitions = DOCUMENTS["environment.schema.json"]["$defs"]
     forms = definitions["ModelsSpec"]["additionalProperties"]["anyOf"]
     names = ["ModelSpecOverride", "TextGenerationSpecOverride"]
     assert [form["$ref"].rpartition("/")[2] for form in forms] == names

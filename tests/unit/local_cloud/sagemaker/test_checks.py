@@ -60,7 +60,6 @@ def config(*variants, shadows=None, **fields):
         config(VARIANT | {"ModelName": "multi"}),
         config(pooled()),
         config("a", AsyncInferenceConfig=S3_OUTPUT),
-        config("a", MetricsConfig={"MetricPublishFrequencyInSeconds": 10}),
         config(HOSTING, ExecutionRoleArn=ROLE),
         config(HOSTING | {"ManagedInstanceScaling": FROM_ZERO}, ExecutionRoleArn=ROLE),
     ],
@@ -116,10 +115,6 @@ NOT_ASYNC = "ShadowProductionVariants are not supported for asynchronous endpoin
         (config(MULTI, shadows=["b"]), "are not supported for multi-model endpoints."),
         (config("a", shadows=["b"], AsyncInferenceConfig={"OutputConfig": {}}), NOT_ASYNC),
         (config("a", AsyncInferenceConfig={"OutputConfig": {}}), "requires S3OutputPath"),
-        (
-            config("a", MetricsConfig={"MetricPublishFrequencyInSeconds": 20}),
-            "MetricPublishFrequencyInSeconds 20 is not valid. Valid values: 10, 30, 60,",
-        ),
     ],
 )
 def test_refuses_a_config(refused, message):

@@ -171,7 +171,7 @@ def test_key_is_the_same_whatever_serves_it():
         _key(source={"headers": "models/data/70b.json"}),
         _key(slo={"concurrency": 99}),
         _key(endpoint={"instance_types": ["ml.g5.2xlarge"]}),
-        _key(quantization={"schemes": ["int8", "awq"], "measured": ["int8"]}),
+        _key(quantization={"schemes": ["int8", "awq"]}),
     }
     assert len(same) == 1
     assert _key("bf16") == _key("bf16", quantization={"budget": {"top1": 0.5}})

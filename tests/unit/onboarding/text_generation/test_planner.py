@@ -163,11 +163,6 @@ def test_formats_and_gpus(scheme, instance, holds):
     assert (scheme_problem(scheme, instance_types()[instance]) is None) is holds
 
 
-def test_what_was_measured_is_taken():
-    blackwell = instance_types()["ml.p6-b200.48xlarge"]
-    assert scheme_problem("int8", blackwell, ("int8",)) is None
-
-
 def test_every_gpu_of_an_instance_type_has_a_row():
     names = {row.gpu for row in instance_types().values() if row.is_gpu}
     assert names <= gpus().keys()

@@ -12,7 +12,7 @@ from stacks.dashboards.endpoint import dashboard_name, endpoint_dashboard, endpo
 from template_rules.findings import own_findings
 from template_rules.templates import Template
 from tests.synth.dashboards import OWN, QUEUED, SHARED, arns, there, titled
-from tests.synth.deployments import one, with_endpoint
+from tests.synth.deployments import with_endpoint
 from tests.synth.endpoint_cases import (
     BESIDE,
     MODEL,
@@ -74,28 +74,8 @@ def test_own_dashboard_says_what_is_deployed():
     assert dashboard_name(example({})) == "roundhouse-cloud--example"
 
 
-def test_enhanced_metrics_show_each_instance_and_each_gpu_that_there_is():
-    metrics = MetricsSpec(enhanced=True)
-    own = endpoint_dashboard_body(with_endpoint(OWN, metrics=metrics))
-    (use,) = titled(own, "Use of each GPU")["metrics"]
-    assert use[0]["expression"].startswith(
-        "SEARCH('{/aws/sagemaker/Endpoints,AcceleratorId,EndpointName,InstanceId,VariantName} "
-        'MetricName="GPUUtilization" EndpointName="'
-    )
-    local = with_endpoint(one("local", "sentence-embedder"), metrics=metrics)
-    on_cpu = json.dumps(endpoint_dashboard_body(local))
-    assert "Memory of each instance" in on_cpu and "AcceleratorId" not in on_cpu
-
-
 def test_end_to_end_latency_is_the_sum_of_both_averages_on_endpoints_with_metrics():
     body = endpoint_dashboard_body(with_endpoint(OWN, metrics=MetricsSpec()))
     row = titled(body, "Latency of the model")["metrics"][-1][0]
     assert row["expression"] == "(model_us + overhead_us) / 1000"
     assert "end to end" not in json.dumps(BODIES["own"])
-
-
-def test_own_dashboard_with_enhanced_metrics_passes_the_rules():
-    changes = {MODEL: endpoint_settings("dashboard: true", "metrics: {enhanced: true}")}
-    found = template(changes)
-    assert "AcceleratorId" in found["Resources"]["Dashboard"]["Properties"]["DashboardBody"]
-    assert list(own_findings(Template("t.json", found))) == []

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from onboarding.hosting_spec import MetricsSpec
 from roundhouse.status.endpoints import endpoint_state
 from stacks.dashboards.endpoint import endpoint_dashboard_body
 from stacks.dashboards.environment import dashboard_body
 from stacks.dashboards.lines import Prices, cpu_lines, instance_prices
 from stacks.dashboards.overview import promises
 from tests.synth.dashboards import OWN, QUEUED, SHARED, lines, titled, with_name
-from tests.synth.deployments import one, with_endpoint, with_scaling
+from tests.synth.deployments import one, with_scaling
 from tests.synth.scaled import with_own_pools
 
 pytestmark = pytest.mark.unit
@@ -66,27 +65,6 @@ def test_cost_of_all_endpoints_has_queues_too():
     ]
     assert graph["metrics"][3][:2] == ["/aws/sagemaker/Endpoints", "MemoryUtilization"]
     assert graph["metrics"][4][-1]["label"] == "dev-waiting"
-
-
-def with_metrics(deployment, **metrics):
-    return with_endpoint(deployment, metrics=MetricsSpec(**metrics))
-
-
-def test_instances_are_counted_by_how_often_they_report():
-    body = endpoint_dashboard_body(with_metrics(OWN, publish_seconds=10))
-    assert "samples / 6" in expressions(titled(body, "Instances"))
-    assert "samples / 6" not in expressions(titled(endpoint_dashboard_body(OWN), "Instances"))
-
-
-def test_selected_endpoint_says_where_endpoints_report_at_different_times():
-    often = with_metrics(OWN, publish_seconds=30)
-
-    def labels(*deployments):
-        graph = titled(dashboard_body(list(deployments)), "Instances")
-        return {row[-1].get("label") for row in graph["metrics"]}
-
-    assert "instances that reported" in labels(often)
-    assert "values of memory, 1 to 6 of each instance" in labels(often, with_name(OWN, "other"))
 
 
 def test_cpu_target_is_a_line_of_one_core():

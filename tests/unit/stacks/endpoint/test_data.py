@@ -57,10 +57,7 @@ def test_metrics_are_those_of_the_file_and_the_rest_is_sagemakers():
         found = template({MODEL: endpoint_settings(f"metrics: {given}")})
         return config(found)["MetricsConfig"]
 
-    assert metrics("{enhanced: true, publish_seconds: 10}") == {
-        "EnableEnhancedMetrics": True,
-        "MetricPublishFrequencyInSeconds": 10,
-    }
+    assert metrics("{}") == {"EnableEnhancedMetrics": False}
     assert metrics("{detailed: false}") == {
         "EnableEnhancedMetrics": False,
         "EnableDetailedObservability": False,
