@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from benchmarks.context import Context
-from benchmarks.measure import Measure, circumstances, table, write
-from benchmarks.runtimes.comparison import runtimes
+from benchmarks.measure import Context, Measure, circumstances, table, with_command, write
 from benchmarks.servers.comparison import servers
+from benchmarks.servers.fixtures import minilm
 from benchmarks.text_generation.comparison import text_generation
 from roundhouse.paths import find_paths
-from roundhouse.processes import Processes
+from roundhouse.processes import Command, Processes
 from roundhouse.settings import inherited
+
+
+def runtimes(context: Context) -> list[Measure]:
+    """Measure the models in every runtime and server of this machine. Raises ValueError."""
+    folder, python = context.folder("runtimes"), str(context.paths.venv_python("builder"))
+    shutil.copy(minilm(context, folder).tokenizer, folder / "tokenizer.json")
+    out = folder / "runtimes.json"
+    argv = (python, "-m", "benchmarks.runtimes", str(folder), str(out))
+    command = Command(argv=argv, folder=context.paths.code, environment=context.variables)
+    outcome = context.run(command, lambda line: print(f"    {line}", flush=True))
+    if outcome.code != 0:
+        raise ValueError(f"{command} ended with {outcome.code}: {outcome.last_lines()}")
+    rows = json.loads(out.read_text(encoding="utf-8"))["rows"]
+    return with_command("make bench BENCH=runtimes", row_measures(rows))
+
+
+def row_measures(rows: Iterable[Mapping[str, Any]]) -> Iterable[Measure]:
+    """Return the latency, the rate and the worst cosine of each row."""
+    for row in rows:
+        name = f"{row['model']}, {row['runtime']} {row['precision']}, batch {row['batch']}"
+        for field, unit in (("p50", "ms"), ("rows_per_second", "rows/s")):
+            key = "p50_ms" if field == "p50" else field
+            low, high = row[f"{field}_interval"]
+            text = f"{name}: {field.replace('_', ' ')}"
+            yield Measure(text, row[key], unit, low=low, high=high)
+        yield Measure(f"{name}: worst cosine", row["cosine_worst"], "")
+
 
 BENCHMARKS: dict[str, Callable[[Context], list[Measure]]] = {
     "runtimes": runtimes,

@@ -1,17 +1,21 @@
-"""Measured numbers, their bars, and the machine and date they come from."""
+"""A run of benchmarks; measured numbers, their bars, and the machine and date they come from."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import os
+import shutil
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.table import Table
+
+from roundhouse.paths import Paths
+from roundhouse.processes import Processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,3 +141,30 @@ def table(title: str, measures: Sequence[Measure]) -> Table:
         verdict = f"[{color}]{measure.verdict}[/{color}]"
         result.add_row(measure.name, f"{measure.value:,.4g}", rounds, measure.unit, bar, verdict)
     return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """One run of `python -m benchmarks`."""
+
+    paths: Paths
+    run: Processes
+    variables: Mapping[str, str]
+
+    def folder(self, name: str) -> Path:
+        """Return the folder of a benchmark, build/bench/NAME."""
+        path = self.paths.build / "bench" / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def empty_folder(self, name: str) -> Path:
+        """Return the folder of a benchmark without what an earlier run left there."""
+        shutil.rmtree(self.folder(name))
+        return self.folder(name)
+
+    def rounds(self, default: int) -> int:
+        """Return BENCH_ROUNDS, for a quick look, or the default. Raises ValueError."""
+        text = self.variables.get("BENCH_ROUNDS") or str(default)
+        if not text.isdigit() or int(text) < 1:
+            raise ValueError(f"BENCH_ROUNDS is {text!r}; it must be a whole number from 1 up.")
+        return int(text)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from onboarding.deployment import Deployment, Target
 from onboarding.names import artifact_bucket, endpoint_name, requests_prefix, target_model
+from onboarding.values import IMAGES
 from roundhouse.asynchronous_runtime import AsynchronousRuntime
 from roundhouse.aws.clients import Client, Clients
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
@@ -248,6 +249,16 @@ def output_name(target: Target) -> str:
 def answers_labels(target: Target) -> bool:
     """Return whether the engine answers labels with scores; older classifiers give logits alone."""
     return target.lock_entry is None or target.lock_entry.manifest.activation is not None
+
+
+def require_arrays(target: Target) -> None:
+    """Raise UsageError where the engine answers scores, labels or entities in place of arrays."""
+    heads = ("text-classification", "text-ranking", "token-classification")
+    is_head = target.model.task in heads and answers_labels(target)
+    if is_head or target.model.task == IMAGES:
+        raise UsageError(
+            f"--output: {target.model.name} answers labels, no arrays; use --format json."
+        )
 
 
 def classes(target: Target, logits: Sequence[Vector]) -> tuple[Scores, ...]:

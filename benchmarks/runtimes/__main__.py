@@ -2,8 +2,8 @@
 
 FOLDER holds tokenizer.json, checkpoints/NAME of models with trained weights and, where it is not
 installed, wrk/wrk; archives are kept there between runs. OUT: the JSON file, written anew after
-each model. On a machine with an NVIDIA GPU it measures that, elsewhere the CPU. `--tiny`: networks
-of two layers, for tests of the program. docs/benchmarks has the results.
+each model. On a machine with an NVIDIA GPU it measures that, elsewhere the CPU. docs/benchmarks
+has the results.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from benchmarks.runtimes.archive import network_name, write_archive
 from benchmarks.runtimes.engines import Client, Device, local_engines
 from benchmarks.runtimes.networks import checkpoint_folder
 from benchmarks.runtimes.workload import Workload, workload
-from benchmarks.servers.candidates import REPOSITORY, ours, triton
 from benchmarks.servers.harness import Harness
-from benchmarks.servers.running_server import Running
+from benchmarks.servers.running_server import REPOSITORY, Running, ours, triton
 from benchmarks.servers.workload import Request
 from benchmarks.servers.wrk import requests_file, wrk_program
 from engine_build.evaluation.latency import CONTROL, Engine, Track, measure_latencies
@@ -39,7 +38,6 @@ from engine_build.evaluation.scores import cosines, median_interval
 from roundhouse.processes import Processes
 
 MODELS = ("minilm", "vit", "bert-large-512")
-TINY = ("tiny", "tiny-vit")
 BATCHES = {
     ("minilm", "cpu"): (1, 32),
     ("bert-large-512", "cpu"): (1, 2),
@@ -81,15 +79,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--models", help=f"of {', '.join(MODELS)}; default: all")
-    parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--seconds", type=float, default=60.0, help="for a model's latencies")
     parser.add_argument("--load-seconds", type=float, default=3.0)
     options = parser.parse_args(arguments)
-    usual = TINY if options.tiny else MODELS
     plan = Plan(
         folder=options.folder.resolve(),
-        device="cuda" if torch.cuda.is_available() and not options.tiny else "cpu",
-        models=usual if options.models is None else tuple(options.models.split(",")),
+        device="cuda" if torch.cuda.is_available() else "cpu",
+        models=MODELS if options.models is None else tuple(options.models.split(",")),
         seconds=options.seconds,
         load_seconds=options.load_seconds,
     )
@@ -215,7 +211,7 @@ def _load(plan: Plan, harness: Harness, server: Running, model: str, batch: int)
     """Return what a server answers to several clients: rows a second, and its padding."""
     sent = [plan.workload(model, batch, number) for number in range(REQUESTS)]
     file = requests_file((one.request for one in sent), harness.folder / f"requests-{batch}")
-    is_slow = plan.device == "cpu" and model not in ("minilm", *TINY)
+    is_slow = plan.device == "cpu" and model != "minilm"
     clients = (4 if is_slow else 64) if batch == 1 else (2 if is_slow else 8)
     harness.load(server, file, clients, min(1.0, plan.load_seconds))
     before = _tokens(server)

@@ -12,7 +12,7 @@ from pathlib import Path
 import onnxruntime
 
 from benchmarks.runtimes.networks import CLASSES, SIZES, write_network
-from benchmarks.servers.candidates import REPOSITORY
+from benchmarks.servers.running_server import REPOSITORY
 from engine_build.packaging.archive import model_repository
 from engine_build.packaging.repository import repository
 from engine_build.packaging.served import Served
@@ -31,7 +31,6 @@ TEXTS = ProfileRecord(batch=(1, 8, 32), sequence=(16, 64, 128))
 PROFILES = {
     "bert-large-512": ProfileRecord(batch=(1, 8, 32), sequence=(16, 128, 512)),
     "vit": ProfileRecord(batch=(1, 8, 32)),
-    "tiny-vit": ProfileRecord(batch=(1, 8, 32)),
 }
 """The server makes buckets between these; of every other name TEXTS."""
 

@@ -35,8 +35,6 @@ SIZES = {
     "bert-large": Size(width=1024, layers=24, heads=16, inner=4096),
     "minilm": Size(width=384, layers=6, heads=12, inner=1536),
     "vit": Size(width=768, layers=12, heads=12, inner=3072, image=224),
-    "tiny": Size(width=64, layers=2, heads=2, inner=128),
-    "tiny-vit": Size(width=64, layers=2, heads=2, inner=128, image=32),
 }
 
 

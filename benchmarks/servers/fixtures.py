@@ -10,12 +10,13 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.context import Context
+from benchmarks.measure import Context
+from benchmarks.servers.running_server import MODEL
 from benchmarks.servers.workload import shuffled_texts
 from roundhouse.paths import Paths
 from roundhouse.processes import Command
 
-MODEL, ENVIRONMENT = "sentence-embedder", "local"
+ENVIRONMENT = "local"
 MAX_TOKENS = 128
 
 

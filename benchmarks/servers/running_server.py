@@ -1,4 +1,4 @@
-"""A server under measurement: a process group of its own, and its readiness, memory and time."""
+"""The servers that are measured, ours and real Triton: their readiness, memory and time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import http.client
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -15,8 +16,12 @@ from pathlib import Path
 
 from benchmarks.servers.workload import Request
 from local_cloud.containers.container import start_process
+from onboarding.serve_environment import serve_environment
 from roundhouse.processes import end
 
+REPOSITORY = Path(__file__).resolve().parents[2]
+PATH = "/usr/bin:/bin"
+MODEL = "sentence-embedder"
 READY_SECONDS = 240.0
 POLL_SECONDS = 0.005
 SETTLE_SECONDS = 0.3
@@ -132,3 +137,51 @@ def _kib(pid: int, word: str) -> float:
             if line.startswith(word):
                 return float(line.split()[1])
     return 0.0
+
+
+def ours(archive: Path, name: str = "ours") -> Candidate:
+    """Return the Python server on an archive, as its image starts it.
+
+    Without an environment of its own it runs in this Python.
+    """
+    port, venv = free_port(), REPOSITORY / ".venvs" / "server" / "bin" / "python"
+    environment = {**server_environment(), "SM_MODEL_DIR": str(archive), **_address(port)}
+    python = str(venv) if venv.is_file() else sys.executable
+    argv = (python, "-m", "container.server", "serve")
+    return Candidate(name=name, argv=argv, port=port, folder=REPOSITORY, environment=environment)
+
+
+def server_environment() -> dict[str, str]:
+    """Return this process's environment with the folders of PyTorch's CUDA libraries."""
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("ROUNDHOUSE_")
+    }
+    libraries = [
+        str(path) for entry in sys.path for path in sorted(Path(entry).glob("nvidia/*/lib"))
+    ]
+    paths = {"LD_LIBRARY_PATH": libraries, "PYTHONPATH": [str(REPOSITORY)]}
+    joined = {
+        name: ":".join([*folders, *filter(None, [inherited.get(name)])])
+        for name, folders in paths.items()
+    }
+    return {**inherited, **joined}
+
+
+def triton(archive: Path, folder: Path, name: str = "triton", *, model: str = MODEL) -> Candidate:
+    """Return real Triton behind the server that checks requests, as in its image."""
+    port, venv = free_port(), REPOSITORY / ".venvs" / "triton"
+    serve = REPOSITORY / "local_cloud" / "containers" / "triton_serve.py"
+    options = ("--triton", str(venv), "--backends", str(folder / "backends"))
+    environment = {
+        "PATH": f"{venv}/bin:{PATH}",
+        "HOME": str(folder),
+        "SM_MODEL_DIR": str(archive),
+        **_address(port),
+        **serve_environment(model),
+    }
+    argv = (str(venv / "bin" / "python"), "-I", "-S", str(serve), *options)
+    return Candidate(name=name, argv=argv, port=port, folder=folder, environment=environment)
+
+
+def _address(port: int) -> dict[str, str]:
+    return {"SAGEMAKER_BIND_TO_PORT": str(port), "ROUNDHOUSE_BIND_ADDRESS": "127.0.0.1"}

@@ -19,8 +19,7 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.context import Context
-from benchmarks.measure import Measure, at_least, at_most, of_rounds, with_command
+from benchmarks.measure import Context, Measure, at_least, at_most, of_rounds, with_command
 from benchmarks.servers.running_server import Candidate, free_port, start_server
 from roundhouse.load_test.destination import Destination
 from roundhouse.load_test.generation.load_test import GenerationRunner, GenerationTest
@@ -30,7 +29,6 @@ from roundhouse.load_test.generation.measurement import (
     metrics,
 )
 from roundhouse.load_test.generation.requests import WORDS, read_prompts
-from roundhouse.load_test.generation.target import GenerationTarget
 from roundhouse.load_test.options import LoadOptions, at_once, closed_phase
 
 ROUNDS = 6
@@ -167,12 +165,10 @@ def common_numbers(result: Mapping[str, float]) -> Numbers:
 def our_numbers(load: Load, slo: GenerationSlo) -> Numbers:
     """Run our load test as `roundhouse bench --url` does, and return its numbers."""
     test = GenerationTest(
-        target=GenerationTarget(
-            subject=load.model,
-            destination=Destination(url=f"{load.url}/v1/completions"),
-            schema="completion",
-            model=load.model,
-        ),
+        subject=load.model,
+        destination=Destination(url=f"{load.url}/v1/completions"),
+        schema="completion",
+        model=load.model,
         workload=read_prompts(load.prompts, None),
         slo=slo,
         first_concurrency=1,

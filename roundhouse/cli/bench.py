@@ -6,14 +6,11 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from roundhouse.cli.options import Form, Format, Root, RowsPerRequest
-
-if TYPE_CHECKING:
-    from roundhouse.load_test.bench import Result
 
 EXAMPLE = "roundhouse bench sentence-embedder --env local"
 INTERRUPTED = 130
@@ -87,6 +84,7 @@ def bench(
     from roundhouse.load_test.recording import record_load
     from roundhouse.paths import current_paths
     from roundhouse.report import open_report, print_json
+    from roundhouse.reports.load_report import load_page
     from roundhouse.session import open_session
 
     paths, report = current_paths(root), open_report(form)
@@ -105,7 +103,7 @@ def bench(
         command=shlex.join(["roundhouse", *sys.argv[1:]]),
     )
     options.require_consistent()
-    run, recorded = partial(run_bench, render=_page), None
+    run, recorded = partial(run_bench, render=load_page), None
     if record:
         recorded = record_load(open_session(paths, report, str(env)), options, run=run)
     done = run(paths, report, options) if recorded is None else recorded.report
@@ -124,13 +122,3 @@ def bench(
         if recorded is not None:
             report.print(f"{recorded.summary} Written to {recorded.lock}: review and commit it.")
     raise typer.Exit(INTERRUPTED if result.broken_off else SLO_MISSED if result.slo_missed else 0)
-
-
-def _page(result: Result) -> bytes:
-    from roundhouse.load_test.generation.result import GenerationResult
-    from roundhouse.reports.generation_report import generation_page
-    from roundhouse.reports.load_report import load_page
-
-    if isinstance(result, GenerationResult):
-        return generation_page(result)
-    return load_page(result)

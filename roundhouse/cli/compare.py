@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from roundhouse.compare.cells import Cell
-    from roundhouse.compare.comparison import Comparison
     from roundhouse.compare.document import Report as CompareReport
-    from roundhouse.compare.run import CompareOptions, Run
+    from roundhouse.compare.result import CellResult
+    from roundhouse.compare.run import Run
     from roundhouse.compare.tree import Subject
     from roundhouse.paths import Paths
     from roundhouse.report import Report
@@ -68,8 +68,12 @@ def compare(
     Builds what is missing, deploys each candidate as an endpoint of one instance, loads it, and
     deletes it. The same command continues an interrupted run. Exit code 6: none holds the SLO.
     """
-    from roundhouse.compare.comparison import open_run, run_comparison
-    from roundhouse.compare.run import CompareOptions, delete_endpoints
+    from roundhouse.compare.run import (
+        CompareOptions,
+        delete_endpoints,
+        open_run,
+        run_comparison,
+    )
     from roundhouse.compare.sizing import parse_demand
     from roundhouse.compare.tree import require_slo, subject
     from roundhouse.errors import UsageError
@@ -107,8 +111,8 @@ def compare(
         if dry_run:
             _show_cost(run, grid, form)
             return
-        done = run_comparison(run, grid)
-        result = _with_break_even(run, found, _report(found, options, rate, done))
+        cells = run_comparison(run, grid)
+        result = _with_break_even(run, found, _report(run, found, cells, rate))
         _show(paths, report, result, form)
     if result.best is None:
         raise typer.Exit(SLO_MISSED)
@@ -124,7 +128,7 @@ def _grid(axes: Sequence[str], found: Subject) -> tuple[Cell, ...]:
 
 
 def _report(
-    found: Subject, options: CompareOptions, demand: float | None, done: Comparison
+    run: Run, found: Subject, cells: Sequence[CellResult], demand: float | None
 ) -> CompareReport:
     from onboarding.prices import price, prices_date
     from roundhouse.compare.document import Report
@@ -137,7 +141,7 @@ def _report(
             cell=cell,
             sizing=cell.sizing(demand, price(found.region, "hosting", cell.instance_type), safety),
         )
-        for cell in done.results
+        for cell in cells
     ]
     where = circumstances()
     return Report(
@@ -145,10 +149,10 @@ def _report(
         environment=found.environment,
         region=found.region,
         candidate=found.candidate,
-        slo_ms=options.slo_ms,
+        slo_ms=run.options.slo_ms,
         demand=demand,
         rows=ranked(rows),
-        controls=done.controls,
+        controls=tuple(run.controls),
         machine=where.machine,
         date=where.date,
         prices_date=prices_date(found.region),
@@ -160,7 +164,7 @@ def _with_break_even(run: Run, found: Subject, report: CompareReport) -> Compare
     """Return a report with what its first row costs against what is, where that can be said."""
     from dataclasses import replace
 
-    from roundhouse.compare.break_even import break_even, built_usd, running_usd
+    from roundhouse.compare.cost import break_even, built_usd, running_usd
     from roundhouse.session import open_session
 
     if report.best is None:
@@ -227,8 +231,8 @@ def _show(paths: Paths, report: Report, result: CompareReport, form: Format) -> 
 def _show_cost(run: Run, grid: tuple[Cell, ...], form: Format) -> None:
     import dataclasses
 
-    from roundhouse.compare.comparison import require_possible
     from roundhouse.compare.cost import COLUMNS, RIGHT, cell_costs, total_sentence
+    from roundhouse.compare.run import require_possible
     from roundhouse.report import print_json, table
 
     costs = cell_costs(run, grid)

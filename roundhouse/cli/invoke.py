@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 
     from onboarding.deployment import Deployment, Target
     from roundhouse.aws.clients import Client
-    from roundhouse.file_answers import RowAnswer
     from roundhouse.generation_invocation import Prompt
-    from roundhouse.invocation import Address, Vector
+    from roundhouse.invocation import Address
     from roundhouse.report import Report
     from roundhouse.session import Session
-    from roundhouse.text_files import TextRows
 
 EXAMPLE = (
     'roundhouse invoke text-shared --env local --model sentence-embedder-int8 "a cat" "a kitten"'
@@ -82,20 +80,33 @@ def invoke(
 
     An asynchronous endpoint is asked through S3, and its answer awaited there.
     """
-    from roundhouse import array_files, invocation
-    from roundhouse.file_answers import FileRequests, row_queries
+    from roundhouse import invocation
+    from roundhouse.answers import (
+        RowRequests,
+        answered_fields,
+        answers_table,
+        arrays_table,
+        row_queries,
+        rows_table,
+    )
     from roundhouse.generation_invocation import Prompt
-    from roundhouse.image_paths import image_paths, require_images
-    from roundhouse.invocation_inputs import require_inputs
+    from roundhouse.invocation_inputs import (
+        arrays_document,
+        image_paths,
+        read_arrays,
+        read_text_rows,
+        require_images,
+        require_inputs,
+        write_arrays,
+    )
     from roundhouse.paths import current_paths
-    from roundhouse.report import open_report, print_json
-    from roundhouse.reports.answers import arrays_table, rows_table
+    from roundhouse.report import open_report
     from roundhouse.session import open_session
 
     report, words = open_report(form), tuple(texts or ())
     images, rows = image_paths(input, words), None
     if input is not None and input.suffix in TEXT_SUFFIXES:
-        rows, input = _file_rows(input, words), None
+        rows, input = read_text_rows(input, words), None
         words = rows.texts
     session = open_session(current_paths(root), report, env)
     asks = Prompt(text=prompt, max_tokens=max_tokens, stream=stream)
@@ -108,37 +119,36 @@ def invoke(
         return
     runtime, most = _runtime(session, deployment, target, wait)
     require_images(target, images)
+    if output is not None:
+        invocation.require_arrays(target)
     if images is not None:
-        _refuse_output(output, target)
         _print_either(report, form, *_image_answer(runtime, address, images, most))
         return
     queries = row_queries(target, rows, query)
     require_inputs(target, words, input, queries[0] if queries else query)
     if input is not None:
-        arrays = invocation.invoke_arrays(runtime, address, array_files.read(input, target), most)
+        arrays = invocation.invoke_arrays(runtime, address, read_arrays(input, target), most)
         if output is not None:
-            array_files.write(output, arrays)
-        _print_either(report, form, array_files.as_document(arrays), arrays_table(arrays))
-    elif rows is not None:
-        requests = FileRequests(
-            runtime=runtime, address=address, target=target, most_rows=most, prompt_name=prompt_name
-        )
+            write_arrays(output, arrays)
+        _print_either(report, form, arrays_document(arrays), arrays_table(arrays))
+        return
+    requests = RowRequests(
+        runtime=runtime, address=address, target=target, most_rows=most, prompt_name=prompt_name
+    )
+    if rows is not None:
         with report.step(f"Invoke {address.endpoint}") as step:
-            answers = requests.answers(rows, queries, step.update)
+            answers = requests.answers(words, queries, step.update)
             step.finish(f"{len(answers)} rows")
-        _write_rows(output, target, answers)
-        shown = rows_table(rows.texts, [answer.cell for answer in answers], queries)
+        shown = rows_table(words, [answer.cell for answer in answers], queries)
         _print_either(report, form, [answer.fields for answer in answers], shown)
-    elif _has_head(target):
-        _refuse_output(output, target)
-        _print_either(report, form, *_head_answer(runtime, address, target, words, query))
     else:
-        vectors = invocation.invoke_texts(runtime, address, words, most, prompt_name=prompt_name)
-        _write_vectors(output, target, vectors)
-        if form is Format.json:
-            print_json(_document(target, words, vectors))
-        else:
-            _print(report, target, words, vectors)
+        answers = requests.answers(words, () if query is None else (query,) * len(words))
+        fields = answered_fields(answers)
+        _print_either(report, form, fields, answers_table(fields))
+    if output is not None:
+        write_arrays(
+            output, {invocation.output_name(target): [answer.vector for answer in answers]}
+        )
 
 
 def _invoke_generator(
@@ -170,22 +180,15 @@ def _invoke_generator(
     return True
 
 
-def _print_either(report: Report, form: Format, document: Any, shown: Table) -> None:
+def _print_either(report: Report, form: Format, document: Any, shown: Table | str) -> None:
     from roundhouse.report import print_json
 
     if form is Format.json:
         print_json(document)
+    elif isinstance(shown, str):
+        report.print(shown)
     else:
         report.print_table(shown)
-
-
-def _file_rows(file: Path, texts: Sequence[str]) -> TextRows:
-    from roundhouse.errors import UsageError
-    from roundhouse.text_files import read_text_rows
-
-    if texts:
-        raise UsageError("--input: give texts as arguments or in a file, not both.")
-    return read_text_rows(file)
 
 
 def _image_answer(
@@ -193,7 +196,7 @@ def _image_answer(
 ) -> tuple[list[Any], Table]:
     """Return the labels of images, as JSON and as a table."""
     from roundhouse import invocation
-    from roundhouse.reports.answers import classes_table
+    from roundhouse.answers import classes_table
 
     data = [file.read_bytes() for file in files]
     labels = invocation.invoke_labels(runtime, address, data, most)
@@ -202,21 +205,6 @@ def _image_answer(
     return [{"image": name, "classes": dict(row)} for name, row in rows], classes_table(
         names, labels
     )
-
-
-def _write_rows(output: Path | None, target: Target, answers: Sequence[RowAnswer]) -> None:
-    vectors = [answer.vector for answer in answers]
-    if None in vectors:
-        _refuse_output(output, target)
-    else:
-        _write_vectors(output, target, vectors)
-
-
-def _write_vectors(output: Path | None, target: Target, vectors: Sequence[Vector | None]) -> None:
-    from roundhouse import array_files, invocation
-
-    if output is not None:
-        array_files.write(output, {invocation.output_name(target): vectors})
 
 
 def _runtime(
@@ -253,71 +241,3 @@ def _invoke_lines(
     runtime = invocation.asynchronous_runtime(session.clients, deployment, seconds, say)
     size = invocation.invoke_lines(runtime, address, file, output)
     say(f"Wrote {size:,} bytes to {output}.")
-
-
-def _has_head(target: Target) -> bool:
-    from roundhouse import invocation
-
-    heads = ("text-classification", "text-ranking", "token-classification")
-    return target.model.task in heads and invocation.answers_labels(target)
-
-
-def _refuse_output(output: Path | None, target: Target) -> None:
-    from roundhouse.errors import UsageError
-
-    if output is not None:
-        raise UsageError(
-            f"--output: {target.model.name} answers labels, no arrays; use --format json."
-        )
-
-
-def _head_answer(
-    runtime: Client, address: Address, target: Target, texts: Sequence[str], query: str | None
-) -> tuple[list[Any], Table]:
-    """Return the answer of a model with a head, as JSON and as a table."""
-    from roundhouse import invocation
-    from roundhouse.reports.answers import classes_table, entities_table, ranking_table
-
-    most = invocation.most_rows(target)
-    if query is not None:
-        scores = invocation.invoke_ranking(runtime, address, query, texts, most)
-        ranked = sorted(zip(texts, scores, strict=True), key=lambda pair: -pair[1])
-        return [{"text": text, "score": score} for text, score in ranked], ranking_table(ranked)
-    if target.model.task == "token-classification":
-        found = invocation.invoke_entities(runtime, address, texts, most)
-        document = [
-            {"text": text, "entities": [entity._asdict() for entity in entities]}
-            for text, entities in zip(texts, found, strict=True)
-        ]
-        return document, entities_table(texts, found)
-    labels = invocation.invoke_labels(runtime, address, texts, most)
-    rows = zip(texts, labels, strict=True)
-    return [{"text": text, "classes": dict(row)} for text, row in rows], classes_table(
-        texts, labels
-    )
-
-
-def _document(target: Target, texts: Sequence[str], vectors: Sequence[Vector]) -> list[Any]:
-    from roundhouse import invocation
-
-    if target.model.task == "text-classification":
-        classes = invocation.classes(target, vectors)
-        return [
-            {"text": text, "classes": dict(scores)}
-            for text, scores in zip(texts, classes, strict=True)
-        ]
-    return [
-        {"text": text, "embedding": vector} for text, vector in zip(texts, vectors, strict=True)
-    ]
-
-
-def _print(report: Report, target: Target, texts: Sequence[str], vectors: Sequence[Vector]) -> None:
-    from roundhouse import invocation
-    from roundhouse.reports.answers import classes_table, cosine_table, vector_text
-
-    if target.model.task == "text-classification":
-        report.print_table(classes_table(texts, invocation.classes(target, vectors)))
-    elif len(vectors) == 1:
-        report.print(vector_text(vectors[0]))
-    else:
-        report.print_table(cosine_table(texts, vectors))

@@ -8,7 +8,7 @@ from typing import Any
 from engine_build.card.render import milliseconds, per_second
 from roundhouse import money
 from roundhouse.compare.cells import Candidate
-from roundhouse.compare.result import Row, State, pareto
+from roundhouse.compare.result import Row, State
 from roundhouse.compare.run import Control
 from roundhouse.money import BreakEven
 from roundhouse.money import usd as format_usd
@@ -175,16 +175,15 @@ def table_of(report: Report) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 def document(report: Report) -> dict[str, Any]:
     """Return the comparison for JSON."""
-    best = {row.cell.name for row in pareto(report.rows)}
     return {
-        "version": 1,
+        "version": 2,
         "model": report.model,
         "environment": report.environment,
         "region": report.region,
         "slo_ms": report.slo_ms,
         "demand_per_second": report.demand,
         "headline": report.headline,
-        "rows": [_row(row, best) for row in report.rows],
+        "rows": [_row(row) for row in report.rows],
         "controls": [asdict(control) for control in report.controls],
         "machine": report.machine,
         "date": report.date,
@@ -194,7 +193,7 @@ def document(report: Report) -> dict[str, Any]:
     }
 
 
-def _row(row: Row, best: set[str]) -> dict[str, Any]:
+def _row(row: Row) -> dict[str, Any]:
     sizing = row.sizing
     sized = (
         None
@@ -210,5 +209,4 @@ def _row(row: Row, best: set[str]) -> dict[str, Any]:
         "values": dict(row.cell.values),
         "holds_slo": row.cell.holds,
         "sizing": sized,
-        "pareto": row.cell.name in best,
     }

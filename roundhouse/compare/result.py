@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -80,6 +80,11 @@ class Row:
         """Of the demand's instances; None: not known, or nothing holds."""
         return None if self.sizing is None else self.sizing.usd_an_hour
 
+    @property
+    def usd_a_month(self) -> float | None:
+        """Of the demand's instances; None: not known, or nothing holds."""
+        return None if self.sizing is None else self.sizing.usd_a_month
+
 
 def ranked(rows: Iterable[Row]) -> tuple[Row, ...]:
     """Return rows that hold the SLO first, the cheapest of them before the others.
@@ -103,23 +108,6 @@ def ranked(rows: Iterable[Row]) -> tuple[Row, ...]:
         )
 
     return tuple(sorted(rows, key=order))
-
-
-def pareto(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the rows to which none is both cheaper and faster at the median, by price."""
-    known = [
-        (row, row.usd_an_hour, row.cell.knee.p50_ms)
-        for row in rows
-        if row.usd_an_hour is not None and row.cell.knee is not None
-    ]
-    points = [(row, usd, p50) for row, usd, p50 in known if usd is not None and p50 is not None]
-    points.sort(key=lambda point: (point[1], point[2]))
-    result, fastest = [], float("inf")
-    for row, _, p50 in points:
-        if p50 < fastest:
-            result.append(row)
-            fastest = p50
-    return tuple(result)
 
 
 def with_engine(result: CellResult, entry: LockEntry) -> CellResult:

@@ -7,11 +7,11 @@ row with its reason. What was measured is kept; the endpoints are deleted at the
 
 from __future__ import annotations
 
+import asyncio
 import datetime
-import itertools
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -45,18 +45,22 @@ from roundhouse.deploy.destroy import (
 )
 from roundhouse.deploy.stacks import StackSummary
 from roundhouse.errors import AwsError, RoundhouseError
-from roundhouse.load_test.knee import HOLD_SECONDS, Knee
+from roundhouse.load_test.knee import HOLD_SECONDS, Knee, KneeSearch
 from roundhouse.load_test.load_test import LEVEL_SECONDS
+from roundhouse.load_test.options import LoadOptions
 from roundhouse.load_test.served_engine import gpu_utilization_percent
+from roundhouse.load_test.subject import load_test, require_answer
 from roundhouse.paths import Paths, displayed_path
 from roundhouse.report import Report
 from roundhouse.session import Session, open_session
 from roundhouse.text import quantity
 
 IN_SERVICE = "InService"
-CONCURRENCY = 4
+DEPLOYMENT = DeployOptions(yes=True, concurrency=4, rebuild_gone=True, allow_dirty=True)
 LOAD_RECIPE = 2
 """Raised by hand when the same cell would be measured in another way."""
+GPU_HOLD_SECONDS = 150.0
+"""A whole minute of metrics lies in it, wherever in a minute it begins."""
 Measure = Callable[[Session, str, "CompareOptions"], Knee]
 
 
@@ -124,9 +128,10 @@ class Run:
 
     def measure_all(self, cells: Sequence[Cell], *, has_control: bool) -> None:
         """Measure cells, as many together as the options allow, and delete their endpoints."""
-        groups = list(batched(cells, self.options.at_once))
-        for number, group in enumerate(groups, 1):
-            self.measure_group(group, has_control=has_control and number == len(groups))
+        starts = range(0, len(cells), self.options.at_once)
+        for start in starts:
+            group = cells[start : start + self.options.at_once]
+            self.measure_group(group, has_control=has_control and start == starts[-1])
             delete_endpoints(self.session, self.subject)
 
     def clean_up(self) -> None:
@@ -168,7 +173,7 @@ class Run:
         reasons: dict[str, str] = {}
         built: dict[str, str] = {}
         try:
-            deploy(session, _deploy_options())
+            deploy(session, DEPLOYMENT)
         except EnginesNotBuiltError as error:
             built = {failure.model: failure.reason for failure in error.failures}
         except RoundhouseError as error:
@@ -194,7 +199,7 @@ class Run:
             if self._is_in_service(cell_model(self.subject, cell)):
                 continue
             try:
-                deploy(self._of([cell]), _deploy_options())
+                deploy(self._of([cell]), DEPLOYMENT)
             except RoundhouseError as error:
                 reasons[cell.name] = " ".join(str(error).split())
         return reasons
@@ -212,7 +217,9 @@ class Run:
         model = cell_model(self.subject, cell)
         deployment = next(item for item in session.deployments() if item.name == model)
         target = deployment.targets[0]
-        result = _described(self.row(cell, State.failed), target)
+        result = self.row(cell, State.failed)
+        if target.lock_entry is not None:
+            result = with_engine(result, target.lock_entry)
         try:
             with session.report.step(f"Load on {cell.name}") as step:
                 begin = datetime.datetime.now(datetime.UTC)
@@ -290,6 +297,74 @@ class Run:
         return left
 
 
+def open_run(
+    paths: Paths,
+    report: Report,
+    subject: Subject,
+    options: CompareOptions,
+    *,
+    measure: Measure | None = None,
+) -> Run:
+    """Return a run with nothing prepared. Raises RoundhouseError."""
+    folder = paths.build / "compare" / subject.environment / subject.name
+    return Run(
+        paths=paths,
+        report=report,
+        session=open_session(paths, report, subject.environment),
+        subject=subject,
+        options=options,
+        folder=folder,
+        measure=measure_knee if measure is None else measure,
+    )
+
+
+def measure_knee(session: Session, model: str, options: CompareOptions) -> Knee:
+    """Load an endpoint of the environment and return its knee. Raises RoundhouseError."""
+    import uvloop
+
+    load = LoadOptions(
+        endpoint=model,
+        env=session.environment.name,
+        slo=f"{options.slo_ms:.6f}",
+        warm_up=2.0,
+        input=options.input,
+        rows=options.rows_per_request,
+    )
+    test = load_test(session.paths, session.report, load)
+    asyncio.run(require_answer(test))
+    deployment = next(item for item in session.deployments() if item.name == model)
+    is_metered = deployment.instance_type.is_gpu and not session.is_local
+    search = KneeSearch(test=test, hold_seconds=GPU_HOLD_SECONDS if is_metered else HOLD_SECONDS)
+    knee: Knee = uvloop.run(search.run())
+    return knee
+
+
+def run_comparison(run: Run, cells: Sequence[Cell]) -> tuple[CellResult, ...]:
+    """Measure every cell and delete its endpoint. Raises RoundhouseError before anything is built.
+
+    A cell that cannot be built, deployed or loaded is a row with its reason.
+    """
+    left = run.prepare(cells)
+    require_possible(run, cells)
+    try:
+        run.measure_all(left, has_control=True)
+    finally:
+        run.clean_up()
+    return tuple(run.results[cell.name] for cell in cells)
+
+
+def require_possible(run: Run, cells: Sequence[Cell]) -> None:
+    """Raise RoundhouseError where `check` refuses every cell: there is nothing to build."""
+    states = [run.results.get(cell.name) for cell in cells]
+    refused = [result for result in states if result and result.state is State.refused]
+    if len(refused) == len(cells):
+        first = refused[0]
+        raise RoundhouseError(
+            f"{run.subject.name}: `check` refuses every candidate, so nothing is built; "
+            f"{first.name}: {first.reason}"
+        )
+
+
 def delete_endpoints(
     session: Session, subject: Subject, sleep: Callable[[float], None] = time.sleep
 ) -> int:
@@ -311,19 +386,3 @@ def delete_endpoints(
 def _standing(session: Session, subject: Subject) -> list[StackSummary]:
     deployed = deployed_endpoints(session)
     return [stack for name, stack in deployed.items() if is_cell_model(subject, name)]
-
-
-def _deploy_options() -> DeployOptions:
-    return DeployOptions(yes=True, concurrency=CONCURRENCY, rebuild_gone=True, allow_dirty=True)
-
-
-def _described(result: CellResult, target: Target) -> CellResult:
-    entry = target.lock_entry
-    return result if entry is None else with_engine(result, entry)
-
-
-def batched(cells: Sequence[Cell], size: int) -> Iterator[Sequence[Cell]]:
-    """Yield cells in order, `size` at once."""
-    items = iter(cells)
-    while group := tuple(itertools.islice(items, size)):
-        yield group

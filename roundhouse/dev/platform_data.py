@@ -26,11 +26,13 @@ def differences(
         version: f"{row['repository']}:{row['tag_prefix']}"
         for version, row in sdk["versions"].items()
     }
-    newest = newest_version(sdk)
-    known = ", ".join(sorted(images.values()))
+    newest = max(images, key=lambda version: [int(p) for p in version.split(".") if p.isdecimal()])
+    accounts, known = sdk["versions"][newest]["registries"], ", ".join(sorted(images.values()))
     messages = [
-        f"{region}: we say account {ours or 'none'}, the SDK {theirs or 'none'}."
-        for region, ours, theirs in registry_differences(sdk, registries)
+        f"{region}: we say account {registries.get(region, 'none')}, the SDK "
+        f"{accounts.get(region, 'none')}."
+        for region in sorted({*registries, *accounts})
+        if registries.get(region) != accounts.get(region)
     ]
     messages += [
         f"{platform}: the SDK knows no image {image}; it knows {known}."
@@ -42,29 +44,6 @@ def differences(
             f"the SDK's newest Triton image is {newest}; no serving platform of ours uses it."
         )
     return messages
-
-
-def newest_version(sdk: Mapping[str, Any]) -> str:
-    """Return the newest Triton of the SDK's table, such as 26.05."""
-    versions: Mapping[str, Any] = sdk["versions"]
-    return max(versions, key=version_number)
-
-
-def version_number(version: str) -> tuple[int, ...]:
-    """Return a version in the form that versions are compared in."""
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
-
-
-def registry_differences(
-    sdk: Mapping[str, Any], registries: Mapping[str, str]
-) -> list[tuple[str, str | None, str | None]]:
-    """Return (region, our account, the SDK's) where they differ; None: no account is known."""
-    accounts = sdk["versions"][newest_version(sdk)]["registries"]
-    return [
-        (region, registries.get(region), accounts.get(region))
-        for region in sorted({*registries, *accounts})
-        if registries.get(region) != accounts.get(region)
-    ]
 
 
 def main() -> int:

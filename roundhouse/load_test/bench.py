@@ -17,21 +17,21 @@ from typing import Any, TypeAlias
 from roundhouse.errors import WrongAnswerError
 from roundhouse.load_test.generation.load_test import GenerationRunner
 from roundhouse.load_test.generation.result import GenerationResult
-from roundhouse.load_test.load_test import D, LoadRunner, M, Runner, best_level
+from roundhouse.load_test.load_test import D, L, LoadRunner, M, Runner, best_level
 from roundhouse.load_test.options import LoadOptions
 from roundhouse.load_test.result import LoadResult, circumstances
 from roundhouse.load_test.subject import open_runner, require_answer
 from roundhouse.paths import Paths, output_folder
 from roundhouse.report import Report, Step
 
-Result: TypeAlias = LoadResult | GenerationResult
+BenchResult: TypeAlias = LoadResult | GenerationResult
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadReport:
     """A load test's result and the page that it was written to."""
 
-    result: Result
+    result: BenchResult
     page: Path
 
     @property
@@ -41,7 +41,7 @@ class LoadReport:
 
 
 def run_bench(
-    paths: Paths, report: Report, options: LoadOptions, *, render: Callable[[Result], bytes]
+    paths: Paths, report: Report, options: LoadOptions, *, render: Callable[[BenchResult], bytes]
 ) -> LoadReport:
     """Run a load test and write its report; Ctrl-C ends the load and keeps what was measured.
 
@@ -52,12 +52,13 @@ def run_bench(
     with output_folder(folder):
         tempfile.TemporaryFile(dir=folder).close()
     runner = open_runner(paths, report, options)
-    subject = runner.load.subject
+    subject = runner.test.subject
     if isinstance(runner, Runner):
         asyncio.run(require_answer(runner.test))
-        result = result_of(runner, broken_off=_run(runner, report))
+        is_broken_off = _run(runner, report)
     else:
-        result = result_of(runner, broken_off=_run(runner, report))
+        is_broken_off = _run(runner, report)
+    result = result_of(runner, broken_off=is_broken_off)
     written = LoadReport(result=result, page=_page_path(folder, subject, result.date))
     document = json.dumps(result.document(), indent=2, allow_nan=False)
     with output_folder(folder):
@@ -75,9 +76,9 @@ def _page_path(folder: Path, subject: str, date: str) -> Path:
     return next(path for path in pages if not path.exists())
 
 
-def _run(runner: LoadRunner[M, D], report: Report) -> bool:
+def _run(runner: LoadRunner[L, M, D], report: Report) -> bool:
     """Run a load test and show its progress; return whether Ctrl-C ended it."""
-    with report.step(f"Load on {runner.load.subject}") as step:
+    with report.step(f"Load on {runner.test.subject}") as step:
         runner.on_second = lambda measurement: _update(step, runner, measurement)
         runner.on_phase = lambda phase: report.console.print(
             f"  {runner.line(phase)}", soft_wrap=True
@@ -89,7 +90,7 @@ def _run(runner: LoadRunner[M, D], report: Report) -> bool:
     return is_broken_off
 
 
-def result_of(runner: Runner | GenerationRunner, *, broken_off: bool) -> Result:
+def result_of(runner: Runner | GenerationRunner, *, broken_off: bool) -> BenchResult:
     """Return what a load test came to."""
     if isinstance(runner, GenerationRunner):
         return GenerationResult(
@@ -113,7 +114,7 @@ def result_of(runner: Runner | GenerationRunner, *, broken_off: bool) -> Result:
     )
 
 
-def _update(step: Step, runner: LoadRunner[M, D], measurement: M) -> None:
+def _update(step: Step, runner: LoadRunner[L, M, D], measurement: M) -> None:
     errors = f" · {measurement.failed:,} errors" if measurement.failed else ""
     step.update(f"{runner.progress(measurement)}{errors}")
 

@@ -26,11 +26,15 @@ Sign = Callable[[Body], Mapping[str, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """A URL with the headers of every request; `region` is set where requests are signed."""
+    """A URL with the headers of every request; `region` is set where requests are signed.
+
+    `is_framed`: answers are AWS's event stream.
+    """
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     region: str | None = None
+    is_framed: bool = False
 
 
 def server_url(url: str) -> str:

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from rich.markup import escape
 
@@ -58,26 +58,27 @@ M = TypeVar("M", bound=Measurement)
 D = TypeVar("D", bound=Driver)
 
 
-class Load(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Load:
     """A load test; without phases it searches for the highest load within the SLO."""
 
-    @property
-    def subject(self) -> str:
-        """An endpoint with its model, or a URL."""
+    subject: str
+    """An endpoint with its model, or a URL."""
+    destination: Destination
+    phases: tuple[Phase, ...]
+    options: LoadOptions
+    """As the command has them."""
+    client: ClientOptions = field(default_factory=ClientOptions)
 
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        """What is run; none for a search."""
 
-    @property
-    def options(self) -> LoadOptions:
-        """As the command has them."""
+L = TypeVar("L", bound=Load)
 
 
 @dataclass(kw_only=True)
-class LoadRunner(ABC, Generic[M, D]):
+class LoadRunner(ABC, Generic[L, M, D]):
     """One load test under way; setting `interrupted` ends it, and what was measured stays."""
 
+    test: L
     on_second: Callable[[M], None] = lambda measurement: None
     on_phase: Callable[[M], None] = lambda measurement: None
     on_note: Callable[[str], None] = lambda text: None
@@ -89,11 +90,6 @@ class LoadRunner(ABC, Generic[M, D]):
     has_noted: bool = False
     is_whole: ClassVar[bool] = False
     """Loads are whole numbers, such as requests at once."""
-
-    @property
-    @abstractmethod
-    def load(self) -> Load:
-        """What is run."""
 
     @abstractmethod
     async def open(self) -> AbstractAsyncContextManager[D]:
@@ -138,13 +134,13 @@ class LoadRunner(ABC, Generic[M, D]):
     async def run(self) -> None:
         """Run it all. Raises WrongAnswerError when the whole warm-up fails, AwsError."""
         clock = asyncio.get_running_loop().time
-        end = clock() + self.load.options.search_seconds
+        end = clock() + self.test.options.search_seconds
         async with await self.open() as driver:
             await self.warm_up(driver)
-            for phase in self.load.phases:
+            for phase in self.test.phases:
                 if not self.interrupted.is_set():
                     await self.run_counted(driver, phase)
-            if not self.load.phases:
+            if not self.test.phases:
                 await self._search(driver, lambda: end - clock())
 
     async def _search(self, driver: D, seconds_left: Callable[[], float]) -> None:
@@ -155,7 +151,7 @@ class LoadRunner(ABC, Generic[M, D]):
                 return
             phase = self._step(load)
             if self.phases and phase.seconds > seconds_left():
-                self.ended = f"the {self.load.options.search_seconds:g} s of the search were over"
+                self.ended = f"the {self.test.options.search_seconds:g} s of the search were over"
                 return
             measurement = await self.run_counted(driver, phase)
             found = measurement.verdict
@@ -164,21 +160,21 @@ class LoadRunner(ABC, Generic[M, D]):
 
     async def warm_up(self, driver: D) -> M | None:
         """Run the warm-up. Raises WrongAnswerError when all of it fails."""
-        seconds = self.load.options.warm_up
+        seconds = self.test.options.warm_up_seconds
         if seconds <= 0:
             return None
         measurement = await self.run_phase(driver, self._warm_up_phase(seconds))
         if measurement.failed and not measurement.answered:
             reason, _ = measurement.errors.most_common(1)[0]
             raise WrongAnswerError(
-                f"{self.load.subject}: all {measurement.failed:,} requests of the warm-up failed "
+                f"{self.test.subject}: all {measurement.failed:,} requests of the warm-up failed "
                 f"({reason})."
             )
         return measurement
 
     async def run_counted(self, driver: D, phase: Phase) -> M:
         """Run a phase, judge it and keep it."""
-        reason = None if self.load.phases else self._hopeless
+        reason = None if self.test.phases else self._hopeless
         measurement = await self.run_phase(driver, phase, reason)
         if not self.interrupted.is_set():
             measurement.verdict = self._judge(measurement)
@@ -236,31 +232,20 @@ class LoadRunner(ABC, Generic[M, D]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadTest:
-    """A load test of an engine; without phases it searches for the highest rate."""
+class LoadTest(Load):
+    """A load test of an engine."""
 
-    subject: str
-    destination: Destination
     inputs: Inputs
     slo_ms: float | None
     """Of p99."""
-    phases: tuple[Phase, ...]
-    options: LoadOptions
-    client: ClientOptions = field(default_factory=ClientOptions)
 
 
 @dataclass(kw_only=True)
-class Runner(LoadRunner[Measurement, Driver]):
+class Runner(LoadRunner[LoadTest, Measurement, Driver]):
     """One load test of an engine under way."""
 
-    test: LoadTest
     levels: list[Measurement] = field(default_factory=list)
     """Closed loops of twice the users each, by which the search finds where to begin."""
-
-    @property
-    def load(self) -> Load:
-        """What is run."""
-        return self.test
 
     async def open(self) -> AbstractAsyncContextManager[Driver]:
         """Return a driver with its HTTP session."""

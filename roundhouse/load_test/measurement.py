@@ -21,8 +21,6 @@ WINDOW_SECONDS = 3
 """A latency stop looks at least at so many of the newest seconds."""
 MAX_ERROR_KINDS = 20
 OTHER_ERRORS = "other errors"
-CURVE = (0, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99, 99.995, 99.999)
-"""Percentiles of the plotted distribution."""
 
 
 def samples_needed(percentile: float) -> int:
@@ -92,11 +90,6 @@ class Latencies:
     def mean_ms(self) -> float | None:
         """The mean; None of none."""
         return float(self._histogram.get_mean_value()) / 1000 if len(self) else None
-
-    def curve(self) -> tuple[tuple[float, float], ...]:
-        """Return (percentile, milliseconds) as far as there are enough values."""
-        values = ((float(percentile), self.percentile(percentile)) for percentile in CURVE)
-        return tuple((percentile, value) for percentile, value in values if value is not None)
 
 
 def percentiles_text(latencies: Latencies) -> str:

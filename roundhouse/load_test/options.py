@@ -96,6 +96,11 @@ class LoadOptions:
         return self.rate is None and self.users is None
 
     @property
+    def warm_up_seconds(self) -> float:
+        """Length of the warm-up: at most that of a phase."""
+        return self.warm_up if self.seconds is None else min(self.warm_up, self.seconds)
+
+    @property
     def search_seconds(self) -> float:
         """Length of the search."""
         return SEARCH_SECONDS if self.seconds is None else self.seconds

@@ -15,13 +15,9 @@ from pathlib import Path
 from onboarding.generation_resolve import generation_deployments
 from onboarding.lock import ServedCapacity, record_capacity
 from onboarding.names import endpoint_name
-from onboarding.text_generation.checkpoint_lock import (
-    GenerationKnee,
-    record_knee,
-)
-from onboarding.text_generation.generation_deployment import GenerationDeployment
+from onboarding.text_generation.checkpoint_lock import GenerationKnee, record_knee
 from roundhouse.errors import RoundhouseError
-from roundhouse.load_test.bench import LoadReport
+from roundhouse.load_test.bench import BenchResult, LoadReport
 from roundhouse.load_test.generation.measurement import p95
 from roundhouse.load_test.generation.result import GenerationResult
 from roundhouse.load_test.load_test import SURPLUS
@@ -30,7 +26,6 @@ from roundhouse.load_test.options import LoadOptions
 from roundhouse.load_test.result import LoadResult
 from roundhouse.load_test.saturation import CLOSE_ENOUGH, SLO_PERCENTILE
 from roundhouse.load_test.served_engine import (
-    ServedCopies,
     gpu_utilization_percent,
     served_copies,
     served_engine,
@@ -78,7 +73,13 @@ class Recorded:
         )
 
 
-def record_load(session: Session, options: LoadOptions, *, run: Bench) -> Recorded:
+def record_load(
+    session: Session,
+    options: LoadOptions,
+    *,
+    run: Bench,
+    utilization: Utilization = gpu_utilization_percent,
+) -> Recorded:
     """Measure what an endpoint holds and write it into the lock of what it serves.
 
     Raises RoundhouseError, and leaves the lock as it was, for what is no measurement of that. The
@@ -86,16 +87,12 @@ def record_load(session: Session, options: LoadOptions, *, run: Bench) -> Record
     """
     options.require_consistent()
     if is_generator(session.paths, str(options.endpoint)):
-        return record_generator(session, options, run=run)
-    return record(session, options, run=run)
+        return _record_generator(session, options, run)
+    return _record_engine(session, options, run, utilization)
 
 
-def record(
-    session: Session,
-    options: LoadOptions,
-    *,
-    run: Bench,
-    utilization: Utilization = gpu_utilization_percent,
+def _record_engine(
+    session: Session, options: LoadOptions, run: Bench, utilization: Utilization
 ) -> Recorded:
     """Measure a capacity and write it into the lock of the engine behind the endpoint."""
     from roundhouse import invocation
@@ -109,52 +106,50 @@ def record(
     served = served_engine(session.clients, deployment, target)
     gpus, percent = gpus_used(deployment.variant_of(target), target.instance_type), None
     is_metered = bool(gpus) and not session.is_local
-    hold = METERED_HOLD_SECONDS if is_metered else HOLD_SECONDS
-    search = run(session.paths, session.report, _search_options(options, hold))
-    held = _hold(session, options, search, run, hold)
-    end = datetime.datetime.now(datetime.UTC)
+    seconds = METERED_HOLD_SECONDS if is_metered else HOLD_SECONDS
+    # A search that leaves time for the hold, at least a third.
+    searching = max(options.search_seconds - seconds, options.search_seconds / 3, 1.0)
+    search = run(session.paths, session.report, replace(options, seconds=searching))
+    held = _hold(session, options, search, run, seconds)
+    end, result, found = datetime.datetime.now(datetime.UTC), held.result, search.result.highest
     if served_engine(session.clients, deployment, target) != served:
         raise _change_refusal(held)
-    result, found = held.result, search.result
-    assert isinstance(result, LoadResult) and isinstance(found, LoadResult)
-    (phase,), test = result.phases, result.test
+    assert isinstance(result, LoadResult) and result.test.slo_ms is not None and found is not None
+    (phase,) = result.phases
     if is_metered:
         begin = end - datetime.timedelta(seconds=phase.seconds)
         with session.report.step("Reading the GPUs' utilization") as step:
             percent = utilization(session.clients("cloudwatch"), name, gpus, begin, end)
             step.finish("no metric came" if percent is None else f"{percent:g} % of each")
-    assert test.slo_ms is not None and found.saturation is not None
-    word = "held" if found.saturation.exact else PROVEN
+    word = "held" if found.is_exact else PROVEN
     capacity = ServedCapacity(
         # Rounded downward, as everything that is promised.
-        requests_per_second=max(math.floor(phase.phase.start / served.instances * 1000), 1) / 1000,
-        rows_per_request=test.inputs.rows_per_request,
-        slo_ms=test.slo_ms,
+        requests_per_second=max(math.floor(phase.phase.start / served.count * 1000), 1) / 1000,
+        rows_per_request=result.test.inputs.rows_per_request,
+        slo_ms=result.test.slo_ms,
         percentile=SLO_PERCENTILE,
         instance_type=served.instance_type,
         server=deployment.variant_of(target).server,
         gpu_utilization_percent=percent,
         endpoint=name,
-        date=result.circumstances.date[:10],
+        date=result.date[:10],
         tool=f"roundhouse bench, {word} for {phase.seconds:g} s",
     )
     lock = record_capacity(folder, target.model.name, target.engine_key, capacity)
     return Recorded(entry=capacity, lock=lock, report=held)
 
 
-def _search_options(options: LoadOptions, hold_seconds: float) -> LoadOptions:
-    """Return the options of a search that leaves time for the hold, at least a third."""
-    seconds = options.search_seconds
-    return replace(options, seconds=max(seconds - hold_seconds, seconds / 3, 1.0))
-
-
-def search_fault(result: LoadResult) -> str | None:
-    """Return why a search proved no rate; None when it did."""
-    if result.saturation is None:
-        return "the load test searched for no saturation point"
+def search_fault(result: BenchResult) -> str | None:
+    """Return why a search proved no load; None when it did."""
+    if not result.is_search:
+        return "the load test searched for no highest load"
     if result.broken_off:
         return "the load test was broken off"
-    return "no rate held the SLO" if result.saturation.rate is None else None
+    if result.highest is None:
+        return result.nothing_held
+    if isinstance(result, GenerationResult) and not result.highest.phase.gaps_ms:
+        return "the answers have one token each, and no time between two"
+    return None
 
 
 def hold_fault(result: LoadResult) -> str | None:
@@ -174,12 +169,10 @@ def _hold(
 ) -> LoadReport:
     """Hold the rate found for longer, as a search's steps are short; lower if it is not held."""
     found = search.result
-    assert isinstance(found, LoadResult)
     if (fault := search_fault(found)) is not None:
         raise _refusal(fault, f"the report is {search.page}")
-    saturation = found.saturation
-    assert saturation is not None and saturation.rate is not None
-    rate = saturation.rate
+    assert isinstance(found, LoadResult) and found.highest is not None
+    rate = found.highest.load
     for _ in range(MAX_HOLDS):
         needed = math.ceil(samples_needed(SLO_PERCENTILE) * SURPLUS / rate)
         load = replace(
@@ -199,8 +192,8 @@ def _hold(
     raise _refusal(str(fault), f"the reports are in {search.page.parent}")
 
 
-def record_generator(session: Session, options: LoadOptions, *, run: Bench) -> Recorded:
-    """Search for the knee and write it into the lock of the checkpoint behind the endpoint."""
+def _record_generator(session: Session, options: LoadOptions, run: Bench) -> Recorded:
+    """Search for the knee and write what one of the copies answers into the checkpoint's lock."""
     name = str(options.endpoint)
     generator_spec(session.paths, name, session.environment.name)
     tree = valid_tree(session.paths)
@@ -213,47 +206,27 @@ def record_generator(session: Session, options: LoadOptions, *, run: Bench) -> R
     done = run(session.paths, session.report, options)
     if served_copies(session.clients, deployment, entry) != served:
         raise _change_refusal(done)
-    knee = _measured_knee(deployment, served, done)
-    lock = record_knee(folder, deployment.name, entry.checkpoint_key, knee)
-    return Recorded(entry=knee, lock=lock, report=done)
-
-
-def _measured_knee(
-    deployment: GenerationDeployment, served: ServedCopies, done: LoadReport
-) -> GenerationKnee:
-    """Return what one of the copies answers. Raises RoundhouseError where nothing was proven."""
     result = done.result
-    assert isinstance(result, GenerationResult)
-    if (fault := knee_fault(result)) is not None:
+    if (fault := search_fault(result)) is not None:
         raise _refusal(fault, f"the report is {done.page}")
-    knee = result.knee
-    assert knee is not None
-    ttft, gap = p95(knee.phase.ttfts_ms), p95(knee.phase.gaps_ms)
+    assert isinstance(result, GenerationResult) and result.highest is not None
+    highest, phase = result.highest, result.highest.phase
+    ttft, gap = p95(phase.ttfts_ms), p95(phase.gaps_ms)
     assert ttft is not None and gap is not None
-    word = "" if knee.is_exact else f"{PROVEN}, "
-    return GenerationKnee(
-        concurrency=knee.concurrency / served.copies,
-        goodput_requests_per_second=(knee.phase.goodput or 0.0) / served.copies,
+    knee = GenerationKnee(
+        concurrency=highest.load / served.count,
+        goodput_requests_per_second=(phase.goodput or 0.0) / served.count,
         ttft_p95_ms=ttft,
         itl_p95_ms=gap,
-        output_tokens_per_second=knee.phase.output_tokens_per_second / served.copies,
+        output_tokens_per_second=phase.output_tokens_per_second / served.count,
         instance_type=served.instance_type,
         endpoint=endpoint_name(deployment.environment, deployment.name),
         plan_key=deployment.plan_key,
         date=result.date[:10],
-        tool=f"roundhouse bench, {word}{served.copies} copies",
+        tool=f"roundhouse bench, {'' if highest.is_exact else f'{PROVEN}, '}{served.count} copies",
     )
-
-
-def knee_fault(result: GenerationResult) -> str | None:
-    """Return why a search proved nothing; None when it did."""
-    if result.broken_off:
-        return "the load test was broken off"
-    if result.knee is None:
-        return "no number of requests at once was shown to hold the SLO"
-    if not result.knee.phase.gaps_ms:
-        return "the answers have one token each, and no time between two"
-    return None
+    lock = record_knee(folder, deployment.name, entry.checkpoint_key, knee)
+    return Recorded(entry=knee, lock=lock, report=done)
 
 
 def _change_refusal(done: LoadReport) -> RoundhouseError:

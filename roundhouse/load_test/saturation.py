@@ -36,14 +36,25 @@ MIN_SHARE = 1 / 32
 
 def tool_limit(measurement: Measurement, slo_ms: float | None = None) -> str | None:
     """Return why a phase's numbers are the load tool's own; None when they are the server's."""
+    latency_ms = measurement.latency.percentile(SLO_PERCENTILE)
+    return late_tool(measurement, SLO_PERCENTILE, latency_ms, slo_ms)
+
+
+def late_tool(
+    measurement: Measurement, percentile: float, latency_ms: float | None, slo_ms: float | None
+) -> str | None:
+    """Return that the tool was busy or late itself, by a percentile; None where it was neither.
+
+    `latency_ms`: that percentile of what the SLO is of.
+    """
     if measurement.cpu_share > BUSY_SHARE:
         return f"the load tool used {measurement.cpu_share:.0%} of a core"
-    lag = measurement.lag.percentile(SLO_PERCENTILE)
-    latency = measurement.latency.percentile(SLO_PERCENTILE)
-    if lag is None or latency is None:
+    lag = measurement.lag.percentile(percentile)
+    if lag is None or latency_ms is None:
         return None
-    allowed = max(MIN_LAG_MS, LAG_SHARE * (latency if slo_ms is None else min(slo_ms, latency)))
-    return f"its own p99 lag was {milliseconds(lag)}" if lag > allowed else None
+    shorter = latency_ms if slo_ms is None else min(slo_ms, latency_ms)
+    is_late = lag > max(MIN_LAG_MS, LAG_SHARE * shorter)
+    return f"its own p{percentile:g} lag was {milliseconds(lag)}" if is_late else None
 
 
 def machine_limit(measurement: Measurement) -> str | None:
@@ -65,18 +76,27 @@ def verdict(measurement: Measurement, slo_ms: float) -> Verdict:
         return Verdict(outcome=Outcome.tool, reason=limit)
     p99 = measurement.latency.percentile(SLO_PERCENTILE)
     if p99 is None:
-        answers = quantity(len(measurement.latency), "answer")
-        needed = samples_needed(SLO_PERCENTILE)
-        return Verdict(outcome=Outcome.unproven, reason=f"{answers}; p99 needs {needed:,}")
+        return too_few(len(measurement.latency), SLO_PERCENTILE)
     return Verdict(outcome=Outcome.held, reason=f"p99 {milliseconds(p99)} within {slo_ms:g} ms")
 
 
-def _miss(measurement: Measurement, slo_ms: float) -> str | None:
+def too_few(answers: int, percentile: float) -> Verdict:
+    """Return that so many answers prove no such percentile."""
+    reason = f"{quantity(answers, 'answer')}; p{percentile:g} needs {samples_needed(percentile):,}"
+    return Verdict(outcome=Outcome.unproven, reason=reason)
+
+
+def failure(measurement: Measurement) -> str | None:
+    """Return the errors of a phase, or why it ended early; None where there is neither."""
     if measurement.failed:
         worst, _ = measurement.errors.most_common(1)[0]
         return f"{quantity(measurement.failed, 'error')}: {worst}"
-    if measurement.ended_early is not None:
-        return measurement.ended_early
+    return measurement.ended_early
+
+
+def _miss(measurement: Measurement, slo_ms: float) -> str | None:
+    if (reason := failure(measurement)) is not None:
+        return reason
     p99 = measurement.latency.percentile(SLO_PERCENTILE)
     if p99 is not None and p99 > slo_ms:
         return f"p99 {milliseconds(p99)} above {slo_ms:g} ms"

@@ -25,25 +25,35 @@ METRIC_POLL_SECONDS = 15.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServedEngine:
-    """An endpoint as SageMaker describes it: two that are equal serve alike."""
-
-    endpoint_config: str
-    instance_type: str
-    instances: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServedCopies:
+class Served:
     """What answers, as SageMaker describes it: two that are equal serve alike."""
 
-    model: str
-    """SageMaker's, whose name follows from its content."""
+    name: str
+    """Of an endpoint config, or of SageMaker's model, which follow from their content."""
     instance_type: str
-    copies: int
+    count: int
+    """Of instances, or of a text generator's copies."""
 
 
-def served_engine(clients: Clients, deployment: Deployment, target: Target) -> ServedEngine:
+def _refuse(endpoint: str, *faults: tuple[object, str]) -> None:
+    for is_fault, text in faults:
+        if is_fault:
+            raise RoundhouseError(f"--record: {endpoint}: {text}.")
+
+
+def _count_faults(
+    status: str, current: int, desired: int, noun: str
+) -> tuple[tuple[bool, str], ...]:
+    return (
+        (status != IN_SERVICE, f"it is {status}; wait until it is {IN_SERVICE}"),
+        (
+            current != desired or current < 1,
+            f"it has {current} {noun} and {desired} are desired; wait until they are the same",
+        ),
+    )
+
+
+def served_engine(clients: Clients, deployment: Deployment, target: Target) -> Served:
     """Return the endpoint's single variant.
 
     Raises RoundhouseError when it serves another engine than the lock's, or not by one variant.
@@ -51,23 +61,17 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
     environment = deployment.environment.name
     name = endpoint_name(deployment.environment, deployment.name)
     deploy = f"run: roundhouse deploy --env {environment}"
-
-    def refuse(*faults: tuple[object, str]) -> None:
-        for is_fault, text in faults:
-            if is_fault:
-                raise RoundhouseError(f"--record: {name}: {text}.")
-
     unbuilt = f"the lock has no engine {target.engine_key} to record it for"
     build = f"run: roundhouse build --env {environment} --model {target.model.name}"
-    refuse((target.lock_entry is None, f"{unbuilt}; {build}"))
+    _refuse(name, (target.lock_entry is None, f"{unbuilt}; {build}"))
     sagemaker = clients("sagemaker")
     with calling("SageMaker"):
         endpoint = sagemaker.describe_endpoint(EndpointName=name)
-        status, config_name = endpoint["EndpointStatus"], str(endpoint["EndpointConfigName"])
-        refuse((status != IN_SERVICE, f"it is {status}; wait until it is {IN_SERVICE}"))
+        (counts,), config_name = endpoint["ProductionVariants"], str(endpoint["EndpointConfigName"])
         config = sagemaker.describe_endpoint_config(EndpointConfigName=config_name)
         variants = config["ProductionVariants"]
-        refuse(
+        _refuse(
+            name,
             (
                 config.get("AsyncInferenceConfig") is not None,
                 "it is asynchronous: its queue hides how long an instance takes",
@@ -85,14 +89,12 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
         )
         model = sagemaker.describe_model(ModelName=variants[0]["ModelName"])
     engine_fault = _engine_fault(clients, deployment, target, model["PrimaryContainer"])
-    refuse((engine_fault, engine_fault))
-    (counts,), instance_type = endpoint["ProductionVariants"], str(variants[0]["InstanceType"])
+    instance_type = str(variants[0]["InstanceType"])
     current, desired = int(counts["CurrentInstanceCount"]), int(counts["DesiredInstanceCount"])
-    refuse(
-        (
-            current != desired or current < 1,
-            f"it has {current} instances and {desired} are desired; wait until they are the same",
-        ),
+    _refuse(
+        name,
+        (engine_fault, engine_fault),
+        *_count_faults(endpoint["EndpointStatus"], current, desired, "instances"),
         (
             deployment.multi_model and current > 1,
             f"{current} instances share its models unevenly; scale it to one and measure again",
@@ -102,7 +104,7 @@ def served_engine(clients: Clients, deployment: Deployment, target: Target) -> S
             f"it runs on {instance_type}, and the files have {target.instance_type.name}; {deploy}",
         ),
     )
-    return ServedEngine(endpoint_config=config_name, instance_type=instance_type, instances=current)
+    return Served(name=config_name, instance_type=instance_type, count=current)
 
 
 def _engine_fault(clients: Clients, deployment: Deployment, target: Target, container: Any) -> str:
@@ -166,7 +168,7 @@ def gpu_utilization_percent(
 
 def served_copies(
     clients: Clients, deployment: GenerationDeployment, entry: CheckpointEntry
-) -> ServedCopies:
+) -> Served:
     """Return what answers behind the endpoint. Raises RoundhouseError for another checkpoint."""
     environment = deployment.environment
     name = endpoint_name(environment, deployment.name)
@@ -188,20 +190,11 @@ def served_copies(
             current, desired = counts["CurrentInstanceCount"], counts["DesiredInstanceCount"]
         container = sagemaker.describe_model(ModelName=model)["PrimaryContainer"]
     served = str(container["ModelDataSource"]["S3DataSource"]["S3Uri"]).split("/", 3)[-1]
-    for is_fault, what in (
-        (status != IN_SERVICE, f"it is {status}; wait until it is {IN_SERVICE}"),
-        (
-            current != desired or current < 1,
-            f"it has {current} copies and {desired} are desired; wait until they are the same",
-        ),
-        (
-            served != entry.prefix,
-            f"it serves {served}, and the lock's checkpoint is {entry.prefix}; run: roundhouse "
-            f"deploy --env {environment.name}",
-        ),
-    ):
-        if is_fault:
-            raise RoundhouseError(f"--record: {name}: {what}.")
-    return ServedCopies(
-        model=str(model), instance_type=str(variant["InstanceType"]), copies=int(current)
+    deploy = f"run: roundhouse deploy --env {environment.name}"
+    other = f"it serves {served}, and the lock's checkpoint is {entry.prefix}; {deploy}"
+    _refuse(
+        name,
+        *_count_faults(status, current, desired, "copies"),
+        (served != entry.prefix, other),
     )
+    return Served(name=str(model), instance_type=str(variant["InstanceType"]), count=int(current))

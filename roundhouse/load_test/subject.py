@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from onboarding.names import endpoint_name
 from onboarding.text_generation.spec import TASK, TextGenerationSpec
 from onboarding.yaml_text import load_yaml
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError, WrongAnswerError
@@ -22,25 +23,22 @@ from roundhouse.load_test.generation.load_test import (
     GenerationTest,
 )
 from roundhouse.load_test.generation.measurement import GenerationSlo
-from roundhouse.load_test.generation.requests import Workload, read_prompts
-from roundhouse.load_test.generation.target import (
-    GenerationTarget,
-    endpoint_target,
-    server_target,
-)
+from roundhouse.load_test.generation.requests import Schema, Workload, read_prompts
 from roundhouse.load_test.inputs import read_inputs
 from roundhouse.load_test.load_test import LoadTest, Runner
 from roundhouse.load_test.options import LoadOptions, parse_slo
 from roundhouse.paths import Paths
 from roundhouse.report import Report
-from roundhouse.session import open_session, valid_tree
+from roundhouse.session import Session, open_session, valid_tree
 from roundhouse.text import choices
 
 if TYPE_CHECKING:
     from onboarding.model_spec import ModelSpec
     from onboarding.tree import Tree
 
+COMPONENT_HEADER = "X-Amzn-SageMaker-Inference-Component"
 TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
+CHAT_PATH = "/v1/chat/completions"
 MODELS_SECONDS = 10.0
 NO_SLO = "The search needs an SLO; give --slo {}, or a load with --rate or --users."
 
@@ -112,18 +110,31 @@ def generation_test(paths: Paths, report: Report, options: LoadOptions) -> Gener
     if options.rows != 1:
         raise UsageError("--rows: belongs to engines; a text generator is sent one prompt.")
     phases = options.phases()
-    spec, target = (
-        _generation_server(paths, options)
-        if options.url is not None
-        else _generation_endpoint(paths, report, options)
-    )
+    spec: TextGenerationSpec | None = None
+    schema: Schema = "chat"
+    name = options.model
+    if options.url is None:
+        session = open_session(paths, report, str(options.env))
+        spec = generator_spec(session.paths, str(options.endpoint), session.environment.name)
+        destination = endpoint_stream(session, spec)
+        subject = endpoint_name(session.environment, spec.name)
+    else:
+        if name is None:
+            name = _served_model(options.url)
+        elif is_generator(paths, name):
+            spec = generator_spec(paths, name)
+        destination, schema = server_stream(options.url)
+        subject = f"{'server' if name is None else name} at {urlsplit(destination.url).netloc}"
     limits = parse_slo(options.slo, 2)
     if not limits and spec is not None:
         limits = (spec.slo.ttft_p95_ms, spec.slo.itl_p95_ms)
     if not limits and options.is_search:
         raise UsageError(NO_SLO.format("TTFT:ITL in milliseconds"))
     return GenerationTest(
-        target=target,
+        subject=subject,
+        destination=destination,
+        schema=schema,
+        model=name if spec is None else spec.name,
         workload=workload(options, spec),
         slo=GenerationSlo(ttft_ms=limits[0], itl_ms=limits[1]) if limits else None,
         first_concurrency=FIRST_CONCURRENCY if spec is None else spec.slo.concurrency,
@@ -211,24 +222,29 @@ def _slo_ms(tree: Tree, model: ModelSpec) -> float | None:
     return None if shared is None or isinstance(shared, JoinSpec) else shared.latency_slo_ms
 
 
-def _generation_endpoint(
-    paths: Paths, report: Report, options: LoadOptions
-) -> tuple[TextGenerationSpec, GenerationTarget]:
-    session = open_session(paths, report, str(options.env))
-    spec = generator_spec(session.paths, str(options.endpoint), session.environment.name)
+def endpoint_stream(session: Session, spec: TextGenerationSpec) -> Destination:
+    """Return the stream of a deployed endpoint, whose inference component has its name."""
+    name = endpoint_name(session.environment, spec.name)
     runtime_url = session.clients("sagemaker-runtime").meta.endpoint_url
-    return spec, endpoint_target(session.environment, spec, runtime_url)
+    has_component = spec.endpoint.kind == "inference-component"
+    return Destination(
+        url=f"{runtime_url}/endpoints/{name}/invocations-response-stream",
+        headers={COMPONENT_HEADER: name} if has_component else {},
+        region=session.environment.region,
+        is_framed=True,
+    )
 
 
-def _generation_server(
-    paths: Paths, options: LoadOptions
-) -> tuple[TextGenerationSpec | None, GenerationTarget]:
-    url = str(options.url)
-    if options.model is not None and is_generator(paths, options.model):
-        spec = generator_spec(paths, options.model)
-        return spec, server_target(url, spec.name)
-    name = _served_model(url) if options.model is None else options.model
-    return None, server_target(url, name)
+def server_stream(url: str) -> tuple[Destination, Schema]:
+    """Return a server by its URL and what it takes; without a path it is that of chat.
+
+    Raises RoundhouseError.
+    """
+    parts = urlsplit(server_url(url))
+    if urlsplit(url).path in ("", "/"):
+        parts = parts._replace(path=CHAT_PATH)
+    is_text = parts.path.endswith("/completions") and not parts.path.endswith(CHAT_PATH)
+    return Destination(url=parts.geturl()), "completion" if is_text else "chat"
 
 
 def _served_model(url: str) -> str | None:

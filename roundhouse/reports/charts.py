@@ -1,8 +1,7 @@
-"""Charts as SVG: lines over two axes, and rows of bars or points. Every chart here is drawn so."""
+"""Charts as SVG: lines over two axes."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
-LETTER, LABEL_HEIGHT, NEAR_TOP = 6.1, 15.0, 5.0
+LABEL_HEIGHT, NEAR_TOP = 15.0, 5.0
 Points = Sequence[tuple[float, float]]
 
 
@@ -63,25 +62,15 @@ class Scale:
         count = round((self.high - self.low) / self.step)
         return tuple(round(self.low + index * self.step, 10) for index in range(count + 1))
 
-    def label(self, value: float) -> str:
-        """Format a tick with as many digits as its step has."""
-        digits = (n for n in range(10) if abs(round(self.step, n) - self.step) < self.step * 1e-6)
-        return f"{value:.{next(digits, 10)}f}"
 
-
-def scale(
-    low: float, high: float, start: float, end: float, *, ticks: int = 4, most: float = math.inf
-) -> Scale:
-    """Return a scale over at least [low, high], its ends on ticks, none above `most`."""
+def scale(low: float, high: float, start: float, end: float, *, ticks: int = 4) -> Scale:
+    """Return a scale over at least [low, high], its ends on ticks."""
     spread = high - low if high > low else max(abs(high), 1e-6) * 0.1
     power = 10.0 ** math.floor(math.log10(spread / ticks))
     step = next(power * s for s in STEPS if power * s >= spread / ticks * (1 - 1e-9))
     bottom, top = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
     if top <= bottom:
         bottom, top = bottom - step, bottom + step
-    if top > most:
-        top = most
-        bottom = most - max(1, math.ceil((most - low) / step - 1e-9)) * step
     return Scale(low=bottom, high=top, start=start, end=end, step=step)
 
 
@@ -94,10 +83,9 @@ class Axis:
     title: str = ""
 
 
-def axis(scale: Scale, title: str = "", label: Callable[[float], str] | None = None) -> Axis:
-    """Return the axis of a scale; ticks are labelled with as many digits as they need."""
-    label = scale.label if label is None else label
-    return Axis(position=scale, ticks=[(tick, label(tick)) for tick in scale.ticks], title=title)
+def axis(scale: Scale, title: str = "") -> Axis:
+    """Return the axis of a scale."""
+    return Axis(position=scale, ticks=[(tick, f"{tick:,g}") for tick in scale.ticks], title=title)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,33 +102,24 @@ class Frame:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A line of a chart. `kind` is its class in the style sheet, `color` its own stroke."""
+    """A line of a chart. `kind` is its class in the style sheet."""
 
     name: str
     points: Points
     kind: str = ""
-    color: str | None = None
     radius: float | None = None  # of a dot at each point
-    joined: bool = True
-    steps: bool = False
-    """Each value holds until the next."""
     longest_gap: float = math.inf
     """Points that lie farther apart are not joined: nothing was known between them."""
-    few_points: int = 1
-    """Pieces of at most so many points are drawn as dots."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A labelled line across the chart, level or upright; the label stands `below` a level."""
+    """A labelled line across the chart, level or upright."""
 
     value: float
     label: str
     kind: str = "level"
-    color: str | None = None
     upright: bool = False
-    at_left: bool = False
-    below: bool = False
 
 
 def line_chart(
@@ -150,22 +129,20 @@ def line_chart(
     across: Axis,
     up: Axis,
     marks: Sequence[Mark] = (),
-    **attributes: float,
 ) -> Markup:
     """Return a chart of lines over their axes; its title is for screen readers."""
     values = "; ".join(f"{line.name}: {len(line.points)} points" for line in lines)
     return element(
         "svg",
         element("title", f"{title}. {values}"),
-        plot(lines, frame, across, up, marks),
+        _plot(lines, frame, across, up, marks),
         viewBox=f"0 0 {number(frame.width)} {number(frame.height)}",
         role="img",
-        **attributes,
     )
 
 
-def plot(
-    lines: Sequence[Line], frame: Frame, across: Axis, up: Axis, marks: Sequence[Mark] = ()
+def _plot(
+    lines: Sequence[Line], frame: Frame, across: Axis, up: Axis, marks: Sequence[Mark]
 ) -> list[Markup]:
     """Return axes, marks and lines, to be put into an SVG."""
     middle = (frame.left + frame.right) / 2
@@ -201,20 +178,12 @@ def _levels(marks: Sequence[Mark], frame: Frame, up: Axis) -> list[Markup]:
     drawn, last = [], -math.inf
     for mark in sorted(marks, key=lambda mark: -mark.value):
         y = up.position(mark.value)
-        below = mark.below or y - frame.top < NEAR_TOP or y - last < LABEL_HEIGHT
-        last = y
-        x, anchor = (frame.left + 4, None) if mark.at_left else (frame.right - 4, "end")
-        drawn.append(
-            _line(frame.left, y, frame.right, y, class_=f"mark {mark.kind}", stroke=mark.color)
-            + _text(
-                shortened(mark.label, frame.right - frame.left),
-                x,
-                y + 12 if below else y - 4,
-                text_anchor=anchor,
-                class_=f"word {mark.kind}",
-                style=None if mark.color is None else f"fill:{mark.color}",
-            )
-        )
+        is_below = y - frame.top < NEAR_TOP or y - last < LABEL_HEIGHT
+        last, place = y, y + 12 if is_below else y - 4
+        line = _line(frame.left, y, frame.right, y, class_=f"mark {mark.kind}")
+        kind = f"word {mark.kind}"
+        right = frame.right - 4
+        drawn.append(line + _text(mark.label, right, place, text_anchor="end", class_=kind))
     return drawn
 
 
@@ -222,17 +191,14 @@ def _curve(line: Line, across: Callable[[float], float], up: Callable[[float], f
     drawn = Markup()
     for piece in _pieces(line):
         places = [(across(x), up(y)) for x, y in piece]
-        if line.steps:
-            corners = [[(x, old[1]), (x, y)] for old, (x, y) in itertools.pairwise(places)]
-            places = [*places[:1], *itertools.chain.from_iterable(corners)]
-        if line.joined and len(piece) > line.few_points:
+        if len(piece) > 1:
             path = " ".join(f"{number(x)},{number(y)}" for x, y in places)
             kind = f"line {line.kind}".rstrip()
-            drawn += element("polyline", points=path, class_=kind, stroke=line.color)
-        radius = line.radius or (2.2 if len(piece) <= line.few_points else None)
+            drawn += element("polyline", points=path, class_=kind)
+        radius = line.radius or (2.2 if len(piece) == 1 else None)
         for x, y in places if radius is not None else ():
             kind = f"dot {line.kind}".rstrip()
-            drawn += element("circle", cx=x, cy=y, r=radius, class_=kind, fill=line.color)
+            drawn += element("circle", cx=x, cy=y, r=radius, class_=kind)
     return drawn
 
 
@@ -243,8 +209,3 @@ def _pieces(line: Line) -> list[list[tuple[float, float]]]:
             pieces.append([])
         pieces[-1].append(point)
     return pieces
-
-
-def shortened(label: str, width: float) -> str:
-    """Return a label cut to a width in pixels, with an ellipsis."""
-    return label if len(label) <= int(width / LETTER) else label[: int(width / LETTER) - 1] + "…"

@@ -4,153 +4,255 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter, methodcaller
 from pathlib import Path
 
 from engine_build.card.render import milliseconds, per_second, render
-from roundhouse.load_test.measurement import Measurement, Outcome, Second, percentiles_text
+from roundhouse.load_test.bench import BenchResult
+from roundhouse.load_test.generation.measurement import GenerationMeasurement, p95
+from roundhouse.load_test.generation.result import GenerationResult
+from roundhouse.load_test.measurement import Measurement, Outcome, Second, percentile
 from roundhouse.load_test.options import Loop
-from roundhouse.load_test.result import LoadResult, outcome_of
+from roundhouse.load_test.result import NOTHING, TEXT_COLUMNS, LoadResult, outcome_of
 from roundhouse.reports.charts import Axis, Frame, Line, Mark, Points, axis, line_chart, scale
 from roundhouse.text import quantity
 
 TEMPLATES = Path(__file__).parent / "templates"
 FRAME = Frame(width=460, height=250, left=52, right=446, top=24, bottom=208)
-MAX_CURVES = 6
 PERCENTILES = ((50, "low"), (95, "middle"), (99, "high"))
-NINES = (50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
-NOTHING = milliseconds(None)
-TEXT_COLUMNS = ("phase", "SLO")
+PROVEN_NOTE = "A percentile is shown when at least ten values lie beyond it."
+OPEN_NOTE = (
+    "Latency counts from the moment a request was due, whether or not the tool could send it then: "
+    "a slow spell delays no later request's clock (no coordinated omission). The last columns are "
+    "the load tool's own: p99 of how late it came to sending, and its share of a core."
+)
+CLOSED_NOTE = (
+    "A closed loop: each user waits for an answer before asking again, so latency counts from "
+    "sending on and a slow spell holds fewer requests than open traffic would (coordinated "
+    "omission)."
+)
+STREAM_NOTE = (
+    "TTFT: from the moment a request was due to its first token. ITL: between two chunks of one "
+    "answer (AIPerf: inter_chunk_latency). TPOT: the mean of an answer's tokens after the first "
+    "(AIPerf: inter_token_latency). E2E: to the last token. Goodput: whole answers a second whose "
+    "TTFT and TPOT are within the SLO."
+)
 Chart = tuple[str, str, Sequence[Line]]
 """A caption, the drawing and the lines of its legend."""
+Facts = Iterable[tuple[str, str | None]]
 
 
-def load_page(result: LoadResult) -> bytes:
+def load_page(result: BenchResult) -> bytes:
     """Return UTF-8 HTML."""
-    cells, chief = [_cells(measurement) for measurement in result.phases], result.chief
+    is_text = isinstance(result, GenerationResult)
+    cells = [result.cells(phase) for phase in result.phases]  # type: ignore[arg-type]
     heads = [head for head in (cells or [{}])[0] if any(row[head] != NOTHING for row in cells)]
 
     def rows(badge: Callable[..., str]) -> list[tuple[list[str], bool]]:
-        for measurement, row in zip(result.phases, cells, strict=True):
-            if (verdict := measurement.verdict) is not None:
+        for phase, row in zip(result.phases, cells, strict=True):
+            if (verdict := phase.verdict) is not None:
                 row["SLO"] = badge(verdict.outcome, verdict.reason)
         return [
-            ([row[head] for head in heads], measurement is chief)
-            for measurement, row in zip(result.phases, cells, strict=True)
+            ([row[head] for head in heads], phase is result.chief)
+            for phase, row in zip(result.phases, cells, strict=True)
         ]
 
+    def circumstances(code: Callable[[str], str]) -> list[tuple[str, str]]:
+        where, test = result.circumstances, result.test
+        facts = (
+            *_facts(result, code),
+            ("Destination", code(test.destination.url)),
+            ("Arrivals", _arrivals(result)),
+            ("Warm-up", f"{test.options.warm_up_seconds:g} s, not counted"),
+            ("Machine", f"{where.machine}; Python {where.python}: that of the load tool"),
+            ("Date", where.date),
+        )
+        return [(name, value) for name, value in facts if value is not None]
+
+    note = STREAM_NOTE if is_text else OPEN_NOTE if _is_open(result) else CLOSED_NOTE
     values = {
         "result": result,
-        "is_open": any(measurement.phase.loop is Loop.open for measurement in result.phases),
-        "chips": _chips(result),
-        "tiles": [] if chief is None else _tiles(result, chief),
+        "title": f"Load test{' of a text generator' if is_text else ''}",
+        "note": f"{note} {PROVEN_NOTE}",
+        "chips": [*_chips(result), result.date],
+        "tiles": list(_tiles(result)),
         "columns": [(head, "" if head in TEXT_COLUMNS else "number") for head in heads],
         "rows": rows,
         "charts": charts(result),
         "errors": [
-            ((measurement.phase.name, reason, f"{count:,}"), False)
-            for measurement in result.phases
-            for reason, count in measurement.errors.most_common()
+            ((phase.phase.name, reason, f"{count:,}"), False)
+            for phase in result.phases
+            for reason, count in phase.errors.most_common()
         ],
-        "circumstances": lambda code: _circumstances(result, code),
+        "circumstances": circumstances,
     }
-    filters = {"numbers": percentiles_text}
-    return render("load_report.html.j2", values, folder=TEMPLATES, filters=filters).encode()
+    return render("load_report.html.j2", values, folder=TEMPLATES).encode()
 
 
-def _chips(result: LoadResult) -> list[str]:
+def _is_open(result: BenchResult) -> bool:
+    return any(phase.phase.loop is Loop.open for phase in result.phases)
+
+
+def _arrivals(result: BenchResult) -> str:
+    seed = result.test.client.seed
+    return f"Poisson, seed {seed}" if _is_open(result) else "each user by its own answers"
+
+
+def _chips(result: BenchResult) -> list[str]:
+    if isinstance(result, GenerationResult):
+        kind = "search for the knee" if result.is_search else "load"
+        return [kind, *([] if result.test.slo is None else [str(result.test.slo)])]
     inputs, slo_ms = result.test.inputs, result.test.slo_ms
     slo = [] if slo_ms is None else [f"SLO p99 ≤ {slo_ms:g} ms"]
     rows = quantity(inputs.rows_per_request, inputs.rows.removesuffix("s"))
-    return [result.kind, *slo, f"{rows} a request", result.circumstances.date]
+    return [result.kind, *slo, f"{rows} a request"]
 
 
-def _tiles(result: LoadResult, chief: Measurement) -> list[tuple[str, str, str]]:
-    inputs, saturation = result.test.inputs, result.saturation
-    is_saturated = saturation is not None and saturation.rate is not None
-    rate = chief.phase.start if is_saturated else chief.answered_per_second
-    is_offered = chief.phase.loop is Loop.open and not is_saturated
+def _errors_tile(chief: Measurement) -> tuple[str, str, str]:
+    return "Errors", f"{chief.failed:,}", f"of {chief.answered + chief.failed:,} requests"
+
+
+def _tiles(result: BenchResult) -> Iterable[tuple[str, str, str]]:
+    if isinstance(result, GenerationResult):
+        yield from _stream_tiles(result)
+        return
+    inputs, highest, chief = result.test.inputs, result.highest, result.chief
+    if chief is None:
+        return
+    rate = chief.answered_per_second if highest is None else highest.load
+    is_offered = chief.phase.loop is Loop.open and highest is None
     load = per_second(chief.offered_per_second if is_offered else rate)
     note = f"at {load} requests a second{' offered' if is_offered else ''}"
     rows = f"requests; {per_second(rate * inputs.rows_per_request)} {inputs.rows}/s"
-    latencies = [(f"p{p}", milliseconds(chief.latency.percentile(p)), note) for p, _ in PERCENTILES]
-    return [
-        ("Saturation" if is_saturated else "Throughput", f"{per_second(rate)}/s", rows),
-        *latencies,
-        ("Errors", f"{chief.failed:,}", f"of {chief.answered + chief.failed:,} requests"),
-    ]
+    yield "Throughput" if highest is None else "Saturation", f"{per_second(rate)}/s", rows
+    for percent, _ in PERCENTILES:
+        yield f"p{percent}", milliseconds(chief.latency.percentile(percent)), note
+    yield _errors_tile(chief)
 
 
-def _cells(measurement: Measurement) -> dict[str, str]:
-    """Return a row's cells by column; a column that has nothing in any row is left out."""
-    phase, latency = measurement.phase, measurement.latency
-    is_open = phase.loop is Loop.open
-    users = max((second.users for second in measurement.sending_seconds), default=0)
-    return {
-        "phase": f"{phase.name} · {measurement.seconds:.0f} s",
-        "offered/s": per_second(measurement.offered_per_second) if is_open else NOTHING,
-        "answered/s": per_second(measurement.answered_per_second),
-        "users": NOTHING if is_open else f"{users:,}",
-        **{f"p{p:g}": milliseconds(latency.percentile(p)) for p in (50, 95, 99, 99.9)},
-        "errors": f"{measurement.failed:,}",
-        "SLO": outcome_of(measurement) or measurement.ended_early or NOTHING,
-        "longest": milliseconds(latency.longest_ms),
-        "tool's lag": milliseconds(measurement.lag.percentile(99)),
-        "its CPU": f"{measurement.cpu_share:.0%}",
-    }
+def _stream_tiles(result: GenerationResult) -> Iterable[tuple[str, str, str]]:
+    chief = result.chief
+    if chief is None:
+        return
+    note = f"{'' if result.highest is None else 'knee: '}{chief.phase.name}"
+    if chief.goodput is not None:
+        yield "Goodput", f"{per_second(chief.goodput)}/s", "requests within the SLO"
+    yield "Output tokens", f"{per_second(chief.output_tokens_per_second)}/s", note
+    yield "TTFT p95", milliseconds(p95(chief.ttfts_ms)), note
+    yield "ITL p95", milliseconds(p95(chief.gaps_ms)), note
+    yield _errors_tile(chief)
 
 
-def _circumstances(result: LoadResult, code: Callable[[str], str]) -> list[tuple[str, str]]:
-    test, where, probe = result.test, result.circumstances, result.probe_per_second
-    inputs, client = test.inputs, test.client
+def _facts(result: BenchResult, code: Callable[[str], str]) -> Facts:
+    if isinstance(result, GenerationResult):
+        yield from _stream_facts(result, code)
+        return
+    test, probe, inputs = result.test, result.probe_per_second, result.test.inputs
     signed = "not signed" if test.destination.region is None else "signed with SigV4"
-    is_open = any(measurement.phase.loop is Loop.open for measurement in result.phases)
     bodies = f"{len(inputs.bodies):,} bodies of {inputs.mean_bytes:,} bytes in the mean"
     reached = f"closed loops reached {per_second(probe or 0)} answers a second within the SLO"
-    connections = f"HTTP/1.1 over kept-alive connections, at most {client.connections}"
-    facts = (
-        ("Tool", f"roundhouse bench: {connections}; {signed}"),
-        ("Arrivals", f"Poisson, seed {client.seed}" if is_open else "each user by its own answers"),
-        ("Destination", code(test.destination.url)),
-        ("Inputs", f"{inputs.description}; {bodies}, {inputs.content_type}"),
-        ("Their digest", code(inputs.sha256)),
-        ("Warm-up", f"{test.options.warm_up:g} s, not counted"),
-        ("Probe", None if probe is None else reached),
-        ("Machine", f"{where.machine}; Python {where.python}: that of the load tool"),
-        ("Date", where.date),
-    )
-    return [(name, value) for name, value in facts if value is not None]
+    connections = f"HTTP/1.1 over kept-alive connections, at most {test.client.connections}"
+    yield "Tool", f"roundhouse bench: {connections}; {signed}"
+    yield "Inputs", f"{inputs.description}; {bodies}, {inputs.content_type}"
+    yield "Their digest", code(inputs.sha256)
+    yield "Probe", None if probe is None else reached
 
 
-def charts(result: LoadResult) -> list[Chart]:
+def _stream_facts(result: GenerationResult, code: Callable[[str], str]) -> Facts:
+    test, workload = result.test, result.test.workload
+    signed = "InvokeEndpointWithResponseStream, signed with SigV4"
+    yield "Path", signed if test.destination.is_framed else "HTTP, streamed"
+    yield "Requests", workload.description or str(workload.lengths)
+    yield "Their digest", None if workload.sha256 is None else code(workload.sha256)
+    yield "Seed", str(test.client.seed)
+
+
+def charts(result: BenchResult) -> list[Chart]:
     """Return the charts that there is data for."""
-    kinds = (_against_rate, _throughput, _over_time, _by_percentile, _users)
-    return [chart for draw in kinds if (chart := draw(result)) is not None]
+    if isinstance(result, GenerationResult):
+        found = _stream_charts(result)
+    else:
+        found = (_against_rate(result), _throughput(result), _over_time(result))
+    return [chart for chart in found if chart is not None]
+
+
+def _stream_charts(result: GenerationResult) -> Iterable[Chart | None]:
+    slo = result.test.slo
+    ttft_ms, itl_ms = (None, None) if slo is None else (slo.ttft_ms, slo.itl_ms)
+    loads = {phase.phase.start: phase for phase in result.phases if phase.answers}
+    if len(loads) < 2:
+        return
+    rates = [(load, phase.requests_per_second) for load, phase in sorted(loads.items())]
+    lines = [Line(name="requests/s", kind="plain", radius=3, points=rates)]
+    if slo is not None:
+        good = [(load, phase.goodput or 0.0) for load, phase in sorted(loads.items())]
+        lines.append(Line(name="goodput: within the SLO", kind="low", radius=3, points=good))
+    title = "requests a second offered" if _is_open(result) else "requests at once"
+    across, marks = _straight(lines, title, across=True), _found_mark(result, "knee: {:.0f}")
+    drawing = line_chart("Goodput", lines, FRAME, across, _straight(lines, "a second"), marks)
+    yield "Requests and goodput by load", drawing, lines
+
+    def times(
+        caption: str,
+        values: Callable[[GenerationMeasurement], Sequence[float]],
+        limit: float | None,
+    ) -> Chart | None:
+        return _by_load(
+            f"{caption} by load",
+            loads,
+            lambda phase, percent: percentile(values(phase), percent),
+            across,
+            limit,
+            marks,
+        )
+
+    yield times("Time to the first token", lambda phase: phase.ttfts_ms, ttft_ms)
+    yield times("Time between tokens", lambda phase: phase.gaps_ms, itl_ms)
+
+
+def _by_load(
+    caption: str,
+    loads: dict[float, Measurement] | dict[float, GenerationMeasurement],
+    value: Callable[..., float | None],
+    across: Axis,
+    limit: float | None,
+    marks: Sequence[Mark],
+) -> Chart | None:
+    """Return a chart of three percentiles by the load of each phase."""
+    lines = []
+    for percent, kind in PERCENTILES:
+        points = [(load, value(phase, percent)) for load, phase in sorted(loads.items())]
+        known = [(load, height) for load, height in points if height]
+        lines.append(Line(name=f"p{percent}", kind=kind, radius=3, points=known))
+    lines = [line for line in lines if line.points]
+    return _latency_chart(caption, lines, across, limit, marks) if lines else None
+
+
+def _found_mark(result: BenchResult, label: str) -> list[Mark]:
+    """Return a mark at the highest load that held."""
+    if result.highest is None:
+        return []
+    load = result.highest.load
+    return [Mark(value=load, label=label.format(load), kind="point", upright=True)]
 
 
 def _latency_chart(
-    caption: str, result: LoadResult, lines: Sequence[Line], across: Axis, marks: Sequence[Mark]
+    caption: str, lines: Sequence[Line], across: Axis, slo_ms: float | None, marks: Sequence[Mark]
 ) -> Chart:
     """Return a chart on a logarithmic axis of milliseconds, with the SLO."""
-    values, slo_ms = [value for line in lines for _, value in line.points], result.test.slo_ms
+    values = [value for line in lines for _, value in line.points]
     if slo_ms is not None:
         values.append(slo_ms)
         marks = [*marks, Mark(value=slo_ms, label=f"SLO {slo_ms:g} ms", kind="slo")]
     return caption, line_chart("Latency", lines, FRAME, across, logarithmic(values), marks), lines
 
 
-def _count_chart(title: str, result: LoadResult, unit: str, lines: Sequence[Line]) -> Chart:
-    highest = max(value for line in lines for _, value in line.points)
-    high = scale(0.0, max(highest, 1e-3), FRAME.bottom, FRAME.top, ticks=5)
-    across, up = _seconds(lines), axis(high, unit, "{:,g}".format)
-    drawing = line_chart(title, lines, FRAME, across, up, _borders(result))
-    return f"{title} over time", drawing, lines
-
-
-def _seconds(lines: Sequence[Line]) -> Axis:
-    longest = max(second for line in lines for second, _ in line.points)
-    return axis(scale(0.0, longest, FRAME.left, FRAME.right, ticks=5), "seconds", "{:,g}".format)
+def _straight(lines: Sequence[Line], title: str, *, across: bool = False) -> Axis:
+    """Return an axis from zero to the greatest value of lines."""
+    highest = max(point[0 if across else 1] for line in lines for point in line.points)
+    ends = (FRAME.left, FRAME.right) if across else (FRAME.bottom, FRAME.top)
+    return axis(scale(0.0, max(highest, 1e-3), *ends, ticks=5), title)
 
 
 def logarithmic(values: Sequence[float]) -> Axis:
@@ -172,44 +274,27 @@ def logarithmic(values: Sequence[float]) -> Axis:
     return Axis(position=position, ticks=labels, title="ms")
 
 
-def nines(highest: float) -> Axis:
-    """Return an axis of percentiles on which every nine more takes the same room."""
-
-    def height(value: float) -> float:
-        return -math.log10(1 - min(value, 99.9995) / 100)
-
-    width = (FRAME.right - FRAME.left) / max(height(highest), 0.3)
-    return Axis(
-        position=lambda value: FRAME.left + height(value) * width,
-        ticks=[(value, f"{value:g} %") for value in NINES if value <= highest + 1e-9],
-        title="percentile of requests",
-    )
-
-
 def _against_rate(result: LoadResult) -> Chart | None:
     """Latency against the offered rate: for each rate the step that held, else the last."""
-    saturation = result.saturation
     chosen: dict[float, Measurement] = {}
-    for measurement in result.phases if saturation is not None else ():
+    for measurement in result.phases if result.is_search else ():
         known = chosen.get(measurement.phase.start)
         if measurement.answered and (known is None or outcome_of(known) is not Outcome.held):
             chosen[measurement.phase.start] = measurement
-    steps = sorted(chosen.items())
-    lines = []
-    for percentile, kind in PERCENTILES:
-        points = [(rate, step.latency.percentile(percentile)) for rate, step in steps]
-        known_points = [(rate, value) for rate, value in points if value]
-        lines.append(Line(name=f"p{percentile}", kind=kind, radius=3, points=known_points))
-    lines = [line for line in lines if line.points]
-    if saturation is None or not lines or len(steps) < 2:
+    if len(chosen) < 2:
         return None
-    marks = []
-    if saturation.rate is not None:
-        label = f"{per_second(saturation.rate)}/s" + ("" if saturation.exact else " or more")
-        marks.append(Mark(value=saturation.rate, label=label, kind="point", upright=True))
-    rates = scale(0.0, steps[-1][0], FRAME.left, FRAME.right, ticks=5)
-    across = axis(rates, "requests a second offered", "{:,g}".format)
-    return _latency_chart("Latency against offered rate", result, lines, across, marks)
+    rates = scale(0.0, max(chosen), FRAME.left, FRAME.right, ticks=5)
+    across = axis(rates, "requests a second offered")
+    is_exact = result.highest is not None and result.highest.is_exact
+    marks = _found_mark(result, "{:,.0f}/s" + ("" if is_exact else " or more"))
+    return _by_load(
+        "Latency against offered rate",
+        chosen,
+        lambda step, percent: step.latency.percentile(percent),
+        across,
+        result.test.slo_ms,
+        marks,
+    )
 
 
 def _throughput(result: LoadResult) -> Chart | None:
@@ -218,18 +303,20 @@ def _throughput(result: LoadResult) -> Chart | None:
     if len(answered) < 2:
         return None
     lines = [Line(name="answered", kind="low", points=answered)]
-    if any(measurement.phase.loop is Loop.open for measurement in result.phases):
+    if _is_open(result):
         offered = _timeline(result, attrgetter("offered"))
         lines.insert(0, Line(name="offered", kind="plain", points=offered))
     if any(value for _, value in errors):
         lines.append(Line(name="errors", kind="high", points=errors))
-    return _count_chart("Throughput", result, "a second", lines)
+    across, up = _straight(lines, "seconds", across=True), _straight(lines, "a second")
+    drawing = line_chart("Throughput", lines, FRAME, across, up, _borders(result))
+    return "Throughput over time", drawing, lines
 
 
 def _over_time(result: LoadResult) -> Chart | None:
     timelines = [
-        (f"p{percentile}", kind, _timeline(result, methodcaller("percentile", percentile)))
-        for percentile, kind in PERCENTILES
+        (f"p{percent}", kind, _timeline(result, methodcaller("percentile", percent)))
+        for percent, kind in PERCENTILES
     ]
     lines = [
         Line(name=name, kind=kind, points=points, longest_gap=1.01)
@@ -238,36 +325,9 @@ def _over_time(result: LoadResult) -> Chart | None:
     ]
     if not lines:
         return None
-    return _latency_chart("Latency over time", result, lines, _seconds(lines), _borders(result))
-
-
-def _by_percentile(result: LoadResult) -> Chart | None:
-    """The distribution of latency, the report's own phase before the others."""
-    chief = result.chief
-    if chief is None or len(chief.latency.curve()) < 3:
-        return None
-    others = [m for m in result.phases if m is not chief and len(m.latency.curve()) > 2]
-    if result.saturation is None:
-        kinds = ("low", "middle", "plain")
-        pairs = [(other, kinds[index % 3]) for index, other in enumerate(others[-MAX_CURVES:])]
-    else:
-        others.sort(key=lambda measurement: measurement.phase.start)
-        above = [(other, "plain") for other in others if other.phase.start > chief.phase.start]
-        below = [(other, "low") for other in others if other.phase.start < chief.phase.start]
-        pairs = above[:1] + below[:1]
-    lines = [
-        Line(name=measurement.phase.name, kind=kind, points=measurement.latency.curve())
-        for measurement, kind in [(chief, "high"), *pairs]
-    ]
-    across = nines(max(x for line in lines for x, _ in line.points))
-    return _latency_chart("Latency by percentile", result, lines, across, [])
-
-
-def _users(result: LoadResult) -> Chart | None:
-    points = _timeline(result, attrgetter("users"))
-    if len({value for _, value in points}) < 2:
-        return None
-    return _count_chart("Users", result, "users", [Line(name="users", kind="plain", points=points)])
+    across = _straight(lines, "seconds", across=True)
+    slo_ms = result.test.slo_ms
+    return _latency_chart("Latency over time", lines, across, slo_ms, _borders(result))
 
 
 def _timeline(result: LoadResult, value: Callable[[Second], float | None]) -> Points:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from roundhouse import interruption, invocation
 from roundhouse.compare.cells import cells
-from roundhouse.compare.comparison import open_run, run_comparison
-from roundhouse.compare.run import CompareOptions
+from roundhouse.compare.run import CompareOptions, open_run, run_comparison
 from roundhouse.compare.tree import subject
 from roundhouse.load_test.knee import Knee
 from roundhouse.paths import find_paths
@@ -53,7 +52,7 @@ def main(axes: str) -> int:
     model = subject(valid_tree(paths), LOCAL, MODEL)
     run = open_run(paths, open_report(), model, CompareOptions(slo_ms=SLO_MS), measure=measure)
     done = run_comparison(run, cells(json.loads(axes), model.candidate))
-    print("results:", json.dumps({row.name: [row.state, row.reason] for row in done.results}))
+    print("results:", json.dumps({row.name: [row.state, row.reason] for row in done}))
     return 0
 
 

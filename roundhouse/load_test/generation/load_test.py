@@ -15,7 +15,7 @@ from yarl import URL
 from container.generation_client import StreamBroken
 from engine_build.card.render import milliseconds, per_second
 from roundhouse.errors import NotReadyError, RoundhouseError, WrongAnswerError
-from roundhouse.load_test.destination import RequestSource, refusal
+from roundhouse.load_test.destination import RequestSource, refusal, signer
 from roundhouse.load_test.driver import ERROR_BYTES, Driver, client_session, failure_reason
 from roundhouse.load_test.generation.measurement import (
     SLO_PERCENTILE,
@@ -26,18 +26,17 @@ from roundhouse.load_test.generation.measurement import (
 )
 from roundhouse.load_test.generation.requests import (
     GenerationRequests,
+    Schema,
     WordTokens,
     Workload,
     word_tokens,
 )
 from roundhouse.load_test.generation.stream import EventStream, StreamReader, TokenTimes
-from roundhouse.load_test.generation.target import GenerationTarget
 from roundhouse.load_test.load_test import HOPELESS_SLOS, SURPLUS, Load, LoadRunner
 from roundhouse.load_test.measurement import Answer, Outcome, Verdict, percentile, samples_needed
 from roundhouse.load_test.options import (
     STREAMS,
     ClientOptions,
-    LoadOptions,
     Phase,
     at_once,
     closed_phase,
@@ -52,22 +51,17 @@ WARM_UP_USERS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerationTest:
-    """A load test of a text generator; without phases it searches for the knee."""
+class GenerationTest(Load):
+    """A load test of a text generator; a search finds the knee."""
 
-    target: GenerationTarget
+    schema: Schema
+    model: str | None
+    """The name that requests give; None: the server's only one."""
     workload: Workload
     slo: GenerationSlo | None
     first_concurrency: int
     """Of the search."""
-    phases: tuple[Phase, ...]
-    options: LoadOptions
     client: ClientOptions = STREAMS
-
-    @property
-    def subject(self) -> str:
-        """An endpoint, or a server's URL with its model."""
-        return self.target.subject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,29 +92,23 @@ async def open_stream_driver(
     async with client_session(test.client) as session:
         yield StreamDriver(
             session=session,
-            url=URL(test.target.destination.url, encoded=True),
+            url=URL(test.destination.url, encoded=True),
             requests=requests,
             options=test.client,
             drain_seconds=test.client.timeout,
-            is_framed=test.target.is_framed,
+            is_framed=test.destination.is_framed,
         )
 
 
 @dataclass(kw_only=True)
-class GenerationRunner(LoadRunner[GenerationMeasurement, StreamDriver]):
+class GenerationRunner(LoadRunner[GenerationTest, GenerationMeasurement, StreamDriver]):
     """One load test of a text generator under way."""
 
-    test: GenerationTest
     tokens: WordTokens = field(default_factory=WordTokens)
     """Of the words that prompts of given lengths are made of, by the server's count."""
     before: GenerationMeasurement | None = None
     """The warm-up."""
     is_whole: ClassVar[bool] = True
-
-    @property
-    def load(self) -> Load:
-        """What is run."""
-        return self.test
 
     async def open(self) -> AbstractAsyncContextManager[StreamDriver]:
         """Return a driver, once the server has counted the tokens of words."""
@@ -208,12 +196,12 @@ def hopeless(measurement: GenerationMeasurement) -> str | None:
 def requests_of(test: GenerationTest, tokens: WordTokens) -> GenerationRequests:
     """Return the requests of a test. Raises AwsError without credentials."""
     return GenerationRequests(
-        test.target.destination,
+        test.destination,
         test.workload,
-        schema=test.target.schema,
-        model=test.target.model,
+        schema=test.schema,
+        model=test.model,
         seed=test.client.seed,
-        sign=test.target.sign(),
+        sign=signer(test.destination),
         tokens=tokens,
     )
 

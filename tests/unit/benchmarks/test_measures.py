@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.context import Context
-from benchmarks.measure import Bar, Circumstances, Measure, of_rounds, table, with_command, write
-from benchmarks.runtimes.comparison import row_measures
+from benchmarks.measure import Bar, Measure, of_rounds
 from benchmarks.servers.fixtures import MODEL, write_tree
-from benchmarks.servers.harness import Point, points, ratio, round_measures, rounds, start_measures
+from benchmarks.servers.harness import Point, ratio, round_measures
+from benchmarks.servers.running_server import triton
+from benchmarks.servers.wrk import read_load
 from benchmarks.text_generation.comparison import SAME, Load, measures
+from onboarding.serve_environment import serve_environment
 from onboarding.tree import read_tree
 from roundhouse.load_test.generation.requests import read_prompts
-from roundhouse.paths import find_paths
-from roundhouse.processes import Processes
 
 pytestmark = pytest.mark.unit
 
@@ -45,35 +44,6 @@ def test_measure_of_rounds_has_median_lowest_and_highest_round():
     assert of_rounds("x", [5], "s") == Measure("x", 5, "s", low=5, high=5)
 
 
-def test_written_numbers_carry_their_circumstances(tmp_path):
-    path = tmp_path / "bench/x.json"
-    found = with_command("make it", [Measure("a", 3, "s", Bar(kind="at most", limit=2))])
-    found += with_command("make it", [of_rounds("b", [1, 2, 3], "x")])
-    write(found, Circumstances(machine="2 cores", date="2026-01-01"), path)
-    origin = {"command": "make it", "machine": "2 cores", "date": "2026-01-01"}
-    bar = {"bar": "at most 2", "verdict": "missed"}
-    assert json.loads(path.read_text()) == [
-        {"name": "a", "value": 3, "unit": "s", **bar, **origin},
-        {"name": "b", "value": 2, "unit": "x", "bar": None, "verdict": "", "low": 1, "high": 3}
-        | origin,
-    ]
-    assert table("x", found).row_count == 2
-
-
-def context(**variables):
-    return Context(paths=find_paths(ROOT), run=Processes(), variables=variables)
-
-
-def test_rounds_have_a_default():
-    assert context().rounds(5) == 5 and context(BENCH_ROUNDS="2").rounds(5) == 2
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "two"])
-def test_refuses_rounds_that_are_no_count(text):
-    with pytest.raises(ValueError, match="whole number from 1 up"):
-        context(BENCH_ROUNDS=text).rounds(5)
-
-
 def test_refuses_an_unknown_benchmark(capsys):
     with pytest.raises(SystemExit):
         main(["engine"])
@@ -87,14 +57,6 @@ def test_tree_that_is_built_has_no_fault(tmp_path):
     assert tree.models[MODEL].engine.precision == "fp32"
 
 
-def test_rounds_run_everyone_in_changing_orders():
-    order = []
-    tests = {name: lambda name=name: order.append(name) or len(order) for name in "abcd"}
-    results = rounds(tests, 6, say=lambda line: None)
-    assert all(set(result) == set("abcd") for result in results)
-    assert len({tuple(order[start : start + 4]) for start in range(0, 24, 4)}) > 1
-
-
 def point(rate):
     return Point(rate=rate, busy_p50_ms=2, busy_p99_ms=3, busy_cpu_ms=4, lone_p50_ms=5)
 
@@ -103,26 +65,6 @@ def test_ratio_is_taken_within_a_round():
     results = [{"a": point(a), "b": point(b)} for a, b in ((2, 1), (9, 3), (8, 2))]
     (found,) = round_measures(results, [("a / b", "x", ratio("a", "b"), None)])
     assert (found.value, found.low, found.high) == (3, 2, 4)
-
-
-def test_points_are_of_the_median_round():
-    found = points([{"a": point(rate)} for rate in (3, 1, 2)], "a", "ours")
-    assert [item.value for item in found] == [2, 2, 3, 4, 5]
-
-
-def test_starts_are_held_against_their_bars():
-    found = start_measures("ours", (0.5, 3.0, 0.6), (100, 251, 90))
-    assert [(item.value, item.verdict) for item in found] == [(0.6, "held"), (251, "missed")]
-
-
-def test_rows_of_runtimes_are_measures_with_their_intervals():
-    row = {"model": "minilm", "runtime": "ONNX Runtime", "precision": "fp32", "batch": 8}
-    latency = {"p50_ms": 2.0, "p50_interval": [1.9, 2.2]}
-    rate = {"rows_per_second": 4e3, "rows_per_second_interval": [3.6e3, 4.2e3]}
-    p50, rows, cosine = row_measures([{**row, **latency, **rate, "cosine_worst": 0.99}])
-    assert p50.name == "minilm, ONNX Runtime fp32, batch 8: p50"
-    assert (p50.value, p50.low, p50.high, p50.unit) == (2.0, 1.9, 2.2, "ms")
-    assert (rows.value, rows.high, cosine.value) == (4e3, 4.2e3, 0.99)
 
 
 def test_ratios_of_load_tools_are_of_one_round_and_held_against_the_bars():
@@ -153,3 +95,16 @@ def test_both_load_tools_read_one_file_of_prompts(tmp_path):
     assert [prompt.output_tokens for prompt in prompts] == [48] * 3
     assert all(len(str(prompt.content).split()) == 5 for prompt in prompts)
     assert len(set(prompts)) == 3
+
+
+def test_triton_starts_with_the_environment_that_endpoints_give_it(tmp_path):
+    assert serve_environment(MODEL).items() <= triton(tmp_path, tmp_path).environment.items()
+
+
+@pytest.mark.parametrize(
+    "fault", [{"refused": 1}, {"socket_errors": 1}, {"timeouts": 1}, {"requests": 0}, {}]
+)
+def test_load_with_a_fault_is_not_clean(fault):
+    numbers = {"requests": 10, "seconds": 2, "p50_ms": 1, "p99_ms": 3, "refused": 0}
+    line = json.dumps({**numbers, "socket_errors": 0, "timeouts": 0, **fault})
+    assert read_load(f"noise\nROUNDHOUSE {line}\n", "wrk").clean == (fault == {})

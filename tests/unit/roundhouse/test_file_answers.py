@@ -6,10 +6,9 @@ import dataclasses
 
 import pytest
 
+from roundhouse.answers import RowRequests, row_queries, rows_table
 from roundhouse.errors import RoundhouseError
-from roundhouse.file_answers import FileRequests, row_queries
-from roundhouse.reports.answers import rows_table
-from roundhouse.text_files import TextRows, read_text_rows
+from roundhouse.invocation_inputs import TextRows, read_text_rows
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 from tests.unit.roundhouse.test_head_invocation import PLAIN, Runtime, labels, of_task, output
 
@@ -21,10 +20,8 @@ def deployment(tmp_path_factory):
 
 def answers(target, runtime, rows, queries=(), most=2):
     progress = []
-    requests = FileRequests(
-        runtime=runtime, address=PLAIN, target=target, most_rows=most, prompt_name=None
-    )
-    return requests.answers(rows, queries, progress.append), progress
+    requests = RowRequests(runtime=runtime, address=PLAIN, target=target, most_rows=most)
+    return requests.answers(rows.texts, queries, progress.append), progress
 
 
 def vectors(*rows):

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
+from roundhouse.answers import answers_table
 from roundhouse.errors import RoundhouseError, UsageError, WrongAnswerError
-from roundhouse.image_paths import image_paths, require_images
 from roundhouse.invocation import (
     Address,
     answers_labels,
@@ -17,8 +17,7 @@ from roundhouse.invocation import (
     invoke_labels,
     invoke_ranking,
 )
-from roundhouse.invocation_inputs import require_inputs
-from roundhouse.reports.answers import entities_table, ranking_table
+from roundhouse.invocation_inputs import image_paths, require_images, require_inputs
 from tests.unit.roundhouse.engines import copied_tree, entry_for, local_deployments
 
 PLAIN = Address(endpoint="e", target_model=None)
@@ -109,12 +108,13 @@ def test_entities_are_grouped():
     ]
     ((entity,),) = invoke_entities(Runtime(answer), PLAIN, ("Ada Lovelace in",), 8)
     assert entity == ("PER", 0.75, 0, 12, "Ada Lovelace")
-    table = entities_table(("Ada Lovelace in", "nobody"), ((entity,), ()))
+    fields = [{"text": "a", "entities": [entity._asdict()]}, {"text": "b", "entities": []}]
+    table = answers_table(fields)
     assert list(table.columns[1].cells) == ["Ada Lovelace", "none"]
 
 
 def test_ranking_is_shown_in_its_order():
-    table = ranking_table([("b", 0.75), ("a", 0.25)])
+    table = answers_table([{"text": "b", "score": 0.75}, {"text": "a", "score": 0.25}])
     assert [list(column.cells) for column in table.columns] == [
         ["1", "2"],
         ["0.7500", "0.2500"],

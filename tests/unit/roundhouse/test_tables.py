@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from onboarding.fault import Fault
+from roundhouse.answers import arrays_table, cosine_table
 from roundhouse.cli.check import fault_lines
 from roundhouse.report import Report, table
-from roundhouse.reports.answers import arrays_table, cosine_table
 from tests.unit.roundhouse.load_test.phases import measurement, searched, second
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from botocore.exceptions import NoCredentialsError
 
-from roundhouse.compare.break_even import break_even, running_usd
+from roundhouse.compare.cost import break_even, running_usd
 from roundhouse.compare.document import document, markdown
 from roundhouse.compare.result import ranked
 from roundhouse.reports.compare_report import compare_page

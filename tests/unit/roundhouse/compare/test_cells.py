@@ -127,18 +127,5 @@ def test_refuses_values_that_no_candidate_has(axes, words):
         cells(axes, CANDIDATE)
 
 
-def test_refuses_ten_thousand_cells_before_any_is_made():
-    numbers = [str(n) for n in range(1, 101)]
-    with pytest.raises(UsageError, match=r"10,000 cells.*at most 64.*leave out values or an axis"):
-        cells({"max_batch": numbers, "queue_delay": numbers}, CANDIDATE)
-
-
-def test_refuses_an_unknown_axis_and_types_that_are_not_named():
-    with pytest.raises(UsageError, match="no such axis"):
-        default_values("color", CANDIDATE)
-    with pytest.raises(UsageError, match="give the types"):
-        default_values("instance_type", CANDIDATE)
-
-
 def test_an_override_is_merged_key_by_key_and_lists_are_replaced():
     assert merge({"a": {"b": 1, "c": [1, 2]}}, {"a": {"c": [3]}}) == {"a": {"b": 1, "c": [3]}}

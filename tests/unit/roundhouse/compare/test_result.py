@@ -11,7 +11,6 @@ from roundhouse.compare.result import (
     CellResult,
     Row,
     State,
-    pareto,
     ranked,
     read_result,
     write_result,
@@ -61,15 +60,6 @@ def test_rows_that_hold_come_first_and_the_cheapest_of_them():
     ]
     names = [item.cell.name for item in ranked(rows)]
     assert names == ["quick", "cheap", "dear", "unknown price", "late", "broken"]
-
-
-def test_the_pareto_line_leaves_out_what_is_dearer_and_slower():
-    rows = [
-        row(cell("a", p50=30.0), 1.0),
-        row(cell("b", p50=10.0), 2.0),
-        row(cell("c", p50=20.0), 3),
-    ]
-    assert [item.cell.name for item in pareto(rows)] == ["a", "b"]
 
 
 def test_the_headline_begins_with_that_nothing_holds():

@@ -207,6 +207,7 @@ def test_refuses_an_environment_that_cannot_import_what_it_is_made_for(workshop)
     [
         ("torch-cuda", "No space left on device (os error 28)", "the disk is full: free some"),
         ("uv", "dns error: failed to lookup address", "check the network"),
+        ("torch-cuda", "Hash mismatch for torch", "another file than the lock's digest names"),
     ],
 )
 def test_refuses_a_full_disk_and_a_missing_network_in_one_sentence(

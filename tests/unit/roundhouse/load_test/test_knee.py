@@ -20,8 +20,8 @@ def search(url, slo_ms):
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(load_test_module, "LEVEL_SECONDS", 1.0)
-    monkeypatch.setattr(load_test_module, "LEVEL_USERS", (1, 2, 4, 8))
+    monkeypatch.setattr(load_test_module, "LEVEL_SECONDS", 0.5)
+    monkeypatch.setattr(load_test_module, "LEVEL_USERS", (1, 4))
     monkeypatch.setattr(module, "LONGEST_HOLD_SECONDS", 2.0)
 
 

@@ -41,7 +41,7 @@ def test_refuses_a_percentile_of_too_few():
     assert latencies.percentile(95) == pytest.approx(1, rel=2e-3)
     latencies.record(0.001)
     assert latencies.percentile(99) is not None
-    assert Latencies().longest_ms is None and Latencies().curve() == ()
+    assert Latencies().longest_ms is None
     assert proven_percentile([1.0] * 19, 50) is None
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from onboarding.tree import read_tree
 from roundhouse.errors import NotReadyError, RoundhouseError, UsageError
 from roundhouse.load_test.options import LoadOptions, Loop, Phase, parse_slo
-from roundhouse.load_test.subject import load_test
+from roundhouse.load_test.subject import endpoint_stream, load_test, server_stream
 from roundhouse.paths import find_paths
 from roundhouse.report import Report
+from tests.unit.onboarding.text_generation.shapes import FIXTURES, generator_tree
 from tests.unit.roundhouse.engines import REPOSITORY, copied_tree
 
+BASE = (FIXTURES / "text_generation" / "base.yaml").read_text()
 URL = "http://127.0.0.1:8080"
 ENDPOINT = {"endpoint": "e", "env": "dev"}
 
@@ -146,3 +150,30 @@ def test_as_many_requests_are_due_by_a_moment_as_the_rate_has_come_to(start, spa
 def test_a_phase_that_begins_at_nothing_ramps_up():
     assert open_phase(start=0.0, spawn=120.0).moment(1) == pytest.approx(1.0)
     assert open_phase(start=0.0).moment(1) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://h:8000", ("http://h:8000/v1/chat/completions", "chat")),
+        ("http://h:8000/v1/completions", ("http://h:8000/v1/completions", "completion")),
+        ("http://h:8080/invocations", ("http://h:8080/invocations", "chat")),
+    ],
+)
+def test_path_of_a_server_says_its_schema(url, expected):
+    destination, schema = server_stream(url)
+    assert (destination.url, schema) == expected
+    assert destination.region is None and not destination.is_framed
+
+
+@pytest.mark.parametrize("kind", ["inference-component", "model"])
+def test_stream_of_invocations_is_signed_and_names_its_component(tmp_path, kind):
+    text = BASE.replace("endpoint:\n", f"endpoint:\n  kind: {kind}\n")
+    tree = read_tree(generator_tree(tmp_path, text))
+    runtime = SimpleNamespace(meta=SimpleNamespace(endpoint_url="https://runtime"))
+    session = SimpleNamespace(environment=tree.environments["cloud"], clients=lambda name: runtime)
+    found = endpoint_stream(session, tree.generators["chat"])
+    assert found.url == "https://runtime/endpoints/cloud-chat/invocations-response-stream"
+    named = {"X-Amzn-SageMaker-Inference-Component": "cloud-chat"}
+    assert found.headers == (named if kind == "inference-component" else {})
+    assert found.is_framed and found.region == session.environment.region

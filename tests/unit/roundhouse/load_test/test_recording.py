@@ -11,7 +11,7 @@ from onboarding.tree import read_tree
 from roundhouse.errors import RoundhouseError
 from roundhouse.load_test.bench import LoadReport
 from roundhouse.load_test.options import LoadOptions
-from roundhouse.load_test.recording import hold_fault, record, search_fault
+from roundhouse.load_test.recording import hold_fault, record_load, search_fault
 from tests.synth.scaled import instance_capacity
 from tests.unit.roundhouse.engines import copied_tree
 from tests.unit.roundhouse.load_test.phases import load_of, measurement, searched, second
@@ -63,7 +63,7 @@ def record_with(
     options = {"endpoint": endpoint or "sentence-embedder", "env": "dev", "record": True}
     load_options = LoadOptions(**options | changes)
     try:
-        recorded = record(served.session, load_options, run=run, utilization=utilization)
+        recorded = record_load(served.session, load_options, run=run, utilization=utilization)
     finally:
         served.calls = run.calls
     return recorded
@@ -250,7 +250,7 @@ def test_what_was_proven_is_recorded_with_that_word_beside_it(tmp_path, search):
     ("result", "message"),
     [
         (searched(*steps()), None),
-        (load_of(step(1000.0)), "searched for no saturation point"),
+        (load_of(step(1000.0)), "searched for no highest load"),
         (broken_off(searched(*steps())), "the load test was broken off"),
         (searched(slow(), slow()), "no rate held the SLO"),
     ],

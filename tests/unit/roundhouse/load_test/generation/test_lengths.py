@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from onboarding.text_generation.spec import ContextSpec
 from roundhouse.errors import RoundhouseError
 from roundhouse.load_test.generation.lengths import (
-    PROFILES,
     lengths_of,
     log_normal,
     parse_lengths,
@@ -52,12 +51,6 @@ def test_a_p95_far_above_the_mean_keeps_the_p95():
 @pytest.mark.parametrize(("text", "pair"), [("rag", (5000, 500)), ("512:128", (512, 128))])
 def test_lengths_by_name_or_number(text, pair):
     assert parse_lengths(text, CONTEXT).sample(random.Random(1)) == pair
-
-
-def test_profiles_are_aws_own():
-    assert PROFILES == {
-        "chat": (500, 500), "rag": (5000, 500), "agents": (1000, 200), "long": (10000, 500)
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["", "chats", "512", "512:", "0:5", "5:-1", "a:b"])

@@ -21,7 +21,7 @@ from roundhouse.load_test.generation.measurement import GenerationSlo, generatio
 from roundhouse.load_test.generation.requests import WordTokens
 from roundhouse.load_test.generation.result import GenerationResult
 from roundhouse.load_test.options import LoadOptions, closed_phase
-from roundhouse.load_test.recording import knee_fault, record_load
+from roundhouse.load_test.recording import record_load, search_fault
 from roundhouse.load_test.result import Circumstances
 from roundhouse.load_test.saturation import Step
 from roundhouse.load_test.served_engine import served_copies
@@ -176,7 +176,7 @@ def test_what_was_proven_is_recorded_with_that_word_beside_it(subject):
     ],
 )
 def test_refuses_what_is_no_knee(subject, result, reason):
-    assert reason in knee_fault(result)
+    assert reason in search_fault(result)
     sagemaker = SageMaker(subject.entry.prefix)
     with pytest.raises(RoundhouseError, match=reason):
         record_load(session(subject, sagemaker), OPTIONS, run=bench_of(result))

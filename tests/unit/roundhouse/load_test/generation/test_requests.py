@@ -88,17 +88,3 @@ def test_refuses_every_line_that_is_no_prompt(tmp_path):
     with pytest.raises(FaultsError) as error:
         read_prompts(path, None)
     assert [fault.line for fault in error.value.faults] == [2, 3, 4, 5]
-
-
-@pytest.mark.parametrize("data", [b"", b"\n\n"])
-def test_refuses_a_file_without_prompts(data, tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(data)
-    with pytest.raises(FaultsError, match="has no prompt"):
-        read_prompts(tmp_path / "a.jsonl", None)
-
-
-def test_refuses_a_file_that_cannot_be_read(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(b"\xff")
-    for name in ("a.jsonl", "none.jsonl"):
-        with pytest.raises(RoundhouseError, match="give a JSONL file"):
-            read_prompts(tmp_path / name, None)
